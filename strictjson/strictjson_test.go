@@ -1,0 +1,84 @@
+package strictjson
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+)
+
+type request struct {
+	Name    string   `json:"name"`
+	ID      *uint64  `json:"id"`
+	Retries *int64   `json:"retries"`
+	On      bool     `json:"on"`
+	List    []string `json:"list"`
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		body string
+		want Error
+	}{
+		"empty":               {"", Error{Fault: Empty}},
+		"blank":               {" \n", Error{Fault: Empty}},
+		"null":                {"null", Error{Fault: NotObject}},
+		"array":               {"[]", Error{Fault: NotObject}},
+		"string":              {`"x"`, Error{Fault: NotObject}},
+		"text behind":         {`{} {}`, Error{Fault: Syntax}},
+		"cut":                 {`{"name":`, Error{Fault: Syntax}},
+		"byte FF":             {"{\"name\":\"\xff\"}", Error{Fault: NotUTF8}},
+		"high surrogate":      {`{"name":"\ud800"}`, Error{Fault: NotUTF8}},
+		"low surrogate":       {`{"name":"\udc00"}`, Error{Fault: NotUTF8}},
+		"two high surrogates": {`{"name":"\ud800\ud800"}`, Error{Fault: NotUTF8}},
+		"twice":               {`{"name":"a","name":"b"}`, Error{Fault: Duplicate, Field: "name"}},
+		"twice, escaped":      {`{"name":"a","n\u0061me":"b"}`, Error{Fault: Duplicate, Field: "name"}},
+		"twice, inside":       {`{"x":[{"y":[1],"z":{},"y":2}]}`, Error{Fault: Duplicate, Field: "y"}},
+		"number for a string": {`{"name":1}`, Error{WrongType, "name", "a string"}},
+		"negative":            {`{"id":-1}`, Error{WrongType, "id", "an integer from 0 to 18446744073709551615"}},
+		"fraction":            {`{"id":1.5}`, Error{WrongType, "id", "an integer from 0 to 18446744073709551615"}},
+		"exponent":            {`{"id":1e30}`, Error{WrongType, "id", "an integer from 0 to 18446744073709551615"}},
+		"too large":           {`{"id":18446744073709551616}`, Error{WrongType, "id", "an integer from 0 to 18446744073709551615"}},
+		"string for a number": {`{"id":"1"}`, Error{WrongType, "id", "an integer from 0 to 18446744073709551615"}},
+		"string for a bool":   {`{"on":"true"}`, Error{WrongType, "on", "true or false"}},
+		"number in a list":    {`{"list":[1]}`, Error{WrongType, "list", "an array of strings"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got *Error
+			if err := Decode([]byte(test.body), &request{}); !errors.As(err, &got) || *got != test.want {
+				t.Errorf("Decode(%s) = %v, want %v", test.body, err, &test.want)
+			}
+		})
+	}
+}
+
+func TestDecode(t *testing.T) {
+	var r request
+	body := `{"Name":"not this one","name":"\ud83d\ude00 \\ud800","id":18446744073709551615,"retries":null,"more":{"a":1,"b":{"a":1}},"list":["a","a"]}`
+	if err := Decode([]byte(body), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Name != `😀 \ud800` || *r.ID != 1<<64-1 || r.Retries != nil || len(r.List) != 2 {
+		t.Errorf("decoded %+v", r)
+	}
+	r = request{}
+	if err := Decode([]byte(`{"NAME":"x","ID":1}`), &r); err != nil || r.Name != "" || r.ID != nil {
+		t.Errorf("names in another case: %v, %+v; want them ignored", err, r)
+	}
+}
+
+// FuzzObject holds Object to encoding/json: whatever it accepts is valid JSON
+// that decodes to as many members.
+func FuzzObject(f *testing.F) {
+	f.Add([]byte(`{"a":[{"b":"\ud83d\ude00"}],"c":null}`))
+	f.Add([]byte(`{"a":"\u`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		members, err := Object(body)
+		if err != nil {
+			return
+		}
+		var want map[string]any
+		if err := json.Unmarshal(body, &want); err != nil || len(want) != len(members) {
+			t.Errorf("Object accepted %q, encoding/json says %v with %d members", body, err, len(want))
+		}
+	})
+}
