@@ -1,0 +1,112 @@
+package meshtxt
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const owner = "5f0c2a91d3be"
+
+func TestValue(t *testing.T) {
+	for want, got := range map[string]string{
+		"v=mesh1 n=42 o=5f0c2a91d3be tcp://a:1 udp://b:2": Value("42", owner, []string{"tcp://a:1", "udp://b:2"}),
+		"v=mesh1 o=5f0c2a91d3be":                          Value("", owner, nil),
+	} {
+		if got != want {
+			t.Errorf("Value = %q, want %q", got, want)
+		}
+		if o, mesh := Owner(got); o != owner || !mesh {
+			t.Errorf("Owner(%q) = %q, %v", got, o, mesh)
+		}
+	}
+}
+
+// A reader of URLs must pass over all that comes before the endpoints.
+func TestNoURLBeforeEndpoints(t *testing.T) {
+	for word := range strings.FieldsSeq(Value("18446744073709551615", owner, nil)) {
+		if u, err := url.Parse(word); err == nil && u.Scheme != "" {
+			t.Errorf("%q parses as a URL with scheme %q", word, u.Scheme)
+		}
+	}
+}
+
+func TestOwner(t *testing.T) {
+	for value, want := range map[string]struct {
+		owner string
+		mesh  bool
+	}{
+		"":                     {"", false},
+		"v=spf1 -all":          {"", false},
+		"v=mesh10 o=x":         {"", false},
+		"x v=mesh1 o=x":        {"", false},
+		"v=mesh1":              {"", true},
+		"v=mesh1 n=1 o=a tcp:": {"a", true},
+	} {
+		if owner, mesh := Owner(value); owner != want.owner || mesh != want.mesh {
+			t.Errorf("Owner(%q) = %q, %v, want %v", value, owner, mesh, want)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	endpoints := []string{"tcp://{ipv4}:1", "tcp://[{ipv6}]:2", "tcp://name:3"}
+	got, missing := Expand(endpoints, Addresses{IPv4: netip.MustParseAddr("203.0.113.7")})
+	if want := []string{"tcp://203.0.113.7:1", "tcp://name:3"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("Expand = %q, want %q", got, want)
+	}
+	if want := endpoints[1:2]; !reflect.DeepEqual(missing, want) {
+		t.Errorf("missing = %q, want %q", missing, want)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, good := range []string{"tcp://203.0.113.7:11010", "wss://mesh.example.com:443", "tcp://[2001:db8::1]:1", "udp://{ipv4}:1", "quic://[{ipv6}]:65535", "wg://a_b:1"} {
+		if err := Check("42", owner, []string{good}); err != nil {
+			t.Errorf("Check(%q) = %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "tcp", "tcp://", "tcp://host", "tcp://:1", "tcp://host:0", "tcp://host:65536", "tcp://host:x", "tcp://host:1/", "tcp://host:1/path",
+		"tcp://host:1?q", "tcp://user@host:1", "tcp://user:secret@host:1", "tcp://ho st:1", "tcp://host:1 tcp://b:2", "tcp://host:1\n", "//host:1", "1tcp://host:1",
+		"tcp://{ipv6}:1", "tcp://{ipv5}:1", "tcp://2001:db8::1:1", "tcp://[203.0.113.7]:1", "tcp://[fe80::1%25eth0]:1", "tcp://主机:1", `tcp://a"b:1`,
+	} {
+		if err := Check("42", owner, []string{bad}); !errors.Is(err, ErrEndpoint) {
+			t.Errorf("Check(%q) = %v, want ErrEndpoint", bad, err)
+		}
+	}
+	room := MaxValue - len(Value("42", owner, []string{"tcp://:1"}))
+	if err := Check("42", owner, []string{"tcp://" + strings.Repeat("a", room) + ":1"}); err != nil {
+		t.Errorf("a value of %d octets: %v", MaxValue, err)
+	}
+	if err := Check("42", owner, []string{"tcp://" + strings.Repeat("a", room+1) + ":1"}); !errors.Is(err, ErrTooLong) {
+		t.Errorf("a value of %d octets: %v, want ErrTooLong", MaxValue+1, err)
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	const want, stale, other, foreign = "v=mesh1 n=1 o=me new", "v=mesh1 n=1 o=me old", "v=mesh1 n=1 o=you x", "v=spf1 -all"
+	for name, test := range map[string]struct {
+		seen []string
+		want string
+		plan Plan
+	}{
+		"nothing there":             {nil, want, Plan{Add: true, Conflict: -1}},
+		"already there":             {[]string{foreign, want}, want, Plan{Conflict: -1}},
+		"twice":                     {[]string{want, want}, want, Plan{Remove: []int{1}, Conflict: -1}},
+		"stale":                     {[]string{stale, foreign}, want, Plan{Add: true, Remove: []int{0}, Conflict: -1}},
+		"another owner":             {[]string{other}, want, Plan{Add: true, Conflict: 0}},
+		"withdraw":                  {[]string{foreign, stale, want}, "", Plan{Remove: []int{1, 2}, Conflict: -1}},
+		"withdraw beside another's": {[]string{other, want}, "", Plan{Remove: []int{1}, Conflict: -1}},
+		"withdraw nothing":          {[]string{foreign}, "", Plan{Conflict: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if plan := Reconcile(test.seen, "me", test.want); !reflect.DeepEqual(plan, test.plan) {
+				t.Errorf("Reconcile = %+v, want %+v", plan, test.plan)
+			}
+		})
+	}
+}
