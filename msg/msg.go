@@ -1,0 +1,70 @@
+// Package msg holds every text that an answer shows to a person, in Chinese
+// and in English. A text's ID is also its machine-readable code.
+package msg
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ID names a text.
+type ID string
+
+// Language is one of the two that the texts exist in.
+type Language int
+
+const (
+	Chinese Language = iota
+	English
+)
+
+// In gives the text in a language; args fill its verbs.
+func (id ID) In(language Language, args ...any) string {
+	text, ok := texts[id]
+	if !ok {
+		return string(id)
+	}
+	return fmt.Sprintf(text[language], args...)
+}
+
+// Known reports whether there is a text for the ID.
+func (id ID) Known() bool {
+	_, ok := texts[id]
+	return ok
+}
+
+// Preferred gives the language that an Accept-Language header asks for
+// (RFC 9110, section 12.5.4): English when it ranks English above Chinese,
+// else Chinese.
+func Preferred(acceptLanguage string) Language {
+	english, chinese := 0.0, 0.0
+	for entry := range strings.SplitSeq(acceptLanguage, ",") {
+		tag, parameter, _ := strings.Cut(entry, ";")
+		primary, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(tag)), "-")
+		weight := quality(parameter)
+		switch primary {
+		case "en":
+			english = max(english, weight)
+		case "zh":
+			chinese = max(chinese, weight)
+		}
+	}
+	if english > chinese {
+		return English
+	}
+	return Chinese
+}
+
+// quality reads "q=0.8"; without it the weight is 1.
+func quality(parameter string) float64 {
+	text, ok := strings.CutPrefix(strings.TrimSpace(parameter), "q=")
+	if !ok {
+		return 1
+	}
+	weight, err := strconv.ParseFloat(text, 64)
+	if err != nil || weight < 0 || weight > 1 {
+		return 0
+	}
+	return weight
+}

@@ -1,0 +1,217 @@
+package msg
+
+// Refusals of a request.
+const (
+	ParameterError   ID = "parameter_error"
+	BodyEmpty        ID = "body_empty"
+	BodyNotUTF8      ID = "body_not_utf8"
+	BodySyntax       ID = "body_syntax"
+	BodyNotObject    ID = "body_not_object"
+	BodyDuplicate    ID = "body_duplicate"
+	BodyWrongType    ID = "body_wrong_type"
+	BodyTooLarge     ID = "body_too_large"
+	QueryMissing     ID = "query_missing"
+	QueryInvalid     ID = "query_invalid"
+	NotFound         ID = "not_found"
+	MethodNotAllowed ID = "method_not_allowed"
+	InternalError    ID = "internal_error"
+	DatabaseDown     ID = "database_unavailable"
+	Unauthorized     ID = "unauthorized"
+	TooManyAttempts  ID = "too_many_attempts"
+	CrossSite        ID = "cross_site"
+	HostNotAllowed   ID = "host_not_allowed"
+
+	ProviderEmpty      ID = "provider_empty"
+	AccessKeyEmpty     ID = "access_key_empty"
+	DomainEmpty        ID = "domain_empty"
+	TXTRecordNameEmpty ID = "txt_record_name_empty"
+	SecretNotStored    ID = "secret_not_stored"
+	EndpointInvalid    ID = "endpoint_invalid"
+	ValueTooLong       ID = "value_too_long"
+
+	ServiceIDEmpty       ID = "service_id_empty"
+	PrefixModeInvalid    ID = "prefix_mode_invalid"
+	UnknownService       ID = "unknown_service"
+	ServiceConfigInvalid ID = "service_config_invalid"
+	ServiceDomainMissing ID = "service_domain_missing"
+	NetworkIDMissing     ID = "network_id_missing"
+	PrefixEmpty          ID = "prefix_empty"
+	PrefixTooLong        ID = "prefix_too_long"
+	PrefixCharacters     ID = "prefix_characters"
+	PrefixReserved       ID = "prefix_reserved"
+	PrefixTaken          ID = "prefix_taken"
+	NameTooLong          ID = "name_too_long"
+	UnknownUsage         ID = "unknown_usage"
+
+	ServiceNameEmpty   ID = "service_name_empty"
+	ServiceConfigShape ID = "service_config_not_object"
+	ServiceEntryType   ID = "service_entry_not_string"
+	ServiceIDInvalid   ID = "service_id_invalid"
+	ServiceExists      ID = "service_exists"
+	ServiceInUse       ID = "service_in_use"
+	ServiceDomainInUse ID = "service_domain_in_use"
+	SyncDisabled       ID = "sync_disabled"
+	SyncNotConfigured  ID = "sync_not_configured"
+	SyncFailed         ID = "sync_failed"
+	SyncInterrupted    ID = "sync_interrupted"
+)
+
+// What was done.
+const (
+	ConfigurationSaved ID = "configuration_saved"
+	ServiceSaved       ID = "service_saved"
+	ServiceDeleted     ID = "service_deleted"
+	UsageCreated       ID = "usage_created"
+	UsageChanged       ID = "usage_changed"
+	UsageReleased      ID = "usage_released"
+	UsageReleasing     ID = "usage_releasing"
+	SyncDone           ID = "sync_done"
+	SyncPlanned        ID = "sync_planned"
+)
+
+// Why a record is not as it should be. Those that a provider reports bear the
+// names of package provider's kinds.
+const (
+	Network          ID = "network"
+	Temporary        ID = "temporary"
+	Throttled        ID = "throttled"
+	Credentials      ID = "credentials"
+	Permission       ID = "permission"
+	ClockSkew        ID = "clock_skew"
+	ZoneNotFound     ID = "zone_not_found"
+	Conflict         ID = "conflict"
+	Changed          ID = "changed"
+	Invalid          ID = "invalid"
+	Quota            ID = "quota"
+	BadAnswer        ID = "bad_answer"
+	UnknownProvider  ID = "unknown_provider"
+	NotListening     ID = "not_listening"
+	InvalidName      ID = "invalid_name"
+	NetworkConflict  ID = "network_conflict"
+	CredentialsGone  ID = "credentials_gone"
+	DeletesForbidden ID = "deletes_forbidden"
+	AddressUnknown   ID = "address_unknown"
+	Interrupted      ID = "interrupted"
+)
+
+// Items of a connection test.
+const (
+	TestOK       ID = "ok"
+	TestSkipped  ID = "skipped"
+	FieldEmpty   ID = "field_empty"
+	ValueMissing ID = "value_missing"
+)
+
+// What the fields of a provider hold.
+const (
+	BuiltinTitle    ID = "builtin_title"
+	BuiltinKeyID    ID = "builtin_access_key_id"
+	BuiltinSecret   ID = "builtin_access_key_secret"
+	BuiltinEndpoint ID = "builtin_endpoint"
+	RFC2136Title    ID = "rfc2136_title"
+	RFC2136KeyID    ID = "rfc2136_access_key_id"
+	RFC2136Secret   ID = "rfc2136_access_key_secret"
+	RFC2136Endpoint ID = "rfc2136_endpoint"
+)
+
+// texts are {Chinese, English}.
+var texts = map[ID][2]string{
+	ParameterError:   {"参数错误：%s", "parameter error: %s"},
+	BodyEmpty:        {"请求体为空", "the body is empty"},
+	BodyNotUTF8:      {"请求体不是有效的 UTF-8 文本", "the body is not valid UTF-8"},
+	BodySyntax:       {"请求体不是单个 JSON 值", "the body is not one JSON value"},
+	BodyNotObject:    {"请求体不是 JSON 对象", "the body is not a JSON object"},
+	BodyDuplicate:    {"字段 %q 出现了两次", "member %q stands twice"},
+	BodyWrongType:    {"字段 %q 类型不符，应为：%s", "member %q: want %s"},
+	BodyTooLarge:     {"请求体超过 %d KiB", "the body is over %d KiB"},
+	QueryMissing:     {"缺少查询参数 %s", "query parameter %s is missing"},
+	QueryInvalid:     {"查询参数 %s 无效", "query parameter %s is not valid"},
+	NotFound:         {"没有这个路径", "no such path"},
+	MethodNotAllowed: {"此路径不支持该方法，可用：%s", "this path does not take the method; it takes %s"},
+	InternalError:    {"服务器内部错误", "internal error"},
+	DatabaseDown:     {"数据库无法访问", "the database does not answer"},
+	Unauthorized:     {"缺少令牌或令牌无效", "the token is missing or wrong"},
+	TooManyAttempts:  {"错误令牌次数过多，请稍后再试", "too many wrong tokens, try again later"},
+	CrossSite:        {"拒绝来自其他网站的请求", "a request from another site is refused"},
+	HostNotAllowed:   {"不允许的 Host", "this Host is not allowed"},
+
+	ProviderEmpty:      {"provider 不能为空", "provider must not be empty"},
+	AccessKeyEmpty:     {"access_key_id 和 access_key_secret 不能为空", "access_key_id and access_key_secret must not be empty"},
+	DomainEmpty:        {"domain 不能为空", "domain must not be empty"},
+	TXTRecordNameEmpty: {"txt_record_name 不能为空", "txt_record_name must not be empty"},
+	SecretNotStored: {"密钥仅在 provider、access_key_id、endpoint 与已保存的一致时才能沿用，请填写完整密钥",
+		"a masked secret keeps the stored one only where provider, access_key_id and endpoint are the stored ones; send the secret itself"},
+	EndpointInvalid: {"txt_endpoints 中的地址无效：%s", "txt_endpoints: %s"},
+	ValueTooLong:    {"TXT 记录值过长：%s", "the TXT value is too long: %s"},
+
+	ServiceIDEmpty:       {"service_id 不能为空", "service_id must not be empty"},
+	PrefixModeInvalid:    {"prefix_mode 必须是 auto 或 custom", "prefix_mode must be auto or custom"},
+	UnknownService:       {"服务不存在", "no such service"},
+	ServiceConfigInvalid: {"服务的配置不是 JSON 对象", "the service's config is not a JSON object"},
+	ServiceDomainMissing: {"服务的配置中没有域名", "the service's config has no domain"},
+	NetworkIDMissing:     {"参数错误：缺少 network_id", "parameter error: network_id is missing"},
+	PrefixEmpty:          {"自定义前缀不能为空", "the prefix must not be empty"},
+	PrefixTooLong:        {"自定义前缀最多 63 个字符", "the prefix must be at most 63 characters long"},
+	PrefixCharacters:     {"自定义前缀只能包含字母、数字、下划线和连字符", "the prefix may hold only a-z A-Z 0-9 _ -"},
+	PrefixReserved:       {"自定义前缀不能以 _mesh 开头，该开头保留给自动模式", "the prefix must not begin with _mesh, which is reserved for auto"},
+	PrefixTaken:          {"该前缀已被占用", "the prefix is taken"},
+	NameTooLong:          {"完整记录名超过 DNS 允许的长度（全名 253 字节，每段 63 字节）", "the full record name is longer than DNS allows (253 octets, 63 a label)"},
+	UnknownUsage:         {"用途记录不存在", "no such usage"},
+
+	ServiceNameEmpty:   {"name 不能为空", "name must not be empty"},
+	ServiceConfigShape: {"config 必须是 JSON 对象（%s）", "config must be a JSON object (%s)"},
+	ServiceEntryType:   {"config 中的 %s 类型不符，应为：%s", "config entry %s: want %s"},
+	ServiceIDInvalid:   {"id 无效：1 到 128 个字符，只能包含字母、数字和 . _ ~ -", "the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -"},
+	ServiceExists:      {"该 id 的服务已存在", "a service with this id exists"},
+	ServiceInUse:       {"该服务仍有前缀在使用，不能删除", "the service has usages and cannot be deleted"},
+	ServiceDomainInUse: {"该服务仍有前缀在使用，不能更改域名", "the service has usages, its domain cannot change"},
+	SyncDisabled:       {"同步已停用：配置中 enabled 为 false", "synchronisation is off: enabled is false in the configuration"},
+	SyncNotConfigured:  {"同步失败：尚未保存配置", "synchronisation failed: no configuration is stored"},
+	SyncFailed:         {"同步失败：%d / %d 条记录未完成，首个原因：%s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
+	SyncInterrupted:    {"同步未能在限定时间内完成", "the synchronisation did not end in time"},
+
+	ConfigurationSaved: {"配置已保存", "the configuration is saved"},
+	ServiceSaved:       {"服务已保存", "the service is saved"},
+	ServiceDeleted:     {"服务已删除", "the service is deleted"},
+	UsageCreated:       {"前缀预留成功", "the prefix is reserved"},
+	UsageChanged:       {"用途记录已更新", "the usage is changed"},
+	UsageReleased:      {"前缀已释放", "the prefix is released"},
+	UsageReleasing:     {"记录尚未撤回，前缀仍被占用，下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
+	SyncDone:           {"同步成功", "synchronised"},
+	SyncPlanned:        {"仅预览，未写入", "a preview, nothing was written"},
+
+	Network:          {"无法连接服务商", "the provider cannot be reached"},
+	Temporary:        {"服务商暂时故障", "the provider has a temporary fault"},
+	Throttled:        {"请求过于频繁", "too many requests"},
+	Credentials:      {"密钥无效", "the credentials are not accepted"},
+	Permission:       {"密钥没有权限", "the key has no permission"},
+	ClockSkew:        {"本机时钟与服务商相差过大", "this host's clock differs too much from the provider's"},
+	ZoneNotFound:     {"服务商处没有该域名的区域", "the provider does not serve the zone"},
+	Conflict:         {"记录名已被他人占用", "the name is held by somebody else"},
+	Changed:          {"记录正被其他程序修改", "another writer keeps changing the name"},
+	Invalid:          {"服务商不接受该值", "the provider does not take this"},
+	Quota:            {"超出配额", "a quota is used up"},
+	BadAnswer:        {"无法理解服务商的应答", "the provider's answer cannot be understood"},
+	UnknownProvider:  {"未知的 provider", "unknown provider"},
+	NotListening:     {"内置 DNS 服务器未启动（缺少 -dns-listen）", "the built-in DNS server is not running (-dns-listen is not set)"},
+	InvalidName:      {"不是有效的 DNS 名称", "not a valid DNS name"},
+	NetworkConflict:  {"记录名属于另一个网络", "the name belongs to another network"},
+	CredentialsGone:  {"发布时所用的服务商已不在配置中，请手动删除该记录", "the provider that it was published with is no longer configured; delete the value by hand"},
+	DeletesForbidden: {"upsert-only 模式不删除记录", "mode upsert-only deletes nothing"},
+	AddressUnknown:   {"因公网地址未知而略去", "left out, the public address is not known"},
+	Interrupted:      {"操作被中断，下次同步时重试", "interrupted; the next synchronisation tries again"},
+
+	TestOK:       {"正常", "ok"},
+	TestSkipped:  {"因前面的失败而跳过", "skipped after the failure before"},
+	FieldEmpty:   {"字段不能为空", "a field must not be empty"},
+	ValueMissing: {"写入的值没有读到", "the value that was written is not there"},
+
+	BuiltinTitle:    {"内置 DNS 服务器", "Built-in DNS server"},
+	BuiltinKeyID:    {"任意非空文本", "any non-empty text"},
+	BuiltinSecret:   {"任意非空文本", "any non-empty text"},
+	BuiltinEndpoint: {"不使用", "not used"},
+	RFC2136Title:    {"动态更新（RFC 2136，TSIG）：BIND、Knot、PowerDNS、Windows", "Dynamic update (RFC 2136, TSIG): BIND, Knot, PowerDNS, Windows"},
+	RFC2136KeyID:    {"TSIG 密钥名，可写作 算法:名称，默认 hmac-sha256", "TSIG key name, optionally algorithm:name, default hmac-sha256"},
+	RFC2136Secret:   {"TSIG 密钥（base64）", "TSIG secret (base64)"},
+	RFC2136Endpoint: {"DNS 服务器 host:port，必填", "the DNS server, host:port, required"},
+}
