@@ -1,0 +1,91 @@
+// Package metrics counts and writes figures in the Prometheus text format,
+// version 0.0.4.
+package metrics
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// ContentType is the media type of the format.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Label is one label of a figure.
+type Label struct{ Name, Value string }
+
+// Page writes families of figures, one after the other.
+type Page struct {
+	w    io.Writer
+	name string
+}
+
+// NewPage begins a page.
+func NewPage(w io.Writer) *Page { return &Page{w: w} }
+
+// Family begins a family; kind is "counter" or "gauge".
+func (p *Page) Family(name, kind, help string) {
+	p.name = name
+	fmt.Fprintf(p.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+// Figure writes one figure of the family.
+func (p *Page) Figure(value uint64, labels ...Label) {
+	fmt.Fprintf(p.w, "%s%s %d\n", p.name, labelText(labels), value)
+}
+
+// escape is what a label value escapes, and nothing else.
+var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func labelText(labels []Label) string {
+	if len(labels) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, l := range labels {
+		parts = append(parts, l.Name+`="`+escape.Replace(l.Value)+`"`)
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// Counter counts by labels. The zero value is ready; calls may overlap.
+type Counter struct {
+	mu     sync.Mutex
+	counts map[string]*count
+}
+
+type count struct {
+	labels []Label
+	n      uint64
+}
+
+// Add counts one.
+func (c *Counter) Add(labels ...Label) {
+	key := labelText(labels)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]*count{}
+	}
+	if c.counts[key] == nil {
+		c.counts[key] = &count{labels: labels}
+	}
+	c.counts[key].n++
+}
+
+// Write writes the family of the counter, in the order of the labels.
+func (c *Counter) Write(p *Page, name, help string) {
+	p.Family(name, "counter", help)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys []string
+	for key := range c.counts {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		p.Figure(c.counts[key].n, c.counts[key].labels...)
+	}
+}

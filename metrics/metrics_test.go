@@ -1,0 +1,30 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPage(t *testing.T) {
+	var requests Counter
+	for range 2 {
+		requests.Add(Label{"route", `GET /a"\` + "\n"}, Label{"code", "200"})
+	}
+	requests.Add(Label{"route", ""}, Label{"code", "404"})
+	var out strings.Builder
+	page := NewPage(&out)
+	page.Family("up", "gauge", "Whether it runs.")
+	page.Figure(1)
+	requests.Write(page, "requests_total", "Requests.")
+	const want = `# HELP up Whether it runs.
+# TYPE up gauge
+up 1
+# HELP requests_total Requests.
+# TYPE requests_total counter
+requests_total{route="",code="404"} 1
+requests_total{route="GET /a\"\\\n",code="200"} 2
+`
+	if out.String() != want {
+		t.Errorf("page:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
