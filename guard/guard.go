@@ -1,0 +1,167 @@
+// Package guard stands between the listener and the routes. It looks at the Host (DNS rebinding), at requests a browser sends
+// for another site, at the bearer token and at how often it was wrong, and it knows who the caller is.
+//
+// Addresses are those of the connection: forwarding headers are not believed, so behind a proxy all callers share one count of
+// wrong tokens.
+package guard
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is what the guard has to know. Deny is required.
+type Config struct {
+	// Tokens that are accepted; with none, no token is asked for.
+	Tokens []Token
+	// AllowHosts are accepted as Host beside the loopback names. An entry with a port is for that port only; as clients leave
+	// out 80 (http) and 443 (https), so must the entry. One that is neither a name nor an address matches nothing.
+	AllowHosts []string
+	// Deny writes the answer to a request that was stopped; headers that belong to the refusal are already set.
+	Deny func(w http.ResponseWriter, r *http.Request, refusal Refusal)
+	// Now is the clock of the rate limit; nil is time.Now.
+	Now func() time.Time
+}
+
+// Refusal is why a request was stopped.
+type Refusal struct {
+	Status     int
+	Code       string        // "host_not_allowed", "cross_site", "unauthorized" or "too_many_attempts"
+	RetryAfter time.Duration // with too_many_attempts: when the next token is looked at
+}
+
+// TCP guards what a network can reach: Host, site, token, in this order. /healthz needs no token, as probes have none.
+func TCP(cfg Config, next http.Handler) http.Handler {
+	return cfg.checkHost(cfg.checkSite(cfg.checkToken(next)))
+}
+
+// Unix guards a unix socket. File permissions say who may connect, and DNS can't lead there, but a proxy may carry a browser's
+// request to it.
+func Unix(cfg Config, next http.Handler) http.Handler {
+	return cfg.checkSite(next)
+}
+
+// checkHost stops DNS rebinding: a page at evil.example whose name suddenly resolves to 127.0.0.1 is same-origin to the browser,
+// and only the Host tells.
+func (cfg Config) checkHost(next http.Handler) http.Handler {
+	allowed := allowedHosts(cfg.AllowHosts)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h, ok := parseHost(r.Host); !ok || !h.loopback() && !allowed(h) {
+			cfg.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "host_not_allowed"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (cfg Config) checkSite(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if crossSite(r) {
+			cfg.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "cross_site"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// crossSite reports whether a browser sent r for another site, whatever the method. Browsers that know Sec-Fetch-Site always
+// send it, old ones have only Origin; what has neither is no browser, or one on a page of ours.
+func crossSite(r *http.Request) bool {
+	if sites := r.Header.Values("Sec-Fetch-Site"); len(sites) > 0 {
+		return sites[0] != "same-origin" && sites[0] != "none"
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return false
+	}
+	origin, err := url.Parse(origins[0])
+	// "null" has no host: it must not equal the empty Host of an HTTP/1.0 request.
+	return err != nil || origin.Host == "" || !strings.EqualFold(origin.Host, r.Host)
+}
+
+func (cfg Config) checkToken(next http.Handler) http.Handler {
+	if len(cfg.Tokens) == 0 {
+		return next
+	}
+	attempts := newLimiter(cfg.Now)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		number, refusal := cfg.authenticate(r, attempts)
+		if number == 0 {
+			cfg.refuse(w, r, refusal)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), fmt.Sprintf("token %d", number))))
+	})
+}
+
+// authenticate gives the number of the request's token, from 1, or 0 and the refusal. A request without a token is no guess and
+// is not counted.
+func (cfg Config) authenticate(r *http.Request, attempts *limiter) (int, Refusal) {
+	unauthorized := Refusal{Status: http.StatusUnauthorized, Code: "unauthorized"}
+	authorization := r.Header.Get("Authorization")
+	if authorization == "" {
+		return 0, unauthorized
+	}
+	number := findToken(cfg.Tokens, bearer(authorization))
+	if wait := attempts.try(network(r.RemoteAddr), number > 0); wait > 0 {
+		return 0, Refusal{Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait}
+	}
+	return number, unauthorized
+}
+
+// bearer takes the token out of "Bearer TOKEN"; what has another form gives "", which is no token.
+func bearer(authorization string) string {
+	scheme, token, _ := strings.Cut(authorization, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimLeft(token, " ")
+}
+
+func (cfg Config) refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
+	switch refusal.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests:
+		seconds := (refusal.RetryAfter + time.Second - 1) / time.Second
+		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+	}
+	cfg.Deny(w, r, refusal)
+}
+
+type callerKey struct{}
+
+func withCaller(ctx context.Context, caller string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// ConnContext is for http.Server.ConnContext: it remembers who connected to a unix socket, as the kernel says.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if socket, ok := c.(*net.UnixConn); ok {
+		return withCaller(ctx, peer(socket))
+	}
+	return ctx
+}
+
+// Caller is who sent the request, for audit lines: "token 1", "uid 1000 pid 4242", or the remote address ("127.0.0.1") when no
+// token was asked for. A unix peer that can't be told is "unix socket".
+func Caller(r *http.Request) string {
+	if caller, ok := r.Context().Value(callerKey{}).(string); ok {
+		return caller
+	}
+	if remote, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return remote.Addr().Unmap().String()
+	}
+	return r.RemoteAddr
+}

@@ -1,0 +1,83 @@
+package guard
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Loopback reports whether a listen address ("127.0.0.1:8053", "localhost:80", "[::1]:1") is reached from this machine only. Names
+// other than localhost are not looked up: they, and addresses without a host (":8053"), are not loopback.
+func Loopback(address string) bool {
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback() || strings.ToLower(name) == "localhost"
+}
+
+// host is a Host header in the one form that can be compared.
+type host struct {
+	name string // lower case without the final dot, or an address as netip writes it
+	port uint16 // 0: none
+}
+
+// parseHost reads "name", "name:port", "192.0.2.1:port", "[2001:db8::1]:port" and the like (RFC 9110, section 7.2).
+func parseHost(s string) (host, bool) {
+	name, port, err := net.SplitHostPort(s)
+	if err != nil {
+		name, port, err = net.SplitHostPort(s + ":")
+	}
+	if err != nil {
+		return host{}, false
+	}
+	number, ok := parsePort(port)
+	if !ok {
+		return host{}, false
+	}
+	name = strings.TrimSuffix(name, ".")
+	bracketed := strings.HasPrefix(s, "[")
+	if addr, err := netip.ParseAddr(name); err == nil {
+		return host{addr.Unmap().String(), number}, addr.Is6() == bracketed && addr.Zone() == ""
+	}
+	return host{strings.ToLower(name), number}, !bracketed && isName(name)
+}
+
+// parsePort reads a port; an empty one is none (RFC 3986 lets "name:" stand for "name").
+func parsePort(s string) (uint16, bool) {
+	if s == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	return uint16(n), err == nil && n > 0
+}
+
+// isName reports whether s is dotted labels of letters, digits, hyphens and underscores. It is asked before case is folded:
+// Unicode has letters outside ASCII whose lower case is inside.
+func isName(s string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || strings.Trim(label, letters) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// loopback reports whether h names this machine wherever it is resolved: localhost and names below it do by RFC 6761.
+func (h host) loopback() bool {
+	addr, err := netip.ParseAddr(h.name)
+	return err == nil && addr.IsLoopback() || h.name == "localhost" || strings.HasSuffix(h.name, ".localhost")
+}
+
+func allowedHosts(entries []string) func(host) bool {
+	allowed := map[host]bool{}
+	for _, entry := range entries {
+		if h, ok := parseHost(entry); ok {
+			allowed[h] = true
+		}
+	}
+	return func(h host) bool { return allowed[h] || allowed[host{name: h.name}] }
+}

@@ -1,0 +1,86 @@
+package guard
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	maxWrong    = 10 // wrong tokens from one network in a window
+	window      = time.Minute
+	maxNetworks = 4096 // remembered at once; about a megabyte
+)
+
+// limiter counts wrong tokens by network.
+type limiter struct {
+	now   func() time.Time
+	mu    sync.Mutex
+	wrong map[netip.Prefix][]time.Time // oldest first, never empty, maxWrong at most
+}
+
+func newLimiter(now func() time.Time) *limiter {
+	if now == nil {
+		now = time.Now
+	}
+	return &limiter{now: now, wrong: map[netip.Prefix][]time.Time{}}
+}
+
+// try counts one attempt with a right or wrong token, or says how long the network has to wait. While it waits right tokens are
+// not accepted either, else guessing would go on unhindered, and nothing is counted, else the wait would never end. Asking and
+// counting are one step: guesses sent side by side must not pass together.
+func (l *limiter) try(from netip.Prefix, right bool) (wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	recent := l.wrong[from]
+	for len(recent) > 0 && expired(recent[0], now) {
+		recent = recent[1:]
+	}
+	if len(recent) >= maxWrong {
+		return recent[0].Add(window).Sub(now)
+	}
+	if !right {
+		l.makeRoom(from, now)
+		l.wrong[from] = append(recent, now)
+	}
+	return 0
+}
+
+// makeRoom keeps the table bounded, so that nobody fills the memory from many addresses: the network whose last wrong token is
+// oldest is forgotten.
+func (l *limiter) makeRoom(from netip.Prefix, now time.Time) {
+	if _, known := l.wrong[from]; known || len(l.wrong) < maxNetworks {
+		return
+	}
+	maps.DeleteFunc(l.wrong, func(_ netip.Prefix, times []time.Time) bool { return expired(last(times), now) })
+	if len(l.wrong) < maxNetworks {
+		return
+	}
+	var oldest netip.Prefix
+	at := now
+	for network, times := range l.wrong {
+		if !last(times).After(at) {
+			oldest, at = network, last(times)
+		}
+	}
+	delete(l.wrong, oldest)
+}
+
+func expired(t, now time.Time) bool { return now.Sub(t) >= window }
+
+func last(times []time.Time) time.Time { return times[len(times)-1] }
+
+// network is the part of a remote address that one client can't vary: an IPv4 address, or the /64 an IPv6 host chooses from.
+// What is no address is the zero Prefix, and all of that is counted together.
+func network(remoteAddr string) netip.Prefix {
+	remote, _ := netip.ParseAddrPort(remoteAddr)
+	addr := remote.Addr().Unmap()
+	bits := 64
+	if addr.Is4() {
+		bits = 32
+	}
+	prefix, _ := addr.Prefix(bits)
+	return prefix
+}

@@ -1,0 +1,25 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// peer tells who connected to a unix socket: user and process at the time of connect.
+func peer(c *net.UnixConn) string {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return "unix socket"
+	}
+	var cred *syscall.Ucred
+	var sockErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, sockErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if cmp.Or(err, sockErr) != nil {
+		return "unix socket"
+	}
+	return fmt.Sprintf("uid %d pid %d", cred.Uid, cred.Pid)
+}

@@ -1,0 +1,124 @@
+package guard
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+)
+
+const (
+	minToken  = 16 // bytes
+	maxTokens = 2  // the old and the new one, while they are rotated
+)
+
+// Token is a secret that callers show. It can be compared but not printed, and its text is forgotten; it comes from ReadTokens.
+type Token struct {
+	// sum is a function because fmt does not ask Format about what lies in somebody's unexported field, and follows pointers
+	// there when the verb is wrong for them, but can't look into a function.
+	sum func() [sha256.Size]byte
+}
+
+func newToken(text string) Token {
+	sum := sha256.Sum256([]byte(text))
+	return Token{func() [sha256.Size]byte { return sum }}
+}
+
+func (Token) Format(s fmt.State, _ rune)   { _, _ = io.WriteString(s, "***") }
+func (Token) String() string               { return "***" }
+func (Token) LogValue() slog.Value         { return slog.StringValue("***") }
+func (Token) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
+
+// findToken gives the number of the token with this text, from 1, or 0. It compares with all of them and takes the same time
+// whichever it is.
+func findToken(tokens []Token, text string) int {
+	shown := sha256.Sum256([]byte(text))
+	number := 0
+	for i, t := range tokens {
+		sum := t.sum()
+		same := subtle.ConstantTimeCompare(sum[:], shown[:])
+		number = subtle.ConstantTimeSelect(same, i+1, number)
+	}
+	return number
+}
+
+// ReadTokens reads a token file: one token a line, one or two of them, each of 16 or more printable ASCII characters without
+// white space; blank lines and white space around a token are skipped. It must be a regular file without any permission for group
+// or others. Errors name file and line, never what is in it.
+func ReadTokens(path string) ([]Token, error) {
+	f, err := openPrivate(path)
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	defer f.Close()
+	tokens, err := parseTokens(f)
+	if err != nil {
+		return nil, fmt.Errorf("token file %s: %w", path, err)
+	}
+	return tokens, nil
+}
+
+// openPrivate opens a regular file that only its owner can use. It judges the open file, which nobody can exchange any more, and
+// opens without blocking, as a FIFO would wait for its writer.
+func openPrivate(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is not a regular file", path)
+	case info.Mode().Perm()&0o077 != 0:
+		err = fmt.Errorf("%s has mode %04o: group and others must have no permission (0600)", path, info.Mode().Perm())
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func parseTokens(r io.Reader) ([]Token, error) {
+	var tokens []Token
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" {
+			continue
+		}
+		if err := checkText(text, tokens); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		tokens = append(tokens, newToken(text))
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(tokens) == 0 {
+		return nil, errors.New("no token in it")
+	}
+	return tokens, nil
+}
+
+// checkText reports what is wrong with a token that follows the earlier ones.
+func checkText(text string, earlier []Token) error {
+	switch {
+	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return errors.New("a token is printable ASCII without white space")
+	case len(text) < minToken:
+		return fmt.Errorf("a token has %d bytes or more", minToken)
+	case len(earlier) == maxTokens:
+		return fmt.Errorf("more than %d tokens", maxTokens)
+	case findToken(earlier, text) > 0:
+		return errors.New("the same token twice")
+	}
+	return nil
+}

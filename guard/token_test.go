@@ -1,0 +1,125 @@
+package guard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func writeTokens(t *testing.T, content string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil { // WriteFile obeys the umask
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestReadTokens(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		content string
+		want    int    // tokens
+		err     string // or the end of the error
+	}{
+		{"one", firstToken, 1, ""},
+		{"final newline", firstToken + "\n", 1, ""},
+		{"two", firstToken + "\n" + secondToken + "\n", 2, ""},
+		{"blank lines and CRLF", "\n" + firstToken + "\r\n \t\n\r\n" + secondToken + "\r\n\n", 2, ""},
+		{"16 bytes", "0123456789abcdef\n", 1, ""},
+		{"empty", "", 0, "no token in it"},
+		{"blank", "\n  \n", 0, "no token in it"},
+		{"15 bytes", firstToken + "\n0123456789abcde\n", 0, "line 2: a token has 16 bytes or more"},
+		{"three", firstToken + "\n" + secondToken + "\n\n" + wrongToken + "\n", 0, "line 4: more than 2 tokens"},
+		{"the same twice", firstToken + "\n" + firstToken + "\n", 0, "line 2: the same token twice"},
+		{"inner space", "secret secret secret", 0, "line 1: a token is printable ASCII without white space"},
+		{"control character", "secret\x00secret-secret", 0, "line 1: a token is printable ASCII without white space"},
+		{"not ASCII", "secrét-secret-secret", 0, "line 1: a token is printable ASCII without white space"},
+		{"byte order mark", "\ufeff" + firstToken, 0, "line 1: a token is printable ASCII without white space"},
+		{"endless line", strings.Repeat("secret", 20000), 0, "token too long"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := writeTokens(t, tt.content, 0o600)
+			tokens, err := ReadTokens(path)
+			if len(tokens) != tt.want || (err == nil) != (tt.err == "") {
+				t.Fatalf("got %d tokens, %v", len(tokens), err)
+			}
+			if err == nil {
+				return
+			}
+			if !strings.HasPrefix(err.Error(), "token file "+path) || !strings.HasSuffix(err.Error(), tt.err) {
+				t.Errorf("got %q, want the file and %q", err, tt.err)
+			}
+			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "0123") {
+				t.Errorf("%q shows the content", err)
+			}
+		})
+	}
+}
+
+func TestReadTokensMode(t *testing.T) {
+	for mode, ok := range map[os.FileMode]bool{
+		0o600: true, 0o400: true, 0o640: false, 0o440: false, 0o604: false, 0o620: false, 0o602: false, 0o644: false,
+	} {
+		path := writeTokens(t, firstToken, mode)
+		if _, err := ReadTokens(path); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%04o: %v", mode, err)
+		}
+	}
+}
+
+func TestReadTokensNotAFile(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir: "is not a regular file", fifo: "is not a regular file", "/dev/null": "is not a regular file",
+		filepath.Join(dir, "none"): "no such file or directory",
+	} {
+		if _, err := ReadTokens(path); err == nil || !strings.Contains(err.Error(), path) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestTokenIsHidden: whatever prints a token, alone or inside something, shows neither its text nor its hash.
+func TestTokenIsHidden(t *testing.T) {
+	token := newToken(firstToken)
+	inside := struct {
+		Config   Config
+		exported any
+		hidden   Token
+	}{Config{Tokens: []Token{token}}, token, token}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if got := fmt.Sprintf(verb, token); got != "***" {
+			t.Errorf("%s: %s", verb, got)
+		}
+		fmt.Fprintf(&out, verb+"\n", inside)
+		fmt.Fprintf(&out, verb+"\n", &token)
+	}
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		slog.New(handler).Info("start", "token", token, "config", inside.Config.Tokens, "inside", fmt.Sprint(inside))
+	}
+	if err := json.NewEncoder(&out).Encode(map[string]any{"token": token, "tokens": inside.Config.Tokens}); err != nil {
+		t.Fatal(err)
+	}
+	out.WriteString(token.String())
+	sum := token.sum()
+	for _, secret := range []string{firstToken, string(sum[:]), fmt.Sprintf("%x", sum), fmt.Sprintf("%d %d %d", sum[0], sum[1], sum[2])} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%q is in\n%s", secret, out.String())
+		}
+	}
+}
