@@ -7,11 +7,11 @@ import (
 
 func TestHide(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"domain": "a.b"}`:                                   `{"domain": "a.b"}`,
-		`{"n":9007199254740993,"access_key_secret":"k<&>"}`:   `{"access_key_secret":"********","n":9007199254740993}`,
-		`{"API_Token":"t","passwords":"p","secret":"" }`:      `{"API_Token":"********","passwords":"********","secret":""}`,
+		`{"domain": "a.b"}`: `{"domain": "a.b"}`,
+		`{"n":9007199254740993,"access_key_secret":"k<&>"}`:    `{"access_key_secret":"********","n":9007199254740993}`,
+		`{"API_Token":"t","passwords":"p","secret":"" }`:       `{"API_Token":"********","passwords":"********","secret":""}`,
 		`{"a":[{"token":"x"}],"secret":{"inner":"not a one"}}`: `{"a":[{"token":"********"}],"secret":{"inner":"not a one"}}`,
-		`{"secret":5}`: `{"secret":5}`,
+		`{"secret":5}`:         `{"secret":5}`,
 		`secret, and not JSON`: Mask,
 	} {
 		if got := Hide(text); got != want {
