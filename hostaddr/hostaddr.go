@@ -1,0 +1,135 @@
+// Package hostaddr finds this host's public addresses, for the {ipv4} and {ipv6} placeholders of dynamic DNS.
+// It reads what the Linux kernel knows (rtnetlink, /proc/self/net) or asks a service on the web.
+package hostaddr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// Family is 4 or 6.
+type Family int
+
+// The two address families.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// Source says where the address of one family comes from. The zero Source is none.
+type Source struct {
+	family Family
+
+	// At most one of these is set.
+	auto  bool
+	iface string
+	url   *url.URL
+	addr  netip.Addr
+}
+
+// ParseSource reads the text of the -ipv4 or -ipv6 flag: auto, none, interface:NAME, url:URL or an address.
+// Its errors do not repeat the text, because a URL may carry a password or a token.
+func ParseSource(f Family, text string) (Source, error) {
+	s := Source{family: f}
+	word, value, _ := strings.Cut(text, ":")
+	var err error
+	switch {
+	case text == "none":
+	case text == "auto":
+		s.auto = true
+	case word == "interface":
+		s.iface, err = value, checkName(value)
+	case word == "url":
+		s.url, err = parseURL(value)
+	default:
+		s.addr, err = parseAddr(f, text)
+	}
+	if err != nil {
+		return Source{}, err
+	}
+	return s, nil
+}
+
+func checkName(name string) error {
+	if name == "" {
+		return errors.New("interface: needs the name of an interface")
+	}
+	return nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("url: needs a valid URL") // err quotes the URL
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("url: needs an http or https URL")
+	case u.Hostname() == "":
+		return nil, errors.New("url: needs a URL with a host")
+	}
+	return u, nil
+}
+
+func parseAddr(f Family, text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("need auto, none, interface:NAME, url:URL or an IPv%d address", f)
+	}
+	return a, checkAddr(f, a)
+}
+
+// checkAddr refuses what no A or AAAA record of this host can hold. A private address passes: somebody named it.
+func checkAddr(f Family, a netip.Addr) error {
+	switch {
+	case a.Is4() != (f == IPv4), a.Is4In6():
+		return fmt.Errorf("%s is not an IPv%d address", a, f)
+	case a.Zone() != "":
+		return fmt.Errorf("%s has a zone, which DNS cannot hold", a)
+	case a.IsUnspecified():
+		return fmt.Errorf("%s is the unspecified address", a)
+	case a.IsMulticast():
+		return fmt.Errorf("%s is a multicast address", a)
+	}
+	return nil
+}
+
+// Addr returns the address now. When the host has none (no default route, say, or only private addresses under auto)
+// it returns the zero Addr and no error.
+func (s Source) Addr(ctx context.Context) (netip.Addr, error) {
+	a, err := s.find(ctx)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%s: %w", s, err)
+	}
+	return a, nil
+}
+
+func (s Source) find(ctx context.Context) (netip.Addr, error) {
+	switch {
+	case s.auto:
+		return autoAddr(s.family)
+	case s.iface != "":
+		return interfaceAddr(s.family, s.iface)
+	case s.url != nil:
+		return ask(ctx, s.family, s.url)
+	}
+	return s.addr, nil
+}
+
+// String is the flag's text again, but of a URL only the host: the rest may be a secret.
+func (s Source) String() string {
+	switch {
+	case s.auto:
+		return "auto"
+	case s.iface != "":
+		return "interface:" + s.iface
+	case s.url != nil:
+		return "url:" + s.url.Host
+	case s.addr.IsValid():
+		return s.addr.String()
+	}
+	return "none"
+}

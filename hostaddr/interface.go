@@ -1,0 +1,165 @@
+package hostaddr
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// autoAddr is the first public address of the interface that the default route uses.
+func autoAddr(f Family) (netip.Addr, error) {
+	name, err := defaultInterface(f)
+	if err != nil || name == "" {
+		return netip.Addr{}, err
+	}
+	addrs, err := interfaceAddrs(f, name)
+	return first(addrs, isPublic), err
+}
+
+// interfaceAddr takes a private address where there is no public one: the user named the interface.
+func interfaceAddr(f Family, name string) (netip.Addr, error) {
+	addrs, err := interfaceAddrs(f, name)
+	if a := first(addrs, isPublic); a.IsValid() {
+		return a, err
+	}
+	return first(addrs, netip.Addr.IsGlobalUnicast), err
+}
+
+func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
+	if i := slices.IndexFunc(addrs, eligible); i >= 0 {
+		return addrs[i]
+	}
+	return netip.Addr{}
+}
+
+// interfaceAddrs gives the addresses of an interface, the most lasting first.
+func interfaceAddrs(f Family, name string) ([]netip.Addr, error) {
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	if f == IPv6 {
+		return readNet(f, "if_inet6", func(r io.Reader) ([]netip.Addr, error) { return parseInet6(r, name) })
+	}
+	all, err := ifi.Addrs()
+	var addrs []netip.Addr
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+			addrs = append(addrs, p.Addr())
+		}
+	}
+	return addrs, err
+}
+
+// defaultInterface is the interface of the default route with the lowest metric, "" if there is none.
+func defaultInterface(f Family) (string, error) {
+	if f == IPv6 {
+		return readNet(f, "ipv6_route", func(r io.Reader) (string, error) { return bestRoute(r, parseRoute6) })
+	}
+	return readNet(f, "route", func(r io.Reader) (string, error) { return bestRoute(r, parseRoute4) })
+}
+
+// readNet parses a file of /proc/self/net; /proc/net itself is hidden where proc is mounted with subset=pid.
+// A kernel without IPv6 lacks the files for it: that is no address and no route, not an error.
+func readNet[T any](f Family, name string, parse func(io.Reader) (T, error)) (T, error) {
+	var none T
+	file, err := os.Open("/proc/self/net/" + name)
+	if f == IPv6 && errors.Is(err, fs.ErrNotExist) {
+		return none, nil
+	}
+	if err != nil {
+		return none, err
+	}
+	defer file.Close()
+	return parse(file)
+}
+
+// route is a default route. Of two with the same metric the one that the kernel lists first counts.
+type route struct {
+	iface  string
+	metric uint64
+}
+
+func bestRoute(r io.Reader, parse func(fields []string) (route, bool)) (string, error) {
+	var best route
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		found, ok := parse(strings.Fields(lines.Text()))
+		if ok && (best.iface == "" || found.metric < best.metric) {
+			best = found
+		}
+	}
+	return best.iface, lines.Err()
+}
+
+// parseRoute4 reads a line of /proc/net/route: Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT.
+// The metric is decimal, the rest hexadecimal. It is false for all but a default route in use.
+func parseRoute4(fields []string) (route, bool) {
+	if len(fields) < 8 || fields[1] != "00000000" || fields[7] != "00000000" || !inUse(fields[3]) {
+		return route{}, false
+	}
+	metric, err := strconv.ParseUint(fields[6], 10, 32)
+	return route{fields[0], metric}, err == nil
+}
+
+// parseRoute6 reads a line of /proc/net/ipv6_route: destination and its length, source and its length, next hop, metric,
+// reference count, use, flags, all hexadecimal, and the interface. It is false for all but a default route in use. The
+// source may be any: with several providers at home a default route is for the prefix of its own (RFC 8678).
+func parseRoute6(fields []string) (route, bool) {
+	if len(fields) < 10 || strings.Trim(fields[0], "0") != "" || fields[1] != "00" || !inUse(fields[8]) || fields[9] == "lo" {
+		return route{}, false
+	}
+	metric, err := strconv.ParseUint(fields[5], 16, 32)
+	return route{fields[9], metric}, err == nil
+}
+
+func inUse(flags string) bool {
+	bits, err := strconv.ParseUint(flags, 16, 32)
+	return err == nil && bits&(syscall.RTF_UP|syscall.RTF_REJECT) == syscall.RTF_UP
+}
+
+// parseInet6 reads the addresses of one interface from /proc/net/if_inet6: stable ones first, then temporary ones
+// (RFC 8981), and the lowest first among either, because the kernel lists them in the order of a hash.
+// Those that are deprecated, tentative or in use elsewhere on the link are left out.
+func parseInet6(r io.Reader, name string) ([]netip.Addr, error) {
+	const unusable = syscall.IFA_F_DEPRECATED | syscall.IFA_F_TENTATIVE | syscall.IFA_F_DADFAILED
+	var stable, temporary []netip.Addr
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		a, flags, ok := parseInet6Line(strings.Fields(lines.Text()), name)
+		switch {
+		case !ok || flags&unusable != 0:
+		case flags&syscall.IFA_F_TEMPORARY != 0:
+			temporary = append(temporary, a)
+		default:
+			stable = append(stable, a)
+		}
+	}
+	slices.SortFunc(stable, netip.Addr.Compare)
+	slices.SortFunc(temporary, netip.Addr.Compare)
+	return append(stable, temporary...), lines.Err()
+}
+
+// parseInet6Line reads address, interface index, prefix length, scope, flags, all hexadecimal, and interface name.
+func parseInet6Line(fields []string, name string) (a netip.Addr, flags uint64, ok bool) {
+	if len(fields) != 6 || len(fields[0]) != 32 || fields[5] != name {
+		return netip.Addr{}, 0, false
+	}
+	octets, err := hex.DecodeString(fields[0])
+	if err != nil {
+		return netip.Addr{}, 0, false
+	}
+	flags, err = strconv.ParseUint(fields[4], 16, 32)
+	a, _ = netip.AddrFromSlice(octets)
+	return a, flags, err == nil
+}

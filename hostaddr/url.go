@@ -1,0 +1,102 @@
+package hostaddr
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	askTime      = 10 * time.Second
+	maxAnswer    = 256 // octets; an answer that fills them is no address
+	maxRedirects = 5
+)
+
+var errRedirect = errors.New("redirected too often or to a URL that is not safe to follow")
+
+// ask gives the address from which a web service says it is called. It calls over the one family, without a proxy,
+// whose address the service would see.
+func ask(ctx context.Context, f Family, u *url.URL) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	text, err := fetch(ctx, f, u)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	if err != nil {
+		return netip.Addr{}, errors.New("the answer is not one address")
+	}
+	return a, checkAddr(f, a)
+}
+
+func fetch(ctx context.Context, f Family, u *url.URL) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return "", cause(ctx, err)
+	}
+	request.Header.Set("Accept", "text/plain")
+	response, err := client(f).Do(request)
+	if err != nil {
+		return "", cause(ctx, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("status %d", response.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return "", cause(ctx, err)
+	}
+	if len(body) == maxAnswer {
+		return "", errors.New("the answer is too long for an address")
+	}
+	return string(body), nil
+}
+
+func client(f Family) *http.Client {
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, fmt.Sprintf("tcp%d", f), addr)
+	}
+	return &http.Client{
+		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		CheckRedirect: checkRedirect,
+	}
+}
+
+// checkRedirect lets a redirect keep its scheme or go up to https. Over a step down anybody on the way could choose
+// the address.
+func checkRedirect(next *http.Request, via []*http.Request) error {
+	last := via[len(via)-1]
+	safe := next.URL.Scheme == "https" || next.URL.Scheme == last.URL.Scheme
+	if !safe || len(via) > maxRedirects {
+		return errRedirect
+	}
+	return nil
+}
+
+// cause is the part of an error that cannot hold the URL, whose password or token must not get into a log: url.Error
+// prints it, and errors that quote the server may echo it.
+func cause(ctx context.Context, err error) error {
+	var network *net.OpError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errRedirect):
+		return errRedirect
+	case errors.As(err, &network):
+		return network
+	case errors.As(err, &certificate):
+		return certificate
+	}
+	return errors.New("no valid HTTP answer")
+}
