@@ -67,6 +67,9 @@ func rewrite(text string, replace replacer) (string, error) {
 	if err := decoder.Decode(&tree); err != nil {
 		return "", err
 	}
+	if !json.Valid([]byte(text)) {
+		return "", errors.New("text behind the JSON value")
+	}
 	replaced, changed, err := replace.in(tree, nil)
 	if err != nil || !changed {
 		return text, err

@@ -11,8 +11,9 @@ func TestHide(t *testing.T) {
 		`{"n":9007199254740993,"access_key_secret":"k<&>"}`:    `{"access_key_secret":"********","n":9007199254740993}`,
 		`{"API_Token":"t","passwords":"p","secret":"" }`:       `{"API_Token":"********","passwords":"********","secret":""}`,
 		`{"a":[{"token":"x"}],"secret":{"inner":"not a one"}}`: `{"a":[{"token":"********"}],"secret":{"inner":"not a one"}}`,
-		`{"secret":5}`:         `{"secret":5}`,
-		`secret, and not JSON`: Mask,
+		`{"secret":5}`:           `{"secret":5}`,
+		`{"a":1} {"secret":"x"}`: Mask,
+		`secret, and not JSON`:   Mask,
 	} {
 		if got := Hide(text); got != want {
 			t.Errorf("Hide(%s) = %s, want %s", text, got, want)

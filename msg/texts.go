@@ -10,6 +10,11 @@ const (
 	BodyDuplicate    ID = "body_duplicate"
 	BodyWrongType    ID = "body_wrong_type"
 	BodyTooLarge     ID = "body_too_large"
+	TypeBool         ID = "type_bool"
+	TypeInt64        ID = "type_int64"
+	TypeUint64       ID = "type_uint64"
+	TypeStrings      ID = "type_strings"
+	TypeString       ID = "type_string"
 	QueryMissing     ID = "query_missing"
 	QueryInvalid     ID = "query_invalid"
 	NotFound         ID = "not_found"
@@ -86,6 +91,7 @@ const (
 	BadAnswer        ID = "bad_answer"
 	UnknownProvider  ID = "unknown_provider"
 	NotListening     ID = "not_listening"
+	NoProvider       ID = "no_provider"
 	InvalidName      ID = "invalid_name"
 	NetworkConflict  ID = "network_conflict"
 	CredentialsGone  ID = "credentials_gone"
@@ -117,13 +123,18 @@ const (
 // texts are {Chinese, English}.
 var texts = map[ID][2]string{
 	ParameterError:   {"参数错误：%s", "parameter error: %s"},
-	BodyEmpty:        {"请求体为空", "the body is empty"},
-	BodyNotUTF8:      {"请求体不是有效的 UTF-8 文本", "the body is not valid UTF-8"},
-	BodySyntax:       {"请求体不是单个 JSON 值", "the body is not one JSON value"},
-	BodyNotObject:    {"请求体不是 JSON 对象", "the body is not a JSON object"},
+	BodyEmpty:        {"没有内容", "there is nothing"},
+	BodyNotUTF8:      {"不是有效的 UTF-8 文本", "not valid UTF-8"},
+	BodySyntax:       {"不是单个 JSON 值", "not one JSON value"},
+	BodyNotObject:    {"不是 JSON 对象", "not a JSON object"},
 	BodyDuplicate:    {"字段 %q 出现了两次", "member %q stands twice"},
 	BodyWrongType:    {"字段 %q 类型不符，应为：%s", "member %q: want %s"},
 	BodyTooLarge:     {"请求体超过 %d KiB", "the body is over %d KiB"},
+	TypeBool:         {"true 或 false", "true or false"},
+	TypeInt64:        {"64 位整数", "a 64-bit integer"},
+	TypeUint64:       {"0 到 18446744073709551615 的整数", "an integer from 0 to 18446744073709551615"},
+	TypeStrings:      {"字符串数组", "an array of strings"},
+	TypeString:       {"字符串", "a string"},
 	QueryMissing:     {"缺少查询参数 %s", "query parameter %s is missing"},
 	QueryInvalid:     {"查询参数 %s 无效", "query parameter %s is not valid"},
 	NotFound:         {"没有这个路径", "no such path"},
@@ -159,7 +170,7 @@ var texts = map[ID][2]string{
 	UnknownUsage:         {"用途记录不存在", "no such usage"},
 
 	ServiceNameEmpty:   {"name 不能为空", "name must not be empty"},
-	ServiceConfigShape: {"config 必须是 JSON 对象（%s）", "config must be a JSON object (%s)"},
+	ServiceConfigShape: {"config 无效：%s", "config: %s"},
 	ServiceEntryType:   {"config 中的 %s 类型不符，应为：%s", "config entry %s: want %s"},
 	ServiceIDInvalid:   {"id 无效：1 到 128 个字符，只能包含字母、数字和 . _ ~ -", "the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -"},
 	ServiceExists:      {"该 id 的服务已存在", "a service with this id exists"},
@@ -194,6 +205,7 @@ var texts = map[ID][2]string{
 	BadAnswer:        {"无法理解服务商的应答", "the provider's answer cannot be understood"},
 	UnknownProvider:  {"未知的 provider", "unknown provider"},
 	NotListening:     {"内置 DNS 服务器未启动（缺少 -dns-listen）", "the built-in DNS server is not running (-dns-listen is not set)"},
+	NoProvider:       {"该服务没有可用的服务商：自身未配置，域名也不在配置的域名之下", "nowhere to publish: the service has no provider, and its domain is not below the configuration's"},
 	InvalidName:      {"不是有效的 DNS 名称", "not a valid DNS name"},
 	NetworkConflict:  {"记录名属于另一个网络", "the name belongs to another network"},
 	CredentialsGone:  {"发布时所用的服务商已不在配置中，请手动删除该记录", "the provider that it was published with is no longer configured; delete the value by hand"},

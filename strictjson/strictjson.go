@@ -164,18 +164,27 @@ func hex4(digits []byte) (n int) {
 	return n
 }
 
+// Types that WrongType can miss.
+const (
+	Bool    = "bool"
+	Int64   = "int64"
+	Uint64  = "uint64"
+	Strings = "strings" // an array of them
+	String  = "string"
+)
+
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
 		return wanted(t.Elem())
 	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int64:
-		return "an integer from -9223372036854775808 to 9223372036854775807"
+		return Bool
+	case reflect.Int64:
+		return Int64
 	case reflect.Uint64:
-		return "an integer from 0 to 18446744073709551615"
+		return Uint64
 	case reflect.Slice:
-		return "an array of strings"
+		return Strings
 	}
-	return "a string"
+	return String
 }
