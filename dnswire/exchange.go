@@ -1,0 +1,171 @@
+package dnswire
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// udpTry bounds one wait for a UDP answer; the question is then sent again.
+const (
+	udpTry   = 2 * time.Second
+	udpTries = 3
+)
+
+// Exchange sends one packed message to a server (host:port) and returns the
+// packed answer: over UDP, with TCP when the answer is truncated or the
+// message is too large for UDP. Answers with another ID or question are
+// passed over, as RFC 5452 asks.
+func Exchange(ctx context.Context, server string, message []byte) ([]byte, error) {
+	if len(message) > 512 {
+		return ExchangeTCP(ctx, server, message)
+	}
+	answer, err := exchangeUDP(ctx, server, message)
+	if err != nil {
+		return nil, err
+	}
+	if header, err := ParseHeader(answer); err == nil && header.Truncated {
+		return ExchangeTCP(ctx, server, message)
+	}
+	return answer, nil
+}
+
+func exchangeUDP(ctx context.Context, server string, message []byte) ([]byte, error) {
+	conn, release, err := dial(ctx, "udp", server)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	for range udpTries {
+		answer, err := tryUDP(ctx, conn, message)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			continue
+		}
+		return answer, withoutPort(err)
+	}
+	return nil, fmt.Errorf("no answer from %s: %w", server, context.DeadlineExceeded)
+}
+
+func tryUDP(ctx context.Context, conn net.Conn, message []byte) ([]byte, error) {
+	deadline := time.Now().Add(udpTry)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := conn.SetReadDeadline(deadline); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(message); err != nil {
+		return nil, err
+	}
+	buffer := make([]byte, MaxMessage)
+	for {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return nil, err
+		}
+		if answers(buffer[:n], message) {
+			return buffer[:n], nil
+		}
+	}
+}
+
+// ExchangeTCP is Exchange over TCP from the start: for messages that must not
+// be sent twice.
+func ExchangeTCP(ctx context.Context, server string, message []byte) ([]byte, error) {
+	conn, release, err := dial(ctx, "tcp", server)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	answer, err := exchangeTCP(conn, message)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return answer, withoutPort(err)
+}
+
+// withoutPort takes the addresses out of an error: this side's port differs
+// each time, and one fault is to read the same whenever it occurs.
+func withoutPort(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Err
+	}
+	return err
+}
+
+func exchangeTCP(conn net.Conn, message []byte) ([]byte, error) {
+	if err := WriteTCP(conn, message); err != nil {
+		return nil, err
+	}
+	answer, err := ReadTCP(conn)
+	if err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	if !answers(answer, message) {
+		return nil, fmt.Errorf("%w: the answer is to another question", ErrFormat)
+	}
+	return answer, nil
+}
+
+// dial connects, and closes the connection when ctx ends, which also ends a
+// read that is waiting.
+func dial(ctx context.Context, network, server string) (conn net.Conn, release func(), err error) {
+	var dialer net.Dialer
+	conn, err = dialer.DialContext(ctx, network, server)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	return conn, func() { stop(); conn.Close() }, nil
+}
+
+// WriteTCP writes a message behind its two octets of length (RFC 1035,
+// section 4.2.2), in one piece (RFC 7766, section 8).
+func WriteTCP(w io.Writer, message []byte) error {
+	if len(message) > MaxMessage {
+		return fmt.Errorf("%w: %d octets are more than TCP can frame", ErrFormat, len(message))
+	}
+	framed := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(message)), uint16(len(message)))
+	_, err := w.Write(append(framed, message...))
+	return err
+}
+
+// ReadTCP reads one message that WriteTCP framed; io.EOF means that the
+// stream ended between two messages.
+func ReadTCP(r io.Reader) ([]byte, error) {
+	var length [2]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	message := make([]byte, binary.BigEndian.Uint16(length[:]))
+	if _, err := io.ReadFull(r, message); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	return message, nil
+}
+
+// answers reports whether answer is a response to query: the same ID, and
+// the same question where it carries one (an error may come without).
+func answers(answer, query []byte) bool {
+	a, _ := Parse(answer)
+	q, _ := Parse(query)
+	if !a.Response || a.ID != q.ID || a.Opcode != q.Opcode {
+		return false
+	}
+	if len(a.Questions) == 0 {
+		return a.Rcode != RcodeSuccess || q.Opcode == OpcodeUpdate
+	}
+	return len(q.Questions) == 1 && len(a.Questions) == 1 &&
+		a.Questions[0].Name.Fold() == q.Questions[0].Name.Fold() &&
+		a.Questions[0].Type == q.Questions[0].Type && a.Questions[0].Class == q.Questions[0].Class
+}

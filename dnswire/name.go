@@ -1,0 +1,165 @@
+package dnswire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Name is a domain name in wire form (RFC 1035, section 3.1): labels behind
+// their length octets, closed by the root's zero octet, never compressed.
+// A Name holds at most 255 octets.
+type Name string
+
+// Root is the name of the root zone.
+const Root Name = "\x00"
+
+const (
+	maxName  = 255 // octets of a name in wire form, RFC 1035, section 2.3.4
+	maxLabel = 63  // octets of a label, ibid.
+)
+
+// ErrName is the error for a text that is not a domain name.
+var ErrName = errors.New("not a domain name")
+
+// ParseName reads the presentation form, with or without the final dot.
+// "\." and "\DDD" (RFC 1035, section 5.1) give any octet.
+func ParseName(text string) (Name, error) {
+	if text == "." {
+		return Root, nil
+	}
+	var wire, label []byte
+	for rest := text; len(rest) > 0; {
+		octet, size, err := octetAt(rest)
+		if err != nil {
+			return "", fmt.Errorf("%w: %q has a broken escape", ErrName, text)
+		}
+		dot := size == 1 && octet == '.'
+		if !dot {
+			label = append(label, octet)
+		}
+		rest = rest[size:]
+		if !dot && len(rest) > 0 {
+			continue
+		}
+		if len(label) == 0 || len(label) > maxLabel {
+			return "", fmt.Errorf("%w: %q has a label of %d octets, 1 to %d are allowed", ErrName, text, len(label), maxLabel)
+		}
+		wire = append(append(wire, byte(len(label))), label...)
+		label = label[:0]
+	}
+	if len(wire) == 0 {
+		return "", fmt.Errorf("%w: it is empty", ErrName)
+	}
+	if len(wire)+1 > maxName {
+		return "", fmt.Errorf("%w: %q is longer than %d octets", ErrName, text, maxName)
+	}
+	return Name(wire) + Root, nil
+}
+
+// octetAt reads one octet of a presentation form and the number of
+// characters that it takes.
+func octetAt(text string) (octet byte, size int, err error) {
+	if text[0] != '\\' {
+		return text[0], 1, nil
+	}
+	if len(text) < 2 {
+		return 0, 0, ErrName
+	}
+	if text[1] < '0' || text[1] > '9' {
+		return text[1], 2, nil
+	}
+	if len(text) < 4 {
+		return 0, 0, ErrName
+	}
+	value := 0
+	for _, digit := range []byte(text[1:4]) {
+		if digit < '0' || digit > '9' {
+			return 0, 0, ErrName
+		}
+		value = value*10 + int(digit-'0')
+	}
+	if value > 255 {
+		return 0, 0, ErrName
+	}
+	return byte(value), 4, nil
+}
+
+// String gives the presentation form with the final dot.
+func (n Name) String() string {
+	if n == Root {
+		return "."
+	}
+	var text strings.Builder
+	for label := range n.Labels() {
+		for _, octet := range []byte(label) {
+			switch {
+			case octet == '.' || octet == '\\' || octet == '"':
+				text.WriteByte('\\')
+				text.WriteByte(octet)
+			case octet <= ' ' || octet > '~':
+				fmt.Fprintf(&text, `\%03d`, octet)
+			default:
+				text.WriteByte(octet)
+			}
+		}
+		text.WriteByte('.')
+	}
+	return text.String()
+}
+
+// Labels yields the labels from the left, the root's empty one left out.
+func (n Name) Labels() func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for len(n) > 1 {
+			end := 1 + int(n[0])
+			if !yield(string(n[1:end])) {
+				return
+			}
+			n = n[end:]
+		}
+	}
+}
+
+// Parent drops the leftmost label; the root is its own parent.
+func (n Name) Parent() Name {
+	if len(n) <= 1 {
+		return n
+	}
+	return n[1+n[0]:]
+}
+
+// Child gives the name with one label more on the left; ok is false when
+// that is more than a label or a name may hold.
+func (n Name) Child(label string) (child Name, ok bool) {
+	if label == "" || len(label) > maxLabel || 1+len(label)+len(n) > maxName {
+		return "", false
+	}
+	return Name([]byte{byte(len(label))}) + Name(label) + n, true
+}
+
+// Fold gives the name with ASCII letters in lower case: two names are the
+// same name when their folded forms are equal (RFC 4343). Length octets stay
+// as they are, for none of them is a letter.
+func (n Name) Fold() Name {
+	return Name(foldASCII(string(n)))
+}
+
+// Within reports whether n is zone or lies below it.
+func (n Name) Within(zone Name) bool {
+	for len(n) > len(zone) && n != Root {
+		n = n.Parent()
+	}
+	return len(n) == len(zone) && n.Fold() == zone.Fold()
+}
+
+// foldASCII folds octets, not characters: a label may hold any octet.
+func foldASCII(text string) string {
+	folded := []byte(text)
+	for i, octet := range folded {
+		if 'A' <= octet && octet <= 'Z' {
+			folded[i] = octet + 'a' - 'A'
+		}
+	}
+	return string(folded)
+}

@@ -1,0 +1,249 @@
+package dnswire
+
+import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+	"time"
+)
+
+// Key is a TSIG key (RFC 8945).
+type Key struct {
+	Name      Name
+	algorithm Name
+	hash      func() hash.Hash
+	secret    []byte
+}
+
+var tsigHashes = map[string]func() hash.Hash{
+	"hmac-sha1":   sha1.New,
+	"hmac-sha224": sha256.New224,
+	"hmac-sha256": sha256.New,
+	"hmac-sha384": sha512.New384,
+	"hmac-sha512": sha512.New,
+}
+
+// DefaultAlgorithm is the algorithm of a key whose name carries none.
+const DefaultAlgorithm = "hmac-sha256"
+
+// ParseKey reads a key's name, before it an algorithm and a colon if it is
+// not DefaultAlgorithm ("hmac-sha512:mesh-key"), and its secret in base64.
+// No error shows the secret.
+func ParseKey(name, secret string) (Key, error) {
+	algorithm, keyName, ok := strings.Cut(name, ":")
+	if !ok {
+		algorithm, keyName = DefaultAlgorithm, name
+	}
+	algorithm = strings.TrimSuffix(foldASCII(algorithm), ".")
+	newHash, ok := tsigHashes[algorithm]
+	if !ok {
+		return Key{}, fmt.Errorf("unknown TSIG algorithm %q: want hmac-sha1, -sha224, -sha256, -sha384 or -sha512", algorithm)
+	}
+	owner, err := ParseName(keyName)
+	if err != nil {
+		return Key{}, fmt.Errorf("TSIG key name: %w", err)
+	}
+	octets, err := base64.StdEncoding.DecodeString(secret)
+	if err != nil || len(octets) == 0 {
+		return Key{}, errors.New("TSIG secret: not base64")
+	}
+	algorithmName, err := ParseName(algorithm)
+	return Key{Name: owner.Fold(), algorithm: algorithmName, hash: newHash, secret: octets}, err
+}
+
+// tsigFudge is the clock difference that a signature allows (RFC 8945,
+// section 10, recommends 300 seconds).
+const tsigFudge = 300 * time.Second
+
+// Errors of Verify. Both mean that nothing in the answer can be trusted.
+var (
+	ErrUnsigned = errors.New("answer carries no TSIG")
+	ErrBadMAC   = errors.New("answer's TSIG does not verify")
+)
+
+// TSIGError is an error that the other side reports in its TSIG record.
+// Signed says whether that report itself is proven to come from the holder
+// of the key: BADTIME is signed, BADSIG and BADKEY cannot be.
+type TSIGError struct {
+	Code       Rcode
+	ServerTime time.Time // with BADTIME
+	Signed     bool
+}
+
+func (e *TSIGError) Error() string { return "TSIG " + e.Code.String() }
+
+// tsig is the variable part of a TSIG record (RFC 8945, section 4.2).
+type tsig struct {
+	time       uint64 // seconds since 1970, 48 bits
+	fudge      uint16
+	mac        []byte
+	originalID uint16
+	error      Rcode
+	other      []byte
+}
+
+// Sign appends a TSIG record to a packed message and gives its MAC, which
+// the answer's signature covers too.
+func (k Key) Sign(message []byte, now time.Time) (signed, mac []byte) {
+	t := tsig{
+		time:       uint64(now.Unix()),
+		fudge:      uint16(tsigFudge / time.Second),
+		originalID: binary.BigEndian.Uint16(message),
+	}
+	t.mac = k.mac(nil, message, t)
+	rr := RR{Name: k.Name, Type: TypeTSIG, Class: ClassANY, Data: k.data(t)}
+	signed = (&Message{}).appendRR(append([]byte(nil), message...), rr)
+	binary.BigEndian.PutUint16(signed[10:], binary.BigEndian.Uint16(signed[10:])+1)
+	return signed, t.mac
+}
+
+// Verify checks the TSIG of the answer to a signed request. It returns nil
+// only when the answer is proven to come from the holder of the key.
+func (k Key) Verify(answer, requestMAC []byte, now time.Time) error {
+	rr, start, err := lastTSIG(answer)
+	if err != nil {
+		return err
+	}
+	algorithm, t, err := parseTSIG(rr.Data)
+	if err != nil {
+		return err
+	}
+	if len(t.mac) == 0 && t.error != RcodeSuccess {
+		return &TSIGError{Code: t.error}
+	}
+	message := append([]byte(nil), answer[:start]...)
+	binary.BigEndian.PutUint16(message, t.originalID)
+	binary.BigEndian.PutUint16(message[10:], binary.BigEndian.Uint16(message[10:])-1)
+	if rr.Name.Fold() != k.Name || algorithm.Fold() != k.algorithm || !hmac.Equal(t.mac, k.mac(requestMAC, message, t)) {
+		return ErrBadMAC
+	}
+	if t.error != RcodeSuccess {
+		return &TSIGError{Code: t.error, ServerTime: serverTime(t.other), Signed: true}
+	}
+	if difference := now.Sub(time.Unix(int64(t.time), 0)).Abs(); difference > time.Duration(t.fudge)*time.Second {
+		return &TSIGError{Code: RcodeBadTime, ServerTime: time.Unix(int64(t.time), 0), Signed: true}
+	}
+	return nil
+}
+
+// RefuseKey gives the record that answers a request signed with a key that
+// is not held here: BADKEY, without a MAC (RFC 8945, section 5.2.1). ok is
+// false for a request without TSIG; one that is broken or is not the
+// message's last record is ErrFormat.
+func (m *Message) RefuseKey() (rr RR, ok bool, err error) {
+	found, inAdditional := m.find(TypeTSIG)
+	if len(found) == 0 {
+		return RR{}, false, nil
+	}
+	rr = found[0]
+	last := inAdditional && m.Additional[len(m.Additional)-1].Type == TypeTSIG
+	if len(found) > 1 || !last || rr.Class != ClassANY || rr.TTL != 0 {
+		return RR{}, true, ErrFormat
+	}
+	algorithm, t, err := parseTSIG(rr.Data)
+	if err != nil {
+		return RR{}, true, err
+	}
+	t.mac, t.other, t.error = nil, nil, RcodeBadKey
+	rr.Data = Key{algorithm: algorithm}.data(t)
+	return rr, true, nil
+}
+
+// mac computes the signature over the request's MAC (in an answer), the
+// message and the TSIG variables (RFC 8945, section 4.3).
+func (k Key) mac(requestMAC, message []byte, t tsig) []byte {
+	h := hmac.New(k.hash, k.secret)
+	if requestMAC != nil {
+		h.Write(binary.BigEndian.AppendUint16(nil, uint16(len(requestMAC))))
+		h.Write(requestMAC)
+	}
+	h.Write(message)
+	variables := []byte(k.Name)
+	variables = binary.BigEndian.AppendUint16(variables, uint16(ClassANY))
+	variables = binary.BigEndian.AppendUint32(variables, 0)
+	variables = append(variables, k.algorithm...)
+	variables = appendTime(variables, t)
+	h.Write(appendOther(variables, t))
+	return h.Sum(nil)
+}
+
+func (k Key) data(t tsig) []byte {
+	data := appendTime([]byte(k.algorithm), t)
+	data = binary.BigEndian.AppendUint16(data, uint16(len(t.mac)))
+	data = append(data, t.mac...)
+	data = binary.BigEndian.AppendUint16(data, t.originalID)
+	return appendOther(data, t)
+}
+
+func appendTime(data []byte, t tsig) []byte {
+	data = binary.BigEndian.AppendUint16(data, uint16(t.time>>32))
+	data = binary.BigEndian.AppendUint32(data, uint32(t.time))
+	return binary.BigEndian.AppendUint16(data, t.fudge)
+}
+
+func appendOther(data []byte, t tsig) []byte {
+	data = binary.BigEndian.AppendUint16(data, uint16(t.error))
+	data = binary.BigEndian.AppendUint16(data, uint16(len(t.other)))
+	return append(data, t.other...)
+}
+
+// lastTSIG finds the TSIG record, which must be the message's last, and the
+// offset at which it begins.
+func lastTSIG(data []byte) (rr RR, start int, err error) {
+	if len(data) < HeaderSize {
+		return RR{}, 0, ErrFormat
+	}
+	r := reader{data: data, at: HeaderSize}
+	for range binary.BigEndian.Uint16(data[4:]) {
+		r.name()
+		r.bytes(4)
+	}
+	records := 0
+	for i := range 3 {
+		records += int(binary.BigEndian.Uint16(data[6+2*i:]))
+	}
+	for range records {
+		start = r.at
+		if rr = r.rr(); r.failed {
+			return RR{}, 0, ErrFormat
+		}
+	}
+	if r.failed || r.at != len(data) {
+		return RR{}, 0, ErrFormat
+	}
+	if binary.BigEndian.Uint16(data[10:]) == 0 || rr.Type != TypeTSIG {
+		return RR{}, 0, ErrUnsigned
+	}
+	if rr.Class != ClassANY || rr.TTL != 0 {
+		return RR{}, 0, ErrFormat // the MAC covers the two as constants, not as they were sent
+	}
+	return rr, start, nil
+}
+
+func parseTSIG(data []byte) (algorithm Name, t tsig, err error) {
+	r := reader{data: data}
+	algorithm = r.name()
+	t.time, t.fudge = r.uint48(), r.uint16()
+	t.mac = r.bytes(int(r.uint16()))
+	t.originalID, t.error = r.uint16(), Rcode(r.uint16())
+	t.other = r.bytes(int(r.uint16()))
+	if r.failed || r.at != len(data) {
+		return "", tsig{}, ErrFormat
+	}
+	return algorithm, t, nil
+}
+
+func serverTime(other []byte) time.Time {
+	if len(other) != 6 {
+		return time.Time{}
+	}
+	r := reader{data: other}
+	return time.Unix(int64(r.uint48()), 0)
+}
