@@ -1,0 +1,324 @@
+package nameserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"meshddns/dnswire"
+)
+
+func TestListenBindsOnePort(t *testing.T) {
+	s := start(t, "", testZones())
+	if tcp, udp := s.tcp.Addr().String(), s.udp.LocalAddr().String(); tcp != udp || s.Addr() != tcp {
+		t.Errorf("TCP %s, UDP %s, Addr %s", tcp, udp, s.Addr())
+	}
+	if _, err := Listen(s.Addr(), "", testZones(), s.log); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a port in use: %v", err)
+	}
+	for _, address := range []string{"", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:port", "192.0.2.1:0"} {
+		if s, err := Listen(address, "", testZones(), nil); err == nil {
+			t.Errorf("%q is listened on as %s", address, s.Addr())
+		}
+	}
+}
+
+// UDP may be taken where TCP is free; the port is then refused as a whole.
+func TestListenWithUDPTaken(t *testing.T) {
+	tcp, udp, err := listenBoth("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	tcp.Close()
+	for range 2 { // the second time shows that TCP was let go
+		if _, err := Listen(udp.LocalAddr().String(), "", testZones(), nil); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "udp") {
+			t.Errorf("Listen: %v", err)
+		}
+	}
+}
+
+// Answers must leave from the address that was asked: the client's socket is
+// connected to it and takes nothing else.
+func TestWildcardAnswersFromWhereItWasAsked(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0"} {
+		s := startOn(t, address, "", testZones())
+		checkAnswersFrom(t, s, "127.0.0.2", "127.0.0.1")
+		checkAnswersFrom(t, s, "127.0.0.1", "127.0.0.3")
+		if probe, err := net.ListenPacket("udp6", "[::1]:0"); err == nil {
+			probe.Close()
+			checkAnswersFrom(t, s, "::1", "::1")
+		}
+	}
+}
+
+// A host without IPv6 gives a wildcard socket of IPv4 alone.
+func TestIPv4WildcardAnswersFromWhereItWasAsked(t *testing.T) {
+	udp, err := net.ListenUDP("udp4", &net.UDPAddr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := receiveDestination(udp); err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{backend: testZones(), log: slog.New(slog.DiscardHandler), udp: udp, tcp: tcp}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	checkAnswersFrom(t, s, "127.0.0.2", "127.0.0.1")
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func checkAnswersFrom(t *testing.T, s *Server, server, client string) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(s.udp.LocalAddr().String())
+	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(client)}}
+	conn, err := dialer.Dial("udp", net.JoinHostPort(server, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	query := question("SOA example.com")
+	send(t, conn, query.Pack())
+	if _, err := receive(conn); err != nil {
+		t.Errorf("%s asked from %s: %v", server, client, err)
+	}
+}
+
+// Clients that are gone make the kernel report errors; the server goes on.
+func TestClientsThatVanish(t *testing.T) {
+	s := start(t, "", testZones())
+	query := question("SOA example.com")
+	for range 200 {
+		conn := dial(t, "udp", s.Addr())
+		send(t, conn, query.Pack())
+		conn.Close()
+	}
+	if got := ask(t, "udp", s, query); !strings.HasPrefix(got, "NOERROR aa") {
+		t.Error(got)
+	}
+}
+
+func TestPipelining(t *testing.T) {
+	s := start(t, "", testZones())
+	conn := dial(t, "tcp", s.Addr())
+	for id := range 50 {
+		query := question("SOA example.com")
+		query.ID = uint16(id)
+		send(t, conn, query.Pack())
+	}
+	conn.(*net.TCPConn).CloseWrite()
+	for id := range 50 {
+		answer, err := receive(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := dnswire.Parse(answer); err != nil || m.ID != uint16(id) {
+			t.Errorf("answer %d has ID %d, %v", id, m.ID, err)
+		}
+	}
+	if _, err := receive(conn); err != io.EOF {
+		t.Errorf("after the last: %v", err)
+	}
+}
+
+// Beyond maxConnections the newest is closed, those open stay, UDP goes on,
+// and a place that gets free is given away again.
+func TestConnectionsAreCapped(t *testing.T) {
+	s := start(t, "", testZones())
+	query := question("SOA example.com")
+	answered := func(conn net.Conn) bool {
+		dnswire.WriteTCP(conn, query.Pack()) // the server may have closed
+		_, err := receive(conn)
+		return err == nil
+	}
+	var open []net.Conn
+	for range maxConnections {
+		open = append(open, dial(t, "tcp", s.Addr()))
+		if !answered(open[len(open)-1]) {
+			t.Fatalf("connection %d is closed", len(open))
+		}
+	}
+	if answered(dial(t, "tcp", s.Addr())) {
+		t.Error("one connection more is served")
+	}
+	if !answered(open[0]) || ask(t, "udp", s, query) == "" {
+		t.Error("an open connection is no longer served")
+	}
+	open[1].Close()
+	for ends := time.Now().Add(patience); !answered(dial(t, "tcp", s.Addr())); {
+		if time.Now().After(ends) {
+			t.Fatal("the place of a closed connection stays taken")
+		}
+	}
+}
+
+// stream runs serveConn over a pipe in a bubble of synctest and gives the
+// client's end and a function that tells how long the server kept its end.
+func stream(t *testing.T, backend Backend) (client net.Conn, kept func() time.Duration) {
+	s := &Server{backend: backend, log: slog.New(slog.DiscardHandler)}
+	client, server := net.Pipe()
+	begun, done := time.Now(), make(chan time.Duration)
+	go func() {
+		s.serveConn(t.Context(), server)
+		done <- time.Since(begun)
+	}()
+	t.Cleanup(func() { client.Close() })
+	return client, func() time.Duration { return <-done }
+}
+
+func TestIdleConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, kept := stream(t, testZones())
+		if got := kept(); got != idleTimeout {
+			t.Errorf("closed after %v", got)
+		}
+	})
+}
+
+func TestEachMessageStartsTheIdleTimeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, kept := stream(t, testZones())
+		query := question("SOA example.com")
+		for range 3 {
+			<-time.After(idleTimeout - time.Second)
+			send(t, client, query.Pack())
+			if _, err := receive(client); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := kept(), 3*(idleTimeout-time.Second)+idleTimeout; got != want {
+			t.Errorf("closed after %v, want %v", got, want)
+		}
+	})
+}
+
+// Octets that trickle in do not keep a connection open.
+func TestSlowMessageIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, kept := stream(t, testZones())
+		var trickle sync.WaitGroup
+		trickle.Go(func() {
+			octet := []byte{1} // two of them announce a message of 257
+			for err := error(nil); err == nil; _, err = client.Write(octet) {
+				<-time.After(time.Second)
+			}
+		})
+		if got := kept(); got != idleTimeout {
+			t.Errorf("closed after %v", got)
+		}
+		trickle.Wait()
+	})
+}
+
+func TestClientThatDoesNotReadIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, kept := stream(t, testZones())
+		query := question("TXT big.example.com")
+		send(t, client, query.Pack())
+		if got := kept(); got != writeTimeout {
+			t.Errorf("closed after %v", got)
+		}
+	})
+}
+
+func TestServeFinishesWhatIsInFlight(t *testing.T) {
+	for _, network := range []string{"udp", "tcp"} {
+		backend := testZones()
+		backend.hold = make(chan struct{})
+		s, err := Listen("127.0.0.1:0", "", backend, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error)
+		go func() { served <- s.Serve(ctx) }()
+		idle := dial(t, "tcp", s.Addr())
+		conn := dial(t, network, s.Addr())
+		query := question("SOA example.com")
+		send(t, conn, query.Pack())
+		<-backend.hold // the query is being answered
+		cancel()
+		if _, err := receive(idle); err == nil {
+			t.Error("an idle connection got an answer")
+		}
+		backend.hold <- struct{}{}
+		if answer, err := receive(conn); err != nil || len(answer) < 50 {
+			t.Errorf("%s: %x, %v", network, answer, err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("%s: Serve: %v", network, err)
+		}
+		if _, err := s.tcp.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: the TCP socket: %v", network, err)
+		}
+		if err := s.udp.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: the UDP socket: %v", network, err)
+		}
+	}
+}
+
+func TestServeAfterItsContext(t *testing.T) {
+	s, err := Listen("127.0.0.1:0", "", testZones(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Serve(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeReportsALostSocket(t *testing.T) {
+	for name, lose := range map[string]func(*Server) error{
+		"UDP": func(s *Server) error { return s.udp.Close() },
+		"TCP": func(s *Server) error { return s.tcp.Close() },
+	} {
+		s, err := Listen("127.0.0.1:0", "", testZones(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error)
+		go func() { served <- s.Serve(context.Background()) }()
+		query := question("SOA example.com")
+		idle := dial(t, "tcp", s.Addr())
+		send(t, idle, query.Pack())
+		if _, err := receive(idle); err != nil {
+			t.Fatal(err)
+		}
+		lost := time.Now()
+		lose(s)
+		if err := <-served; !errors.Is(err, net.ErrClosed) || time.Since(lost) > idleTimeout/2 {
+			t.Errorf("%s: Serve: %v after %v", name, err, time.Since(lost))
+		}
+	}
+}
+
+func TestTransient(t *testing.T) {
+	for err, want := range map[error]bool{
+		&net.OpError{Op: "read", Err: fmt.Errorf("recvmsg: %w", syscall.ECONNREFUSED)}: true,
+		syscall.EMFILE: true, syscall.EBADF: false, net.ErrClosed: false, io.EOF: false,
+	} {
+		if transient(err) != want {
+			t.Errorf("transient(%v) = %t", err, !want)
+		}
+	}
+}
