@@ -1,0 +1,134 @@
+// Package provider holds the clients of DNS providers, one file a provider.
+//
+// A client reads the TXT values at one name and changes single values there;
+// every value that a change does not name stays as it is. The promises are
+// written at the interface that package main declares, and one test suite
+// holds every client to them.
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Secret is a text that no log, message or answer shows: every way of
+// printing it gives "***".
+type Secret string
+
+const masked = "***"
+
+func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, masked) }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(masked) }
+func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(masked) }
+
+// Credentials are what a client is made from.
+type Credentials struct {
+	AccessKeyID     string
+	AccessKeySecret Secret
+	Endpoint        string // where the provider answers, if not at the vendor's own address
+}
+
+// TXT is one value of a TXT RRset: its character-strings in order, each of at
+// most 255 octets. The cut into strings is part of the value.
+type TXT []string
+
+// Text gives the value as readers see it, the character-strings joined.
+func (t TXT) Text() string { return strings.Join(t, "") }
+
+// Equal reports whether two values are the same octets with the same cut.
+func (t TXT) Equal(u TXT) bool { return slices.Equal(t, u) }
+
+// RRset is what stands at a name: its TXT values, in no order, and their TTL
+// in seconds (0 without values).
+type RRset struct {
+	TTL    uint32
+	Values []TXT
+}
+
+// Change adds and removes single TXT values at one name. Names are in
+// presentation form without the final dot.
+type Change struct {
+	Zone   string // as Zone gave it
+	Name   string
+	Seen   RRset // as Read gave it: the change fails with Changed if it is no longer so, where the provider can tell
+	Add    []TXT
+	Remove []TXT
+	TTL    uint32 // of the values to add, in seconds
+}
+
+// After gives the values that stand at the name once the change is made.
+func (c Change) After() []TXT {
+	var values []TXT
+	for _, v := range slices.Concat(c.Seen.Values, c.Add) {
+		if !slices.ContainsFunc(values, v.Equal) && !slices.ContainsFunc(c.Remove, v.Equal) {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// Kind sorts the failures of a provider by what helps against them.
+type Kind string
+
+const (
+	Network        Kind = "network"        // not reached, or no answer in time
+	Temporary      Kind = "temporary"      // the provider had a fault of its own (5xx, SERVFAIL)
+	Throttled      Kind = "throttled"      // too many requests; see RetryAfter
+	BadCredentials Kind = "credentials"    // unknown key, or a signature that does not verify
+	Permission     Kind = "permission"     // the key is known and may not do this
+	ClockSkew      Kind = "clock_skew"     // this host's clock differs too much from the provider's
+	ZoneNotFound   Kind = "zone_not_found" // the provider does not serve the zone for this key
+	Conflict       Kind = "conflict"       // what stands at the name excludes the change (a CNAME)
+	Changed        Kind = "changed"        // another writer was faster: read again
+	Invalid        Kind = "invalid"        // the provider does not take this value, name or setting
+	Quota          Kind = "quota"          // no more records or requests in this plan
+	BadAnswer      Kind = "bad_answer"     // the answer cannot be understood, or its signature is wrong
+)
+
+// Error is a failure of a provider.
+type Error struct {
+	Kind       Kind
+	Detail     string        // for the operator: what was asked of whom, and the vendor's own code and words
+	RequestID  string        // the vendor's, for its support
+	RetryAfter time.Duration // with Throttled, where the vendor says it
+	Err        error
+}
+
+func (e *Error) Error() string {
+	text := string(e.Kind)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.RequestID != "" {
+		text += " (request id " + e.RequestID + ")"
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Transient reports whether the same call may succeed when it is made again.
+func (e *Error) Transient() bool {
+	switch e.Kind {
+	case Network, Temporary, Throttled, Changed:
+		return true
+	}
+	return false
+}
+
+// KindOf gives the kind of a failure, BadAnswer for one without a kind.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return BadAnswer
+}
