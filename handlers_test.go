@@ -1,0 +1,1175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"meshddns/dnswire"
+	"meshddns/guard"
+	"meshddns/meshtxt"
+	"meshddns/msg"
+	"meshddns/nameserver"
+)
+
+var update = flag.Bool("update", false, "rewrite the answers in testdata")
+
+// TestScripts plays the scripts in testdata. A block of a script, up to the
+// next empty line, is one request and its answer:
+//
+//	# What it is about.
+//	POST /api/v1/ddns/usages
+//	Accept-Language: en
+//	{"service_id":"svc","prefix_mode":"nope"}
+//	-> 400 prefix_mode_invalid {"error":"prefix_mode must be auto or custom"}
+//
+// The answer is the status, the X-Error-Code, the headers that matter and the
+// body; "go test -update" writes it anew, and the diff is the review. What
+// differs from run to run stands as <id-1>, <owner>, <dns> (the address of the
+// built-in DNS server), <time> and <ms>; the first three may be used in
+// requests too. In a request <70000 x> is as many letters, and a body
+// bytes "..." is a Go string. Beside requests there are
+//
+//	sql STATEMENTS   on the database file, by a connection that checks no foreign keys
+//	dns NAME         a TXT question to the built-in DNS server
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			played := newScript(t).play(string(text))
+			if *update {
+				if err := os.WriteFile(file, []byte(played), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// script is a script that is being played.
+type script struct {
+	*testing.T
+	*appliance
+	names map[string]string // the placeholder of an id or another text, and the text of a placeholder
+	ids   int
+}
+
+func newScript(t *testing.T) *script {
+	s := &script{T: t, appliance: newAppliance(t), names: map[string]string{}}
+	owner, err := s.store.Owner(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.name("<owner>", owner)
+	s.name("<dns>", s.dns)
+	return s
+}
+
+func (s *script) name(placeholder, text string) {
+	s.names[placeholder], s.names[text] = text, placeholder
+}
+
+// play gives the script with the answers that it got.
+func (s *script) play(text string) string {
+	blocks := strings.Split(strings.TrimSpace(text), "\n\n")
+	for i, block := range blocks {
+		given, want, _ := strings.Cut("\n"+strings.Trim(block, "\n"), "\n->")
+		given = strings.TrimPrefix(given, "\n")
+		got := s.step(given)
+		if want = strings.TrimSpace(want); got != want && !*update {
+			s.Errorf("%s\n-> %s\nwant\n-> %s", given, got, want)
+		}
+		if blocks[i] = given; got != "" {
+			blocks[i] += "\n-> " + got
+		}
+	}
+	return strings.Join(blocks, "\n\n") + "\n"
+}
+
+var (
+	headerLine  = regexp.MustCompile(`^[A-Z][A-Za-z-]*: `)
+	placeholder = regexp.MustCompile(`<[a-z]+(-\d+)?>`)
+	manyLetters = regexp.MustCompile(`<\d+ x>`)
+)
+
+// step does what a block says and gives the answer.
+func (s *script) step(given string) (answer string) {
+	lines := strings.Split(s.real(given), "\n")
+	for len(lines) > 0 && strings.HasPrefix(lines[0], "#") {
+		lines = lines[1:]
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	verb, rest, _ := strings.Cut(lines[0], " ")
+	switch verb {
+	case "sql":
+		return s.shown(s.statements(strings.Join(append([]string{rest}, lines[1:]...), "\n")))
+	case "dns":
+		return s.shown(s.ask(s, rest))
+	}
+	headers, lines := http.Header{}, lines[1:]
+	for len(lines) > 0 && headerLine.MatchString(lines[0]) {
+		name, value, _ := strings.Cut(lines[0], ": ")
+		headers.Add(name, value)
+		lines = lines[1:]
+	}
+	body := strings.Join(lines, "\n")
+	if quoted, ok := strings.CutPrefix(body, "bytes "); ok {
+		var err error
+		if body, err = strconv.Unquote(quoted); err != nil {
+			s.Fatalf("%s: %v", quoted, err)
+		}
+	}
+	return s.request(verb, rest, headers, body)
+}
+
+// real gives a text of the script with the real texts in it.
+func (s *script) real(text string) string {
+	text = manyLetters.ReplaceAllStringFunc(text, func(many string) string {
+		n, _ := strconv.Atoi(strings.Trim(many, "< x>"))
+		return strings.Repeat("x", n)
+	})
+	return placeholder.ReplaceAllStringFunc(text, func(name string) string {
+		if text, ok := s.names[name]; ok {
+			return text
+		}
+		return name
+	})
+}
+
+var (
+	uuidText = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	timeText = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	took     = regexp.MustCompile(`"duration_ms":\d+`)
+	fromPort = regexp.MustCompile(`127\.0\.0\.1:\d+->`)
+)
+
+// shown gives a text with the placeholders in it, JSON in lines that are not
+// too long.
+func (s *script) shown(text string) string {
+	text = uuidText.ReplaceAllStringFunc(text, func(id string) string {
+		if s.names[id] == "" {
+			s.ids++
+			s.name(fmt.Sprintf("<id-%d>", s.ids), id)
+		}
+		return s.names[id]
+	})
+	for _, name := range []string{"<owner>", "<dns>"} {
+		text = strings.ReplaceAll(text, s.names[name], name)
+	}
+	text = fromPort.ReplaceAllString(timeText.ReplaceAllString(text, "<time>"), "<client>->")
+	text = took.ReplaceAllString(text, `"duration_ms":"<ms>"`)
+	if json.Valid([]byte(text)) {
+		text = layout(json.RawMessage(text), "")
+	}
+	return strings.ReplaceAll(text, `"<ms>"`, "<ms>")
+}
+
+// width is how long a line of a JSON answer may be.
+const width = 150
+
+// layout breaks JSON that is too long for one line: an element of an array a
+// line, the members of an object filled into lines.
+func layout(value json.RawMessage, indent string) string {
+	text := strings.TrimSpace(string(value))
+	if len(indent)+len(text) <= width || !strings.ContainsAny(text[:1], "{[") {
+		return text
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	open, _ := decoder.Token()
+	inner, lines := indent+"  ", []string{}
+	for decoder.More() {
+		name := ""
+		if open == json.Delim('{') {
+			token, _ := decoder.Token()
+			name = strconv.Quote(token.(string)) + ":"
+		}
+		var part json.RawMessage
+		decoder.Decode(&part)
+		line := name + layout(part, inner)
+		last := len(lines) - 1
+		if name != "" && last >= 0 && !strings.Contains(lines[last]+line, "\n") && len(inner+lines[last]+", "+line) <= width {
+			lines[last] += ", " + line
+			continue
+		}
+		lines = append(lines, line)
+	}
+	return text[:1] + "\n" + inner + strings.Join(lines, ",\n"+inner) + "\n" + indent + text[len(text)-1:]
+}
+
+// statements runs SQL on the database file and gives the rows of a query.
+func (s *script) statements(text string) string {
+	db := s.open(s)
+	defer db.Close()
+	if !strings.HasPrefix(text, "SELECT") {
+		if _, err := db.Exec(text); err != nil {
+			s.Fatalf("%s: %v", text, err)
+		}
+		return ""
+	}
+	return strings.Join(queryText(s, db, text), "\n")
+}
+
+// request sends a request and gives the answer.
+func (s *script) request(method, path string, headers http.Header, body string) string {
+	response, content := s.do(s, method, path, headers, body)
+	checkEnvelope(s, method+" "+path, response, content)
+	words := []string{strconv.Itoa(response.StatusCode)}
+	if code := response.Header.Get("X-Error-Code"); code != "" {
+		words = append(words, code)
+	}
+	for _, name := range []string{"Allow", "Location"} {
+		if value := response.Header.Get(name); value != "" {
+			words = append(words, name+": "+value)
+		}
+	}
+	if len(content) > 0 {
+		words = append(words, s.shown(content))
+	}
+	return strings.Join(words, " ")
+}
+
+// checkEnvelope holds an answer to what the contract says of all of them.
+func checkEnvelope(t testing.TB, request string, response *http.Response, body string) {
+	t.Helper()
+	if got := response.Header.Get("Content-Type"); got != jsonMediaType {
+		t.Errorf("%s: Content-Type %q", request, got)
+	}
+	failed := response.StatusCode >= http.StatusBadRequest
+	if code := response.Header.Get("X-Error-Code"); failed != (code != "") {
+		t.Errorf("%s: status %d with X-Error-Code %q", request, response.StatusCode, code)
+	}
+	if body == "" && response.Request.Method == http.MethodHead {
+		return
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(body), &members); err != nil {
+		t.Errorf("%s: %v in %q", request, err, body)
+	}
+	for name := range members {
+		if failed != (name == "error") || !slices.Contains([]string{"error", "data", "message", "next_cursor"}, name) {
+			t.Errorf("%s: status %d with member %q", request, response.StatusCode, name)
+		}
+	}
+	if len(members) == 0 || failed && string(members["error"]) == `""` {
+		t.Errorf("%s: nothing is said in %s", request, body)
+	}
+}
+
+// appliance is the program as run wires it, on loopback, without its flags
+// and without the synchronisation in the background.
+type appliance struct {
+	*server
+	path string // of the database
+	url  string
+	dns  string // address of the built-in DNS server
+	logs *logBuffer
+	http *http.Client
+}
+
+// Every test ends by itself: nothing that it waits for may take longer.
+const patience = time.Minute
+
+func newAppliance(t testing.TB) *appliance {
+	t.Helper()
+	a := &appliance{path: filepath.Join(t.TempDir(), "meshddns.db"), logs: &logBuffer{}}
+	log := slog.New(slog.NewTextHandler(a.logs, nil))
+	store, err := openStore(t.Context(), a.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := meshtxt.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
+	names, err := nameserver.Listen("127.0.0.1:0", "", zones{store, func() []netip.Addr { return []netip.Addr{own.IPv4} }}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.dns = names.Addr()
+	a.server = &server{store: store, log: log, version: "test", dnsAnswers: names.Stats}
+	a.server.sync = newSyncer(store, log, func(context.Context) meshtxt.Addresses { return own }, a.dns, time.Hour)
+	web := httptest.NewServer(a.routes())
+	a.url, a.http = web.URL, web.Client()
+	a.http.Timeout = patience
+	a.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { names.Serve(ctx) })
+	t.Cleanup(func() {
+		web.Close()
+		stop()
+		serving.Wait()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// logBuffer keeps what is logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// exchange sends a request and reads the whole answer.
+func (a *appliance) exchange(method, path string, headers http.Header, body io.Reader) (*http.Response, string, error) {
+	request, err := http.NewRequest(method, a.url+path, body)
+	if err != nil {
+		return nil, "", err
+	}
+	maps.Copy(request.Header, headers)
+	response, err := a.http.Do(request)
+	if err != nil {
+		return nil, "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response, string(content), err
+}
+
+// do is exchange for a test that ends when there is no answer.
+func (a *appliance) do(t testing.TB, method, path string, headers http.Header, body string) (*http.Response, string) {
+	t.Helper()
+	response, content, err := a.exchange(method, path, headers, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, content
+}
+
+// call sends a request and gives status, error code and body of the answer.
+func (a *appliance) call(t testing.TB, method, path, body string) (status int, code, answer string) {
+	t.Helper()
+	response, answer := a.do(t, method, path, nil, body)
+	return response.StatusCode, response.Header.Get("X-Error-Code"), answer
+}
+
+// must is call for a request that has to succeed.
+func (a *appliance) must(t testing.TB, method, path, body string) (answer string) {
+	t.Helper()
+	status, code, answer := a.call(t, method, path, body)
+	if status != http.StatusOK {
+		t.Fatalf("%s %s %s: %d %s %s", method, path, body, status, code, answer)
+	}
+	return answer
+}
+
+// open opens the database file beside the program.
+func (a *appliance) open(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite3", "file:"+a.path+"?_foreign_keys=0&_busy_timeout=5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	return db
+}
+
+// queryText gives the rows of a query, a line each.
+func queryText(t testing.TB, db *sql.DB, query string) (lines []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		cells, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for _, cell := range cells {
+			words = append(words, cell.String)
+		}
+		lines = append(lines, strings.Join(words, " | "))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// ask asks the built-in DNS server for the TXT values at a name.
+func (a *appliance) ask(t testing.TB, name string) string {
+	t.Helper()
+	wire, err := dnswire.ParseName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := dnswire.Message{ID: 1, Questions: []dnswire.Question{{Name: wire, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	data, err := dnswire.Exchange(ctx, a.dns, query.Pack())
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := dnswire.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := []string{message.Rcode.String()}
+	for _, rr := range message.Answers {
+		value, err := dnswire.ParseTXT(rr.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words = append(words, strconv.Quote(strings.Join(value, "")))
+	}
+	slices.Sort(words[1:])
+	return strings.Join(words, " ")
+}
+
+// Everything that part A of the contract can answer stands in its script.
+func TestPartAIsWhole(t *testing.T) {
+	script, err := os.ReadFile("testdata/part-a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]bool{} // "GET /path 200", "GET /path 400 code"
+	request := ""
+	for line := range strings.Lines(string(script)) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) > 1 && strings.HasPrefix(words[1], "/"):
+			path, _, _ := strings.Cut(words[1], "?")
+			request = words[0] + " " + strings.TrimPrefix(path, "/api/v1/ddns")
+		case len(words) > 2 && words[0] == "->":
+			answers[request+" "+words[1]] = true
+			answers[request+" "+words[1]+" "+words[2]] = true
+		}
+	}
+	for request, wanted := range map[string]string{
+		"GET /config": "200, 500 internal_error",
+		"PUT /config": "200, 400 parameter_error, 400 provider_empty, 400 access_key_empty, 400 domain_empty, 400 txt_record_name_empty, 500 internal_error",
+		"POST /test":  "200, 400 parameter_error",
+		"POST /sync":  "200, 500 sync_disabled, 500 sync_not_configured, 500 sync_failed, 500 internal_error",
+		"POST /usages": "200, 400 parameter_error, 400 service_id_empty, 400 prefix_mode_invalid, 404 unknown_service, 500 service_config_invalid, " +
+			"400 service_domain_missing, 400 network_id_missing, 400 prefix_empty, 400 prefix_too_long, 400 prefix_characters, 400 prefix_reserved, " +
+			"400 prefix_taken, 500 internal_error",
+		"GET /check-prefix":     "200, 400 query_missing, 500 internal_error",
+		"GET /usages/available": "200, 500 internal_error",
+	} {
+		for want := range strings.SplitSeq(wanted, ", ") {
+			if !answers[request+" "+want] {
+				t.Errorf("testdata/part-a.txt: no %s is answered %s", request, want)
+			}
+		}
+	}
+	for _, said := range []msg.ID{msg.ConfigurationSaved, msg.SyncDone, msg.UsageCreated} {
+		if !strings.Contains(string(script), strconv.Quote(said.In(msg.Chinese))) {
+			t.Errorf("testdata/part-a.txt: nothing is answered %q", said.In(msg.Chinese))
+		}
+	}
+}
+
+// However many ask for one prefix at once, in whatever letter case, one gets it.
+func TestOnePrefixIsGivenOnce(t *testing.T) {
+	const rounds, clients = 100, 12
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	for round := range rounds {
+		answers := make(chan string, clients)
+		start := make(chan struct{})
+		var asking sync.WaitGroup
+		for client := range clients {
+			prefix := []byte(fmt.Sprintf("office-%d", round))
+			for i := range prefix[:6] {
+				if client>>(i%4)&1 == 1 {
+					prefix[i] -= 'a' - 'A'
+				}
+			}
+			body := fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":%q,"network_id":%d}`, prefix, client)
+			asking.Go(func() {
+				<-start
+				response, _, err := a.exchange("POST", "/api/v1/ddns/usages", nil, strings.NewReader(body))
+				if err != nil {
+					answers <- err.Error()
+					return
+				}
+				answers <- response.Status + " " + response.Header.Get("X-Error-Code")
+			})
+		}
+		close(start)
+		asking.Wait()
+		close(answers)
+		count := map[string]int{}
+		for answer := range answers {
+			count[answer]++
+		}
+		if want := map[string]int{"200 OK ": 1, "400 Bad Request prefix_taken": clients - 1}; !maps.Equal(count, want) {
+			t.Fatalf("round %d: %v, want %v", round, count, want)
+		}
+	}
+	db := a.open(t)
+	defer db.Close()
+	if got := queryText(t, db, `SELECT (SELECT count(*) FROM usages), (SELECT count(*) FROM bindings)`); got[0] != "100 | 100" {
+		t.Errorf("usages | bindings = %s", got[0])
+	}
+}
+
+// A network's id is exact on its whole way: stored, listed, looked for, published.
+func TestNetworkIDIsExact(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/config",
+		`{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","enabled":true}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	ids := []string{"0", "1", "9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551615"}
+	names := map[string]string{}
+	for _, id := range ids {
+		for i, prefix := range []string{`"auto"`, `"custom","custom_prefix":"n` + id + `"`} {
+			answer := a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":`+prefix+`,"network_id":`+id+`}`)
+			if want := `"network_id":` + id + `}`; !strings.Contains(answer, want) {
+				t.Errorf("POST: no %s in %s", want, answer)
+			}
+			var made struct {
+				Data struct {
+					ID     string
+					Domain string `json:"full_domain"`
+				}
+			}
+			if err := json.Unmarshal([]byte(answer), &made); err != nil {
+				t.Fatal(err)
+			}
+			names[made.Data.Domain] = id
+			if answer, want := a.must(t, "GET", "/api/v1/ddns/usages/"+made.Data.ID, ""), `"network_id":`+id+`,`; !strings.Contains(answer, want) {
+				t.Errorf("GET: no %s in %s", want, answer)
+			}
+			answer = a.must(t, "GET", "/api/v1/ddns/usages/available?network_id="+id, "")
+			if found := strings.Count(answer, `"network_id":`); found != i+1 || strings.Count(answer, `"network_id":`+id+`,`) != found {
+				t.Errorf("?network_id=%s: %s", id, answer)
+			}
+		}
+	}
+	a.must(t, "POST", "/api/v1/ddns/sync", "")
+	for name, id := range names {
+		if value := a.ask(t, name); !strings.HasPrefix(value, `NOERROR "v=mesh1 n=`+id+` o=`) {
+			t.Errorf("%s: %s, want n=%s", name, value, id)
+		}
+	}
+}
+
+// badBodies are bodies that no endpoint takes.
+var badBodies = []string{
+	"", " ", "{", "null", "[]", `"x"`, "7", "{} {}", `{}x`, "{'a':1}", `{"a":1,}`, "\ufeff{}", "{}\x00", "name=x",
+	"{\"x\":\"\xff\"}", `{"x":"\ud800"}`, `{"a":1,"a":2}`, `{"x":{"a":1,"\u0061":2}}`,
+	"[" + strings.Repeat("[", 20000), `{"x":"` + strings.Repeat("x", maxBody) + `"}`,
+}
+
+// badRequests are refused for what they say. {id} is a usage's.
+var badRequests = []struct {
+	method, path, body string
+	status             int
+	code               string
+}{
+	{"POST", "/usages", `{"service_id":1}`, 400, "parameter_error"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":-1}`, 400, "parameter_error"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1.5}`, 400, "parameter_error"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1e30}`, 400, "parameter_error"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":"1"}`, 400, "parameter_error"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1,"network_name":7}`, 400, "parameter_error"},
+	{"POST", "/usages", `{}`, 400, "service_id_empty"},
+	{"POST", "/usages", `{"service_id":"svc"}`, 400, "prefix_mode_invalid"},
+	{"POST", "/usages", `{"service_id":"gone","prefix_mode":"auto","network_id":1}`, 404, "unknown_service"},
+	{"POST", "/usages", `{"service_id":"bare","prefix_mode":"auto","network_id":1}`, 400, "service_domain_missing"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto"}`, 400, "network_id_missing"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"custom","network_id":1}`, 400, "prefix_empty"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"custom","network_id":1,"custom_prefix":"a b"}`, 400, "prefix_characters"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"custom","network_id":1,"custom_prefix":"_mesh"}`, 400, "prefix_reserved"},
+	{"POST", "/usages", `{"service_id":"svc","prefix_mode":"custom","network_id":1,"custom_prefix":"OFFICE"}`, 400, "prefix_taken"},
+	{"PUT", "/config", `{"enabled":1}`, 400, "parameter_error"},
+	{"PUT", "/config", `{"retry_interval":1e30}`, 400, "parameter_error"},
+	{"PUT", "/config", `{"txt_endpoints":[1]}`, 400, "parameter_error"},
+	{"PUT", "/config", `{}`, 400, "provider_empty"},
+	{"PUT", "/config", `{"provider":"x","access_key_id":"x","access_key_secret":"********","domain":"x","txt_record_name":"x"}`, 400, "secret_not_stored"},
+	{"PUT", "/config", `{"provider":"x","access_key_id":"x","access_key_secret":"x","domain":"x","txt_record_name":"x","txt_endpoints":["x"]}`, 400, "endpoint_invalid"},
+	{"POST", "/test", `{"write_test":1}`, 400, "parameter_error"},
+	{"POST", "/test", `{"provider":"x","access_key_secret":"********"}`, 400, "secret_not_stored"},
+	{"POST", "/services", `{"id":7}`, 400, "parameter_error"},
+	{"POST", "/services", `{"id":"a b","name":"x","config":{}}`, 400, "service_id_invalid"},
+	{"POST", "/services", `{"name":"","config":{}}`, 400, "service_name_empty"},
+	{"POST", "/services", `{"name":"x","config":"x"}`, 400, "service_config_not_object"},
+	{"POST", "/services", `{"name":"x","config":{"provider":1}}`, 400, "service_entry_not_string"},
+	{"POST", "/services", `{"name":"x","config":{"token":"********"}}`, 400, "secret_not_stored"},
+	{"POST", "/services", `{"name":"x","config":{"txt_endpoints":["x"]}}`, 400, "endpoint_invalid"},
+	{"POST", "/services", `{"id":"svc","name":"x","config":{}}`, 409, "service_exists"},
+	{"PUT", "/services/svc", `{"name":7}`, 400, "parameter_error"},
+	{"PUT", "/services/svc", `{"name":"x"}`, 400, "service_config_not_object"},
+	{"PUT", "/services/svc", `{"name":"x","config":{"domain":"example.com","token":"********"}}`, 400, "secret_not_stored"},
+	{"PUT", "/services/svc", `{"name":"x","config":{"domain":"other.example"}}`, 409, "service_domain_in_use"},
+	{"PUT", "/services/a%20b", `{"name":"x","config":{}}`, 400, "service_id_invalid"},
+	{"PATCH", "/usages/{id}", `{"description":7}`, 400, "parameter_error"},
+	{"PATCH", "/usages/{id}", `{"txt_endpoints":["x"]}`, 400, "endpoint_invalid"},
+	{"PATCH", "/usages/{id}", `{"txt_endpoints":["tcp://` + strings.Repeat("x", 250) + `:1"],"description":"x"}`, 400, "value_too_long"},
+	{"PATCH", "/usages/gone", `{}`, 404, "unknown_usage"},
+	{"DELETE", "/usages/gone", ``, 404, "unknown_usage"},
+	{"DELETE", "/usages/gone?force=1", ``, 404, "unknown_usage"},
+	{"DELETE", "/services/gone", ``, 404, "unknown_service"},
+	{"DELETE", "/services/svc", ``, 409, "service_in_use"},
+	{"DELETE", "/config", ``, 405, "method_not_allowed"},
+	{"POST", "/sync", ``, 500, "sync_disabled"},
+	{"POST", "/sync?dry_run=1", ``, 500, "sync_disabled"},
+}
+
+// What is refused leaves the database as it was, byte for byte.
+func TestRefusedRequestsChangeNothing(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"s","domain":"example.com","txt_record_name":"_txt"}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{}}`)
+	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"office","network_id":1}`)
+	db := a.open(t)
+	defer db.Close()
+	id := queryText(t, db, `SELECT id FROM usages`)[0]
+	requests := slices.Clone(badRequests)
+	for _, endpoint := range []string{"POST /usages", "PUT /config", "POST /test", "POST /services", "PUT /services/svc", "PUT /services/new", "PATCH /usages/{id}"} {
+		method, path, _ := strings.Cut(endpoint, " ")
+		for _, body := range badBodies {
+			status, code := http.StatusBadRequest, "parameter_error"
+			if len(body) > maxBody {
+				status, code = http.StatusRequestEntityTooLarge, "body_too_large"
+			}
+			requests = append(requests, badRequests[0])
+			last := &requests[len(requests)-1]
+			last.method, last.path, last.body, last.status, last.code = method, path, body, status, code
+		}
+	}
+	before := a.files(t)
+	for _, r := range requests {
+		path := "/api/v1/ddns" + strings.ReplaceAll(r.path, "{id}", id)
+		response, answer := a.do(t, r.method, path, nil, r.body)
+		request := fmt.Sprintf("%s %s %.80q", r.method, path, r.body)
+		checkEnvelope(t, request, response, answer)
+		if code := response.Header.Get("X-Error-Code"); response.StatusCode != r.status || code != r.code {
+			t.Errorf("%s: %d %s %s, want %d %s", request, response.StatusCode, code, answer, r.status, r.code)
+		}
+		if after := a.files(t); !bytes.Equal(after, before) {
+			t.Fatalf("%s: the database is another one", request)
+		}
+	}
+}
+
+// files gives the bytes of the database and of its log.
+func (a *appliance) files(t testing.TB) []byte {
+	t.Helper()
+	var all []byte
+	for _, suffix := range []string{"", "-wal"} {
+		content, err := os.ReadFile(a.path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, content...)
+	}
+	return all
+}
+
+// A body of 64 KiB is taken, one octet more is not, whether or not its length
+// is told beforehand.
+func TestBodyLimit(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	for request, body := range map[string]string{
+		"PUT /services/other": `{"name":"x","config":{}}`,
+		"POST /services":      `{"name":"x","config":{}}`,
+		"POST /usages":        `{"service_id":"svc","prefix_mode":"auto","network_id":1}`,
+		"POST /test":          `{}`,
+		"PUT /config":         `{"provider":"x","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"x"}`,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		for _, size := range []int{maxBody, maxBody + 1} {
+			want := http.StatusOK
+			if size > maxBody {
+				want = http.StatusRequestEntityTooLarge
+			}
+			padded := body + strings.Repeat(" ", size-len(body))
+			for name, reader := range map[string]io.Reader{"told": strings.NewReader(padded), "chunked": io.MultiReader(strings.NewReader(padded))} {
+				response, answer, err := a.exchange(method, "/api/v1/ddns"+path, nil, reader)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if response.StatusCode != want {
+					t.Errorf("%s with %d octets (%s): %s %s", request, size, name, response.Status, answer)
+				}
+			}
+		}
+	}
+}
+
+// addUsages puts many usages into the database, every third without a binding.
+func (a *appliance) addUsages(t testing.TB, count, descriptionSize int) {
+	t.Helper()
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`
+		INSERT INTO usages
+		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+		SELECT printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]', '2026-01-02T03:04:05.678Z' FROM n;
+		INSERT INTO bindings
+		SELECT 'b' || id, -rowid, id, provider_id, 'active' FROM (SELECT id, provider_id, row_number() OVER () AS rowid FROM usages) WHERE rowid % 3 > 0`,
+		count, descriptionSize); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// page reads a listing.
+func (a *appliance) page(t testing.TB, query string) (entries []string, next string) {
+	t.Helper()
+	var page struct {
+		Data []json.RawMessage
+		Next string `json:"next_cursor"`
+	}
+	if err := json.Unmarshal([]byte(a.must(t, "GET", "/api/v1/ddns/usages/available?"+query, "")), &page); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range page.Data {
+		entries = append(entries, string(entry))
+	}
+	return entries, page.Next
+}
+
+// The listing as one stream is the same as page by page.
+func TestPagesAreTheStream(t *testing.T) {
+	const count = 3000
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.addUsages(t, count, 2)
+	whole, next := a.page(t, "")
+	if len(whole) != count || next != "" {
+		t.Fatalf("the stream has %d entries and the cursor %q", len(whole), next)
+	}
+	for _, limit := range []int{7, 500, 1000} {
+		var paged []string
+		for cursor, more := "", true; more; more = cursor != "" {
+			var entries []string
+			entries, cursor = a.page(t, fmt.Sprintf("limit=%d&cursor=%s", limit, cursor))
+			if len(entries) > limit || cursor != "" && len(entries) < limit {
+				t.Fatalf("limit=%d: %d entries", limit, len(entries))
+			}
+			paged = append(paged, entries...)
+		}
+		if !slices.Equal(paged, whole) {
+			t.Errorf("limit=%d: the pages are not the stream", limit)
+		}
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	limit := time.After(patience)
+	for !holds() {
+		select {
+		case <-ticker.C:
+		case <-limit:
+			t.Fatal("not within", patience, what)
+		}
+	}
+}
+
+// A client that asks for a long listing and does not read it keeps nobody
+// from writing, and no old state of the database alive.
+func TestSlowReaderHoldsNobodyUp(t *testing.T) {
+	const count = 3000
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.addUsages(t, count, 16<<10) // more than the sockets between client and server hold
+	response, err := a.http.Get(a.url + "/api/v1/ddns/usages/available")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	db := a.open(t)
+	defer db.Close()
+	for i := range 20 {
+		a.must(t, "PUT", "/api/v1/ddns/services/svc", fmt.Sprintf(`{"name":"%d","config":{"domain":"example.com"}}`, i))
+	}
+	eventually(t, "no reader is left", func() bool {
+		return a.store.reader.Stats().InUse == 0 && strings.HasPrefix(queryText(t, db, `PRAGMA wal_checkpoint(TRUNCATE)`)[0], "0 ")
+	})
+	var listing struct{ Data []json.RawMessage }
+	if err := json.NewDecoder(response.Body).Decode(&listing); err != nil || len(listing.Data) != count {
+		t.Errorf("%d entries, %v", len(listing.Data), err)
+	}
+}
+
+// A listing that breaks off must not look whole.
+func TestListingBrokenOff(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.addUsages(t, 3000, 16<<10)
+	response, err := a.http.Get(a.url + "/api/v1/ddns/usages/available")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`ALTER TABLE usages RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the answer ends with %v", err)
+	}
+	if !strings.Contains(a.logs.String(), "listing broken off") {
+		t.Error("nothing is logged")
+	}
+}
+
+// A write that has begun is finished, also when its client has gone.
+func TestWriteOutlivesItsClient(t *testing.T) {
+	a := newAppliance(t)
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "PUT", a.url+"/api/v1/ddns/services/svc", strings.NewReader(`{"name":"x","config":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan error, 1)
+	go func() {
+		_, err := a.http.Do(request)
+		gone <- err
+	}()
+	eventually(t, "the write waits for its turn", func() bool { return a.store.writer.Stats().InUse == 1 })
+	cancel()
+	if err := <-gone; err == nil {
+		t.Fatal("the client got an answer")
+	}
+	if _, err := db.Exec(`COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the service is stored", func() bool {
+		_, err := a.store.Service(t.Context(), "svc")
+		return err == nil
+	})
+}
+
+// Whatever is asked and whatever fails: no answer and no line of the log has
+// a secret in it.
+func TestSecretsStayInside(t *testing.T) {
+	const secret, encoded, quoted = "Zq9-hidden-Zq9", "WnE5LWhpZGRlbi1acTk=", `Zq9-\"hidden-Zq9`
+	a := newAppliance(t)
+	withConfig := func(provider, secret string) string {
+		return `{"provider":"` + provider + `","access_key_id":"key.","access_key_secret":"` + secret + `","domain":"example.com","endpoint":"127.0.0.1:1",` +
+			`"txt_record_name":"_txt","max_retries":0,"enabled":true,"write_test":true}`
+	}
+	withService := func(provider, secret string) string {
+		return `{"name":"x","config":{"domain":"` + provider + `.example","provider":"` + provider + `","access_key_id":"key.","access_key_secret":"` + secret +
+			`","endpoint":"127.0.0.1:1","API_TOKEN":"` + secret + `","deep":[{"password":"` + secret + `"}]}}`
+	}
+	var requests [][3]string
+	add := func(method, path, body string) { requests = append(requests, [3]string{method, path, body}) }
+	for _, provider := range []string{"builtin", "rfc2136", "nobody"} {
+		for _, secret := range []string{secret, encoded, quoted} {
+			add("PUT", "/config", withConfig(provider, secret))
+			add("POST", "/test", withConfig(provider, secret))
+			add("POST", "/test", withConfig(provider, "********"))
+			add("PUT", "/config", withConfig(provider, "********"))
+			add("POST", "/services", withService(provider, secret))
+			add("PUT", "/services/"+provider, withService(provider, secret))
+			add("PUT", "/services/"+provider, withService(provider, "********"))
+			add("POST", "/usages", `{"service_id":"`+provider+`","prefix_mode":"auto","network_id":1}`)
+			for _, path := range []string{"/config", "/services", "/services/" + provider, "/usages/available", "/sync", "/providers", "/check-prefix?service_id=x&prefix=x"} {
+				add("GET", path, "")
+			}
+			add("POST", "/sync?dry_run=1", "")
+			add("POST", "/sync", "")
+			add("GET", "/sync", "")
+		}
+	}
+	for _, body := range []string{
+		secret, `"` + secret + `"`, `{"access_key_secret":["` + secret + `"]}`, `{"access_key_secret":"` + secret + `"`, `{"access_key_secret":"` + secret + `","access_key_secret":""}`,
+		`{"name":"x","config":"` + secret + `"}`, `{"name":"x","config":{"access_key_secret":["` + secret + `"]}}`, `{"access_key_secret":"` + secret + `"}`,
+	} {
+		for _, endpoint := range []string{"PUT /config", "POST /test", "POST /services", "PUT /services/x", "POST /usages"} {
+			method, path, _ := strings.Cut(endpoint, " ")
+			add(method, path, body)
+		}
+	}
+	db := a.open(t)
+	defer db.Close()
+	leaked := regexp.MustCompile(`hidden-Zq9|WnE5LWhp`)
+	for _, fault := range []string{``, `CREATE TRIGGER fault BEFORE UPDATE ON configuration BEGIN SELECT RAISE(ABORT, 'disk full'); END`, `ALTER TABLE services RENAME TO away`} {
+		if _, err := db.Exec(fault); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range requests {
+			response, answer := a.do(t, r[0], "/api/v1/ddns"+r[1], nil, r[2])
+			if leaked.MatchString(answer + fmt.Sprint(response.Header)) {
+				t.Errorf("%s %s %s: %s", r[0], r[1], r[2], answer)
+			}
+		}
+	}
+	a.do(t, "GET", "/metrics", nil, "")
+	for line := range strings.Lines(a.logs.String()) {
+		if leaked.MatchString(line) {
+			t.Errorf("logged: %s", line)
+		}
+	}
+}
+
+// Each change is one audit line, a reading is none.
+func TestAuditLines(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`)
+	a.call(t, "DELETE", "/api/v1/ddns/services/svc", "")
+	a.must(t, "GET", "/api/v1/ddns/services", "")
+	lines := regexp.MustCompile(`msg=change .*`).FindAllString(uuidText.ReplaceAllString(a.logs.String(), "<id>"), -1)
+	for i, want := range []string{
+		`what="PUT /api/v1/ddns/services/{id}" id=svc status=200 code=""`,
+		`what="POST /api/v1/ddns/usages" id=<id> status=200 code=""`,
+		`what="DELETE /api/v1/ddns/services/{id}" id=svc status=409 code=service_in_use`,
+	} {
+		if i >= len(lines) || !strings.HasSuffix(lines[i], want) {
+			t.Errorf("audit lines %q, want %q at %d", lines, want, i)
+		}
+	}
+	if len(lines) != 3 {
+		t.Errorf("%d audit lines: %q", len(lines), lines)
+	}
+}
+
+// What the guard refuses is answered as everything else.
+func TestGuardAnswersInTheEnvelope(t *testing.T) {
+	a := newAppliance(t)
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("first-token-of-the-two\nsecond-token-of-the-two\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := guard.ReadTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded := httptest.NewServer(guard.TCP(guard.Config{Tokens: tokens, Deny: a.deny, Now: time.Now}, a.routes()))
+	defer guarded.Close()
+	a.url = guarded.URL
+	ask := func(path string, headers map[string]string) (int, string) {
+		request, err := http.NewRequest("GET", a.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range headers {
+			request.Header.Set(name, value)
+		}
+		request.Host = headers["Host"]
+		response, err := a.http.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		content, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkEnvelope(t, path, response, string(content))
+		return response.StatusCode, response.Header.Get("X-Error-Code")
+	}
+	const good, bad = "Bearer second-token-of-the-two", "Bearer nonsense"
+	for _, test := range []struct {
+		path    string
+		headers map[string]string
+		status  int
+		code    string
+	}{
+		{"/api/v1/ddns/config", nil, 401, "unauthorized"},
+		{"/nothing", nil, 401, "unauthorized"},
+		{"/healthz", nil, 200, ""},
+		{"/api/v1/ddns/config", map[string]string{"Authorization": good}, 200, ""},
+		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Host": "evil.example"}, 403, "host_not_allowed"},
+		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Sec-Fetch-Site": "cross-site"}, 403, "cross_site"},
+	} {
+		if status, code := ask(test.path, test.headers); status != test.status || code != test.code {
+			t.Errorf("%s %v: %d %s, want %d %s", test.path, test.headers, status, code, test.status, test.code)
+		}
+	}
+	for range 10 {
+		ask("/api/v1/ddns/config", map[string]string{"Authorization": bad})
+	}
+	if status, code := ask("/api/v1/ddns/config", map[string]string{"Authorization": bad}); status != 429 || code != "too_many_attempts" {
+		t.Errorf("the eleventh wrong token: %d %s", status, code)
+	}
+}
+
+// Without -dns-listen the built-in provider says so, and publishes nothing.
+func TestBuiltinWithoutServer(t *testing.T) {
+	a := newAppliance(t)
+	a.sync.dnsAddress = ""
+	config := `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","enabled":true}`
+	a.must(t, "PUT", "/api/v1/ddns/config", config)
+	if answer := a.must(t, "POST", "/api/v1/ddns/test", config); !strings.Contains(answer, `"code":"not_listening"`) {
+		t.Error(answer)
+	}
+	if status, code, answer := a.call(t, "POST", "/api/v1/ddns/sync", ""); status != 500 || code != "sync_failed" || !strings.Contains(answer, "-dns-listen") {
+		t.Error(status, code, answer)
+	}
+}
+
+// The operator's three: health is in a script, the other two are no JSON.
+func TestMetrics(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/config",
+		`{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","enabled":true}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`)
+	a.must(t, "POST", "/api/v1/ddns/sync", "")
+	a.call(t, "GET", "/api/v1/ddns/services/a-path-is-no-label", "")
+	a.call(t, "GET", "/a-path-is-no-label", "")
+	a.ask(t, "_txt.example.com")
+	response, page := a.do(t, "GET", "/metrics", nil, "")
+	if got := response.Header.Get("Content-Type"); !strings.HasPrefix(got, "text/plain; version=0.0.4") {
+		t.Errorf("Content-Type %q", got)
+	}
+	for _, want := range []string{
+		`meshddns_build_info{version="test"} 1`, `meshddns_services 1`, `meshddns_usages 1`, `meshddns_records{state="published"} 2`,
+		`meshddns_http_requests_total{route="POST /api/v1/ddns/usages",code="200"} 1`,
+		`meshddns_http_requests_total{route="GET /api/v1/ddns/services/{id}",code="404"} 1`,
+		`meshddns_http_requests_total{route="",code="404"} 1`, `meshddns_sync_runs_total{result="ok"} 1`, `meshddns_dns_answers_total{rcode="NOERROR"} 1`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("no line %s in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "a-path-is-no-label") {
+		t.Errorf("a path is a label:\n%s", page)
+	}
+}
+
+// A backup is one whole database, also while others write: a usage never
+// stands in it without its binding.
+func TestBackup(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for ctx.Err() == nil {
+			body := `{"service_id":"svc","prefix_mode":"auto","network_id":1}`
+			if response, answer, err := a.exchange("POST", "/api/v1/ddns/usages", nil, strings.NewReader(body)); err != nil || response.StatusCode != 200 {
+				t.Error(answer, err)
+				return
+			}
+		}
+	})
+	defer writing.Wait()
+	defer stop()
+	for i := range 10 {
+		response, content := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
+		if got := response.Header.Get("Content-Type"); response.StatusCode != 200 || got != "application/vnd.sqlite3" || !strings.HasPrefix(content, "SQLite format 3\x00") {
+			t.Fatalf("%s, Content-Type %q, %.40q", response.Status, got, content)
+		}
+		copied := &appliance{path: filepath.Join(t.TempDir(), fmt.Sprint(i))}
+		if err := os.WriteFile(copied.path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db := copied.open(t)
+		defer db.Close()
+		for query, want := range map[string]string{
+			`PRAGMA integrity_check`:      "ok",
+			`SELECT count(*) FROM usages`: queryText(t, db, `SELECT count(*) FROM bindings`)[0],
+			`SELECT id FROM services`:     "svc",
+		} {
+			if got := queryText(t, db, query); !slices.Equal(got, []string{want}) {
+				t.Errorf("backup %d: %s = %q, want %q", i, query, got, want)
+			}
+		}
+	}
+	left, err := os.ReadDir(filepath.Dir(a.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range left {
+		if !strings.HasPrefix(file.Name(), filepath.Base(a.path)) {
+			t.Errorf("%s is left", file.Name())
+		}
+	}
+}
+
+// Each backup is another copy, so a part of one fits to no part of the next:
+// there are only whole ones.
+func TestBackupHasNoRanges(t *testing.T) {
+	a := newAppliance(t)
+	for _, part := range []string{"bytes=16-", "bytes=0-15", "bytes=0-1,4-5", "bytes=99999999-"} {
+		response, content := a.do(t, "GET", "/api/v1/ddns/backup", http.Header{"Range": {part}}, "")
+		if got := response.Header.Get("Accept-Ranges"); response.StatusCode != 200 || got == "bytes" || !strings.HasPrefix(content, "SQLite format 3\x00") {
+			t.Errorf("%s: %s, Accept-Ranges %q, %.40q", part, response.Status, got, content)
+		}
+	}
+}
+
+// Two clients that change two members of one usage do not undo each other.
+func TestChangesOfOneUsageAtOnce(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	path := "/api/v1/ddns/usages/" + uuidText.FindString(a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`))
+	for round := range 50 {
+		changes := []string{fmt.Sprintf(`{"txt_endpoints":["tcp://a:%d"]}`, round+1), fmt.Sprintf(`{"description":"%d"}`, round+1)}
+		var changing sync.WaitGroup
+		for _, change := range changes {
+			changing.Go(func() {
+				if response, answer, err := a.exchange("PATCH", path, nil, strings.NewReader(change)); err != nil || response.StatusCode != 200 {
+					t.Error(answer, err)
+				}
+			})
+		}
+		changing.Wait()
+		answer := a.must(t, "GET", path, "")
+		for _, change := range changes {
+			if !strings.Contains(answer, strings.Trim(change, "{}")) {
+				t.Fatalf("round %d: no %s in %s", round, change, answer)
+			}
+		}
+	}
+}

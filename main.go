@@ -1,0 +1,406 @@
+// Meshddns keeps the DNS TXT records by which the nodes of a mesh network
+// find each other. It reserves names, publishes them at a DNS provider or
+// answers for them itself, and keeps what is published true.
+//
+// Usage:
+//
+//	meshddns [flags]
+//
+// Each flag can be given in the environment too: -dns-listen is
+// MESHDDNS_DNS_LISTEN. A flag wins over the environment.
+//
+//	-listen address        HTTP API: host:port, or unix:/path (mode 0660); default 127.0.0.1:8053
+//	-db file               the database, default meshddns.db
+//	-dns-listen address    answer DNS queries here, UDP and TCP; default: not at all
+//	-dns-host name         own name in NS and SOA records, default ns.<zone>
+//	-ipv4, -ipv6 source    this host's public addresses: auto, interface:NAME, url:URL, none, or an address
+//	-allow-host names      Host names to accept beside the loopback ones, separated by commas
+//	-token-file file       one or two tokens, a line each; required on an address that is not loopback
+//	-sync-interval time    between synchronisations in the modes auto and upsert-only, default 5m
+//	-log-format format     text or json
+//	-version               print the version and exit
+//
+// SIGTERM and SIGINT end the program: what has begun is finished first.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"meshddns/dnswire"
+	"meshddns/guard"
+	"meshddns/hostaddr"
+	"meshddns/meshtxt"
+	"meshddns/nameserver"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "meshddns:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what the flags and the environment say.
+type settings struct {
+	listen, db, dnsListen string
+	dnsHost               dnswire.Name
+	ipv4, ipv6            hostaddr.Source
+	allowHosts            []string
+	tokens                []guard.Token
+	syncInterval          time.Duration
+	logFormat             string
+	version               bool
+}
+
+func readSettings(args []string, getenv func(string) string, stderr io.Writer) (c settings, err error) {
+	flags := flag.NewFlagSet("meshddns", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&c.listen, "listen", "127.0.0.1:8053", "`address` of the HTTP API: host:port or unix:/path")
+	flags.StringVar(&c.db, "db", "meshddns.db", "database `file`")
+	flags.StringVar(&c.dnsListen, "dns-listen", "", "`address` of the built-in DNS server, UDP and TCP (default none)")
+	dnsHost := flags.String("dns-host", "", "own `name` in NS and SOA records (default ns.<zone>)")
+	ipv4 := flags.String("ipv4", "auto", "public IPv4 address: auto, interface:NAME, url:URL, none, or an `address`")
+	ipv6 := flags.String("ipv6", "auto", "public IPv6 address: auto, interface:NAME, url:URL, none, or an `address`")
+	allowHosts := flags.String("allow-host", "", "Host `names` to accept beside the loopback ones, separated by commas")
+	tokenFile := flags.String("token-file", "", "`file` with one or two bearer tokens")
+	flags.DurationVar(&c.syncInterval, "sync-interval", 5*time.Minute, "`time` between automatic synchronisations")
+	flags.StringVar(&c.logFormat, "log-format", "text", "text or json")
+	flags.BoolVar(&c.version, "version", false, "print the version and exit")
+	if err := fromEnvironment(flags, getenv); err != nil {
+		return c, err
+	}
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case c.syncInterval < time.Second:
+		return c, fmt.Errorf("-sync-interval %v: want 1s at least", c.syncInterval)
+	case c.logFormat != "text" && c.logFormat != "json":
+		return c, fmt.Errorf("-log-format %q: want text or json", c.logFormat)
+	}
+	c.allowHosts = strings.FieldsFunc(*allowHosts, func(r rune) bool { return r == ',' || r == ' ' })
+	return c, c.parse(*dnsHost, *ipv4, *ipv6, *tokenFile)
+}
+
+func (c *settings) parse(dnsHost, ipv4, ipv6, tokenFile string) (err error) {
+	if dnsHost != "" {
+		if c.dnsHost, err = dnswire.ParseName(dnsHost); err != nil {
+			return fmt.Errorf("-dns-host: %w", err)
+		}
+	}
+	if c.ipv4, err = hostaddr.ParseSource(hostaddr.IPv4, ipv4); err != nil {
+		return fmt.Errorf("-ipv4: %w", err)
+	}
+	if c.ipv6, err = hostaddr.ParseSource(hostaddr.IPv6, ipv6); err != nil {
+		return fmt.Errorf("-ipv6: %w", err)
+	}
+	if tokenFile != "" {
+		if c.tokens, err = guard.ReadTokens(tokenFile); err != nil {
+			return fmt.Errorf("-token-file: %w", err)
+		}
+	}
+	return nil
+}
+
+// fromEnvironment sets flags from MESHDDNS_*, before the command line does.
+func fromEnvironment(flags *flag.FlagSet, getenv func(string) string) (err error) {
+	flags.VisitAll(func(f *flag.Flag) {
+		name := "MESHDDNS_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if value := getenv(name); value != "" && err == nil {
+			if fault := flags.Set(f.Name, value); fault != nil {
+				err = fmt.Errorf("%s: %w", name, fault)
+			}
+		}
+	})
+	return err
+}
+
+// run is the program. It returns when ctx has ended and all is closed.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) (err error) {
+	c, err := readSettings(args, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	if c.version {
+		_, err := fmt.Fprintln(stdout, "meshddns", version())
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	if c.logFormat == "json" {
+		log = slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	store, err := openStore(ctx, c.db)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	addresses := &addressBook{ipv4: c.ipv4, ipv6: c.ipv6, log: log}
+	dns, err := listenDNS(c, zones{store, addresses.all}, log)
+	if err != nil {
+		return err
+	}
+	api := &server{store: store, log: log, version: version(), dnsAnswers: dns.answers}
+	api.sync = newSyncer(store, log, addresses.Refresh, dns.address(), c.syncInterval)
+	addresses.changed = func() { api.sync.Changed(triggerAddress) }
+	listener, handler, err := listenHTTP(c, api)
+	if err != nil {
+		dns.close()
+		return err
+	}
+	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.address(), "db", c.db)
+	return serve(ctx, log, tasks{
+		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
+		dns.serve,
+		func(ctx context.Context) error { api.sync.Loop(ctx); return nil },
+		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
+	})
+}
+
+// tasks run side by side until ctx ends. The first that fails ends the others.
+type tasks []func(context.Context) error
+
+func serve(ctx context.Context, log *slog.Logger, all tasks) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	for _, task := range all {
+		running.Go(func() {
+			if err := task(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	<-ctx.Done()
+	log.Info("stopping")
+	running.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "unknown"
+	}
+	return info.Main.Version
+}
+
+// listenHTTP binds the API's address and puts the guards before its routes.
+func listenHTTP(c settings, api *server) (net.Listener, http.Handler, error) {
+	guards := guard.Config{Tokens: c.tokens, AllowHosts: c.allowHosts, Deny: api.deny, Now: time.Now}
+	if path, ok := strings.CutPrefix(c.listen, "unix:"); ok {
+		listener, err := listenUnix(path)
+		return listener, guard.Unix(guards, api.routes()), err
+	}
+	listener, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(c.tokens) == 0 && !guard.Loopback(listener.Addr().String()) {
+		return nil, nil, errors.Join(fmt.Errorf("-listen %s is not a loopback address: -token-file is required", c.listen), listener.Close())
+	}
+	return listener, guard.TCP(guards, api.routes()), nil
+}
+
+// socketMode lets the group of the socket's file in: its permissions are the
+// only guard.
+const socketMode = 0o660
+
+// listenUnix binds a unix socket. A socket file that nobody listens on is
+// what an earlier end by SIGKILL left, and is replaced.
+func listenUnix(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if conn, err := net.Dial("unix", path); err == nil {
+			return nil, errors.Join(fmt.Errorf("%s: another program listens there", path), conn.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	old := syscall.Umask(0o777 &^ socketMode)
+	listener, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	return listener, err
+}
+
+const (
+	headerTime   = 10 * time.Second
+	bodyTime     = 30 * time.Second
+	idleTime     = 2 * time.Minute
+	maxHeader    = 16 << 10
+	shutdownTime = 15 * time.Second // for the answers in flight: longer than a write that has begun
+)
+
+func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	requests, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       bodyTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		// "OPTIONS *" is answered like every other unknown path.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext:                  func(net.Listener) context.Context { return requests },
+		ConnContext:                  guard.ConnContext,
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		cancel() // a synchronisation stops before its next record
+		limit, done := context.WithTimeout(context.Background(), shutdownTime)
+		defer done()
+		stopped <- errors.Join(server.Shutdown(limit), server.Close())
+	})
+	if err := server.Serve(listener); stop() {
+		return err
+	}
+	return <-stopped
+}
+
+// builtinDNS is the built-in DNS server, or none.
+type builtinDNS struct{ server *nameserver.Server }
+
+func listenDNS(c settings, backend nameserver.Backend, log *slog.Logger) (d builtinDNS, err error) {
+	if c.dnsListen != "" {
+		d.server, err = nameserver.Listen(c.dnsListen, c.dnsHost, backend, log)
+	}
+	return d, err
+}
+
+// address is where this host reaches the server, "" without one.
+func (d builtinDNS) address() string {
+	if d.server == nil {
+		return ""
+	}
+	address, err := netip.ParseAddrPort(d.server.Addr())
+	if err != nil || !address.Addr().IsUnspecified() {
+		return d.server.Addr()
+	}
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if address.Addr().Is6() {
+		loopback = netip.IPv6Loopback()
+	}
+	return netip.AddrPortFrom(loopback, address.Port()).String()
+}
+
+func (d builtinDNS) answers() map[string]uint64 {
+	if d.server == nil {
+		return nil
+	}
+	return d.server.Stats()
+}
+
+func (d builtinDNS) serve(ctx context.Context) error {
+	if d.server == nil {
+		return nil
+	}
+	return d.server.Serve(ctx)
+}
+
+// close gives the sockets back when the program cannot start.
+func (d builtinDNS) close() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	d.serve(ended)
+}
+
+// addressBook knows this host's public addresses.
+type addressBook struct {
+	ipv4, ipv6 hostaddr.Source
+	log        *slog.Logger
+	changed    func() // called when an address has become another one
+	mu         sync.Mutex
+	known      meshtxt.Addresses
+}
+
+// Refresh looks the addresses up. One that cannot be looked up now stays what
+// it was: a service that is down for a moment must not empty a record.
+func (b *addressBook) Refresh(ctx context.Context) meshtxt.Addresses {
+	ipv4, err4 := b.ipv4.Addr(ctx)
+	ipv6, err6 := b.ipv6.Addr(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.known
+	if err4 == nil {
+		b.known.IPv4 = ipv4
+	}
+	if err6 == nil {
+		b.known.IPv6 = ipv6
+	}
+	if b.known != before {
+		b.changed()
+	}
+	if err := errors.Join(err4, err6); err != nil && ctx.Err() == nil {
+		b.log.Warn("look up public address", "error", err)
+	}
+	return b.known
+}
+
+// all gives the addresses as last looked up.
+func (b *addressBook) all() (all []netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, address := range []netip.Addr{b.known.IPv4, b.known.IPv6} {
+		if address.IsValid() {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+// Watch keeps the addresses up to date until ctx ends: at start, at every
+// interval, and when the kernel reports a change.
+func (b *addressBook) Watch(ctx context.Context, interval time.Duration) error {
+	reported := make(chan struct{}, 1)
+	failed := make(chan error, 1)
+	go func() {
+		failed <- hostaddr.Watch(ctx, func() {
+			select {
+			case reported <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		b.Refresh(ctx)
+		select {
+		case <-reported:
+		case <-ticker.C:
+		case err := <-failed:
+			if err == nil { // ctx has ended
+				return nil
+			}
+			b.log.Warn("changes of addresses are seen at the next interval only", "error", err)
+			failed = nil
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
