@@ -1,0 +1,322 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	_ "github.com/mattn/go-sqlite3"
+)
+
+const (
+	configPath = "/api/v1/ddns/config"
+	syncPath   = "/api/v1/ddns/sync"
+	usagesPath = "/api/v1/ddns/usages"
+)
+
+// configure stores a configuration for the built-in server.
+func (p *program) configure(mode, endpoint string) {
+	p.t.Helper()
+	p.call(200, "PUT", configPath, fmt.Sprintf(`{"provider":"builtin","access_key_id":"-","access_key_secret":"-",
+		"domain":"mesh.example.com","txt_record_name":"@","enabled":true,"sync_mode":%q,"txt_endpoints":[%q]}`, mode, endpoint))
+	p.call(200, "PUT", "/api/v1/ddns/services/svc", `{"name":"Service","config":{"domain":"mesh.example.com"}}`)
+}
+
+// Whatever was acknowledged is there after SIGKILL, and nothing is half there.
+func TestKill(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	acknowledged := map[string]string{} // id of a usage by prefix
+	for round := range 15 {
+		p := start(t, "-db", db)
+		p.configure("auto", "tcp://203.0.113.7:1")
+		for _, id := range acknowledged {
+			p.call(200, "GET", usagesPath+"/"+id, "")
+		}
+		var mu sync.Mutex
+		var writers sync.WaitGroup
+		var enough atomic.Int64
+		for writer := range 4 {
+			writers.Go(func() {
+				for i := 0; ; i++ {
+					prefix := fmt.Sprintf("r%d-w%d-%d", round, writer, i)
+					a, err := p.try("POST", usagesPath, fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":%q,"network_id":%d}`, prefix, i))
+					if err != nil {
+						return // killed
+					}
+					if a.status == 200 {
+						mu.Lock()
+						acknowledged[prefix] = a.field("id")
+						mu.Unlock()
+					}
+					if enough.Add(1) == int64(10+7*round) {
+						p.cmd.Process.Kill()
+					}
+				}
+			})
+		}
+		writers.Wait()
+		p.cmd.Wait()
+	}
+	if len(acknowledged) < 15*10 {
+		t.Fatalf("only %d reservations were acknowledged", len(acknowledged))
+	}
+	checkDatabase(t, db, acknowledged)
+
+	p := start(t, "-db", db)
+	p.call(200, "POST", syncPath, "")
+	for prefix := range acknowledged {
+		if got := p.dig("+short", "_mesh."+prefix+".mesh.example.com", "TXT"); !strings.Contains(got, "v=mesh1 n=") {
+			t.Fatalf("%s is not published after the restart: %q", prefix, got)
+		}
+	}
+	t.Logf("%d reservations acknowledged before 15 kills, all there and published", len(acknowledged))
+}
+
+func checkDatabase(t *testing.T, path string, acknowledged map[string]string) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var verdict string
+	var unbound, usages int
+	err = db.QueryRow(`
+		SELECT (SELECT * FROM pragma_integrity_check), (SELECT count(*) FROM usages),
+		       (SELECT count(*) FROM usages WHERE id NOT IN (SELECT usage_id FROM bindings))`).Scan(&verdict, &usages, &unbound)
+	if err != nil || verdict != "ok" || unbound != 0 || usages < len(acknowledged) {
+		t.Fatalf("integrity %q, %d usages for %d acknowledged, %d without a binding, error %v", verdict, usages, len(acknowledged), unbound, err)
+	}
+}
+
+// A release that SIGKILL cuts short is taken up by the next start.
+func TestReleaseAfterKill(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	p := start(t, "-db", db)
+	p.configure("auto", "tcp://203.0.113.7:1")
+	id := p.call(200, "POST", usagesPath, `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"office","network_id":1}`).field("id")
+	p.call(200, "POST", syncPath, "")
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	// This is how a release leaves the database before it calls the provider.
+	execute(t, db, `UPDATE bindings SET status = 'releasing' WHERE usage_id = ?`, id)
+
+	p = start(t, "-db", db)
+	p.eventually("the usage is gone", func() bool {
+		a, err := p.try("GET", usagesPath+"/"+id, "")
+		return err == nil && a.status == 404
+	})
+	if got := p.dig("+noall", "+comments", "_mesh.office.mesh.example.com", "TXT"); !strings.Contains(got, "NXDOMAIN") {
+		t.Errorf("the released name is still there:\n%s", got)
+	}
+}
+
+// execute runs a statement on a database that no program has open.
+func execute(t *testing.T, path, statement string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An address that changes on the interface is in DNS soon after; while
+// nothing changes, nothing is written.
+func TestAddressChange(t *testing.T) {
+	need(t, "dig", "ip")
+	if !inNamespace(t) {
+		return
+	}
+	ip(t, "link set lo up")
+	ip(t, "link add wan type veth peer name isp")
+	ip(t, "link set isp up")
+	ip(t, "link set wan up")
+	ip(t, "address add 192.31.195.7/32 dev wan")
+	ip(t, "route add default dev wan")
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	p := start(t, "-db", db, "-sync-interval", "1s", "-ipv6", "none")
+	p.configure("auto", "tcp://{ipv4}:11010")
+	published := func(address string) func() bool {
+		return func() bool {
+			return strings.Contains(p.dig("+short", "mesh.example.com", "TXT"), " tcp://"+address+":11010\"")
+		}
+	}
+	p.eventually("the first address is published", published("192.31.195.7"))
+	if got := p.dig("+short", "ns.mesh.example.com", "A"); got != "192.31.195.7" {
+		t.Errorf("ns.mesh.example.com A = %q", got)
+	}
+
+	before, runs := quietState(t, p, db), p.runs()
+	p.eventually("three more synchronisations", func() bool { return p.runs() >= runs+3 })
+	if after := quietState(t, p, db); after != before {
+		t.Errorf("something was written while nothing changed: %s, then %s", before, after)
+	}
+
+	ip(t, "address add 192.31.195.8/32 dev wan")
+	ip(t, "address del 192.31.195.7/32 dev wan")
+	ip(t, "route replace default dev wan")
+	p.eventually("the new address is published", published("192.31.195.8"))
+}
+
+// quietState is the SOA and the bytes of the database's files.
+func quietState(t *testing.T, p *program, db string) string {
+	t.Helper()
+	state := p.dig("+short", "mesh.example.com", "SOA")
+	for _, suffix := range []string{"", "-wal"} {
+		info, err := os.Stat(db + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state += fmt.Sprintf(" %d bytes of %v", info.Size(), info.ModTime())
+	}
+	return state
+}
+
+// runs counts the ended synchronisations.
+func (p *program) runs() (n int) {
+	found := regexp.MustCompile(`meshddns_sync_runs_total{result="ok"} (\d+)`).FindStringSubmatch(p.call(200, "GET", "/metrics", "").body)
+	if found != nil {
+		fmt.Sscan(found[1], &n)
+	}
+	return n
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "api.sock")
+	p := start(t, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "meshddns.db"))
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("mode of the socket: %v, %v", info, err)
+	}
+	p.configure("manual", "tcp://203.0.113.7:1")
+	if want := fmt.Sprintf("who=\"uid %d pid %d\"", os.Getuid(), os.Getpid()); !strings.Contains(p.log.String(), want) {
+		t.Errorf("no audit line with %s", want)
+	}
+	if second := exec.Command(binary, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "second.db")); second.Run() == nil {
+		t.Error("a second program took the socket")
+	}
+	p.call(200, "GET", "/healthz", "")
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	start(t, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "meshddns.db")).call(200, "GET", configPath, "")
+}
+
+func TestTokens(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tokens")
+	if err := os.WriteFile(file, []byte("first-token-0123456789\nsecond-token-987654321\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "-listen", "0.0.0.0:0", "-allow-host", "ddns.example.com", "-token-file", file, "-db", filepath.Join(dir, "meshddns.db"))
+	p.call(200, "GET", "/healthz", "")
+	refused := p.call(401, "GET", configPath, "", "Accept-Language", "en")
+	if refused.body != `{"error":"the token is missing or wrong"}`+"\n" || refused.header.Get("X-Error-Code") != "unauthorized" || refused.header.Get("WWW-Authenticate") == "" {
+		t.Errorf("refused with %+v", refused)
+	}
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "ddns.example.com")
+	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com")
+	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Sec-Fetch-Site", "cross-site")
+	p.call(200, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{}}`, "Authorization", "Bearer second-token-987654321")
+	if !strings.Contains(p.log.String(), `who="token 2" what="PUT /api/v1/ddns/services/{id}" id=a status=200`) {
+		t.Error("no audit line of the second token")
+	}
+	for range 10 {
+		p.call(401, "GET", configPath, "", "Authorization", "Bearer wrong")
+	}
+	p.call(429, "GET", configPath, "", "Authorization", "Bearer wrong")
+	if strings.Contains(p.log.String(), "-token-") {
+		t.Error("a token is in the log")
+	}
+}
+
+// What cannot work is refused at the start, in words, with exit status 1.
+func TestRefusedStart(t *testing.T) {
+	dir := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	open := filepath.Join(dir, "open-token")
+	if err := os.WriteFile(open, []byte("a-token-that-is-long-enough\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	notes := filepath.Join(dir, "notes")
+	if err := os.WriteFile(notes, []byte("these are notes, not a database\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	newer := filepath.Join(dir, "newer.db")
+	execute(t, newer, `PRAGMA user_version = 99`)
+	for want, args := range map[string][]string{
+		"address already in use":        {"-listen", taken.Addr().String()},
+		"-token-file is required":       {"-listen", "0.0.0.0:0"},
+		"-token-file: ":                 {"-token-file", open},
+		"schema version 99 is newer":    {"-db", newer},
+		"unexpected argument \"extra\"": {"extra"},
+		"flag provided but not defined": {"-nope"},
+		"-ipv4: ":                       {"-ipv4", "2001:db8::1"},
+		"-ipv6: ":                       {"-ipv6", "url:ftp://example.com"},
+		"-dns-host: ":                   {"-dns-host", "a..b"},
+		"-sync-interval 1ms: want":      {"-sync-interval", "1ms"},
+		"-log-format \"xml\"":           {"-log-format", "xml"},
+		"no such file or directory":     {"-db", filepath.Join(dir, "absent", "meshddns.db")},
+		"dns: ":                         {"-dns-listen", "127.0.0.1:99999"},
+		"is not a database":             {"-db", notes},
+		"MESHDDNS_SYNC_INTERVAL: ":      nil,
+		"missing port in address":       {"-listen", "127.0.0.1"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, binary, append([]string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
+			if args == nil {
+				cmd.Env = append(os.Environ(), "MESHDDNS_SYNC_INTERVAL=soon")
+			}
+			out, err := cmd.CombinedOutput()
+			if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {
+				t.Errorf("%v: exit status %d, %q; want %q", args, cmd.ProcessState.ExitCode(), out, want)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	out, err := exec.Command(binary, "-version").Output()
+	if err != nil || !strings.HasPrefix(string(out), "meshddns ") {
+		t.Errorf("-version: %q, %v", out, err)
+	}
+}
+
+// SIGTERM ends the program in good order: the log is written back into the
+// database and its companions are gone.
+func TestStop(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	p := start(t, "-db", db)
+	p.configure("auto", "tcp://203.0.113.7:1")
+	p.stop()
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if _, err := os.Stat(db + suffix); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", suffix, err)
+		}
+	}
+	again := start(t, "-db", db, "-log-format", "text")
+	again.cmd.Process.Signal(syscall.SIGINT)
+	if err := again.cmd.Wait(); err != nil {
+		t.Errorf("after SIGINT: %v", err)
+	}
+}

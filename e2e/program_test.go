@@ -1,0 +1,250 @@
+// Package e2e tests the built program from outside: its flags, its sockets,
+// its signals, and the README as a new user reads it.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the program, built once for all tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "meshddns-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "meshddns")
+	build := exec.Command("go", "build", "-o", binary, "..")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build the program:", err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// limit bounds every wait.
+const limit = 30 * time.Second
+
+// program is a running meshddns.
+type program struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	log    *buffer
+	http   string // host:port or the path of a unix socket
+	dns    string
+	client *http.Client
+}
+
+// buffer is a log that is read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(data)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// start runs the program on free ports of its own choice, and waits until it
+// listens.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, log: &buffer{}}
+	p.cmd = exec.Command(binary, append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+		if t.Failed() {
+			t.Logf("log of the program:\n%s", p.log)
+		}
+	})
+	started := regexp.MustCompile(`msg=started .*listen=(\S+) dns=(\S+)`)
+	p.eventually("the program has started", func() bool {
+		found := started.FindStringSubmatch(p.log.String())
+		if found != nil {
+			p.http, p.dns = found[1], found[2]
+		}
+		return found != nil
+	})
+	network := "tcp"
+	if strings.HasPrefix(p.http, "/") {
+		network = "unix"
+	}
+	p.client = &http.Client{Timeout: limit, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, p.http)
+		},
+	}}
+	t.Cleanup(p.client.CloseIdleConnections)
+	return p
+}
+
+// eventually waits for a condition that another process brings about.
+func (p *program) eventually(what string, holds func() bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			p.t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// answer is what the API said.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// field gives an entry of data as text.
+func (a answer) field(name string) string {
+	var body struct{ Data map[string]any }
+	json.Unmarshal([]byte(a.body), &body)
+	return fmt.Sprint(body.Data[name])
+}
+
+// try makes a request, which may fail.
+func (p *program) try(method, path, body string, header ...string) (answer, error) {
+	request, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			request.Host = header[i+1]
+		}
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(text)}, err
+}
+
+// call makes a request that must be answered with a status.
+func (p *program) call(want int, method, path, body string, header ...string) answer {
+	p.t.Helper()
+	a, err := p.try(method, path, body, header...)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if a.status != want {
+		p.t.Fatalf("%s %s: status %d, want %d: %s", method, path, a.status, want, a.body)
+	}
+	return a
+}
+
+// dig gives the output of dig for a name and type at the built-in server.
+func (p *program) dig(args ...string) string {
+	p.t.Helper()
+	host, port, err := net.SplitHostPort(p.dns)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out, err := exec.Command("dig", append([]string{"@" + host, "-p", port, "+time=2", "+tries=3"}, args...)...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("dig %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// stop ends the program with SIGTERM, which it must survive in good order.
+func (p *program) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatalf("after SIGTERM: %v", err)
+	}
+}
+
+// need skips a test where a program is missing; in CI it fails.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err == nil {
+			continue
+		}
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is not installed", name)
+		}
+		t.Skipf("%s is not installed", name)
+	}
+}
+
+// inNamespace runs the calling test once more in a network namespace of its
+// own, where it may take any port and any address. It reports whether this is
+// that run.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	const mark = "MESHDDNS_TEST_NAMESPACE"
+	if os.Getenv(mark) == t.Name() {
+		return true
+	}
+	need(t, "ip")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), mark+"="+t.Name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if cmd.Process == nil && os.Getenv("CI") != "true" {
+		t.Skipf("no network namespace: %v", err)
+	}
+	if err != nil {
+		t.Errorf("in the namespace: %v\n%s", err, out)
+	}
+	return false
+}
+
+// ip runs the ip command.
+func ip(t *testing.T, args string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v\n%s", args, err, out)
+	}
+}
