@@ -3,13 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
-	mathrand "math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -18,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/conntest"
 	"meshddns/dnswire"
 	"meshddns/meshtxt"
 	"meshddns/metrics"
@@ -727,7 +725,7 @@ func (u usage) domain() string {
 type job struct {
 	*syncer
 	snapshot
-	retry backoff
+	retry provider.Backoff
 	dry   bool
 }
 
@@ -852,7 +850,7 @@ func (z *zonePlan) attempt(ctx context.Context, r *record) (action string, f fau
 	if down := z.prepare(ctx, r); down != nil {
 		return "", *down, z.tries
 	}
-	attempts, err := z.retry.do(ctx, func() (err error) {
+	attempts, err := z.retry.Do(ctx, func() (err error) {
 		action, err = z.reconcile(ctx, r)
 		return err
 	})
@@ -872,7 +870,7 @@ func (z *zonePlan) prepare(ctx context.Context, r *record) *fault {
 	z.open.Do(func() {
 		var err error
 		if z.client, err = z.job.client(r.target); err == nil {
-			z.tries, err = z.retry.do(ctx, func() (err error) {
+			z.tries, err = z.retry.Do(ctx, func() (err error) {
 				z.apex, err = z.client.Zone(ctx, r.domain)
 				return err
 			})
@@ -1048,71 +1046,23 @@ func (z *zonePlan) forget(ctx context.Context, r *record) fault {
 	return fault{}
 }
 
-// backoff says when to try again after a transient failure.
-type backoff struct {
-	first   time.Duration // before the first retry; each further one waits twice as long
-	retries int
-}
-
 const (
 	defaultRetryInterval = 5 * time.Second
 	maxRetryInterval     = time.Hour
-	maxBackoff           = 300 * time.Second
 	defaultRetries       = 3
 	maxRetries           = 10
 )
 
-func retryPolicy(c configuration) backoff {
-	b := backoff{defaultRetryInterval, defaultRetries}
+// retryPolicy is what the configuration says, within its bounds.
+func retryPolicy(c configuration) provider.Backoff {
+	b := provider.Backoff{First: defaultRetryInterval, Retries: defaultRetries}
 	if n := c.RetryInterval; n != nil && *n > 0 {
-		b.first = time.Duration(min(*n, int64(maxRetryInterval/time.Second))) * time.Second
+		b.First = time.Duration(min(*n, int64(maxRetryInterval/time.Second))) * time.Second
 	}
 	if n := c.MaxRetries; n != nil && *n >= 0 {
-		b.retries = int(min(*n, maxRetries))
+		b.Retries = int(min(*n, maxRetries))
 	}
 	return b
-}
-
-// delay is the pause after a number of failed attempts, before jitter.
-func (b backoff) delay(failed int) time.Duration {
-	delay := b.first
-	for range failed - 1 {
-		delay = min(2*delay, max(maxBackoff, b.first))
-	}
-	return delay
-}
-
-// do calls f until it succeeds, fails for good, or the retries are used up.
-func (b backoff) do(ctx context.Context, f func() error) (attempts int, err error) {
-	for attempts = 1; ; attempts++ {
-		err = f()
-		e, ok := errors.AsType[*provider.Error](err)
-		if !ok || !e.Transient() || attempts > b.retries {
-			return attempts, err
-		}
-		delay := b.delay(attempts)
-		delay += mathrand.N(delay/5 + 1) // jitter, so that many hosts do not come back at once
-		if e.RetryAfter > 0 {
-			delay = min(e.RetryAfter, maxRetryInterval)
-		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
-			return attempts, err // the pause would outlast the time: say what failed, now
-		}
-		if !pause(ctx, delay) {
-			return attempts, err
-		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Loop synchronises by itself, in the modes that ask for it: at start, soon
@@ -1305,47 +1255,43 @@ func (z zones) Node(ctx context.Context, _, name dnswire.Name) (node nameserver.
 	return node, err
 }
 
-// connectionTest tries a provider step by step. After the first failure the
-// later items are skipped.
-type connectionTest struct {
-	client dnsClient
-	secret provider.Secret
-	items  []testItem
-	failed bool
-}
-
-// testItem is the outcome of one step. The code is "" when there is nothing
-// to say but that it went well.
+// testItem is the outcome of one step of a connection test.
 type testItem struct {
 	name        string
 	ok, skipped bool
-	fault       fault
+	fault       fault // none when it is ok
 	duration    time.Duration
 }
-
-// connectItems are the items of the contract that connect fills, in its order.
-var connectItems = []string{"network", "auth", "zone", "record"}
 
 // Test tries a target with a record name, and with write also a value at a
 // name of its own, which is taken away again.
 func (s *syncer) Test(ctx context.Context, t target, c configuration, write bool) []testItem {
-	test := &connectionTest{secret: t.secret}
-	test.step("params", func() (err error) {
+	var client dnsClient
+	test := &conntest.Test{}
+	test.Step("params", func() (err error) {
 		if err := c.missing(); err != nil {
 			return err
 		}
-		test.client, err = s.client(t)
-		if b, ok := test.client.(builtin); ok {
+		client, err = s.client(t)
+		if b, ok := client.(builtin); ok {
 			b.candidate = foldName(c.Domain)
-			test.client = b
+			client = b
 		}
 		return err
 	})
-	test.connect(ctx, foldName(c.Domain), c.recordName())
+	test.Connect(ctx, client, foldName(c.Domain), c.recordName())
 	if write {
-		test.write(ctx, foldName(c.Domain))
+		test.Write(ctx, client, foldName(c.Domain), recordTTL)
 	}
-	return test.items
+	var items []testItem
+	for _, item := range test.Items {
+		shown := testItem{name: item.Name, ok: item.Err == nil && !item.Skipped, skipped: item.Skipped, duration: item.Duration}
+		if item.Err != nil {
+			shown.fault = describe(item.Err, t.secret)
+		}
+		items = append(items, shown)
+	}
+	return items
 }
 
 // missing says which field of a configuration cannot be tried.
@@ -1362,147 +1308,4 @@ func (c configuration) missing() error {
 		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: strconv.Quote(name)}
 	}
 	return nil
-}
-
-func (t *connectionTest) step(name string, f func() error) {
-	if t.failed {
-		t.items = append(t.items, testItem{name: name, skipped: true})
-		return
-	}
-	started := time.Now()
-	err := f()
-	item := testItem{name: name, ok: err == nil, duration: time.Since(started)}
-	if err != nil {
-		item.fault, t.failed = describe(err, t.secret), true
-	}
-	t.items = append(t.items, item)
-}
-
-// connect fills the items network, auth, zone and record. One call can fail
-// on any of them, so the kind of the failure says which item it is.
-func (t *connectionTest) connect(ctx context.Context, domain, name string) {
-	var zone string
-	var seen provider.RRset
-	var err error
-	calls := []func() error{
-		func() (err error) { zone, err = t.client.Zone(ctx, domain); return err },
-		func() error { return t.client.Change(ctx, provider.Change{Zone: zone, Name: name, Seen: seen}) },
-		func() error { return nil },
-		func() (err error) { seen, err = t.client.Read(ctx, zone, name); return err },
-	}
-	var took [4]time.Duration
-	for _, i := range []int{0, 3, 1} { // what stands at the name is needed to try a write that changes nothing
-		if t.failed || err != nil {
-			break
-		}
-		started := time.Now()
-		err = calls[i]()
-		took[i] = time.Since(started)
-		if provider.KindOf(err) == provider.Changed {
-			err = nil
-		}
-	}
-	culprit := culpritItem(err)
-	for i, item := range connectItems {
-		t.step(item, func() error {
-			if i == culprit {
-				return err
-			}
-			return nil
-		})
-		t.items[len(t.items)-1].duration = took[i]
-	}
-}
-
-// culpritItem is the index of the item that a failure is about, among
-// network, auth, zone and record.
-func culpritItem(err error) int {
-	if err == nil {
-		return -1
-	}
-	switch provider.KindOf(err) {
-	case provider.BadCredentials, provider.Permission, provider.ClockSkew:
-		return 1
-	case provider.ZoneNotFound:
-		return 2
-	case provider.Conflict, provider.Invalid, provider.Quota:
-		return 3
-	}
-	return 0
-}
-
-// write fills the items of the write test. Once something may have been
-// written it is cleaned up, whatever else fails and whoever has gone.
-func (t *connectionTest) write(ctx context.Context, domain string) {
-	var random [8]byte
-	rand.Read(random[:])
-	mark := hex.EncodeToString(random[:])
-	probe := provider.Change{Name: "_mesh-test-" + mark + "." + domain, TTL: recordTTL}
-	value := provider.TXT{"meshddns test " + mark}
-	written := false
-	t.step("write", func() (err error) {
-		if probe.Zone, err = t.client.Zone(ctx, domain); err != nil {
-			return err
-		}
-		written, probe.Add = true, []provider.TXT{value}
-		return finish(ctx, t.client, probe)
-	})
-	t.step("read", func() error {
-		set, err := t.client.Read(ctx, probe.Zone, probe.Name)
-		return seeValue(set, value, err)
-	})
-	t.step("authoritative", func() error {
-		server, err := t.client.Authority(ctx, probe.Zone)
-		if err != nil {
-			return err
-		}
-		set, err := askAuthority(ctx, server, probe.Name)
-		return seeValue(set, value, err)
-	})
-	failed := t.failed
-	t.failed = !written
-	t.step("cleanup", func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
-		defer cancel()
-		seen, err := t.client.Read(ctx, probe.Zone, probe.Name)
-		if err != nil {
-			return err
-		}
-		return t.client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: []provider.TXT{value}})
-	})
-	t.failed = t.failed || failed
-}
-
-func seeValue(set provider.RRset, value provider.TXT, err error) error {
-	if err == nil && !slices.ContainsFunc(set.Values, value.Equal) {
-		err = &provider.Error{Kind: provider.Kind(msg.ValueMissing)}
-	}
-	return err
-}
-
-// askAuthority asks an authoritative server for the TXT values at a name, as
-// any resolver would.
-func askAuthority(ctx context.Context, server, name string) (set provider.RRset, err error) {
-	wire, err := dnswire.ParseName(name)
-	if err != nil {
-		return set, &provider.Error{Kind: provider.Invalid, Err: err}
-	}
-	query := dnswire.Message{ID: uint16(mathrand.Uint32()), Questions: []dnswire.Question{{Name: wire, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
-	data, err := dnswire.Exchange(ctx, server, query.Pack())
-	if err != nil {
-		return set, &provider.Error{Kind: provider.Network, Detail: "query " + name + " TXT at " + server, Err: err}
-	}
-	answer, err := dnswire.Parse(data)
-	switch {
-	case err != nil:
-		return set, &provider.Error{Kind: provider.BadAnswer, Err: err}
-	case !answer.Authoritative:
-		return set, &provider.Error{Kind: provider.ZoneNotFound, Detail: server + " answers " + answer.Rcode.String() + " without authority"}
-	}
-	for _, rr := range answer.Answers {
-		if value, err := dnswire.ParseTXT(rr.Data); err == nil && rr.Type == dnswire.TypeTXT && rr.Name.Fold() == wire.Fold() {
-			set.TTL, set.Values = rr.TTL, append(set.Values, value)
-		}
-	}
-	return set, nil
 }

@@ -26,7 +26,6 @@ import (
 
 	"meshddns/dnswire"
 	"meshddns/meshtxt"
-	"meshddns/msg"
 	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provider/servertest"
@@ -45,109 +44,21 @@ const (
 func TestDNSRetryPolicy(t *testing.T) {
 	for name, test := range map[string]struct {
 		interval, retries *int64
-		want              backoff
+		want              provider.Backoff
 	}{
-		"absent":   {nil, nil, backoff{5 * time.Second, 3}},
-		"given":    {new(int64(7)), new(int64(2)), backoff{7 * time.Second, 2}},
-		"zero":     {new(int64(0)), new(int64(0)), backoff{5 * time.Second, 0}},
-		"negative": {new(int64(-1)), new(int64(-1)), backoff{5 * time.Second, 3}},
-		"at most":  {new(int64(3600)), new(int64(10)), backoff{time.Hour, 10}},
-		"too much": {new(int64(3601)), new(int64(11)), backoff{time.Hour, 10}},
-		"huge":     {new(int64(math.MaxInt64)), new(int64(math.MaxInt64)), backoff{time.Hour, 10}},
-		"least":    {new(int64(math.MinInt64)), new(int64(math.MinInt64)), backoff{5 * time.Second, 3}},
+		"absent":   {nil, nil, provider.Backoff{First: 5 * time.Second, Retries: 3}},
+		"given":    {new(int64(7)), new(int64(2)), provider.Backoff{First: 7 * time.Second, Retries: 2}},
+		"zero":     {new(int64(0)), new(int64(0)), provider.Backoff{First: 5 * time.Second, Retries: 0}},
+		"negative": {new(int64(-1)), new(int64(-1)), provider.Backoff{First: 5 * time.Second, Retries: 3}},
+		"at most":  {new(int64(3600)), new(int64(10)), provider.Backoff{First: time.Hour, Retries: 10}},
+		"too much": {new(int64(3601)), new(int64(11)), provider.Backoff{First: time.Hour, Retries: 10}},
+		"huge":     {new(int64(math.MaxInt64)), new(int64(math.MaxInt64)), provider.Backoff{First: time.Hour, Retries: 10}},
+		"least":    {new(int64(math.MinInt64)), new(int64(math.MinInt64)), provider.Backoff{First: 5 * time.Second, Retries: 3}},
 	} {
 		if got := retryPolicy(configuration{RetryInterval: test.interval, MaxRetries: test.retries}); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
-}
-
-func TestDNSBackoffDelay(t *testing.T) {
-	for first, want := range map[time.Duration][]int{
-		time.Second:       {1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300},
-		5 * time.Second:   {5, 10, 20, 40, 80, 160, 300, 300},
-		300 * time.Second: {300, 300},
-		time.Hour:         {3600, 3600, 3600},
-	} {
-		for i, seconds := range want {
-			if got := (backoff{first: first}).delay(i + 1); got != time.Duration(seconds)*time.Second {
-				t.Errorf("%v after %d failures: %v, want %d s", first, i+1, got, seconds)
-			}
-		}
-	}
-}
-
-// dnsAttempts are calls that fail, and how often and how long they are made.
-type dnsAttempts struct {
-	policy      backoff
-	errs        []error // of the attempts; the last repeats
-	attempts    int
-	least, most time.Duration
-}
-
-// TestDNSBackoffAttempts counts attempts and measures pauses; jitter makes a
-// pause longer by a fifth at most.
-func TestDNSBackoffAttempts(t *testing.T) {
-	fault := func(kind provider.Kind) error { return fmt.Errorf("wrapped: %w", &provider.Error{Kind: kind}) }
-	busy := &provider.Error{Kind: provider.Throttled, RetryAfter: 90 * time.Second}
-	policy := backoff{5 * time.Second, 3}
-	tests := map[string]dnsAttempts{
-		"success":          {policy, []error{nil}, 1, 0, 0},
-		"second time":      {policy, []error{fault(provider.Network), nil}, 2, 5 * time.Second, 6 * time.Second},
-		"no retries":       {backoff{5 * time.Second, 0}, []error{fault(provider.Network)}, 1, 0, 0},
-		"retry after":      {policy, []error{busy, nil}, 2, 90 * time.Second, 90 * time.Second},
-		"not a provider's": {policy, []error{errors.New("disk is full")}, 1, 0, 0},
-		"then for good":    {policy, []error{fault(provider.Temporary), fault(provider.Permission)}, 2, 5 * time.Second, 6 * time.Second},
-	}
-	for _, kind := range []provider.Kind{provider.Network, provider.Temporary, provider.Throttled} {
-		tests[string(kind)] = dnsAttempts{policy, []error{fault(kind)}, 4, 35 * time.Second, 42 * time.Second}
-	}
-	for _, kind := range []provider.Kind{
-		provider.BadCredentials, provider.Permission, provider.ZoneNotFound, provider.Conflict, provider.Invalid, provider.Quota,
-		provider.ClockSkew, provider.BadAnswer, provider.Kind(msg.UnknownProvider),
-	} {
-		tests[string(kind)] = dnsAttempts{policy, []error{fault(kind)}, 1, 0, 0}
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testAttempts(t, test) })
-		})
-	}
-}
-
-func testAttempts(t *testing.T, test dnsAttempts) {
-	started, calls := time.Now(), 0
-	attempts, err := test.policy.do(t.Context(), func() error {
-		calls++
-		return test.errs[min(calls, len(test.errs))-1]
-	})
-	if attempts != test.attempts || calls != attempts || !errors.Is(err, test.errs[min(calls, len(test.errs))-1]) {
-		t.Errorf("%d attempts, %d calls, %v; want %d", attempts, calls, err, test.attempts)
-	}
-	if took := time.Since(started); took < test.least || took > test.most {
-		t.Errorf("took %v, want %v to %v", took, test.least, test.most)
-	}
-}
-
-// TestDNSBackoffEnds has callers that go: nobody waits for them.
-func TestDNSBackoffEnds(t *testing.T) {
-	fail := func() error { return &provider.Error{Kind: provider.Network} }
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		defer cancel()
-		started := time.Now()
-		if attempts, err := (backoff{5 * time.Second, 3}).do(ctx, fail); attempts != 1 || err == nil || time.Since(started) != 0 {
-			t.Errorf("a pause longer than the time: %d attempts, %v, after %v", attempts, err, time.Since(started))
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		started := time.Now()
-		time.AfterFunc(2*time.Second, cancel)
-		if attempts, err := (backoff{5 * time.Second, 3}).do(ctx, fail); attempts != 1 || err == nil || time.Since(started) != 2*time.Second {
-			t.Errorf("cancelled in a pause: %d attempts, %v, after %v", attempts, err, time.Since(started))
-		}
-	})
 }
 
 func TestDNSServiceConfig(t *testing.T) {

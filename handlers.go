@@ -182,7 +182,7 @@ func inLanguage(args []any, language msg.Language) []any {
 }
 
 // api makes a handler of a function that answers or fails. Every answer, and
-// the audit line of every change, is written here.
+// before it the audit line of every change, is written here.
 func (s *server) api(answer func(*http.Request) (reply, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -190,16 +190,25 @@ func (s *server) api(answer func(*http.Request) (reply, error)) http.Handler {
 		if r.ContentLength <= maxBody {
 			result, err = answer(r)
 		}
-		status, code := max(result.status, http.StatusOK), ""
-		if err != nil {
-			status, code = s.refuse(w, r, err)
-		} else {
-			s.write(w, r, result)
-		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			s.log.Info("change", "who", guard.Caller(r), "what", r.Pattern, "id", max(r.PathValue("id"), result.id), "status", status, "code", code)
+			s.audit(r, result, err)
 		}
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		s.write(w, r, result)
 	})
+}
+
+// audit logs who has changed what, or tried to.
+func (s *server) audit(r *http.Request, result reply, err error) {
+	status, code := max(result.status, http.StatusOK), msg.ID("")
+	if err != nil {
+		f := asFailure(err)
+		status, code = f.status, f.id
+	}
+	s.log.Info("change", "who", guard.Caller(r), "what", r.Pattern, "id", max(r.PathValue("id"), result.id), "status", status, "code", code)
 }
 
 func language(r *http.Request) msg.Language {
@@ -217,20 +226,24 @@ func (s *server) write(w http.ResponseWriter, r *http.Request, result reply) {
 	writeJSON(w, max(result.status, http.StatusOK), body)
 }
 
-// refuse writes a failed answer. What no handler made a failure of is a fault
-// of the program: it is logged here, once, and the client is told no more.
-func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) (status int, code string) {
-	f, ok := errors.AsType[*failure](err)
-	if !ok {
-		f = &failure{status: http.StatusInternalServerError, id: msg.InternalError, cause: err}
+// asFailure gives the failure that an error is. What no handler made a failure
+// of is a fault of the program, of which the client is told no more.
+func asFailure(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
 	}
+	return &failure{status: http.StatusInternalServerError, id: msg.InternalError, cause: err}
+}
+
+// refuse writes a failed answer. Its cause is logged here, once.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := asFailure(err)
 	if f.cause != nil {
 		s.log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.cause)
 	}
 	w.Header().Set("X-Error-Code", string(f.id))
 	spoken := language(r)
 	writeJSON(w, f.status, map[string]string{"error": f.id.In(spoken, f.words(spoken)...)})
-	return f.status, string(f.id)
 }
 
 // deny answers for the guard, which stops a request before it gets here.

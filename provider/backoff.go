@@ -1,0 +1,61 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff says when to make a call again after a transient failure.
+type Backoff struct {
+	First   time.Duration // before the first retry; each further one waits twice as long
+	Retries int
+}
+
+const (
+	maxDelay      = 300 * time.Second // of the doubling; a longer First stays as it is
+	maxRetryAfter = time.Hour
+)
+
+// delay is the pause after a number of failed attempts, before jitter.
+func (b Backoff) delay(failed int) time.Duration {
+	delay := b.First
+	for range failed - 1 {
+		delay = min(2*delay, max(maxDelay, b.First))
+	}
+	return delay
+}
+
+// Do calls f until it succeeds, fails for good, or the retries are used up.
+func (b Backoff) Do(ctx context.Context, f func() error) (attempts int, err error) {
+	for attempts = 1; ; attempts++ {
+		err = f()
+		e, ok := errors.AsType[*Error](err)
+		if !ok || !e.Transient() || attempts > b.Retries {
+			return attempts, err
+		}
+		delay := b.delay(attempts)
+		delay += rand.N(delay/5 + 1) // jitter, so that many hosts do not come back at once
+		if e.RetryAfter > 0 {
+			delay = min(e.RetryAfter, maxRetryAfter)
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
+			return attempts, err // the pause would outlast the time: say what failed, now
+		}
+		if !pause(ctx, delay) {
+			return attempts, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
