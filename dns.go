@@ -114,15 +114,24 @@ func parseServiceConfig(text string) (c serviceConfig, err error) {
 	return c, nil
 }
 
+// newTarget makes a target. The built-in server uses nothing but its name, so
+// nothing else tells two of its targets apart.
+func newTarget(name, endpoint, accessKeyID, secret string) target {
+	if name == providerBuiltin {
+		return target{provider: name}
+	}
+	return target{name, endpoint, accessKeyID, provider.Secret(secret)}
+}
+
 func (c configuration) target() target {
-	return target{c.Provider, c.Endpoint, c.AccessKeyID, provider.Secret(c.AccessKeySecret)}
+	return newTarget(c.Provider, c.Endpoint, c.AccessKeyID, c.AccessKeySecret)
 }
 
 // target says where a service's records go: to its own provider, or to the
 // configuration's when its domain is, or lies below, the configuration's.
 func (c serviceConfig) target(configured *configuration) (t target, ok bool) {
 	if c.Provider != "" {
-		return target{c.Provider, c.Endpoint, c.AccessKeyID, provider.Secret(c.AccessKeySecret)}, true
+		return newTarget(c.Provider, c.Endpoint, c.AccessKeyID, c.AccessKeySecret), true
 	}
 	if configured != nil && within(foldName(c.Domain), foldName(configured.Domain)) {
 		return configured.target(), true
@@ -156,7 +165,7 @@ func (f fault) text(language msg.Language) string {
 }
 
 // describe turns an error into a fault. A provider may repeat the secret in
-// its words; nothing else of the program ever sees it there.
+// its words: here, where all of them come by, it is hidden.
 func describe(err error, secret provider.Secret) fault {
 	f := fault{msg.BadAnswer, err.Error()}
 	if e, ok := errors.AsType[*provider.Error](err); ok {
@@ -206,6 +215,7 @@ type desire struct {
 	keys      []key
 }
 
+// desired gives every record that has to be looked at, by name.
 func desired(snap snapshot, addresses meshtxt.Addresses) []*record {
 	d := desire{snapshot: snap, addresses: addresses, records: map[string]*record{}, endpoints: map[string][]string{}, keys: snap.keys()}
 	if c := snap.configuration; c != nil {
@@ -522,10 +532,10 @@ func (s *syncer) Sync(ctx context.Context, trigger string) (report, error) {
 	for {
 		r, ctx, mine := s.begin(ctx, trigger != triggerManual)
 		if mine {
+			defer s.end(r)
 			r.whole = true
 			r.report, r.err = s.synchronise(ctx, trigger, "")
 			r.report.interrupted = ctx.Err() != nil
-			s.end(r)
 			return r.report, r.err
 		}
 		if !waitFor(ctx, r.done) {
@@ -684,8 +694,7 @@ func (s *syncer) plan(ctx context.Context) (*job, []*record, error) {
 // those of whose network no value can stand at the name any more.
 func (s *syncer) freeReleased(ctx context.Context, snap snapshot, only string, outcomes []outcome) error {
 	for _, u := range snap.usages {
-		name := u.recordName()
-		if u.Status != statusReleasing || only != "" && name != only || slices.ContainsFunc(outcomes, u.heldBy) {
+		if u.Status != statusReleasing || only != "" && u.recordName() != only || slices.ContainsFunc(outcomes, u.heldBy) {
 			continue
 		}
 		if err := s.store.DeleteUsage(ctx, u.ID); err != nil && !errors.Is(err, errNotFound) {
@@ -905,6 +914,9 @@ func (z *zonePlan) reconcile(ctx context.Context, r *record) (action string, err
 
 func (z *zonePlan) reconcileOnce(ctx context.Context, r *record) (action string, err error) {
 	seen, err := z.client.Read(ctx, z.apex, r.name)
+	if r.value == "" && provider.KindOf(err) == provider.Conflict {
+		return actionDelete, nil // beside an alias there is no value of ours any more
+	}
 	if err != nil {
 		return "", err
 	}
@@ -969,8 +981,11 @@ func (z *zonePlan) intend(ctx context.Context, r *record) error {
 	if r.stored != nil && r.stored.sameAs(p) {
 		return nil
 	}
+	if err := z.store.SavePublication(ctx, p); err != nil {
+		return err
+	}
 	r.stored = &p
-	return z.store.SavePublication(ctx, p)
+	return nil
 }
 
 // publication is the row of a record, as it was stored but for the wanted

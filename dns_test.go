@@ -1037,6 +1037,19 @@ func TestSyncUpsertOnly(t *testing.T) {
 	h.wantStanding(dnsOffice)
 }
 
+// TestSyncReleaseBesideAlias releases a name that somebody has made an alias:
+// nothing of ours can stand there, so there is nothing to wait for.
+func TestSyncReleaseBesideAlias(t *testing.T) {
+	s := servertest.BIND(t)
+	h := newSyncHost(t, s)
+	u := h.reserve(h.service("example.com"), "office", 42)
+	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" create")
+	s.Update(t, "delete "+dnsOffice+" TXT", "add "+dnsOffice+" 60 CNAME keep.example.com.")
+	wantReport(t, h.run(), dnsHost+" unchanged", dnsOffice+" conflict")
+	h.release(u, true)
+	wantReport(t, h.run(), dnsHost+" unchanged")
+}
+
 // TestSyncDoesNotWaitForBackground has a run in the background that would
 // pause for an hour. A caller with a better configuration does not wait for it.
 func TestSyncDoesNotWaitForBackground(t *testing.T) {

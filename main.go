@@ -250,7 +250,7 @@ const (
 	headerTime   = 10 * time.Second
 	bodyTime     = 30 * time.Second
 	idleTime     = 2 * time.Minute
-	maxHeader    = 16 << 10
+	maxHeader    = 16<<10 - 4<<10   // net/http adds 4 KiB of its own: 16 KiB in all
 	shutdownTime = 15 * time.Second // for the answers in flight: longer than a write that has begun
 )
 

@@ -203,9 +203,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("mode of the socket: %v, %v", info, err)
 	}
 	p.configure("manual", "tcp://203.0.113.7:1")
-	if want := fmt.Sprintf("who=\"uid %d pid %d\"", os.Getuid(), os.Getpid()); !strings.Contains(p.log.String(), want) {
-		t.Errorf("no audit line with %s", want)
-	}
+	p.logged(fmt.Sprintf("who=\"uid %d pid %d\"", os.Getuid(), os.Getpid()))
 	if second := exec.Command(binary, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "second.db")); second.Run() == nil {
 		t.Error("a second program took the socket")
 	}
@@ -232,9 +230,7 @@ func TestTokens(t *testing.T) {
 	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com")
 	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Sec-Fetch-Site", "cross-site")
 	p.call(200, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{}}`, "Authorization", "Bearer second-token-987654321")
-	if !strings.Contains(p.log.String(), `who="token 2" what="PUT /api/v1/ddns/services/{id}" id=a status=200`) {
-		t.Error("no audit line of the second token")
-	}
+	p.logged(`who="token 2" what="PUT /api/v1/ddns/services/{id}" id=a status=200`)
 	for range 10 {
 		p.call(401, "GET", configPath, "", "Authorization", "Bearer wrong")
 	}

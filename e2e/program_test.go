@@ -127,6 +127,12 @@ func (p *program) eventually(what string, holds func() bool) {
 	}
 }
 
+// logged waits for a text in the log, which comes through a pipe.
+func (p *program) logged(text string) {
+	p.t.Helper()
+	p.eventually("the log has "+text, func() bool { return strings.Contains(p.log.String(), text) })
+}
+
 // answer is what the API said.
 type answer struct {
 	status int
