@@ -1150,12 +1150,13 @@ func (b builtin) Zone(ctx context.Context, name string) (string, error) {
 	if b.address == "" {
 		return "", &provider.Error{Kind: provider.Kind(msg.NotListening)}
 	}
-	for zone := foldName(name); zone != ""; _, zone, _ = strings.Cut(zone, ".") {
-		if _, ok, err := b.store.BuiltinZone(ctx, zone); err != nil {
-			return "", databaseFault(err)
-		} else if ok {
-			return zone, nil
-		}
+	wire, err := dnswire.ParseName(name)
+	if err != nil {
+		return "", &provider.Error{Kind: provider.Invalid, Err: err}
+	}
+	zone, _, err := b.store.BuiltinZone(ctx, ancestors(wire.Fold()))
+	if !errors.Is(err, errNotFound) {
+		return zone, databaseFault(err)
 	}
 	if b.candidate != "" && within(foldName(name), b.candidate) {
 		return b.candidate, nil
@@ -1246,13 +1247,23 @@ type zones struct {
 func (z zones) Addresses(context.Context) []netip.Addr { return z.addresses() }
 
 func (z zones) Zone(ctx context.Context, name dnswire.Name) (zone nameserver.Zone, ok bool, err error) {
-	for ; name != dnswire.Root; name = name.Parent() {
-		serial, ok, err := z.store.BuiltinZone(ctx, strings.TrimSuffix(name.String(), "."))
-		if err != nil || ok {
-			return nameserver.Zone{Apex: name, Serial: serial}, ok, err
-		}
+	text, serial, err := z.store.BuiltinZone(ctx, ancestors(name))
+	if errors.Is(err, errNotFound) {
+		return zone, false, nil
 	}
-	return nameserver.Zone{}, false, nil
+	if err != nil {
+		return zone, false, err
+	}
+	apex, err := dnswire.ParseName(text)
+	return nameserver.Zone{Apex: apex, Serial: serial}, err == nil, err
+}
+
+// ancestors are a name and all above it but the root, without the final dot.
+func ancestors(name dnswire.Name) (names textList) {
+	for ; name != dnswire.Root; name = name.Parent() {
+		names = append(names, strings.TrimSuffix(name.String(), "."))
+	}
+	return names
 }
 
 func (z zones) Node(ctx context.Context, _, name dnswire.Name) (node nameserver.Node, err error) {

@@ -565,15 +565,9 @@ func (s *server) createUsage(r *http.Request) (reply, error) {
 	if body.NetworkID == nil {
 		return reply{}, fail(http.StatusBadRequest, msg.NetworkIDMissing)
 	}
-	prefix := body.CustomPrefix
-	if body.PrefixMode == modeAutomatic {
-		prefix = automaticPrefix(*body.NetworkID)
-	} else if fault := prefixFault(prefix); fault != "" {
-		return reply{}, fail(http.StatusBadRequest, fault)
-	}
-	name := fullName(prefix, domain)
-	if !nameFits(name) {
-		return reply{}, fail(http.StatusBadRequest, msg.NameTooLong)
+	prefix, err := choosePrefix(body.PrefixMode, body.CustomPrefix, *body.NetworkID, domain)
+	if err != nil {
+		return reply{}, err
 	}
 	id, err := s.store.CreateUsage(r.Context(), usage{
 		ServiceID: body.ServiceID, Mode: body.PrefixMode, Prefix: prefix, Description: "mesh sync - " + body.NetworkName,
@@ -594,7 +588,22 @@ func (s *server) createUsage(r *http.Request) (reply, error) {
 		Prefix     string    `json:"record_prefix"`
 		FullDomain string    `json:"full_domain"`
 		NetworkID  networkID `json:"network_id"`
-	}{id, body.ServiceID, body.PrefixMode, prefix, name, *body.NetworkID}}, nil
+	}{id, body.ServiceID, body.PrefixMode, prefix, fullName(prefix, domain), *body.NetworkID}}, nil
+}
+
+// choosePrefix gives the prefix to reserve: the network's automatic one, or
+// the custom one if it is allowed.
+func choosePrefix(mode, custom string, network networkID, domain string) (prefix string, err error) {
+	prefix = custom
+	if mode == modeAutomatic {
+		prefix = automaticPrefix(network)
+	} else if fault := prefixFault(custom); fault != "" {
+		return "", fail(http.StatusBadRequest, fault)
+	}
+	if !nameFits(fullName(prefix, domain)) {
+		return "", fail(http.StatusBadRequest, msg.NameTooLong)
+	}
+	return prefix, nil
 }
 
 // serviceDomain gives the domain under which a service's prefixes are.

@@ -658,15 +658,18 @@ func (s *store) Owner(ctx context.Context) (owner string, err error) {
 	return owner, err
 }
 
-// BuiltinZone reports whether the built-in DNS server answers for a zone, and
-// the serial of all its zones.
-func (s *store) BuiltinZone(ctx context.Context, zone string) (serial uint32, ok bool, err error) {
+// BuiltinZone gives the longest of some names, in lower case, that is a zone
+// of the built-in DNS server, and the serial of all its zones. It is
+// errNotFound when none is.
+func (s *store) BuiltinZone(ctx context.Context, names textList) (zone string, serial uint32, err error) {
 	err = s.reader.QueryRowContext(ctx, `
-		SELECT dns_serial,
-		       EXISTS (SELECT 1 FROM services WHERE zone = ?1 AND provider = 'builtin') OR
-		       EXISTS (SELECT 1 FROM configuration WHERE lower(rtrim(domain, '.')) = ?1 AND provider = 'builtin')
-		FROM appliance`, zone).Scan(&serial, &ok)
-	return serial, ok, err
+		SELECT value, dns_serial
+		FROM json_each(?), appliance
+		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
+		      EXISTS (SELECT 1 FROM configuration WHERE lower(rtrim(domain, '.')) = value AND provider = 'builtin')
+		ORDER BY length(value) DESC
+		LIMIT 1`, names).Scan(&zone, &serial)
+	return zone, serial, notFound(err)
 }
 
 // zoneRecord is one TXT record of the built-in zones.
