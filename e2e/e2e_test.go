@@ -204,7 +204,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	p.configure("manual", "tcp://203.0.113.7:1")
 	p.logged(fmt.Sprintf("who=\"uid %d pid %d\"", os.Getuid(), os.Getpid()))
-	if second := exec.Command(binary, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "second.db")); second.Run() == nil {
+	if second := exec.Command(binary(t), "-listen", "unix:"+socket, "-db", filepath.Join(dir, "second.db")); second.Run() == nil {
 		t.Error("a second program took the socket")
 	}
 	p.call(200, "GET", "/healthz", "")
@@ -279,7 +279,7 @@ func TestRefusedStart(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, binary, append([]string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
+			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
 			if args == nil {
 				cmd.Env = append(os.Environ(), "MESHDDNS_SYNC_INTERVAL=soon")
 			}
@@ -292,7 +292,7 @@ func TestRefusedStart(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	out, err := exec.Command(binary, "-version").Output()
+	out, err := exec.Command(binary(t), "-version").Output()
 	if err != nil || !strings.HasPrefix(string(out), "meshddns ") {
 		t.Errorf("-version: %q, %v", out, err)
 	}

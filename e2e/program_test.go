@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -21,25 +22,57 @@ import (
 	"time"
 )
 
-// binary is the program, built once for all tests.
-var binary string
+// dir holds the program that is built.
+var dir string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "meshddns-e2e-")
-	if err != nil {
+	var err error
+	if dir, err = os.MkdirTemp("", "meshddns-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	binary = filepath.Join(dir, "meshddns")
-	build := exec.Command("go", "build", "-o", binary, "..")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build the program:", err)
 		os.Exit(1)
 	}
 	status := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(status)
+}
+
+// binary gives the path of the program, built at its first use.
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var build = sync.OnceValues(func() (path string, err error) {
+	if err := openSources(); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "meshddns")
+	out, err := exec.Command("go", "build", "-o", path, "..").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// openSources opens every file of the program and the README. The result of a test is kept
+// for as long as the files that it opened stay the same, and what the compiler
+// opens does not count: without this an old pass would stand for new code.
+func openSources() error {
+	return filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..":
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".sql"), strings.HasSuffix(path, ".mod"), strings.HasSuffix(path, ".md"):
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
 }
 
 // limit bounds every wait.
@@ -78,7 +111,7 @@ func (b *buffer) String() string {
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, log: &buffer{}}
-	p.cmd = exec.Command(binary, append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = exec.Command(binary(t), append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -230,6 +263,7 @@ func inNamespace(t *testing.T) bool {
 		return true
 	}
 	need(t, "ip")
+	binary(t) // the files that the other process opens do not count, see openSources
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), mark+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
