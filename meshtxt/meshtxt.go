@@ -91,14 +91,6 @@ func expand(endpoint string, a Addresses) (text string, ok bool) {
 	return endpoint, true
 }
 
-// UsesIPv4 and UsesIPv6 report whether any endpoint has the placeholder.
-func UsesIPv4(endpoints []string) bool { return uses(endpoints, placeholderIPv4) }
-func UsesIPv6(endpoints []string) bool { return uses(endpoints, placeholderIPv6) }
-
-func uses(endpoints []string, placeholder string) bool {
-	return strings.Contains(strings.Join(endpoints, " "), placeholder)
-}
-
 // ErrTooLong is the error for a value of more than MaxValue octets.
 var ErrTooLong = errors.New("value longer than one character-string")
 

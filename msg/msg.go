@@ -28,12 +28,6 @@ func (id ID) In(language Language, args ...any) string {
 	return fmt.Sprintf(text[language], args...)
 }
 
-// Known reports whether there is a text for the ID.
-func (id ID) Known() bool {
-	_, ok := texts[id]
-	return ok
-}
-
 // Preferred gives the language that an Accept-Language header asks for
 // (RFC 9110, section 12.5.4): English when it ranks English above Chinese,
 // else Chinese.

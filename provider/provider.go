@@ -62,17 +62,6 @@ type Change struct {
 	TTL    uint32 // of the values to add, in seconds
 }
 
-// After gives the values that stand at the name once the change is made.
-func (c Change) After() []TXT {
-	var values []TXT
-	for _, v := range slices.Concat(c.Seen.Values, c.Add) {
-		if !slices.ContainsFunc(values, v.Equal) && !slices.ContainsFunc(c.Remove, v.Equal) {
-			values = append(values, v)
-		}
-	}
-	return values
-}
-
 // Kind sorts the failures of a provider by what helps against them.
 type Kind string
 
@@ -95,7 +84,6 @@ const (
 type Error struct {
 	Kind       Kind
 	Detail     string        // for the operator: what was asked of whom, and the vendor's own code and words
-	RequestID  string        // the vendor's, for its support
 	RetryAfter time.Duration // with Throttled, where the vendor says it
 	Err        error
 }
@@ -107,9 +95,6 @@ func (e *Error) Error() string {
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
-	}
-	if e.RequestID != "" {
-		text += " (request id " + e.RequestID + ")"
 	}
 	return text
 }
