@@ -464,12 +464,11 @@ const (
 )
 
 const (
-	debounce    = time.Second      // quiet time after a change before a synchronisation begins
-	debounceMax = 5 * time.Second  // but not longer than this
-	writeTime   = 10 * time.Second // for a write that has begun when its caller goes
-	parallel    = 4                // records of one zone, and zones, at a time
-	recordTTL   = 60               // seconds: a changed address is seen soon
-	maxRaces    = 10               // lost races for one name before it counts as a failure
+	debounce    = time.Second     // quiet time after a change before a synchronisation begins
+	debounceMax = 5 * time.Second // but not longer than this
+	parallel    = 4               // records of one zone, and zones, at a time
+	recordTTL   = 60              // seconds: a changed address is seen soon
+	maxRaces    = 10              // lost races for one name before it counts as a failure
 )
 
 // syncer keeps what is published true. One synchronisation runs at a time.
@@ -928,14 +927,9 @@ func (z *zonePlan) reconcileOnce(ctx context.Context, r *record) (action string,
 	if err := z.intend(ctx, r); err != nil {
 		return "", err
 	}
-	return action, finish(ctx, z.client, change)
-}
-
-// finish makes a change to its end, also when the caller has gone meanwhile.
-func finish(ctx context.Context, client dnsClient, change provider.Change) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	ctx, cancel := provider.WriteContext(ctx)
 	defer cancel()
-	return client.Change(ctx, change)
+	return action, z.client.Change(ctx, change)
 }
 
 // planChange works out the change from the values seen to the wanted one.
@@ -982,7 +976,7 @@ func (z *zonePlan) intend(ctx context.Context, r *record) error {
 		return nil
 	}
 	if err := z.store.SavePublication(ctx, p); err != nil {
-		return err
+		return &provider.Error{Kind: provider.Kind(msg.DatabaseDown), Err: err}
 	}
 	r.stored = &p
 	return nil
@@ -998,7 +992,7 @@ func (r *record) publication() publication {
 	if r.stored == nil || !r.stored.Written {
 		return p
 	}
-	p.Written, p.Held = true, r.stored.Held
+	p.Written, p.Held, p.AccessKeyID = true, r.stored.Held, r.stored.AccessKeyID
 	if p.Held == nil && !sameNetwork(r.stored.Network, r.network) {
 		p.Held = r.stored.Network
 	}
@@ -1037,7 +1031,7 @@ func (z *zonePlan) keep(ctx context.Context, r *record, o outcome) fault {
 			p.State = stateWithdrawing
 		}
 	default:
-		p.State, p.Written, p.Held = statePublished, true, nil
+		p.State, p.Written, p.Held, p.AccessKeyID = statePublished, true, nil, r.target.accessKeyID
 	}
 	if o.action == actionUnchanged && r.stored != nil {
 		p.Attempts = r.stored.Attempts // to read it again is no news

@@ -727,6 +727,7 @@ func TestSyncDatabaseFails(t *testing.T) {
 		before, next string // what the next synchronisation does
 	}{
 		"intent":            {"INSERT ON publications", false, "", dnsOffice + " create"},
+		"intent alone":      {"INSERT ON publications WHEN NEW.state = 'pending'", false, "", dnsOffice + " create"},
 		"outcome":           {"UPDATE ON publications WHEN NEW.state = 'published'", false, "stands", dnsOffice + " unchanged"},
 		"intent to delete":  {"UPDATE ON publications WHEN NEW.state = 'withdrawing'", true, "stands", dnsOffice + " delete"},
 		"outcome of delete": {"DELETE ON publications", true, "", dnsOffice + " unchanged"},
@@ -1150,6 +1151,23 @@ func TestSyncTwoKeys(t *testing.T) {
 			wantTXT(t, s, name)
 		})
 	}
+}
+
+// TestSyncKeepsWorkingKey tries a new value with a key that may not write: the
+// key that wrote the standing one is remembered, and withdraws it.
+func TestSyncKeepsWorkingKey(t *testing.T) {
+	s := servertest.BIND(t)
+	h := newSyncHost(t, s)
+	wantReport(t, h.run(), dnsHost+" create")
+	h.change(func(c *configuration) {
+		c.AccessKeyID, c.AccessKeySecret = servertest.ReadOnlyKey, servertest.ReadOnly
+		c.Endpoints = textList{"tcp://192.0.2.1:1"}
+	})
+	wantReport(t, h.run(), dnsHost+" failed permission")
+	h.service("other.example.com", "provider", "rfc2136", "endpoint", s.Addr, "access_key_id", servertest.Key, "access_key_secret", servertest.Secret)
+	h.change(func(c *configuration) { c.TXTRecordName = "_elsewhere" })
+	wantReport(t, h.run(), "_elsewhere.example.com failed permission", dnsHost+" delete")
+	wantTXT(t, s, dnsHost)
 }
 
 // TestSyncLoop runs the loop in each mode, by a clock that the test turns.

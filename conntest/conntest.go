@@ -110,10 +110,6 @@ func culpritItem(err error) int {
 	return 0
 }
 
-// WriteTime bounds a write that has begun, and the cleanup: both are finished,
-// also when the caller has gone.
-const WriteTime = 10 * time.Second
-
 // ValueMissing is the kind of the failure that a value which was written is
 // not there.
 const ValueMissing provider.Kind = "value_missing"
@@ -133,7 +129,7 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 			return err
 		}
 		written = true
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTime)
+		ctx, cancel := provider.WriteContext(ctx)
 		defer cancel()
 		return client.Change(ctx, probe)
 	})
@@ -151,7 +147,7 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 	})
 	t.failed = !written
 	t.Step("cleanup", func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTime)
+		ctx, cancel := provider.WriteContext(ctx)
 		defer cancel()
 		seen, err := client.Read(ctx, probe.Zone, probe.Name)
 		if err != nil {

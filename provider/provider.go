@@ -7,6 +7,7 @@
 package provider
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +61,15 @@ type Change struct {
 	Add    []TXT
 	Remove []TXT
 	TTL    uint32 // of the values to add, in seconds
+}
+
+// writeTime bounds a write that has begun.
+const writeTime = 10 * time.Second
+
+// WriteContext is for a write: once begun it is finished, also when the
+// caller goes meanwhile, so that nobody has to guess whether it was made.
+func WriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 }
 
 // Kind sorts the failures of a provider by what helps against them.
