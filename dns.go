@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -34,7 +35,7 @@ type dnsClient interface {
 	Zone(ctx context.Context, name string) (zone string, err error)
 
 	// Read gives the TXT values at name; none is no error. A CNAME there is
-	// a provider.Conflict.
+	// a provider.Conflict, here or, where only a write tells, in Change.
 	Read(ctx context.Context, zone, name string) (provider.RRset, error)
 
 	// Change adds and removes single values and leaves all others at the
@@ -46,21 +47,18 @@ type dnsClient interface {
 	// write. After another error the change may have been made or not.
 	Change(ctx context.Context, change provider.Change) error
 
-	// Authority gives a server (host:port) that answers for the zone as the
-	// public sees it.
-	Authority(ctx context.Context, zone string) (server string, err error)
+	// Authority says who answers for the zone to the public.
+	Authority(ctx context.Context, zone string) (provider.Authority, error)
 }
 
-// providerInfo describes a provider to an interface that offers a choice.
-type providerInfo struct {
-	name                           string
-	title, keyID, secret, endpoint msg.ID
-	minTTL                         uint32 // seconds
-}
-
-var providers = []providerInfo{
-	{providerBuiltin, msg.BuiltinTitle, msg.BuiltinKeyID, msg.BuiltinSecret, msg.BuiltinEndpoint, 0},
-	{providerRFC2136, msg.RFC2136Title, msg.RFC2136KeyID, msg.RFC2136Secret, msg.RFC2136Endpoint, 0},
+// providers are what a configuration may name, in the order of the list that
+// is shown, with the least TTL in seconds that a zone of the cheapest plan takes.
+var providers = []struct {
+	name   string
+	minTTL uint32
+}{
+	{providerBuiltin, 0}, {providerRFC2136, 0},
+	{"alidns", 600},
 }
 
 const (
@@ -77,11 +75,14 @@ type target struct {
 // client makes the client of a target. There is no fallback: a provider that
 // is not in the list is an error.
 func (s *syncer) client(t target) (dnsClient, error) {
+	c := provider.Credentials{AccessKeyID: t.accessKeyID, AccessKeySecret: t.secret, Endpoint: t.endpoint}
 	switch t.provider {
 	case providerBuiltin:
 		return builtin{store: s.store, address: s.dnsAddress}, nil
 	case providerRFC2136:
-		return provider.NewRFC2136(provider.Credentials{AccessKeyID: t.accessKeyID, AccessKeySecret: t.secret, Endpoint: t.endpoint})
+		return provider.NewRFC2136(c)
+	case "alidns":
+		return provider.NewAliDNS(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }
@@ -133,7 +134,7 @@ func (c serviceConfig) target(configured *configuration) (t target, ok bool) {
 	if c.Provider != "" {
 		return newTarget(c.Provider, c.Endpoint, c.AccessKeyID, c.AccessKeySecret), true
 	}
-	if configured != nil && within(foldName(c.Domain), foldName(configured.Domain)) {
+	if configured != nil && within(dnsName(c.Domain), dnsName(configured.Domain)) {
 		return configured.target(), true
 	}
 	return target{}, false
@@ -142,9 +143,9 @@ func (c serviceConfig) target(configured *configuration) (t target, ok bool) {
 // recordName is the name of the configuration's own record.
 func (c configuration) recordName() string {
 	if c.TXTRecordName == "@" {
-		return foldName(c.Domain)
+		return dnsName(c.Domain)
 	}
-	return foldName(c.TXTRecordName + "." + c.Domain)
+	return dnsName(c.TXTRecordName + "." + c.Domain)
 }
 
 // fault is a reason why a record is not as it should be: a code that has a
@@ -174,21 +175,8 @@ func describe(err error, secret provider.Secret) fault {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
 		f.code = msg.Interrupted
 	}
-	f.detail = scrub(f.detail, string(secret))
+	f.detail = secret.Scrub(f.detail)
 	return f
-}
-
-// shortestSecret is the length from which a text is taken for a secret: the
-// built-in server takes any, and "-" is in many a name.
-const shortestSecret = 4
-
-// scrub hides a secret in a text, also as a quoted text shows it.
-func scrub(text, secret string) string {
-	if len(secret) < shortestSecret {
-		return text
-	}
-	quoted := strconv.Quote(secret)
-	return strings.NewReplacer(secret, "***", quoted[1:len(quoted)-1], "***").Replace(text)
 }
 
 // record is one name at one target, and what is wanted there.
@@ -219,7 +207,7 @@ type desire struct {
 func desired(snap snapshot, addresses meshtxt.Addresses) []*record {
 	d := desire{snapshot: snap, addresses: addresses, records: map[string]*record{}, endpoints: map[string][]string{}, keys: snap.keys()}
 	if c := snap.configuration; c != nil {
-		d.want(&record{name: c.recordName(), domain: foldName(c.Domain), target: c.target()}, c.Endpoints)
+		d.want(&record{name: c.recordName(), domain: dnsName(c.Domain), target: c.target()}, c.Endpoints)
 	}
 	for _, u := range snap.usages {
 		d.wantUsage(u)
@@ -251,8 +239,8 @@ func (d *desire) wantUsage(u usage) {
 	}
 	target, ok := config.target(d.configuration)
 	r := &record{
-		name:    foldName(fullName(u.Prefix, config.Domain)),
-		domain:  foldName(config.Domain),
+		name:    dnsName(fullName(u.Prefix, config.Domain)),
+		domain:  dnsName(config.Domain),
 		target:  target,
 		network: u.Network,
 	}
@@ -307,8 +295,8 @@ func (d *desire) finish(r *record) {
 	if err := meshtxt.Check(r.networkText(), d.owner, endpoints); err != nil {
 		r.fault = fault{msg.Invalid, err.Error()}
 	}
-	if !validName(r.name) {
-		r.fault = fault{msg.InvalidName, strconv.Quote(r.name)}
+	if reason := nameFault(r.name); reason != "" {
+		r.fault = fault{msg.InvalidName, reason}
 	}
 }
 
@@ -379,7 +367,7 @@ type key struct {
 func (snap snapshot) keys() []key {
 	all := []key{{target: target{provider: providerBuiltin}}}
 	if c := snap.configuration; c != nil {
-		all = append(all, key{c.target(), foldName(c.Domain)})
+		all = append(all, key{c.target(), dnsName(c.Domain)})
 	}
 	for _, v := range snap.services {
 		if config, err := parseServiceConfig(v.Config); err == nil && config.Provider != "" {
@@ -478,6 +466,7 @@ type syncer struct {
 	addresses  func(ctx context.Context) meshtxt.Addresses
 	dnsAddress string // of the built-in DNS server, "" when it does not run
 	interval   time.Duration
+	public     conntest.Public // how the world sees the zones
 
 	changes atomic.Uint64 // counts what may change the wanted records
 	kick    chan string
@@ -491,7 +480,8 @@ type syncer struct {
 func newSyncer(s *store, log *slog.Logger, addresses func(context.Context) meshtxt.Addresses, dnsAddress string, interval time.Duration) *syncer {
 	return &syncer{
 		store: s, log: log, addresses: addresses, dnsAddress: dnsAddress, interval: interval,
-		kick: make(chan string, 1),
+		public: conntest.Public{Resolver: net.DefaultResolver, Port: "53"},
+		kick:   make(chan string, 1),
 	}
 }
 
@@ -714,7 +704,7 @@ func sameNetwork(a, b *networkID) bool { return a != nil && b != nil && *a == *b
 
 // recordName is the name of a usage's record in lower case.
 func (u usage) recordName() string {
-	return foldName(fullName(u.Prefix, u.domain()))
+	return dnsName(fullName(u.Prefix, u.domain()))
 }
 
 // domain is that of the usage's service, "" when there is none to be read.
@@ -1138,7 +1128,9 @@ type builtin struct {
 	candidate string // a zone that will be served once it is configured
 }
 
-func (b builtin) Authority(context.Context, string) (string, error) { return b.address, nil }
+func (b builtin) Authority(context.Context, string) (provider.Authority, error) {
+	return provider.Authority{Server: b.address}, nil
+}
 
 func (b builtin) Zone(ctx context.Context, name string) (string, error) {
 	if b.address == "" {
@@ -1190,8 +1182,8 @@ func (b builtin) Change(ctx context.Context, c provider.Change) error {
 	for _, data := range rdata(c.Add) {
 		add = append(add, zoneRecord{data, c.TTL})
 	}
-	if len(c.Add) == 0 && len(c.Remove) == 0 {
-		return nil
+	if len(c.Add) == 0 && len(c.Remove) == 0 || ctx.Err() != nil {
+		return ctx.Err()
 	}
 	err = b.store.ChangeZoneRecords(ctx, key, rdata(c.Seen.Values), add, rdata(c.Remove))
 	if errors.Is(err, errValuesChanged) {
@@ -1279,7 +1271,7 @@ func (z zones) Node(ctx context.Context, _, name dnswire.Name) (node nameserver.
 type testItem struct {
 	name        string
 	ok, skipped bool
-	fault       fault // none when it is ok
+	fault       fault // beside ok a warning
 	duration    time.Duration
 }
 
@@ -1287,27 +1279,27 @@ type testItem struct {
 // name of its own, which is taken away again.
 func (s *syncer) Test(ctx context.Context, t target, c configuration, write bool) []testItem {
 	var client dnsClient
-	test := &conntest.Test{}
+	test := &conntest.Test{Public: s.public}
 	test.Step("params", func() (err error) {
 		if err := c.missing(); err != nil {
 			return err
 		}
 		client, err = s.client(t)
 		if b, ok := client.(builtin); ok {
-			b.candidate = foldName(c.Domain)
+			b.candidate = dnsName(c.Domain)
 			client = b
 		}
 		return err
 	})
-	test.Connect(ctx, client, foldName(c.Domain), c.recordName())
+	test.Connect(ctx, client, dnsName(c.Domain), c.recordName())
 	if write {
-		test.Write(ctx, client, foldName(c.Domain), recordTTL)
+		test.Write(ctx, client, dnsName(c.Domain), recordTTL)
 	}
 	var items []testItem
 	for _, item := range test.Items {
 		shown := testItem{name: item.Name, ok: item.Err == nil && !item.Skipped, skipped: item.Skipped, duration: item.Duration}
-		if item.Err != nil {
-			shown.fault = describe(item.Err, t.secret)
+		if news := cmp.Or(item.Err, item.Warning); news != nil {
+			shown.fault = describe(news, t.secret)
 		}
 		items = append(items, shown)
 	}
@@ -1324,8 +1316,8 @@ func (c configuration) missing() error {
 			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: field[0]}
 		}
 	}
-	if name := c.recordName(); !validName(name) {
-		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: strconv.Quote(name)}
+	if reason := nameFault(c.recordName()); reason != "" {
+		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: reason}
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ import (
 	"meshddns/meshtxt"
 	"meshddns/nameserver"
 	"meshddns/provider"
+	"meshddns/provider/contract"
 	"meshddns/provider/servertest"
 )
 
@@ -449,6 +450,39 @@ func TestDNSBuiltinAnswers(t *testing.T) {
 
 // TestDNSBuiltinEmptyZone asks for a name between two zones, of which the
 // lower one has no records yet: it exists, or nothing below it would.
+// TestDNSBuiltinContract holds the built-in client to what every client promises.
+func TestDNSBuiltinContract(t *testing.T) {
+	h := syncServing(t)
+	client, err := h.sync.client(target{provider: dnsBuiltin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	contract.Test(t, contract.Backend{Client: client, Outside: dnsOutside{h}, Zone: servertest.Zone, Foreign: []provider.TXT{
+		{"v=spf1 -all"}, {strings.Repeat("k", 255), "more"}, {"a", "b"}, {"ab"}, {" led and trailed "}, {"\x00 \"quoted\" \\ \xff"}, {""},
+	}})
+}
+
+// dnsOutside is another program that writes into the built-in zones.
+type dnsOutside struct{ h *syncHost }
+
+func (o dnsOutside) Add(_ testing.TB, name string, value []string) {
+	o.h.foreign(servertest.Server{Name: dnsBuiltin}, name, value)
+}
+
+func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
+	key, err := zoneKey(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.h.store.writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, key, dnswire.TXTData(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o dnsOutside) Values(t testing.TB, name string) [][]string {
+	return servertest.Server{Addr: o.h.sync.dnsAddress}.Values(t, name)
+}
+
 func TestDNSBuiltinEmptyZone(t *testing.T) {
 	for _, lower := range []string{"service", "configuration"} {
 		t.Run(lower, func(t *testing.T) {

@@ -453,9 +453,9 @@ func testAnswer(items []testItem, language msg.Language) []testItemAnswer {
 	for _, item := range items {
 		code := item.fault.code
 		switch {
-		case item.skipped:
+		case code == "" && item.skipped:
 			code = msg.TestSkipped
-		case item.ok:
+		case code == "":
 			code = msg.TestOK
 		}
 		text := fault{code, item.fault.detail}.text(language)
@@ -533,10 +533,10 @@ func (s *server) providers(r *http.Request) (reply, error) {
 		Endpoint        string `json:"endpoint"`
 		MinTTL          uint32 `json:"min_ttl"`
 	}
-	spoken := language(r)
 	var list []entry
 	for _, p := range providers {
-		list = append(list, entry{p.name, p.title.In(spoken), p.keyID.In(spoken), p.secret.In(spoken), p.endpoint.In(spoken), p.minTTL})
+		in := msg.ProviderIn(language(r), p.name)
+		list = append(list, entry{p.name, in.Title, in.AccessKeyID, in.AccessKeySecret, in.Endpoint, p.minTTL})
 	}
 	return reply{data: list}, nil
 }
@@ -600,7 +600,7 @@ func choosePrefix(mode, custom string, network networkID, domain string) (prefix
 	} else if fault := prefixFault(custom); fault != "" {
 		return "", fail(http.StatusBadRequest, fault)
 	}
-	if !nameFits(fullName(prefix, domain)) {
+	if !nameFits(dnsName(fullName(prefix, domain))) {
 		return "", fail(http.StatusBadRequest, msg.NameTooLong)
 	}
 	return prefix, nil
@@ -918,7 +918,7 @@ func (s *server) checkedService(ctx context.Context, body serviceBody) (v servic
 	}
 	var domain string
 	json.Unmarshal(entries["domain"], &domain)
-	v.Zone, v.Provider = foldName(domain), typed.Provider
+	v.Zone, v.Provider = dnsName(domain), typed.Provider
 	return v, s.badEndpoints(ctx, anyNetwork, typed.TXTEndpoints)
 }
 

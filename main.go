@@ -251,7 +251,7 @@ const (
 	bodyTime     = 30 * time.Second
 	idleTime     = 2 * time.Minute
 	maxHeader    = 16<<10 - 4<<10   // net/http adds 4 KiB of its own: 16 KiB in all
-	shutdownTime = 15 * time.Second // for the answers in flight: longer than a write that has begun
+	shutdownTime = 25 * time.Second // for the answers in flight: longer than a write that has begun
 )
 
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {

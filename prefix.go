@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"meshddns/idna"
 	"meshddns/msg"
 )
 
@@ -57,15 +58,30 @@ func nameFits(name string) bool {
 	return len(name) <= maxNameLength
 }
 
-// validName reports whether a folded name can be published: letters, digits,
-// "_" and "-", and no empty label.
-func validName(name string) bool {
+// nameFault says why a name as dnsName gives it cannot be published, "" when
+// it can: letters, digits, "_" and "-", and no empty label.
+func nameFault(name string) string {
+	if _, err := idna.ToASCII(name); err != nil {
+		return err.Error()
+	}
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || strings.Trim(label, prefixAlphabet) != "" {
-			return false
+			return strconv.Quote(name)
 		}
 	}
-	return nameFits(name)
+	if !nameFits(name) {
+		return strconv.Quote(name)
+	}
+	return ""
+}
+
+// dnsName gives a domain name as DNS has it: A-labels (RFC 5890), lower case,
+// no final dot. A name that cannot be written so stays as it is.
+func dnsName(name string) string {
+	if ascii, err := idna.ToASCII(name); err == nil {
+		name = ascii
+	}
+	return foldName(name)
 }
 
 // foldName gives the form in which equal names are equal texts: A-Z in lower

@@ -66,7 +66,7 @@ func FuzzPrefix(f *testing.F) {
 		if got, want := prefixFault(prefix) == "", good.MatchString(prefix) && !reserved.MatchString(prefix); got != want {
 			t.Errorf("prefixFault(%q) accepts: %v, want %v", prefix, got, want)
 		}
-		if prefixFault(prefix) == "" && !validName(foldName(fullName(prefix, "example.com"))) {
+		if prefixFault(prefix) == "" && nameFault(dnsName(fullName(prefix, "example.com"))) != "" {
 			t.Errorf("%q is accepted and cannot be published", prefix)
 		}
 	})
@@ -143,14 +143,15 @@ func TestNames(t *testing.T) {
 		"a..b":                      {true, false},
 		".a":                        {true, false},
 		"":                          {true, false},
-		"bücher.example":            {true, false},
+		"bücher.example":            {true, false}, // not as dnsName gives it
+		"xn--bcher-kva.example":     {true, true},
 		`a\.b`:                      {true, false},
 	} {
 		if got := nameFits(name); got != want.fits {
 			t.Errorf("nameFits(%q) = %v", name, got)
 		}
-		if got := validName(name); got != want.valid {
-			t.Errorf("validName(%q) = %v", name, got)
+		if got := nameFault(name); (got == "") != want.valid {
+			t.Errorf("nameFault(%q) = %q", name, got)
 		}
 	}
 }
@@ -167,6 +168,24 @@ func TestFoldName(t *testing.T) {
 		if got := foldName(name); got != want {
 			t.Errorf("foldName(%q) = %q, want %q", name, got, want)
 		}
+	}
+}
+
+func TestDNSName(t *testing.T) {
+	for name, want := range map[string]string{
+		"Example.COM.":              "example.com",
+		"_Mesh.Office.BÜCHER.de":    "_mesh.office.xn--bcher-kva.de",
+		"例子。测试":                     "xn--fsqu00a.xn--0zwm56d",
+		"XN--BCHER-KVA.example":     "xn--bcher-kva.example",
+		"two words.bücher.example.": "two words.xn--bcher-kva.example", // nameFault refuses it
+		"😀.example":                 "😀.example",
+	} {
+		if got := dnsName(name); got != want {
+			t.Errorf("dnsName(%q) = %q, want %q", name, got, want)
+		}
+	}
+	if got := nameFault(dnsName("😀.example")); !strings.Contains(got, "😀") {
+		t.Errorf("the reason is %q", got)
 	}
 }
 

@@ -1,4 +1,4 @@
--- The tables of meshddns, version 1. One file holds everything: what was
+-- The tables of meshddns, version 1; store.go has what later versions add. One file holds everything: what was
 -- configured, who has which name, what stands at the providers, and the zones
 -- of the built-in DNS server.
 --
@@ -34,7 +34,7 @@ CREATE TABLE services (
     id         TEXT NOT NULL PRIMARY KEY,
     name       TEXT NOT NULL,
     config     TEXT NOT NULL, -- as registered; anything, for older rows
-    zone       TEXT NOT NULL, -- config's domain in lower case without the final dot, '' for none
+    zone       TEXT NOT NULL, -- config's domain as DNS has it: A-labels, lower case, no final dot; '' for none
     provider   TEXT NOT NULL, -- config's provider, '' to use the configuration's
     created_at TEXT NOT NULL,
     updated_at TEXT NOT NULL

@@ -28,7 +28,13 @@ var schemaSQL string
 
 // migrations are the statements that lead from one version of the schema to
 // the next: version n of a file is the first n of them. The list only grows.
-var migrations = []string{schemaSQL}
+var migrations = []string{schemaSQL, configurationZone}
+
+// configurationZone gives the configuration its zone as services have theirs:
+// the domain may be written in letters that only Go turns into A-labels.
+const configurationZone = `
+	ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''; -- the domain as DNS has it, '' for none
+	UPDATE configuration SET zone = lower(rtrim(domain, '.'))`
 
 // What a store function reports beside faults of the database itself.
 var (
@@ -286,16 +292,16 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 		}
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name,
-			                           sync_mode, retry_interval, max_retries, enabled, txt_endpoints, updated_at)
-			VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			                           sync_mode, retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone)
+			VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET
 			    provider = excluded.provider, access_key_id = excluded.access_key_id,
 			    access_key_secret = excluded.access_key_secret, endpoint = excluded.endpoint, domain = excluded.domain,
 			    txt_record_name = excluded.txt_record_name, sync_mode = excluded.sync_mode,
 			    retry_interval = excluded.retry_interval, max_retries = excluded.max_retries, enabled = excluded.enabled,
-			    txt_endpoints = excluded.txt_endpoints, updated_at = excluded.updated_at`,
+			    txt_endpoints = excluded.txt_endpoints, updated_at = excluded.updated_at, zone = excluded.zone`,
 			c.Provider, c.AccessKeyID, c.AccessKeySecret, c.Endpoint, c.Domain, c.TXTRecordName, c.SyncMode,
-			c.RetryInterval, c.MaxRetries, c.Enabled, c.Endpoints, s.timestamp())
+			c.RetryInterval, c.MaxRetries, c.Enabled, c.Endpoints, s.timestamp(), dnsName(c.Domain))
 		return err
 	})
 }
@@ -666,7 +672,7 @@ func (s *store) BuiltinZone(ctx context.Context, names textList) (zone string, s
 		SELECT value, dns_serial
 		FROM json_each(?), appliance
 		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
-		      EXISTS (SELECT 1 FROM configuration WHERE lower(rtrim(domain, '.')) = value AND provider = 'builtin')
+		      EXISTS (SELECT 1 FROM configuration WHERE zone = value AND provider = 'builtin')
 		ORDER BY length(value) DESC
 		LIMIT 1`, names).Scan(&zone, &serial)
 	return zone, serial, notFound(err)
@@ -697,7 +703,7 @@ func (s *store) ZoneHasBelow(ctx context.Context, name, text string) (below bool
 		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
 		       EXISTS (SELECT 1 FROM services WHERE provider = 'builtin' AND substr(zone, -length(?2) - 1) = '.' || ?2) OR
 		       EXISTS (SELECT 1 FROM configuration
-		               WHERE provider = 'builtin' AND substr(lower(rtrim(domain, '.')), -length(?2) - 1) = '.' || ?2)`,
+		               WHERE provider = 'builtin' AND substr(zone, -length(?2) - 1) = '.' || ?2)`,
 		name, text).Scan(&below)
 	return below, err
 }

@@ -6,11 +6,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	mathrand "math/rand/v2"
-	"slices"
 	"time"
 
-	"meshddns/dnswire"
 	"meshddns/provider"
 )
 
@@ -19,19 +16,21 @@ type Client interface {
 	Zone(ctx context.Context, name string) (zone string, err error)
 	Read(ctx context.Context, zone, name string) (provider.RRset, error)
 	Change(ctx context.Context, change provider.Change) error
-	Authority(ctx context.Context, zone string) (server string, err error)
+	Authority(ctx context.Context, zone string) (provider.Authority, error)
 }
 
 // Item is the outcome of one step.
 type Item struct {
 	Name     string
 	Skipped  bool
-	Err      error // nil when it went well, and when it was skipped
+	Err      error // nil when it went well; beside Skipped, why nothing can be said
+	Warning  error // it went well, and this is worth to know
 	Duration time.Duration
 }
 
 // Test collects the items. After the first failure later steps are skipped.
 type Test struct {
+	Public Public
 	Items  []Item
 	failed bool
 }
@@ -44,8 +43,9 @@ func (t *Test) Step(name string, f func() error) {
 	}
 	started := time.Now()
 	err := f()
-	t.failed = err != nil
-	t.Items = append(t.Items, Item{Name: name, Err: err, Duration: time.Since(started)})
+	unknown := provider.KindOf(err) == NoResolver
+	t.failed = err != nil && !unknown
+	t.Items = append(t.Items, Item{Name: name, Skipped: unknown, Err: err, Duration: time.Since(started)})
 }
 
 // connectItems are the items that Connect fills, in their order.
@@ -53,53 +53,79 @@ var connectItems = []string{"network", "auth", "zone", "record"}
 
 // Connect finds the zone, reads the record's name and tries a write that
 // changes nothing. One call can fail on any of the four items, so the kind of
-// the failure says which one it is.
+// the failure says which one it is. A zone that the world looks for elsewhere
+// is a warning.
 func (t *Test) Connect(ctx context.Context, client Client, domain, name string) {
-	var took [4]time.Duration
-	var err error
+	var c connection
 	if !t.failed {
-		took, err = connect(ctx, client, domain, name)
+		c = t.connect(ctx, client, domain, name)
 	}
-	culprit := culpritItem(err)
+	culprit := culpritItem(c.err)
 	for i, item := range connectItems {
 		t.Step(item, func() error {
 			if i == culprit {
-				return err
+				return c.err
 			}
 			return nil
 		})
-		t.Items[len(t.Items)-1].Duration = took[i]
+		last := &t.Items[len(t.Items)-1]
+		last.Duration = c.took[i]
+		if item == "zone" && !last.Skipped && last.Err == nil {
+			last.Warning = c.warning
+		}
 	}
 }
 
-func connect(ctx context.Context, client Client, domain, name string) (took [4]time.Duration, err error) {
-	started := time.Now()
-	zone, err := client.Zone(ctx, domain)
-	took[0] = time.Since(started)
-	if err != nil {
-		return took, err
+// connection is what came of the calls that connect.
+type connection struct {
+	took         [4]time.Duration // of each item
+	warning, err error
+}
+
+func (t *Test) connect(ctx context.Context, client Client, domain, name string) (c connection) {
+	var zone string
+	var seen provider.RRset
+	for _, call := range []struct {
+		item int
+		make func() error
+	}{
+		{0, func() (err error) { zone, err = client.Zone(ctx, domain); return err }},
+		{2, func() error { c.warning = t.delegation(ctx, client, zone); return nil }},
+		{3, func() (err error) { seen, err = client.Read(ctx, zone, name); return err }},
+		{1, func() error { return client.Change(ctx, provider.Change{Zone: zone, Name: name, Seen: seen}) }},
+	} {
+		started := time.Now()
+		c.err = call.make()
+		c.took[call.item] = time.Since(started)
+		if provider.KindOf(c.err) == provider.Changed {
+			c.err = nil // somebody else writes there: the key was accepted
+		}
+		if c.err != nil {
+			return c
+		}
 	}
-	started = time.Now()
-	seen, err := client.Read(ctx, zone, name)
-	took[3] = time.Since(started)
-	if err != nil {
-		return took, err
+	return c
+}
+
+// delegation warns of a zone for which the world does not ask the provider.
+// Without a resolver nothing can be said.
+func (t *Test) delegation(ctx context.Context, client Client, zone string) error {
+	authority, err := client.Authority(ctx, zone)
+	if err != nil || authority.Server != "" {
+		return nil
 	}
-	started = time.Now()
-	err = client.Change(ctx, provider.Change{Zone: zone, Name: name, Seen: seen})
-	took[1] = time.Since(started)
-	if provider.KindOf(err) == provider.Changed {
-		err = nil // somebody else writes there: the key was accepted
+	err = t.Public.delegated(ctx, zone, authority.Names)
+	if provider.KindOf(err) == NoResolver {
+		return nil
 	}
-	return took, err
+	return err
 }
 
 // culpritItem is the index of the item that a failure is about.
 func culpritItem(err error) int {
-	if err == nil {
-		return -1
-	}
 	switch provider.KindOf(err) {
+	case "":
+		return -1
 	case provider.BadCredentials, provider.Permission, provider.ClockSkew:
 		return 1
 	case provider.ZoneNotFound:
@@ -109,10 +135,6 @@ func culpritItem(err error) int {
 	}
 	return 0
 }
-
-// ValueMissing is the kind of the failure that a value which was written is
-// not there.
-const ValueMissing provider.Kind = "value_missing"
 
 // Write fills the items write, read, authoritative and cleanup with a value
 // at a name of its own. Once something may have been written it is cleaned up,
@@ -138,12 +160,11 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 		return see(set, value, err)
 	})
 	t.Step("authoritative", func() error {
-		server, err := client.Authority(ctx, probe.Zone)
+		authority, err := client.Authority(ctx, probe.Zone)
 		if err != nil {
 			return err
 		}
-		set, err := ask(ctx, server, probe.Name)
-		return see(set, value, err)
+		return t.Public.sees(ctx, authority, probe.Zone, probe.Name, value)
 	})
 	t.failed = !written
 	t.Step("cleanup", func() error {
@@ -155,38 +176,4 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 		}
 		return client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: []provider.TXT{value}})
 	})
-}
-
-func see(set provider.RRset, value provider.TXT, err error) error {
-	if err == nil && !slices.ContainsFunc(set.Values, value.Equal) {
-		return &provider.Error{Kind: ValueMissing}
-	}
-	return err
-}
-
-// ask asks an authoritative server for the TXT values at a name, as any
-// resolver would.
-func ask(ctx context.Context, server, name string) (set provider.RRset, err error) {
-	wire, err := dnswire.ParseName(name)
-	if err != nil {
-		return set, &provider.Error{Kind: provider.Invalid, Err: err}
-	}
-	query := dnswire.Message{ID: uint16(mathrand.Uint32()), Questions: []dnswire.Question{{Name: wire, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
-	data, err := dnswire.Exchange(ctx, server, query.Pack())
-	if err != nil {
-		return set, &provider.Error{Kind: provider.Network, Detail: "query " + name + " TXT at " + server, Err: err}
-	}
-	answer, err := dnswire.Parse(data)
-	switch {
-	case err != nil:
-		return set, &provider.Error{Kind: provider.BadAnswer, Err: err}
-	case !answer.Authoritative:
-		return set, &provider.Error{Kind: provider.ZoneNotFound, Detail: server + " answers " + answer.Rcode.String() + " without authority"}
-	}
-	for _, rr := range answer.Answers {
-		if value, err := dnswire.ParseTXT(rr.Data); err == nil && rr.Type == dnswire.TypeTXT && rr.Name.Fold() == wire.Fold() {
-			set.TTL, set.Values = rr.TTL, append(set.Values, value)
-		}
-	}
-	return set, nil
 }

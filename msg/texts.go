@@ -106,18 +106,8 @@ const (
 	TestSkipped  ID = "skipped"
 	FieldEmpty   ID = "field_empty"
 	ValueMissing ID = "value_missing"
-)
-
-// What the fields of a provider hold.
-const (
-	BuiltinTitle    ID = "builtin_title"
-	BuiltinKeyID    ID = "builtin_access_key_id"
-	BuiltinSecret   ID = "builtin_access_key_secret"
-	BuiltinEndpoint ID = "builtin_endpoint"
-	RFC2136Title    ID = "rfc2136_title"
-	RFC2136KeyID    ID = "rfc2136_access_key_id"
-	RFC2136Secret   ID = "rfc2136_access_key_secret"
-	RFC2136Endpoint ID = "rfc2136_endpoint"
+	NotDelegated ID = "not_delegated"
+	NoResolver   ID = "no_resolver"
 )
 
 // texts are {Chinese, English}.
@@ -217,13 +207,6 @@ var texts = map[ID][2]string{
 	TestSkipped:  {"因前面的失败而跳过", "skipped after the failure before"},
 	FieldEmpty:   {"字段不能为空", "a field must not be empty"},
 	ValueMissing: {"写入的值没有读到", "the value that was written is not there"},
-
-	BuiltinTitle:    {"内置 DNS 服务器", "Built-in DNS server"},
-	BuiltinKeyID:    {"任意非空文本", "any non-empty text"},
-	BuiltinSecret:   {"任意非空文本", "any non-empty text"},
-	BuiltinEndpoint: {"不使用", "not used"},
-	RFC2136Title:    {"动态更新（RFC 2136，TSIG）：BIND、Knot、PowerDNS、Windows", "Dynamic update (RFC 2136, TSIG): BIND, Knot, PowerDNS, Windows"},
-	RFC2136KeyID:    {"TSIG 密钥名，可写作 算法:名称，默认 hmac-sha256", "TSIG key name, optionally algorithm:name, default hmac-sha256"},
-	RFC2136Secret:   {"TSIG 密钥（base64）", "TSIG secret (base64)"},
-	RFC2136Endpoint: {"DNS 服务器 host:port，必填", "the DNS server, host:port, required"},
+	NotDelegated: {"公网 DNS 没有把该域名委派给此服务商", "the world does not ask this provider about the zone"},
+	NoResolver:   {"没有可用的 DNS 解析器，无法查看公网 DNS", "no resolver can be reached, so the public DNS is not seen"},
 }

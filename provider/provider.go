@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,6 +28,19 @@ const masked = "***"
 func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, masked) }
 func (s Secret) LogValue() slog.Value         { return slog.StringValue(masked) }
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(masked) }
+
+// shortestSecret is the length from which a text is taken for a secret: the
+// built-in server takes any, and "-" is in many a name.
+const shortestSecret = 4
+
+// Scrub hides the secret in a text, also as a quoted text shows it.
+func (s Secret) Scrub(text string) string {
+	if len(s) < shortestSecret {
+		return text
+	}
+	quoted := strconv.Quote(string(s))
+	return strings.NewReplacer(string(s), masked, quoted[1:len(quoted)-1], masked).Replace(text)
+}
 
 // Credentials are what a client is made from.
 type Credentials struct {
@@ -63,8 +77,15 @@ type Change struct {
 	TTL    uint32 // of the values to add, in seconds
 }
 
-// writeTime bounds a write that has begun.
-const writeTime = 10 * time.Second
+// Authority is who answers for a zone to the public.
+type Authority struct {
+	Server string   // host:port to ask; "" for those that the zone is delegated to
+	Names  []string // the servers that the provider has for the zone, where it tells
+}
+
+// writeTime bounds a write that has begun: several calls, and the wait until
+// the provider shows what it has taken.
+const writeTime = 20 * time.Second
 
 // WriteContext is for a write: once begun it is finished, also when the
 // caller goes meanwhile, so that nobody has to guess whether it was made.
@@ -120,10 +141,15 @@ func (e *Error) Transient() bool {
 	return false
 }
 
-// KindOf gives the kind of a failure, BadAnswer for one without a kind.
+// KindOf gives the kind of a failure, BadAnswer for one without a kind, and
+// none without a failure.
 func KindOf(err error) Kind {
-	if e, ok := errors.AsType[*Error](err); ok {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case ok:
 		return e.Kind
+	case err == nil:
+		return ""
 	}
 	return BadAnswer
 }

@@ -94,7 +94,7 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 	var refusal error
 	for at := owner; at == owner || at.Parent() != dnswire.Root; at = at.Parent() {
 		answer, err := c.query(ctx, at, dnswire.TypeSOA)
-		if err != nil && KindOf(err) == Permission {
+		if KindOf(err) == Permission {
 			refusal = err
 			continue
 		}
@@ -238,7 +238,9 @@ func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 }
 
 // Authority is the server itself, to be asked without the key.
-func (c *RFC2136) Authority(context.Context, string) (string, error) { return c.server, nil }
+func (c *RFC2136) Authority(context.Context, string) (Authority, error) {
+	return Authority{Server: c.server}, nil
+}
 
 // updateMessage asks for the change on condition that the values are exactly
 // those seen, and that there is no CNAME: beside one a server ignores what is

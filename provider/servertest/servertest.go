@@ -274,6 +274,59 @@ func (s Server) TXT(t testing.TB, name string) []string {
 	return values
 }
 
+// Values gives the values at a name as any resolver gets them.
+func (s Server) Values(t testing.TB, name string) (values [][]string) {
+	t.Helper()
+	owner, err := dnswire.ParseName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := dnswire.Message{Questions: []dnswire.Question{{Name: owner, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
+	data, err := dnswire.ExchangeTCP(t.Context(), s.Addr, query.Pack())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := dnswire.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rr := range answer.Answers {
+		if rr.Type == dnswire.TypeTXT && rr.Name.Fold() == owner.Fold() {
+			value, err := dnswire.ParseTXT(rr.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// Add adds a value as another program would.
+func (s Server) Add(t testing.TB, name string, value []string) {
+	t.Helper()
+	s.Update(t, "add "+name+" 60 TXT "+presentation(value))
+}
+
+// Remove takes a value away as another program would.
+func (s Server) Remove(t testing.TB, name string, value []string) {
+	t.Helper()
+	s.Update(t, "delete "+name+" TXT "+presentation(value))
+}
+
+// presentation writes a value as zone files have it (RFC 1035, section 5.1).
+func presentation(value []string) string {
+	var text strings.Builder
+	for _, s := range value {
+		text.WriteString(` "`)
+		for _, octet := range []byte(s) {
+			fmt.Fprintf(&text, `\%03d`, octet)
+		}
+		text.WriteString(`"`)
+	}
+	return strings.TrimSpace(text.String())
+}
+
 // Serial gives the zone's serial, which each change moves.
 func (s Server) Serial(t testing.TB) string {
 	t.Helper()

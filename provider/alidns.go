@@ -1,0 +1,198 @@
+package provider
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// aliDNS is Alibaba Cloud DNS, API version 2015-01-09: one call an action, the
+// parameters in the query, signed with ACS3-HMAC-SHA256. Values stand there
+// without quotes, a record each.
+type aliDNS struct{ api *api }
+
+const (
+	aliEndpoint  = "https://alidns.aliyuncs.com"
+	aliVersion   = "2015-01-09"
+	aliMinTTL    = 600 // seconds, in the free plan; the API tells what a zone's plan has
+	aliMaxValue  = 512 // octets
+	aliPageSize  = 100
+	aliLine      = "default" // the records for every resolver
+	aliAlgorithm = "ACS3-HMAC-SHA256"
+)
+
+// NewAliDNS makes a client of Alibaba Cloud DNS. The key pair is AccessKey id
+// and secret; it needs the rights alidns:DescribeDomains, DescribeDomainInfo,
+// DescribeSubDomainRecords, AddDomainRecord, UpdateDomainRecord and
+// DeleteDomainRecord.
+func NewAliDNS(c Credentials) (*Client, error) {
+	a, err := newAPI(aliEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&aliDNS{a}), nil
+}
+
+// signACS3 signs a request, whose x-acs headers but the hash of the body are
+// set, over all of these headers, the host and the content type.
+func signACS3(r *http.Request, body []byte, key Credentials) {
+	r.Header.Set("X-Acs-Content-Sha256", hexSHA256(body))
+	signed := []string{"host"}
+	for name := range maps.Keys(r.Header) {
+		name = strings.ToLower(name)
+		if name == "content-type" || strings.HasPrefix(name, "x-acs-") {
+			signed = append(signed, name)
+		}
+	}
+	slices.Sort(signed)
+	text := aliAlgorithm + "\n" + hexSHA256([]byte(canonicalRequest(r, r.URL.EscapedPath(), signed, body)))
+	r.Header.Set("Authorization", aliAlgorithm+" Credential="+key.AccessKeyID+",SignedHeaders="+strings.Join(signed, ";")+
+		",Signature="+hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), text)))
+}
+
+// aliErrors are the codes of the API's error centre.
+var aliErrors = codeKinds{
+	{"InvalidAccessKeyId*", BadCredentials},
+	{"SignatureDoesNotMatch", BadCredentials},
+	{"IncompleteSignature", BadCredentials},
+	{"InvalidSecurityToken*", BadCredentials},
+	{"Forbidden.RecordLocked", Permission},
+	{"Forbidden*", Permission},
+	{"DomainRecordLocked", Permission},
+	{"InvalidTimeStamp*", ClockSkew},
+	{"IllegalTimestamp", ClockSkew},
+	{"SignatureNonceUsed", Temporary},
+	{"InvalidDomainName.NoExist", ZoneNotFound},
+	{"IncorrectDomainUser", ZoneNotFound},
+	{"DomainRecordNotBelongToUser", gone},
+	{"DomainRecordDuplicate", exists},
+	{"DomainRecordConflict", Conflict},
+	{"QuotaExceeded*", Quota},
+	{"*Throttling*", Throttled},
+	{"InternalError", Temporary},
+	{"*UnknownError", Temporary},
+	{"*UnKnownError", Temporary},
+	{"ServiceUnavailable", Temporary},
+}
+
+// do makes one call and reads its answer into out.
+func (v *aliDNS) do(ctx context.Context, action string, parameters url.Values, out any) error {
+	c := call{name: action, method: http.MethodPost, query: parameters, header: map[string]string{
+		"X-Acs-Action": action, "X-Acs-Version": aliVersion, "X-Acs-Signature-Nonce": v.api.nonce(),
+		"X-Acs-Date": v.api.now().UTC().Format(extendedTime),
+	}}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signACS3(r, body, v.api.key) })
+	if err != nil {
+		return err
+	}
+	var failure struct{ RequestId, Code, Message string }
+	err = json.Unmarshal(ans.body, &failure)
+	switch {
+	case err == nil && ans.status != http.StatusOK:
+		return v.api.refused(c, ans, verdict{failure.Code, failure.Message, failure.RequestId}, aliErrors)
+	case err == nil && failure.RequestId == "":
+		err = errNotTheirs
+	case err == nil:
+		err = json.Unmarshal(ans.body, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *aliDNS) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	z, found, err = v.domain(ctx, name)
+	if err != nil || !found {
+		return z, false, err
+	}
+	var info struct{ MinTtl uint32 }
+	err = v.do(ctx, "DescribeDomainInfo", url.Values{"DomainName": {z.id}, "NeedDetailAttributes": {"true"}}, &info)
+	if err == nil && info.MinTtl > 0 {
+		z.minTTL = info.MinTtl
+	}
+	if KindOf(err) == Permission {
+		err = nil // the right to ask for the plan is a convenience
+	}
+	return z, err == nil, err
+}
+
+func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, err error) {
+	type domain struct {
+		DomainName, PunyCode string
+		DnsServers           struct{ DnsServer []string }
+	}
+	domains, err := paged(func(page int) ([]domain, int, error) {
+		var answer struct {
+			TotalCount int
+			Domains    struct{ Domain []domain }
+		}
+		err := v.do(ctx, "DescribeDomains", url.Values{
+			"KeyWord": {name}, "SearchMode": {"EXACT"}, "PageNumber": {strconv.Itoa(page)}, "PageSize": {strconv.Itoa(aliPageSize)},
+		}, &answer)
+		return answer.Domains.Domain, answer.TotalCount, err
+	})
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.DomainName) == name || fold(d.PunyCode) == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return zone{id: domains[at].DomainName, name: name, minTTL: aliMinTTL, servers: domains[at].DnsServers.DnsServer}, true, nil
+}
+
+// list asks for the full name together with the zone, which says where the
+// name is to be cut.
+func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	type entry struct {
+		RecordId, RR, Type, Value, Line, Status string
+		TTL                                     uint32
+	}
+	entries, err := paged(func(page int) ([]entry, int, error) {
+		var answer struct {
+			TotalCount    int
+			DomainRecords struct{ Record []entry }
+		}
+		err := v.do(ctx, "DescribeSubDomainRecords", url.Values{
+			"SubDomain": {name}, "DomainName": {z.id}, "Type": {"TXT"},
+			"PageNumber": {strconv.Itoa(page)}, "PageSize": {strconv.Itoa(aliPageSize)},
+		}, &answer)
+		return answer.DomainRecords.Record, answer.TotalCount, err
+	})
+	for _, e := range entries {
+		if e.Type == "TXT" && fold(e.RR) == relative(name, z) {
+			off := e.Line != aliLine || e.Status == "DISABLE"
+			set.records = append(set.records, record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: off})
+		}
+	}
+	return set, err
+}
+
+func (v *aliDNS) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.do(ctx, "AddDomainRecord", url.Values{
+		"DomainName": {z.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
+		"TTL": {strconv.FormatUint(uint64(ttl), 10)}, "Line": {aliLine},
+	}, &struct{}{})
+}
+
+func (v *aliDNS) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	return v.do(ctx, "UpdateDomainRecord", url.Values{
+		"RecordId": {old.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
+		"TTL": {strconv.FormatUint(uint64(ttl), 10)},
+	}, &struct{}{})
+}
+
+func (v *aliDNS) remove(ctx context.Context, _ zone, _ string, old record) error {
+	return v.do(ctx, "DeleteDomainRecord", url.Values{"RecordId": {old.id}}, &struct{}{})
+}
+
+// fits refuses what the vendor is known to change: it strips double quotes
+// and outer spaces, and damages backslashes.
+func (v *aliDNS) fits(value TXT) error { return plainText(value, aliMaxValue, `"\`) }

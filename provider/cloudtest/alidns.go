@@ -1,0 +1,176 @@
+package cloudtest
+
+import (
+	"encoding/hex"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// AliDNS is Alibaba Cloud DNS, API version 2015-01-09, signed with ACS3.
+func AliDNS(t testing.TB) *Cloud {
+	return start(t, &Cloud{
+		Provider: "alidns", AccessKeyID: "LTAI5tFAKEFAKEFAKEFAKE01", AccessKeySecret: "FakeSecretFakeSecretFakeSecret", MinTTL: 600,
+	}, vendor{
+		authorize: aliAuthorize, serve: aliServe, spell: spellPlain, read: readPlain,
+		throttle: aliFailure(http.StatusBadRequest, "Throttling.User", "Request was denied due to user flow control."),
+	})
+}
+
+func aliFailure(status int, code, message string) Answer {
+	return JSON(status, map[string]any{
+		"RequestId": "6856BCF6-11D6-4D7E-AC53-FD579933522B", "HostId": "alidns.aliyuncs.com", "Code": code, "Message": message,
+	})
+}
+
+var aliAuthorization = regexp.MustCompile(`^ACS3-HMAC-SHA256 Credential=([^,]+),SignedHeaders=([^,]+),Signature=([0-9a-f]{64})$`)
+
+// aliAuthorize computes the signature from the raw query and the headers.
+func aliAuthorize(c *Cloud, r Request) *Answer {
+	fail := func(status int, code, message string) *Answer { a := aliFailure(status, code, message); return &a }
+	parts := aliAuthorization.FindStringSubmatch(r.Header.Get("Authorization"))
+	if parts == nil {
+		return fail(http.StatusBadRequest, "IncompleteSignature", "The request signature does not conform to Aliyun standards.")
+	}
+	if parts[1] != c.AccessKeyID {
+		return fail(http.StatusNotFound, "InvalidAccessKeyId.NotFound", "Specified access key is not found.")
+	}
+	at, err := time.Parse("2006-01-02T15:04:05Z", r.Header.Get("X-Acs-Date"))
+	if err != nil || c.now().Sub(at).Abs() > 3*MaxSkew {
+		return fail(http.StatusBadRequest, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired.")
+	}
+	nonce := r.Header.Get("X-Acs-Signature-Nonce")
+	if nonce == "" || c.used[nonce] {
+		return fail(http.StatusBadRequest, "SignatureNonceUsed", "Specified signature nonce was used already.")
+	}
+	c.used[nonce] = true
+	names := strings.Split(parts[2], ";")
+	for _, must := range []string{"host", "x-acs-action", "x-acs-version", "x-acs-date", "x-acs-signature-nonce", "x-acs-content-sha256"} {
+		if !slices.Contains(names, must) {
+			return fail(http.StatusBadRequest, "IncompleteSignature", must+" is not signed")
+		}
+	}
+	text := "ACS3-HMAC-SHA256\n" + sha256Hex(requestText(r, "/", names))
+	if want := hex.EncodeToString(mac([]byte(c.AccessKeySecret), text)); want != parts[3] || r.Header.Get("X-Acs-Content-Sha256") != sha256Hex(string(r.Body)) {
+		return fail(http.StatusBadRequest, "SignatureDoesNotMatch", "Specified signature is not matched with our calculation. server string to sign is:"+text)
+	}
+	return nil
+}
+
+func aliServe(c *Cloud, r Request) Answer {
+	if r.Method != http.MethodPost || r.Path != "/" || r.Header.Get("X-Acs-Version") != "2015-01-09" {
+		return aliFailure(http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found.")
+	}
+	switch r.Header.Get("X-Acs-Action") {
+	case "DescribeDomains":
+		return aliDomains(c, r)
+	case "DescribeDomainInfo":
+		if _, ok := c.zoneNamed(r.Query("DomainName")); !ok {
+			return aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist", "The specified domain name does not exist.")
+		}
+		return JSON(http.StatusOK, map[string]any{"MinTtl": c.MinTTL, "VersionCode": "mianfei", "RequestId": "r"})
+	case "DescribeSubDomainRecords":
+		return aliList(c, r)
+	case "AddDomainRecord":
+		return aliAdd(c, r)
+	case "UpdateDomainRecord":
+		return aliUpdate(c, r)
+	case "DeleteDomainRecord":
+		if !c.delete(number(r.Query("RecordId"))) {
+			return aliFailure(http.StatusBadRequest, "DomainRecordNotBelongToUser", "The DNS record does not belong to you.")
+		}
+		return JSON(http.StatusOK, map[string]any{"RecordId": r.Query("RecordId"), "RequestId": "r"})
+	}
+	return aliFailure(http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found.")
+}
+
+// aliDomains searches for a part of the name unless the mode is EXACT.
+func aliDomains(c *Cloud, r Request) Answer {
+	var found []any
+	for _, z := range c.zones {
+		if z.private { // the API knows no such zones
+			continue
+		}
+		if z.name == r.Query("KeyWord") || r.Query("SearchMode") != "EXACT" && strings.Contains(z.name, r.Query("KeyWord")) {
+			found = append(found, map[string]any{
+				"DomainId": strconv.Itoa(z.id), "DomainName": z.name, "PunyCode": z.name,
+				"DnsServers": map[string]any{"DnsServer": []string{"dns1.hichina.com", "dns2.hichina.com"}},
+			})
+		}
+	}
+	shown := page(found, number(r.Query("PageNumber")), number(r.Query("PageSize")))
+	return JSON(http.StatusOK, map[string]any{"TotalCount": len(found), "Domains": map[string]any{"Domain": shown}, "RequestId": "r"})
+}
+
+func aliList(c *Cloud, r Request) Answer {
+	z, ok := c.zoneNamed(r.Query("DomainName"))
+	if !ok {
+		return aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist", "The specified domain name does not exist.")
+	}
+	var found []any
+	for _, record := range c.at(z.name, r.Query("SubDomain"), r.Query("Type")) {
+		line, status := "default", "ENABLE"
+		if record.off {
+			status = "DISABLE"
+		}
+		found = append(found, map[string]any{
+			"DomainName": z.name, "RecordId": strconv.Itoa(record.id), "RR": relativeName(record.name, z.name, "@"), "Type": record.kind,
+			"Value": record.content, "TTL": record.ttl, "Line": line, "Status": status, "Locked": false,
+		})
+	}
+	shown := page(found, number(r.Query("PageNumber")), number(r.Query("PageSize")))
+	return JSON(http.StatusOK, map[string]any{"TotalCount": len(found), "DomainRecords": map[string]any{"Record": shown}, "RequestId": "r"})
+}
+
+// aliStored is what the service makes of a value.
+func aliStored(value string) string {
+	return strings.TrimRight(strings.ReplaceAll(value, `"`, ""), " ")
+}
+
+// aliRefusal checks what a record is to be.
+func aliRefusal(c *Cloud, r Request, name string) *Answer {
+	fail := func(code string) *Answer { a := aliFailure(http.StatusBadRequest, code, code); return &a }
+	value := aliStored(r.Query("Value"))
+	switch {
+	case value == "" || len(value) > 512:
+		return fail("InvalidValue")
+	case number(r.Query("TTL")) < int(c.MinTTL):
+		return fail("InvalidTTL")
+	case c.aliased(name):
+		return fail("DomainRecordConflict")
+	case c.same(name, "TXT", value) != nil:
+		return fail("DomainRecordDuplicate")
+	}
+	return nil
+}
+
+func aliAdd(c *Cloud, r Request) Answer {
+	z, ok := c.zoneNamed(r.Query("DomainName"))
+	if !ok || r.Query("RR") == "" || r.Query("Type") != "TXT" {
+		return aliFailure(http.StatusBadRequest, "IncorrectDomainUser", "The domain name does not belong to you.")
+	}
+	name := fullName(r.Query("RR"), z.name)
+	if refusal := aliRefusal(c, r, name); refusal != nil {
+		return *refusal
+	}
+	made := c.insert(name, "TXT", aliStored(r.Query("Value")), uint32(number(r.Query("TTL"))))
+	return JSON(http.StatusOK, map[string]any{"RecordId": strconv.Itoa(made.id), "RequestId": "r"})
+}
+
+func aliUpdate(c *Cloud, r Request) Answer {
+	old := c.record(number(r.Query("RecordId")))
+	if old == nil {
+		return aliFailure(http.StatusBadRequest, "DomainRecordNotBelongToUser", "The DNS record does not belong to you.")
+	}
+	name := fullName(r.Query("RR"), old.zone)
+	if refusal := aliRefusal(c, r, name); refusal != nil {
+		return *refusal
+	}
+	c.changes++
+	old.name, old.content, old.ttl = name, aliStored(r.Query("Value")), uint32(number(r.Query("TTL")))
+	return JSON(http.StatusOK, map[string]any{"RecordId": strconv.Itoa(old.id), "RequestId": "r"})
+}

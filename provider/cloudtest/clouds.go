@@ -1,0 +1,21 @@
+package cloudtest
+
+import "testing"
+
+// all are the stand-ins, by their names in the list of providers.
+var all = []struct {
+	name  string
+	start func(testing.TB) *Cloud
+}{
+	{"alidns", AliDNS},
+}
+
+// Each runs a test against a stand-in of each kind, side by side.
+func Each(t *testing.T, test func(t *testing.T, c *Cloud)) {
+	for _, cloud := range all {
+		t.Run(cloud.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, cloud.start(t))
+		})
+	}
+}

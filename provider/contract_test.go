@@ -1,0 +1,76 @@
+package provider_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"meshddns/provider"
+	"meshddns/provider/cloudtest"
+	"meshddns/provider/contract"
+	"meshddns/provider/servertest"
+)
+
+// clients makes the client of each provider that speaks HTTP.
+var clients = map[string]func(provider.Credentials) (*provider.Client, error){
+	"alidns": provider.NewAliDNS,
+}
+
+// newClient makes a client of a stand-in, with the right key.
+func newClient(t testing.TB, c *cloudtest.Cloud) *provider.Client {
+	t.Helper()
+	client, err := clients[c.Provider](credentials(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func credentials(c *cloudtest.Cloud) provider.Credentials {
+	return provider.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: provider.Secret(c.AccessKeySecret), Endpoint: c.URL}
+}
+
+// plainValues are values of others that every provider can hold.
+func plainValues() []provider.TXT {
+	return []provider.TXT{
+		{"v=spf1 include:example.net -all"},
+		{"v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQ+/="},
+		{"google-site-verification=a_b-c~d*e%20f+g&h"},
+		{"v=mesh2 o=000000000000"},
+		{strings.Repeat("x", 255)},
+		{strings.Repeat("k", 255), strings.Repeat("k", 100)},
+	}
+}
+
+// oddValues are such that only providers with quoted values can hold.
+func oddValues() []provider.TXT {
+	return append(plainValues(),
+		provider.TXT{`a "quote", a \ and a ; $ORIGIN ( @ )`},
+		provider.TXT{"a", "b"},
+		provider.TXT{"ab"},
+		provider.TXT{" led and trailed "},
+	)
+}
+
+// keepsOdd are the clouds that hold oddValues.
+var keepsOdd = []string{"tencentcloud", "huaweicloud", "route53", "cloudflare", "powerdns", "dnspod"}
+
+func TestContractClouds(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		foreign := plainValues()
+		if slices.Contains(keepsOdd, c.Provider) {
+			foreign = oddValues()
+		}
+		contract.Test(t, contract.Backend{Client: newClient(t, c), Outside: c, Zone: cloudtest.Zone, Foreign: foreign})
+	})
+}
+
+func TestContractServers(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: s.Addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		contract.Test(t, contract.Backend{Client: client, Outside: s, Zone: servertest.Zone, Foreign: oddValues()})
+	})
+}

@@ -1,0 +1,317 @@
+package provider_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/provider"
+	"meshddns/provider/cloudtest"
+)
+
+// wantKind checks what a failure says, and that it does not say the secret.
+func wantKind(t *testing.T, c *cloudtest.Cloud, err error, kinds ...provider.Kind) {
+	t.Helper()
+	if err == nil || !slices.Contains(kinds, provider.KindOf(err)) {
+		t.Errorf("%v, want one of %s", err, kinds)
+	}
+	wantNoSecret(t, c.AccessKeySecret, fmt.Sprintf("%v %+v %#v %q", err, err, err, err))
+}
+
+func wantNoSecret(t *testing.T, secret, text string) {
+	t.Helper()
+	for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret)), hex.EncodeToString([]byte(secret))} {
+		if strings.Contains(text, form) {
+			t.Errorf("the secret is in %s", text)
+		}
+	}
+}
+
+const faultyName = "_mesh.faulty." + cloudtest.Zone
+
+func values(t *testing.T, c *cloudtest.Cloud, name string) (texts []string) {
+	for _, v := range c.Values(t, name) {
+		texts = append(texts, strings.Join(v, ""))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func wantValues(t *testing.T, c *cloudtest.Cloud, name string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if got := values(t, c, name); !slices.Equal(got, want) {
+		t.Errorf("%s has %q, want %q", name, got, want)
+	}
+}
+
+// replace reads and changes once.
+func replace(ctx context.Context, client *provider.Client, add, remove []provider.TXT) error {
+	seen, err := client.Read(ctx, cloudtest.Zone, faultyName)
+	if err != nil {
+		return err
+	}
+	return client.Change(ctx, provider.Change{Zone: cloudtest.Zone, Name: faultyName, Seen: seen, Add: add, Remove: remove, TTL: 60})
+}
+
+// replaceAtLast does it again for as long as that may help.
+func replaceAtLast(ctx context.Context, client *provider.Client, add, remove []provider.TXT) (err error) {
+	for range 9 {
+		err = replace(ctx, client, add, remove)
+		if e, ok := errors.AsType[*provider.Error](err); !ok || !e.Transient() {
+			break
+		}
+	}
+	return err
+}
+
+// TestCloudZones asks for names in zones that lie in each other, that only
+// look alike, and that the public does not see.
+func TestCloudZones(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		c.AddPrivateZone("private." + cloudtest.Zone)
+		client := newClient(t, c)
+		for name, want := range map[string]string{
+			cloudtest.Zone: cloudtest.Zone, "_mesh.a." + cloudtest.Zone: cloudtest.Zone,
+			cloudtest.ChildZone: cloudtest.ChildZone, "_mesh.a." + cloudtest.ChildZone: cloudtest.ChildZone,
+			"grandchild." + cloudtest.Zone: cloudtest.Zone, "A.Example.Com.": cloudtest.Zone,
+			"a.example.com.cn": "example.com.cn", "notexample.com": "notexample.com", "x.a03-example.com": "a03-example.com",
+			"_mesh.a.private." + cloudtest.Zone: cloudtest.Zone, "_mesh.xn--fiq228c.example": "xn--fiq228c.example",
+		} {
+			if zone, err := client.Zone(t.Context(), name); err != nil || zone != want {
+				t.Errorf("zone of %s: %q, %v, want %q", name, zone, err, want)
+			}
+		}
+		for _, name := range []string{"com", "example.net", "example.co", "ample.com", "example.com.example.org", "a99-example.com"} {
+			_, err := client.Zone(t.Context(), name)
+			wantKind(t, c, err, provider.ZoneNotFound)
+		}
+		for _, r := range c.Requests() {
+			if r.Query("KeyWord") == "com" {
+				t.Errorf("asked for a single label: %s", r.Target)
+			}
+		}
+	})
+}
+
+// TestCloudKeys has what is wrong with a key or a clock told apart.
+func TestCloudKeys(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		try := func(change func(*provider.Credentials)) error {
+			key := credentials(c)
+			change(&key)
+			client, err := clients[c.Provider](key)
+			if err != nil {
+				return err
+			}
+			_, err = client.Zone(t.Context(), cloudtest.Zone)
+			return err
+		}
+		if err := try(func(*provider.Credentials) {}); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, c, try(func(k *provider.Credentials) { k.AccessKeySecret = "another secret of this length" }), provider.BadCredentials)
+		if !slices.Contains(keyIDUnused, c.Provider) {
+			wantKind(t, c, try(func(k *provider.Credentials) { k.AccessKeyID += "x" }), provider.BadCredentials, provider.ZoneNotFound)
+		}
+		for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+			c.SetClock(ahead)
+			if slices.Contains(unsigned, c.Provider) {
+				wantKind(t, c, try(func(k *provider.Credentials) { k.AccessKeySecret = "another secret of this length" }), provider.BadCredentials)
+			} else {
+				wantKind(t, c, try(func(*provider.Credentials) {}), provider.ClockSkew)
+			}
+		}
+	})
+}
+
+var (
+	unsigned    = []string{"cloudflare", "powerdns", "dnspod", "godaddy", "porkbun", "webhook"} // no signature, no clock
+	keyIDUnused = []string{"cloudflare"}
+)
+
+// TestCloudAnswers has the network and the provider fail in every way that
+// leaves no answer, or a wrong one.
+func TestCloudAnswers(t *testing.T) {
+	page := func(status int, header ...string) cloudtest.Answer {
+		a := cloudtest.Answer{Status: status, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html><body>no JSON, no XML</html>"}
+		for i := 0; i < len(header); i += 2 {
+			a.Header[header[i]] = header[i+1]
+		}
+		return a
+	}
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		echo := page(http.StatusBadRequest)
+		echo.Body = "you said " + c.AccessKeySecret
+		huge := cloudtest.Answer{Status: http.StatusOK, Body: strings.Repeat(" ", 5<<20)}
+		for _, test := range []struct {
+			name  string
+			fault cloudtest.Fault
+			kinds []provider.Kind
+		}{
+			{"throttled", cloudtest.Throttle, []provider.Kind{provider.Throttled}},
+			{"429", cloudtest.Instead(page(http.StatusTooManyRequests, "Retry-After", "7")), []provider.Kind{provider.Throttled}},
+			{"500", cloudtest.Instead(page(http.StatusInternalServerError)), []provider.Kind{provider.Temporary}},
+			{"502", cloudtest.Instead(page(http.StatusBadGateway)), []provider.Kind{provider.Temporary}},
+			{"503", cloudtest.Instead(page(http.StatusServiceUnavailable, "Retry-After", "7")), []provider.Kind{provider.Temporary, provider.Throttled}},
+			{"401", cloudtest.Instead(page(http.StatusUnauthorized)), []provider.Kind{provider.BadCredentials}},
+			{"403", cloudtest.Instead(page(http.StatusForbidden)), []provider.Kind{provider.Permission}},
+			{"echo of the secret", cloudtest.Instead(echo), []provider.Kind{provider.Invalid}},
+			{"redirect", cloudtest.Instead(page(http.StatusFound, "Location", c.URL+"/elsewhere")), []provider.Kind{provider.BadAnswer}},
+			{"HTML", cloudtest.Instead(page(http.StatusOK)), []provider.Kind{provider.BadAnswer}},
+			{"nothing", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK}), []provider.Kind{provider.BadAnswer}},
+			{"null", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "null"}), []provider.Kind{provider.BadAnswer}},
+			{"an empty object", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "{}"}), []provider.Kind{provider.BadAnswer}},
+			{"an array", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "[[]]"}), []provider.Kind{provider.BadAnswer}},
+			{"wrong types", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: `{"Response":7,"result":"x","ResponseMetadata":[],"records":7,"recordsets":7,"rrsets":7,"DomainRecords":[],"values":7,"status":[]}`}), []provider.Kind{provider.BadAnswer}},
+			{"too much", cloudtest.Instead(huge), []provider.Kind{provider.BadAnswer}},
+			{"broken off", cloudtest.Cut, []provider.Kind{provider.Network}},
+			{"reset", cloudtest.Reset, []provider.Kind{provider.Network}},
+			{"none", cloudtest.Slow, []provider.Kind{provider.Network}},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				client := newClient(t, c)
+				if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+					t.Fatal(err)
+				}
+				c.Requests()
+				ctx := t.Context()
+				if test.name == "none" {
+					limited, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+					defer cancel()
+					ctx = limited
+				}
+				// A connection that breaks may be tried again by net/http: Reset as often.
+				c.Fail(slices.Repeat([]cloudtest.Fault{test.fault}, 3)...)
+				_, err := client.Read(ctx, cloudtest.Zone, faultyName)
+				c.FailNoMore()
+				wantKind(t, c, err, test.kinds...)
+				if e, ok := errors.AsType[*provider.Error](err); strings.Contains(test.name, "429") && (!ok || e.RetryAfter != 7*time.Second) {
+					t.Errorf("%v does not say when to come again", err)
+				}
+				for _, r := range c.Requests() {
+					if strings.HasSuffix(r.Path, "/elsewhere") {
+						t.Error("the redirect was followed")
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestCloudInterrupted breaks a change at each of its requests in turn, in
+// every way, and makes it again: nothing is lost, and nothing is doubled.
+func TestCloudInterrupted(t *testing.T) {
+	faults := map[string]cloudtest.Fault{
+		"throttled": cloudtest.Throttle, "reset": cloudtest.Reset, "lost": cloudtest.Lost, "cut": cloudtest.Cut,
+		"503": cloudtest.Instead(cloudtest.Answer{Status: http.StatusServiceUnavailable}),
+	}
+	type step struct{ add, remove []provider.TXT }
+	steps := map[string]struct {
+		step
+		want []string
+	}{
+		"add":     {step{[]provider.TXT{{"new"}}, nil}, []string{"foreign", "new", "old"}},
+		"replace": {step{[]provider.TXT{{"new"}}, []provider.TXT{{"old"}}}, []string{"foreign", "new"}},
+		"remove":  {step{nil, []provider.TXT{{"old"}}}, []string{"foreign"}},
+		"all":     {step{[]provider.TXT{{"new"}, {"newer"}}, []provider.TXT{{"old"}, {"foreign"}}}, []string{"new", "newer"}},
+	}
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		for name, change := range steps {
+			for how, fault := range faults {
+				for at := range 8 {
+					client := newClient(t, c)
+					for _, v := range []string{"new", "newer", "old", "foreign"} {
+						c.Remove(t, faultyName, []string{v})
+					}
+					c.Add(t, faultyName, []string{"old"})
+					c.Add(t, faultyName, []string{"foreign"})
+					if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+						t.Fatal(err)
+					}
+					c.Fail(slices.Concat(slices.Repeat([]cloudtest.Fault{cloudtest.Pass}, at), []cloudtest.Fault{fault})...)
+					err := replaceAtLast(t.Context(), client, change.add, change.remove)
+					left := c.FailNoMore()
+					if err != nil {
+						t.Errorf("%s, %s at request %d: %v", name, how, at, err)
+					}
+					wantValues(t, c, faultyName, change.want...)
+					if left > 0 {
+						break // the change is over before
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestCloudLag has changes show late.
+func TestCloudLag(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		client := newClient(t, c)
+		c.SetLag(2)
+		for _, change := range [][2][]provider.TXT{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}, {nil, {{"two"}}}} {
+			if err := replace(t.Context(), client, change[0], change[1]); err != nil {
+				t.Fatal(err)
+			}
+			seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName)
+			if err != nil || len(seen.Values) != len(change[0]) {
+				t.Errorf("after the change to %q: %q, %v", change[0], seen.Values, err)
+			}
+		}
+		c.SetLag(1 << 30)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		wantKind(t, c, replace(ctx, client, []provider.TXT{{"never shown"}}, nil), provider.Temporary, provider.Network)
+	})
+}
+
+// TestCloudConflicts has a CNAME, and a record that is switched off, at the name.
+func TestCloudConflicts(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		client := newClient(t, c)
+		c.AddAlias(faultyName, "elsewhere.example.net")
+		wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"ours"}}, nil), provider.Conflict)
+		wantValues(t, c, faultyName)
+	})
+}
+
+// TestCloudTTL asks for less than the provider takes.
+func TestCloudTTL(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		client := newClient(t, c)
+		for _, change := range [][2][]provider.TXT{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}} {
+			if err := replace(t.Context(), client, change[0], change[1]); err != nil {
+				t.Fatal(err)
+			}
+			if ttl := c.TTL(faultyName); ttl != max(60, c.MinTTL) {
+				t.Errorf("TTL %d, want %d", ttl, max(60, c.MinTTL))
+			}
+		}
+	})
+}
+
+// TestCloudEndpoints gives addresses that no key may go to.
+func TestCloudEndpoints(t *testing.T) {
+	for name, open := range clients {
+		for _, endpoint := range []string{
+			"ftp://127.0.0.1", "https://", "https://user@host", "https://host?query", "https://host#fragment", "http://[", "https://ho st",
+		} {
+			_, err := open(provider.Credentials{AccessKeyID: "id", AccessKeySecret: "the secret", Endpoint: endpoint})
+			if provider.KindOf(err) != provider.Invalid || err == nil {
+				t.Errorf("%s, endpoint %q: %v", name, endpoint, err)
+			}
+		}
+		_, err := open(provider.Credentials{AccessKeyID: "id", AccessKeySecret: "the secret", Endpoint: "http://192.0.2.1"})
+		if plain := name == "powerdns"; (err == nil) != plain {
+			t.Errorf("%s over http: %v", name, err)
+		}
+	}
+}

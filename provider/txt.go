@@ -1,0 +1,115 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// cutTXT makes a value of a text without a cut of its own: strings of 255
+// octets, the last one shorter.
+func cutTXT(text string) TXT {
+	if text == "" {
+		return TXT{""}
+	}
+	var v TXT
+	for part := range slices.Chunk([]byte(text), maxString) {
+		v = append(v, string(part))
+	}
+	return v
+}
+
+// quoteTXT writes a value as quoted character-strings with spaces between
+// (RFC 1035, section 5.1). odd is the format of octets that are not printable
+// ASCII, such as `\%03d`; "" leaves them as they are.
+func quoteTXT(v TXT, odd string) string {
+	var quoted []string
+	for _, s := range v {
+		var text strings.Builder
+		for _, octet := range []byte(s) {
+			switch {
+			case octet == '"' || octet == '\\':
+				text.Write([]byte{'\\', octet})
+			case odd != "" && (octet < ' ' || octet > '~'):
+				fmt.Fprintf(&text, odd, octet)
+			default:
+				text.WriteByte(octet)
+			}
+		}
+		quoted = append(quoted, `"`+text.String()+`"`)
+	}
+	return strings.Join(quoted, " ")
+}
+
+var errQuoting = errors.New("not quoted character-strings")
+
+// unquoteTXT reads quoted character-strings. Three digits after a backslash
+// are an octet in the given base: 10 in zone files, 8 at Route 53.
+func unquoteTXT(text string, base int) (TXT, error) {
+	var v TXT
+	for text = strings.TrimSpace(text); text != ""; text = strings.TrimLeft(text, " \t") {
+		if text[0] != '"' {
+			return nil, errQuoting
+		}
+		var s strings.Builder
+		for text = text[1:]; text != "" && text[0] != '"'; {
+			octet, length, err := octetAt(text, base)
+			if err != nil {
+				return nil, err
+			}
+			s.WriteByte(octet)
+			text = text[length:]
+		}
+		if text == "" {
+			return nil, errQuoting
+		}
+		text = text[1:]
+		v = append(v, s.String())
+	}
+	if len(v) == 0 {
+		return nil, errQuoting
+	}
+	return v, nil
+}
+
+// octetAt reads the first octet of a text, which may be escaped.
+func octetAt(text string, base int) (octet byte, length int, err error) {
+	if text[0] != '\\' {
+		return text[0], 1, nil
+	}
+	if len(text) >= 4 && '0' <= text[1] && text[1] <= '9' {
+		n, err := strconv.ParseUint(text[1:4], base, 8)
+		if err != nil {
+			return 0, 0, errQuoting
+		}
+		return byte(n), 4, nil
+	}
+	if len(text) < 2 {
+		return 0, 0, errQuoting
+	}
+	return text[1], 2, nil
+}
+
+// plainText says why a vendor that stores values without quotes would not
+// keep this one: it must be 1 to limit octets of printable ASCII without the
+// characters in damaged, and without a space at either end.
+func plainText(v TXT, limit int, damaged string) error {
+	text := v.Text()
+	switch {
+	case text == "":
+		return errors.New("the provider takes no empty value")
+	case len(text) > limit:
+		return fmt.Errorf("the provider takes at most %d octets", limit)
+	case strings.TrimSpace(text) != text:
+		return errors.New("the provider strips spaces at the ends")
+	case strings.ContainsAny(text, damaged):
+		return fmt.Errorf("the provider does not keep the characters %s as they are", damaged)
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
+		return errors.New("the provider is not known to keep what is not printable ASCII")
+	case !v.Equal(cutTXT(text)):
+		return errors.New("the provider does not keep the cut into character-strings")
+	}
+	return nil
+}
