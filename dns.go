@@ -58,7 +58,7 @@ var providers = []struct {
 	minTTL uint32
 }{
 	{providerBuiltin, 0}, {providerRFC2136, 0},
-	{"alidns", 600},
+	{"alidns", 600}, {"tencentcloud", 600},
 }
 
 const (
@@ -83,6 +83,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewRFC2136(c)
 	case "alidns":
 		return provider.NewAliDNS(c)
+	case "tencentcloud":
+		return provider.NewTencentCloud(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

@@ -13,7 +13,8 @@ import (
 
 // clients makes the client of each provider that speaks HTTP.
 var clients = map[string]func(provider.Credentials) (*provider.Client, error){
-	"alidns": provider.NewAliDNS,
+	"alidns":       provider.NewAliDNS,
+	"tencentcloud": provider.NewTencentCloud,
 }
 
 // newClient makes a client of a stand-in, with the right key.

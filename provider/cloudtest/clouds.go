@@ -8,6 +8,7 @@ var all = []struct {
 	start func(testing.TB) *Cloud
 }{
 	{"alidns", AliDNS},
+	{"tencentcloud", TencentCloud},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

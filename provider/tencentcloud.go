@@ -1,0 +1,319 @@
+package provider
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call
+// an action, the parameters as JSON, signed with TC3-HMAC-SHA256. Each value
+// is a record. Every error is an HTTP 200.
+type tencentCloud struct{ api *api }
+
+const (
+	tencentEndpoint  = "https://dnspod.tencentcloudapi.com"
+	tencentVersion   = "2021-03-23"
+	tencentService   = "dnspod"
+	tencentAlgorithm = "TC3-HMAC-SHA256"
+	tencentMinTTL    = 600  // seconds, in the free plan; the API tells what a zone's plan has
+	tencentMaxValue  = 255  // octets: how a longer one is cut is not documented
+	tencentPageSize  = 3000 // the most that a list gives at once
+	tencentLine      = "默认" // the records for every resolver
+	tencentLineID    = "0"  // the same in lists, where the line's name may be translated
+)
+
+// NewTencentCloud makes a client of Tencent Cloud DNSPod. The key pair is
+// SecretId and SecretKey; it needs the rights dnspod:DescribeDomainList,
+// DescribeRecordList, CreateRecord, ModifyRecord and DeleteRecord, and makes
+// use of DescribePackageDetail and DescribeDomain. Accounts of the
+// international site have the endpoint dnspod.intl.tencentcloudapi.com.
+func NewTencentCloud(c Credentials) (*Client, error) {
+	a, err := newAPI(tencentEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&tencentCloud{a}), nil
+}
+
+// signTC3 signs a request over its content type, host and body. Its time and
+// the day in its scope are made of one clock reading, so that no midnight
+// comes between them.
+func signTC3(r *http.Request, body []byte, key Credentials, at time.Time) {
+	timestamp, date := strconv.FormatInt(at.Unix(), 10), at.UTC().Format("2006-01-02")
+	r.Header.Set("X-TC-Timestamp", timestamp)
+	signed := []string{"content-type", "host"}
+	scope := date + "/" + tencentService + "/tc3_request"
+	text := tencentAlgorithm + "\n" + timestamp + "\n" + scope + "\n" + hexSHA256([]byte(canonicalRequest(r, "/", signed, body)))
+	derived := []byte("TC3" + string(key.AccessKeySecret))
+	for part := range strings.SplitSeq(scope, "/") {
+		derived = hmacSHA256(derived, part)
+	}
+	r.Header.Set("Authorization", tencentAlgorithm+" Credential="+key.AccessKeyID+"/"+scope+
+		", SignedHeaders="+strings.Join(signed, ";")+", Signature="+hex.EncodeToString(hmacSHA256(derived, text)))
+}
+
+// tooMany is the answer to a search for a zone that finds over 500 of them.
+const tooMany Kind = "too_many"
+
+// tencentErrors are codes of the API's common errors and of DNSPod's own.
+var tencentErrors = codeKinds{
+	{"AuthFailure.SignatureExpire", ClockSkew},
+	{"AuthFailure.UnauthorizedOperation", Permission},
+	{"AuthFailure*", BadCredentials},
+	{"FailedOperation.LoginFailed", BadCredentials},
+	{"InvalidParameter.InvalidSignature", BadCredentials},
+	{"InvalidParameter.InvalidSecretId", BadCredentials},
+	{"InvalidParameter.LoginToken*", BadCredentials},
+	{"LimitExceeded.FailedLoginLimitExceeded", BadCredentials},
+	{"InvalidParameterValue.DomainNotExists", ZoneNotFound},
+	{"InvalidParameter.DomainInvalid", ZoneNotFound},
+	{"InvalidParameter.DomainIdInvalid", ZoneNotFound},
+	{"FailedOperation.NotDomainOwner", ZoneNotFound},
+	{"OperationDenied.NoPermissionToOperateDomain", ZoneNotFound},
+	{"UnauthorizedOperation*", Permission},
+	{"OperationDenied*", Permission},
+	{"FailedOperation.DomainIs*", Permission}, // locked, or banned as spam
+	{"FailedOperation.LoginAreaNotAllowed", Permission},
+	{"*ealName*", Permission}, // the account's owner is not verified
+	{"InvalidParameter.AccountIsBanned", Permission},
+	{"InvalidParameter.RequestIpLimited", Permission},
+	{"Ip*list", Permission},
+	{"ResourceNotFound.NoDataOfRecord", gone},
+	{"ResourceNotFound*", ZoneNotFound},
+	{"InvalidParameter.RecordIdInvalid", gone},
+	{"InvalidParameter.DomainRecordExist", exists},
+	{"InvalidParameter.ResultMoreThan500", tooMany},
+	{"LimitExceeded.RecordTtlLimit", Invalid},
+	{"LimitExceeded.SubdomainLevelLimit", Invalid},
+	{"LimitExceeded*", Quota},
+	{"RequestLimitExceeded*", Throttled},
+	{"FailedOperation.FrequencyLimit", Throttled},
+	{"InternalError*", Temporary},
+	{"FailedOperation.UnknowError", Temporary}, // the vendor's spelling
+	{"FailedOperation.TemporaryError", Temporary},
+	{"InvalidParameter.OperateFailed", Temporary},
+}
+
+// do makes one call and reads its answer into out.
+func (v *tencentCloud) do(ctx context.Context, action string, parameters, out any) error {
+	body, err := json.Marshal(parameters)
+	if err != nil {
+		return &Error{Kind: Invalid, Detail: action, Err: err}
+	}
+	c := call{name: action, method: http.MethodPost, body: body, header: map[string]string{
+		"Content-Type": "application/json", "X-TC-Action": action, "X-TC-Version": tencentVersion, "X-TC-Language": "en-US",
+	}}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signTC3(r, body, v.api.key, v.api.now()) })
+	if err != nil {
+		return err
+	}
+	var envelope struct{ Response json.RawMessage }
+	var head struct {
+		RequestId string
+		Error     struct{ Code, Message string }
+	}
+	if err = json.Unmarshal(ans.body, &envelope); err == nil {
+		err = json.Unmarshal(envelope.Response, &head)
+	}
+	switch {
+	case err == nil && (head.Error.Code != "" || ans.status != http.StatusOK):
+		return v.api.refused(c, ans, verdict{head.Error.Code, head.Error.Message, head.RequestId}, tencentErrors)
+	case err == nil && head.RequestId == "":
+		err = errors.New("no RequestId, which every answer has")
+	case err == nil:
+		err = json.Unmarshal(envelope.Response, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *tencentCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	d, found, err := v.domain(ctx, name)
+	if err != nil || !found {
+		return z, false, err
+	}
+	z = zone{id: d.Name, name: name, minTTL: tencentMinTTL, servers: d.EffectiveDNS}
+	var packages struct {
+		Info []struct {
+			DomainGrade string
+			MinTtl      uint32
+		}
+	}
+	err = ifTransient(v.do(ctx, "DescribePackageDetail", struct{}{}, &packages))
+	for _, p := range packages.Info {
+		if strings.EqualFold(p.DomainGrade, d.Grade) && p.MinTtl > 0 { // DP_FREE in one list is DP_Free in the other
+			z.minTTL = p.MinTtl
+		}
+	}
+	return z, err == nil, err
+}
+
+// ifTransient drops the failure of a call that is a convenience, unless it
+// comes to pass when made again: the zone is remembered with what it gave.
+func ifTransient(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Transient() {
+		return err
+	}
+	return nil
+}
+
+// tencentDomain is a zone: its name as it was entered, maybe in Unicode, and
+// in A-labels.
+type tencentDomain struct {
+	Name, Punycode, Grade string
+	EffectiveDNS          []string
+}
+
+// domain searches the list of zones, by a part of the name.
+func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
+	offset := 0
+	domains, err := paged(func(int) ([]tencentDomain, int, error) {
+		var answer struct {
+			DomainCountInfo struct{ DomainTotal int }
+			DomainList      []tencentDomain
+		}
+		err := v.do(ctx, "DescribeDomainList", struct {
+			Keyword       string
+			Offset, Limit int
+		}{name, offset, tencentPageSize}, &answer)
+		offset += len(answer.DomainList)
+		return answer.DomainList, answer.DomainCountInfo.DomainTotal, err
+	})
+	for _, d := range domains {
+		if fold(d.Name) == name || fold(d.Punycode) == name {
+			return d, true, nil
+		}
+	}
+	switch {
+	case KindOf(err) == ZoneNotFound:
+		return d, false, nil
+	case KindOf(err) == tooMany, err == nil && strings.Contains(name, "xn--"):
+		// That the search knows A-labels is not documented.
+		return v.describe(ctx, name)
+	}
+	return d, false, err
+}
+
+// describe asks for a zone by its exact name.
+func (v *tencentCloud) describe(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
+	var answer struct {
+		DomainInfo struct {
+			Domain, Punycode, Grade string
+			DnspodNsList            []string
+		}
+	}
+	err = v.do(ctx, "DescribeDomain", struct{ Domain string }{name}, &answer)
+	if KindOf(err) == ZoneNotFound {
+		return d, false, nil
+	}
+	i := answer.DomainInfo
+	found = err == nil && (fold(i.Domain) == name || fold(i.Punycode) == name)
+	return tencentDomain{i.Domain, i.Punycode, i.Grade, i.DnspodNsList}, found, err
+}
+
+func (v *tencentCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := v.records(ctx, z, name, "TXT")
+	for _, e := range entries {
+		enabled := e.Status == "ENABLE" || e.Status == ""
+		everywhere := e.LineId == tencentLineID || e.LineId == "" && e.Line == tencentLine
+		set.records = append(set.records, record{
+			id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: !enabled || !everywhere,
+		})
+	}
+	return set, err
+}
+
+type tencentRecord struct {
+	RecordId                                json.Number
+	Name, Type, Value, Line, LineId, Status string
+	TTL                                     uint32
+}
+
+// records gives the records of one type at a name. The list calls the name
+// Subdomain and the writes call it SubDomain; the API ignores what it does not
+// know, and would give the whole zone, or write to its apex.
+func (v *tencentCloud) records(ctx context.Context, z zone, name, kind string) ([]tencentRecord, error) {
+	offset := 0
+	entries, err := paged(func(int) ([]tencentRecord, int, error) {
+		var answer struct {
+			RecordCountInfo struct{ TotalCount int }
+			RecordList      []tencentRecord
+		}
+		err := v.do(ctx, "DescribeRecordList", struct {
+			Domain, Subdomain, RecordType string
+			Offset                        int `json:",omitempty"`
+			Limit                         int
+		}{z.id, relative(name, z), kind, offset, tencentPageSize}, &answer)
+		if KindOf(err) == gone {
+			return nil, 0, nil // an empty list is an error, also one after the last page
+		}
+		offset += len(answer.RecordList)
+		return answer.RecordList, answer.RecordCountInfo.TotalCount, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(entries, func(e tencentRecord) bool { return e.Type != kind || fold(e.Name) != relative(name, z) }), nil
+}
+
+// tencentTXT reads a value. It stands there as it was written: as plain text,
+// or by some tools as quoted character-strings.
+func tencentTXT(text string) TXT {
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
+		return cutTXT(text)
+	}
+	quoted, err := unquoteTXT(text, 10)
+	if err != nil {
+		return cutTXT(text)
+	}
+	var value TXT
+	for _, s := range quoted {
+		value = append(value, cutTXT(s)...)
+	}
+	return value
+}
+
+func (v *tencentCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.write(ctx, "CreateRecord", z, name, "", value, ttl)
+}
+
+func (v *tencentCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	return v.write(ctx, "ModifyRecord", z, name, old.id, value, ttl)
+}
+
+// write makes a record, or changes one with an id. A change without SubDomain
+// would move the record to the apex.
+func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, id string, value TXT, ttl uint32) error {
+	err := v.do(ctx, action, struct {
+		Domain, SubDomain, RecordType, RecordLine, Value string
+		TTL                                              uint32
+		RecordId                                         json.Number `json:",omitempty"`
+	}{z.id, relative(name, z), "TXT", tencentLine, value.Text(), ttl, json.Number(id)}, &struct{}{})
+	if KindOf(err) != Invalid {
+		return err
+	}
+	// Which code tells of a CNAME in the way is not documented: look for one.
+	if aliases, listErr := v.records(ctx, z, name, "CNAME"); listErr == nil && len(aliases) > 0 {
+		return &Error{Kind: Conflict, Detail: name + ": a CNAME stands there", Err: err}
+	}
+	return err
+}
+
+func (v *tencentCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+	return v.do(ctx, "DeleteRecord", struct {
+		Domain   string
+		RecordId json.Number
+	}{z.id, json.Number(old.id)}, &struct{}{})
+}
+
+// fits refuses what could be read as quoted: a value is written as plain text.
+func (v *tencentCloud) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }
