@@ -15,6 +15,7 @@ import (
 var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"alidns":       provider.NewAliDNS,
 	"tencentcloud": provider.NewTencentCloud,
+	"huaweicloud":  provider.NewHuaweiCloud,
 }
 
 // newClient makes a client of a stand-in, with the right key.

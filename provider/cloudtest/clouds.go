@@ -9,6 +9,7 @@ var all = []struct {
 }{
 	{"alidns", AliDNS},
 	{"tencentcloud", TencentCloud},
+	{"huaweicloud", HuaweiCloud},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.
