@@ -58,7 +58,7 @@ var providers = []struct {
 	minTTL uint32
 }{
 	{providerBuiltin, 0}, {providerRFC2136, 0},
-	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1},
+	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600},
 }
 
 const (
@@ -87,6 +87,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewTencentCloud(c)
 	case "huaweicloud":
 		return provider.NewHuaweiCloud(c)
+	case "volcengine":
+		return provider.NewVolcengine(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

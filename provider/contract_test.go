@@ -16,6 +16,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"alidns":       provider.NewAliDNS,
 	"tencentcloud": provider.NewTencentCloud,
 	"huaweicloud":  provider.NewHuaweiCloud,
+	"volcengine":   provider.NewVolcengine,
 }
 
 // newClient makes a client of a stand-in, with the right key.

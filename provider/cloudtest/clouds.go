@@ -10,6 +10,7 @@ var all = []struct {
 	{"alidns", AliDNS},
 	{"tencentcloud", TencentCloud},
 	{"huaweicloud", HuaweiCloud},
+	{"volcengine", Volcengine},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

@@ -1,0 +1,246 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call
+// an action, lists by GET with the parameters in the query, writes by POST of
+// JSON, signed much as AWS does. Values stand there without quotes, a record
+// each. Its private zones are another service, whose zones do not show here.
+type volcengine struct{ api *api }
+
+const (
+	volcEndpoint = "https://open.volcengineapi.com"
+	volcVersion  = "2018-08-01"
+	volcMinTTL   = 600 // seconds, in the free plan; what paid plans take is not documented
+	volcMaxValue = 512 // octets; not documented
+	volcPageSize = 500 // the most that the API takes
+	volcLine     = "default"
+)
+
+// volcScope has a fixed region: the service is the same in all of them.
+var volcScope = scoped{algorithm: "HMAC-SHA256", region: "cn-beijing", service: "dns", term: "request"}
+
+// NewVolcengine makes a client of Volcengine DNS. The key pair is Access Key
+// ID and Secret Access Key, the latter as it is shown, although it looks like
+// base64; it needs the rights dns:ListZones, ListRecords, CreateRecord,
+// UpdateRecord and DeleteRecord, and QueryZone to learn the name servers.
+func NewVolcengine(c Credentials) (*Client, error) {
+	a, err := newAPI(volcEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&volcengine{a}), nil
+}
+
+// signVolcengine signs a request, whose content type is set.
+func signVolcengine(r *http.Request, body []byte, key Credentials, at time.Time) {
+	r.Header.Set("X-Content-Sha256", hexSHA256(body))
+	r.Header.Set("X-Date", at.UTC().Format(basicTime))
+	signed := []string{"content-type", "host", "x-content-sha256", "x-date"}
+	r.Header.Set("Authorization", volcScope.authorization(r, r.URL.EscapedPath(), signed, body, key, at))
+}
+
+// volcErrors are the codes of the gateway, and after them those of the
+// service, all of which begin with Err.
+var volcErrors = codeKinds{
+	{"InvalidAccessKey", BadCredentials},
+	{"InvalidCredential", BadCredentials},
+	{"InvalidAuthorization", BadCredentials},
+	{"InvalidSecretToken", BadCredentials},
+	{"SignatureDoesNotMatch", BadCredentials},
+	{"MissingAuthenticationToken", BadCredentials},
+	{"MissingSignature", BadCredentials},
+	{"InvalidTimestamp", ClockSkew},
+	{"AccessDenied*", Permission},
+	{"LackPolicy", Permission},
+	{"*FlowLimitExceeded", Throttled},
+	{"Internal*", Temporary},
+	{"ServiceUnavailable*", Temporary},
+	{"ErrInternalServer", Temporary},
+	{"ErrParsingParams", Invalid},
+	{"ErrParamInvalid", Invalid},
+	{"ErrHostCanNotBeEmpty", Invalid},
+	{"ErrPageSizeNotValid", Invalid},
+	{"ErrNamesNotMatch", Invalid},
+	{"ErrDBDuplicated", exists},
+	{"ErrDBNotFound", gone},
+	{"ErrZoneNotFound", ZoneNotFound},
+	{"ErrQuotaExceeded", Quota},
+	{"Err*CountLimited", Quota},
+}
+
+// read makes a call that changes nothing and reads its result into out. What
+// it does not find is the zone.
+func (v *volcengine) read(ctx context.Context, action string, parameters url.Values, out any) error {
+	err := v.do(ctx, call{name: action, method: http.MethodGet, query: parameters}, out)
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == gone {
+		e.Kind = ZoneNotFound
+	}
+	return err
+}
+
+// write makes a call that changes a record; its result says nothing new.
+func (v *volcengine) write(ctx context.Context, action string, parameters map[string]any) error {
+	body, err := json.Marshal(parameters)
+	if err != nil {
+		return &Error{Kind: Invalid, Detail: action, Err: err}
+	}
+	return v.do(ctx, call{name: action, method: http.MethodPost, body: body}, nil)
+}
+
+// do makes a call. The answer's error code counts before the HTTP status.
+func (v *volcengine) do(ctx context.Context, c call, out any) error {
+	query := url.Values{"Action": {c.name}, "Version": {volcVersion}}
+	maps.Copy(query, c.query)
+	c.query, c.header = query, map[string]string{"Content-Type": "application/json"}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signVolcengine(r, body, v.api.key, v.api.now()) })
+	if err != nil {
+		return err
+	}
+	var envelope struct {
+		ResponseMetadata *struct {
+			RequestId string
+			Error     struct{ Code, Message string }
+		}
+		Result json.RawMessage
+	}
+	err = json.Unmarshal(ans.body, &envelope)
+	meta := envelope.ResponseMetadata
+	switch {
+	case err != nil:
+	case meta == nil:
+		err = errors.New("no ResponseMetadata")
+	case meta.Error.Code != "" || ans.status != http.StatusOK:
+		return v.api.refused(c, ans, verdict{meta.Error.Code, meta.Error.Message, meta.RequestId}, volcErrors)
+	case out != nil && (len(envelope.Result) == 0 || string(envelope.Result) == "null"):
+		err = errors.New("no Result")
+	case out != nil:
+		err = json.Unmarshal(envelope.Result, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *volcengine) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	z, found, err = v.listed(ctx, name)
+	if err != nil || !found {
+		return z, false, err
+	}
+	var info struct{ AllocateDNSServerList []string }
+	err = v.read(ctx, "QueryZone", url.Values{"ZID": {z.id}}, &info)
+	z.servers = info.AllocateDNSServerList
+	if kind := KindOf(err); kind == Permission || kind == Invalid {
+		err = nil // to know the name servers is a convenience
+	}
+	return z, err == nil, err
+}
+
+// listed looks for the zone among those that the search gives, whatever it
+// takes for exact.
+func (v *volcengine) listed(ctx context.Context, name string) (z zone, found bool, err error) {
+	type entry struct {
+		ZID      int64
+		ZoneName string
+	}
+	entries, err := paged(func(page int) ([]entry, int, error) {
+		query := url.Values{"Key": {name}, "SearchMode": {"exact"}}
+		if page > 1 {
+			query.Set("PageNumber", strconv.Itoa(page))
+		}
+		var answer struct {
+			Total int
+			Zones []entry
+		}
+		err := v.read(ctx, "ListZones", query, &answer)
+		return answer.Zones, answer.Total, err
+	})
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(entries, func(e entry) bool { return fold(e.ZoneName) == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return zone{id: strconv.FormatInt(entries[at].ZID, 10), name: name, minTTL: volcMinTTL}, true, nil
+}
+
+// volcRecord is a record as the list has it.
+type volcRecord struct {
+	RecordID, Host, Type, Value, Line string
+	TTL                               uint32
+	Enable                            *bool
+}
+
+// records gives the records of a type at exactly this name.
+func (v *volcengine) records(ctx context.Context, z zone, name, kind string) ([]volcRecord, error) {
+	all, err := paged(func(page int) ([]volcRecord, int, error) {
+		var answer struct {
+			TotalCount int
+			Records    []volcRecord
+		}
+		err := v.read(ctx, "ListRecords", url.Values{
+			"ZID": {z.id}, "Host": {relative(name, z)}, "Type": {kind}, "SearchMode": {"exact"},
+			"PageNumber": {strconv.Itoa(page)}, "PageSize": {strconv.Itoa(volcPageSize)},
+		}, &answer)
+		return answer.Records, answer.TotalCount, err
+	})
+	return slices.DeleteFunc(all, func(r volcRecord) bool {
+		return r.Type != kind || fold(r.Host) != relative(name, z)
+	}), err
+}
+
+// ofAll reports whether the record is for every resolver. The documentation
+// spells the line in two ways.
+func (r volcRecord) ofAll() bool { return r.Line == "" || strings.EqualFold(r.Line, volcLine) }
+
+func (v *volcengine) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	found, err := v.records(ctx, z, name, "TXT")
+	for _, r := range found {
+		off := !r.ofAll() || r.Enable != nil && !*r.Enable
+		set.records = append(set.records, record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off})
+	}
+	return set, err
+}
+
+// create looks for an alias when it is refused: such is the likely reason, but
+// the code for it is not documented.
+func (v *volcengine) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	err := v.write(ctx, "CreateRecord", map[string]any{
+		"ZID": json.Number(z.id), "Host": relative(name, z), "Type": "TXT", "Value": value.Text(), "TTL": ttl, "Line": volcLine,
+	})
+	if KindOf(err) != Invalid {
+		return err
+	}
+	aliases, failure := v.records(ctx, z, name, "CNAME")
+	if failure == nil && slices.ContainsFunc(aliases, volcRecord.ofAll) {
+		return &Error{Kind: Conflict, Detail: name + " is an alias", Err: err}
+	}
+	return err
+}
+
+func (v *volcengine) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	return v.write(ctx, "UpdateRecord", map[string]any{
+		"RecordID": old.id, "Host": relative(name, z), "Type": "TXT", "Value": value.Text(), "TTL": ttl, "Line": volcLine,
+	})
+}
+
+func (v *volcengine) remove(ctx context.Context, _ zone, _ string, old record) error {
+	return v.write(ctx, "DeleteRecord", map[string]any{"RecordID": old.id})
+}
+
+// fits refuses what other vendors of values without quotes are known to
+// change; what this one does with it is not documented.
+func (v *volcengine) fits(value TXT) error { return plainText(value, volcMaxValue, `"\`) }
