@@ -58,7 +58,7 @@ var providers = []struct {
 	minTTL uint32
 }{
 	{providerBuiltin, 0}, {providerRFC2136, 0},
-	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600},
+	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600}, {"baiducloud", 300},
 }
 
 const (
@@ -89,6 +89,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewHuaweiCloud(c)
 	case "volcengine":
 		return provider.NewVolcengine(c)
+	case "baiducloud":
+		return provider.NewBaiduCloud(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

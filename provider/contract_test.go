@@ -17,6 +17,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"tencentcloud": provider.NewTencentCloud,
 	"huaweicloud":  provider.NewHuaweiCloud,
 	"volcengine":   provider.NewVolcengine,
+	"baiducloud":   provider.NewBaiduCloud,
 }
 
 // newClient makes a client of a stand-in, with the right key.

@@ -11,6 +11,7 @@ var all = []struct {
 	{"tencentcloud", TencentCloud},
 	{"huaweicloud", HuaweiCloud},
 	{"volcengine", Volcengine},
+	{"baiducloud", BaiduCloud},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

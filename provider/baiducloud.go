@@ -1,0 +1,274 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1.
+// Values stand there without quotes, a record each. It takes a record that is
+// there already as a second one: no code for it is documented.
+type baiduCloud struct{ api *api }
+
+const (
+	baiduEndpoint = "https://dns.baidubce.com"
+	baiduZones    = "/v1/dns/zone"
+	baiduMaxValue = 512 // octets; not documented
+	baiduPageSize = 1000
+	baiduLine     = "default"
+	baiduAuth     = "bce-auth-v1"
+	baiduExpiry   = "1800" // seconds that a signature is good for
+)
+
+// baiduMinTTL is the least TTL, in seconds, that a zone of a product version
+// takes. The documentation tells of three, but not how the API spells them;
+// the vendor's client knows "discount".
+func baiduMinTTL(productVersion string) uint32 {
+	switch strings.ToLower(productVersion) {
+	case "enterprise":
+		return 1
+	case "discount", "puhui":
+		return 120
+	}
+	return 300
+}
+
+// NewBaiduCloud makes a client of Baidu AI Cloud DNS. The key pair is Access
+// Key and Secret Key, of an account that has passed the vendor's real-name
+// check; it needs the rights to list zones, and to list, create, update and
+// delete their records.
+func NewBaiduCloud(c Credentials) (*Client, error) {
+	a, err := newAPI(baiduEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&baiduCloud{a}), nil
+}
+
+// bceAuthorization signs a request over the headers that are named. The body
+// is covered by its MD5 in a header, for which the scheme has no other hash.
+func bceAuthorization(r *http.Request, signed []string, key Credentials, at time.Time) string {
+	scope := strings.Join([]string{baiduAuth, key.AccessKeyID, at.UTC().Format(extendedTime), baiduExpiry}, "/")
+	derived := hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), scope)) // the text is the key, not the octets
+	lines := []string{r.Method, r.URL.EscapedPath(), canonicalQuery(r.URL.Query())}
+	for _, name := range signed {
+		lines = append(lines, escape(name)+":"+escape(headerValue(r, name)))
+	}
+	signature := hmacSHA256([]byte(derived), strings.Join(lines, "\n"))
+	return scope + "/" + strings.Join(signed, ";") + "/" + hex.EncodeToString(signature)
+}
+
+// sign adds to a request what proves who calls, and its body's hash.
+func (v *baiduCloud) sign(r *http.Request, body []byte) {
+	at := v.api.now()
+	signed := []string{"content-type", "host", "x-bce-date"}
+	if len(body) > 0 {
+		sum := md5.Sum(body)
+		r.Header.Set("Content-Md5", base64.StdEncoding.EncodeToString(sum[:]))
+		signed = append([]string{"content-length", "content-md5"}, signed...)
+	}
+	r.Header.Set("X-Bce-Date", at.UTC().Format(extendedTime))
+	r.Header.Set("Authorization", bceAuthorization(r, signed, v.api.key, at))
+}
+
+// baiduErrors are the codes that all of the vendor's services have. Those of
+// the DNS service are not documented: the patterns at the end are a guess.
+var baiduErrors = codeKinds{
+	{"InvalidAccessKeyId", BadCredentials},
+	{"InvalidHTTPAuthHeader", BadCredentials},
+	{"SignatureDoesNotMatch", BadCredentials},
+	{"AccessDenied", Permission},
+	{"QualifyNotPass", Permission},
+	{"OptInRequired", Permission},
+	{"RequestExpired", ClockSkew},
+	{"InternalError", Temporary},
+	{"ServiceUnavailable", Temporary},
+	{"MalformedJSON", Invalid},
+	{"InappropriateJSON", Invalid},
+	{"InvalidHTTPRequest", Invalid},
+	{"InvalidURI", Invalid},
+	{"InvalidVersion", Invalid},
+	{"PreconditionFailed", Invalid},
+	{"IdempotentParameterMismatch", Invalid},
+	{"*Quota*", Quota},
+	{"*Duplicate*", exists},
+	{"*AlreadyExist*", exists},
+	{"*Conflict*", Conflict},
+}
+
+// do makes a call and reads its answer into out, if any. missing is what it
+// means that something is not there.
+func (v *baiduCloud) do(ctx context.Context, c call, missing Kind, out any) error {
+	c.header = map[string]string{"Content-Type": "application/json;charset=utf-8"}
+	ans, err := v.api.send(ctx, c, v.sign)
+	if err != nil {
+		return err
+	}
+	body := bytes.TrimSpace(ans.body)
+	if len(body) == 0 && out == nil && ans.status == http.StatusOK {
+		return nil // such is the answer to every write
+	}
+	var failure *struct{ Code, Message, RequestID string }
+	err = json.Unmarshal(body, &failure)
+	switch {
+	case err != nil:
+	case failure == nil:
+		err = errNotTheirs
+	case failure.Code != "" || ans.status != http.StatusOK:
+		kinds := baiduErrors
+		if ans.status == http.StatusNotFound || strings.HasPrefix(failure.Code, "NoSuch") {
+			kinds = append(slices.Clip(kinds), codeKinds{{"*", missing}}...)
+		}
+		return v.api.refused(c, ans, verdict{failure.Code, failure.Message, failure.RequestID}, kinds)
+	case out != nil:
+		err = json.Unmarshal(body, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// baiduPage is what the pages of all lists have in common.
+type baiduPage struct {
+	IsTruncated *bool // in every list
+	NextMarker  string
+}
+
+// baiduPaged collects the items of all pages, each of which names the next.
+func baiduPaged[T any](query url.Values, fetch func(query url.Values) (items []T, page baiduPage, err error)) ([]T, error) {
+	var all []T
+	query.Set("maxKeys", strconv.Itoa(baiduPageSize))
+	for range maxPages {
+		items, page, err := fetch(query)
+		if err != nil {
+			return nil, err
+		}
+		if page.IsTruncated == nil {
+			return nil, &Error{Kind: BadAnswer, Err: errNotTheirs}
+		}
+		if all = append(all, items...); !*page.IsTruncated {
+			return all, nil
+		}
+		if page.NextMarker == "" || page.NextMarker == query.Get("marker") {
+			return nil, &Error{Kind: BadAnswer, Detail: "the list goes on, but the answer does not say where"}
+		}
+		query.Set("marker", page.NextMarker)
+	}
+	return nil, &Error{Kind: BadAnswer, Detail: "the list has over " + strconv.Itoa(maxPages) + " pages"}
+}
+
+// zone looks among the zones whose names contain this one. The API tells no
+// name servers.
+func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	type entry struct{ Name, ProductVersion string }
+	entries, err := baiduPaged(url.Values{"name": {name}}, func(query url.Values) ([]entry, baiduPage, error) {
+		var answer struct {
+			baiduPage
+			Zones []entry
+		}
+		err := v.do(ctx, call{name: "ListZone", method: http.MethodGet, path: baiduZones, query: query}, Invalid, &answer)
+		return answer.Zones, answer.baiduPage, err
+	})
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(entries, func(e entry) bool { return fold(e.Name) == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return zone{id: entries[at].Name, name: name, minTTL: baiduMinTTL(entries[at].ProductVersion)}, true, nil
+}
+
+// baiduRecord is a record as the list has it.
+type baiduRecord struct {
+	ID, RR, Status, Type, Value, Line string
+	TTL                               uint32
+}
+
+// off reports whether the record is not for every resolver.
+func (r baiduRecord) off() bool {
+	return r.Status != "" && r.Status != "running" || r.Line != "" && r.Line != baiduLine
+}
+
+// list gives the TXT records among all that are at the name. An alias there is
+// a conflict, but not beside values: whatever the vendor makes of the two,
+// values that are there can be removed.
+func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	found, err := baiduPaged(url.Values{"rr": {relative(name, z)}}, func(query url.Values) ([]baiduRecord, baiduPage, error) {
+		var answer struct {
+			baiduPage
+			Records []baiduRecord
+		}
+		err := v.do(ctx, call{name: "ListRecord", method: http.MethodGet, path: baiduRecords(z), query: query}, ZoneNotFound, &answer)
+		return answer.Records, answer.baiduPage, err
+	})
+	aliased := false
+	for _, r := range found {
+		switch {
+		case fold(r.RR) != relative(name, z):
+		case r.Type == "TXT":
+			set.records = append(set.records, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
+		case r.Type == "CNAME" && !r.off():
+			aliased = true
+		}
+	}
+	if err == nil && aliased && len(set.values().Values) == 0 {
+		err = &Error{Kind: Conflict, Detail: name + " is an alias"}
+	}
+	return set, err
+}
+
+// baiduRecords is the path of a zone's records.
+func baiduRecords(z zone) string { return baiduZones + "/" + escape(z.id) + "/record" }
+
+// baiduChange is the body of a write.
+type baiduChange struct {
+	RR    string `json:"rr"`
+	Type  string `json:"type"`
+	Value string `json:"value"`
+	TTL   uint32 `json:"ttl"`
+	Line  string `json:"line,omitempty"` // of a new record
+}
+
+// write makes a call that changes a record. Its token lets the vendor take a
+// call that arrives twice for one.
+func (v *baiduCloud) write(ctx context.Context, c call, missing Kind, change *baiduChange) error {
+	c.query = url.Values{"clientToken": {v.api.nonce()}}
+	if change != nil {
+		body, err := json.Marshal(change)
+		if err != nil {
+			return &Error{Kind: Invalid, Detail: c.name, Err: err}
+		}
+		c.body = body
+	}
+	return v.do(ctx, c, missing, nil)
+}
+
+func (v *baiduCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	c := call{name: "CreateRecord", method: http.MethodPost, path: baiduRecords(z)}
+	return v.write(ctx, c, ZoneNotFound, &baiduChange{relative(name, z), "TXT", value.Text(), ttl, baiduLine})
+}
+
+func (v *baiduCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	c := call{name: "UpdateRecord", method: http.MethodPut, path: baiduRecords(z) + "/" + escape(old.id)}
+	return v.write(ctx, c, gone, &baiduChange{RR: relative(name, z), Type: "TXT", Value: value.Text(), TTL: ttl})
+}
+
+func (v *baiduCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+	return v.write(ctx, call{name: "DeleteRecord", method: http.MethodDelete, path: baiduRecords(z) + "/" + escape(old.id)}, gone, nil)
+}
+
+// fits refuses what other vendors of values without quotes are known to
+// change; what this one does with it is not documented.
+func (v *baiduCloud) fits(value TXT) error { return plainText(value, baiduMaxValue, `"\`) }
