@@ -18,6 +18,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"huaweicloud":  provider.NewHuaweiCloud,
 	"volcengine":   provider.NewVolcengine,
 	"baiducloud":   provider.NewBaiduCloud,
+	"route53":      provider.NewRoute53,
 }
 
 // newClient makes a client of a stand-in, with the right key.

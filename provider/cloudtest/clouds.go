@@ -12,6 +12,7 @@ var all = []struct {
 	{"huaweicloud", HuaweiCloud},
 	{"volcengine", Volcengine},
 	{"baiducloud", BaiduCloud},
+	{"route53", Route53},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.
