@@ -59,7 +59,7 @@ var providers = []struct {
 }{
 	{providerBuiltin, 0}, {providerRFC2136, 0},
 	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600}, {"baiducloud", 300},
-	{"route53", 0},
+	{"route53", 0}, {"cloudflare", 60},
 }
 
 const (
@@ -94,6 +94,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewBaiduCloud(c)
 	case "route53":
 		return provider.NewRoute53(c)
+	case "cloudflare":
+		return provider.NewCloudflare(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

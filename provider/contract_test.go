@@ -19,6 +19,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"volcengine":   provider.NewVolcengine,
 	"baiducloud":   provider.NewBaiduCloud,
 	"route53":      provider.NewRoute53,
+	"cloudflare":   provider.NewCloudflare,
 }
 
 // newClient makes a client of a stand-in, with the right key.

@@ -13,6 +13,7 @@ var all = []struct {
 	{"volcengine", Volcengine},
 	{"baiducloud", BaiduCloud},
 	{"route53", Route53},
+	{"cloudflare", Cloudflare},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

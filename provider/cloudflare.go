@@ -1,0 +1,270 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// cloudflare is Cloudflare's API, version 4: JSON, and a token that goes with
+// every call. Values stand there as character-strings, mostly quoted, a record
+// each.
+type cloudflare struct{ api *api }
+
+const (
+	cloudflareEndpoint = "https://api.cloudflare.com/client/v4"
+	cloudflareMinTTL   = 60   // seconds; enterprise zones take 30, which a list of zones does not reliably tell
+	cloudflareAutoTTL  = 300  // seconds, what the TTL 1 ("automatic") stands for
+	cloudflareMaxValue = 4096 // octets of a record on the wire
+	cloudflareZones    = "50" // on a page
+	cloudflareRecords  = "100"
+)
+
+// NewCloudflare makes a client of Cloudflare. The key id is the account's
+// e-mail address or the word "token", and is not sent; the secret is an API
+// token, never the global API key. It needs the permissions Zone Read and DNS
+// Edit for its zones.
+func NewCloudflare(c Credentials) (*Client, error) {
+	a, err := newAPI(cloudflareEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless = true
+	// net/http would refuse such a header, which looks like a broken network.
+	if strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &Error{Kind: BadCredentials, Detail: "the API token has characters that no token has"}
+	}
+	return newRecordClient(&cloudflare{a}), nil
+}
+
+// signBearer says who calls (RFC 6750, section 2.1).
+func signBearer(r *http.Request, key Credentials) {
+	r.Header.Set("Authorization", "Bearer "+string(key.AccessKeySecret))
+}
+
+// cloudflareErrors are the codes that mean something here. The vendor has no
+// list of them: 6003 with 6103, 10000 and 81058 are certain, the others are
+// what users report.
+var cloudflareErrors = codeKinds{
+	{"6103", BadCredentials},
+	{"6111", BadCredentials},
+	{"6003", BadCredentials},
+	{"910[0-9]", BadCredentials},
+	{"10000", BadCredentials},
+	{"971", Throttled},
+	{"7003", ZoneNotFound},
+	{"81044", gone},
+	{"81045", Quota},
+	{"8105[34]", Conflict},
+	{"8105[78]", exists},
+}
+
+// cloudflareForbidden are the words of a code that otherwise tells a bad token.
+const cloudflareForbidden = "Unauthorized to access requested resource"
+
+// cloudflareKinds says what codes mean with an HTTP status. 10000 comes with
+// 429 too: there, and with the vendor's own faults, the status decides.
+func cloudflareKinds(status int, words string) codeKinds {
+	switch {
+	case status == http.StatusTooManyRequests || status >= 500:
+		return nil
+	case strings.Contains(words, cloudflareForbidden):
+		return append(codeKinds{{"9109", Permission}}, cloudflareErrors...)
+	case status == http.StatusConflict: // the vendor's own clients make such a call again
+		return append(slices.Clone(cloudflareErrors), codeKinds{{"*", Temporary}}...)
+	}
+	return cloudflareErrors
+}
+
+// cloudflareFailure is one of the errors in an answer; the chain says more.
+type cloudflareFailure struct {
+	Code    json.Number
+	Message string
+	Chain   []cloudflareFailure `json:"error_chain"`
+}
+
+// verdict makes one of all errors: the first known code, and the words of all.
+func (f cloudflareFailure) verdict(status int, requestID string) (verdict, codeKinds) {
+	all := f.flat()[1:]
+	var words []string
+	for _, one := range all {
+		words = append(words, one.Message)
+	}
+	kinds := cloudflareKinds(status, strings.Join(words, " "))
+	known := func(one cloudflareFailure) bool { return kinds.of(one.Code.String()) != "" }
+	first := max(0, slices.IndexFunc(all, known))
+	v := verdict{requestID: requestID}
+	for i, one := range all {
+		if i == first {
+			v.code = one.Code.String()
+		} else {
+			words[i] = one.Code.String() + " " + words[i]
+		}
+	}
+	v.message = strings.Join(words, "; ")
+	return v, kinds
+}
+
+// flat gives an error and all of its chain.
+func (f cloudflareFailure) flat() []cloudflareFailure {
+	all := []cloudflareFailure{f}
+	for _, inner := range f.Chain {
+		all = append(all, inner.flat()...)
+	}
+	return all
+}
+
+// cloudflareAnswer is around every result.
+type cloudflareAnswer struct {
+	Success bool
+	Errors  []cloudflareFailure
+	Result  json.RawMessage
+	Info    struct {
+		Total int `json:"total_count"`
+	} `json:"result_info"`
+}
+
+// do makes one call, reads its result into out unless that is nil, and gives
+// how many items a list has on all pages.
+func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, err error) {
+	if body != nil {
+		c.header = map[string]string{"Content-Type": "application/json"}
+		if c.body, err = json.Marshal(body); err != nil {
+			return 0, &Error{Kind: Invalid, Detail: c.name, Err: err}
+		}
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.api.key) })
+	if err != nil {
+		return 0, err
+	}
+	var said cloudflareAnswer
+	err = json.Unmarshal(ans.body, &said)
+	switch {
+	case err == nil && (ans.status >= 400 || !said.Success && len(said.Errors) > 0):
+		verdict, kinds := cloudflareFailure{Chain: said.Errors}.verdict(ans.status, ans.header.Get("cf-ray"))
+		return 0, v.api.refused(c, ans, verdict, kinds)
+	case err == nil && !said.Success:
+		err = errors.New("neither success nor an error")
+	case err == nil && out != nil && (len(said.Result) == 0 || string(said.Result) == "null"):
+		err = errors.New("no result") // taken for an empty list, it would have values written again
+	case err == nil && out != nil:
+		err = json.Unmarshal(said.Result, out)
+	}
+	if err != nil {
+		return 0, v.api.unreadable(c, ans, err)
+	}
+	return said.Info.Total, nil
+}
+
+// cloudflareList collects all pages of a list.
+func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) ([]T, error) {
+	return paged(func(page int) (items []T, total int, err error) {
+		if page > 1 {
+			c.query.Set("page", strconv.Itoa(page))
+		}
+		total, err = v.do(ctx, c, nil, &items)
+		return items, total, err
+	})
+}
+
+// zone takes the active one of several zones with a name, as there are while a
+// domain moves from one account to another.
+func (v *cloudflare) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	type entry struct {
+		ID, Name, Type, Status string
+		Servers                []string `json:"name_servers"`
+	}
+	entries, err := cloudflareList[entry](ctx, v, call{
+		name: "list zones", method: http.MethodGet, path: "/zones", query: url.Values{"name": {name}, "per_page": {cloudflareZones}},
+	})
+	for _, e := range entries {
+		if fold(e.Name) != name || e.Type == "internal" || found && e.Status != "active" {
+			continue
+		}
+		z, found = zone{id: e.ID, name: name, minTTL: cloudflareMinTTL, servers: e.Servers}, true
+	}
+	return z, found, err
+}
+
+// list does not see a CNAME: the vendor says so when a record is created.
+func (v *cloudflare) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	type entry struct {
+		ID, Name, Type, Content string
+		TTL                     uint32
+	}
+	entries, err := cloudflareList[entry](ctx, v, call{
+		name: "list records", method: http.MethodGet, path: cloudflarePath(z),
+		query: url.Values{"type": {"TXT"}, "name.exact": {name}, "per_page": {cloudflareRecords}},
+	})
+	for _, e := range entries {
+		if e.Type != "TXT" || fold(e.Name) != name {
+			continue
+		}
+		if e.TTL == 1 {
+			e.TTL = cloudflareAutoTTL
+		}
+		set.records = append(set.records, record{id: e.ID, value: cloudflareValue(e.Content), ttl: e.TTL})
+	}
+	return set, err
+}
+
+// cloudflareValue reads a value, which comes as it was written: quoted or not,
+// and a string that is too long as one, though resolvers get it cut.
+func cloudflareValue(content string) (v TXT) {
+	quoted, err := unquoteTXT(content, 10)
+	if err != nil {
+		return cutTXT(content)
+	}
+	for _, s := range quoted {
+		v = append(v, cutTXT(s)...)
+	}
+	return v
+}
+
+func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
+
+// cloudflareRecord is what a write says of a record. What it does not name
+// (comment, tags, proxied) stays at an update.
+type cloudflareRecord struct {
+	Content string `json:"content"`
+	Name    string `json:"name"`
+	TTL     uint32 `json:"ttl"`
+	Type    string `json:"type"`
+}
+
+func (v *cloudflare) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z)},
+		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
+	return err
+}
+
+func (v *cloudflare) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id)},
+		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
+	return err
+}
+
+func (v *cloudflare) remove(ctx context.Context, z zone, _ string, old record) error {
+	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(old.id)}, nil, nil)
+	return err
+}
+
+// fits knows the vendor's limits; what becomes of octets that are not
+// printable ASCII is not documented.
+func (v *cloudflare) fits(value TXT) error {
+	text := value.Text()
+	switch {
+	case text == "":
+		return errors.New("the provider takes no empty value")
+	case len(text)+len(value) > cloudflareMaxValue: // each string has an octet for its length
+		return errors.New("the provider takes at most 4096 octets, with one for the length of each string")
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
+		return errors.New("the provider is not known to keep what is not printable ASCII")
+	}
+	return nil
+}
