@@ -59,7 +59,7 @@ var providers = []struct {
 }{
 	{providerBuiltin, 0}, {providerRFC2136, 0},
 	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600}, {"baiducloud", 300},
-	{"route53", 0}, {"cloudflare", 60},
+	{"route53", 0}, {"cloudflare", 60}, {"powerdns", 0},
 }
 
 const (
@@ -96,6 +96,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewRoute53(c)
 	case "cloudflare":
 		return provider.NewCloudflare(c)
+	case "powerdns":
+		return provider.NewPowerDNS(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

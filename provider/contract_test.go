@@ -20,6 +20,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"baiducloud":   provider.NewBaiduCloud,
 	"route53":      provider.NewRoute53,
 	"cloudflare":   provider.NewCloudflare,
+	"powerdns":     provider.NewPowerDNS,
 }
 
 // newClient makes a client of a stand-in, with the right key.

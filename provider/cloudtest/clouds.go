@@ -14,6 +14,7 @@ var all = []struct {
 	{"baiducloud", BaiduCloud},
 	{"route53", Route53},
 	{"cloudflare", Cloudflare},
+	{"powerdns", PowerDNS},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

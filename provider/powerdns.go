@@ -1,0 +1,310 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// powerDNS is the HTTP API of the PowerDNS Authoritative Server, version 1
+// (https://doc.powerdns.com/authoritative/http-api/): a set is replaced whole,
+// in one transaction, and records can be disabled one by one.
+type powerDNS struct {
+	api  *api
+	turn chan struct{} // holds one while a write is on its way
+}
+
+const (
+	pdnsEndpoint = "http://localhost:8081/api/v1" // only its path counts: every server is somebody's own
+	pdnsRecord   = 65535                          // octets of a record's data on the wire
+
+	// pdnsShowsAll is the version from which the API lists the disabled
+	// records of a name; https://github.com/PowerDNS/pdns/issues/11473
+	pdnsShowsAll = 5
+)
+
+// NewPowerDNS makes a client of a PowerDNS server. The key pair is the id of
+// the server, "localhost" unless a proxy names it otherwise, and its api-key,
+// which may do everything. The endpoint is where its webserver listens, such
+// as http://192.0.2.1:8081; it speaks plain HTTP, so the network between must
+// be trusted, or a proxy speak HTTPS for it.
+func NewPowerDNS(c Credentials) (*Client, error) {
+	if c.Endpoint == "" {
+		return nil, &Error{Kind: Invalid, Detail: "endpoint: PowerDNS has no common address: want that of the server, such as http://192.0.2.1:8081"}
+	}
+	a, err := newAPI(pdnsEndpoint, c, true)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless = true
+	return newSetClient(&powerDNS{a, make(chan struct{}, 1)}), nil
+}
+
+// pdnsWords tell failures apart that have the same HTTP status; the server
+// has no codes.
+var pdnsWords = []struct {
+	part string
+	kind Kind
+}{
+	{"Conflicts with pre-existing RRset", Conflict},
+	{"uplicate record", Conflict},
+	{"Could not find domain", ZoneNotFound}, // servers before 4.2
+	{"does not support editing", Permission},
+	{"Consumer zones", Permission},
+}
+
+// do makes one call below the server's path, and reads its answer into out
+// unless that is nil.
+func (v *powerDNS) do(ctx context.Context, c call, out any) error {
+	c.path = "/servers/" + url.PathEscape(v.api.key.AccessKeyID) + c.path
+	if c.body != nil {
+		c.header = map[string]string{"Content-Type": "application/json"}
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
+		r.Header.Set("X-API-Key", string(v.api.key.AccessKeySecret))
+	})
+	if err != nil {
+		return err
+	}
+	if ans.status >= 300 {
+		return v.refused(c, ans)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(ans.body, out); err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// refused reads a failure: JSON where a handler speaks, plain text where the
+// web server does.
+func (v *powerDNS) refused(c call, ans answer) error {
+	var failure struct {
+		Error  string
+		Errors []string
+	}
+	words := ""
+	switch {
+	case json.Unmarshal(ans.body, &failure) == nil:
+		words = strings.Join(append([]string{failure.Error}, failure.Errors...), "; ")
+	case strings.HasPrefix(ans.header.Get("Content-Type"), "text/plain"):
+		words = string(ans.body)
+	}
+	var kind Kind
+	switch ans.status {
+	case http.StatusNotFound:
+		kind = ZoneNotFound
+		words += fmt.Sprintf(" (no such zone, or the server's id is not %q)", v.api.key.AccessKeyID)
+	case http.StatusConflict:
+		kind = Conflict
+	}
+	for _, known := range pdnsWords {
+		if strings.Contains(words, known.part) {
+			kind = cmp.Or(kind, known.kind)
+		}
+	}
+	return v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // every failure is without a code
+}
+
+// unclear is the failure of an answer without what was asked for. It must not
+// pass for a set without records: the next write would delete those there are.
+func (v *powerDNS) unclear(c call, err error) error {
+	return &Error{Kind: BadAnswer, Detail: c.name + " at " + v.api.base.Host, Err: err}
+}
+
+func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
+	var zones []struct{ ID, Name, Kind string }
+	c := call{name: "list zones", method: http.MethodGet, path: "/zones", query: url.Values{"zone": {name + "."}}}
+	if err := v.do(ctx, c, &zones); err != nil {
+		return zone{}, false, err
+	}
+	if zones == nil {
+		return zone{}, false, v.unclear(c, errors.New("no list of zones"))
+	}
+	for _, z := range zones {
+		if fold(z.Name) != name {
+			continue
+		}
+		switch strings.ToLower(z.Kind) {
+		case "slave", "secondary", "consumer": // the API takes changes, and the next transfer undoes them
+			return zone{}, false, &Error{Kind: Permission, Detail: fmt.Sprintf("the zone %q is a copy on this server (%s): change it at its primary", name, z.Kind)}
+		}
+		return zone{id: z.ID, name: name}, true, nil
+	}
+	return zone{}, false, nil
+}
+
+// pdnsSet is a set as the API shows it. The records stay as they came, so
+// that they go back so.
+type pdnsSet struct {
+	Name, Type string
+	TTL        uint32
+	Records    []json.RawMessage
+}
+
+// sets reads the TXT set at a name, which has no parts or one.
+func (v *powerDNS) sets(ctx context.Context, z zone, name string, query url.Values) (set recordSet, err error) {
+	var answer struct{ RRsets []pdnsSet }
+	c := call{name: "read zone", method: http.MethodGet, path: "/zones/" + url.PathEscape(z.id), query: query}
+	if err := v.do(ctx, c, &answer); err != nil {
+		return set, err
+	}
+	if answer.RRsets == nil {
+		return set, v.unclear(c, errors.New("no list of sets"))
+	}
+	for _, s := range answer.RRsets {
+		if s.Type != "TXT" || fold(s.Name) != name {
+			continue
+		}
+		set.ttl = s.TTL
+		for _, raw := range s.Records {
+			r, err := pdnsRead(raw)
+			if err != nil {
+				return set, v.unclear(c, err)
+			}
+			r.ttl = s.TTL
+			set.records = append(set.records, r)
+		}
+	}
+	return set, nil
+}
+
+// pdnsRead reads a record. The server cuts strings that are too long when it
+// answers the public; what it cannot read it does not serve either.
+func pdnsRead(raw json.RawMessage) (record, error) {
+	var entry struct {
+		Content  string
+		Disabled bool
+	}
+	if err := json.Unmarshal(escapeOctets(raw), &entry); err != nil {
+		return record{}, err
+	}
+	r := record{raw: string(raw), off: entry.Disabled}
+	parts, err := unquoteTXT(entry.Content, 10)
+	if err != nil {
+		r.off = true
+	}
+	for _, part := range parts {
+		r.value = append(r.value, cutTXT(part)...)
+	}
+	return r, nil
+}
+
+// escapeOctets writes octets that are not UTF-8, which the API shows as they
+// are, as escapes of a zone file: package json would lose them.
+func escapeOctets(text []byte) []byte {
+	var out []byte
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			out = fmt.Appendf(out, `\\%03d`, text[0])
+		} else {
+			out = append(out, text[:size]...)
+		}
+		text = text[size:]
+	}
+	return out
+}
+
+// list leaves it to the server to see an alias at the name: it takes no other
+// record there.
+func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
+	return v.sets(ctx, z, name, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}})
+}
+
+func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
+	disabled, err := v.unlisted(ctx, z, name, from)
+	if err != nil {
+		return err
+	}
+	for _, r := range disabled.records {
+		if slices.ContainsFunc(to.records, func(t record) bool { return t.raw == "" && t.value.Equal(r.value) }) {
+			return &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled"}
+		}
+	}
+	if len(disabled.records) > 0 {
+		to.ttl = disabled.ttl
+		to.records = slices.Concat(to.records, disabled.records)
+	}
+	return v.write(ctx, z, name, to)
+}
+
+// unlisted gives the records at a name that list did not: the disabled ones,
+// which older servers show only among all records of the zone.
+func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed recordSet) (recordSet, error) {
+	var server struct{ Version string }
+	if err := v.do(ctx, call{name: "read server", method: http.MethodGet}, &server); err != nil {
+		return recordSet{}, err
+	}
+	major, _, _ := strings.Cut(server.Version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n >= pdnsShowsAll {
+		return recordSet{}, nil
+	}
+	all, err := v.sets(ctx, z, name, nil)
+	if err != nil {
+		return recordSet{}, fmt.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
+	}
+	all.records = slices.DeleteFunc(all.records, func(r record) bool {
+		return !r.off || slices.ContainsFunc(listed.records, func(l record) bool { return l.raw == r.raw })
+	})
+	return all, nil
+}
+
+// write puts a set in the place of what is there. Without a word about
+// comments the set keeps its own. One write at a time: with SQLite the server
+// answers 500 to the other of two.
+func (v *powerDNS) write(ctx context.Context, z zone, name string, set recordSet) error {
+	change := map[string]any{"name": name + ".", "type": "TXT", "changetype": "DELETE"}
+	if len(set.records) > 0 {
+		var records []any
+		for _, r := range set.records {
+			if r.raw != "" {
+				records = append(records, json.RawMessage(r.raw))
+			} else {
+				records = append(records, map[string]any{"content": quoteTXT(r.value, `\%03d`), "disabled": false})
+			}
+		}
+		change["changetype"], change["ttl"], change["records"] = "REPLACE", set.ttl, records
+	}
+	body, err := json.Marshal(map[string]any{"rrsets": []any{change}})
+	if err != nil {
+		return &Error{Kind: Invalid, Detail: "change zone", Err: err}
+	}
+	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id), body: body}
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return v.api.unreached(ctx, c, ctx.Err())
+	}
+	return v.do(ctx, c, nil)
+}
+
+// fits leaves it to nobody else to see what cannot be served: the server
+// takes texts of any length.
+func (v *powerDNS) fits(value TXT) error {
+	length := 0
+	for _, s := range value {
+		if len(s) > maxString {
+			return fmt.Errorf("the server would cut a string of over %d octets", maxString)
+		}
+		length += 1 + len(s)
+	}
+	switch {
+	case length == 0:
+		return errors.New("a value has one string at least")
+	case length > pdnsRecord:
+		return fmt.Errorf("a record holds at most %d octets", pdnsRecord)
+	}
+	return nil
+}
