@@ -60,6 +60,7 @@ var providers = []struct {
 	{providerBuiltin, 0}, {providerRFC2136, 0},
 	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600}, {"baiducloud", 300},
 	{"route53", 0}, {"cloudflare", 60}, {"powerdns", 0},
+	{"dnspod", 600},
 }
 
 const (
@@ -98,6 +99,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewCloudflare(c)
 	case "powerdns":
 		return provider.NewPowerDNS(c)
+	case "dnspod":
+		return provider.NewDNSPod(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

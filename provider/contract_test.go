@@ -21,6 +21,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"route53":      provider.NewRoute53,
 	"cloudflare":   provider.NewCloudflare,
 	"powerdns":     provider.NewPowerDNS,
+	"dnspod":       provider.NewDNSPod,
 }
 
 // newClient makes a client of a stand-in, with the right key.

@@ -15,6 +15,7 @@ var all = []struct {
 	{"route53", Route53},
 	{"cloudflare", Cloudflare},
 	{"powerdns", PowerDNS},
+	{"dnspod", DNSPod},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

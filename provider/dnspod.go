@@ -1,0 +1,247 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// dnsPod is DNSPod's older API: a form to one path an action, and a token in
+// the form for all proof. Every error is an HTTP 200 with a numeric code, whose
+// meaning depends on the action (https://github.com/DNSPod/dnspod-api-doc).
+type dnsPod struct{ api *api }
+
+const (
+	dnspodEndpoint = "https://dnsapi.cn"
+	dnspodDone     = "1" // the code of success
+
+	// The terms ask for a name, a version and a mail address. Whose address
+	// that would be, a program cannot know.
+	dnspodUserAgent = userAgent + "/1.0"
+)
+
+// NewDNSPod makes a client of DNSPod's older API. The key pair is the id of a
+// DNSPod token and the token; a token has all rights of its account.
+func NewDNSPod(c Credentials) (*Client, error) {
+	a, err := newAPI(dnspodEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless = true
+	return newRecordClient(&dnsPod{a}), nil
+}
+
+// dnspodErrors are the codes of single actions.
+var dnspodErrors = map[string]codeKinds{
+	"Domain.List":   {{"9", gone}}, // no zone at all
+	"Record.List":   {{"6", ZoneNotFound}, {"9", ZoneNotFound}, {"10", gone}},
+	"Record.Create": {{"7", Permission}},
+	"Record.Modify": {{"6", ZoneNotFound}, {"7", Permission}, {"8", gone}},
+	"Record.Remove": {{"6", ZoneNotFound}, {"7", Permission}, {"8", gone}},
+}
+
+// dnspodCommon are the codes of all actions.
+var dnspodCommon = codeKinds{
+	{"-1", BadCredentials},
+	{"-2", Throttled},
+	{"-7", Permission},
+	{"-8", BadCredentials}, // too many failed logins: shut out for an hour
+	{"-15", Permission},    // the zone is banned
+	{"-99", Temporary},
+	{"3", Temporary},     // the vendor's "unknown error"
+	{"13", ZoneNotFound}, // not documented, but seen by others
+	{"21", Permission},   // the zone is locked
+	{"25", Quota},
+	{"31", Conflict},
+	{"50", BadCredentials}, // a second factor is wanted, which a token does not need
+	{"52", BadCredentials},
+	{"54", Permission},
+	{"83", Permission},
+	{"85", Permission}, // not from this address
+	{"104", exists},    // not documented, but seen by others
+	{"50002[56]", Quota},
+}
+
+// do makes one call and reads its answer into out.
+func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, out any) error {
+	form := maps.Clone(parameters)
+	form.Set("login_token", v.api.key.AccessKeyID+","+string(v.api.key.AccessKeySecret))
+	form.Set("format", "json")
+	form.Set("error_on_empty", "no")
+	c := call{name: action, method: http.MethodPost, path: "/" + action, body: []byte(form.Encode()), header: map[string]string{
+		"Content-Type": "application/x-www-form-urlencoded", "User-Agent": dnspodUserAgent,
+	}}
+	ans, err := v.api.send(ctx, c, func(*http.Request, []byte) {})
+	if err != nil {
+		return err
+	}
+	var head struct {
+		Status struct {
+			Code    json.Number
+			Message string
+		}
+	}
+	err = json.Unmarshal(ans.body, &head)
+	code := head.Status.Code.String()
+	switch {
+	case err == nil && code == "":
+		err = errors.New("no status")
+	case err == nil && (code != dnspodDone || ans.status != http.StatusOK):
+		return v.api.refused(c, ans, verdict{code: code, message: head.Status.Message}, slices.Concat(dnspodErrors[action], dnspodCommon))
+	case err == nil:
+		err = json.Unmarshal(ans.body, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	type domain struct {
+		ID             json.Number
+		Name, Punycode string
+	}
+	search := url.Values{"keyword": {name}}
+	if strings.Contains(name, "xn--") {
+		search.Del("keyword") // that the search knows A-labels is not documented: look through all zones
+	}
+	offset := 0
+	domains, err := paged(func(int) ([]domain, int, error) {
+		var answer struct {
+			Info struct {
+				Total json.Number `json:"domain_total"`
+			}
+			Domains []domain
+		}
+		err := v.do(ctx, "Domain.List", dnspodPage(offset, search), &answer)
+		if KindOf(err) == gone {
+			return nil, 0, nil
+		}
+		offset += len(answer.Domains)
+		return answer.Domains, dnspodTotal(answer.Info.Total), err
+	})
+	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.Name) == name || fold(d.Punycode) == name })
+	if err != nil || at < 0 {
+		return z, false, err
+	}
+	z = zone{id: domains[at].ID.String(), name: name, minTTL: tencentMinTTL}
+	err = v.minTTL(ctx, &z)
+	return z, err == nil, err
+}
+
+// dnspodPage adds what asks for a page of a list.
+func dnspodPage(offset int, parameters url.Values) url.Values {
+	parameters.Set("offset", strconv.Itoa(offset))
+	parameters.Set("length", strconv.Itoa(tencentPageSize))
+	return parameters
+}
+
+// dnspodTotal reads how long a list is. One that does not say it is read until
+// a page is empty.
+func dnspodTotal(total json.Number) int {
+	if n, err := strconv.Atoi(total.String()); err == nil {
+		return n
+	}
+	return math.MaxInt
+}
+
+// minTTL asks what the plan of a zone allows.
+func (v *dnsPod) minTTL(ctx context.Context, z *zone) error {
+	var answer struct {
+		Purview []struct {
+			Name  string
+			Value any // a number, or yes or no
+		}
+	}
+	err := ifTransient(v.do(ctx, "Domain.Purview", url.Values{"domain_id": {z.id}, "lang": {"cn"}}, &answer))
+	for _, p := range answer.Purview {
+		seconds, err := strconv.ParseUint(fmt.Sprint(p.Value), 10, 32)
+		if p.Name == "记录TTL最低" && err == nil && seconds > 0 {
+			z.minTTL = uint32(seconds)
+		}
+	}
+	return err
+}
+
+type dnspodRecord struct {
+	ID, TTL, Enabled        json.Number
+	Name, Type, Value, Line string
+	LineID                  any `json:"line_id"` // such as "0" or "10=1"
+}
+
+func (v *dnsPod) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	offset := 0
+	entries, err := paged(func(int) ([]dnspodRecord, int, error) {
+		var answer struct {
+			Info struct {
+				Total json.Number `json:"record_total"`
+			}
+			Records []dnspodRecord
+		}
+		err := v.do(ctx, "Record.List", dnspodPage(offset, url.Values{
+			"domain_id": {z.id}, "sub_domain": {relative(name, z)}, "record_type": {"TXT"},
+		}), &answer)
+		if KindOf(err) == gone {
+			return nil, 0, nil
+		}
+		offset += len(answer.Records)
+		return answer.Records, dnspodTotal(answer.Info.Total), err
+	})
+	for _, e := range entries {
+		if e.Type != "TXT" || fold(e.Name) != relative(name, z) {
+			continue
+		}
+		ttl, err := strconv.ParseUint(e.TTL.String(), 10, 32)
+		if err != nil {
+			return recordSet{}, &Error{Kind: BadAnswer, Detail: "Record.List: TTL", Err: err}
+		}
+		off := e.Enabled == "0" || !e.everywhere()
+		set.records = append(set.records, record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: off})
+	}
+	return set, err
+}
+
+// everywhere reports whether a record is for every resolver. The line's name
+// may be translated, its id not.
+func (e dnspodRecord) everywhere() bool {
+	if e.LineID == nil {
+		return e.Line == tencentLine || strings.EqualFold(e.Line, "default")
+	}
+	return fmt.Sprint(e.LineID) == tencentLineID
+}
+
+func (v *dnsPod) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.do(ctx, "Record.Create", dnspodForm(z, name, value, ttl), &struct{}{})
+}
+
+// update must not be made without need: five changes to what is there already
+// lock a record for an hour.
+func (v *dnsPod) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	parameters := dnspodForm(z, name, value, ttl)
+	parameters.Set("record_id", old.id)
+	return v.do(ctx, "Record.Modify", parameters, &struct{}{})
+}
+
+// dnspodForm is what a record is to be.
+func dnspodForm(z zone, name string, value TXT, ttl uint32) url.Values {
+	return url.Values{
+		"domain_id": {z.id}, "sub_domain": {relative(name, z)}, "record_type": {"TXT"}, "record_line": {tencentLine},
+		"value": {value.Text()}, "ttl": {strconv.FormatUint(uint64(ttl), 10)},
+	}
+}
+
+func (v *dnsPod) remove(ctx context.Context, z zone, _ string, old record) error {
+	return v.do(ctx, "Record.Remove", url.Values{"domain_id": {z.id}, "record_id": {old.id}}, &struct{}{})
+}
+
+// fits is as in the newer API, which has the same records.
+func (v *dnsPod) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }
