@@ -22,6 +22,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"cloudflare":   provider.NewCloudflare,
 	"powerdns":     provider.NewPowerDNS,
 	"dnspod":       provider.NewDNSPod,
+	"jdcloud":      provider.NewJDCloud,
 }
 
 // newClient makes a client of a stand-in, with the right key.

@@ -16,6 +16,7 @@ var all = []struct {
 	{"cloudflare", Cloudflare},
 	{"powerdns", PowerDNS},
 	{"dnspod", DNSPod},
+	{"jdcloud", JDCloud},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

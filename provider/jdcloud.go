@@ -1,0 +1,244 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON,
+// signed with JDCLOUD2-HMAC-SHA256. Values stand there without quotes, a
+// record each.
+type jdCloud struct{ api *api }
+
+const (
+	jdRegion      = "cn-north-1"
+	jdEndpoint    = "https://domainservice.jdcloud-api.com/v2/regions/" + jdRegion
+	jdMinTTL      = 600 // seconds; no plan's floor is documented: this one is what the vendor's own client sends
+	jdMaxValue    = 255 // octets; not documented: one character-string is what every server keeps
+	jdDomainPage  = 10  // the sizes of pages that the vendor's own clients ask for
+	jdRecordPage  = 99
+	jdDefaultLine = -1  // the records for every resolver
+	jdPaused      = "4" // of resolvingStatus
+)
+
+var (
+	jdSignature = scoped{"JDCLOUD2-HMAC-SHA256", "JDCLOUD2", jdRegion, "domainservice", "jdcloud2_request"}
+	jdSigned    = []string{"content-type", "host", "x-jdcloud-date", "x-jdcloud-nonce"}
+)
+
+// NewJDCloud makes a client of JD Cloud DNS. The key pair is Access Key ID and
+// Access Key Secret; it needs the right to the calls describeDomains,
+// describeResourceRecord, createResourceRecord, modifyResourceRecord and
+// deleteResourceRecord of domainservice.
+func NewJDCloud(c Credentials) (*Client, error) {
+	a, err := newAPI(jdEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&jdCloud{a}), nil
+}
+
+// signJDCloud signs a request, whose content type, date and nonce are set.
+func signJDCloud(r *http.Request, body []byte, key Credentials, at time.Time) {
+	r.Header.Set("Authorization", jdSignature.authorization(r, r.URL.EscapedPath(), jdSigned, body, key, at))
+}
+
+// jdErrors are codes of the vendor's API gateway. Those of the DNS service
+// itself are not documented.
+var jdErrors = codeKinds{
+	{"UNAUTHENTICATED", BadCredentials},
+	{"ACCESS_ERROR", BadCredentials},
+	{"APIGW_KEY_*", BadCredentials},
+	{"APIGW_SIGN_*", BadCredentials},
+	{"APIGW_NONCE_CONFLICT", Temporary},
+	{"*FORBIDDEN", Permission},
+	{"RESOURCE_NOT_EXIST", ZoneNotFound},
+	{"NOT_FOUND", ZoneNotFound},
+	{"ALREADY_EXISTS", exists},
+	{"CONFLICT", Conflict},
+	{"ABORTED", Temporary},
+	{"CANCELLED", Temporary},
+	{"*QUOTA*", Quota}, // comes with HTTP 429
+	{"*RATE_LIMIT*", Throttled},
+}
+
+// jdNonceUsed is in the words of the gateway for a nonce that it has seen. The
+// code with them is that of a missing right.
+const jdNonceUsed = "noncestr"
+
+// do makes one call and reads its result into out, if that is wanted.
+func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out any) error {
+	if parameters != nil {
+		body, err := json.Marshal(parameters)
+		if err != nil {
+			return &Error{Kind: Invalid, Detail: c.name, Err: err}
+		}
+		c.body = body
+	}
+	at := v.api.now()
+	c.header = map[string]string{
+		"Content-Type": "application/json", "X-Jdcloud-Date": at.UTC().Format(basicTime), "X-Jdcloud-Nonce": v.api.nonce(),
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signJDCloud(r, body, v.api.key, at) })
+	if err != nil {
+		return err
+	}
+	var reply jdReply
+	err = json.Unmarshal(ans.body, &reply)
+	switch {
+	case err == nil && (ans.status != http.StatusOK || reply.Error != jdError{}):
+		return v.refused(c, ans, reply)
+	case err == nil && out != nil && string(reply.Result) == "null":
+		err = errors.New("no result")
+	case err == nil && out != nil:
+		err = json.Unmarshal(reply.Result, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// jdReply is any answer.
+type jdReply struct {
+	RequestID string
+	Error     jdError
+	Result    json.RawMessage
+}
+
+type jdError struct {
+	Code            int // the HTTP status again
+	Status, Message string
+}
+
+func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
+	if ans.status == http.StatusOK {
+		ans.status = r.Error.Code
+	}
+	err := v.api.refused(c, ans, verdict{r.Error.Status, r.Error.Message, r.RequestID}, jdErrors)
+	if e, ok := errors.AsType[*Error](err); ok && strings.Contains(r.Error.Message, jdNonceUsed) {
+		e.Kind = Temporary
+	}
+	return err
+}
+
+// jdList reads all pages of a list.
+func jdList[T any](ctx context.Context, v *jdCloud, c call, size int) ([]T, error) {
+	c.method = http.MethodGet
+	c.query.Set("pageSize", strconv.Itoa(size))
+	return paged(func(page int) ([]T, int, error) {
+		var result struct {
+			DataList   []T
+			TotalCount int
+		}
+		c.query.Set("pageNumber", strconv.Itoa(page))
+		err := v.do(ctx, c, nil, &result)
+		return result.DataList, result.TotalCount, err
+	})
+}
+
+// zone picks the name out of all those that have it as a part.
+func (v *jdCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	type domain struct {
+		ID         json.Number
+		DomainName string
+	}
+	domains, err := jdList[domain](ctx, v, call{name: "DescribeDomains", path: "/domain", query: url.Values{"domainName": {name}}}, jdDomainPage)
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.DomainName) == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return zone{id: domains[at].ID.String(), name: name, minTTL: jdMinTTL}, true, nil
+}
+
+// list gets the records of any type whose host has ours as a part. A CNAME is
+// among them, and there can be no value beside it.
+func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	type entry struct {
+		ID                          json.Number
+		HostRecord, HostValue, Type string
+		TTL                         uint32
+		ViewValue, ResolvingStatus  any
+	}
+	host := relative(name, z)
+	entries, err := jdList[entry](ctx, v, call{name: "DescribeResourceRecord", path: jdRecords(z), query: url.Values{"search": {host}}}, jdRecordPage)
+	if err != nil {
+		return set, err
+	}
+	for _, e := range entries {
+		off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
+		switch {
+		case cmp.Or(fold(e.HostRecord), "@") != host:
+		case e.Type == "CNAME" && !off:
+			return recordSet{}, &Error{Kind: Conflict, Detail: fmt.Sprintf("%s is an alias: it points to %s", name, e.HostValue)}
+		case e.Type == "TXT":
+			set.records = append(set.records, record{id: e.ID.String(), value: jdValue(e.HostValue), ttl: e.TTL, off: off})
+		}
+	}
+	return set, nil
+}
+
+// jdForAll reads viewValue: [-1] by the documentation, and -1 where records
+// are made. What says no line has the default one.
+func jdForAll(viewValue any) bool {
+	text := strings.Trim(fmt.Sprint(viewValue), "[]")
+	return viewValue == nil || text == "" || text == strconv.Itoa(jdDefaultLine)
+}
+
+// jdValue reads a value. Whether one that was written in quotes comes back in
+// them is not documented.
+func jdValue(text string) TXT {
+	if v, err := unquoteTXT(text, 10); err == nil {
+		return v
+	}
+	return cutTXT(text)
+}
+
+func jdRecords(z zone) string { return "/domain/" + escape(z.id) + "/ResourceRecord" }
+
+func jdRecord(name string, z zone, value TXT, ttl uint32) map[string]any {
+	return map[string]any{
+		"hostRecord": relative(name, z), "hostValue": value.Text(), "type": "TXT", "ttl": ttl, "viewValue": jdDefaultLine,
+	}
+}
+
+func (v *jdCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdRecords(z)}, map[string]any{
+		"regionId": jdRegion, "domainId": z.id, "req": jdRecord(name, z, value, ttl),
+	}, nil)
+}
+
+func (v *jdCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	to := jdRecord(name, z, value, ttl)
+	to["domainName"] = z.name
+	c := call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdRecords(z) + "/" + escape(old.id)}
+	return jdGone(v.do(ctx, c, map[string]any{"regionId": jdRegion, "domainId": z.id, "resourceRecordId": old.id, "req": to}, nil))
+}
+
+func (v *jdCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdRecords(z) + "/" + escape(old.id)}, nil, nil))
+}
+
+// jdGone takes "not found" for a word about the record: the same code is for
+// a zone, which is listed again before the change counts as done.
+func jdGone(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ZoneNotFound {
+		e.Kind = gone
+	}
+	return err
+}
+
+// fits is strict, because what the vendor does to values is not documented.
+func (v *jdCloud) fits(value TXT) error { return plainText(value, jdMaxValue, `"\`) }
