@@ -60,7 +60,7 @@ var providers = []struct {
 	{providerBuiltin, 0}, {providerRFC2136, 0},
 	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600}, {"baiducloud", 300},
 	{"route53", 0}, {"cloudflare", 60}, {"powerdns", 0},
-	{"dnspod", 600}, {"jdcloud", 600},
+	{"dnspod", 600}, {"jdcloud", 600}, {"godaddy", 600},
 }
 
 const (
@@ -103,6 +103,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewDNSPod(c)
 	case "jdcloud":
 		return provider.NewJDCloud(c)
+	case "godaddy":
+		return provider.NewGoDaddy(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

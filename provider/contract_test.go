@@ -23,6 +23,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"powerdns":     provider.NewPowerDNS,
 	"dnspod":       provider.NewDNSPod,
 	"jdcloud":      provider.NewJDCloud,
+	"godaddy":      provider.NewGoDaddy,
 }
 
 // newClient makes a client of a stand-in, with the right key.

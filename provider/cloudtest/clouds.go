@@ -17,6 +17,7 @@ var all = []struct {
 	{"powerdns", PowerDNS},
 	{"dnspod", DNSPod},
 	{"jdcloud", JDCloud},
+	{"godaddy", GoDaddy},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.
