@@ -24,6 +24,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"dnspod":       provider.NewDNSPod,
 	"jdcloud":      provider.NewJDCloud,
 	"godaddy":      provider.NewGoDaddy,
+	"porkbun":      provider.NewPorkbun,
 }
 
 // newClient makes a client of a stand-in, with the right key.

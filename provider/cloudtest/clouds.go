@@ -18,6 +18,7 @@ var all = []struct {
 	{"dnspod", DNSPod},
 	{"jdcloud", JDCloud},
 	{"godaddy", GoDaddy},
+	{"porkbun", Porkbun},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.
