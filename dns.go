@@ -60,7 +60,7 @@ var providers = []struct {
 	{providerBuiltin, 0}, {providerRFC2136, 0},
 	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600}, {"baiducloud", 300},
 	{"route53", 0}, {"cloudflare", 60}, {"powerdns", 0},
-	{"dnspod", 600}, {"jdcloud", 600}, {"godaddy", 600}, {"porkbun", 600},
+	{"dnspod", 600}, {"jdcloud", 600}, {"godaddy", 600}, {"porkbun", 600}, {"webhook", 0},
 }
 
 const (
@@ -107,6 +107,8 @@ func (s *syncer) client(t target) (dnsClient, error) {
 		return provider.NewGoDaddy(c)
 	case "porkbun":
 		return provider.NewPorkbun(c)
+	case "webhook":
+		return provider.NewWebhook(c)
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }

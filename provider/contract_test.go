@@ -25,6 +25,7 @@ var clients = map[string]func(provider.Credentials) (*provider.Client, error){
 	"jdcloud":      provider.NewJDCloud,
 	"godaddy":      provider.NewGoDaddy,
 	"porkbun":      provider.NewPorkbun,
+	"webhook":      provider.NewWebhook,
 }
 
 // newClient makes a client of a stand-in, with the right key.

@@ -19,6 +19,7 @@ var all = []struct {
 	{"jdcloud", JDCloud},
 	{"godaddy", GoDaddy},
 	{"porkbun", Porkbun},
+	{"webhook", Webhook},
 }
 
 // Each runs a test against a stand-in of each kind, side by side.

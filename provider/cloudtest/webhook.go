@@ -1,0 +1,108 @@
+package cloudtest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Webhook is a bridge that keeps its values in memory. A password needs no
+// clock, and a bridge does not show what is disabled.
+func Webhook(t testing.TB) *Cloud {
+	return start(t, &Cloud{Provider: "webhook", AccessKeyID: "meshddns", AccessKeySecret: "a password: of this bridge", MinTTL: 120}, vendor{
+		authorize: hookAuthorize, serve: hookServe, spell: spellPlain, read: readPlain,
+		throttle: hookFailure(http.StatusTooManyRequests, "throttled", "slowly, please"),
+	})
+}
+
+func hookFailure(status int, kind, message string) Answer {
+	return JSON(status, map[string]any{"error": message, "kind": kind})
+}
+
+func hookAuthorize(c *Cloud, r Request) *Answer {
+	encoded, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Basic ")
+	pair, err := base64.StdEncoding.DecodeString(encoded)
+	user, password, _ := strings.Cut(string(pair), ":")
+	if !ok || err != nil || user != c.AccessKeyID || password != c.AccessKeySecret {
+		a := Answer{Status: http.StatusUnauthorized, Header: map[string]string{"Www-Authenticate": `Basic realm="bridge"`}}
+		return &a
+	}
+	return nil
+}
+
+func hookServe(c *Cloud, r Request) Answer {
+	switch {
+	case r.Path != "/":
+		return hookFailure(http.StatusBadRequest, "invalid", "no such path")
+	case r.Method == http.MethodGet:
+		return hookRead(c, r.Query("name"))
+	case r.Method == http.MethodPost:
+		return hookChange(c, r)
+	}
+	return hookFailure(http.StatusMethodNotAllowed, "", "want GET or POST")
+}
+
+func hookRead(c *Cloud, name string) Answer {
+	z := c.zoneOf(name)
+	switch {
+	case name == "" || name != fold(name):
+		return hookFailure(http.StatusBadRequest, "invalid", "want a name in lower case, without the final dot")
+	case z.name == "":
+		return hookFailure(http.StatusNotFound, "", "none of my zones")
+	case c.aliased(name):
+		return hookFailure(http.StatusConflict, "conflict", "a CNAME is there")
+	}
+	values, ttl := []string{}, uint32(0)
+	for _, record := range c.at(z.name, name, "TXT") {
+		if !record.off {
+			values, ttl = append(values, record.content), record.ttl
+		}
+	}
+	return JSON(http.StatusOK, map[string]any{
+		"zone": z.name, "ttl": ttl, "values": values, "min_ttl": c.MinTTL, "servers": []string{"ns1.example.net", "ns2.example.net"},
+	})
+}
+
+// hookChange compares with all values, also with those that do not show yet.
+func hookChange(c *Cloud, r Request) Answer {
+	var change struct {
+		Zone, Name        string
+		TTL               uint32
+		Seen, Add, Remove []string
+	}
+	err := json.Unmarshal(r.Body, &change)
+	switch {
+	case err != nil || change.Name != fold(change.Name) || change.Seen == nil || change.Add == nil || change.Remove == nil:
+		return hookFailure(http.StatusBadRequest, "invalid", "not a change")
+	case change.Zone != c.zoneOf(change.Name).name:
+		return hookFailure(http.StatusNotFound, "", "the name is not in this zone")
+	case c.aliased(change.Name):
+		return hookFailure(http.StatusConflict, "conflict", "a CNAME is there")
+	case change.TTL < c.MinTTL:
+		return hookFailure(http.StatusUnprocessableEntity, "invalid", "the TTL is too low")
+	}
+	there := map[string]*record{}
+	for _, record := range c.records {
+		if record.name == change.Name && record.kind == "TXT" && !record.off {
+			there[record.content] = record
+		}
+	}
+	unseen := func(value string) bool { return there[value] == nil }
+	if len(there) != len(change.Seen) || slices.ContainsFunc(change.Seen, unseen) {
+		return hookFailure(http.StatusConflict, "", "the values have changed")
+	}
+	for _, value := range change.Add {
+		if unseen(value) {
+			c.insert(change.Name, "TXT", value, change.TTL)
+		}
+	}
+	for _, value := range change.Remove {
+		if !unseen(value) {
+			c.delete(there[value].id)
+		}
+	}
+	return Answer{Status: http.StatusNoContent}
+}
