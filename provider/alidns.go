@@ -123,7 +123,14 @@ func (v *aliDNS) zone(ctx context.Context, name string) (z zone, found bool, err
 	return z, err == nil, err
 }
 
+// domain searches for a name. The vendor keeps one of another script as it is
+// written there, and is not documented to search for A-labels: these are
+// looked for among all.
 func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, err error) {
+	search := url.Values{"KeyWord": {name}, "SearchMode": {"EXACT"}}
+	if strings.Contains(name, "xn--") {
+		search = url.Values{}
+	}
 	type domain struct {
 		DomainName, PunyCode string
 		DnsServers           struct{ DnsServer []string }
@@ -133,9 +140,9 @@ func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, e
 			TotalCount int
 			Domains    struct{ Domain []domain }
 		}
-		err := v.do(ctx, "DescribeDomains", url.Values{
-			"KeyWord": {name}, "SearchMode": {"EXACT"}, "PageNumber": {strconv.Itoa(page)}, "PageSize": {strconv.Itoa(aliPageSize)},
-		}, &answer)
+		search.Set("PageNumber", strconv.Itoa(page))
+		search.Set("PageSize", strconv.Itoa(aliPageSize))
+		err := v.do(ctx, "DescribeDomains", search, &answer)
 		return answer.Domains.Domain, answer.TotalCount, err
 	})
 	if err != nil {
@@ -148,12 +155,16 @@ func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, e
 	return zone{id: domains[at].DomainName, name: name, minTTL: aliMinTTL, servers: domains[at].DnsServers.DnsServer}, true, nil
 }
 
-// list asks for the full name together with the zone, which says where the
-// name is to be cut.
+// list asks for the full name, with the zone as the vendor spells it, and for
+// the zone, which says where the name is to be cut.
 func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	type entry struct {
 		RecordId, RR, Type, Value, Line, Status string
 		TTL                                     uint32
+	}
+	full := z.id
+	if name != z.name {
+		full = relative(name, z) + "." + z.id
 	}
 	entries, err := paged(func(page int) ([]entry, int, error) {
 		var answer struct {
@@ -161,7 +172,7 @@ func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, 
 			DomainRecords struct{ Record []entry }
 		}
 		err := v.do(ctx, "DescribeSubDomainRecords", url.Values{
-			"SubDomain": {name}, "DomainName": {z.id}, "Type": {"TXT"},
+			"SubDomain": {full}, "DomainName": {z.id}, "Type": {"TXT"},
 			"PageNumber": {strconv.Itoa(page)}, "PageSize": {strconv.Itoa(aliPageSize)},
 		}, &answer)
 		return answer.DomainRecords.Record, answer.TotalCount, err

@@ -187,5 +187,3 @@ func TestDNSPodPlan(t *testing.T) {
 }
 
 func TestDNSPodAlias(t *testing.T) { testAlias(t, cloudtest.DNSPod(t), NewDNSPod) }
-
-func TestDNSPodKeys(t *testing.T) { testKeys(t, cloudtest.DNSPod(t), NewDNSPod) }

@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +104,24 @@ func TestCloudZones(t *testing.T) {
 	})
 }
 
+// TestCloudIDN writes into a zone of another script.
+func TestCloudIDN(t *testing.T) {
+	const zone = "xn--fiq228c.example"
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		client := newClient(t, c)
+		for _, name := range []string{zone, "_mesh.a." + zone} {
+			err := client.Change(t.Context(), provider.Change{Zone: zone, Name: name, Add: []provider.TXT{{"ours"}}, TTL: 60})
+			if err != nil {
+				t.Error(err)
+			}
+			wantValues(t, c, name, "ours")
+			if seen, err := client.Read(t.Context(), zone, name); err != nil || len(seen.Values) != 1 {
+				t.Errorf("%s: %q, %v", name, seen.Values, err)
+			}
+		}
+	})
+}
+
 // TestCloudKeys has what is wrong with a key or a clock told apart.
 func TestCloudKeys(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
@@ -137,73 +158,124 @@ var (
 	keyIDUnused = []string{"cloudflare"}
 )
 
+// page is an answer that is not of the vendor's making.
+func page(status int, header ...string) cloudtest.Answer {
+	a := cloudtest.Answer{Status: status, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html><body>no JSON, no XML</html>"}
+	for i := 0; i < len(header); i += 2 {
+		a.Header[header[i]] = header[i+1]
+	}
+	return a
+}
+
+// wrongAnswer is what comes instead of an answer, and what is made of it.
+type wrongAnswer struct {
+	name  string
+	fault cloudtest.Fault
+	kinds []provider.Kind
+}
+
+func wrongAnswers(c *cloudtest.Cloud) []wrongAnswer {
+	one := func(name string, a cloudtest.Answer, kinds ...provider.Kind) wrongAnswer {
+		return wrongAnswer{name, cloudtest.Instead(a), kinds}
+	}
+	ok := func(name, body string) wrongAnswer {
+		return one(name, cloudtest.Answer{Status: http.StatusOK, Body: body}, provider.BadAnswer)
+	}
+	echo := page(http.StatusBadRequest)
+	echo.Body = "you said " + c.AccessKeySecret
+	return []wrongAnswer{
+		{"throttled", cloudtest.Throttle, []provider.Kind{provider.Throttled}},
+		one("429", page(http.StatusTooManyRequests, "Retry-After", "7"), provider.Throttled),
+		one("500", page(http.StatusInternalServerError), provider.Temporary),
+		one("502", page(http.StatusBadGateway), provider.Temporary),
+		one("503", page(http.StatusServiceUnavailable, "Retry-After", "7"), provider.Temporary),
+		one("401", page(http.StatusUnauthorized), provider.BadCredentials),
+		one("403", page(http.StatusForbidden), provider.Permission),
+		one("echo of the secret", echo, provider.Invalid),
+		one("redirect", page(http.StatusFound, "Location", c.URL+"/elsewhere"), provider.BadAnswer),
+		one("HTML", page(http.StatusOK), provider.BadAnswer),
+		ok("nothing", ""),
+		ok("null", "null"),
+		ok("an empty object", "{}"),
+		ok("an array", "[[]]"),
+		ok("wrong types", `{"Response":7,"result":"x","ResponseMetadata":[],"records":7,"recordsets":7,"rrsets":7,"DomainRecords":[],"values":7,"status":[]}`),
+		ok("too much", strings.Repeat(" ", 5<<20)),
+		{"broken off", cloudtest.Cut, []provider.Kind{provider.Network}},
+		{"reset", cloudtest.Reset, []provider.Kind{provider.Network}},
+		{"none", cloudtest.Slow, []provider.Kind{provider.Network}},
+	}
+}
+
 // TestCloudAnswers has the network and the provider fail in every way that
 // leaves no answer, or a wrong one.
 func TestCloudAnswers(t *testing.T) {
-	page := func(status int, header ...string) cloudtest.Answer {
-		a := cloudtest.Answer{Status: status, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html><body>no JSON, no XML</html>"}
-		for i := 0; i < len(header); i += 2 {
-			a.Header[header[i]] = header[i+1]
-		}
-		return a
-	}
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
-		echo := page(http.StatusBadRequest)
-		echo.Body = "you said " + c.AccessKeySecret
-		huge := cloudtest.Answer{Status: http.StatusOK, Body: strings.Repeat(" ", 5<<20)}
-		for _, test := range []struct {
-			name  string
-			fault cloudtest.Fault
-			kinds []provider.Kind
-		}{
-			{"throttled", cloudtest.Throttle, []provider.Kind{provider.Throttled}},
-			{"429", cloudtest.Instead(page(http.StatusTooManyRequests, "Retry-After", "7")), []provider.Kind{provider.Throttled}},
-			{"500", cloudtest.Instead(page(http.StatusInternalServerError)), []provider.Kind{provider.Temporary}},
-			{"502", cloudtest.Instead(page(http.StatusBadGateway)), []provider.Kind{provider.Temporary}},
-			{"503", cloudtest.Instead(page(http.StatusServiceUnavailable, "Retry-After", "7")), []provider.Kind{provider.Temporary, provider.Throttled}},
-			{"401", cloudtest.Instead(page(http.StatusUnauthorized)), []provider.Kind{provider.BadCredentials}},
-			{"403", cloudtest.Instead(page(http.StatusForbidden)), []provider.Kind{provider.Permission}},
-			{"echo of the secret", cloudtest.Instead(echo), []provider.Kind{provider.Invalid}},
-			{"redirect", cloudtest.Instead(page(http.StatusFound, "Location", c.URL+"/elsewhere")), []provider.Kind{provider.BadAnswer}},
-			{"HTML", cloudtest.Instead(page(http.StatusOK)), []provider.Kind{provider.BadAnswer}},
-			{"nothing", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK}), []provider.Kind{provider.BadAnswer}},
-			{"null", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "null"}), []provider.Kind{provider.BadAnswer}},
-			{"an empty object", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "{}"}), []provider.Kind{provider.BadAnswer}},
-			{"an array", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "[[]]"}), []provider.Kind{provider.BadAnswer}},
-			{"wrong types", cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: `{"Response":7,"result":"x","ResponseMetadata":[],"records":7,"recordsets":7,"rrsets":7,"DomainRecords":[],"values":7,"status":[]}`}), []provider.Kind{provider.BadAnswer}},
-			{"too much", cloudtest.Instead(huge), []provider.Kind{provider.BadAnswer}},
-			{"broken off", cloudtest.Cut, []provider.Kind{provider.Network}},
-			{"reset", cloudtest.Reset, []provider.Kind{provider.Network}},
-			{"none", cloudtest.Slow, []provider.Kind{provider.Network}},
-		} {
-			t.Run(test.name, func(t *testing.T) {
-				client := newClient(t, c)
-				if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
-					t.Fatal(err)
-				}
-				c.Requests()
-				ctx := t.Context()
-				if test.name == "none" {
-					limited, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-					defer cancel()
-					ctx = limited
-				}
-				// A connection that breaks may be tried again by net/http: Reset as often.
-				c.Fail(slices.Repeat([]cloudtest.Fault{test.fault}, 3)...)
-				_, err := client.Read(ctx, cloudtest.Zone, faultyName)
-				c.FailNoMore()
-				wantKind(t, c, err, test.kinds...)
-				if e, ok := errors.AsType[*provider.Error](err); strings.Contains(test.name, "429") && (!ok || e.RetryAfter != 7*time.Second) {
-					t.Errorf("%v does not say when to come again", err)
-				}
-				for _, r := range c.Requests() {
-					if strings.HasSuffix(r.Path, "/elsewhere") {
-						t.Error("the redirect was followed")
-					}
-				}
-			})
+		for _, wrong := range wrongAnswers(c) {
+			t.Run(wrong.name, func(t *testing.T) { testWrongAnswer(t, c, wrong) })
 		}
 	})
+}
+
+func testWrongAnswer(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
+	client := newClient(t, c)
+	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
+	c.Requests()
+	ctx, cancel := t.Context(), func() {}
+	if wrong.name == "none" {
+		ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+	}
+	defer cancel()
+	// A connection that breaks may be tried again by net/http: Reset as often.
+	c.Fail(slices.Repeat([]cloudtest.Fault{wrong.fault}, 3)...)
+	_, err := client.Read(ctx, cloudtest.Zone, faultyName)
+	c.FailNoMore()
+	wantKind(t, c, err, wrong.kinds...)
+	e, ok := errors.AsType[*provider.Error](err)
+	if patient := wrong.name == "429" || wrong.name == "503"; patient && (!ok || e.RetryAfter != 7*time.Second) {
+		t.Errorf("%v does not say when to come again", err)
+	}
+	for _, r := range c.Requests() {
+		if strings.HasSuffix(r.Path, "/elsewhere") {
+			t.Error("the redirect was followed")
+		}
+	}
+}
+
+// TestCloudTLS has a server that anybody could be.
+func TestCloudTLS(t *testing.T) {
+	for name, open := range clients {
+		asked := false
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		client, err := open(provider.Credentials{AccessKeyID: "id", AccessKeySecret: "the-secret", Endpoint: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Zone(t.Context(), cloudtest.Zone)
+		server.Close()
+		if provider.KindOf(err) != provider.Network || !strings.Contains(err.Error(), "certificate") || asked {
+			t.Errorf("%s: %v, and the server was asked: %v", name, err, asked)
+		}
+	}
+}
+
+// TestCloudConnections makes many calls over few connections.
+func TestCloudConnections(t *testing.T) {
+	c := cloudtest.AliDNS(t)
+	for range 5 {
+		client := newClient(t, c)
+		for n := range 10 {
+			if _, err := client.Read(t.Context(), cloudtest.Zone, fmt.Sprintf("n%d.%s", n, cloudtest.Zone)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if made := c.Connections(); made != 1 {
+		t.Errorf("%d connections for the calls of five clients, one after the other", made)
+	}
 }
 
 // TestCloudInterrupted breaks a change at each of its requests in turn, in

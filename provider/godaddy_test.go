@@ -14,20 +14,11 @@ import (
 	"meshddns/provider/cloudtest"
 )
 
-func goDaddyClient(t *testing.T, c *cloudtest.Cloud) *Client {
-	t.Helper()
-	client, err := NewGoDaddy(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 // TestGoDaddyRequests compares the requests with the vendor's documentation.
 func TestGoDaddyRequests(t *testing.T) {
 	const name = "_mesh.a." + cloudtest.Zone
 	c := cloudtest.GoDaddy(t)
-	client := goDaddyClient(t, c)
+	client := openCloud(t, c, NewGoDaddy)
 	for _, ch := range []Change{
 		{Name: name, Add: []TXT{{"one"}}, TTL: 60},
 		{Name: name, Seen: RRset{Values: []TXT{{"one"}}}, Add: []TXT{{"a b+c%/"}}, TTL: 900},
@@ -63,7 +54,7 @@ func TestGoDaddyRequests(t *testing.T) {
 
 func TestGoDaddyZone(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
-	client := goDaddyClient(t, c)
+	client := openCloud(t, c, NewGoDaddy)
 	if zone, err := client.Zone(t.Context(), "_mesh.a."+cloudtest.Zone); err != nil || zone != cloudtest.Zone {
 		t.Errorf("%q, %v, want %q: 404 and 422 are no zones", zone, err, cloudtest.Zone)
 	}
@@ -116,7 +107,7 @@ func TestGoDaddyErrors(t *testing.T) {
 		{failure(http.StatusBadRequest, "NEVER_HEARD_OF"), Invalid},
 	}, id, words)
 	c.Fail(cloudtest.Throttle)
-	_, err := goDaddyClient(t, c).Zone(t.Context(), cloudtest.Zone)
+	_, err := openCloud(t, c, NewGoDaddy).Zone(t.Context(), cloudtest.Zone)
 	if e, ok := errors.AsType[*Error](err); !ok || e.RetryAfter != 7*time.Second {
 		t.Errorf("%v, want it after 7 s", err)
 	}
@@ -175,7 +166,7 @@ func TestGoDaddyOffset(t *testing.T) {
 // from the list that is not asked for.
 func TestGoDaddyOthers(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
-	client := goDaddyClient(t, c)
+	client := openCloud(t, c, NewGoDaddy)
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +189,7 @@ func TestGoDaddyOthers(t *testing.T) {
 
 func TestGoDaddyBlocked(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
-	client := goDaddyClient(t, c)
+	client := openCloud(t, c, NewGoDaddy)
 	c.AddAlias("alias."+cloudtest.Zone, "www."+cloudtest.Zone)
 	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "alias." + cloudtest.Zone, Add: []TXT{{"ours"}}, TTL: 600})
 	if err == nil || KindOf(err) != Conflict {
@@ -212,7 +203,7 @@ func TestGoDaddyBlocked(t *testing.T) {
 
 func TestGoDaddyLate(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
-	client := goDaddyClient(t, c)
+	client := openCloud(t, c, NewGoDaddy)
 	client.poll = time.Millisecond
 	c.SetLag(3)
 	change := Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 600}

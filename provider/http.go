@@ -109,19 +109,9 @@ type answer struct {
 func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body []byte)) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	target := *a.base
-	target.RawQuery = canonicalQuery(c.query)
-	r, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.body))
-	if err == nil {
-		r.URL, err = below(r.URL, c.path)
-	}
+	r, err := a.request(ctx, c)
 	if err != nil {
 		return answer{}, &Error{Kind: Invalid, Detail: c.name, Err: err}
-	}
-	r.Header.Set("User-Agent", userAgent)
-	r.Header.Set("Accept", "application/json, application/xml;q=0.9")
-	for name, value := range c.header {
-		r.Header.Set(name, value)
 	}
 	sign(r, c.body)
 	response, err := httpClient.Do(r)
@@ -130,15 +120,38 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
-	case len(body) > maxAnswer:
-		return answer{}, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: the answer is over %d octets", c.name, a.base.Host, maxAnswer)}
-	case 300 <= response.StatusCode && response.StatusCode < 400:
-		return answer{}, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: a redirect (HTTP %d), which is not followed", c.name, a.base.Host, response.StatusCode)}
 	}
-	return answer{response.StatusCode, response.Header, body}, nil
+	fault := ""
+	switch status := response.StatusCode; {
+	case len(body) > maxAnswer:
+		fault = fmt.Sprintf("the answer is over %d octets", maxAnswer)
+	case 300 <= status && status < 400:
+		fault = fmt.Sprintf("a redirect (HTTP %d), which is not followed", status)
+	default:
+		return answer{status, response.Header, body}, nil
+	}
+	return answer{}, &Error{Kind: BadAnswer, Detail: c.name + " at " + a.base.Host + ": " + fault}
+}
+
+// request makes a call's request, which lacks only what is signed.
+func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
+	target, err := below(a.base, c.path)
+	if err != nil {
+		return nil, err
+	}
+	target.RawQuery = canonicalQuery(c.query)
+	r, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", userAgent)
+	r.Header.Set("Accept", "application/json, application/xml;q=0.9")
+	for name, value := range c.header {
+		r.Header.Set(name, value)
+	}
+	return r, nil
 }
 
 // below adds an escaped path to a URL.

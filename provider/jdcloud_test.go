@@ -67,15 +67,6 @@ func long400() string {
 	return text.String()[:400]
 }
 
-func jdClient(t *testing.T, c *cloudtest.Cloud) *Client {
-	t.Helper()
-	client, err := NewJDCloud(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 func jdFailure(status int, code, message string) cloudtest.Answer {
 	return cloudtest.JSON(status, map[string]any{
 		"requestId": "bqt7be14", "error": map[string]any{"code": status, "status": code, "message": message},
@@ -155,7 +146,7 @@ func TestJDCloudAccess(t *testing.T) {
 		t.Errorf("a nonce used twice: %v, want %s", err, Temporary)
 	}
 	c.SetClock(time.Hour)
-	if _, err := jdClient(t, c).Zone(t.Context(), cloudtest.Zone); KindOf(err) != ClockSkew {
+	if _, err := openCloud(t, c, NewJDCloud).Zone(t.Context(), cloudtest.Zone); KindOf(err) != ClockSkew {
 		t.Errorf("%v, want %s", err, ClockSkew)
 	}
 }
@@ -163,7 +154,7 @@ func TestJDCloudAccess(t *testing.T) {
 // TestJDCloudExactly has zones and hosts that only look alike, on every page.
 func TestJDCloudExactly(t *testing.T) {
 	c := cloudtest.JDCloud(t)
-	client := jdClient(t, c)
+	client := openCloud(t, c, NewJDCloud)
 	if zone, err := client.Zone(t.Context(), "_mesh.a."+cloudtest.ChildZone); err != nil || zone != cloudtest.ChildZone {
 		t.Errorf("zone %q, %v", zone, err)
 	}
@@ -194,7 +185,7 @@ func TestJDCloudLines(t *testing.T) {
 		}
 	}
 	c := cloudtest.JDCloud(t)
-	client := jdClient(t, c)
+	client := openCloud(t, c, NewJDCloud)
 	name := "off." + cloudtest.Zone
 	c.AddOff(name, []string{"paused"})
 	if set, err := client.Read(t.Context(), cloudtest.Zone, name); err != nil || len(set.Values) != 0 {
@@ -207,7 +198,7 @@ func TestJDCloudLines(t *testing.T) {
 
 func TestJDCloudAlias(t *testing.T) {
 	c := cloudtest.JDCloud(t)
-	client := jdClient(t, c)
+	client := openCloud(t, c, NewJDCloud)
 	c.AddAlias("www."+cloudtest.Zone, "target.example.net")
 	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "www." + cloudtest.Zone, Add: []TXT{{"ours"}}, TTL: 60})
 	if KindOf(err) != Conflict || !strings.Contains(err.Error(), "target.example.net") {
@@ -222,7 +213,7 @@ func TestJDCloudAlias(t *testing.T) {
 // then leaves one record, though the vendor would take two.
 func TestJDCloudOnce(t *testing.T) {
 	c := cloudtest.JDCloud(t)
-	client := jdClient(t, c)
+	client := openCloud(t, c, NewJDCloud)
 	name := "once." + cloudtest.Zone
 	for _, step := range []struct {
 		add, remove []TXT
@@ -259,7 +250,7 @@ func TestJDCloudOnce(t *testing.T) {
 // TestJDCloudGone writes records that somebody has deleted meanwhile.
 func TestJDCloudGone(t *testing.T) {
 	c := cloudtest.JDCloud(t)
-	v := jdClient(t, c).vendor.(*jdCloud)
+	v := openCloud(t, c, NewJDCloud).vendor.(*jdCloud)
 	z, _, err := v.zone(t.Context(), cloudtest.Zone)
 	if err != nil {
 		t.Fatal(err)

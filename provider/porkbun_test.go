@@ -210,7 +210,8 @@ func TestPorkbunTurns(t *testing.T) {
 		for range 2 { // one waits for the time, one for its turn
 			go func() { done <- turns.wait(short) }()
 		}
-		if <-done || <-done || time.Since(begin) != 2*time.Second+time.Second/2 {
+		first, second := <-done, <-done
+		if first || second || time.Since(begin) != 2*time.Second+time.Second/2 {
 			t.Error("a context that ends: a turn, or too late", time.Since(begin))
 		}
 		if !turns.wait(t.Context()) || time.Since(begin) != 3*time.Second {

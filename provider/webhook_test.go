@@ -11,15 +11,6 @@ import (
 	"meshddns/provider/cloudtest"
 )
 
-func hookClient(t *testing.T, c *cloudtest.Cloud) *Client {
-	t.Helper()
-	client, err := NewWebhook(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 // TestWebhookProtocol has all that crosses the wire for one change. The key
 // pair and its header are the example of RFC 7617, section 2.
 func TestWebhookProtocol(t *testing.T) {
@@ -78,7 +69,7 @@ func hookStep(t *testing.T, v *webhook, step int) {
 // and whether there is one or not, and a change one beside the looks.
 func TestWebhookCalls(t *testing.T) {
 	c := cloudtest.Webhook(t)
-	client := hookClient(t, c)
+	client := openCloud(t, c, NewWebhook)
 	deep := "_mesh.a.b.c.d." + cloudtest.ChildZone
 	sent := func() (methods string) {
 		for _, r := range c.Requests() {
@@ -116,7 +107,7 @@ func TestWebhookCalls(t *testing.T) {
 // TestWebhookZones asks for names in zones that they are not in.
 func TestWebhookZones(t *testing.T) {
 	c := cloudtest.Webhook(t)
-	client := hookClient(t, c)
+	client := openCloud(t, c, NewWebhook)
 	_, absent := client.Read(t.Context(), "a.b."+cloudtest.Zone, "x.a.b."+cloudtest.Zone)
 	_, below := client.Read(t.Context(), cloudtest.Zone, "x."+cloudtest.ChildZone)
 	for _, err := range []error{absent, below} {
@@ -130,7 +121,7 @@ func TestWebhookZones(t *testing.T) {
 // only the bridge can see.
 func TestWebhookChanged(t *testing.T) {
 	c := cloudtest.Webhook(t)
-	v := hookClient(t, c).vendor.(*webhook)
+	v := openCloud(t, c, NewWebhook).vendor.(*webhook)
 	name := "_mesh." + cloudtest.Zone
 	z := zone{name: cloudtest.Zone}
 	c.Add(t, name, []string{"one"})
@@ -151,7 +142,7 @@ func TestWebhookChanged(t *testing.T) {
 // TestWebhookOnce loses the answer to a change that does not show at once.
 func TestWebhookOnce(t *testing.T) {
 	c := cloudtest.Webhook(t)
-	client := hookClient(t, c)
+	client := openCloud(t, c, NewWebhook)
 	client.poll = time.Millisecond
 	change := Change{Zone: cloudtest.Zone, Name: "once." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 60}
 	c.SetLag(2)
@@ -222,7 +213,7 @@ func TestWebhookUnreadable(t *testing.T) {
 // TestWebhookDone has the answers to a change that mean that it is made.
 func TestWebhookDone(t *testing.T) {
 	c := cloudtest.Webhook(t)
-	v := hookClient(t, c).vendor.(*webhook)
+	v := openCloud(t, c, NewWebhook).vendor.(*webhook)
 	for answer, done := range map[cloudtest.Fault]bool{
 		cloudtest.Pass: true,
 		cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK}):                     true,
@@ -242,7 +233,7 @@ func TestWebhookRetryAfter(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		c.Fail(cloudtest.Instead(cloudtest.Answer{Status: status, Header: map[string]string{"Retry-After": "7"}}))
-		_, err := hookClient(t, c).Zone(t.Context(), cloudtest.Zone)
+		_, err := openCloud(t, c, NewWebhook).Zone(t.Context(), cloudtest.Zone)
 		if e, ok := err.(*Error); !ok || e.RetryAfter != 7*time.Second {
 			t.Errorf("%v, want to wait 7 s", err)
 		}
@@ -254,7 +245,7 @@ func TestWebhookRetryAfter(t *testing.T) {
 func TestWebhookAccess(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	c.SetClock(time.Hour)
-	if _, err := hookClient(t, c).Zone(t.Context(), cloudtest.Zone); err != nil {
+	if _, err := openCloud(t, c, NewWebhook).Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Error(err)
 	}
 	client, err := NewWebhook(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: "not the password", Endpoint: c.URL})
@@ -269,7 +260,7 @@ func TestWebhookAccess(t *testing.T) {
 func TestWebhookAlias(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	c.AddAlias("www."+cloudtest.Zone, "target.example.net")
-	client := hookClient(t, c)
+	client := openCloud(t, c, NewWebhook)
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func aliServe(c *Cloud, r Request) Answer {
 	case "DescribeDomains":
 		return aliDomains(c, r)
 	case "DescribeDomainInfo":
-		if _, ok := c.zoneNamed(r.Query("DomainName")); !ok {
+		if _, ok := aliZone(c, r.Query("DomainName")); !ok {
 			return aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist", "The specified domain name does not exist.")
 		}
 		return JSON(http.StatusOK, map[string]any{"MinTtl": c.MinTTL, "VersionCode": "mianfei", "RequestId": "r"})
@@ -88,6 +88,15 @@ func aliServe(c *Cloud, r Request) Answer {
 	return aliFailure(http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found.")
 }
 
+// aliUnicode is how the service writes the zone with an A-label, and how it is
+// to be named in calls.
+var aliUnicode = strings.NewReplacer("xn--fiq228c", "中文")
+
+// aliZone finds a zone by the service's name for it.
+func aliZone(c *Cloud, name string) (zone, bool) {
+	return c.zoneWhere(func(z zone) bool { return !z.private && aliUnicode.Replace(z.name) == fold(name) })
+}
+
 // aliDomains searches for a part of the name unless the mode is EXACT.
 func aliDomains(c *Cloud, r Request) Answer {
 	var found []any
@@ -95,9 +104,10 @@ func aliDomains(c *Cloud, r Request) Answer {
 		if z.private { // the API knows no such zones
 			continue
 		}
-		if z.name == r.Query("KeyWord") || r.Query("SearchMode") != "EXACT" && strings.Contains(z.name, r.Query("KeyWord")) {
+		name := aliUnicode.Replace(z.name)
+		if name == r.Query("KeyWord") || r.Query("SearchMode") != "EXACT" && strings.Contains(name, r.Query("KeyWord")) {
 			found = append(found, map[string]any{
-				"DomainId": strconv.Itoa(z.id), "DomainName": z.name, "PunyCode": z.name,
+				"DomainId": strconv.Itoa(z.id), "DomainName": name, "PunyCode": z.name,
 				"DnsServers": map[string]any{"DnsServer": []string{"dns1.hichina.com", "dns2.hichina.com"}},
 			})
 		}
@@ -107,12 +117,12 @@ func aliDomains(c *Cloud, r Request) Answer {
 }
 
 func aliList(c *Cloud, r Request) Answer {
-	z, ok := c.zoneNamed(r.Query("DomainName"))
+	z, ok := aliZone(c, r.Query("DomainName"))
 	if !ok {
 		return aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist", "The specified domain name does not exist.")
 	}
 	var found []any
-	for _, record := range c.at(z.name, r.Query("SubDomain"), r.Query("Type")) {
+	for _, record := range c.at(z.name, strings.Replace(r.Query("SubDomain"), aliUnicode.Replace(z.name), z.name, 1), r.Query("Type")) {
 		line, status := "default", "ENABLE"
 		if record.off {
 			status = "DISABLE"
@@ -149,7 +159,7 @@ func aliRefusal(c *Cloud, r Request, name string) *Answer {
 }
 
 func aliAdd(c *Cloud, r Request) Answer {
-	z, ok := c.zoneNamed(r.Query("DomainName"))
+	z, ok := aliZone(c, r.Query("DomainName"))
 	if !ok || r.Query("RR") == "" || r.Query("Type") != "TXT" {
 		return aliFailure(http.StatusBadRequest, "IncorrectDomainUser", "The domain name does not belong to you.")
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -53,7 +55,8 @@ type Cloud struct {
 	AccessKeySecret string
 	MinTTL          uint32 // seconds
 
-	v vendor
+	v           vendor
+	connections atomic.Int64
 
 	mu       sync.Mutex
 	zones    []zone
@@ -139,6 +142,11 @@ func start(t testing.TB, c *Cloud, v vendor) *Cloud {
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(c.handle))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			c.connections.Add(1)
+		}
+	}
 	server.Start()
 	t.Cleanup(server.Close)
 	c.URL = server.URL
@@ -278,6 +286,9 @@ func (c *Cloud) Requests() []Request {
 	c.requests = nil
 	return requests
 }
+
+// Connections tells how many connections were made.
+func (c *Cloud) Connections() int64 { return c.connections.Load() }
 
 // now is this cloud's clock.
 func (c *Cloud) now() time.Time { return time.Now().Add(c.ahead) }

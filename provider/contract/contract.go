@@ -12,16 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/conntest"
 	"meshddns/provider"
 )
-
-// Client is what is tested; package main says the same promises in words.
-type Client interface {
-	Zone(ctx context.Context, name string) (zone string, err error)
-	Read(ctx context.Context, zone, name string) (provider.RRset, error)
-	Change(ctx context.Context, change provider.Change) error
-	Authority(ctx context.Context, zone string) (provider.Authority, error)
-}
 
 // Outside is another user of the same zone, who also sees what the public sees.
 type Outside interface {
@@ -32,7 +25,7 @@ type Outside interface {
 
 // Backend is a client and the provider that it talks to.
 type Backend struct {
-	Client  Client
+	Client  conntest.Client
 	Outside Outside
 	Zone    string
 	Foreign []provider.TXT // values of others that this provider can hold
