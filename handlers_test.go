@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -24,11 +25,14 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/conntest"
 	"meshddns/dnswire"
 	"meshddns/guard"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/nameserver"
+	"meshddns/provider/cloudtest"
+	"meshddns/provider/servertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the answers in testdata")
@@ -958,6 +962,197 @@ func TestSecretsStayInside(t *testing.T) {
 			t.Errorf("logged: %s", line)
 		}
 	}
+}
+
+// A domain in letters of any script is published as DNS has it, and shown as
+// it was typed.
+func TestDomainOfAnotherScript(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"Bücher.Example",
+		"txt_record_name":"@","enabled":true,"txt_endpoints":["tcp://203.0.113.7:1"]}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"mesh.BÜCHER.example."}}`)
+	reserved := a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"Berlin","network_id":7}`)
+	if !strings.Contains(reserved, `"full_domain":"_mesh.Berlin.mesh.BÜCHER.example."`) {
+		t.Error(reserved)
+	}
+	a.must(t, "POST", "/api/v1/ddns/sync", "")
+	for _, name := range []string{"xn--bcher-kva.example", "_mesh.berlin.mesh.xn--bcher-kva.example"} {
+		if got := a.ask(t, name); !strings.Contains(got, "tcp://203.0.113.7:1") {
+			t.Errorf("%s has %q", name, got)
+		}
+	}
+	a.must(t, "PUT", "/api/v1/ddns/services/long", `{"name":"x","config":{"domain":"`+strings.Repeat("ü", 40)+`.example"}}`) // 80 octets typed, 46 in DNS
+	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"long","prefix_mode":"custom","custom_prefix":"x","network_id":7}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/odd", `{"name":"x","config":{"domain":"two ☃.example","provider":"builtin"}}`)
+	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"odd","prefix_mode":"custom","custom_prefix":"x","network_id":7}`)
+	status, code, answer := a.call(t, "POST", "/api/v1/ddns/sync", "")
+	if status != http.StatusInternalServerError || !strings.Contains(answer, "☃") {
+		t.Errorf("%d %s %s, want the label that is refused", status, code, answer)
+	}
+}
+
+// cloudConfig is a configuration for a stand-in of a cloud.
+func cloudConfig(c *cloudtest.Cloud, change func(map[string]any)) string {
+	fields := map[string]any{
+		"provider": c.Provider, "access_key_id": c.AccessKeyID, "access_key_secret": c.AccessKeySecret, "endpoint": c.URL,
+		"domain": "mesh." + cloudtest.Zone, "txt_record_name": "_txt", "enabled": true, "max_retries": 0,
+		"txt_endpoints": []string{"tcp://203.0.113.7:1"},
+	}
+	if change != nil {
+		change(fields)
+	}
+	body, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	return string(body)
+}
+
+// items is the answer of POST /test in short: the names, and the codes of
+// those that are not simply ok; a warning is ok with a code.
+func (a *appliance) items(t testing.TB, body string) string {
+	t.Helper()
+	var answer struct {
+		Data struct {
+			Results []struct {
+				Name, Code  string
+				OK, Skipped bool
+			}
+		}
+	}
+	text := a.must(t, "POST", "/api/v1/ddns/test", body)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatal(err)
+	}
+	var items []string
+	for _, item := range answer.Data.Results {
+		word := item.Code
+		if item.OK && word != "ok" {
+			word = "ok, " + word
+		}
+		items = append(items, item.Name+" "+word)
+	}
+	return strings.Join(items, "; ")
+}
+
+// noResolver is a public DNS that nobody can look into.
+func noResolver(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("no network")
+}
+
+// publicDNS makes one server all of the public DNS.
+func publicDNS(t testing.TB, address string) conntest.Public {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conntest.Public{Port: port, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}}
+}
+
+// The connection test says of every cloud which setting is wrong.
+func TestCloudConnectionTest(t *testing.T) {
+	const fine = "params ok; network ok; auth ok; zone ok; record ok"
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		a := newAppliance(t)
+		a.sync.public.Resolver = &net.Resolver{PreferGo: true, Dial: noResolver}
+		set := func(name string, value any) func(map[string]any) {
+			return func(fields map[string]any) { fields[name] = value }
+		}
+		for _, test := range []struct {
+			what   string
+			change func(map[string]any)
+			want   string
+		}{
+			{"right", nil, fine},
+			{"wrong secret", set("access_key_secret", "another-secret"), "params ok; network ok; auth credentials; zone skipped; record skipped"},
+			{"no such server", set("endpoint", "http://127.0.0.1:1"), "params ok; network network; auth skipped; zone skipped; record skipped"},
+			{"no endpoint", set("endpoint", "ftp://127.0.0.1"), "params invalid; network skipped; auth skipped; zone skipped; record skipped"},
+			{"other zone", set("domain", "example.net"), "params ok; network ok; auth ok; zone zone_not_found; record skipped"},
+			{"no domain name", set("domain", "exa mple.com"), "params invalid_name; network skipped; auth skipped; zone skipped; record skipped"},
+			{"no letters", set("domain", "\U0001f600.example"), "params invalid_name; network skipped; auth skipped; zone skipped; record skipped"},
+			{"another script", set("domain", "中文.example"), fine},
+			{"with a write", set("write_test", true), fine + "; write ok; read ok; authoritative no_resolver; cleanup ok"},
+		} {
+			if got := a.items(t, cloudConfig(c, test.change)); got != test.want {
+				t.Errorf("%s: %s, want %s", test.what, got, test.want)
+			}
+		}
+		c.Fail(cloudtest.Throttle)
+		if got := a.items(t, cloudConfig(c, nil)); !strings.HasPrefix(got, "params ok; network throttled;") {
+			t.Errorf("throttled: %s", got)
+		}
+		c.SetClock(time.Hour)
+		skewed := a.items(t, cloudConfig(c, nil))
+		if want := "params ok; network ok; auth clock_skew; zone skipped; record skipped"; skewed != fine && skewed != want || c.Signed && skewed != want {
+			t.Errorf("wrong clock: %s", skewed)
+		}
+	})
+}
+
+// The connection test warns when the world asks somebody else about the zone,
+// and sees a written value with the world's eyes.
+func TestPublicDNS(t *testing.T) {
+	s := servertest.PowerDNS(t)
+	cloud := cloudtest.AliDNS(t)
+	a := newAppliance(t)
+	a.sync.public = publicDNS(t, s.Addr)
+	at := func(c *cloudtest.Cloud, domain string) string {
+		return cloudConfig(c, func(fields map[string]any) { fields["domain"], fields["write_test"] = domain, true })
+	}
+	server := &cloudtest.Cloud{Provider: "powerdns", AccessKeyID: "localhost", AccessKeySecret: s.APIKey, URL: s.API}
+	for _, test := range []struct{ what, body, want string }{
+		{"the provider's own servers", at(server, servertest.Zone), "zone ok; record ok; write ok; read ok; authoritative ok; cleanup ok"},
+		{"other servers", at(cloud, cloudtest.Zone), "zone ok, not_delegated; record ok; write ok; read ok; authoritative value_missing; cleanup ok"},
+		{"no servers", at(cloud, cloudtest.ChildZone), "zone ok, not_delegated; record ok; write ok; read ok; authoritative not_delegated; cleanup ok"},
+	} {
+		if got := a.items(t, test.body); got != "params ok; network ok; auth ok; "+test.want {
+			t.Errorf("%s: %s, want %s", test.what, got, test.want)
+		}
+	}
+}
+
+// A vendor that repeats the secret in every answer does not bring it into an
+// answer or a line of the log.
+func TestCloudSecretsStayInside(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		a := newAppliance(t)
+		a.sync.public.Resolver = &net.Resolver{PreferGo: true, Dial: noResolver}
+		said := ""
+		ask := func(method, path, body string) {
+			response, answer := a.do(t, method, "/api/v1/ddns"+path, nil, body)
+			said += fmt.Sprintln(method, path, response.Header, answer)
+		}
+		calls := func() {
+			ask("PUT", "/config", cloudConfig(c, nil))
+			ask("PUT", "/services/svc", `{"name":"x","config":`+cloudConfig(c, nil)+`}`)
+			ask("POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`)
+			ask("POST", "/test", cloudConfig(c, func(fields map[string]any) { fields["write_test"] = true }))
+			ask("POST", "/sync?dry_run=1", "")
+			ask("POST", "/sync", "")
+			for _, path := range []string{"/config", "/services", "/services/svc", "/usages/available", "/sync"} {
+				ask("GET", path, "")
+			}
+		}
+		calls()
+		for _, status := range []int{200, 400, 401, 403, 429, 500} {
+			for _, body := range []string{"%s", `{"Code":"%[1]s","Message":"%[1]s","code":"%[1]s","message":"%[1]s","error":"%[1]s","error_msg":"%[1]s"}`,
+				`{"Response":{"Error":{"Code":"x","Message":"%s"},"RequestId":"r"}}`, "<ErrorResponse><Error><Code>x</Code><Message>%s</Message></Error></ErrorResponse>"} {
+				for range 40 {
+					c.Fail(cloudtest.Instead(cloudtest.Answer{Status: status, Body: fmt.Sprintf(body, c.AccessKeySecret)}))
+				}
+				calls()
+				c.FailNoMore()
+			}
+		}
+		for line := range strings.Lines(said + a.logs.String()) {
+			if strings.Contains(line, c.AccessKeySecret) {
+				t.Errorf("the secret is in %s", line)
+			}
+		}
+	})
 }
 
 // Each change is one audit line, a reading is none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,27 @@ func TestMigrationIsOneTransaction(t *testing.T) {
 	var count int
 	if err := s.reader.QueryRow(`SELECT count(*) FROM sqlite_schema WHERE name = 'half'`).Scan(&count); err != nil || count != 0 {
 		t.Errorf("%d tables of the broken migration, %v", count, err)
+	}
+}
+
+// A file of version 1 has its zone after the migration.
+func TestMigrationFindsTheZone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshddns.db")
+	db, err := sql.Open("sqlite3", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{schemaSQL, `PRAGMA user_version = 1`, `
+		INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode, enabled, txt_endpoints, updated_at)
+		VALUES (1, 'builtin', '-', '-', '', 'Mesh.Example.COM.', '@', 'manual', 1, '[]', '2026-01-02T03:04:05.678Z')`} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := mustOpen(t, path)
+	if zone, _, err := s.BuiltinZone(t.Context(), textList{"a.mesh.example.com", "mesh.example.com"}); err != nil || zone != "mesh.example.com" {
+		t.Errorf("zone %q, %v", zone, err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // AliDNS is Alibaba Cloud DNS, API version 2015-01-09, signed with ACS3.
 func AliDNS(t testing.TB) *Cloud {
 	return start(t, &Cloud{
-		Provider: "alidns", AccessKeyID: "LTAI5tFAKEFAKEFAKEFAKE01", AccessKeySecret: "FakeSecretFakeSecretFakeSecret", MinTTL: 600,
+		Provider: "alidns", Signed: true, AccessKeyID: "LTAI5tFAKEFAKEFAKEFAKE01", AccessKeySecret: "FakeSecretFakeSecretFakeSecret", MinTTL: 600,
 	}, vendor{
 		authorize: aliAuthorize, serve: aliServe, spell: spellPlain, read: readPlain,
 		throttle: aliFailure(http.StatusBadRequest, "Throttling.User", "Request was denied due to user flow control."),

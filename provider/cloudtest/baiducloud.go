@@ -20,7 +20,7 @@ import (
 // list; it makes a second record of one that is there already.
 func BaiduCloud(t testing.TB) *Cloud {
 	return start(t, &Cloud{
-		Provider: "baiducloud", AccessKeyID: "FAKE0123456789abcdef0123456789ab", AccessKeySecret: "FAKEsecret6789abcdef0123456789ab", MinTTL: 300,
+		Provider: "baiducloud", Signed: true, AccessKeyID: "FAKE0123456789abcdef0123456789ab", AccessKeySecret: "FAKEsecret6789abcdef0123456789ab", MinTTL: 300,
 	}, vendor{
 		authorize: baiduAuthorize, serve: baiduServe, spell: spellPlain, read: readPlain,
 		throttle: baiduFailure(http.StatusTooManyRequests, "TooManyRequests", "too many requests"), // the code is not documented

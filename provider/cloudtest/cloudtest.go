@@ -54,6 +54,7 @@ type Cloud struct {
 	AccessKeyID     string
 	AccessKeySecret string
 	MinTTL          uint32 // seconds
+	Signed          bool   // requests have a signature, and a time
 
 	v           vendor
 	connections atomic.Int64

@@ -17,7 +17,7 @@ import (
 func HuaweiCloud(t testing.TB) *Cloud {
 	h := &huawei{sets: map[huaweiKey]*huaweiSet{}}
 	return start(t, &Cloud{
-		Provider: "huaweicloud", AccessKeyID: "HPUAFAKEFAKEFAKEFAKE", AccessKeySecret: "FakeSecretFakeSecretFakeSecretFakeSecret", MinTTL: 1,
+		Provider: "huaweicloud", Signed: true, AccessKeyID: "HPUAFAKEFAKEFAKEFAKE", AccessKeySecret: "FakeSecretFakeSecretFakeSecretFakeSecret", MinTTL: 1,
 	}, vendor{
 		authorize: huaweiAuthorize, serve: h.serve, spell: huaweiSpell, read: huaweiRead,
 		throttle: huaweiGateway(http.StatusTooManyRequests, "APIGW.0308", "The throttling threshold has been reached: policy user over ratelimit,limit:100,time:1 minute"),

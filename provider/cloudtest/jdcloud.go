@@ -17,7 +17,7 @@ import (
 // refuses duplicates is not documented: this one takes them.
 func JDCloud(t testing.TB) *Cloud {
 	return start(t, &Cloud{
-		Provider: "jdcloud", AccessKeyID: "JDC_FAKE0123456789ABCDEF01234567", AccessKeySecret: "FAKE0123456789abcdef0123456789ab", MinTTL: 600,
+		Provider: "jdcloud", Signed: true, AccessKeyID: "JDC_FAKE0123456789ABCDEF01234567", AccessKeySecret: "FAKE0123456789abcdef0123456789ab", MinTTL: 600,
 	}, vendor{
 		authorize: jdAuthorize, serve: jdServe, spell: spellPlain, read: readPlain,
 		throttle: jdFailure(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED", "too many requests"),

@@ -22,7 +22,7 @@ import (
 func Route53(t testing.TB) *Cloud {
 	s := &route53{pending: map[string]int{}}
 	return start(t, &Cloud{
-		Provider: "route53", AccessKeyID: "AKIAIOSFODNN7EXAMPLE", AccessKeySecret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+		Provider: "route53", Signed: true, AccessKeyID: "AKIAIOSFODNN7EXAMPLE", AccessKeySecret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
 	}, vendor{
 		authorize: r53Authorize, serve: s.serve, spell: r53Spell, read: r53Read,
 		throttle: r53Failure(http.StatusBadRequest, "Throttling", "Rate exceeded"),

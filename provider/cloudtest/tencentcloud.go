@@ -15,7 +15,7 @@ import (
 // TencentCloud is Tencent Cloud's DNSPod, API 3.0, signed with TC3.
 func TencentCloud(t testing.TB) *Cloud {
 	return start(t, &Cloud{
-		Provider: "tencentcloud", AccessKeyID: "AKIDFAKEz8krbsJ5yKBZQpn74WFkmLPx3FAKE", AccessKeySecret: "FakeGu5t9xGARNpq86cd98joQYCN3FAKE", MinTTL: 600,
+		Provider: "tencentcloud", Signed: true, AccessKeyID: "AKIDFAKEz8krbsJ5yKBZQpn74WFkmLPx3FAKE", AccessKeySecret: "FakeGu5t9xGARNpq86cd98joQYCN3FAKE", MinTTL: 600,
 	}, vendor{
 		authorize: tencentAuthorize, serve: tencentServe, spell: tencentSpell, read: tencentRead,
 		throttle: tencentFailure("RequestLimitExceeded", "Your current request times equals to 21 in a second, which exceeds the frequency limit 20 for a second."),

@@ -16,7 +16,7 @@ import (
 // no nonces, and its private zones are another service.
 func Volcengine(t testing.TB) *Cloud {
 	return start(t, &Cloud{
-		Provider: "volcengine", AccessKeyID: "AKLTFAKEFAKEFAKEFAKEFAKEFAKE", AccessKeySecret: "RmFrZVNlY3JldEZha2VTZWNyZXQ=", MinTTL: 600,
+		Provider: "volcengine", Signed: true, AccessKeyID: "AKLTFAKEFAKEFAKEFAKEFAKEFAKE", AccessKeySecret: "RmFrZVNlY3JldEZha2VTZWNyZXQ=", MinTTL: 600,
 	}, vendor{
 		authorize: volcAuthorize, serve: volcServe, spell: spellPlain, read: readPlain,
 		throttle: volcFailure(http.StatusTooManyRequests, "FlowLimitExceeded", "Request was rejected because the request speed of this openAPI is beyond the current flow control limit."),
