@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -314,5 +316,37 @@ func TestStop(t *testing.T) {
 	again.cmd.Process.Signal(syscall.SIGINT)
 	if err := again.cmd.Wait(); err != nil {
 		t.Errorf("after SIGINT: %v", err)
+	}
+}
+
+// The clouds are reached through the proxy that the environment names, and
+// what is secret goes to the cloud alone.
+func TestProxy(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, fmt.Sprint(r.Method, " ", r.Host, r.Header))
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	t.Setenv("HTTPS_PROXY", proxy.URL)
+	t.Setenv("NO_PROXY", "")
+	p := start(t, "-db", filepath.Join(t.TempDir(), "meshddns.db"))
+	for _, provider := range []string{"alidns", "cloudflare", "route53"} {
+		answer := p.call(200, "POST", "/api/v1/ddns/test", fmt.Sprintf(
+			`{"provider":%q,"access_key_id":"key","access_key_secret":"hidden-secret","domain":"example.com","txt_record_name":"@"}`, provider))
+		if !strings.Contains(answer.body, `"network","ok":false`) {
+			t.Errorf("%s: %s", provider, answer.body)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	got := strings.Join(asked, "\n")
+	for _, want := range []string{"CONNECT alidns.aliyuncs.com:443", "CONNECT api.cloudflare.com:443", "CONNECT route53.amazonaws.com:443"} {
+		if !strings.Contains(got, want) || strings.Contains(got, "hidden-secret") {
+			t.Errorf("the proxy was asked\n%s, want %s", got, want)
+		}
 	}
 }

@@ -51,7 +51,7 @@ var build = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, "meshddns")
-	out, err := exec.Command("go", "build", "-o", path, "..").CombinedOutput()
+	out, err := exec.Command("go", "build", buildFlag, "-o", path, "..").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	sequences     = 200
 	sequenceSteps = 6
 	sequenceZone  = "example.com"
 	sequenceSeed  = 20261121
