@@ -1,8 +1,8 @@
 package main
 
 import (
-	"database/sql"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
