@@ -133,9 +133,9 @@ func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err
 	if err != nil || at < 0 {
 		return z, false, err
 	}
-	z = zone{id: domains[at].ID.String(), name: name, minTTL: tencentMinTTL}
-	err = v.minTTL(ctx, &z)
-	return z, err == nil, err
+	z = zone{id: domains[at].ID.String(), name: name}
+	z.minTTL = v.minTTL(ctx, z)
+	return z, true, nil
 }
 
 // dnspodPage adds what asks for a page of a list.
@@ -154,22 +154,25 @@ func dnspodTotal(total json.Number) int {
 	return math.MaxInt
 }
 
-// minTTL asks what the plan of a zone allows.
-func (v *dnsPod) minTTL(ctx context.Context, z *zone) error {
+// minTTL asks what the plan of a zone allows; without an answer it is what the
+// free one does.
+func (v *dnsPod) minTTL(ctx context.Context, z zone) uint32 {
 	var answer struct {
 		Purview []struct {
 			Name  string
 			Value any // a number, or yes or no
 		}
 	}
-	err := ifTransient(v.do(ctx, "Domain.Purview", url.Values{"domain_id": {z.id}, "lang": {"cn"}}, &answer))
+	if v.do(ctx, "Domain.Purview", url.Values{"domain_id": {z.id}, "lang": {"cn"}}, &answer) != nil {
+		return tencentMinTTL
+	}
 	for _, p := range answer.Purview {
 		seconds, err := strconv.ParseUint(fmt.Sprint(p.Value), 10, 32)
 		if p.Name == "记录TTL最低" && err == nil && seconds > 0 {
-			z.minTTL = uint32(seconds)
+			return uint32(seconds)
 		}
 	}
-	return err
+	return tencentMinTTL
 }
 
 type dnspodRecord struct {

@@ -22,6 +22,7 @@ import (
 // wantKind checks what a failure says, and that it does not say the secret.
 func wantKind(t *testing.T, c *cloudtest.Cloud, err error, kinds ...provider.Kind) {
 	t.Helper()
+	t.Log(err)
 	if err == nil || !slices.Contains(kinds, provider.KindOf(err)) {
 		t.Errorf("%v, want one of %s", err, kinds)
 	}

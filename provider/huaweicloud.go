@@ -98,6 +98,8 @@ func huaweiKinds(code, message string) codeKinds {
 		return codeKinds{{"*", Throttled}}
 	case strings.Contains(message, "Insufficient") && strings.Contains(message, "quota"):
 		return codeKinds{{"*", Quota}}
+	case strings.HasPrefix(code, "APIG") && strings.Contains(strings.ToLower(message), "x-sdk-date"):
+		return codeKinds{{"*", ClockSkew}}
 	case code == "DNS.0312" && strings.Contains(message, "type 'CNAME'"):
 		return codeKinds{{"*", Conflict}}
 	}

@@ -74,6 +74,7 @@ func TestHuaweiCloudErrors(t *testing.T) {
 		{gateway(http.StatusUnauthorized, "APIGW.0301", words), BadCredentials},
 		{gateway(http.StatusUnauthorized, "APIGW.0303", words), BadCredentials},
 		{skewed, ClockSkew},
+		{gateway(http.StatusUnauthorized, "APIGW.0301", words+": X-Sdk-Date is too old"), ClockSkew},
 		{gateway(http.StatusTooManyRequests, "APIGW.0308", words), Throttled},
 		{gateway(http.StatusBadRequest, "APIGW.9999", words+": policy user over ratelimit,limit:100,time:1 minute"), Throttled},
 		{gateway(http.StatusForbidden, "APIGW.9999", words), Permission},

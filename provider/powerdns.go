@@ -240,15 +240,15 @@ func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to re
 }
 
 // unlisted gives the records at a name that list did not: the disabled ones,
-// which older servers show only among all records of the zone.
+// which older servers show only among all records of the zone. A server that
+// does not tell its version counts as old.
 func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed recordSet) (recordSet, error) {
 	var server struct{ Version string }
-	if err := v.do(ctx, call{name: "read server", method: http.MethodGet}, &server); err != nil {
-		return recordSet{}, err
-	}
-	major, _, _ := strings.Cut(server.Version, ".")
-	if n, err := strconv.Atoi(major); err == nil && n >= pdnsShowsAll {
-		return recordSet{}, nil
+	if v.do(ctx, call{name: "read server", method: http.MethodGet}, &server) == nil {
+		major, _, _ := strings.Cut(server.Version, ".")
+		if n, err := strconv.Atoi(major); err == nil && n >= pdnsShowsAll {
+			return recordSet{}, nil
+		}
 	}
 	all, err := v.sets(ctx, z, name, nil)
 	if err != nil {

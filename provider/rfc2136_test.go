@@ -37,6 +37,7 @@ func rightClient(t testing.TB, s servertest.Server) *RFC2136 {
 // wantKind checks what a failure says, and that it does not say a secret.
 func wantKind(t testing.TB, err error, kind Kind, words ...string) {
 	t.Helper()
+	t.Log(err)
 	if err == nil {
 		t.Errorf("no error, want %s", kind)
 		return

@@ -195,11 +195,11 @@ func (v *route53) zone(ctx context.Context, name string) (z zone, found bool, er
 		XMLName     xml.Name `xml:"GetHostedZoneResponse"`
 		NameServers []string `xml:"DelegationSet>NameServers>NameServer"`
 	}
-	err = v.do(ctx, call{name: "GetHostedZone", method: http.MethodGet, path: "/hostedzone/" + escape(ids[0])}, &answer)
-	if KindOf(err) == Permission {
-		err = nil // the right to ask for the name servers is a convenience
+	z = zone{id: ids[0], name: name}
+	if v.do(ctx, call{name: "GetHostedZone", method: http.MethodGet, path: "/hostedzone/" + escape(z.id)}, &answer) == nil {
+		z.servers = answer.NameServers // to know them is a convenience
 	}
-	return zone{id: ids[0], name: name, servers: answer.NameServers}, err == nil, err
+	return z, true, nil
 }
 
 // publicZones gives the ids of the zones with exactly this name. The list is

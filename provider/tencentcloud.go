@@ -148,22 +148,15 @@ func (v *tencentCloud) zone(ctx context.Context, name string) (z zone, found boo
 			MinTtl      uint32
 		}
 	}
-	err = ifTransient(v.do(ctx, "DescribePackageDetail", struct{}{}, &packages))
+	if v.do(ctx, "DescribePackageDetail", struct{}{}, &packages) != nil {
+		return z, true, nil // to know the plan is a convenience
+	}
 	for _, p := range packages.Info {
 		if strings.EqualFold(p.DomainGrade, d.Grade) && p.MinTtl > 0 { // DP_FREE in one list is DP_Free in the other
 			z.minTTL = p.MinTtl
 		}
 	}
-	return z, err == nil, err
-}
-
-// ifTransient drops the failure of a call that is a convenience, unless it
-// comes to pass when made again: the zone is remembered with what it gave.
-func ifTransient(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok && e.Transient() {
-		return err
-	}
-	return nil
+	return z, true, nil
 }
 
 // tencentDomain is a zone: its name as it was entered, maybe in Unicode, and

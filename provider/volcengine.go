@@ -140,12 +140,10 @@ func (v *volcengine) zone(ctx context.Context, name string) (z zone, found bool,
 		return z, false, err
 	}
 	var info struct{ AllocateDNSServerList []string }
-	err = v.read(ctx, "QueryZone", url.Values{"ZID": {z.id}}, &info)
-	z.servers = info.AllocateDNSServerList
-	if kind := KindOf(err); kind == Permission || kind == Invalid {
-		err = nil // to know the name servers is a convenience
+	if v.read(ctx, "QueryZone", url.Values{"ZID": {z.id}}, &info) == nil {
+		z.servers = info.AllocateDNSServerList // to know them is a convenience
 	}
-	return z, err == nil, err
+	return z, true, nil
 }
 
 // listed looks for the zone among those that the search gives, whatever it

@@ -189,10 +189,6 @@ func TestVolcengineServers(t *testing.T) {
 	if authority, err := openCloud(t, c, NewVolcengine).Authority(t.Context(), cloudtest.Zone); err != nil || len(authority.Names) != 0 {
 		t.Errorf("without the right: %v, %v", authority, err)
 	}
-	c.Fail(cloudtest.Pass, cloudtest.Throttle)
-	if _, err := openCloud(t, c, NewVolcengine).Authority(t.Context(), cloudtest.Zone); KindOf(err) != Throttled {
-		t.Errorf("%v, want %s", err, Throttled)
-	}
 }
 
 // TestVolcengineAlias writes beside an alias, which only the zone's own name
