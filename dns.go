@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -506,7 +505,7 @@ type syncer struct {
 func newSyncer(s *store, log *slog.Logger, addresses func(context.Context) meshtxt.Addresses, dnsAddress string, interval time.Duration) *syncer {
 	return &syncer{
 		store: s, log: log, addresses: addresses, dnsAddress: dnsAddress, interval: interval,
-		public: conntest.Public{Resolver: net.DefaultResolver, Port: "53"},
+		public: conntest.Internet,
 		kick:   make(chan string, 1),
 	}
 }

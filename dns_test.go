@@ -26,6 +26,7 @@ import (
 
 	"meshddns/dnswire"
 	"meshddns/meshtxt"
+	"meshddns/msg"
 	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provider/contract"
@@ -58,6 +59,25 @@ func TestDNSRetryPolicy(t *testing.T) {
 	} {
 		if got := retryPolicy(configuration{RetryInterval: test.interval, MaxRetries: test.retries}); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestProvidersAreWhole has words and a client for each provider in the list.
+func TestProvidersAreWhole(t *testing.T) {
+	s := &syncer{}
+	for _, p := range providers {
+		endpoint := "https://192.0.2.1"
+		if p.name == providerRFC2136 {
+			endpoint = "192.0.2.1"
+		}
+		if _, err := s.client(target{p.name, endpoint, "key", "c2VjcmV0"}); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+		for _, language := range []msg.Language{msg.Chinese, msg.English} {
+			if in := msg.ProviderIn(language, p.name); in.Title == "" || in.AccessKeyID == "" || in.AccessKeySecret == "" || in.Endpoint == "" {
+				t.Errorf("%s: %+v", p.name, in)
+			}
 		}
 	}
 }

@@ -1047,7 +1047,7 @@ func publicDNS(t testing.TB, address string) conntest.Public {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conntest.Public{Port: port, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	return conntest.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}}
 }

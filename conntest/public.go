@@ -18,8 +18,13 @@ import (
 // servers, and these are asked.
 type Public struct {
 	Resolver *net.Resolver
-	Port     string // of DNS servers
+	Port     string        // of DNS servers
+	Root     string        // a zone that every resolver of this DNS knows
+	Patience time.Duration // until a provider's servers have a new value
 }
+
+// Internet is the DNS of the world, as this host's resolver sees it.
+var Internet = Public{Resolver: net.DefaultResolver, Port: "53", Root: ".", Patience: 15 * time.Second}
 
 // Kinds of what a look at the public DNS tells.
 const (
@@ -30,17 +35,18 @@ const (
 
 const (
 	lookupTime    = 3 * time.Second        // bounds one look into the public DNS
-	publicTime    = 15 * time.Second       // until a provider's servers have a new value
 	askAgainAfter = 500 * time.Millisecond // while they have not
 )
 
-// nameServers gives the servers that the world asks about a zone; none is no error.
+// nameServers gives the servers that the world asks about a zone; none is no
+// error. But a resolver that does not know the root either, such as that of
+// a closed network, sees nothing of the world.
 func (p Public) nameServers(ctx context.Context, zone string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	found, err := p.Resolver.LookupNS(ctx, zone+".")
-	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
-		return nil, nil
+	if notFound(err) {
+		_, err = p.Resolver.LookupNS(ctx, p.Root)
 	}
 	if err != nil {
 		return nil, &provider.Error{Kind: NoResolver, Err: err}
@@ -49,6 +55,11 @@ func (p Public) nameServers(ctx context.Context, zone string) (names []string, e
 		names = append(names, strings.ToLower(strings.TrimSuffix(ns.Host, ".")))
 	}
 	return names, nil
+}
+
+func notFound(err error) bool {
+	e, ok := errors.AsType[*net.DNSError](err)
+	return ok && e.IsNotFound
 }
 
 // delegated compares the servers that the world asks with those of the
@@ -81,14 +92,14 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, publicTime)
+	ctx, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
 	again := time.NewTicker(askAgainAfter)
 	defer again.Stop()
 	for {
 		now := anySees(ctx, servers, name, value)
-		if now == nil || err == nil || ctx.Err() == nil {
-			err = now // what the end of the time cut short says nothing
+		if err == nil || provider.KindOf(now) != provider.Network {
+			err = now // an answer says more than none, such as the end of the time leaves
 		}
 		if err == nil {
 			return nil

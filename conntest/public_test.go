@@ -17,7 +17,7 @@ func publicAt(t *testing.T, address string) Public {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Public{Port: port, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	return Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}}
 }
@@ -35,6 +35,8 @@ func closedPort(t *testing.T) string {
 func TestDelegated(t *testing.T) {
 	s := servertest.BIND(t)
 	public, nobody := publicAt(t, s.Addr), publicAt(t, closedPort(t))
+	closed := public
+	closed.Root = "root-of-another-world." + servertest.Zone
 	for _, test := range []struct {
 		name    string
 		public  Public
@@ -47,6 +49,7 @@ func TestDelegated(t *testing.T) {
 		{"other servers", public, servertest.Zone, []string{"dns1.example.net"}, NotDelegated},
 		{"no such zone", public, "nowhere." + servertest.Zone, nil, NotDelegated},
 		{"a name without name servers", public, "keep." + servertest.Zone, nil, NotDelegated},
+		{"a resolver that knows no root", closed, "nowhere." + servertest.Zone, nil, NoResolver},
 		{"refused", public, "example.org", nil, NoResolver},
 		{"no resolver", nobody, servertest.Zone, nil, NoResolver},
 	} {
