@@ -18,11 +18,11 @@ import (
 type Client struct {
 	vendor vendor
 	apply  func(ctx context.Context, p plan) error
-	poll   time.Duration
+	poll   time.Duration // until the second look at whether a change is done
 
 	mu    sync.Mutex
 	zones map[string]zone
-	names map[string]*sync.Mutex
+	names map[string]turn
 }
 
 // vendor is what the API of any vendor can do.
@@ -94,7 +94,10 @@ type plan struct {
 	ttl         uint32 // of new records
 }
 
-const pollInterval = 200 * time.Millisecond // between looks at whether a change is done
+const (
+	pollInterval = 200 * time.Millisecond
+	longestPoll  = 2 * time.Second
+)
 
 func newRecordClient(v recordVendor) *Client {
 	return &Client{vendor: v, poll: pollInterval, apply: func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) }}
@@ -182,7 +185,11 @@ func (c *Client) Change(ctx context.Context, ch Change) error {
 		return err
 	}
 	name := fold(ch.Name)
-	defer c.lock(name)()
+	turn := c.turn(name)
+	if !turn.take(ctx) {
+		return &Error{Kind: Network, Detail: name + ": another change is under way", Err: ctx.Err()}
+	}
+	defer turn.end()
 	seen, err := c.vendor.list(ctx, z, name)
 	if err != nil {
 		return err
@@ -221,20 +228,34 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	return p, nil
 }
 
-// lock keeps two changes of one name apart, and gives what ends it.
-func (c *Client) lock(name string) (unlock func()) {
+// turn keeps two changes of one name apart.
+func (c *Client) turn(name string) turn {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.names == nil {
-		c.names = map[string]*sync.Mutex{}
+		c.names = map[string]turn{}
 	}
 	if c.names[name] == nil {
-		c.names[name] = new(sync.Mutex)
+		c.names[name] = newTurn()
 	}
-	m := c.names[name]
-	c.mu.Unlock()
-	m.Lock()
-	return m.Unlock
+	return c.names[name]
 }
+
+// turn lets one in at a time. Who waits gives up with its context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turn) end() { <-t }
 
 // changeRecords replaces one value by one in place, which takes one call; any
 // other change adds before it removes.
@@ -277,7 +298,7 @@ func (p plan) after() recordSet {
 // confirm waits until the list shows a change. Some vendors list a new record
 // late: whoever read meanwhile would write it again, or leave it behind.
 func (c *Client) confirm(ctx context.Context, p plan) error {
-	for {
+	for wait := c.poll; ; wait = min(2*wait, longestPoll) {
 		set, err := c.vendor.list(ctx, p.zone, p.name)
 		if err != nil {
 			return err
@@ -285,7 +306,7 @@ func (c *Client) confirm(ctx context.Context, p plan) error {
 		if shows(set.values().Values, p) {
 			return nil
 		}
-		if !pause(ctx, c.poll) {
+		if !pause(ctx, wait) {
 			return &Error{Kind: Temporary, Detail: p.name + ": the provider has taken the change and does not show it yet"}
 		}
 	}

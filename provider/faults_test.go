@@ -344,7 +344,7 @@ func TestCloudLag(t *testing.T) {
 	})
 }
 
-// TestCloudConflicts has a CNAME, and a record that is switched off, at the name.
+// TestCloudConflicts has a CNAME at the name.
 func TestCloudConflicts(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
@@ -352,6 +352,63 @@ func TestCloudConflicts(t *testing.T) {
 		wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"ours"}}, nil), provider.Conflict)
 		wantValues(t, c, faultyName)
 	})
+}
+
+// neverOff are the providers that have no disabled records and no lines.
+var neverOff = []string{"cloudflare", "godaddy", "porkbun", "webhook"}
+
+// TestCloudOff has a record that is switched off at the name: it is no value,
+// what is done beside it leaves it, and the same value is not made again.
+func TestCloudOff(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		if slices.Contains(neverOff, c.Provider) {
+			t.Skip("no record can be switched off there")
+		}
+		client := newClient(t, c)
+		c.AddOff(faultyName, []string{"switched off"})
+		if seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName); err != nil || len(seen.Values) != 0 {
+			t.Errorf("%q, %v", seen.Values, err)
+		}
+		wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"switched off"}}, nil), provider.Conflict)
+		if c.Provider == "route53" { // whose like is a weighted set, beside which there is no plain one
+			wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"ours"}}, nil), provider.Conflict)
+			return
+		}
+		for _, change := range [][2][]provider.TXT{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}, {nil, {{"two"}, {"switched off"}}}} {
+			if err := replace(t.Context(), client, change[0], change[1]); err != nil {
+				t.Error(err)
+			}
+			if off := c.Off(faultyName); len(off) != 1 || off[0][0] != "switched off" {
+				t.Errorf("after %q the record that is switched off is %q", change, off)
+			}
+		}
+		wantValues(t, c, faultyName)
+	})
+}
+
+// TestCloudWaits has a change wait for another of the same name, until its
+// context ends.
+func TestCloudWaits(t *testing.T) {
+	c := cloudtest.AliDNS(t)
+	client := newClient(t, c)
+	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Arrived()
+	c.Fail(cloudtest.Slow)
+	slow, end := context.WithCancel(t.Context())
+	first := make(chan error)
+	change := provider.Change{Zone: cloudtest.Zone, Name: faultyName, Add: []provider.TXT{{"ours"}}, TTL: 60}
+	go func() { first <- client.Change(slow, change) }()
+	<-c.Arrived()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	wantKind(t, c, client.Change(ctx, change), provider.Network)
+	end()
+	wantKind(t, c, <-first, provider.Network)
+	if err := client.Change(t.Context(), change); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestCloudTTL asks for less than the provider takes.

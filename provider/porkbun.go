@@ -50,23 +50,21 @@ func NewPorkbun(c Credentials) (*Client, error) {
 // turns keeps calls an interval apart.
 type turns struct {
 	interval time.Duration
-	turn     chan struct{} // held by who waits for the next call's time
+	turn     turn // of who waits for the next call's time
 	next     time.Time
 }
 
 func newTurns(interval time.Duration) *turns {
-	return &turns{interval: interval, turn: make(chan struct{}, 1)}
+	return &turns{interval: interval, turn: newTurn()}
 }
 
 // wait returns when a call may begin, or false when the context ends first,
 // which takes no turn from others.
 func (t *turns) wait(ctx context.Context) bool {
-	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-	case <-ctx.Done():
+	if !t.turn.take(ctx) {
 		return false
 	}
+	defer t.turn.end()
 	if early := time.Until(t.next); early > 0 && !pause(ctx, early) {
 		return false
 	}

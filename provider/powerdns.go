@@ -19,7 +19,7 @@ import (
 // in one transaction, and records can be disabled one by one.
 type powerDNS struct {
 	api  *api
-	turn chan struct{} // holds one while a write is on its way
+	turn turn // of writes
 }
 
 const (
@@ -45,7 +45,7 @@ func NewPowerDNS(c Credentials) (*Client, error) {
 		return nil, err
 	}
 	a.timeless = true
-	return newSetClient(&powerDNS{a, make(chan struct{}, 1)}), nil
+	return newSetClient(&powerDNS{a, newTurn()}), nil
 }
 
 // pdnsWords tell failures apart that have the same HTTP status; the server
@@ -281,12 +281,10 @@ func (v *powerDNS) write(ctx context.Context, z zone, name string, set recordSet
 		return &Error{Kind: Invalid, Detail: "change zone", Err: err}
 	}
 	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id), body: body}
-	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
-	case <-ctx.Done():
+	if !v.turn.take(ctx) {
 		return v.api.unreached(ctx, c, ctx.Err())
 	}
+	defer v.turn.end()
 	return v.do(ctx, c, nil)
 }
 

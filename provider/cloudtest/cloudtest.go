@@ -58,6 +58,7 @@ type Cloud struct {
 
 	v           vendor
 	connections atomic.Int64
+	arrived     chan struct{} // has one when a request has come
 
 	mu       sync.Mutex
 	zones    []zone
@@ -137,7 +138,7 @@ func JSON(status int, value any) Answer {
 
 // start runs a cloud until the end of the test.
 func start(t testing.TB, c *Cloud, v vendor) *Cloud {
-	c.v, c.lastID, c.used = v, 1000, map[string]bool{}
+	c.v, c.lastID, c.used, c.arrived = v, 1000, map[string]bool{}, make(chan struct{}, 1)
 	for _, name := range zoneNames() {
 		c.zones = append(c.zones, zone{id: c.newID(), name: name})
 	}
@@ -186,6 +187,10 @@ func (c *Cloud) answer(r Request) (Answer, manner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests = append(c.requests, r)
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
 	var fault Fault
 	if len(c.faults) > 0 {
 		fault = c.faults[0]
@@ -291,6 +296,9 @@ func (c *Cloud) Requests() []Request {
 // Connections tells how many connections were made.
 func (c *Cloud) Connections() int64 { return c.connections.Load() }
 
+// Arrived has one when a request has come since it was last emptied.
+func (c *Cloud) Arrived() <-chan struct{} { return c.arrived }
+
 // now is this cloud's clock.
 func (c *Cloud) now() time.Time { return time.Now().Add(c.ahead) }
 
@@ -319,6 +327,18 @@ func (c *Cloud) AddOff(name string, value []string) {
 	defer c.mu.Unlock()
 	r := c.insert(name, "TXT", c.v.spell(value), max(c.MinTTL, 1))
 	r.off, r.hidden = true, 0
+}
+
+// Off gives the values at a name in records that are switched off.
+func (c *Cloud) Off(name string) (values [][]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.records {
+		if r.name == fold(name) && r.kind == "TXT" && r.off {
+			values = append(values, c.v.read(r.content))
+		}
+	}
+	return values
 }
 
 // AddAlias makes a CNAME record.
