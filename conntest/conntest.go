@@ -168,7 +168,7 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 	})
 	t.failed = !written
 	t.Step("cleanup", func() error {
-		ctx, cancel := provider.WriteContext(ctx)
+		ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx)) // when the time is over, too
 		defer cancel()
 		seen, err := client.Read(ctx, probe.Zone, probe.Name)
 		if err != nil {

@@ -83,14 +83,19 @@ type Authority struct {
 	Names  []string // the servers that the provider has for the zone, where it tells
 }
 
-// writeTime bounds a write that has begun: several calls, and the wait until
+// WriteTime bounds a write that has begun: several calls, and the wait until
 // the provider shows what it has taken.
-const writeTime = 20 * time.Second
+const WriteTime = 20 * time.Second
 
 // WriteContext is for a write: once begun it is finished, also when the
-// caller goes meanwhile, so that nobody has to guess whether it was made.
+// caller goes meanwhile, so that nobody has to guess whether it was made. The
+// caller's deadline holds.
 func WriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	limit := time.Now().Add(WriteTime)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
+		limit = deadline
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), limit)
 }
 
 // Kind sorts the failures of a provider by what helps against them.
