@@ -78,7 +78,7 @@ func toASCII(label string) (string, error) {
 	if err := checkULabel(label); err != nil {
 		return "", err
 	}
-	encoded, err := encode([]rune(strings.Map(unicode.ToLower, label)))
+	encoded, err := encode([]rune(strings.Map(lower, label)))
 	if err != nil {
 		return "", err
 	}
@@ -86,6 +86,15 @@ func toASCII(label string) (string, error) {
 		return "", errTooLong
 	}
 	return prefix + encoded, nil
+}
+
+// lower gives the small form of a letter, in which labels are. Only Cherokee is
+// written in its capitals (RFC 5892, section 2.6, and Unicode's case folding).
+func lower(r rune) rune {
+	if unicode.Is(unicode.Cherokee, r) {
+		return r
+	}
+	return unicode.ToLower(r)
 }
 
 var errTooLong = fmt.Errorf("its form in ASCII is over %d octets", maxLabel)
@@ -127,6 +136,8 @@ func checkRune(r rune) error {
 		return fmt.Errorf("%U is a part of a decomposed letter: write the letter composed, as one code point (form NFC)", r)
 	case unicode.Is(compatible, r):
 		return fmt.Errorf("%U is a form of a letter for compatibility: write the usual letter", r)
+	case unicode.Is(unicode.Cherokee, r) && unicode.IsLower(r):
+		return fmt.Errorf("%U is a small Cherokee letter: write the capital", r)
 	case r == '\u0130':
 		return fmt.Errorf("%U, the capital I with a dot, has no small form of its own: write i", r)
 	case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):

@@ -97,6 +97,7 @@ func TestToASCII(t *testing.T) {
 		"faß.example":             "xn--fa-hia.example",
 		"FAẞ.example":             "xn--fa-hia.example",
 		"ελληνικά":                "xn--hxargifdar",
+		"ᏣᎳᎩ.example":             "xn--f9dt7l.example",
 		"россия.рф":               "xn--h1alffa9f.xn--p1ai",
 		"中文.example":              "xn--fiq228c.example",
 		"हिन्दी":                  "xn--j2bd4cyah0f",
@@ -145,6 +146,7 @@ func TestRefused(t *testing.T) {
 		"\u212a":             "usual letter",
 		"ﬁx":                 "usual letter",
 		"İstanbul":           "U+0130",
+		"\uab70":             "U+AB70",
 		long:                 "63 octets",
 		strings.Repeat("a", 20000) + "\U0003134a":                      "63 octets", // without a try to encode it
 		"abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvüé": "63 octets",
@@ -170,7 +172,7 @@ func lowered(name string) []string {
 	labels := strings.Split(dots.Replace(name), ".")
 	for i, label := range labels {
 		if !isASCII(label) {
-			labels[i] = strings.Map(unicode.ToLower, label)
+			labels[i] = strings.Map(lower, label)
 		}
 	}
 	return labels
