@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -44,7 +43,7 @@ func NewAliDNS(c Credentials) (*Client, error) {
 func signACS3(r *http.Request, body []byte, key Credentials) {
 	r.Header.Set("X-Acs-Content-Sha256", hexSHA256(body))
 	signed := []string{"host"}
-	for name := range maps.Keys(r.Header) {
+	for name := range r.Header {
 		name = strings.ToLower(name)
 		if name == "content-type" || strings.HasPrefix(name, "x-acs-") {
 			signed = append(signed, name)
@@ -62,7 +61,6 @@ var aliErrors = codeKinds{
 	{"SignatureDoesNotMatch", BadCredentials},
 	{"IncompleteSignature", BadCredentials},
 	{"InvalidSecurityToken*", BadCredentials},
-	{"Forbidden.RecordLocked", Permission},
 	{"Forbidden*", Permission},
 	{"DomainRecordLocked", Permission},
 	{"InvalidTimeStamp*", ClockSkew},
@@ -132,9 +130,9 @@ func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, e
 		DomainName, PunyCode string
 		DnsServers           struct{ DnsServer []string }
 	}
-	domains, err := paged(func(page int) ([]domain, int, error) {
+	domains, err := paged(func(page, _ int) ([]domain, *int, error) {
 		var answer struct {
-			TotalCount int
+			TotalCount *int
 			Domains    struct{ Domain []domain }
 		}
 		search.Set("PageNumber", strconv.Itoa(page))
@@ -163,9 +161,9 @@ func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, 
 	if name != z.name {
 		full = relative(name, z) + "." + z.id
 	}
-	entries, err := paged(func(page int) ([]entry, int, error) {
+	entries, err := paged(func(page, _ int) ([]entry, *int, error) {
 		var answer struct {
-			TotalCount    int
+			TotalCount    *int
 			DomainRecords struct{ Record []entry }
 		}
 		err := v.do(ctx, "DescribeSubDomainRecords", url.Values{

@@ -213,18 +213,14 @@ func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordS
 		err := v.do(ctx, call{name: "ListRecord", method: http.MethodGet, path: baiduRecords(z), query: query}, ZoneNotFound, &answer)
 		return answer.Records, answer.baiduPage, err
 	})
-	aliased := false
 	for _, r := range found {
 		switch {
 		case fold(r.RR) != relative(name, z):
 		case r.Type == "TXT":
 			set.records = append(set.records, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
 		case r.Type == "CNAME" && !r.off():
-			aliased = true
+			set.alias = r.Value
 		}
-	}
-	if err == nil && aliased && len(set.values().Values) == 0 {
-		err = &Error{Kind: Conflict, Detail: name + " is an alias"}
 	}
 	return set, err
 }
@@ -246,11 +242,9 @@ type baiduChange struct {
 func (v *baiduCloud) write(ctx context.Context, c call, missing Kind, change *baiduChange) error {
 	c.query = url.Values{"clientToken": {v.api.nonce()}}
 	if change != nil {
-		body, err := json.Marshal(change)
-		if err != nil {
-			return &Error{Kind: Invalid, Detail: c.name, Err: err}
+		if err := c.json(change); err != nil {
+			return err
 		}
-		c.body = body
 	}
 	return v.do(ctx, c, missing, nil)
 }

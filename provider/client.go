@@ -77,9 +77,10 @@ type recordSet struct {
 	id      string // of a vendor that names its sets
 	ttl     uint32
 	records []record
+	alias   string // where a CNAME at the name points, if the list shows one
 }
 
-// Outcomes of a vendor's write that are no failures here.
+// What a vendor calls an error, and a change or a list does not.
 const (
 	exists Kind = "exists" // the record is there already
 	gone   Kind = "gone"   // the record is not there any more
@@ -149,25 +150,36 @@ func (c *Client) named(ctx context.Context, name string) (zone, error) {
 	return z, err
 }
 
-// Read gives the TXT values at a name. Records that are disabled, or for some
-// resolvers only, are not among them.
+// Read gives the TXT values at a name.
 func (c *Client) Read(ctx context.Context, zone, name string) (RRset, error) {
 	z, err := c.named(ctx, zone)
 	if err != nil {
 		return RRset{}, err
 	}
 	set, err := c.vendor.list(ctx, z, fold(name))
-	return set.values(), err
+	values := set.values()
+	if err == nil && set.alias != "" && len(values.Values) == 0 {
+		err = aliased(fold(name), set.alias)
+	}
+	return values, err
+}
+
+// aliased is the failure to put values where a CNAME is. Values that are there
+// beside it, whatever the vendor makes of the two, can be read and removed.
+func aliased(name, target string) error {
+	return &Error{Kind: Conflict, Detail: name + " is an alias: it points to " + target}
 }
 
 func (s recordSet) values() RRset {
 	var set RRset
 	for _, r := range s.records {
-		if r.off || slices.ContainsFunc(set.Values, r.value.Equal) {
-			continue
+		switch {
+		case r.off:
+			set.Off = append(set.Off, r.value)
+		case !slices.ContainsFunc(set.Values, r.value.Equal):
+			set.TTL = cmp.Or(s.ttl, r.ttl)
+			set.Values = append(set.Values, r.value)
 		}
-		set.TTL = cmp.Or(s.ttl, r.ttl)
-		set.Values = append(set.Values, r.value)
 	}
 	return set
 }
@@ -220,6 +232,9 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	stands := func(v TXT) bool { return slices.ContainsFunc(standing, v.Equal) }
 	p.add = slices.DeleteFunc(slices.Clone(ch.Add), stands)
 	p.remove = slices.DeleteFunc(slices.Clone(ch.Remove), func(v TXT) bool { return !stands(v) })
+	if seen.alias != "" && len(p.add) > 0 {
+		return p, aliased(name, seen.alias)
+	}
 	for _, r := range seen.records {
 		if r.off && slices.ContainsFunc(p.add, r.value.Equal) {
 			return p, &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled or for some resolvers only"}
@@ -295,6 +310,12 @@ func (p plan) after() recordSet {
 	return to
 }
 
+// unspeakable is the refusal to write a set back in which another has a value
+// with octets that JSON has lost.
+func unspeakable(name string) error {
+	return &Error{Kind: Conflict, Detail: name + ": a value there is not UTF-8, and would not go back as it is"}
+}
+
 // confirm waits until the list shows a change. Some vendors list a new record
 // late: whoever read meanwhile would write it again, or leave it behind.
 func (c *Client) confirm(ctx context.Context, p plan) error {
@@ -307,7 +328,7 @@ func (c *Client) confirm(ctx context.Context, p plan) error {
 			return nil
 		}
 		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: p.name + ": the provider has taken the change and does not show it yet"}
+			return &Error{Kind: Temporary, Detail: p.name, Err: ErrUnseen}
 		}
 	}
 }
@@ -350,17 +371,25 @@ func relative(name string, z zone) string {
 	return strings.TrimSuffix(name, "."+z.name)
 }
 
-// paged collects the items of all pages, until there are as many as the last
-// page says, or a page is empty.
-func paged[T any](fetch func(page int) (items []T, total int, err error)) ([]T, error) {
+// paged collects the items of all pages; given is how many there were on the
+// pages before, total how many there are on all. Where an answer does not say
+// that (nil), an empty page is the last. An answer with neither, or a list that
+// ends too early, is not to be believed: what it lacks would be written again.
+func paged[T any](fetch func(page, given int) (items []T, total *int, err error)) ([]T, error) {
 	var all []T
 	for page := 1; page <= maxPages; page++ {
-		items, total, err := fetch(page)
+		items, total, err := fetch(page, len(all))
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, items...); len(all) >= total || len(items) == 0 {
+		all = append(all, items...)
+		switch {
+		case total == nil && items == nil && page == 1:
+			return nil, &Error{Kind: BadAnswer, Detail: "neither a list nor its length", Err: errNotTheirs}
+		case total == nil && len(items) == 0, total != nil && len(all) >= *total:
 			return all, nil
+		case len(items) == 0:
+			return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list ends after %d items of %d", len(all), *total)}
 		}
 	}
 	return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}

@@ -134,8 +134,8 @@ type cloudflareAnswer struct {
 func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, err error) {
 	if body != nil {
 		c.header = map[string]string{"Content-Type": "application/json"}
-		if c.body, err = json.Marshal(body); err != nil {
-			return 0, &Error{Kind: Invalid, Detail: c.name, Err: err}
+		if err := c.json(body); err != nil {
+			return 0, err
 		}
 	}
 	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.api.key) })
@@ -163,12 +163,12 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 
 // cloudflareList collects all pages of a list.
 func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) ([]T, error) {
-	return paged(func(page int) (items []T, total int, err error) {
+	return paged(func(page, _ int) (items []T, total *int, err error) {
 		if page > 1 {
 			c.query.Set("page", strconv.Itoa(page))
 		}
-		total, err = v.do(ctx, c, nil, &items)
-		return items, total, err
+		count, err := v.do(ctx, c, nil, &items)
+		return items, &count, err
 	})
 }
 
@@ -208,22 +208,9 @@ func (v *cloudflare) list(ctx context.Context, z zone, name string) (set recordS
 		if e.TTL == 1 {
 			e.TTL = cloudflareAutoTTL
 		}
-		set.records = append(set.records, record{id: e.ID, value: cloudflareValue(e.Content), ttl: e.TTL})
+		set.records = append(set.records, record{id: e.ID, value: looseTXT(e.Content), ttl: e.TTL})
 	}
 	return set, err
-}
-
-// cloudflareValue reads a value, which comes as it was written: quoted or not,
-// and a string that is too long as one, though resolvers get it cut.
-func cloudflareValue(content string) (v TXT) {
-	quoted, err := unquoteTXT(content, 10)
-	if err != nil {
-		return cutTXT(content)
-	}
-	for _, s := range quoted {
-		v = append(v, cutTXT(s)...)
-	}
-	return v
 }
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
@@ -263,8 +250,6 @@ func (v *cloudflare) fits(value TXT) error {
 		return errors.New("the provider takes no empty value")
 	case len(text)+len(value) > cloudflareMaxValue: // each string has an octet for its length
 		return errors.New("the provider takes at most 4096 octets, with one for the length of each string")
-	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
-		return errors.New("the provider is not known to keep what is not printable ASCII")
 	}
-	return nil
+	return printableASCII(text)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,7 +34,7 @@ func NewDNSPod(c Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.timeless = true
+	a.timeless, a.hidden = true, []Secret{Secret(c.AccessKeyID)}
 	return newRecordClient(&dnsPod{a}), nil
 }
 
@@ -114,19 +113,17 @@ func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err
 	if strings.Contains(name, "xn--") {
 		search.Del("keyword") // that the search knows A-labels is not documented: look through all zones
 	}
-	offset := 0
-	domains, err := paged(func(int) ([]domain, int, error) {
+	domains, err := paged(func(_, given int) ([]domain, *int, error) {
 		var answer struct {
 			Info struct {
 				Total json.Number `json:"domain_total"`
 			}
 			Domains []domain
 		}
-		err := v.do(ctx, "Domain.List", dnspodPage(offset, search), &answer)
+		err := v.do(ctx, "Domain.List", dnspodPage(given, search), &answer)
 		if KindOf(err) == gone {
-			return nil, 0, nil
+			return nil, new(int), nil
 		}
-		offset += len(answer.Domains)
 		return answer.Domains, dnspodTotal(answer.Info.Total), err
 	})
 	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.Name) == name || fold(d.Punycode) == name })
@@ -145,13 +142,12 @@ func dnspodPage(offset int, parameters url.Values) url.Values {
 	return parameters
 }
 
-// dnspodTotal reads how long a list is. One that does not say it is read until
-// a page is empty.
-func dnspodTotal(total json.Number) int {
+// dnspodTotal reads how long a list is, nil where it does not say.
+func dnspodTotal(total json.Number) *int {
 	if n, err := strconv.Atoi(total.String()); err == nil {
-		return n
+		return &n
 	}
-	return math.MaxInt
+	return nil
 }
 
 // minTTL asks what the plan of a zone allows; without an answer it is what the
@@ -182,21 +178,19 @@ type dnspodRecord struct {
 }
 
 func (v *dnsPod) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	offset := 0
-	entries, err := paged(func(int) ([]dnspodRecord, int, error) {
+	entries, err := paged(func(_, given int) ([]dnspodRecord, *int, error) {
 		var answer struct {
 			Info struct {
 				Total json.Number `json:"record_total"`
 			}
 			Records []dnspodRecord
 		}
-		err := v.do(ctx, "Record.List", dnspodPage(offset, url.Values{
+		err := v.do(ctx, "Record.List", dnspodPage(given, url.Values{
 			"domain_id": {z.id}, "sub_domain": {relative(name, z)}, "record_type": {"TXT"},
 		}), &answer)
 		if KindOf(err) == gone {
-			return nil, 0, nil
+			return nil, new(int), nil
 		}
-		offset += len(answer.Records)
 		return answer.Records, dnspodTotal(answer.Info.Total), err
 	})
 	for _, e := range entries {

@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values
@@ -184,17 +186,19 @@ func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to record
 	}
 	var records []goDaddyRecord
 	for _, r := range to.records {
+		if strings.ContainsRune(r.raw, utf8.RuneError) {
+			return unspeakable(name)
+		}
 		if r.raw == "" {
 			r.ttl = max(r.ttl, z.minTTL) // the set may be older than the floor
 		}
 		records = append(records, goDaddyRecord{Data: r.value.Text(), TTL: r.ttl})
 	}
-	body, err := json.Marshal(records)
-	if err != nil {
-		return &Error{Kind: Invalid, Detail: c.name, Err: err}
+	if err := c.json(records); err != nil {
+		return err
 	}
-	c.body, c.header = body, map[string]string{"Content-Type": "application/json"}
-	_, err = v.do(ctx, c, nil)
+	c.header = map[string]string{"Content-Type": "application/json"}
+	_, err := v.do(ctx, c, nil)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 const (
@@ -45,12 +47,25 @@ type api struct {
 	now   func() time.Time
 	nonce func() string // unique, so that no request can be repeated by another
 
-	timeless bool // nothing is signed, so this host's clock is never what is wrong
+	timeless bool     // nothing is signed, so this host's clock is never what is wrong
+	hidden   []Secret // what no error says, beside the secret of the key
+}
+
+// scrub hides what must not be said.
+func (a *api) scrub(text string) string {
+	for _, secret := range append(a.hidden, a.key.AccessKeySecret) {
+		text = secret.Scrub(text)
+	}
+	return text
 }
 
 // newAPI takes the vendor's own address, or the endpoint in the credentials
 // in its place. An endpoint without a path keeps the vendor's path.
 func newAPI(standard string, key Credentials, plain bool) (*api, error) {
+	if strings.ContainsFunc(key.AccessKeyID+string(key.AccessKeySecret), unicode.IsControl) {
+		// net/http would refuse the header, which looks like a broken network.
+		return nil, &Error{Kind: BadCredentials, Detail: "the key pair has a line break or another control character"}
+	}
 	base, err := url.Parse(standard)
 	if err == nil && key.Endpoint != "" {
 		base, err = endpointURL(key.Endpoint, base.Path, plain)
@@ -96,6 +111,16 @@ type call struct {
 	query  url.Values
 	header map[string]string
 	body   []byte
+}
+
+// json puts a value into the body.
+func (c *call) json(value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return &Error{Kind: Invalid, Detail: c.name, Err: err}
+	}
+	c.body = body
+	return nil
 }
 
 // answer is what came back, whole.
@@ -193,6 +218,7 @@ type codeKinds []struct {
 }
 
 func (k codeKinds) of(code string) Kind {
+	code = strings.ReplaceAll(code, "/", " ") // which "*" does not match
 	for _, known := range k {
 		if ok, _ := path.Match(known.pattern, code); ok {
 			return known.kind
@@ -207,12 +233,12 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
 	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status))}
 	e.Detail = fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status)
 	for _, part := range []string{v.code, v.message} {
-		if part = printable(a.key.AccessKeySecret.Scrub(part)); part != "" {
+		if part = printable(a.scrub(part)); part != "" {
 			e.Detail += ": " + part
 		}
 	}
-	if v.requestID != "" {
-		e.Detail += " (request " + v.requestID + ")"
+	if id := printable(a.scrub(v.requestID)); id != "" {
+		e.Detail += " (request " + id + ")"
 	}
 	if e.Kind == Throttled || e.Kind == Temporary {
 		e.RetryAfter = retryAfter(ans.header.Get("Retry-After"), a.now())
@@ -221,7 +247,7 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
 		e.Kind = ClockSkew
 		e.Detail += fmt.Sprintf(": the provider's time minus ours is %+.0f s", skew.Seconds())
 	}
-	e.Detail = a.key.AccessKeySecret.Scrub(e.Detail)
+	e.Detail = a.scrub(e.Detail)
 	return e
 }
 
@@ -234,6 +260,15 @@ func printable(message string) string {
 		message = strings.ToValidUTF8(message[:longestMessage], "") + "..."
 	}
 	return message
+}
+
+// scrubbed is an error without what no error may show: package json repeats
+// values that it cannot read.
+func (a *api) scrubbed(err error) error {
+	if err == nil || a.scrub(err.Error()) == err.Error() {
+		return err
+	}
+	return errors.New(a.scrub(err.Error()))
 }
 
 // skew compares the clocks by the Date of an answer.
@@ -285,5 +320,5 @@ func (a *api) unreadable(c call, ans answer, err error) error {
 	if ans.status >= 400 {
 		return a.refused(c, ans, verdict{}, nil)
 	}
-	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status), Err: err}
+	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status), Err: a.scrubbed(err)}
 }

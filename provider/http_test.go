@@ -1,7 +1,9 @@
 package provider
 
 import (
+	"encoding/base64"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -58,4 +60,95 @@ func openCloud(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client
 	}
 	client.poll = time.Millisecond
 	return client
+}
+
+// TestRequestID has a request id that is no id.
+func TestRequestID(t *testing.T) {
+	c := cloudtest.AliDNS(t)
+	client := openCloud(t, c, NewAliDNS)
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]any{"Code": "X", "Message": "m", "RequestId": strings.Repeat("x\n", 1<<20)})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if n := len(err.Error()); n > 2000 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("an error of %d octets", n)
+	}
+}
+
+// TestKeyIDs has a vendor repeat the id of a key that is as secret as the rest.
+func TestKeyIDs(t *testing.T) {
+	c := cloudtest.DNSPod(t)
+	client := openCloud(t, c, NewDNSPod)
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"status": map[string]any{
+		"code": "2", "message": "bad login_token=" + c.AccessKeyID + "," + c.AccessKeySecret}})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), c.AccessKeyID) || strings.Contains(err.Error(), c.AccessKeySecret) {
+		t.Error(err)
+	}
+}
+
+// TestSecretInJSON has the secret where package json wants a number, and
+// repeats what it found.
+func TestSecretInJSON(t *testing.T) {
+	d := cloudtest.DNSPod(t)
+	client := openCloud(t, d, NewDNSPod)
+	d.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"status": map[string]any{"code": d.AccessKeySecret}})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), d.AccessKeySecret) {
+		t.Error(err)
+	}
+	f := cloudtest.Cloudflare(t)
+	client = openCloud(t, f, NewCloudflare)
+	f.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"errors": []any{map[string]any{"code": f.AccessKeySecret}}})))
+	_, err = client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), f.AccessKeySecret) {
+		t.Error(err)
+	}
+}
+
+// TestBasicEcho has a bridge repeat the header that the password is in.
+func TestBasicEcho(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	client := openCloud(t, c, NewWebhook)
+	basic := base64.StdEncoding.EncodeToString([]byte(c.AccessKeyID + ":" + c.AccessKeySecret))
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusUnauthorized, map[string]any{"error": "Authorization: Basic " + basic})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), basic) {
+		t.Error(err)
+	}
+}
+
+// TestKeyCharacters has a key that no header can hold.
+func TestKeyCharacters(t *testing.T) {
+	for name, open := range map[string]func(Credentials) (*Client, error){
+		"powerdns": NewPowerDNS, "godaddy": NewGoDaddy, "alidns": NewAliDNS, "route53": NewRoute53, "tencent": NewTencentCloud,
+		"huawei": NewHuaweiCloud, "baidu": NewBaiduCloud, "jd": NewJDCloud, "volc": NewVolcengine,
+	} {
+		client, err := open(Credentials{AccessKeyID: "id\n", AccessKeySecret: "the secret\n", Endpoint: "http://127.0.0.1:1"})
+		if err == nil {
+			_, err = client.Zone(t.Context(), "example.com")
+		}
+		if KindOf(err) != BadCredentials {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-1": 0, "1.5": 0, "soon": 0, "99999999999": 0,
+		"Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Fri, 02 Jan 2026 03:04:04 GMT": 0,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestCodeKinds(t *testing.T) {
+	kinds := codeKinds{{"A*", Quota}, {"*b", Conflict}, {"*", Temporary}}
+	for code, want := range map[string]Kind{"Ab": Quota, "cb": Conflict, "a/b": Conflict, "x/y.Z": Temporary, "": Temporary} {
+		if got := kinds.of(code); got != want {
+			t.Errorf("%q: %s, want %s", code, got, want)
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // huaweiCloud is Huawei Cloud DNS, API version 2, signed with
@@ -93,13 +94,14 @@ var huaweiErrors = codeKinds{
 // CNAME at the name has the code of a set that exists, and the codes of full
 // quotas are not documented.
 func huaweiKinds(code, message string) codeKinds {
+	lower := strings.ToLower(message)
 	switch {
 	case strings.Contains(message, "over ratelimit"):
 		return codeKinds{{"*", Throttled}}
 	case strings.Contains(message, "Insufficient") && strings.Contains(message, "quota"):
 		return codeKinds{{"*", Quota}}
-	case strings.HasPrefix(code, "APIG") && strings.Contains(strings.ToLower(message), "x-sdk-date"):
-		return codeKinds{{"*", ClockSkew}}
+	case strings.HasPrefix(code, "APIG") && strings.Contains(lower, "x-sdk-date") && !strings.Contains(lower, "signature"):
+		return codeKinds{{"*", ClockSkew}} // a wrong signature is told with all that was signed
 	case code == "DNS.0312" && strings.Contains(message, "type 'CNAME'"):
 		return codeKinds{{"*", Conflict}}
 	}
@@ -111,11 +113,9 @@ func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
 	c.header = map[string]string{"X-Sdk-Date": v.api.now().UTC().Format(basicTime)}
 	if body != nil {
 		c.header["Content-Type"] = "application/json"
-		text, err := json.Marshal(body)
-		if err != nil {
-			return &Error{Kind: Invalid, Detail: c.name, Err: err}
+		if err := c.json(body); err != nil {
+			return err
 		}
-		c.body = text
 	}
 	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.api.key) })
 	if err != nil {
@@ -153,7 +153,7 @@ type huaweiPage struct {
 	Zones      []huaweiZone
 	RecordSets []huaweiSet `json:"recordsets"`
 	Metadata   struct {
-		TotalCount int `json:"total_count"`
+		TotalCount *int `json:"total_count"`
 	}
 }
 
@@ -180,20 +180,18 @@ func (s huaweiSet) off() bool {
 
 // huaweiList reads all pages of a list.
 func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, items func(huaweiPage) []T) ([]T, error) {
-	received := 0
-	all, err := paged(func(int) ([]T, int, error) {
-		if received > 0 {
-			c.query.Set("offset", strconv.Itoa(received))
+	all, err := paged(func(_, given int) ([]T, *int, error) {
+		if given > 0 {
+			c.query.Set("offset", strconv.Itoa(given))
 		}
 		var page huaweiPage
 		if err := v.do(ctx, c, nil, &page); err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		found := items(page)
 		if found == nil {
-			return nil, 0, v.api.lacks(c, "list")
+			return nil, nil, v.api.lacks(c, "list")
 		}
-		received += len(found)
 		return found, page.Metadata.TotalCount, nil
 	})
 	if KindOf(err) == gone {
@@ -237,19 +235,10 @@ func (v *huaweiCloud) list(ctx context.Context, z zone, name string) (set record
 			set.id, set.ttl = s.ID, s.TTL
 		}
 		for _, raw := range s.Records {
-			set.records = append(set.records, record{id: s.ID, value: huaweiValue(raw), raw: raw, ttl: s.TTL, off: !ours || s.off()})
+			set.records = append(set.records, record{id: s.ID, value: looseTXT(raw), raw: raw, ttl: s.TTL, off: !ours || s.off()})
 		}
 	}
 	return set, err
-}
-
-// huaweiValue reads a value; one without quotes is not documented, and taken
-// as it stands.
-func huaweiValue(raw string) TXT {
-	if v, err := unquoteTXT(raw, 10); err == nil {
-		return v
-	}
-	return cutTXT(raw)
 }
 
 // huaweiBody is a record set to write. A TTL that is absent stays, or is the
@@ -271,6 +260,9 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 	body := huaweiBody{Name: name + ".", Type: "TXT", TTL: to.ttl}
 	for _, r := range to.records {
 		if !r.off {
+			if strings.ContainsRune(r.raw, utf8.RuneError) {
+				return unspeakable(name)
+			}
 			body.Records = append(body.Records, cmp.Or(r.raw, quoteTXT(r.value, "")))
 		} else if r.id == from.id {
 			return &Error{Kind: Conflict, Detail: name + ": the record set is disabled"}
@@ -298,7 +290,12 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 		return v.steady(ctx, z, name)
 	}
 	switch KindOf(err) {
-	case exists, gone:
+	case exists:
+		if sets, failure := v.sets(ctx, z, name); failure == nil && len(sets) == 0 {
+			return &Error{Kind: Conflict, Detail: name + ": records of another type stand there, such as an alias", Err: err}
+		}
+		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err}
+	case gone:
 		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err}
 	case Changed:
 		return cmp.Or(v.steady(ctx, z, name), err)
@@ -308,7 +305,7 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 
 // steady waits until no change of the name's default line is under way.
 func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
-	for {
+	for wait := v.poll; ; wait = min(2*wait, longestPoll) {
 		sets, err := v.sets(ctx, z, name)
 		if err != nil {
 			return err
@@ -320,7 +317,7 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 		if !slices.ContainsFunc(sets, huaweiSet.pending) {
 			return nil
 		}
-		if !pause(ctx, v.poll) {
+		if !pause(ctx, wait) {
 			return &Error{Kind: Temporary, Detail: name + ": the provider is still at work on the record set"}
 		}
 	}
@@ -333,10 +330,8 @@ func (v *huaweiCloud) fits(value TXT) error {
 	switch {
 	case strings.ContainsAny(text, `"\`):
 		return errors.New(`the provider does not keep the characters "\ as they are`)
-	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
-		return errors.New("the provider is not known to keep what is not printable ASCII")
 	case len(value) == 0 || slices.ContainsFunc(value, func(s string) bool { return len(s) > maxString }):
 		return fmt.Errorf("not character-strings of at most %d octets", maxString)
 	}
-	return nil
+	return printableASCII(text)
 }

@@ -350,3 +350,21 @@ func TestHuaweiCloudValues(t *testing.T) {
 		}
 	}
 }
+
+// TestHuaweiCloudPolls looks at a pending set ever more rarely: the vendor takes
+// a hundred calls a minute.
+func TestHuaweiCloudPolls(t *testing.T) {
+	c, client, v, _ := huaweiClient(t)
+	v.poll = time.Millisecond
+	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
+	c.SetLag(1 << 30)
+	c.Requests()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+	if n := len(c.Requests()); n > 15 {
+		t.Errorf("%d requests in two hundred times the first pause", n)
+	}
+}

@@ -78,11 +78,9 @@ const jdNonceUsed = "noncestr"
 // do makes one call and reads its result into out, if that is wanted.
 func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out any) error {
 	if parameters != nil {
-		body, err := json.Marshal(parameters)
-		if err != nil {
-			return &Error{Kind: Invalid, Detail: c.name, Err: err}
+		if err := c.json(parameters); err != nil {
+			return err
 		}
-		c.body = body
 	}
 	at := v.api.now()
 	c.header = map[string]string{
@@ -135,10 +133,10 @@ func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
 func jdList[T any](ctx context.Context, v *jdCloud, c call, size int) ([]T, error) {
 	c.method = http.MethodGet
 	c.query.Set("pageSize", strconv.Itoa(size))
-	return paged(func(page int) ([]T, int, error) {
+	return paged(func(page, _ int) ([]T, *int, error) {
 		var result struct {
 			DataList   []T
-			TotalCount int
+			TotalCount *int
 		}
 		c.query.Set("pageNumber", strconv.Itoa(page))
 		err := v.do(ctx, c, nil, &result)
@@ -182,9 +180,9 @@ func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet,
 		switch {
 		case cmp.Or(fold(e.HostRecord), "@") != host:
 		case e.Type == "CNAME" && !off:
-			return recordSet{}, &Error{Kind: Conflict, Detail: fmt.Sprintf("%s is an alias: it points to %s", name, e.HostValue)}
+			set.alias = e.HostValue
 		case e.Type == "TXT":
-			set.records = append(set.records, record{id: e.ID.String(), value: jdValue(e.HostValue), ttl: e.TTL, off: off})
+			set.records = append(set.records, record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off})
 		}
 	}
 	return set, nil
@@ -195,15 +193,6 @@ func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet,
 func jdForAll(viewValue any) bool {
 	text := strings.Trim(fmt.Sprint(viewValue), "[]")
 	return viewValue == nil || text == "" || text == strconv.Itoa(jdDefaultLine)
-}
-
-// jdValue reads a value. Whether one that was written in quotes comes back in
-// them is not documented.
-func jdValue(text string) TXT {
-	if v, err := unquoteTXT(text, 10); err == nil {
-		return v
-	}
-	return cutTXT(text)
 }
 
 func jdRecords(z zone) string { return "/domain/" + escape(z.id) + "/ResourceRecord" }

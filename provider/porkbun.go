@@ -39,13 +39,16 @@ func NewPorkbun(c Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.timeless = true
+	a.timeless, a.hidden = true, []Secret{Secret(c.AccessKeyID)}
 	v := &porkbun{api: a, turns: newTurns(0)}
 	if strings.HasSuffix(a.base.Hostname(), porkbunHosts) {
-		v.turns = newTurns(porkbunInterval)
+		v.turns = porkbunTurns
 	}
 	return newRecordClient(v), nil
 }
+
+// porkbunTurns are of all clients: every domain has one of its own.
+var porkbunTurns = newTurns(porkbunInterval)
 
 // turns keeps calls an interval apart.
 type turns struct {
@@ -146,26 +149,21 @@ func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out 
 func (v *porkbun) post(ctx context.Context, c call, fields map[string]string) (answer, error) {
 	all := map[string]string{"apikey": v.api.key.AccessKeyID, "secretapikey": string(v.api.key.AccessKeySecret)}
 	maps.Copy(all, fields)
-	body, err := json.Marshal(all)
-	if err != nil {
-		return answer{}, &Error{Kind: Invalid, Detail: c.name, Err: err}
+	c.method, c.header = http.MethodPost, map[string]string{"Content-Type": "application/json"}
+	if err := c.json(all); err != nil {
+		return answer{}, err
 	}
-	c.method, c.header, c.body = http.MethodPost, map[string]string{"Content-Type": "application/json"}, body
 	if !v.turns.wait(ctx) {
 		return answer{}, v.api.unreached(ctx, c, ctx.Err())
 	}
 	return v.api.send(ctx, c, func(*http.Request, []byte) {})
 }
 
-// refused knows answers with a code and without. No error shows a key, though
-// the vendor's words might.
+// refused knows answers with a code and without.
 func (v *porkbun) refused(c call, ans answer, code, words string) error {
 	known := cmp.Or(porkbunErrors.of(code), porkbunErrors.of(words))
 	if known == BadCredentials {
 		v.known.Store(false)
-	}
-	for _, key := range []Secret{v.api.key.AccessKeySecret, Secret(v.api.key.AccessKeyID)} {
-		code, words = key.Scrub(code), key.Scrub(words)
 	}
 	return v.api.refused(c, ans, verdict{code: code, message: words}, codeKinds{{"*", known}})
 }
@@ -218,7 +216,7 @@ func (v *porkbun) list(ctx context.Context, z zone, name string) (set recordSet,
 		}
 		switch e.Type {
 		case "CNAME":
-			return recordSet{}, &Error{Kind: Conflict, Detail: name + " is an alias (CNAME)"}
+			set.alias = e.Content
 		case "TXT":
 			ttl, _ := strconv.ParseUint(string(e.TTL), 10, 32) // 0 if it does not say
 			set.records = append(set.records, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})

@@ -82,11 +82,11 @@ func TestPorkbunErrors(t *testing.T) {
 // newPorkbun makes a client of a stand-in that has not seen its keys yet.
 func newPorkbun(t *testing.T, c *cloudtest.Cloud, secret string) *porkbun {
 	t.Helper()
-	a, err := newAPI(porkbunEndpoint, Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(secret), Endpoint: c.URL}, false)
+	client, err := NewPorkbun(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(secret), Endpoint: c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &porkbun{api: a, turns: newTurns(0)}
+	return client.vendor.(*porkbun)
 }
 
 // TestPorkbunKeys tells wrong keys from a domain that is not in the account,
@@ -161,7 +161,7 @@ func TestPorkbunCNAME(t *testing.T) {
 	c := cloudtest.Porkbun(t)
 	name := "alias." + cloudtest.Zone
 	c.AddAlias(name, "target.example.net")
-	_, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, name)
+	_, err := openCloud(t, c, NewPorkbun).Read(t.Context(), cloudtest.Zone, name)
 	if KindOf(err) != Conflict {
 		t.Error(err)
 	}
@@ -224,4 +224,34 @@ func TestPorkbunTurns(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPorkbunWords has a slash in a code and in words.
+func TestPorkbunWords(t *testing.T) {
+	c := cloudtest.Porkbun(t)
+	v := newPorkbun(t, c, c.AccessKeySecret)
+	for words, kind := range map[string]Kind{
+		"Invalid API key. See https://porkbun.com/account/api":                            BadCredentials,
+		"Domain is not opted in to API access (see https://porkbun.com/account/domains).": ZoneNotFound,
+		"Edit error: We were unable to edit the DNS record. Contact support / try again.": Temporary,
+	} {
+		c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{"status": "ERROR", "message": words})))
+		if err := v.do(t.Context(), call{name: "x", path: "/ping"}, nil, &struct{}{}); KindOf(err) != kind {
+			t.Errorf("%v, want %s", err, kind)
+		}
+	}
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{"status": "ERROR", "code": "E/7", "message": "Invalid API key."})))
+	if err := v.do(t.Context(), call{name: "x", path: "/ping"}, nil, &struct{}{}); KindOf(err) != BadCredentials {
+		t.Errorf("code: %v", err)
+	}
+}
+
+// TestPorkbunOneTurn has all clients wait for each other.
+func TestPorkbunOneTurn(t *testing.T) {
+	key := Credentials{AccessKeyID: "pk1_", AccessKeySecret: "sk1_"}
+	a, _ := NewPorkbun(key)
+	b, _ := NewPorkbun(key)
+	if a.vendor.(*porkbun).turns != b.vendor.(*porkbun).turns {
+		t.Error("two clients of one key do not wait for each other")
+	}
 }

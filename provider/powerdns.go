@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -45,8 +46,12 @@ func NewPowerDNS(c Credentials) (*Client, error) {
 		return nil, err
 	}
 	a.timeless = true
-	return newSetClient(&powerDNS{a, newTurn()}), nil
+	t, _ := pdnsTurns.LoadOrStore(a.base.Host, newTurn())
+	return newSetClient(&powerDNS{a, t.(turn)}), nil
 }
+
+// pdnsTurns has the turn of each server: every domain has a client of its own.
+var pdnsTurns sync.Map
 
 // pdnsWords tell failures apart that have the same HTTP status; the server
 // has no codes.
@@ -116,12 +121,6 @@ func (v *powerDNS) refused(c call, ans answer) error {
 	return v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // every failure is without a code
 }
 
-// unclear is the failure of an answer without what was asked for. It must not
-// pass for a set without records: the next write would delete those there are.
-func (v *powerDNS) unclear(c call, err error) error {
-	return &Error{Kind: BadAnswer, Detail: c.name + " at " + v.api.base.Host, Err: err}
-}
-
 func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
 	var zones []struct{ ID, Name, Kind string }
 	c := call{name: "list zones", method: http.MethodGet, path: "/zones", query: url.Values{"zone": {name + "."}}}
@@ -129,7 +128,7 @@ func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
 		return zone{}, false, err
 	}
 	if zones == nil {
-		return zone{}, false, v.unclear(c, errors.New("no list of zones"))
+		return zone{}, false, v.api.lacks(c, "list of zones")
 	}
 	for _, z := range zones {
 		if fold(z.Name) != name {
@@ -160,7 +159,7 @@ func (v *powerDNS) sets(ctx context.Context, z zone, name string, query url.Valu
 		return set, err
 	}
 	if answer.RRsets == nil {
-		return set, v.unclear(c, errors.New("no list of sets"))
+		return set, v.api.lacks(c, "list of sets")
 	}
 	for _, s := range answer.RRsets {
 		if s.Type != "TXT" || fold(s.Name) != name {
@@ -170,7 +169,7 @@ func (v *powerDNS) sets(ctx context.Context, z zone, name string, query url.Valu
 		for _, raw := range s.Records {
 			r, err := pdnsRead(raw)
 			if err != nil {
-				return set, v.unclear(c, err)
+				return set, v.api.lacks(c, "record that can be read")
 			}
 			r.ttl = s.TTL
 			set.records = append(set.records, r)
@@ -232,9 +231,9 @@ func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to re
 			return &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled"}
 		}
 	}
-	if len(disabled.records) > 0 {
-		to.ttl = disabled.ttl
-		to.records = slices.Concat(to.records, disabled.records)
+	to.records = slices.Concat(to.records, disabled.records)
+	if slices.ContainsFunc(to.records, func(r record) bool { return r.off }) {
+		to.ttl = cmp.Or(disabled.ttl, from.ttl) // the disabled records', too
 	}
 	return v.write(ctx, z, name, to)
 }
@@ -276,11 +275,10 @@ func (v *powerDNS) write(ctx context.Context, z zone, name string, set recordSet
 		}
 		change["changetype"], change["ttl"], change["records"] = "REPLACE", set.ttl, records
 	}
-	body, err := json.Marshal(map[string]any{"rrsets": []any{change}})
-	if err != nil {
-		return &Error{Kind: Invalid, Detail: "change zone", Err: err}
+	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id)}
+	if err := c.json(map[string]any{"rrsets": []any{change}}); err != nil {
+		return err
 	}
-	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id), body: body}
 	if !v.turn.take(ctx) {
 		return v.api.unreached(ctx, c, ctx.Err())
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -397,5 +399,53 @@ func TestPowerDNSTurn(t *testing.T) {
 	cancel()
 	if err := v.write(ctx, zone{}, "a.example.com", recordSet{}); !errors.Is(err, context.Canceled) || KindOf(err) != Network {
 		t.Error(err)
+	}
+}
+
+// TestPowerDNSDisabledTTL leaves the TTL of a disabled record, which is that of
+// the whole set.
+func TestPowerDNSDisabledTTL(t *testing.T) {
+	var patch string
+	ours := true
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPatch:
+			body, _ := io.ReadAll(r.Body)
+			patch, ours = string(body), false
+			w.WriteHeader(http.StatusNoContent)
+		case strings.HasSuffix(r.URL.Path, "/zones"):
+			io.WriteString(w, `[{"id":"example.com.","name":"example.com.","kind":"Native"}]`)
+		case strings.HasSuffix(r.URL.Path, "/localhost"):
+			io.WriteString(w, `{"version":"5.0.1"}`)
+		default:
+			mine := ""
+			if ours {
+				mine = `,{"content":"\"ours\"","disabled":false}`
+			}
+			io.WriteString(w, `{"rrsets":[{"name":"a.example.com.","type":"TXT","ttl":3600,"records":[{"content":"\"theirs\"","disabled":true}`+mine+`]}]}`)
+		}
+	}))
+	defer server.Close()
+	client, err := NewPowerDNS(Credentials{AccessKeyID: "localhost", AccessKeySecret: "secret", Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = client.Change(t.Context(), Change{Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []TXT{{"ours"}}}, Remove: []TXT{{"ours"}}, TTL: 60})
+	if err != nil || !strings.Contains(patch, `"ttl":3600`) {
+		t.Errorf("%v, sent %s", err, patch)
+	}
+}
+
+// TestPowerDNSOneTurn has all clients of a server wait for each other.
+func TestPowerDNSOneTurn(t *testing.T) {
+	turnOf := func(endpoint string) turn {
+		client, err := NewPowerDNS(Credentials{AccessKeyID: "localhost", AccessKeySecret: "secret", Endpoint: endpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client.vendor.(*powerDNS).turn
+	}
+	if turnOf("http://192.0.2.1:8081") != turnOf("http://192.0.2.1:8081/api/v1") || turnOf("http://192.0.2.1:8081") == turnOf("http://192.0.2.2:8081") {
+		t.Error("turns are not those of servers")
 	}
 }

@@ -8,6 +8,7 @@ package provider
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,13 +34,16 @@ func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(masked) }
 // built-in server takes any, and "-" is in many a name.
 const shortestSecret = 4
 
-// Scrub hides the secret in a text, also as a quoted text shows it.
+// Scrub hides the secret in a text, also where it is quoted, percent-encoded
+// or in base64.
 func (s Secret) Scrub(text string) string {
-	if len(s) < shortestSecret {
+	plain := string(s)
+	if len(plain) < shortestSecret {
 		return text
 	}
-	quoted := strconv.Quote(string(s))
-	return strings.NewReplacer(string(s), masked, quoted[1:len(quoted)-1], masked).Replace(text)
+	quoted := strconv.Quote(plain)
+	base64 := base64.StdEncoding.EncodeToString([]byte(plain))
+	return strings.NewReplacer(plain, masked, quoted[1:len(quoted)-1], masked, escape(plain), masked, base64, masked).Replace(text)
 }
 
 // Credentials are what a client is made from.
@@ -64,6 +68,7 @@ func (t TXT) Equal(u TXT) bool { return slices.Equal(t, u) }
 type RRset struct {
 	TTL    uint32
 	Values []TXT
+	Off    []TXT // values in records that are disabled, or for some resolvers only: no change touches them
 }
 
 // Change adds and removes single TXT values at one name. Names are in
@@ -145,6 +150,13 @@ func (e *Error) Transient() bool {
 	}
 	return false
 }
+
+// stale is why a change is not made.
+const stale = "the records at the name are no longer those seen"
+
+// ErrUnseen is in the failure of a change that the provider has taken, and has
+// not shown in the time of a write.
+var ErrUnseen = errors.New("the provider has taken the change and does not show it yet")
 
 // KindOf gives the kind of a failure, BadAnswer for one without a kind, and
 // none without a failure.

@@ -399,8 +399,6 @@ type meaning struct {
 	words string
 }
 
-const stale = "the records at the name are no longer those seen"
-
 var updateErrors = map[dnswire.Rcode]meaning{
 	dnswire.RcodeFormErr:  {Invalid, "the server does not take this dynamic update"},
 	dnswire.RcodeServFail: {Temporary, "the server has a fault"},

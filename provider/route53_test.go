@@ -330,7 +330,7 @@ func TestRoute53Names(t *testing.T) {
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
-	change = Change{Zone: cloudtest.Zone, Name: name, Seen: RRset{60, []TXT{{"a"}}}, Add: []TXT{{"b"}}, Remove: []TXT{{"a"}}}
+	change = Change{Zone: cloudtest.Zone, Name: name, Seen: RRset{TTL: 60, Values: []TXT{{"a"}}}, Add: []TXT{{"b"}}, Remove: []TXT{{"a"}}}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -96,4 +97,11 @@ const (
 	extendedTime = "2006-01-02T15:04:05Z"
 )
 
-func newNonce() string { return rand.Text() }
+// newNonce is a random UUID (RFC 9562, section 5.4), which JD Cloud's own
+// clients send, and good for the others too.
+func newNonce() string {
+	var id [16]byte
+	rand.Read(id[:])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}

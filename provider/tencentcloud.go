@@ -103,13 +103,12 @@ var tencentErrors = codeKinds{
 
 // do makes one call and reads its answer into out.
 func (v *tencentCloud) do(ctx context.Context, action string, parameters, out any) error {
-	body, err := json.Marshal(parameters)
-	if err != nil {
-		return &Error{Kind: Invalid, Detail: action, Err: err}
-	}
-	c := call{name: action, method: http.MethodPost, body: body, header: map[string]string{
+	c := call{name: action, method: http.MethodPost, header: map[string]string{
 		"Content-Type": "application/json", "X-TC-Action": action, "X-TC-Version": tencentVersion, "X-TC-Language": "en-US",
 	}}
+	if err := c.json(parameters); err != nil {
+		return err
+	}
 	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signTC3(r, body, v.api.key, v.api.now()) })
 	if err != nil {
 		return err
@@ -168,17 +167,15 @@ type tencentDomain struct {
 
 // domain searches the list of zones, by a part of the name.
 func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
-	offset := 0
-	domains, err := paged(func(int) ([]tencentDomain, int, error) {
+	domains, err := paged(func(_, given int) ([]tencentDomain, *int, error) {
 		var answer struct {
-			DomainCountInfo struct{ DomainTotal int }
+			DomainCountInfo struct{ DomainTotal *int }
 			DomainList      []tencentDomain
 		}
 		err := v.do(ctx, "DescribeDomainList", struct {
 			Keyword       string
 			Offset, Limit int
-		}{name, offset, tencentPageSize}, &answer)
-		offset += len(answer.DomainList)
+		}{name, given, tencentPageSize}, &answer)
 		return answer.DomainList, answer.DomainCountInfo.DomainTotal, err
 	})
 	for _, d := range domains {
@@ -235,21 +232,19 @@ type tencentRecord struct {
 // Subdomain and the writes call it SubDomain; the API ignores what it does not
 // know, and would give the whole zone, or write to its apex.
 func (v *tencentCloud) records(ctx context.Context, z zone, name, kind string) ([]tencentRecord, error) {
-	offset := 0
-	entries, err := paged(func(int) ([]tencentRecord, int, error) {
+	entries, err := paged(func(_, given int) ([]tencentRecord, *int, error) {
 		var answer struct {
-			RecordCountInfo struct{ TotalCount int }
+			RecordCountInfo struct{ TotalCount *int }
 			RecordList      []tencentRecord
 		}
 		err := v.do(ctx, "DescribeRecordList", struct {
 			Domain, Subdomain, RecordType string
 			Offset                        int `json:",omitempty"`
 			Limit                         int
-		}{z.id, relative(name, z), kind, offset, tencentPageSize}, &answer)
+		}{z.id, relative(name, z), kind, given, tencentPageSize}, &answer)
 		if KindOf(err) == gone {
-			return nil, 0, nil // an empty list is an error, also one after the last page
+			return nil, new(int), nil // an empty list is an error, also one after the last page
 		}
-		offset += len(answer.RecordList)
 		return answer.RecordList, answer.RecordCountInfo.TotalCount, err
 	})
 	if err != nil {
@@ -264,15 +259,7 @@ func tencentTXT(text string) TXT {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return cutTXT(text)
 	}
-	quoted, err := unquoteTXT(text, 10)
-	if err != nil {
-		return cutTXT(text)
-	}
-	var value TXT
-	for _, s := range quoted {
-		value = append(value, cutTXT(s)...)
-	}
-	return value
+	return looseTXT(text)
 }
 
 func (v *tencentCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
@@ -296,7 +283,7 @@ func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, i
 	}
 	// Which code tells of a CNAME in the way is not documented: look for one.
 	if aliases, listErr := v.records(ctx, z, name, "CNAME"); listErr == nil && len(aliases) > 0 {
-		return &Error{Kind: Conflict, Detail: name + ": a CNAME stands there", Err: err}
+		return &Error{Kind: Conflict, Detail: name + " is an alias", Err: err}
 	}
 	return err
 }

@@ -92,6 +92,27 @@ func octetAt(text string, base int) (octet byte, length int, err error) {
 	return text[1], 2, nil
 }
 
+// looseTXT reads a value that stands there as it was written, quoted or not. A
+// string that is too long is cut, as resolvers get it.
+func looseTXT(text string) (v TXT) {
+	quoted, err := unquoteTXT(text, 10)
+	if err != nil {
+		return cutTXT(text)
+	}
+	for _, s := range quoted {
+		v = append(v, cutTXT(s)...)
+	}
+	return v
+}
+
+// printableASCII says why a vendor would not be trusted with a text's octets.
+func printableASCII(text string) error {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return errors.New("the provider is not known to keep what is not printable ASCII")
+	}
+	return nil
+}
+
 // plainText says why a vendor that stores values without quotes would not
 // keep this one: it must be 1 to limit octets of printable ASCII without the
 // characters in damaged, and without a space at either end.
@@ -106,10 +127,8 @@ func plainText(v TXT, limit int, damaged string) error {
 		return errors.New("the provider strips spaces at the ends")
 	case strings.ContainsAny(text, damaged):
 		return fmt.Errorf("the provider does not keep the characters %s as they are", damaged)
-	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
-		return errors.New("the provider is not known to keep what is not printable ASCII")
 	case !v.Equal(cutTXT(text)):
 		return errors.New("the provider does not keep the cut into character-strings")
 	}
-	return nil
+	return printableASCII(text)
 }

@@ -92,11 +92,11 @@ func (v *volcengine) read(ctx context.Context, action string, parameters url.Val
 
 // write makes a call that changes a record; its result says nothing new.
 func (v *volcengine) write(ctx context.Context, action string, parameters map[string]any) error {
-	body, err := json.Marshal(parameters)
-	if err != nil {
-		return &Error{Kind: Invalid, Detail: action, Err: err}
+	c := call{name: action, method: http.MethodPost}
+	if err := c.json(parameters); err != nil {
+		return err
 	}
-	return v.do(ctx, call{name: action, method: http.MethodPost, body: body}, nil)
+	return v.do(ctx, c, nil)
 }
 
 // do makes a call. The answer's error code counts before the HTTP status.
@@ -153,13 +153,13 @@ func (v *volcengine) listed(ctx context.Context, name string) (z zone, found boo
 		ZID      int64
 		ZoneName string
 	}
-	entries, err := paged(func(page int) ([]entry, int, error) {
+	entries, err := paged(func(page, _ int) ([]entry, *int, error) {
 		query := url.Values{"Key": {name}, "SearchMode": {"exact"}}
 		if page > 1 {
 			query.Set("PageNumber", strconv.Itoa(page))
 		}
 		var answer struct {
-			Total int
+			Total *int
 			Zones []entry
 		}
 		err := v.read(ctx, "ListZones", query, &answer)
@@ -184,9 +184,9 @@ type volcRecord struct {
 
 // records gives the records of a type at exactly this name.
 func (v *volcengine) records(ctx context.Context, z zone, name, kind string) ([]volcRecord, error) {
-	all, err := paged(func(page int) ([]volcRecord, int, error) {
+	all, err := paged(func(page, _ int) ([]volcRecord, *int, error) {
 		var answer struct {
-			TotalCount int
+			TotalCount *int
 			Records    []volcRecord
 		}
 		err := v.read(ctx, "ListRecords", url.Values{

@@ -73,6 +73,7 @@ func NewWebhook(c Credentials) (*Client, error) {
 		return nil, err
 	}
 	a.timeless = true
+	a.hidden = []Secret{Secret(c.AccessKeyID + ":" + string(c.AccessKeySecret))} // which goes out in base64
 	v := &webhook{a}
 	return &Client{vendor: v, poll: pollInterval, apply: v.change}, nil
 }
@@ -177,15 +178,15 @@ func (v *webhook) list(ctx context.Context, z zone, name string) (set recordSet,
 // change has the bridge make a whole change, as one who knows the provider
 // behind it can do that best.
 func (v *webhook) change(ctx context.Context, p plan) error {
-	body, err := json.Marshal(map[string]any{
+	c := call{name: "change", method: http.MethodPost, header: map[string]string{"Content-Type": "application/json"}}
+	err := c.json(map[string]any{
 		"zone": p.zone.name, "name": p.name, "ttl": p.ttl,
 		"seen": webhookTexts(p.seen.values().Values), "add": webhookTexts(p.add), "remove": webhookTexts(p.remove),
 	})
 	if err != nil {
-		return &Error{Kind: Invalid, Detail: "change", Err: err}
+		return err
 	}
-	header := map[string]string{"Content-Type": "application/json"}
-	return v.do(ctx, call{name: "change", method: http.MethodPost, header: header, body: body}, nil)
+	return v.do(ctx, c, nil)
 }
 
 // webhookTexts gives a list that is never null in JSON.

@@ -341,6 +341,14 @@ func (c *Cloud) Off(name string) (values [][]string) {
 	return values
 }
 
+// RemoveOff takes the records away that are switched off.
+func (c *Cloud) RemoveOff(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	c.records = slices.DeleteFunc(c.records, func(r *record) bool { return r.name == fold(name) && r.off })
+}
+
 // AddAlias makes a CNAME record.
 func (c *Cloud) AddAlias(name, target string) {
 	c.mu.Lock()

@@ -29,7 +29,6 @@ type Backend struct {
 	Outside Outside
 	Zone    string
 	Foreign []provider.TXT // values of others that this provider can hold
-
 }
 
 const (

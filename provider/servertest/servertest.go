@@ -302,6 +302,13 @@ func (s Server) Values(t testing.TB, name string) (values [][]string) {
 	return values
 }
 
+// Resolver is one that asks a server about everything.
+func Resolver(address string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+}
+
 // Add adds a value as another program would.
 func (s Server) Add(t testing.TB, name string, value []string) {
 	t.Helper()
