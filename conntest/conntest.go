@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"meshddns/provider"
@@ -60,7 +61,7 @@ func (t *Test) Connect(ctx context.Context, client Client, domain, name string) 
 	if !t.failed {
 		c = t.connect(ctx, client, domain, name)
 	}
-	culprit := culpritItem(c.err)
+	culprit := c.culprit()
 	for i, item := range connectItems {
 		t.Step(item, func() error {
 			if i == culprit {
@@ -79,32 +80,45 @@ func (t *Test) Connect(ctx context.Context, client Client, domain, name string) 
 // connection is what came of the calls that connect.
 type connection struct {
 	took         [4]time.Duration // of each item
+	zone         string           // "" when it was not found
 	warning, err error
 }
 
 func (t *Test) connect(ctx context.Context, client Client, domain, name string) (c connection) {
-	var zone string
 	var seen provider.RRset
 	for _, call := range []struct {
 		item int
 		make func() error
 	}{
-		{0, func() (err error) { zone, err = client.Zone(ctx, domain); return err }},
-		{2, func() error { c.warning = t.delegation(ctx, client, zone); return nil }},
-		{3, func() (err error) { seen, err = client.Read(ctx, zone, name); return err }},
-		{1, func() error { return client.Change(ctx, provider.Change{Zone: zone, Name: name, Seen: seen}) }},
+		{0, func() error {
+			zone, err := client.Zone(ctx, domain)
+			if err == nil {
+				c.zone = zone
+			}
+			return err
+		}},
+		{2, func() error { c.warning = t.delegation(ctx, client, c.zone); return nil }},
+		{3, func() (err error) { seen, err = client.Read(ctx, c.zone, name); return err }},
+		{1, func() error { return mayWrite(ctx, client, provider.Change{Zone: c.zone, Name: name, Seen: seen}) }},
 	} {
 		started := time.Now()
 		c.err = call.make()
 		c.took[call.item] = time.Since(started)
-		if provider.KindOf(c.err) == provider.Changed {
-			c.err = nil // somebody else writes there: the key was accepted
-		}
 		if c.err != nil {
 			return c
 		}
 	}
 	return c
+}
+
+// mayWrite makes a change of nothing. Where somebody else writes meanwhile the
+// key was accepted.
+func mayWrite(ctx context.Context, client Client, nothing provider.Change) error {
+	err := client.Change(ctx, nothing)
+	if provider.KindOf(err) == provider.Changed {
+		return nil
+	}
+	return err
 }
 
 // delegation warns of a zone for which the world does not ask the provider.
@@ -121,19 +135,22 @@ func (t *Test) delegation(ctx context.Context, client Client, zone string) error
 	return err
 }
 
-// culpritItem is the index of the item that a failure is about.
-func culpritItem(err error) int {
-	switch provider.KindOf(err) {
+// culprit is the index of the item that the failure is about, -1 without one.
+func (c connection) culprit() int {
+	switch provider.KindOf(c.err) {
 	case "":
 		return -1
+	case provider.Network, provider.Temporary, provider.Throttled, provider.BadAnswer, provider.Changed:
+		return 0
 	case provider.BadCredentials, provider.Permission, provider.ClockSkew:
 		return 1
 	case provider.ZoneNotFound:
 		return 2
-	case provider.Conflict, provider.Invalid, provider.Quota:
-		return 3
 	}
-	return 0
+	if c.zone == "" {
+		return 2
+	}
+	return 3
 }
 
 // Write fills the items write, read, authoritative and cleanup with a value
@@ -145,7 +162,7 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 	mark := hex.EncodeToString(random[:])
 	value := provider.TXT{"meshddns test " + mark}
 	probe := provider.Change{Name: "_mesh-test-" + mark + "." + domain, Add: []provider.TXT{value}, TTL: ttl}
-	written := false
+	written, unseen := false, false
 	t.Step("write", func() (err error) {
 		if probe.Zone, err = client.Zone(ctx, domain); err != nil {
 			return err
@@ -153,7 +170,9 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 		written = true
 		ctx, cancel := provider.WriteContext(ctx)
 		defer cancel()
-		return client.Change(ctx, probe)
+		err = client.Change(ctx, probe)
+		unseen = errors.Is(err, provider.ErrUnseen)
+		return err
 	})
 	t.Step("read", func() error {
 		set, err := client.Read(ctx, probe.Zone, probe.Name)
@@ -170,10 +189,28 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 	t.Step("cleanup", func() error {
 		ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx)) // when the time is over, too
 		defer cancel()
+		return cleanUp(ctx, client, probe, unseen)
+	})
+}
+
+// cleanUp takes the value away again. One that the provider has taken, and has
+// not shown yet, is waited for: nobody else would ever remove it.
+func cleanUp(ctx context.Context, client Client, probe provider.Change, unseen bool) error {
+	again := time.NewTicker(askAgainAfter)
+	defer again.Stop()
+	for {
 		seen, err := client.Read(ctx, probe.Zone, probe.Name)
 		if err != nil {
 			return err
 		}
-		return client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: []provider.TXT{value}})
-	})
+		if unseen && len(seen.Values) == 0 {
+			select {
+			case <-again.C:
+				continue
+			case <-ctx.Done():
+				return &provider.Error{Kind: provider.Temporary, Detail: probe.Name, Err: provider.ErrUnseen}
+			}
+		}
+		return client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: probe.Add})
+	}
 }

@@ -39,13 +39,14 @@ const (
 )
 
 // nameServers gives the servers that the world asks about a zone; none is no
-// error. But a resolver that does not know the root either, such as that of
-// a closed network, sees nothing of the world.
+// error, nor are servers that do not answer for it (SERVFAIL). But a resolver
+// that does not know the root either, such as that of a closed network, sees
+// nothing of the world.
 func (p Public) nameServers(ctx context.Context, zone string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	found, err := p.Resolver.LookupNS(ctx, zone+".")
-	if notFound(err) {
+	if e, ok := errors.AsType[*net.DNSError](err); ok && !e.IsTimeout && ctx.Err() == nil {
 		_, err = p.Resolver.LookupNS(ctx, p.Root)
 	}
 	if err != nil {
@@ -57,11 +58,6 @@ func (p Public) nameServers(ctx context.Context, zone string) (names []string, e
 	return names, nil
 }
 
-func notFound(err error) bool {
-	e, ok := errors.AsType[*net.DNSError](err)
-	return ok && e.IsNotFound
-}
-
 // delegated compares the servers that the world asks with those of the
 // provider. Its error is NotDelegated, or NoResolver.
 func (p Public) delegated(ctx context.Context, zone string, servers []string) error {
@@ -70,7 +66,7 @@ func (p Public) delegated(ctx context.Context, zone string, servers []string) er
 		return err
 	}
 	if len(public) == 0 {
-		return &provider.Error{Kind: NotDelegated, Detail: "public DNS has no name servers for " + zone}
+		return &provider.Error{Kind: NotDelegated, Detail: "public DNS has no name servers that answer for " + zone}
 	}
 	if len(servers) == 0 || slices.ContainsFunc(servers, func(name string) bool {
 		return slices.Contains(public, strings.ToLower(strings.TrimSuffix(name, ".")))
@@ -112,14 +108,28 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 	}
 }
 
-func anySees(ctx context.Context, servers []string, name string, value provider.TXT) (err error) {
+// anySees asks all servers at once: some may be silent.
+func anySees(ctx context.Context, servers []string, name string, value provider.TXT) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	answers := make(chan error, len(servers))
 	for _, server := range servers {
-		set, failure := ask(ctx, server, name)
-		if err = see(set, value, failure); err == nil {
-			break
+		go func() {
+			set, err := ask(ctx, server, name)
+			answers <- see(set, value, err)
+		}()
+	}
+	var last error
+	for range servers {
+		err := <-answers
+		if err == nil {
+			return nil
+		}
+		if last == nil || provider.KindOf(err) != provider.Network {
+			last = err
 		}
 	}
-	return err
+	return last
 }
 
 // addresses gives the zone's servers as host:port.
@@ -137,7 +147,7 @@ func (p Public) addresses(ctx context.Context, zone string) (servers []string, e
 		}
 	}
 	if len(servers) == 0 {
-		return nil, &provider.Error{Kind: NotDelegated, Detail: "public DNS has no name servers for " + zone}
+		return nil, &provider.Error{Kind: NotDelegated, Detail: "public DNS has no name servers that answer for " + zone}
 	}
 	return servers, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"meshddns/provider"
@@ -17,9 +18,7 @@ func publicAt(t *testing.T, address string) Public {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}}}
+	return Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
 }
 
 func closedPort(t *testing.T) string {
@@ -50,7 +49,7 @@ func TestDelegated(t *testing.T) {
 		{"no such zone", public, "nowhere." + servertest.Zone, nil, NotDelegated},
 		{"a name without name servers", public, "keep." + servertest.Zone, nil, NotDelegated},
 		{"a resolver that knows no root", closed, "nowhere." + servertest.Zone, nil, NoResolver},
-		{"refused", public, "example.org", nil, NoResolver},
+		{"servers that do not answer for it", public, "example.org", nil, NotDelegated},
 		{"no resolver", nobody, servertest.Zone, nil, NoResolver},
 	} {
 		if err := test.public.delegated(t.Context(), test.zone, test.servers); provider.KindOf(err) != test.want {
@@ -113,6 +112,76 @@ func TestSeesLate(t *testing.T) {
 	}
 }
 
+// TestSeesBesideSilence has a server that says nothing before one that answers.
+func TestSeesBesideSilence(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	servers := []string{silent.LocalAddr().String(), servertest.BIND(t).Addr}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := anySees(ctx, servers, "keep."+servertest.Zone, provider.TXT{"existing value"}); err != nil {
+		t.Error(err)
+	}
+	if err := anySees(ctx, servers[1:], "keep."+servertest.Zone, provider.TXT{"another"}); provider.KindOf(err) != ValueMissing {
+		t.Error(err)
+	}
+}
+
+// failing is a client whose calls fail as they are told to.
+type failing struct{ zone, read, change error }
+
+func (f failing) Zone(context.Context, string) (string, error) { return "example.com", f.zone }
+
+func (f failing) Read(context.Context, string, string) (provider.RRset, error) {
+	return provider.RRset{}, f.read
+}
+
+func (f failing) Change(context.Context, provider.Change) error { return f.change }
+
+func (f failing) Authority(context.Context, string) (provider.Authority, error) {
+	return provider.Authority{Server: "192.0.2.1:53"}, nil
+}
+
+// TestCulprit has each call fail in each way: the kind and the call tell which
+// item it is about.
+func TestCulprit(t *testing.T) {
+	const ok = ""
+	for _, test := range []struct {
+		kind               provider.Kind
+		zone, read, change string // the item that fails
+	}{
+		{provider.Network, "network", "network", "network"},
+		{provider.Throttled, "network", "network", "network"},
+		{provider.BadAnswer, "network", "network", "network"},
+		{provider.BadCredentials, "auth", "auth", "auth"},
+		{provider.ClockSkew, "auth", "auth", "auth"},
+		{provider.Permission, "auth", "auth", "auth"},
+		{provider.ZoneNotFound, "zone", "zone", "zone"},
+		{provider.Invalid, "zone", "record", "record"},
+		{provider.Quota, "zone", "record", "record"},
+		{provider.Conflict, "zone", "record", "record"},
+		{provider.Changed, "network", "network", ok}, // somebody else writes: the key was accepted
+	} {
+		err := &provider.Error{Kind: test.kind}
+		for want, client := range map[*string]failing{&test.zone: {zone: err}, &test.read: {read: err}, &test.change: {change: err}} {
+			connected := &Test{}
+			connected.Connect(t.Context(), client, "example.com", "example.com")
+			got := ok
+			for _, item := range connected.Items {
+				if item.Err != nil {
+					got = item.Name
+				}
+			}
+			if got != *want {
+				t.Errorf("%s of %+v: item %q, want %q", test.kind, client, got, *want)
+			}
+		}
+	}
+}
+
 // TestUnknownStep has a step that cannot say anything: the next are made.
 func TestUnknownStep(t *testing.T) {
 	test := &Test{}
@@ -126,4 +195,45 @@ func TestUnknownStep(t *testing.T) {
 			t.Errorf("%+v, want %+v", item, want[i])
 		}
 	}
+}
+
+// late is a client whose provider shows what it has taken after some looks.
+type late struct {
+	failing
+	value provider.TXT
+	looks int
+}
+
+func (l *late) Read(context.Context, string, string) (set provider.RRset, _ error) {
+	if l.looks--; l.looks < 0 && l.value != nil {
+		set.Values = []provider.TXT{l.value}
+	}
+	return set, nil
+}
+
+func (l *late) Change(_ context.Context, c provider.Change) error {
+	if len(c.Add) > 0 {
+		l.value = c.Add[0]
+		return &provider.Error{Kind: provider.Temporary, Err: provider.ErrUnseen}
+	}
+	l.value = nil
+	return nil
+}
+
+// TestCleanUpLate has the value of the test come when the write has failed.
+func TestCleanUpLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &late{looks: 10}
+		test := &Test{}
+		test.Write(t.Context(), client, "example.com", 60)
+		if last := test.Items[len(test.Items)-1]; last.Name != "cleanup" || last.Err != nil || client.value != nil {
+			t.Errorf("%+v, and %q is left", last, client.value)
+		}
+		client = &late{looks: 1 << 30}
+		test = &Test{}
+		test.Write(t.Context(), client, "example.com", 60)
+		if last := test.Items[len(test.Items)-1]; provider.KindOf(last.Err) != provider.Temporary {
+			t.Errorf("%+v, want that it may still be there", last)
+		}
+	})
 }
