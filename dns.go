@@ -55,17 +55,31 @@ type dnsClient interface {
 var providers = []struct {
 	name   string
 	minTTL uint32
+	open   func(provider.Credentials) (dnsClient, error) // nil for the one that needs none
 }{
-	{providerBuiltin, 0}, {providerRFC2136, 0},
-	{"alidns", 600}, {"tencentcloud", 600}, {"huaweicloud", 1}, {"volcengine", 600}, {"baiducloud", 300},
-	{"route53", 0}, {"cloudflare", 60}, {"powerdns", 0},
-	{"dnspod", 600}, {"jdcloud", 600}, {"godaddy", 600}, {"porkbun", 600}, {"webhook", 0},
+	{providerBuiltin, 0, nil},
+	{"rfc2136", 0, opens(provider.NewRFC2136)},
+	{"alidns", 600, opens(provider.NewAliDNS)},
+	{"tencentcloud", 600, opens(provider.NewTencentCloud)},
+	{"huaweicloud", 1, opens(provider.NewHuaweiCloud)},
+	{"volcengine", 600, opens(provider.NewVolcengine)},
+	{"baiducloud", 300, opens(provider.NewBaiduCloud)},
+	{"route53", 0, opens(provider.NewRoute53)},
+	{"cloudflare", 60, opens(provider.NewCloudflare)},
+	{"powerdns", 0, opens(provider.NewPowerDNS)},
+	{"dnspod", 600, opens(provider.NewDNSPod)},
+	{"jdcloud", 600, opens(provider.NewJDCloud)},
+	{"godaddy", 600, opens(provider.NewGoDaddy)},
+	{"porkbun", 600, opens(provider.NewPorkbun)},
+	{"webhook", 0, opens(provider.NewWebhook)},
 }
 
-const (
-	providerBuiltin = "builtin"
-	providerRFC2136 = "rfc2136"
-)
+// opens makes one type of all constructors.
+func opens[C dnsClient](open func(provider.Credentials) (C, error)) func(provider.Credentials) (dnsClient, error) {
+	return func(c provider.Credentials) (dnsClient, error) { return open(c) }
+}
+
+const providerBuiltin = "builtin"
 
 // target is where a record is published, and with what.
 type target struct {
@@ -76,38 +90,13 @@ type target struct {
 // client makes the client of a target. There is no fallback: a provider that
 // is not in the list is an error.
 func (s *syncer) client(t target) (dnsClient, error) {
-	c := provider.Credentials{AccessKeyID: t.accessKeyID, AccessKeySecret: t.secret, Endpoint: t.endpoint}
-	switch t.provider {
-	case providerBuiltin:
+	if t.provider == providerBuiltin {
 		return builtin{store: s.store, address: s.dnsAddress}, nil
-	case providerRFC2136:
-		return provider.NewRFC2136(c)
-	case "alidns":
-		return provider.NewAliDNS(c)
-	case "tencentcloud":
-		return provider.NewTencentCloud(c)
-	case "huaweicloud":
-		return provider.NewHuaweiCloud(c)
-	case "volcengine":
-		return provider.NewVolcengine(c)
-	case "baiducloud":
-		return provider.NewBaiduCloud(c)
-	case "route53":
-		return provider.NewRoute53(c)
-	case "cloudflare":
-		return provider.NewCloudflare(c)
-	case "powerdns":
-		return provider.NewPowerDNS(c)
-	case "dnspod":
-		return provider.NewDNSPod(c)
-	case "jdcloud":
-		return provider.NewJDCloud(c)
-	case "godaddy":
-		return provider.NewGoDaddy(c)
-	case "porkbun":
-		return provider.NewPorkbun(c)
-	case "webhook":
-		return provider.NewWebhook(c)
+	}
+	for _, p := range providers {
+		if p.name == t.provider {
+			return p.open(provider.Credentials{AccessKeyID: t.accessKeyID, AccessKeySecret: t.secret, Endpoint: t.endpoint})
+		}
 	}
 	return nil, &provider.Error{Kind: provider.Kind(msg.UnknownProvider), Detail: strconv.Quote(t.provider)}
 }
@@ -873,10 +862,15 @@ func (z *zonePlan) attempt(ctx context.Context, r *record) (action string, f fau
 	if down := z.prepare(ctx, r); down != nil {
 		return "", *down, z.tries
 	}
+	first := ""
 	attempts, err := z.retry.Do(ctx, func() (err error) {
 		action, err = z.reconcile(ctx, r)
+		first = cmp.Or(first, action)
 		return err
 	})
+	if err == nil && action == actionUnchanged {
+		action = first // made by an attempt whose answer was lost
+	}
 	if err == nil {
 		return action, fault{}, attempts
 	}
@@ -956,6 +950,11 @@ func planChange(seen provider.RRset, owner, want string) (change provider.Change
 	plan := meshtxt.Reconcile(texts, owner, want)
 	if plan.Conflict >= 0 {
 		return change, "", &provider.Error{Kind: provider.Conflict, Detail: strconv.Quote(texts[plan.Conflict])}
+	}
+	for _, v := range seen.Off {
+		if holder, mesh := meshtxt.Owner(v.Text()); mesh && (want != "" || holder == owner) {
+			return change, "", &provider.Error{Kind: provider.Conflict, Detail: "disabled, or for some resolvers only: " + strconv.Quote(v.Text())}
+		}
 	}
 	change = provider.Change{Seen: seen, TTL: recordTTL}
 	if len(seen.Values) > len(plan.Remove) {
@@ -1207,8 +1206,11 @@ func (b builtin) Change(ctx context.Context, c provider.Change) error {
 	for _, data := range rdata(c.Add) {
 		add = append(add, zoneRecord{data, c.TTL})
 	}
-	if len(c.Add) == 0 && len(c.Remove) == 0 || ctx.Err() != nil {
-		return ctx.Err()
+	if ctx.Err() != nil {
+		return &provider.Error{Kind: provider.Network, Detail: "database", Err: ctx.Err()}
+	}
+	if len(c.Add) == 0 && len(c.Remove) == 0 {
+		return nil
 	}
 	err = b.store.ChangeZoneRecords(ctx, key, rdata(c.Seen.Values), add, rdata(c.Remove))
 	if errors.Is(err, errValuesChanged) {
@@ -1296,7 +1298,7 @@ func (z zones) Node(ctx context.Context, _, name dnswire.Name) (node nameserver.
 type testItem struct {
 	name        string
 	ok, skipped bool
-	fault       fault // beside ok a warning
+	fault       fault // beside ok a warning; beside skipped the reason, if it is not a failure before
 	duration    time.Duration
 }
 

@@ -29,6 +29,7 @@ import (
 	"meshddns/msg"
 	"meshddns/nameserver"
 	"meshddns/provider"
+	"meshddns/provider/cloudtest"
 	"meshddns/provider/contract"
 	"meshddns/provider/servertest"
 )
@@ -68,7 +69,7 @@ func TestProvidersAreWhole(t *testing.T) {
 	s := &syncer{}
 	for _, p := range providers {
 		endpoint := "https://192.0.2.1"
-		if p.name == providerRFC2136 {
+		if p.name == "rfc2136" {
 			endpoint = "192.0.2.1"
 		}
 		if _, err := s.client(target{p.name, endpoint, "key", "c2VjcmV0"}); err != nil {
@@ -468,8 +469,6 @@ func TestDNSBuiltinAnswers(t *testing.T) {
 	}
 }
 
-// TestDNSBuiltinEmptyZone asks for a name between two zones, of which the
-// lower one has no records yet: it exists, or nothing below it would.
 // TestDNSBuiltinContract holds the built-in client to what every client promises.
 func TestDNSBuiltinContract(t *testing.T) {
 	h := syncServing(t)
@@ -503,6 +502,8 @@ func (o dnsOutside) Values(t testing.TB, name string) [][]string {
 	return servertest.Server{Addr: o.h.sync.dnsAddress}.Values(t, name)
 }
 
+// TestDNSBuiltinEmptyZone asks for a name between two zones, of which the
+// lower one has no records yet: it exists, or nothing below it would.
 func TestDNSBuiltinEmptyZone(t *testing.T) {
 	for _, lower := range []string{"service", "configuration"} {
 		t.Run(lower, func(t *testing.T) {
@@ -1069,6 +1070,85 @@ func TestSyncForceFreed(t *testing.T) {
 	})
 }
 
+// TestSyncReleaseBesideCloudAlias releases a name that somebody has given a CNAME.
+func TestSyncReleaseBesideCloudAlias(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) *cloudtest.Cloud{
+		"jdcloud": cloudtest.JDCloud, "porkbun": cloudtest.Porkbun, "baiducloud": cloudtest.BaiduCloud,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t)
+			h := newSyncHost(t, dnsBuiltinServer)
+			u := h.reserve(h.service("example.com", "provider", name, "endpoint", c.URL, "access_key_id", c.AccessKeyID,
+				"access_key_secret", c.AccessKeySecret), "office", 42)
+			h.run()
+			c.AddAlias(dnsOffice, "elsewhere.example.net")
+			h.release(u, true)
+			if left := c.Values(t, dnsOffice); len(left) != 0 {
+				t.Errorf("released, and %q is left", left)
+			}
+		})
+	}
+}
+
+// TestSyncCloudWithoutList has a release meet a success that lists nothing.
+func TestSyncCloudWithoutList(t *testing.T) {
+	c := cloudtest.AliDNS(t)
+	h := newSyncHost(t, dnsBuiltinServer)
+	u := h.reserve(h.service("example.com", "provider", "alidns", "endpoint", c.URL, "access_key_id", c.AccessKeyID,
+		"access_key_secret", c.AccessKeySecret), "office", 42)
+	h.run()
+	// The zone takes two calls, the third is the list.
+	c.Fail(cloudtest.Pass, cloudtest.Pass, cloudtest.Instead(cloudtest.Answer{Status: 200, Body: `{"RequestId":"x"}`}))
+	freed, _ := h.sync.Release(t.Context(), u)
+	if left := c.Values(t, dnsOffice); freed && len(left) != 0 {
+		t.Errorf("freed, and %q is left", left)
+	}
+}
+
+// TestSyncCloudOff has values of ours and of another appliance in records that
+// are switched off, or for some resolvers only.
+func TestSyncCloudOff(t *testing.T) {
+	c := cloudtest.AliDNS(t)
+	h := newSyncHost(t, dnsBuiltinServer)
+	u := h.reserve(h.service("example.com", "provider", "alidns", "endpoint", c.URL, "access_key_id", c.AccessKeyID,
+		"access_key_secret", c.AccessKeySecret), "office", 42)
+	c.AddOff(dnsOffice, []string{dnsStranger})
+	c.AddOff(dnsHost, []string{"v=spf1 -all"})
+	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict")
+	c.RemoveOff(dnsOffice)
+	h.run()
+	c.AddOff(dnsOffice, []string{h.value("42", "tcp://192.0.2.1:1")})
+	h.publish(u, "tcp://203.0.113.9:1")
+	wantReport(t, h.run(), dnsHost+" unchanged", dnsOffice+" conflict")
+	h.release(u, false)
+	c.RemoveOff(dnsOffice)
+	h.run()
+	if left := c.Values(t, dnsOffice); len(left) != 0 || len(h.rows(dnsOffice)) != 0 {
+		t.Errorf("%q is left", left)
+	}
+}
+
+// TestSyncTwoZonesOfOneAccount publishes in each zone what belongs there, and
+// calls what an attempt with a lost answer has made by its name.
+func TestSyncTwoZonesOfOneAccount(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		h := newSyncHost(t, dnsBuiltinServer)
+		one := int64(1)
+		h.change(func(conf *configuration) { conf.RetryInterval, conf.MaxRetries = &one, &one })
+		for _, domain := range []string{"mesh.example.com", "notexample.com"} {
+			h.reserve(h.service(domain, "provider", c.Provider, "endpoint", c.URL, "access_key_id", c.AccessKeyID,
+				"access_key_secret", c.AccessKeySecret), "office", 42)
+		}
+		c.Fail(cloudtest.Lost)
+		wantReport(t, h.run(), dnsHost+" create", "_mesh.office.mesh.example.com create", "_mesh.office.notexample.com create")
+		for _, name := range []string{"_mesh.office.mesh.example.com", "_mesh.office.notexample.com"} {
+			if got := c.Values(t, name); len(got) != 1 {
+				t.Errorf("%s has %q", name, got)
+			}
+		}
+	})
+}
+
 // TestSyncUpsertOnly never deletes, not even on release; another mode does it
 // later.
 func TestSyncUpsertOnly(t *testing.T) {
@@ -1114,7 +1194,7 @@ func TestSyncDoesNotWaitForBackground(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.change(func(c *configuration) {
-		c.Provider, c.Endpoint, c.AccessKeyID, c.AccessKeySecret = providerRFC2136, dnsClosedPort(t), servertest.Key, servertest.Secret
+		c.Provider, c.Endpoint, c.AccessKeyID, c.AccessKeySecret = "rfc2136", dnsClosedPort(t), servertest.Key, servertest.Secret
 		c.RetryInterval, c.MaxRetries = new(int64(3600)), new(int64(10))
 	})
 	background := make(chan report, 1)
@@ -1755,7 +1835,7 @@ func syncEverywhere(t *testing.T, test func(t *testing.T, h *syncHost, s servert
 // dnsConfiguration publishes at a server, when told to, and does not retry.
 func dnsConfiguration(s servertest.Server) configuration {
 	c := configuration{
-		Provider: providerRFC2136, AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: s.Addr,
+		Provider: "rfc2136", AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: s.Addr,
 		Domain: servertest.Zone, TXTRecordName: "_mesh-host", SyncMode: modeManual, MaxRetries: new(int64(0)), Enabled: true,
 		Endpoints: textList{"tcp://{ipv4}:11010"},
 	}

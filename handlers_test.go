@@ -981,6 +981,30 @@ func TestDomainOfAnotherScript(t *testing.T) {
 			t.Errorf("%s has %q", name, got)
 		}
 	}
+	for _, name := range []string{"xn--bcher-kva.example", "mesh.xn--bcher-kva.example"} { // above a zone there is a node
+		if got := a.ask(t, name); strings.Contains(got, "NXDOMAIN") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	var usage struct{ Data struct{ ID string } }
+	if err := json.Unmarshal([]byte(reserved), &usage); err != nil {
+		t.Fatal(err)
+	}
+	a.must(t, "DELETE", "/api/v1/ddns/usages/"+usage.Data.ID, "")
+	if got := a.ask(t, "_mesh.berlin.mesh.xn--bcher-kva.example"); strings.Contains(got, "203.0.113.7") {
+		t.Errorf("after the release: %s", got)
+	}
+	for _, domain := range []string{"BÜCHER.example", "new.Bücher.example"} {
+		if got := a.items(t, `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"`+domain+`","txt_record_name":"@"}`); !strings.HasSuffix(got, "record ok") {
+			t.Errorf("%s: %s", domain, got)
+		}
+	}
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"mesh.bücher.EXAMPLE","provider":"builtin"}}`)
+	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"Rom","network_id":7}`)
+	a.must(t, "POST", "/api/v1/ddns/sync", "")
+	if got := a.ask(t, "_mesh.rom.mesh.xn--bcher-kva.example"); !strings.Contains(got, "203.0.113.7") {
+		t.Errorf("in a zone of the service's own: %s", got)
+	}
 	a.must(t, "PUT", "/api/v1/ddns/services/long", `{"name":"x","config":{"domain":"`+strings.Repeat("ü", 40)+`.example"}}`) // 80 octets typed, 46 in DNS
 	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"long","prefix_mode":"custom","custom_prefix":"x","network_id":7}`)
 	a.must(t, "PUT", "/api/v1/ddns/services/odd", `{"name":"x","config":{"domain":"two ☃.example","provider":"builtin"}}`)
@@ -1047,9 +1071,7 @@ func publicDNS(t testing.TB, address string) conntest.Public {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conntest.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}}}
+	return conntest.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
 }
 
 // The connection test says of every cloud which setting is wrong.

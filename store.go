@@ -31,10 +31,12 @@ var schemaSQL string
 var migrations = []string{schemaSQL, configurationZone}
 
 // configurationZone gives the configuration its zone as services have theirs:
-// the domain may be written in letters that only Go turns into A-labels.
-const configurationZone = `
-	ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''; -- the domain as DNS has it, '' for none
-	UPDATE configuration SET zone = lower(rtrim(domain, '.'))`
+// the domain as DNS has it, ” for none.
+const configurationZone = `ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''`
+
+// zonesVersion is the schema's version from which zones are written with
+// A-labels.
+const zonesVersion = 2
 
 // What a store function reports beside faults of the database itself.
 var (
@@ -140,9 +142,15 @@ func (s *store) migrate(ctx context.Context) error {
 		if version > len(migrations) {
 			return fmt.Errorf("schema version %d is newer than this program's %d", version, len(migrations))
 		}
+		stored := version
 		for ; version < len(migrations); version++ {
 			if _, err := tx.ExecContext(ctx, migrations[version]); err != nil {
 				return fmt.Errorf("migrate to version %d: %w", version+1, err)
+			}
+		}
+		if 0 < stored && stored < zonesVersion {
+			if err := writeZones(ctx, tx); err != nil {
+				return fmt.Errorf("write zones: %w", err)
 			}
 		}
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, len(migrations))); err != nil {
@@ -153,6 +161,34 @@ func (s *store) migrate(ctx context.Context) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO appliance (id, owner) VALUES (1, ?) ON CONFLICT DO NOTHING`, hex.EncodeToString(owner[:]))
 		return err
 	})
+}
+
+// writeZones writes every zone anew as DNS has it, which SQL cannot: domains may
+// be in any script.
+func writeZones(ctx context.Context, tx *sql.Tx) error {
+	type row struct{ id, config string }
+	scan := func(s interface{ Scan(...any) error }) (r row, err error) {
+		err = s.Scan(&r.id, &r.config)
+		return r, err
+	}
+	services, err := collect(ctx, tx, scan, `SELECT id, config FROM services`)
+	if err != nil {
+		return err
+	}
+	for _, r := range services {
+		config, _ := parseServiceConfig(r.config) // an older row may have anything, and then no zone
+		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone = ? WHERE id = ?`, dnsName(config.Domain), r.id); err != nil {
+			return err
+		}
+	}
+	c, err := selectConfiguration(ctx, tx)
+	if errors.Is(err, errNotFound) {
+		return nil
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `UPDATE configuration SET zone = ?`, dnsName(c.Domain))
+	}
+	return err
 }
 
 // tx runs f in one transaction, which is committed when f succeeds. A client

@@ -124,14 +124,19 @@ func TestMigrationFindsTheZone(t *testing.T) {
 	defer db.Close()
 	for _, statement := range []string{schemaSQL, `PRAGMA user_version = 1`, `
 		INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode, enabled, txt_endpoints, updated_at)
-		VALUES (1, 'builtin', '-', '-', '', 'Mesh.Example.COM.', '@', 'manual', 1, '[]', '2026-01-02T03:04:05.678Z')`} {
+		VALUES (1, 'builtin', '-', '-', '', 'Mesh.Bücher.Example.', '@', 'manual', 1, '[]', '2026-01-02T03:04:05.678Z')`, `
+		INSERT INTO services (id, name, config, zone, provider, created_at, updated_at) VALUES
+		    ('a', 'A', '{"domain":"Lesen.Bücher.Example"}', 'lesen.bücher.example', 'builtin', '2026-01-02T03:04:05.678Z', '2026-01-02T03:04:05.678Z'),
+		    ('b', 'B', 'nothing', '', '', '2026-01-02T03:04:05.678Z', '2026-01-02T03:04:05.678Z')`} {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := mustOpen(t, path)
-	if zone, _, err := s.BuiltinZone(t.Context(), textList{"a.mesh.example.com", "mesh.example.com"}); err != nil || zone != "mesh.example.com" {
-		t.Errorf("zone %q, %v", zone, err)
+	for _, want := range []string{"mesh.xn--bcher-kva.example", "lesen.xn--bcher-kva.example"} {
+		if zone, _, err := s.BuiltinZone(t.Context(), textList{"a." + want, want}); err != nil || zone != want {
+			t.Errorf("zone %q, %v", zone, err)
+		}
 	}
 }
 
