@@ -243,10 +243,34 @@ func testWrongAnswer(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	if patient := wrong.name == "429" || wrong.name == "503"; patient && (!ok || e.RetryAfter != 7*time.Second) {
 		t.Errorf("%v does not say when to come again", err)
 	}
+	testWrongZone(t, c, wrong)
 	for _, r := range c.Requests() {
 		if strings.HasSuffix(r.Path, "/elsewhere") {
 			t.Error("the redirect was followed")
 		}
+	}
+}
+
+// testWrongZone has the search for the zone meet a wrong answer: a zone must
+// not seem to be missing, for then another would be taken.
+func testWrongZone(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
+	t.Helper()
+	limit := 5 * time.Second
+	if wrong.name == "none" {
+		limit = 50 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	client := newClient(t, c)
+	c.Fail(slices.Repeat([]cloudtest.Fault{wrong.fault}, 3)...)
+	zone, err := client.Zone(ctx, "a."+cloudtest.ChildZone)
+	c.FailNoMore()
+	if c.Provider == "porkbun" && wrong.name == "echo of the secret" {
+		return // where a refusal is how a domain is said not to be in the account
+	}
+	wantKind(t, c, err, wrong.kinds...)
+	if zone != "" {
+		t.Errorf("the zone is %q", zone)
 	}
 }
 
