@@ -248,11 +248,14 @@ func listenUnix(path string) (net.Listener, error) {
 }
 
 const (
-	headerTime   = 10 * time.Second
-	bodyTime     = 30 * time.Second
-	idleTime     = 2 * time.Minute
-	maxHeader    = 16<<10 - 4<<10                       // net/http adds 4 KiB of its own: 16 KiB in all
-	shutdownTime = 2*provider.WriteTime + 5*time.Second // for the answers in flight: longer than a write that has begun and its clean-up
+	headerTime = 10 * time.Second
+	bodyTime   = 30 * time.Second
+	idleTime   = 2 * time.Minute
+	maxHeader  = 16<<10 - 4<<10 // net/http adds 4 KiB of its own: 16 KiB in all
+
+	// shutdownTime is for the answers in flight: longer than a write that has
+	// begun and its clean-up.
+	shutdownTime = 2*provider.WriteTime + 5*time.Second
 )
 
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {

@@ -31,7 +31,7 @@ var schemaSQL string
 var migrations = []string{schemaSQL, configurationZone}
 
 // configurationZone gives the configuration its zone as services have theirs:
-// the domain as DNS has it, ” for none.
+// the domain as DNS has it, empty for none.
 const configurationZone = `ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''`
 
 // zonesVersion is the schema's version from which zones are written with
