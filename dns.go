@@ -24,38 +24,12 @@ import (
 	"meshddns/provider"
 )
 
-// dnsClient reads and changes the TXT values at one name of a provider's
-// zones. Names are in presentation form without the final dot, and letter
-// case means nothing in them. Calls may overlap. Every error is, or wraps, a
-// *provider.Error or the context's.
-type dnsClient interface {
-	// Zone gives the apex of the longest zone of the account that contains
-	// name. It changes nothing, and fails when the credentials are refused.
-	Zone(ctx context.Context, name string) (zone string, err error)
-
-	// Read gives the TXT values at name; none is no error. A CNAME there is
-	// a provider.Conflict, here or, where only a write tells, in Change.
-	Read(ctx context.Context, zone, name string) (provider.RRset, error)
-
-	// Change adds and removes single values and leaves all others at the
-	// name as they are; a new value is in place before an old one goes. To
-	// add what is there or to remove what is not is no error. Where the
-	// provider can compare and swap, a change of the values since they were
-	// seen is provider.Changed, and nothing is done. A change that adds and
-	// removes nothing shows, where the provider can tell, that the key may
-	// write. After another error the change may have been made or not.
-	Change(ctx context.Context, change provider.Change) error
-
-	// Authority says who answers for the zone to the public.
-	Authority(ctx context.Context, zone string) (provider.Authority, error)
-}
-
 // providers are what a configuration may name, in the order of the list that
 // is shown, with the least TTL in seconds that a zone of the cheapest plan takes.
 var providers = []struct {
 	name   string
 	minTTL uint32
-	open   func(provider.Credentials) (dnsClient, error) // nil for the one that needs none
+	open   func(provider.Credentials) (provider.DNS, error) // nil for the one that needs none
 }{
 	{providerBuiltin, 0, nil},
 	{"rfc2136", 0, opens(provider.NewRFC2136)},
@@ -75,8 +49,8 @@ var providers = []struct {
 }
 
 // opens makes one type of all constructors.
-func opens[C dnsClient](open func(provider.Credentials) (C, error)) func(provider.Credentials) (dnsClient, error) {
-	return func(c provider.Credentials) (dnsClient, error) { return open(c) }
+func opens[C provider.DNS](open func(provider.Credentials) (C, error)) func(provider.Credentials) (provider.DNS, error) {
+	return func(c provider.Credentials) (provider.DNS, error) { return open(c) }
 }
 
 const providerBuiltin = "builtin"
@@ -89,7 +63,7 @@ type target struct {
 
 // client makes the client of a target. There is no fallback: a provider that
 // is not in the list is an error.
-func (s *syncer) client(t target) (dnsClient, error) {
+func (s *syncer) client(t target) (provider.DNS, error) {
 	if t.provider == providerBuiltin {
 		return builtin{store: s.store, address: s.dnsAddress}, nil
 	}
@@ -798,7 +772,7 @@ func each[T any](limit int, items []T, f func(T)) {
 type zonePlan struct {
 	*job
 	open   sync.Once
-	client dnsClient
+	client provider.DNS
 	apex   string
 	mu     sync.Mutex
 	down   *fault
@@ -1305,7 +1279,7 @@ type testItem struct {
 // Test tries a target with a record name, and with write also a value at a
 // name of its own, which is taken away again.
 func (s *syncer) Test(ctx context.Context, t target, c configuration, write bool) []testItem {
-	var client dnsClient
+	var client provider.DNS
 	test := &conntest.Test{Public: s.public}
 	test.Step("params", func() (err error) {
 		if err := c.missing(); err != nil {

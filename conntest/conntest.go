@@ -12,14 +12,6 @@ import (
 	"meshddns/provider"
 )
 
-// Client is what a test calls; package main says what the calls promise.
-type Client interface {
-	Zone(ctx context.Context, name string) (zone string, err error)
-	Read(ctx context.Context, zone, name string) (provider.RRset, error)
-	Change(ctx context.Context, change provider.Change) error
-	Authority(ctx context.Context, zone string) (provider.Authority, error)
-}
-
 // Item is the outcome of one step.
 type Item struct {
 	Name     string
@@ -56,7 +48,7 @@ var connectItems = []string{"network", "auth", "zone", "record"}
 // changes nothing. One call can fail on any of the four items, so the kind of
 // the failure says which one it is. A zone that the world looks for elsewhere
 // is a warning.
-func (t *Test) Connect(ctx context.Context, client Client, domain, name string) {
+func (t *Test) Connect(ctx context.Context, client provider.DNS, domain, name string) {
 	var c connection
 	if !t.failed {
 		c = t.connect(ctx, client, domain, name)
@@ -84,7 +76,7 @@ type connection struct {
 	warning, err error
 }
 
-func (t *Test) connect(ctx context.Context, client Client, domain, name string) (c connection) {
+func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name string) (c connection) {
 	var seen provider.RRset
 	for _, call := range []struct {
 		item int
@@ -113,7 +105,7 @@ func (t *Test) connect(ctx context.Context, client Client, domain, name string) 
 
 // mayWrite makes a change of nothing. Where somebody else writes meanwhile the
 // key was accepted.
-func mayWrite(ctx context.Context, client Client, nothing provider.Change) error {
+func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change) error {
 	err := client.Change(ctx, nothing)
 	if provider.KindOf(err) == provider.Changed {
 		return nil
@@ -123,7 +115,7 @@ func mayWrite(ctx context.Context, client Client, nothing provider.Change) error
 
 // delegation warns of a zone for which the world does not ask the provider.
 // Without a resolver nothing can be said.
-func (t *Test) delegation(ctx context.Context, client Client, zone string) error {
+func (t *Test) delegation(ctx context.Context, client provider.DNS, zone string) error {
 	authority, err := client.Authority(ctx, zone)
 	if err != nil || authority.Server != "" {
 		return nil
@@ -156,7 +148,7 @@ func (c connection) culprit() int {
 // Write fills the items write, read, authoritative and cleanup with a value
 // at a name of its own. Once something may have been written it is cleaned up,
 // whatever else fails.
-func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint32) {
+func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, ttl uint32) {
 	var random [8]byte
 	rand.Read(random[:])
 	mark := hex.EncodeToString(random[:])
@@ -195,7 +187,7 @@ func (t *Test) Write(ctx context.Context, client Client, domain string, ttl uint
 
 // cleanUp takes the value away again. One that the provider has taken, and has
 // not shown yet, is waited for: nobody else would ever remove it.
-func cleanUp(ctx context.Context, client Client, probe provider.Change, unseen bool) error {
+func cleanUp(ctx context.Context, client provider.DNS, probe provider.Change, unseen bool) error {
 	again := time.NewTicker(askAgainAfter)
 	defer again.Stop()
 	for {

@@ -2,8 +2,7 @@
 //
 // A client reads the TXT values at one name and changes single values there;
 // every value that a change does not name stays as it is. The promises are
-// written at the interface that package main declares, and one test suite
-// holds every client to them.
+// written at the interface DNS, and one test suite holds every client to them.
 package provider
 
 import (
@@ -68,7 +67,9 @@ func (t TXT) Equal(u TXT) bool { return slices.Equal(t, u) }
 type RRset struct {
 	TTL    uint32
 	Values []TXT
-	Off    []TXT // values in records that are disabled, or for some resolvers only: no change touches them
+	Off    []TXT  // values in records that are disabled, or for some resolvers only: no change touches them
+	Copies []TXT  // those of Values that stand in more than one record
+	Alias  string // in ReadAll: where a CNAME at the name points, if there is one
 }
 
 // Change adds and removes single TXT values at one name. Names are in
@@ -79,6 +80,7 @@ type Change struct {
 	Seen   RRset // as Read gave it: the change fails with Changed if it is no longer so, where the provider can tell
 	Add    []TXT
 	Remove []TXT
+	Copies []TXT  // values of which one record stays and the others go
 	TTL    uint32 // of the values to add, in seconds
 }
 

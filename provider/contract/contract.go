@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/conntest"
 	"meshddns/provider"
 )
 
@@ -25,7 +24,7 @@ type Outside interface {
 
 // Backend is a client and the provider that it talks to.
 type Backend struct {
-	Client  conntest.Client
+	Client  provider.DNS
 	Outside Outside
 	Zone    string
 	Foreign []provider.TXT // values of others that this provider can hold

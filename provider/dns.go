@@ -1,0 +1,66 @@
+package provider
+
+import (
+	"context"
+	"errors"
+)
+
+// DNS reads and changes the TXT values at one name of a provider's zones.
+// Names are in presentation form without the final dot, and letter case means
+// nothing in them. Calls may overlap. Every error is, or wraps, an *Error or
+// the context's.
+type DNS interface {
+	// Zone gives the apex of the longest zone of the account that contains
+	// name. It changes nothing, and fails when the credentials are refused. It
+	// is ZoneNotFound only when an accepted key has no such zone.
+	Zone(ctx context.Context, name string) (zone string, err error)
+
+	// Read gives the TXT values at name; none is no error. A CNAME there is
+	// a Conflict, here or, where only a write tells, in Change.
+	Read(ctx context.Context, zone, name string) (RRset, error)
+
+	// Change adds and removes single values and leaves all others at the
+	// name as they are; a new value is in place before an old one goes. To
+	// add what is there or to remove what is not is no error. Where the
+	// provider can compare and swap, a change of the values since they were
+	// seen is Changed, and nothing is done. A change that adds and removes
+	// nothing shows, where the provider can tell, that the key may write.
+	// After a Network, Temporary or BadAnswer error the change may have been
+	// made or not.
+	Change(ctx context.Context, change Change) error
+
+	// Authority says who answers for the zone to the public.
+	Authority(ctx context.Context, zone string) (Authority, error)
+}
+
+// ZoneReader is a DNS that gives a whole zone in few calls.
+type ZoneReader interface {
+	// ReadAll gives what stands at every name of the zone that has TXT values
+	// or an alias, by folded name. A list that is not whole is an error. It is
+	// ErrNotListed where this key may not list; single reads may work then.
+	ReadAll(ctx context.Context, zone string) (map[string]RRset, error)
+}
+
+// BatchReader is a DNS that gives some names of a zone in one call.
+type BatchReader interface {
+	// ReadNames gives what stands at those of the names that have TXT values.
+	ReadNames(ctx context.Context, zone string, names []string) (map[string]RRset, error)
+}
+
+// BatchChanger is a DNS that makes many changes of one zone in few calls.
+type BatchChanger interface {
+	// ChangeAll makes changes of different names of one zone, each as Change
+	// would, and gives the error of each in their order. One that fails does
+	// not keep the others from being made.
+	ChangeAll(ctx context.Context, changes []Change) []error
+}
+
+// ZoneIdentifier is a DNS whose zones have ids: two keys that reach a zone of
+// one name reach the same zone exactly when the ids are equal.
+type ZoneIdentifier interface {
+	ZoneID(ctx context.Context, zone string) (string, error)
+}
+
+// ErrNotListed is in the failure of ReadAll where the zone can be read name by
+// name only.
+var ErrNotListed = errors.New("the provider does not list the zone for this key")
