@@ -2,10 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -17,19 +18,23 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/conntest"
 	"meshddns/guard"
 	"meshddns/masked"
 	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/provider"
+	"meshddns/reconcile"
 	"meshddns/strictjson"
 )
 
 // server answers the HTTP contract.
 type server struct {
 	store      *store
-	sync       *syncer
+	engine     *reconcile.Engine
+	clients    clients
+	public     conntest.Public // how the world sees the zones
 	log        *slog.Logger
 	version    string
 	dnsAnswers func() map[string]uint64 // of the built-in DNS server, by rcode
@@ -58,6 +63,9 @@ func (s *server) routes() http.Handler {
 	mux.Handle("POST /api/v1/ddns/test", s.api(s.testConnection))
 	mux.Handle("POST /api/v1/ddns/sync", s.api(s.synchronise))
 	mux.Handle("GET /api/v1/ddns/sync", s.api(s.lastReport))
+	mux.Handle("GET /api/v1/ddns/leftovers", s.api(s.leftovers))
+	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", s.api(s.forgetLeftover))
+	mux.Handle("POST /api/v1/ddns/adopt", s.api(s.adopt))
 	mux.Handle("GET /api/v1/ddns/providers", s.api(s.providers))
 
 	mux.Handle("POST /api/v1/ddns/usages", s.api(s.createUsage))
@@ -88,7 +96,7 @@ func (s *server) route(w http.ResponseWriter, r *http.Request) {
 	handler, pattern := s.mux.Handler(r)
 	switch {
 	case strings.TrimSuffix(r.URL.Path, "/") != strings.TrimSuffix(path.Clean(r.URL.Path), "/"):
-		s.refuse(counted, r, fail(http.StatusNotFound, msg.NotFound))
+		s.refuse(counted, r, fail(msg.NotFound))
 	case pattern != "":
 		s.mux.ServeHTTP(counted, r)
 	default:
@@ -96,11 +104,11 @@ func (s *server) route(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(&verdict, r)
 		allow := verdict.Header().Get("Allow")
 		if verdict.status != http.StatusMethodNotAllowed {
-			s.refuse(counted, r, fail(http.StatusNotFound, msg.NotFound))
+			s.refuse(counted, r, fail(msg.NotFound))
 			return
 		}
 		counted.Header().Set("Allow", allow)
-		s.refuse(counted, r, fail(http.StatusMethodNotAllowed, msg.MethodNotAllowed, allow))
+		s.refuse(counted, r, fail(msg.MethodNotAllowed, allow))
 	}
 }
 
@@ -143,6 +151,7 @@ type reply struct {
 	status  int    // 200 when it is 0
 	message msg.ID // "" for none
 	data    any
+	next    string // cursor of the next page, "" without one
 	id      string // of what was made, for the audit line
 }
 
@@ -156,8 +165,44 @@ type failure struct {
 
 func (f *failure) Error() string { return f.id.In(msg.English, f.words(msg.English)...) }
 
-func fail(status int, id msg.ID, args ...any) *failure {
-	return &failure{status: status, id: id, args: args}
+// fail refuses what the client asked for: 400, where the table of statuses does
+// not say otherwise.
+func fail(id msg.ID, args ...any) *failure {
+	return &failure{status: cmp.Or(statuses[id], http.StatusBadRequest), id: id, args: args}
+}
+
+// statuses are those that are not 400.
+var statuses = map[msg.ID]int{
+	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
+	msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
+	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
+	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict,
+	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
+	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
+	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
+	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+}
+
+// answers are what the errors of the store and the engine are to a client.
+var answers = []struct {
+	err error
+	id  msg.ID
+}{
+	{errNoService, msg.UnknownService},
+	{errNoUsage, msg.UnknownUsage},
+	{errNoLeftover, msg.UnknownLeftover},
+	{errServiceExists, msg.ServiceExists},
+	{errServiceInUse, msg.ServiceInUse},
+	{errDomainInUse, msg.ServiceDomainInUse},
+	{errPrefixTaken, msg.PrefixTaken},
+	{errNameTooLong, msg.NameTooLong},
+	{errServiceConfig, msg.ServiceConfigInvalid},
+	{errNoDomain, msg.ServiceDomainMissing},
+	{errNoSecret, msg.SecretNotStored},
+	{masked.ErrNoSecret, msg.SecretNotStored},
+	{errOwnOwner, msg.OwnerIsOwn},
+	{reconcile.ErrNotConfigured, msg.SyncNotConfigured},
+	{reconcile.ErrDisabled, msg.SyncDisabled},
 }
 
 // phrase is an argument of a text that is itself a text.
@@ -175,8 +220,8 @@ func inLanguage(args []any, language msg.Language) []any {
 		switch word := word.(type) {
 		case phrase:
 			words[i] = word.id.In(language, inLanguage(word.args, language)...)
-		case fault:
-			words[i] = word.text(language)
+		case reconcile.Fault:
+			words[i] = faultText(word, language)
 		}
 	}
 	return words
@@ -220,20 +265,37 @@ func (s *server) write(w http.ResponseWriter, r *http.Request, result reply) {
 	body := struct {
 		Message string `json:"message,omitempty"`
 		Data    any    `json:"data,omitzero"`
-	}{Data: result.data}
+		Next    string `json:"next_cursor,omitempty"`
+	}{Data: result.data, Next: result.next}
 	if result.message != "" {
 		body.Message = result.message.In(language(r))
 	}
 	writeJSON(w, max(result.status, http.StatusOK), body)
 }
 
-// asFailure gives the failure that an error is. What no handler made a failure
-// of is a fault of the program, of which the client is told no more.
+// asFailure gives the failure that an error is. What is in no table is a fault of
+// the program, of which the client is told no more.
 func asFailure(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
+	for _, a := range answers {
+		if errors.Is(err, a.err) {
+			return fail(a.id)
+		}
+	}
 	return &failure{status: http.StatusInternalServerError, id: msg.InternalError, cause: err}
+}
+
+// faultText says in a language why a record is not as it should be.
+func faultText(f reconcile.Fault, language msg.Language) string {
+	switch {
+	case f.Code == "":
+		return ""
+	case f.Detail == "":
+		return msg.ID(f.Code).In(language)
+	}
+	return msg.ID(f.Code).In(language) + ": " + f.Detail
 }
 
 // refuse writes a failed answer. Its cause is logged here, once.
@@ -249,7 +311,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // deny answers for the guard, which stops a request before it gets here.
 func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
-	s.refuse(w, r, fail(refusal.Status, msg.ID(refusal.Code)))
+	s.refuse(w, r, &failure{status: refusal.Status, id: msg.ID(refusal.Code)})
 	s.countRequest("", refusal.Status)
 }
 
@@ -266,7 +328,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Write(buffer.Bytes())
 }
 
-var tooLarge = fail(http.StatusRequestEntityTooLarge, msg.BodyTooLarge, maxBody>>10)
+var tooLarge = fail(msg.BodyTooLarge, maxBody>>10)
 
 // decode reads the body into a struct.
 func decode(r *http.Request, into any) error {
@@ -278,7 +340,7 @@ func decode(r *http.Request, into any) error {
 		err = strictjson.Decode(body, into)
 	}
 	if err != nil {
-		return fail(http.StatusBadRequest, msg.ParameterError, bodyFault(err))
+		return fail(msg.ParameterError, bodyFault(err))
 	}
 	return nil
 }
@@ -310,17 +372,13 @@ func bodyFault(err error) any {
 }
 
 // badEndpoints refuses endpoints that cannot be published for a network.
-func (s *server) badEndpoints(ctx context.Context, network string, endpoints []string) error {
-	owner, err := s.store.Owner(ctx)
-	if err != nil {
-		return err
-	}
-	err = meshtxt.Check(network, owner, endpoints)
+func (s *server) badEndpoints(network string, endpoints []string) error {
+	err := meshtxt.Check(network, s.store.owner, endpoints)
 	switch {
 	case errors.Is(err, meshtxt.ErrTooLong):
-		return fail(http.StatusBadRequest, msg.ValueTooLong, err.Error())
+		return fail(msg.ValueTooLong, err.Error())
 	case err != nil:
-		return fail(http.StatusBadRequest, msg.EndpointInvalid, err.Error())
+		return fail(msg.EndpointInvalid, err.Error())
 	}
 	return nil
 }
@@ -329,13 +387,51 @@ func (s *server) badEndpoints(ctx context.Context, network string, endpoints []s
 // beside every other.
 const anyNetwork = "18446744073709551615"
 
+// configurationBody is the configuration as clients write it.
+type configurationBody struct {
+	Provider        string          `json:"provider"`
+	AccessKeyID     string          `json:"access_key_id"`
+	AccessKeySecret provider.Secret `json:"access_key_secret"`
+	Endpoint        string          `json:"endpoint"`
+	Domain          string          `json:"domain"`
+	TXTRecordName   string          `json:"txt_record_name"`
+	TXTEndpoints    []string        `json:"txt_endpoints"`
+	SyncMode        string          `json:"sync_mode"`
+	RetryInterval   *int64          `json:"retry_interval"`
+	MaxRetries      *int64          `json:"max_retries"`
+	Enabled         bool            `json:"enabled"`
+}
+
+func (b configurationBody) configuration() configuration {
+	return configuration{
+		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
+		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
+		RetryInterval: optional(b.RetryInterval), MaxRetries: optional(b.MaxRetries), Enabled: b.Enabled,
+	}
+}
+
+// optional is a number that may not have been given.
+func optional(n *int64) sql.Null[int64] {
+	if n == nil {
+		return sql.Null[int64]{}
+	}
+	return sql.Null[int64]{V: *n, Valid: true}
+}
+
+func shownNumber(n sql.Null[int64]) *int64 {
+	if !n.Valid {
+		return nil
+	}
+	return &n.V
+}
+
 func (s *server) configuration(r *http.Request) (reply, error) {
 	c, err := s.store.Configuration(r.Context())
-	if err != nil && !errors.Is(err, errNotFound) {
+	if err != nil && !errors.Is(err, errNoConfiguration) {
 		return reply{}, err
 	}
 	secret := ""
-	if c.AccessKeySecret != "" {
+	if c.Secret != "" {
 		secret = masked.Mask
 	}
 	return reply{data: struct {
@@ -353,82 +449,65 @@ func (s *server) configuration(r *http.Request) (reply, error) {
 		Enabled         bool     `json:"enabled"`
 		UpdatedAt       string   `json:"updated_at,omitempty"`
 	}{
-		c.Provider, c.AccessKeyID, secret, c.Endpoint, c.Domain, c.TXTRecordName, append([]string{}, c.Endpoints...),
-		c.SyncMode, c.mode(), c.RetryInterval, c.MaxRetries, c.Enabled, c.UpdatedAt,
+		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
+		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
+		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: shownNumber(c.RetryInterval),
+		MaxRetries: shownNumber(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
 	}}, nil
 }
 
 func (s *server) putConfiguration(r *http.Request) (reply, error) {
-	var body struct {
-		Provider        string   `json:"provider"`
-		AccessKeyID     string   `json:"access_key_id"`
-		AccessKeySecret string   `json:"access_key_secret"`
-		Endpoint        string   `json:"endpoint"`
-		Domain          string   `json:"domain"`
-		TXTRecordName   string   `json:"txt_record_name"`
-		TXTEndpoints    []string `json:"txt_endpoints"`
-		SyncMode        string   `json:"sync_mode"`
-		RetryInterval   *int64   `json:"retry_interval"`
-		MaxRetries      *int64   `json:"max_retries"`
-		Enabled         bool     `json:"enabled"`
-	}
+	var body configurationBody
 	if err := decode(r, &body); err != nil {
 		return reply{}, err
 	}
+	return reply{message: msg.ConfigurationSaved}, s.saveConfiguration(r.Context(), body.configuration())
+}
+
+// saveConfiguration checks a configuration and stores it.
+func (s *server) saveConfiguration(ctx context.Context, c configuration) error {
 	switch {
-	case body.Provider == "":
-		return reply{}, fail(http.StatusBadRequest, msg.ProviderEmpty)
-	case body.AccessKeyID == "" || body.AccessKeySecret == "":
-		return reply{}, fail(http.StatusBadRequest, msg.AccessKeyEmpty)
-	case body.Domain == "":
-		return reply{}, fail(http.StatusBadRequest, msg.DomainEmpty)
-	case body.TXTRecordName == "":
-		return reply{}, fail(http.StatusBadRequest, msg.TXTRecordNameEmpty)
+	case c.Provider == "":
+		return fail(msg.ProviderEmpty)
+	case c.AccessKeyID == "" || c.Secret == "":
+		return fail(msg.AccessKeyEmpty)
+	case c.Domain == "":
+		return fail(msg.DomainEmpty)
+	case c.TXTRecordName == "":
+		return fail(msg.TXTRecordNameEmpty)
 	}
-	if err := s.badEndpoints(r.Context(), anyNetwork, body.TXTEndpoints); err != nil {
-		return reply{}, err
+	if err := s.badEndpoints(anyNetwork, c.Endpoints); err != nil {
+		return err
 	}
-	err := s.store.PutConfiguration(r.Context(), configuration{
-		Provider: body.Provider, AccessKeyID: body.AccessKeyID, AccessKeySecret: body.AccessKeySecret, Endpoint: body.Endpoint,
-		Domain: body.Domain, TXTRecordName: body.TXTRecordName, Endpoints: body.TXTEndpoints, SyncMode: body.SyncMode,
-		RetryInterval: body.RetryInterval, MaxRetries: body.MaxRetries, Enabled: body.Enabled,
-	}, body.AccessKeySecret == masked.Mask)
-	if errors.Is(err, errNoSecret) {
-		return reply{}, fail(http.StatusBadRequest, msg.SecretNotStored)
-	}
-	if err != nil {
-		return reply{}, err
-	}
-	s.sync.Changed(triggerChange)
-	return reply{message: msg.ConfigurationSaved}, nil
+	return s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
 }
 
 func (s *server) testConnection(r *http.Request) (reply, error) {
 	var body struct {
-		Provider        string `json:"provider"`
-		AccessKeyID     string `json:"access_key_id"`
-		AccessKeySecret string `json:"access_key_secret"`
-		Endpoint        string `json:"endpoint"`
-		Domain          string `json:"domain"`
-		TXTRecordName   string `json:"txt_record_name"`
-		WriteTest       bool   `json:"write_test"`
+		Provider        string          `json:"provider"`
+		AccessKeyID     string          `json:"access_key_id"`
+		AccessKeySecret provider.Secret `json:"access_key_secret"`
+		Endpoint        string          `json:"endpoint"`
+		Domain          string          `json:"domain"`
+		TXTRecordName   string          `json:"txt_record_name"`
+		WriteTest       bool            `json:"write_test"`
 	}
 	if err := decode(r, &body); err != nil {
 		return reply{}, err
 	}
 	c := configuration{
-		Provider: body.Provider, AccessKeyID: body.AccessKeyID, AccessKeySecret: body.AccessKeySecret, Endpoint: body.Endpoint,
+		Provider: body.Provider, AccessKeyID: body.AccessKeyID, Secret: body.AccessKeySecret, Endpoint: body.Endpoint,
 		Domain: body.Domain, TXTRecordName: body.TXTRecordName,
 	}
-	if c.AccessKeySecret == masked.Mask {
+	if c.Secret == masked.Mask {
 		stored, err := s.store.Configuration(r.Context())
-		if err != nil && !errors.Is(err, errNotFound) {
+		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return reply{}, err
 		}
 		if !stored.sameCredentials(c) {
-			return reply{}, fail(http.StatusBadRequest, msg.SecretNotStored)
+			return reply{}, errNoSecret
 		}
-		c.AccessKeySecret = stored.AccessKeySecret
+		c.Secret = stored.Secret
 	}
 	limit := testTime
 	if body.WriteTest {
@@ -436,7 +515,7 @@ func (s *server) testConnection(r *http.Request) (reply, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
-	items := s.sync.Test(ctx, c.target(), c, body.WriteTest)
+	items := s.clients.test(ctx, s.public, c, body.WriteTest)
 	return reply{data: map[string]any{"results": testAnswer(items, language(r))}}, nil
 }
 
@@ -452,78 +531,224 @@ type testItemAnswer struct {
 func testAnswer(items []testItem, language msg.Language) []testItemAnswer {
 	var answer []testItemAnswer
 	for _, item := range items {
-		code := item.fault.code
+		shown := item.fault
 		switch {
-		case code == "" && item.skipped:
-			code = msg.TestSkipped
-		case code == "":
-			code = msg.TestOK
+		case shown.Code == "" && item.skipped:
+			shown.Code = string(msg.TestSkipped)
+		case shown.Code == "":
+			shown.Code = string(msg.TestOK)
 		}
-		text := fault{code, item.fault.detail}.text(language)
-		answer = append(answer, testItemAnswer{item.name, item.ok, item.skipped, string(code), text, item.duration.Milliseconds()})
+		answer = append(answer, testItemAnswer{
+			Name: item.name, OK: item.ok, Skipped: item.skipped, Code: shown.Code,
+			Message: faultText(shown, language), DurationMS: item.duration.Milliseconds(),
+		})
 	}
 	return answer
 }
 
-func (s *server) synchronise(r *http.Request) (reply, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
-	defer cancel()
-	work, done := s.sync.Preview, msg.SyncPlanned
-	if r.URL.Query().Get("dry_run") != "1" {
-		work = func(ctx context.Context) (report, error) { return s.sync.Sync(ctx, triggerManual) }
-		done = msg.SyncDone
+// queryFlag reads a flag of the query: absent is false.
+func queryFlag(query url.Values, name string) (bool, error) {
+	switch values := query[name]; {
+	case len(values) == 0:
+		return false, nil
+	case len(values) == 1 && (values[0] == "1" || values[0] == "true"):
+		return true, nil
+	case len(values) == 1 && (values[0] == "0" || values[0] == "false"):
+		return false, nil
 	}
-	result, err := work(ctx)
-	switch {
-	case errors.Is(err, errNotConfigured):
-		return reply{}, fail(http.StatusInternalServerError, msg.SyncNotConfigured)
-	case errors.Is(err, errDisabled):
-		return reply{}, fail(http.StatusInternalServerError, msg.SyncDisabled)
-	case errors.Is(err, errInterrupted):
-		return reply{}, fail(http.StatusInternalServerError, msg.SyncInterrupted)
-	case err != nil:
+	return false, fail(msg.QueryInvalid, name)
+}
+
+// flags reads flags of the query.
+func flags(r *http.Request, names ...string) (set map[string]bool, err error) {
+	query, err := parseQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	set = map[string]bool{}
+	for _, name := range names {
+		if set[name], err = queryFlag(query, name); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+func (s *server) synchronise(r *http.Request) (reply, error) {
+	flag, err := flags(r, "dry_run", "sweep")
+	if err != nil {
 		return reply{}, err
 	}
-	if bad, first := result.bad(); bad > 0 {
-		return reply{}, fail(http.StatusInternalServerError, msg.SyncFailed, bad, len(result.outcomes), first.name, first.fault)
+	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	defer cancel()
+	var result reconcile.Report
+	done := msg.SyncDone
+	if flag["dry_run"] {
+		done = msg.SyncPlanned
+		result, err = s.engine.Preview(ctx)
+	} else {
+		result, err = s.engine.Sync(ctx, flag["sweep"])
+	}
+	if errors.Is(err, reconcile.ErrUnfinished) {
+		return reply{}, fail(msg.SyncUnfinished, result.Names)
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	if result.Bad > 0 {
+		first := result.FirstBad()
+		return reply{}, fail(msg.SyncFailed, result.Bad, result.Names, first.Name, first.Fault)
 	}
 	return reply{message: done, data: reportAnswer(result, time.Time{}, language(r))}, nil
 }
 
 func (s *server) lastReport(r *http.Request) (reply, error) {
-	last, next := s.sync.Last()
+	last, next, err := s.engine.Last(r.Context())
 	if last == nil {
-		return reply{data: json.RawMessage("null")}, nil
+		return reply{data: json.RawMessage("null")}, err
 	}
-	return reply{data: reportAnswer(*last, next, language(r))}, nil
+	return reply{data: reportAnswer(*last, next, language(r))}, err
 }
 
 type recordAnswer struct {
-	Name       string `json:"name"`
-	Action     string `json:"action"`
-	Value      string `json:"value"`
-	Error      string `json:"error"`
-	Attempts   int    `json:"attempts"`
-	DurationMS int64  `json:"duration_ms"`
+	Name       string      `json:"name"`
+	Provider   string      `json:"provider"`
+	Zone       string      `json:"zone"`
+	NetworkID  json.Number `json:"network_id,omitempty"`
+	Action     string      `json:"action"`
+	Value      string      `json:"value"`
+	Error      string      `json:"error"`
+	Attempts   int         `json:"attempts"`
+	DurationMS int64       `json:"duration_ms"`
 }
 
-func reportAnswer(r report, next time.Time, language msg.Language) any {
-	bad, _ := r.bad()
+func reportAnswer(r reconcile.Report, next time.Time, language msg.Language) any {
 	answer := struct {
 		StartedAt  time.Time      `json:"started_at"`
 		FinishedAt time.Time      `json:"finished_at"`
 		Trigger    string         `json:"trigger"`
 		OK         bool           `json:"ok"`
+		Complete   bool           `json:"complete"`
+		Counts     map[string]int `json:"counts"`
 		Records    []recordAnswer `json:"records"`
 		NextAt     time.Time      `json:"next_at,omitzero"`
-	}{milliseconds(r.startedAt), milliseconds(r.finishedAt), r.trigger, bad == 0, []recordAnswer{}, milliseconds(next)}
-	for _, o := range r.outcomes {
-		answer.Records = append(answer.Records, recordAnswer{o.name, o.action, o.value, o.fault.text(language), o.attempts, o.duration.Milliseconds()})
+	}{
+		StartedAt: milliseconds(r.StartedAt), FinishedAt: milliseconds(r.FinishedAt), Trigger: r.Trigger, OK: r.OK(),
+		Complete: r.Complete, Counts: map[string]int{}, Records: []recordAnswer{}, NextAt: milliseconds(next),
+	}
+	for _, action := range reconcile.CountedActions {
+		answer.Counts[action] = r.Counts[action]
+	}
+	for _, o := range r.Records {
+		answer.Records = append(answer.Records, recordAnswer{
+			Name: o.Name, Provider: o.Provider, Zone: o.Zone, NetworkID: json.Number(o.Network), Action: o.Action, Value: o.Value,
+			Error: faultText(o.Fault, language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
+		})
 	}
 	return answer
 }
 
-func milliseconds(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+type leftoverAnswer struct {
+	ID          int64     `json:"id"`
+	Name        string    `json:"name"`
+	Zone        string    `json:"zone"`
+	Provider    string    `json:"provider"`
+	Endpoint    string    `json:"endpoint"`
+	AccessKeyID string    `json:"access_key_id"`
+	Value       string    `json:"value"`
+	Error       string    `json:"error"`
+	Attempts    int       `json:"attempts"`
+	Since       string    `json:"since"`
+	NextAt      time.Time `json:"next_at,omitzero"`
+}
+
+func (s *server) leftovers(r *http.Request) (reply, error) {
+	query, err := parseQuery(r)
+	if err != nil {
+		return reply{}, err
+	}
+	limit, after, err := pageQuery(query)
+	if err != nil {
+		return reply{}, err
+	}
+	size := cmp.Or(limit, maxPage)
+	answer, next := []leftoverAnswer{}, ""
+	for more := true; more; {
+		places, err := s.store.Leftovers(r.Context(), after, size+1)
+		if err != nil {
+			return reply{}, err
+		}
+		more = len(places) > size
+		for _, p := range places[:min(size, len(places))] {
+			due, err := s.store.NameDue(r.Context(), p.Name)
+			if err != nil {
+				return reply{}, err
+			}
+			after = p.ID
+			answer = append(answer, leftoverAnswer{
+				ID: p.ID, Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
+				AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: faultText(p.Fault, language(r)),
+				Attempts: p.Attempts, Since: p.Since, NextAt: milliseconds(due),
+			})
+		}
+		if more && limit > 0 {
+			next, more = strconv.FormatInt(after, 10), false
+		}
+	}
+	return reply{data: answer, next: next}, nil
+}
+
+func (s *server) forgetLeftover(r *http.Request) (reply, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return reply{}, errNoLeftover
+	}
+	return reply{message: msg.LeftoverForgotten}, s.store.ForgetLeftover(r.Context(), id)
+}
+
+// ownerDigits are those of an owner, which has twelve.
+const ownerDigits = "0123456789abcdef"
+
+func (s *server) adopt(r *http.Request) (reply, error) {
+	var body struct {
+		Owner string `json:"owner"`
+	}
+	if err := decode(r, &body); err != nil {
+		return reply{}, err
+	}
+	flag, err := flags(r, "dry_run")
+	if err != nil {
+		return reply{}, err
+	}
+	switch {
+	case len(body.Owner) != 12 || strings.Trim(body.Owner, ownerDigits) != "":
+		return reply{}, fail(msg.OwnerInvalid)
+	case body.Owner == s.store.owner:
+		return reply{}, errOwnOwner
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	defer cancel()
+	names, err := s.engine.Held(ctx, body.Owner)
+	if errors.Is(err, reconcile.ErrUnfinished) {
+		return reply{}, fail(msg.SyncUnfinished, len(names))
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	done := msg.SyncPlanned
+	if !flag["dry_run"] {
+		done = msg.OwnerAdopted
+		err = s.store.Adopt(ctx, body.Owner)
+	}
+	return reply{message: done, data: map[string]any{"records": append([]string{}, names...)}}, err
+}
+
+func milliseconds(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}
 
 func (s *server) providers(r *http.Request) (reply, error) {
 	type entry struct {
@@ -537,7 +762,10 @@ func (s *server) providers(r *http.Request) (reply, error) {
 	var list []entry
 	for _, p := range providers {
 		in := msg.ProviderIn(language(r), p.name)
-		list = append(list, entry{p.name, in.Title, in.AccessKeyID, in.AccessKeySecret, in.Endpoint, p.minTTL})
+		list = append(list, entry{
+			Name: p.name, Title: in.Title, AccessKeyID: in.AccessKeyID, AccessKeySecret: in.AccessKeySecret,
+			Endpoint: in.Endpoint, MinTTL: p.minTTL,
+		})
 	}
 	return reply{data: list}, nil
 }
@@ -553,77 +781,65 @@ func (s *server) createUsage(r *http.Request) (reply, error) {
 	if err := decode(r, &body); err != nil {
 		return reply{}, err
 	}
-	switch {
-	case body.ServiceID == "":
-		return reply{}, fail(http.StatusBadRequest, msg.ServiceIDEmpty)
-	case body.PrefixMode != modeAutomatic && body.PrefixMode != modeCustom:
-		return reply{}, fail(http.StatusBadRequest, msg.PrefixModeInvalid)
-	}
-	domain, err := s.serviceDomain(r.Context(), body.ServiceID)
+	u, err := s.reserve(r.Context(), reservation{
+		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix, network: body.NetworkID, networkName: body.NetworkName,
+	})
 	if err != nil {
 		return reply{}, err
 	}
-	if body.NetworkID == nil {
-		return reply{}, fail(http.StatusBadRequest, msg.NetworkIDMissing)
-	}
-	prefix, err := choosePrefix(body.PrefixMode, body.CustomPrefix, *body.NetworkID, domain)
-	if err != nil {
-		return reply{}, err
-	}
-	id, err := s.store.CreateUsage(r.Context(), usage{
-		ServiceID: body.ServiceID, Mode: body.PrefixMode, Prefix: prefix, Description: "mesh sync - " + body.NetworkName,
-	}, *body.NetworkID)
-	switch {
-	case errors.Is(err, errPrefixTaken):
-		return reply{}, fail(http.StatusBadRequest, msg.PrefixTaken)
-	case errors.Is(err, errNotFound):
-		return reply{}, fail(http.StatusNotFound, msg.UnknownService)
-	case err != nil:
-		return reply{}, err
-	}
-	s.sync.Changed(triggerChange)
-	return reply{message: msg.UsageCreated, id: id, data: struct {
+	return reply{message: msg.UsageCreated, id: u.ID, data: struct {
 		ID         string    `json:"id"`
 		ProviderID string    `json:"provider_id"`
 		Mode       string    `json:"prefix_mode"`
 		Prefix     string    `json:"record_prefix"`
 		FullDomain string    `json:"full_domain"`
 		NetworkID  networkID `json:"network_id"`
-	}{id, body.ServiceID, body.PrefixMode, prefix, fullName(prefix, domain), *body.NetworkID}}, nil
+	}{
+		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
+		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
+	}}, nil
 }
 
-// choosePrefix gives the prefix to reserve: the network's automatic one, or
-// the custom one if it is allowed.
-func choosePrefix(mode, custom string, network networkID, domain string) (prefix string, err error) {
-	prefix = custom
-	if mode == modeAutomatic {
-		prefix = automaticPrefix(network)
-	} else if fault := prefixFault(custom); fault != "" {
-		return "", fail(http.StatusBadRequest, fault)
-	}
-	if !nameFits(dnsName(fullName(prefix, domain))) {
-		return "", fail(http.StatusBadRequest, msg.NameTooLong)
-	}
-	return prefix, nil
+// reservation is what a client wants to reserve.
+type reservation struct {
+	service, mode, custom string
+	network               *networkID // nil when it is not given
+	networkName           string
 }
 
-// serviceDomain gives the domain under which a service's prefixes are.
-func (s *server) serviceDomain(ctx context.Context, id string) (string, error) {
-	v, err := s.store.Service(ctx, id)
-	if errors.Is(err, errNotFound) {
-		return "", fail(http.StatusNotFound, msg.UnknownService)
+// reserve checks a reservation in the order of the contract, and stores it.
+func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
+	switch {
+	case want.service == "":
+		return usage{}, fail(msg.ServiceIDEmpty)
+	case want.mode != modeAutomatic && want.mode != modeCustom:
+		return usage{}, fail(msg.PrefixModeInvalid)
 	}
-	if err != nil {
-		return "", err
-	}
-	config, err := parseServiceConfig(v.Config)
+	v, err := s.store.Service(ctx, want.service)
 	switch {
 	case err != nil:
-		return "", &failure{status: http.StatusInternalServerError, id: msg.ServiceConfigInvalid, cause: fmt.Errorf("config of service %s is not a JSON object", id)}
-	case config.Domain == "":
-		return "", fail(http.StatusBadRequest, msg.ServiceDomainMissing)
+		return usage{}, err
+	case !v.Domain.Valid:
+		return usage{}, errServiceConfig
+	case v.Domain.V == "":
+		return usage{}, errNoDomain
+	case want.network == nil:
+		return usage{}, fail(msg.NetworkIDMissing)
 	}
-	return config.Domain, nil
+	prefix := want.custom
+	if want.mode == modeAutomatic {
+		prefix = automaticPrefix(*want.network)
+	} else if fault := prefixFault(prefix); fault != "" {
+		return usage{}, fail(fault)
+	}
+	u, err := s.store.CreateUsage(ctx, usage{
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
+		Network: sql.Null[networkID]{V: *want.network, Valid: true},
+	})
+	if err != nil && asFailure(err).cause != nil {
+		return u, &failure{status: http.StatusInternalServerError, id: msg.StoreFailed, args: []any{err.Error()}, cause: err}
+	}
+	return u, err
 }
 
 func (s *server) checkPrefix(r *http.Request) (reply, error) {
@@ -633,7 +849,7 @@ func (s *server) checkPrefix(r *http.Request) (reply, error) {
 	}
 	for _, name := range []string{"service_id", "prefix"} {
 		if query.Get(name) == "" {
-			return reply{}, fail(http.StatusBadRequest, msg.QueryMissing, name)
+			return reply{}, fail(msg.QueryMissing, name)
 		}
 	}
 	count, err := s.store.CountUsages(r.Context(), query.Get("service_id"), query.Get("prefix"))
@@ -665,10 +881,13 @@ type usageAnswer struct {
 func listed(u usage) usageAnswer {
 	answer := usageAnswer{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
-		Description: u.Description, IsOccupied: u.Exclusive, NetworkID: u.Network, FullDomain: fullName(u.Prefix, u.domain()),
+		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
 	}
-	if u.ServiceName != nil {
-		answer.Provider = &providerAnswer{u.ServiceID, *u.ServiceName}
+	if u.Network.Valid {
+		answer.NetworkID = &u.Network.V
+	}
+	if u.ServiceName.Valid {
+		answer.Provider = &providerAnswer{ID: u.ServiceID, Name: u.ServiceName.V}
 	}
 	return answer
 }
@@ -686,7 +905,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	if limit > 0 {
 		page = limit
 	}
-	usages, err := s.store.Usages(r.Context(), filter, page+1)
+	usages, err := s.page(r.Context(), &filter, page+1)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -705,8 +924,8 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		if !more || limit > 0 {
 			break
 		}
-		filter.after = usages[page-1].ID
-		if usages, err = s.store.Usages(r.Context(), filter, page+1); err != nil {
+		filter.after = usages[page-1].Seq
+		if usages, err = s.page(r.Context(), &filter, page+1); err != nil {
 			s.log.Error("listing broken off", "error", err)
 			panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
 		}
@@ -714,9 +933,59 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "]")
 	if len(usages) > page {
 		io.WriteString(w, `,"next_cursor":`)
-		out.Encode(usages[page-1].ID)
+		out.Encode(strconv.FormatInt(usages[page-1].Seq, 10))
 	}
 	io.WriteString(w, "}\n")
+}
+
+// page gives at most limit usages that the filter selects. Those of one state are
+// looked for page by page.
+func (s *server) page(ctx context.Context, filter *usageFilter, limit int) (found []usage, err error) {
+	f := *filter
+	for {
+		usages, err := s.store.Usages(ctx, f, limit)
+		if err != nil || f.state == "" {
+			return usages, err
+		}
+		states, err := s.publishing(ctx, usages)
+		if err != nil {
+			return nil, err
+		}
+		for i, u := range usages {
+			if states[i].state == f.state {
+				found = append(found, u)
+			}
+			f.after = u.Seq
+		}
+		if len(usages) < limit || len(found) >= limit {
+			return found[:min(limit, len(found))], nil
+		}
+	}
+}
+
+// publishing says how far the records of some usages are.
+func (s *server) publishing(ctx context.Context, usages []usage) ([]publishing, error) {
+	names := map[string]int{}
+	var list []string
+	for _, u := range usages {
+		if _, ok := names[u.Name]; !ok {
+			names[u.Name] = len(list)
+			list = append(list, u.Name)
+		}
+	}
+	state, err := s.store.State(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	var all []publishing
+	for _, u := range usages {
+		places, err := s.store.Places(ctx, u.Name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, publishingOf(u, state.Names[names[u.Name]], places))
+	}
+	return all, nil
 }
 
 // parseQuery reads the query. A broken part would otherwise be dropped, and a
@@ -724,35 +993,49 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 func parseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, fail(http.StatusBadRequest, msg.ParameterError, err.Error())
+		return nil, fail(msg.ParameterError, err.Error())
 	}
 	return query, nil
 }
+
+// pageQuery reads the limit, 0 without one, and the cursor of a listing.
+func pageQuery(query url.Values) (limit int, after int64, err error) {
+	if query.Has("limit") && query.Get("limit") != "" {
+		limit, err = strconv.Atoi(query.Get("limit"))
+		if err != nil || limit < 1 || limit > maxPage {
+			return 0, 0, fail(msg.QueryInvalid, "limit")
+		}
+	}
+	if cursor := query.Get("cursor"); cursor != "" {
+		after, err = strconv.ParseInt(cursor, 10, 64)
+		if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
+			return 0, 0, fail(msg.QueryInvalid, "cursor")
+		}
+	}
+	return limit, after, nil
+}
+
+// publishStates are those that a listing can be about.
+var publishStates = []string{stateNone, reconcile.Pending, reconcile.Published, reconcile.Failed, reconcile.Conflict, reconcile.Withdrawing}
 
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	query, err := parseQuery(r)
 	if err != nil {
 		return filter, 0, err
 	}
-	filter = usageFilter{serviceID: query.Get("service_id"), after: query.Get("cursor")}
+	filter = usageFilter{serviceID: query.Get("service_id"), state: query.Get("state")}
+	if filter.state != "" && !slices.Contains(publishStates, filter.state) {
+		return filter, 0, fail(msg.QueryInvalid, "state")
+	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return filter, 0, fail(http.StatusBadRequest, msg.QueryInvalid, "network_id")
+			return filter, 0, fail(msg.QueryInvalid, "network_id")
 		}
-		network := networkID(n)
-		filter.network = &network
+		filter.network = sql.Null[networkID]{V: networkID(n), Valid: true}
 	}
-	if text := query.Get("limit"); text != "" {
-		limit, err = strconv.Atoi(text)
-		if err != nil || limit < 1 || limit > maxPage {
-			return filter, 0, fail(http.StatusBadRequest, msg.QueryInvalid, "limit")
-		}
-	}
-	if filter.after != "" && len(filter.after) > maxServiceID {
-		return filter, 0, fail(http.StatusBadRequest, msg.QueryInvalid, "cursor")
-	}
-	return filter, limit, nil
+	limit, filter.after, err = pageQuery(query)
+	return filter, limit, err
 }
 
 type publishAnswer struct {
@@ -764,69 +1047,29 @@ type publishAnswer struct {
 }
 
 func (s *server) usage(r *http.Request) (reply, error) {
-	u, err := s.findUsage(r)
+	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return reply{}, err
 	}
-	published, err := s.published(r, u)
+	states, err := s.publishing(r.Context(), []usage{u})
 	if err != nil {
 		return reply{}, err
 	}
+	p := states[0]
 	return reply{data: struct {
 		usageAnswer
 		Status       string        `json:"status"`
 		TXTEndpoints []string      `json:"txt_endpoints"`
 		Publish      publishAnswer `json:"publish"`
 		CreatedAt    string        `json:"created_at"`
-	}{listed(u), u.Status, append([]string{}, u.Endpoints...), published, u.CreatedAt}}, nil
-}
-
-func (s *server) findUsage(r *http.Request) (usage, error) {
-	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
-	if errors.Is(err, errNotFound) {
-		return u, fail(http.StatusNotFound, msg.UnknownUsage)
-	}
-	return u, err
-}
-
-// published says how far a usage's record is.
-func (s *server) published(r *http.Request, u usage) (publishAnswer, error) {
-	none := publishAnswer{State: "none"}
-	if u.Network == nil || u.ServiceConfig == nil {
-		return none, nil
-	}
-	rows, err := s.store.Publications(r.Context(), u.recordName())
-	if err != nil {
-		return none, err
-	}
-	mine := slices.IndexFunc(rows, func(p publication) bool { return p.Network != nil && *p.Network == *u.Network })
-	switch {
-	case mine >= 0:
-		p := rows[mine]
-		if u.Status == statusReleasing {
-			p.State = stateWithdrawing
-		}
-		return publishAnswer{p.State, p.Value, fault{msg.ID(p.Code), p.Detail}.text(language(r)), p.Attempts, p.At}, nil
-	case len(rows) > 0:
-		return publishAnswer{State: stateConflict, Error: msg.NetworkConflict.In(language(r)), At: rows[0].At}, nil
-	}
-	c, err := s.store.Configuration(r.Context())
-	if err != nil && !errors.Is(err, errNotFound) {
-		return none, err
-	}
-	config, _ := parseServiceConfig(*u.ServiceConfig)
-	configured := &c
-	if err != nil {
-		configured = nil
-	}
-	if _, ok := config.target(configured); ok {
-		return publishAnswer{State: statePending}, nil
-	}
-	return none, nil
+	}{
+		usageAnswer: listed(u), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
+		Publish: publishAnswer{State: p.state, Value: p.value, Error: faultText(p.fault, language(r)), Attempts: p.attempts, At: p.at},
+	}}, nil
 }
 
 func (s *server) changeUsage(r *http.Request) (reply, error) {
-	u, err := s.findUsage(r)
+	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return reply{}, err
 	}
@@ -838,42 +1081,25 @@ func (s *server) changeUsage(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	network := anyNetwork
-	if u.Network != nil {
-		network = strconv.FormatUint(uint64(*u.Network), 10)
+	if u.Network.Valid {
+		network = u.Network.V.String()
 	}
 	if body.TXTEndpoints != nil {
-		if err := s.badEndpoints(r.Context(), network, body.TXTEndpoints); err != nil {
+		if err := s.badEndpoints(network, body.TXTEndpoints); err != nil {
 			return reply{}, err
 		}
 	}
-	err = s.store.ChangeUsage(r.Context(), u.ID, body.TXTEndpoints, body.Description)
-	if errors.Is(err, errNotFound) {
-		return reply{}, fail(http.StatusNotFound, msg.UnknownUsage)
-	}
-	if err != nil {
-		return reply{}, err
-	}
-	s.sync.Changed(triggerChange)
-	return reply{message: msg.UsageChanged}, nil
+	return reply{message: msg.UsageChanged}, s.store.ChangeUsage(r.Context(), u.ID, body.TXTEndpoints, body.Description)
 }
 
 func (s *server) releaseUsage(r *http.Request) (reply, error) {
-	u, err := s.findUsage(r)
+	flag, err := flags(r, "force")
 	if err != nil {
 		return reply{}, err
 	}
-	defer s.sync.Changed(triggerChange)
-	if r.URL.Query().Get("force") == "1" {
-		if err := s.store.DeleteUsage(r.Context(), u.ID); errors.Is(err, errNotFound) {
-			return reply{}, fail(http.StatusNotFound, msg.UnknownUsage)
-		} else if err != nil {
-			return reply{}, err
-		}
-		return reply{message: msg.UsageReleased}, nil
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), releaseTime)
 	defer cancel()
-	freed, err := s.sync.Release(ctx, u)
+	freed, err := s.release(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
 		return reply{}, err
 	}
@@ -881,6 +1107,27 @@ func (s *server) releaseUsage(r *http.Request) (reply, error) {
 		return reply{status: http.StatusAccepted, message: msg.UsageReleasing, data: map[string]string{"status": statusReleasing}}, nil
 	}
 	return reply{message: msg.UsageReleased}, nil
+}
+
+// release gives a prefix free. What it has published is withdrawn first: it waits
+// until that was tried, and reports whether the prefix is free by then.
+func (s *server) release(ctx context.Context, id string, force bool) (freed bool, err error) {
+	u, err := s.store.Usage(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	waiter := s.engine.Expect(u.Name)
+	defer waiter.Close()
+	done, err := s.store.ReleaseUsage(ctx, id, force)
+	if err != nil || done.freed {
+		return done.freed, err
+	}
+	waiter.Wait(ctx, done.version)
+	_, err = s.store.Usage(context.WithoutCancel(ctx), id)
+	if errors.Is(err, errNoUsage) {
+		return true, nil
+	}
+	return false, err
 }
 
 type serviceBody struct {
@@ -891,9 +1138,9 @@ type serviceBody struct {
 
 // checkedService checks a body and makes the service of it. Masked secrets are still
 // masked.
-func (s *server) checkedService(ctx context.Context, body serviceBody) (v service, err error) {
+func (s *server) checkedService(body serviceBody) (v service, err error) {
 	if body.Name == "" {
-		return v, fail(http.StatusBadRequest, msg.ServiceNameEmpty)
+		return v, fail(msg.ServiceNameEmpty)
 	}
 	v = service{ID: body.ID, Name: body.Name, Config: string(body.Config)}
 	if json.Unmarshal(body.Config, &v.Config) != nil {
@@ -902,25 +1149,21 @@ func (s *server) checkedService(ctx context.Context, body serviceBody) (v servic
 			v.Config = compact.String()
 		}
 	}
-	entries, err := strictjson.Object([]byte(v.Config))
-	if err != nil {
-		return v, fail(http.StatusBadRequest, msg.ServiceConfigShape, bodyFault(err))
+	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
+		return v, fail(msg.ServiceConfigShape, bodyFault(err))
 	}
 	var typed struct {
-		Provider        string   `json:"provider"`
-		AccessKeyID     string   `json:"access_key_id"`
-		AccessKeySecret string   `json:"access_key_secret"`
-		Endpoint        string   `json:"endpoint"`
-		TXTEndpoints    []string `json:"txt_endpoints"`
+		Provider        string          `json:"provider"`
+		AccessKeyID     string          `json:"access_key_id"`
+		AccessKeySecret provider.Secret `json:"access_key_secret"`
+		Endpoint        string          `json:"endpoint"`
+		TXTEndpoints    []string        `json:"txt_endpoints"`
 	}
 	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, fail(http.StatusBadRequest, msg.ServiceEntryType, e.Field, typeText[e.Want])
+		return v, fail(msg.ServiceEntryType, e.Field, typeText[e.Want])
 	}
-	var domain string
-	json.Unmarshal(entries["domain"], &domain)
-	v.Zone, v.Provider = dnsName(domain), typed.Provider
-	return v, s.badEndpoints(ctx, anyNetwork, typed.TXTEndpoints)
+	return v, s.badEndpoints(anyNetwork, typed.TXTEndpoints)
 }
 
 func goodServiceID(id string) bool {
@@ -940,20 +1183,16 @@ func (s *server) createService(r *http.Request) (reply, error) {
 		body.ID = id
 	}
 	if !goodServiceID(body.ID) {
-		return reply{}, fail(http.StatusBadRequest, msg.ServiceIDInvalid)
+		return reply{}, fail(msg.ServiceIDInvalid)
 	}
-	v, err := s.checkedService(r.Context(), body)
+	v, err := s.checkedService(body)
 	if err != nil {
 		return reply{}, err
 	}
 	if _, _, err := masked.Restore(v.Config, "{}"); err != nil {
-		return reply{}, fail(http.StatusBadRequest, msg.SecretNotStored)
+		return reply{}, err
 	}
-	err = s.store.CreateService(r.Context(), v)
-	if errors.Is(err, errExists) {
-		return reply{}, fail(http.StatusConflict, msg.ServiceExists)
-	}
-	if err != nil {
+	if err := s.store.CreateService(r.Context(), v); err != nil {
 		return reply{}, err
 	}
 	return s.savedService(r, v.ID)
@@ -965,9 +1204,9 @@ func (s *server) putService(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	if body.ID = r.PathValue("id"); !goodServiceID(body.ID) {
-		return reply{}, fail(http.StatusBadRequest, msg.ServiceIDInvalid)
+		return reply{}, fail(msg.ServiceIDInvalid)
 	}
-	v, err := s.checkedService(r.Context(), body)
+	v, err := s.checkedService(body)
 	if err != nil {
 		return reply{}, err
 	}
@@ -980,12 +1219,7 @@ func (s *server) putService(r *http.Request) (reply, error) {
 		changed.Config = config
 		return changed, nil
 	})
-	switch {
-	case errors.Is(err, errNoSecret):
-		return reply{}, fail(http.StatusBadRequest, msg.SecretNotStored)
-	case errors.Is(err, errInUse):
-		return reply{}, fail(http.StatusConflict, msg.ServiceDomainInUse)
-	case err != nil:
+	if err != nil {
 		return reply{}, err
 	}
 	return s.savedService(r, body.ID)
@@ -1000,7 +1234,6 @@ func sameAccount(a, b string) bool {
 }
 
 func (s *server) savedService(r *http.Request, id string) (reply, error) {
-	s.sync.Changed(triggerChange)
 	v, err := s.store.Service(r.Context(), id)
 	if err != nil {
 		return reply{}, err
@@ -1018,7 +1251,9 @@ type serviceAnswer struct {
 }
 
 func shownService(v service) serviceAnswer {
-	return serviceAnswer{v.ID, v.Name, masked.Hide(v.Config), v.UsageCount, v.CreatedAt, v.UpdatedAt}
+	return serviceAnswer{
+		ID: v.ID, Name: v.Name, Config: masked.Hide(v.Config), UsageCount: v.UsageCount, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+	}
 }
 
 func (s *server) services(r *http.Request) (reply, error) {
@@ -1035,24 +1270,11 @@ func (s *server) services(r *http.Request) (reply, error) {
 
 func (s *server) service(r *http.Request) (reply, error) {
 	v, err := s.store.Service(r.Context(), r.PathValue("id"))
-	if errors.Is(err, errNotFound) {
-		return reply{}, fail(http.StatusNotFound, msg.UnknownService)
-	}
 	return reply{data: shownService(v)}, err
 }
 
 func (s *server) deleteService(r *http.Request) (reply, error) {
-	err := s.store.DeleteService(r.Context(), r.PathValue("id"))
-	switch {
-	case errors.Is(err, errNotFound):
-		return reply{}, fail(http.StatusNotFound, msg.UnknownService)
-	case errors.Is(err, errInUse):
-		return reply{}, fail(http.StatusConflict, msg.ServiceInUse)
-	case err != nil:
-		return reply{}, err
-	}
-	s.sync.Changed(triggerChange)
-	return reply{message: msg.ServiceDeleted}, nil
+	return reply{message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
 // backup sends a consistent copy of the live database.
@@ -1094,15 +1316,15 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	page.Family("meshddns_build_info", "gauge", "Version of the program.")
 	page.Figure(1, metrics.Label{Name: "version", Value: s.version})
 	page.Family("meshddns_services", "gauge", "Registered services.")
-	page.Figure(totals.services)
+	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
-	page.Figure(totals.usages)
-	page.Family("meshddns_records", "gauge", "Published names by state.")
-	for _, state := range slices.Sorted(maps.Keys(totals.publications)) {
-		page.Figure(totals.publications[state], metrics.Label{Name: "state", Value: state})
+	page.Figure(totals["usages"])
+	page.Family("meshddns_records", "gauge", "Places of published names by state.")
+	for _, state := range reconcile.PlaceStates {
+		page.Figure(totals[state], metrics.Label{Name: "state", Value: state})
 	}
 	s.requests.Write(page, "meshddns_http_requests_total", "Answered HTTP requests.")
-	s.sync.runs.Write(page, "meshddns_sync_runs_total", "Ended synchronisations of all names.")
+	s.engine.Passes().Write(page, "meshddns_sync_runs_total", "Ended passes over all names.")
 	page.Family("meshddns_dns_answers_total", "counter", "Answers of the built-in DNS server.")
 	answers := s.dnsAnswers()
 	for _, rcode := range slices.Sorted(maps.Keys(answers)) {

@@ -41,10 +41,11 @@ import (
 	"syscall"
 	"time"
 
+	"meshddns/builtin"
+	"meshddns/conntest"
 	"meshddns/dnswire"
 	"meshddns/guard"
 	"meshddns/hostaddr"
-	"meshddns/meshtxt"
 	"meshddns/nameserver"
 	"meshddns/provider"
 )
@@ -150,20 +151,22 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if c.logFormat == "json" {
 		log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
-	store, err := openStore(ctx, c.db)
+	store, err := openStore(ctx, c.db, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-
-	addresses := &addressBook{ipv4: c.ipv4, ipv6: c.ipv6, log: log}
-	dns, err := listenDNS(c, zones{store, addresses.all}, log)
+	addresses, err := openBook(ctx, c, store, log)
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), dnsAnswers: dns.answers}
-	api.sync = newSyncer(store, log, addresses.Refresh, dns.address(), c.syncInterval)
-	addresses.changed = func() { api.sync.Changed(triggerAddress) }
+	dns, err := listenDNS(c, builtin.Zones{Store: store, Own: addresses.All}, log)
+	if err != nil {
+		return err
+	}
+	api := &server{store: store, log: log, version: version(), dnsAnswers: dns.answers, public: conntest.Internet}
+	api.clients = clients{zones: store, dnsAddress: dns.address()}
+	api.engine = newEngine(store, api.clients, addresses, c.syncInterval, log)
 	listener, handler, err := listenHTTP(c, api)
 	if err != nil {
 		dns.close()
@@ -173,9 +176,19 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return serve(ctx, log, tasks{
 		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
 		dns.serve,
-		func(ctx context.Context) error { api.sync.Loop(ctx); return nil },
+		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
 	})
+}
+
+// openBook makes the book of this host's addresses, which begins with those that
+// were known last.
+func openBook(ctx context.Context, c settings, s *store, log *slog.Logger) (*hostaddr.Book, error) {
+	last, err := s.Addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return hostaddr.NewBook(c.ipv4, c.ipv6, last, s.SaveAddresses, log), nil
 }
 
 // tasks run side by side until ctx ends. The first that fails ends the others.
@@ -331,80 +344,4 @@ func (d builtinDNS) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	d.serve(ended)
-}
-
-// addressBook knows this host's public addresses.
-type addressBook struct {
-	ipv4, ipv6 hostaddr.Source
-	log        *slog.Logger
-	changed    func() // called when an address has become another one
-	mu         sync.Mutex
-	known      meshtxt.Addresses
-}
-
-// Refresh looks the addresses up. One that cannot be looked up now stays what
-// it was: a service that is down for a moment must not empty a record.
-func (b *addressBook) Refresh(ctx context.Context) meshtxt.Addresses {
-	ipv4, err4 := b.ipv4.Addr(ctx)
-	ipv6, err6 := b.ipv6.Addr(ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := b.known
-	if err4 == nil {
-		b.known.IPv4 = ipv4
-	}
-	if err6 == nil {
-		b.known.IPv6 = ipv6
-	}
-	if b.known != before {
-		b.changed()
-	}
-	if err := errors.Join(err4, err6); err != nil && ctx.Err() == nil {
-		b.log.Warn("look up public address", "error", err)
-	}
-	return b.known
-}
-
-// all gives the addresses as last looked up.
-func (b *addressBook) all() (all []netip.Addr) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, address := range []netip.Addr{b.known.IPv4, b.known.IPv6} {
-		if address.IsValid() {
-			all = append(all, address)
-		}
-	}
-	return all
-}
-
-// Watch keeps the addresses up to date until ctx ends: at start, at every
-// interval, and when the kernel reports a change.
-func (b *addressBook) Watch(ctx context.Context, interval time.Duration) error {
-	reported := make(chan struct{}, 1)
-	failed := make(chan error, 1)
-	go func() {
-		failed <- hostaddr.Watch(ctx, func() {
-			select {
-			case reported <- struct{}{}:
-			default:
-			}
-		})
-	}()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		b.Refresh(ctx)
-		select {
-		case <-reported:
-		case <-ticker.C:
-		case err := <-failed:
-			if err == nil { // ctx has ended
-				return nil
-			}
-			b.log.Warn("changes of addresses are seen at the next interval only", "error", err)
-			failed = nil
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }

@@ -1,15 +1,35 @@
--- The tables of meshddns, version 1; store.go has what later versions add. One file holds everything: what was
--- configured, who has which name, what stands at the providers, and the zones
--- of the built-in DNS server.
+-- The tables of meshddns as they are today, version 3. One file holds
+-- everything: what was configured, who has which name, what is due, what stands
+-- at the providers, and the zones of the built-in DNS server.
 --
--- Times are RFC 3339 in UTC with milliseconds, so their order as text is their
--- order in time. Ids are UUIDv7: new rows go to the end of each index.
+-- Times that are shown are RFC 3339 in UTC with milliseconds; times that are
+-- compared (due, look_at, ..._at as INTEGER) are milliseconds since 1970.
+-- Names are full domain names as DNS has them: A-labels, lower case, no final
+-- dot. Ids that are shown are UUIDs.
 
 -- What belongs to the database itself: one row.
 CREATE TABLE appliance (
     id         INTEGER PRIMARY KEY CHECK (id = 1),
-    owner      TEXT    NOT NULL,          -- 12 hex digits; marks the values in DNS that are ours
-    dns_serial INTEGER NOT NULL DEFAULT 1 -- SOA serial of the built-in zones, grows with every change
+    owner      TEXT    NOT NULL,             -- 12 hex digits; marks the values in DNS that are ours
+    dns_serial INTEGER NOT NULL DEFAULT 1,   -- SOA serial of the built-in zones, grows with every change
+    ipv4       TEXT    NOT NULL DEFAULT '',  -- this host's last known public addresses
+    ipv6       TEXT    NOT NULL DEFAULT ''
+) STRICT;
+
+-- Owners whose values count as ours: those of a database that is lost.
+CREATE TABLE adopted (
+    owner TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+-- The accounts at providers that something uses, or that a place still needs to
+-- be withdrawn with. A row goes, and its key with it, when neither does.
+CREATE TABLE accounts (
+    id                INTEGER PRIMARY KEY AUTOINCREMENT,
+    provider          TEXT NOT NULL,
+    endpoint          TEXT NOT NULL,
+    access_key_id     TEXT NOT NULL,
+    access_key_secret TEXT NOT NULL, -- '': not known
+    UNIQUE (provider, endpoint, access_key_id)
 ) STRICT;
 
 -- The DDNS configuration: no row, or one.
@@ -26,26 +46,37 @@ CREATE TABLE configuration (
     max_retries       INTEGER,          -- NULL: not given, which is not 0 (none)
     enabled           INTEGER NOT NULL CHECK (enabled IN (0, 1)),
     txt_endpoints     TEXT    NOT NULL, -- JSON array of strings
-    updated_at        TEXT    NOT NULL
+    updated_at        TEXT    NOT NULL,
+    zone              TEXT    NOT NULL, -- domain as DNS has it
+    name              TEXT    NOT NULL, -- of its record
+    account           INTEGER NOT NULL REFERENCES accounts (id)
 ) STRICT;
 
--- Registered DNS services.
+CREATE INDEX configuration_by_account ON configuration (account);
+
+-- Registered DNS services. What the program reads in config stands beside it.
 CREATE TABLE services (
-    id         TEXT NOT NULL PRIMARY KEY,
-    name       TEXT NOT NULL,
-    config     TEXT NOT NULL, -- as registered; anything, for older rows
-    zone       TEXT NOT NULL, -- config's domain as DNS has it: A-labels, lower case, no final dot; '' for none
-    provider   TEXT NOT NULL, -- config's provider, '' to use the configuration's
-    created_at TEXT NOT NULL,
-    updated_at TEXT NOT NULL
+    id            TEXT NOT NULL PRIMARY KEY,
+    name          TEXT NOT NULL,
+    config        TEXT NOT NULL, -- as registered; anything, for older rows
+    domain        TEXT,          -- as typed, '' for none; NULL: config is not a JSON object
+    zone          TEXT NOT NULL, -- domain as DNS has it; '' for none
+    provider      TEXT NOT NULL, -- '' to use the configuration's
+    txt_endpoints TEXT NOT NULL, -- JSON array of strings
+    account       INTEGER REFERENCES accounts (id), -- NULL: none of its own
+    usage_count   INTEGER NOT NULL DEFAULT 0,       -- kept by triggers
+    created_at    TEXT NOT NULL,
+    updated_at    TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Finds the built-in zone of a DNS query.
 CREATE INDEX services_by_zone ON services (zone, provider);
+CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
 
--- Reserved prefixes.
+-- Reserved prefixes. Of two networks at one name the one with the lower seq has it.
 CREATE TABLE usages (
-    id            TEXT    NOT NULL PRIMARY KEY,
+    seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+    id            TEXT    NOT NULL UNIQUE,
     provider_id   TEXT    NOT NULL REFERENCES services (id) ON DELETE RESTRICT,
     usage_type    TEXT    NOT NULL,
     prefix_mode   TEXT    NOT NULL CHECK (prefix_mode IN ('auto', 'custom')),
@@ -54,8 +85,9 @@ CREATE TABLE usages (
     description   TEXT    NOT NULL,
     is_exclusive  INTEGER NOT NULL CHECK (is_exclusive IN (0, 1)),
     txt_endpoints TEXT    NOT NULL, -- JSON array of strings; '[]' to use the service's
+    name          TEXT    NOT NULL, -- full record name; it cannot change, for the service's zone cannot
     created_at    TEXT    NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- NOCASE folds A-Z and nothing else, as DNS does (RFC 4343).
 CREATE INDEX usages_by_prefix ON usages (provider_id, record_prefix COLLATE NOCASE);
@@ -65,40 +97,110 @@ CREATE INDEX usages_by_prefix ON usages (provider_id, record_prefix COLLATE NOCA
 CREATE UNIQUE INDEX usages_custom_prefix ON usages (provider_id, record_prefix COLLATE NOCASE)
     WHERE prefix_mode = 'custom';
 
--- Which network a usage belongs to.
+CREATE INDEX usages_by_service ON usages (provider_id, seq);
+CREATE INDEX usages_by_name ON usages (name, seq);
+
+-- Which network a usage belongs to. Its seq is the usage's.
 CREATE TABLE bindings (
-    id          TEXT    NOT NULL PRIMARY KEY,
+    seq         INTEGER PRIMARY KEY REFERENCES usages (seq) ON DELETE CASCADE,
+    id          TEXT    NOT NULL,
     network_id  INTEGER NOT NULL, -- unsigned 64 bits as two's complement: 2^64-1 is stored as -1
-    usage_id    TEXT    NOT NULL UNIQUE REFERENCES usages (id) ON DELETE CASCADE,
+    usage_id    TEXT    NOT NULL,
     provider_id TEXT    NOT NULL,
     status      TEXT    NOT NULL CHECK (status IN ('active', 'releasing'))
+) STRICT;
+
+CREATE INDEX bindings_by_network ON bindings (network_id, seq);
+
+-- Every name that is wanted, or at which something of ours may stand. A change
+-- writes in its own transaction what is due because of it.
+CREATE TABLE names (
+    name    TEXT    NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL, -- grows with every change of what is wanted here
+    due     INTEGER,          -- when to work on it; NULL: when a pass comes by
+    lane    TEXT    NOT NULL, -- who takes it: see package reconcile
+    pass    INTEGER NOT NULL  -- the last pass in which it was worked on because it was due
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX bindings_by_network ON bindings (network_id, usage_id);
+CREATE INDEX names_due ON names (lane, due) WHERE due IS NOT NULL;
+
+-- Services of which all names are to become due: done bit by bit.
+CREATE TABLE marks (
+    service_id TEXT    NOT NULL PRIMARY KEY,
+    after      INTEGER NOT NULL -- seq: up to here they are
+) STRICT, WITHOUT ROWID;
 
 -- What stands, or may stand, at the providers. A row is written before the
--- provider is called, and goes only when the value is known to be withdrawn:
--- a stop at any moment leaves a row that says where to look.
-CREATE TABLE publications (
-    name          TEXT    NOT NULL, -- full record name, lower case, no final dot
-    provider      TEXT    NOT NULL,
-    endpoint      TEXT    NOT NULL,
-    access_key_id TEXT    NOT NULL, -- of the key that it was last published with
-    network_id    INTEGER,          -- as in bindings; NULL: the configuration's own record
-    held_network_id INTEGER,        -- whose value stood there before, until the new one is published
-    value         TEXT    NOT NULL, -- the wanted value; '' when it is to be withdrawn
-    written       INTEGER NOT NULL CHECK (written IN (0, 1)), -- a value of ours may stand there
-    state         TEXT    NOT NULL CHECK (state IN ('pending', 'published', 'failed', 'conflict', 'withdrawing')),
-    code          TEXT    NOT NULL, -- why it failed or conflicts, '' if it does not
-    detail        TEXT    NOT NULL,
-    attempts      INTEGER NOT NULL,
-    at            TEXT    NOT NULL,
-    PRIMARY KEY (name, provider, endpoint)
+-- provider is called, and goes only when the value is known to be gone: a stop
+-- at any moment leaves a row that says where to look.
+CREATE TABLE places (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    name      TEXT    NOT NULL,
+    account   INTEGER NOT NULL REFERENCES accounts (id),
+    zone      TEXT    NOT NULL, -- apex; '' when it is not found yet
+    zone_id   TEXT    NOT NULL, -- what the provider tells it by from others of its name
+    state     TEXT    NOT NULL CHECK (state IN
+        ('pending', 'published', 'failed', 'conflict', 'withdrawing', 'leftover', 'withdrawn')),
+    standing  TEXT    NOT NULL, -- the value that stands there as far as is known; '' none
+    intent    TEXT    NOT NULL, -- the value that was last to stand there; '' to withdraw
+    doubt     TEXT    NOT NULL, -- a value whose write may have been made, or may still be; '*' several
+    look_at   INTEGER NOT NULL, -- when to look here once more; 0 never
+    disturbed INTEGER NOT NULL, -- how often in a row somebody with our mark had changed it
+    code      TEXT    NOT NULL, -- why it is not as it should be, '' if it is
+    detail    TEXT    NOT NULL,
+    attempts  INTEGER NOT NULL,
+    at        TEXT    NOT NULL, -- of the last news
+    since     TEXT    NOT NULL, -- of the state
+    UNIQUE (name, account, zone)
+) STRICT;
+
+CREATE INDEX places_by_account ON places (account, zone);
+CREATE INDEX places_left ON places (id) WHERE state = 'leftover';
+
+-- The pass over all names: at most one runs. One row.
+CREATE TABLE pass (
+    id           INTEGER PRIMARY KEY CHECK (id = 1),
+    number       INTEGER NOT NULL, -- of the pass that runs, or ran last
+    requested    TEXT    NOT NULL, -- what asks for a new one; '' nothing
+    requested_at INTEGER NOT NULL,
+    running      TEXT    NOT NULL, -- JSON: how far it is, and its report so far; '' none runs
+    last         TEXT    NOT NULL  -- JSON: report of the last whole one; '' none
+) STRICT;
+
+-- Numbers of rows, kept by triggers so that nobody has to count.
+CREATE TABLE totals (
+    what  TEXT    NOT NULL PRIMARY KEY, -- 'services', 'usages', or a state of places
+    count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TRIGGER services_counted AFTER INSERT ON services BEGIN
+    INSERT INTO totals VALUES ('services', 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER services_discounted AFTER DELETE ON services BEGIN
+    UPDATE totals SET count = count - 1 WHERE what = 'services';
+END;
+CREATE TRIGGER usages_counted AFTER INSERT ON usages BEGIN
+    INSERT INTO totals VALUES ('usages', 1) ON CONFLICT DO UPDATE SET count = count + 1;
+    UPDATE services SET usage_count = usage_count + 1 WHERE id = NEW.provider_id;
+END;
+CREATE TRIGGER usages_discounted AFTER DELETE ON usages BEGIN
+    UPDATE totals SET count = count - 1 WHERE what = 'usages';
+    UPDATE services SET usage_count = usage_count - 1 WHERE id = OLD.provider_id;
+END;
+CREATE TRIGGER places_counted AFTER INSERT ON places BEGIN
+    INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER places_discounted AFTER DELETE ON places BEGIN
+    UPDATE totals SET count = count - 1 WHERE what = OLD.state;
+END;
+CREATE TRIGGER places_recounted AFTER UPDATE OF state ON places WHEN OLD.state <> NEW.state BEGIN
+    UPDATE totals SET count = count - 1 WHERE what = OLD.state;
+    INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+
 -- TXT records of the zones that the built-in DNS server answers for. The name
--- begins at the root ('com.example.office._mesh'), in lower case, so the names
--- below one name stand together: an empty non-terminal is found by one search.
+-- begins at the root ('com.example.office._mesh'), so the names below one name
+-- stand together: an empty non-terminal is found by one search.
 CREATE TABLE zone_records (
     name TEXT    NOT NULL,
     data BLOB    NOT NULL, -- RDATA (RFC 1035, section 3.3.14)

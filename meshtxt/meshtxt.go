@@ -1,5 +1,4 @@
-// Package meshtxt is the value that a mesh network publishes in a TXT record,
-// and the rule for bringing the values at one name to the wanted one.
+// Package meshtxt is the value that a mesh network publishes in a TXT record.
 //
 //	v=mesh1 n=42 o=5f0c2a91d3be tcp://203.0.113.7:11010 udp://203.0.113.7:11010
 //
@@ -41,12 +40,20 @@ func Owner(value string) (owner string, mesh bool) {
 	if len(words) == 0 || words[0] != version {
 		return "", false
 	}
-	for _, word := range words[1:] {
-		if owner, ok := strings.CutPrefix(word, "o="); ok {
-			return owner, true
+	return member(words, "o="), true
+}
+
+// Network gives the network of a value, "" for one that belongs to none.
+func Network(value string) string { return member(strings.Fields(value), "n=") }
+
+// member gives what follows a word's beginning, in the first such word.
+func member(words []string, beginning string) string {
+	for _, word := range words {
+		if text, ok := strings.CutPrefix(word, beginning); ok {
+			return text
 		}
 	}
-	return "", true
+	return ""
 }
 
 // Placeholders for this host's public addresses.
@@ -134,34 +141,4 @@ func hostOK(u *url.URL) bool {
 		return err == nil && address.Is6() && address.Zone() == ""
 	}
 	return !strings.ContainsAny(u.Hostname(), ":[]{}%")
-}
-
-// Plan is what has to be done at one name: values to add and to remove, by
-// their index among those seen.
-type Plan struct {
-	Add      bool  // the wanted value is not there
-	Remove   []int // own values other than the wanted one, and its copies
-	Conflict int   // index of another owner's value, -1 for none
-}
-
-// Reconcile compares the values at a name with the wanted one ("" to have
-// none of ours). Values of other kinds are never named in the plan.
-func Reconcile(seen []string, owner, want string) Plan {
-	plan := Plan{Add: want != "", Conflict: -1}
-	for i, value := range seen {
-		valueOwner, mesh := Owner(value)
-		switch {
-		case !mesh:
-		case valueOwner != owner:
-			plan.Conflict = i
-		case value == want && plan.Add:
-			plan.Add = false
-		default:
-			plan.Remove = append(plan.Remove, i)
-		}
-	}
-	if want == "" {
-		plan.Conflict = -1 // withdrawing leaves another owner's value alone
-	}
-	return plan
 }

@@ -58,7 +58,11 @@ const (
 	SyncDisabled       ID = "sync_disabled"
 	SyncNotConfigured  ID = "sync_not_configured"
 	SyncFailed         ID = "sync_failed"
-	SyncInterrupted    ID = "sync_interrupted"
+	SyncUnfinished     ID = "sync_unfinished"
+	StoreFailed        ID = "store_failed"
+	UnknownLeftover    ID = "unknown_leftover"
+	OwnerInvalid       ID = "owner_invalid"
+	OwnerIsOwn         ID = "owner_is_own"
 )
 
 // What was done.
@@ -72,6 +76,8 @@ const (
 	UsageReleasing     ID = "usage_releasing"
 	SyncDone           ID = "sync_done"
 	SyncPlanned        ID = "sync_planned"
+	LeftoverForgotten  ID = "leftover_forgotten"
+	OwnerAdopted       ID = "owner_adopted"
 )
 
 // Why a record is not as it should be. Those that a provider reports bear the
@@ -98,6 +104,8 @@ const (
 	DeletesForbidden ID = "deletes_forbidden"
 	AddressUnknown   ID = "address_unknown"
 	Interrupted      ID = "interrupted"
+	SameOwner        ID = "same_owner_elsewhere"
+	Orphan           ID = "orphan"
 )
 
 // Items of a connection test.
@@ -169,7 +177,11 @@ var texts = map[ID][2]string{
 	SyncDisabled:       {"同步已停用：配置中 enabled 为 false", "synchronisation is off: enabled is false in the configuration"},
 	SyncNotConfigured:  {"同步失败：尚未保存配置", "synchronisation failed: no configuration is stored"},
 	SyncFailed:         {"同步失败：%d / %d 条记录未完成，首个原因：%s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
-	SyncInterrupted:    {"同步未能在限定时间内完成", "the synchronisation did not end in time"},
+	SyncUnfinished:     {"同步尚未完成，仍在后台继续：已处理 %d 个名称", "the synchronisation goes on in the background: %d names are done so far"},
+	StoreFailed:        {"预留未能保存：%s", "the reservation is not stored: %s"},
+	UnknownLeftover:    {"遗留记录不存在", "no such leftover"},
+	OwnerInvalid:       {"owner 必须是 12 位十六进制数字", "owner must be 12 hex digits in lower case"},
+	OwnerIsOwn:         {"owner 是本数据库自己的标识", "the owner is this database's own"},
 
 	ConfigurationSaved: {"配置已保存", "the configuration is saved"},
 	ServiceSaved:       {"服务已保存", "the service is saved"},
@@ -180,6 +192,8 @@ var texts = map[ID][2]string{
 	UsageReleasing:     {"记录尚未撤回，前缀仍被占用，下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
 	SyncDone:           {"同步成功", "synchronised"},
 	SyncPlanned:        {"仅预览，未写入", "a preview, nothing was written"},
+	LeftoverForgotten:  {"遗留记录已清除", "the leftover is forgotten"},
+	OwnerAdopted:       {"已接管，下次同步时替换其记录", "adopted: the owner's values are replaced by the next synchronisation"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
 	Temporary:        {"服务商暂时故障", "the provider has a temporary fault"},
@@ -200,7 +214,9 @@ var texts = map[ID][2]string{
 	NetworkConflict:  {"记录名属于另一个网络", "the name belongs to another network"},
 	CredentialsGone:  {"发布时所用的服务商已不在配置中，请手动删除该记录", "the provider that it was published with is no longer configured; delete the value by hand"},
 	DeletesForbidden: {"upsert-only 模式不删除记录", "mode upsert-only deletes nothing"},
-	AddressUnknown:   {"因公网地址未知而略去", "left out, the public address is not known"},
+	AddressUnknown:   {"公网地址当前未知，沿用上次的地址，从未知晓的则跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
+	SameOwner:        {"记录一再被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
+	Orphan:           {"带有本机标识但无人登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
 	Interrupted:      {"操作被中断，下次同步时重试", "interrupted; the next synchronisation tries again"},
 
 	TestOK:       {"正常", "ok"},

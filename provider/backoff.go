@@ -13,9 +13,11 @@ type Backoff struct {
 	Retries int
 }
 
+// MaxRetryAfter bounds the pause that a provider can ask for.
+const MaxRetryAfter = time.Hour
+
 const (
-	maxDelay      = 300 * time.Second // of the doubling; a longer First stays as it is
-	maxRetryAfter = time.Hour
+	maxDelay = 300 * time.Second // of the doubling; a longer First stays as it is
 )
 
 // delay is the pause after a number of failed attempts, before jitter.
@@ -25,6 +27,17 @@ func (b Backoff) delay(failed int) time.Duration {
 		delay = min(2*delay, max(maxDelay, b.First))
 	}
 	return delay
+}
+
+// Delay is the pause after a number of failed attempts: what the provider has
+// asked for, else one that doubles, with jitter so that many hosts do not come
+// back at once.
+func (b Backoff) Delay(failed int, err error) time.Duration {
+	if e, ok := errors.AsType[*Error](err); ok && e.RetryAfter > 0 {
+		return min(e.RetryAfter, MaxRetryAfter)
+	}
+	delay := b.delay(failed)
+	return delay + rand.N(delay/5+1)
 }
 
 // Do calls f until it succeeds, fails for good, or the retries are used up.
@@ -38,7 +51,7 @@ func (b Backoff) Do(ctx context.Context, f func() error) (attempts int, err erro
 		delay := b.delay(attempts)
 		delay += rand.N(delay/5 + 1) // jitter, so that many hosts do not come back at once
 		if e.RetryAfter > 0 {
-			delay = min(e.RetryAfter, maxRetryAfter)
+			delay = min(e.RetryAfter, MaxRetryAfter)
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
 			return attempts, err // the pause would outlast the time: say what failed, now

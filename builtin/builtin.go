@@ -1,0 +1,295 @@
+// Package builtin is the zones that this program answers for itself: what the
+// authoritative server in package nameserver answers from, and a client for
+// publishing there as at any other provider. Both read one store.
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshddns/dnsname"
+	"meshddns/dnswire"
+	"meshddns/nameserver"
+	"meshddns/provider"
+)
+
+// Name is the provider's name in a configuration.
+const Name = "builtin"
+
+// NotListening is the kind of failure of a program without a DNS server.
+const NotListening provider.Kind = "not_listening"
+
+// ErrNoZone is the error of a store for names that no zone contains.
+var ErrNoZone = errors.New("no zone of the built-in server")
+
+// Record is one TXT record. Its name begins at the root ("com.example.office"),
+// so that the names of a zone stand together.
+type Record struct {
+	Name string
+	Data []byte // RDATA (RFC 1035, section 3.3.14)
+	TTL  uint32 // seconds
+}
+
+// Store keeps the zones.
+type Store interface {
+	// BuiltinZone gives the longest of some names that is a zone, and its serial,
+	// or ErrNoZone.
+	BuiltinZone(ctx context.Context, names []string) (zone string, serial uint32, err error)
+	ZoneRecords(ctx context.Context, names []string) ([]Record, error)
+	// ZoneRecordsAfter gives records at and below a name, from another name on.
+	ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error)
+	// ZoneHasBelow reports whether anything is below a name, given from the root
+	// and as text.
+	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)
+	// ChangeZoneRecords adds and removes what decide says, in one transaction.
+	ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error
+}
+
+// Client publishes in the zones.
+type Client struct {
+	Store     Store
+	Address   string // of the server, "" when it does not run
+	Candidate string // a zone that will be served once it is configured
+}
+
+// Authority is the server itself.
+func (c Client) Authority(context.Context, string) (provider.Authority, error) {
+	return provider.Authority{Server: c.Address}, nil
+}
+
+// Zone gives the longest zone that contains name. What a zone that is served no
+// more has left can still be withdrawn.
+func (c Client) Zone(ctx context.Context, name string) (string, error) {
+	wire, err := dnswire.ParseName(name)
+	if err != nil {
+		return "", &provider.Error{Kind: provider.Invalid, Err: err}
+	}
+	zone, _, err := c.Store.BuiltinZone(ctx, above(wire.Fold()))
+	candidate := c.Candidate != "" && dnsname.Within(dnsname.Fold(name), c.Candidate)
+	switch {
+	case c.Address == "" && (err == nil || candidate):
+		return "", &provider.Error{Kind: NotListening}
+	case err == nil:
+		return zone, nil
+	case !errors.Is(err, ErrNoZone):
+		return "", fault(err)
+	case candidate:
+		return c.Candidate, nil
+	}
+	if left, err := c.Read(ctx, "", name); err != nil || len(left.Values) > 0 {
+		return dnsname.Fold(name), err
+	}
+	return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: "no configuration and no service has a domain at or above " + strconv.Quote(name)}
+}
+
+// Read gives the TXT values at a name.
+func (c Client) Read(ctx context.Context, zone, name string) (provider.RRset, error) {
+	sets, err := c.ReadNames(ctx, zone, []string{name})
+	return sets[name], err
+}
+
+// ReadNames gives the TXT values at some names.
+func (c Client) ReadNames(ctx context.Context, _ string, names []string) (map[string]provider.RRset, error) {
+	keys := make([]string, len(names))
+	asked := map[string]string{}
+	for i, name := range names {
+		key, err := keyOf(name)
+		if err != nil {
+			return nil, err
+		}
+		keys[i], asked[key] = key, name
+	}
+	records, err := c.Store.ZoneRecords(ctx, keys)
+	if err != nil {
+		return nil, fault(err)
+	}
+	return setsOf(records, func(key string) string { return asked[key] })
+}
+
+// setsOf gathers records by the names of their keys.
+func setsOf(records []Record, nameOf func(key string) string) (map[string]provider.RRset, error) {
+	sets := map[string]provider.RRset{}
+	for _, r := range records {
+		value, err := dnswire.ParseTXT(r.Data)
+		if err != nil {
+			return nil, fault(err)
+		}
+		name := nameOf(r.Name)
+		set := sets[name]
+		set.TTL, set.Values = r.TTL, append(set.Values, value)
+		sets[name] = set
+	}
+	return sets, nil
+}
+
+// ReadPage gives the TXT values at some names of a zone, from a name on, and the
+// name to go on from.
+func (c Client) ReadPage(ctx context.Context, zone, after string, limit int) (map[string]provider.RRset, string, error) {
+	key, err := keyOf(zone)
+	if err != nil {
+		return nil, "", err
+	}
+	records, err := c.Store.ZoneRecordsAfter(ctx, key, after, limit)
+	if err != nil {
+		return nil, "", fault(err)
+	}
+	if len(records) == limit && records[0].Name != records[limit-1].Name {
+		last := records[limit-1].Name // it may have more
+		records = records[:slices.IndexFunc(records, func(r Record) bool { return r.Name == last })]
+	}
+	if len(records) == 0 {
+		return nil, "", nil
+	}
+	sets, err := setsOf(records, textOf)
+	return sets, records[len(records)-1].Name, err
+}
+
+// Change makes one change.
+func (c Client) Change(ctx context.Context, change provider.Change) error {
+	return c.ChangeAll(ctx, []provider.Change{change})[0]
+}
+
+// ChangeAll makes the changes in one transaction, but for those whose values are
+// no longer those that were seen.
+func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []error {
+	errs := make([]error, len(changes))
+	keys := make([]string, len(changes))
+	var empty bool
+	for i, change := range changes {
+		keys[i], errs[i] = keyOf(change.Name)
+		empty = len(change.Add) == 0 && len(change.Remove) == 0
+	}
+	if len(changes) == 1 && (empty || errs[0] != nil) {
+		return errs
+	}
+	err := ctx.Err()
+	if err != nil {
+		err = &provider.Error{Kind: provider.Network, Detail: "database", Err: err}
+	} else {
+		err = fault(c.Store.ChangeZoneRecords(ctx, keys, func(now []Record) (add, remove []Record) {
+			return decide(now, keys, changes, errs)
+		}))
+	}
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+func decide(now []Record, keys []string, changes []provider.Change, errs []error) (add, remove []Record) {
+	there := map[string]map[string]bool{}
+	for _, r := range now {
+		if there[r.Name] == nil {
+			there[r.Name] = map[string]bool{}
+		}
+		there[r.Name][string(r.Data)] = true
+	}
+	for i, change := range changes {
+		if errs[i] != nil {
+			continue
+		}
+		if !same(there[keys[i]], change.Seen.Values) {
+			errs[i] = &provider.Error{Kind: provider.Changed, Detail: change.Name}
+			continue
+		}
+		for _, v := range change.Add {
+			add = append(add, Record{Name: keys[i], Data: dnswire.TXTData(v), TTL: change.TTL})
+		}
+		for _, v := range change.Remove {
+			remove = append(remove, Record{Name: keys[i], Data: dnswire.TXTData(v)})
+		}
+	}
+	return add, remove
+}
+
+func same(there map[string]bool, values []provider.TXT) bool {
+	return len(there) == len(values) && !slices.ContainsFunc(values, func(v provider.TXT) bool { return !there[string(dnswire.TXTData(v))] })
+}
+
+func fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &provider.Error{Kind: provider.Temporary, Detail: "database", Err: err}
+}
+
+// keyOf gives a name as records have it: folded, labels from the root.
+func keyOf(name string) (string, error) {
+	wire, err := dnswire.ParseName(name)
+	if err != nil {
+		return "", &provider.Error{Kind: provider.Invalid, Err: err}
+	}
+	return wireKey(wire), nil
+}
+
+func wireKey(name dnswire.Name) string {
+	var labels []string
+	for n := name.Fold(); n != dnswire.Root; n = n.Parent() {
+		labels = append(labels, strings.TrimSuffix(strings.TrimSuffix(n.String(), n.Parent().String()), "."))
+	}
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// textOf gives the name of a key whose labels hold no dot.
+func textOf(key string) string {
+	labels := strings.Split(key, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// Zones is what the server answers from.
+type Zones struct {
+	Store Store
+	Own   func() []netip.Addr // this host's addresses
+}
+
+// Addresses gives this host's own.
+func (z Zones) Addresses(context.Context) []netip.Addr { return z.Own() }
+
+// Zone gives the longest zone that contains a name.
+func (z Zones) Zone(ctx context.Context, name dnswire.Name) (zone nameserver.Zone, ok bool, err error) {
+	text, serial, err := z.Store.BuiltinZone(ctx, above(name))
+	if errors.Is(err, ErrNoZone) {
+		return zone, false, nil
+	}
+	if err != nil {
+		return zone, false, err
+	}
+	apex, err := dnswire.ParseName(text)
+	if err != nil {
+		return zone, false, fmt.Errorf("zone %q: %w", text, err)
+	}
+	return nameserver.Zone{Apex: apex, Serial: serial}, true, nil
+}
+
+// above are a name and all above it but the root, without the final dot.
+func above(name dnswire.Name) (names []string) {
+	for ; name != dnswire.Root; name = name.Parent() {
+		names = append(names, strings.TrimSuffix(name.String(), "."))
+	}
+	return names
+}
+
+// Node gives what stands at a name.
+func (z Zones) Node(ctx context.Context, _, name dnswire.Name) (node nameserver.Node, err error) {
+	key := wireKey(name)
+	records, err := z.Store.ZoneRecords(ctx, []string{key})
+	if err != nil {
+		return node, err
+	}
+	for _, r := range records {
+		node.TTL, node.TXT = r.TTL, append(node.TXT, r.Data)
+	}
+	if node.Exists = len(records) > 0; !node.Exists {
+		node.Exists, err = z.Store.ZoneHasBelow(ctx, key, strings.TrimSuffix(name.String(), "."))
+	}
+	return node, err
+}

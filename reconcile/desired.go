@@ -1,0 +1,223 @@
+package reconcile
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"meshddns/dnsname"
+	"meshddns/meshtxt"
+)
+
+// Record is one name at one account, and what is wanted there.
+type Record struct {
+	Name, Network string // Network is "" for the configuration's record
+	Version, Pass int64  // of the name
+	Account       Account
+	Domain        string   // of the service, or the zone of the place
+	Want          string   // the value; "" to withdraw
+	Missing       []string // endpoints whose address is not known now
+	Place         Place    // of the wanted value, or to withdraw; its ID is 0 when there is none
+	Others        []Place  // of the account, being withdrawn: the value may come back to one of them
+	Beside        []Place  // of a withdrawal: the places of the wanted values
+	Waited        bool     // of a withdrawal: a released usage waits for it
+	Follow        bool     // something is to be withdrawn when the value stands
+	Fault         Fault    // known before the provider is asked
+
+	owner      string
+	adopted    []string
+	upsertOnly bool
+}
+
+// lane is the zone that the record waits for, as far as it is known.
+func (r Record) lane() string {
+	return laneZone + " " + r.Domain + " " + r.Account.Provider + " " + r.Account.AccessKeyID + " " + r.Account.Endpoint
+}
+
+// withdrawal reports whether the record is a place to withdraw, or only to look
+// at.
+func (r Record) withdrawal() bool { return r.Want == "" }
+
+// Desired works out what is wanted at the names of a state: a pure function. A
+// name whose records are all as they should be for now gives none.
+func Desired(state State, addresses Addresses) []Record {
+	var all []Record
+	for _, n := range state.Names {
+		all = append(all, desired(state, n, addresses)...)
+	}
+	return all
+}
+
+func desired(state State, n Name, addresses Addresses) []Record {
+	w := wantedAt(n)
+	var all []Record
+	for _, account := range w.accounts {
+		all = append(all, w.record(state.Owner, n, account, addresses))
+	}
+	var old []Record
+	for _, p := range n.Places {
+		if !slices.ContainsFunc(all, func(r Record) bool { return r.Place.ID == p.ID }) {
+			old = append(old, withdrawal(n, p, all))
+		}
+	}
+	if slices.ContainsFunc(all, func(r Record) bool { return !r.stands() }) {
+		for i := range all {
+			all[i].Follow = len(old) > 0
+		}
+		old = nil // what stands elsewhere goes when the new value is in place
+	}
+	all = append(all, old...)
+	for i := range all {
+		all[i].owner, all[i].adopted, all[i].upsertOnly = state.Owner, state.Adopted, state.UpsertOnly
+	}
+	return append(all, w.refused(n)...)
+}
+
+// stands reports whether the wanted value is known to be in place.
+func (r Record) stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
+
+func withdrawal(n Name, p Place, wanted []Record) Record {
+	r := Record{
+		Name: n.Name, Network: meshtxt.Network(p.Standing), Version: n.Version, Pass: n.Pass,
+		Account: p.Account, Domain: p.Zone, Place: p,
+	}
+	if r.Domain == "" {
+		r.Domain = dnsname.Parent(dnsname.Parent(n.Name))
+	}
+	for _, w := range wanted {
+		r.Beside = append(r.Beside, w.Place)
+	}
+	r.Waited = slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing && p.mayHold(u.Network) })
+	if p.Account.Secret == "" && p.Account.Provider != builtinProvider {
+		r.Fault = Fault{Code: CodeCredentialsGone, Detail: p.Account.Provider}
+	}
+	return r
+}
+
+const builtinProvider = "builtin"
+
+// wanted is what is wanted at a name.
+type wanted struct {
+	network   string
+	domain    string
+	accounts  []Account
+	endpoints []string
+	own       bool
+	nowhere   bool // reserved, and there is nowhere to publish it
+}
+
+// wantedAt decides whose the name is: the network's that reserved it first. The
+// newest of its usages says what is published, at each of their accounts. The
+// configuration's own record never takes a usage's name.
+func wantedAt(n Name) (w wanted) {
+	for _, u := range n.Usages {
+		if u.Releasing || w.network != "" && u.Network != w.network {
+			continue
+		}
+		w.network, w.nowhere = u.Network, true
+		if u.Account == nil {
+			continue
+		}
+		w.domain, w.endpoints = u.Domain, u.Endpoints
+		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
+			w.accounts = append(w.accounts, *u.Account)
+		}
+	}
+	w.nowhere = w.nowhere && len(w.accounts) == 0
+	if w.network == "" && n.Own != nil {
+		w = wanted{own: true, domain: n.Own.Domain, accounts: []Account{n.Own.Account}, endpoints: n.Own.Endpoints}
+	}
+	return w
+}
+
+func (w wanted) record(owner string, n Name, account Account, addresses Addresses) Record {
+	expanded, _ := meshtxt.Expand(w.endpoints, addresses.Last)
+	_, unknown := meshtxt.Expand(w.endpoints, addresses.Now)
+	r := Record{
+		Name: n.Name, Network: w.network, Version: n.Version, Pass: n.Pass, Account: account, Domain: w.domain,
+		Want: meshtxt.Value(w.network, owner, expanded), Missing: unknown,
+		Place: Place{Name: n.Name, Account: account, State: Pending},
+	}
+	if err := meshtxt.Check(w.network, owner, w.endpoints); err != nil {
+		r.Fault = Fault{Code: CodeInvalid, Detail: err.Error()}
+	}
+	if reason := dnsname.Fault(n.Name); reason != "" {
+		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
+	}
+	r.choosePlace(n.Places)
+	return r
+}
+
+// choosePlace takes the place at which the account has the value: there is at
+// most one that is not being withdrawn. Without one the zone decides later.
+func (r *Record) choosePlace(places []Place) {
+	for _, p := range places {
+		switch {
+		case p.Account.ID != r.Account.ID:
+		case !p.unwanted():
+			r.Place = p
+		default:
+			r.Others = append(r.Others, p)
+		}
+	}
+}
+
+// refused are the usages, and the configuration's record, that do not get the
+// name, and those that have nowhere to go.
+func (w wanted) refused(n Name) (all []Record) {
+	refuse := func(network, code, detail string) {
+		all = append(all, Record{Name: n.Name, Network: network, Version: n.Version, Pass: n.Pass, Fault: Fault{Code: code, Detail: detail}})
+	}
+	if w.nowhere {
+		refuse(w.network, CodeNoProvider, "")
+	}
+	told := map[string]bool{w.network: true}
+	for _, u := range n.Usages {
+		if !u.Releasing && !told[u.Network] {
+			told[u.Network] = true
+			refuse(u.Network, CodeNetworkConflict, "network "+w.network)
+		}
+	}
+	if n.Own != nil && !w.own {
+		refuse("", CodeNetworkConflict, "network "+w.network)
+	}
+	return all
+}
+
+// refusal reports whether the record is no work but only news.
+func (r Record) refusal() bool { return r.Account.ID == 0 }
+
+// Free gives the released usages whose prefix nothing holds any more: no value
+// of their network can stand at the name, but for one that another usage of
+// that network wants there.
+func Free(n Name) (ids []string) {
+	for _, u := range n.Usages {
+		if !u.Releasing {
+			continue
+		}
+		wanted := slices.ContainsFunc(n.Usages, func(o Usage) bool { return !o.Releasing && o.Network == u.Network })
+		held := slices.ContainsFunc(n.Places, func(p Place) bool { return p.mayHold(u.Network) })
+		if wanted || !held {
+			ids = append(ids, u.ID)
+		}
+	}
+	return ids
+}
+
+// nextLook is the earliest time at which a place is to be looked at once more.
+func nextLook(places []Place) (at time.Time) {
+	for _, p := range places {
+		if !p.LookAt.IsZero() && (at.IsZero() || p.LookAt.Before(at)) {
+			at = p.LookAt
+		}
+	}
+	return at
+}
+
+// warning says which endpoints' addresses are not known now.
+func (r Record) warning() Fault {
+	if len(r.Missing) == 0 {
+		return Fault{}
+	}
+	return Fault{Code: CodeAddressUnknown, Detail: strings.Join(r.Missing, " ")}
+}

@@ -1,0 +1,178 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"meshddns/provider"
+)
+
+// Codes of faults beside the kinds of package provider.
+const (
+	CodeUnknownProvider  = "unknown_provider"
+	CodeNotListening     = "not_listening"
+	CodeNoProvider       = "no_provider"
+	CodeInvalid          = "invalid"
+	CodeInvalidName      = "invalid_name"
+	CodeNetworkConflict  = "network_conflict"
+	CodeCredentialsGone  = "credentials_gone"
+	CodeDeletesForbidden = "deletes_forbidden"
+	CodeAddressUnknown   = "address_unknown"
+	CodeSameOwner        = "same_owner_elsewhere"
+	CodeDatabase         = "database_down"
+	CodeInterrupted      = "interrupted"
+	CodeOrphan           = "orphan"
+)
+
+// Fault is why something is not as it should be: a code that has a text in each
+// language, and the particulars.
+type Fault struct {
+	Code   string `json:"code,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Describe turns an error into a fault. A provider may repeat the secret in
+// its words: here, where all of them come by, it is hidden.
+func Describe(err error, secret provider.Secret) Fault {
+	f := Fault{Code: string(provider.BadAnswer), Detail: err.Error()}
+	if e, ok := errors.AsType[*provider.Error](err); ok {
+		f = Fault{Code: string(e.Kind), Detail: strings.TrimPrefix(strings.TrimPrefix(e.Error(), string(e.Kind)), ": ")}
+	}
+	if errors.Is(err, context.Canceled) {
+		f.Code = CodeInterrupted
+	}
+	f.Detail = secret.Scrub(f.Detail)
+	return f
+}
+
+// transient reports whether the same work may succeed when it is done again.
+func (f Fault) transient() bool {
+	return f.Code == CodeDatabase || f.Code == CodeInterrupted || (&provider.Error{Kind: provider.Kind(f.Code)}).Transient()
+}
+
+// Outcome is what became of one record.
+type Outcome struct {
+	Name     string        `json:"name"`
+	Provider string        `json:"provider"`
+	Zone     string        `json:"zone"`
+	Network  string        `json:"network,omitempty"`
+	Action   string        `json:"action"`
+	Value    string        `json:"value"`
+	Fault    Fault         `json:"fault,omitzero"`
+	Attempts int           `json:"attempts"`
+	Duration time.Duration `json:"duration"`
+}
+
+func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == ActionConflict }
+
+// warning reports whether a record that is as it should be has news all the
+// same.
+func (o Outcome) warning() bool {
+	return o.Fault.Code == CodeAddressUnknown || o.Fault.Code == CodeSameOwner
+}
+
+// Report is what one pass did.
+type Report struct {
+	StartedAt  time.Time      `json:"started_at"`
+	FinishedAt time.Time      `json:"finished_at"`
+	Trigger    string         `json:"trigger"`
+	Complete   bool           `json:"complete"`
+	Names      int            `json:"names"` // that were looked at
+	Bad        int            `json:"bad"`   // of them, not as they should be
+	Counts     map[string]int `json:"counts"`
+	Records    []Outcome      `json:"records"` // in order of name, what is not just unchanged
+}
+
+// maxRecords bounds the records of a report.
+const maxRecords = 1000
+
+// CountedActions are the members of a report's counts.
+var CountedActions = []string{
+	ActionCreate, ActionUpdate, ActionDelete, ActionUnchanged, ActionConflict, ActionFailed, ActionSkipped, ActionLeftover, ActionOrphan, "warning",
+}
+
+// OK reports whether every name is as it should be.
+func (r Report) OK() bool { return r.Complete && r.Bad == 0 }
+
+// FirstBad gives the first record that is not as it should be.
+func (r Report) FirstBad() Outcome {
+	if at := slices.IndexFunc(r.Records, Outcome.bad); at >= 0 {
+		return r.Records[at]
+	}
+	return Outcome{}
+}
+
+// add counts the outcomes at one name. One that was counted before, and is
+// looked at again, has no news in that nothing had to be changed.
+func (r *Report) add(outcomes []Outcome, again bool) {
+	counted, bad := false, false
+	for _, o := range outcomes {
+		if o.Action == "" || again && o.Action == ActionUnchanged && !o.warning() {
+			continue
+		}
+		counted, bad = true, bad || o.bad()
+		if r.Counts == nil {
+			r.Counts = map[string]int{}
+		}
+		r.Counts[o.Action]++
+		if o.warning() {
+			r.Counts["warning"]++
+		}
+		if o.Action != ActionUnchanged || o.warning() {
+			r.Records = append(r.Records, o)
+		}
+	}
+	if counted && !again {
+		r.Names++
+	}
+	if bad {
+		r.Bad++
+	}
+	if len(r.Records) > 2*maxRecords {
+		r.trim()
+	}
+}
+
+// trim keeps the first records in order of name; of more than fit, those that
+// are not as they should be stay.
+func (r *Report) trim() {
+	slices.SortStableFunc(r.Records, func(a, b Outcome) int {
+		if len(r.Records) > maxRecords && a.bad() != b.bad() {
+			return boolOrder(b.bad(), a.bad())
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	if len(r.Records) > maxRecords {
+		r.Records = r.Records[:maxRecords]
+		slices.SortStableFunc(r.Records, func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) })
+	}
+}
+
+func boolOrder(a, b bool) int {
+	if a == b {
+		return 0
+	}
+	if a {
+		return 1
+	}
+	return -1
+}
+
+// finish closes the report.
+func (r *Report) finish(now time.Time) {
+	r.trim()
+	r.FinishedAt, r.Complete = now, true
+}
+
+// MarshalText and its inverse are how a report and a pass are kept.
+func (p Progress) Text() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // a type that JSON cannot hold: a mistake of this program
+	}
+	return string(text)
+}

@@ -1,0 +1,553 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"meshddns/meshtxt"
+	"meshddns/metrics"
+	"meshddns/provider"
+)
+
+// What begins a pass.
+const (
+	TriggerManual   = "manual"
+	TriggerStart    = "start"
+	TriggerChange   = "change"
+	TriggerAddress  = "address"
+	TriggerInterval = "interval"
+)
+
+// ErrUnfinished is the end of the time of somebody who waits for a pass, which
+// goes on.
+var ErrUnfinished = errors.New("the pass is not through yet")
+
+// pass goes through all names, page by page. Names that are due go first, so it
+// is through when its cursor is and nothing is due any more.
+type pass struct {
+	Progress
+	page     int       // names of the page in work
+	nextPage time.Time // not before: an audit is spread over time
+	horizon  time.Time // what is due by then belongs to it
+	through  time.Time // when the last page was taken
+	paced    bool
+	orphans  bool // they are being looked for
+	waiting  []*request
+}
+
+// request is somebody who waits for a pass.
+type request struct {
+	sweep bool
+	gone  bool // nobody waits any more
+	done  chan struct{}
+	rep   Report
+	err   error
+}
+
+func (r *request) end(report Report, err error) {
+	r.rep, r.err = report, err
+	close(r.done)
+}
+
+func (p *pass) end(report Report, err error) {
+	for _, r := range p.waiting {
+		r.end(report, err)
+	}
+	p.waiting = nil
+}
+
+// Sync has a pass made, or joins the one that runs, and gives its report. When
+// ctx ends before it does the pass goes on, and the report so far comes with
+// ErrUnfinished.
+func (e *Engine) Sync(ctx context.Context, sweep bool) (Report, error) {
+	r := &request{sweep: sweep, done: make(chan struct{})}
+	e.mu.Lock()
+	e.asked = append(e.asked, r)
+	e.mu.Unlock()
+	e.Wake()
+	select {
+	case <-r.done:
+		return r.rep, r.err
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.gone = true
+	e.asked = slices.DeleteFunc(e.asked, func(o *request) bool { return o == r })
+	if e.pass == nil {
+		return Report{}, ErrUnfinished
+	}
+	e.pass.waiting = slices.DeleteFunc(e.pass.waiting, func(o *request) bool { return o == r })
+	return e.pass.Report, ErrUnfinished
+}
+
+// Last gives the last whole report, nil when there was none, and the time of the
+// next pass, zero when none is planned.
+func (e *Engine) Last(ctx context.Context) (*Report, time.Time, error) {
+	report, err := e.Database.LastReport(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return report, e.idleAt, err
+}
+
+func (e *Engine) passNumber() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pass == nil {
+		return 0
+	}
+	return e.pass.Number
+}
+
+// beginPass takes up the pass that an earlier run has left, or begins the one
+// that is asked for. It tells when the next is due.
+func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time, err error) {
+	stored, requested, err := e.Database.Pass(ctx)
+	if err != nil {
+		return next, err
+	}
+	now := e.Now()
+	e.mu.Lock()
+	if e.pass == nil && stored != nil {
+		e.pass = &pass{Progress: *stored, paced: paced(stored.Report.Trigger), horizon: now.Add(Debounce)}
+		e.pass.Orphans = false
+	}
+	e.join(now)
+	trigger, at := e.trigger(requested, automatic, now)
+	e.mu.Unlock()
+	if trigger == "" || at.After(now) {
+		return at, nil
+	}
+	return time.Time{}, e.startPass(ctx, trigger, now)
+}
+
+// paced reports whether a pass takes its time, for nothing is known to be wrong.
+func paced(trigger string) bool { return trigger == TriggerInterval || trigger == TriggerStart }
+
+// trigger is what begins a new pass, and when; "" when nothing does. The caller
+// holds the lock.
+func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (string, time.Time) {
+	switch {
+	case len(e.asked) > 0 && (e.pass == nil || e.idle()):
+		return TriggerManual, now
+	case automatic && requested.Trigger != "":
+		return requested.Trigger, requested.At
+	case e.pass != nil:
+		return "", time.Time{}
+	case !automatic:
+		e.idleAt = time.Time{}
+		return "", time.Time{}
+	case e.idleAt.IsZero():
+		return TriggerStart, now
+	}
+	return TriggerInterval, e.idleAt
+}
+
+// idle reports whether the pass is one that nobody waits for and that takes its
+// time: who asks now has one of his own.
+func (e *Engine) idle() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
+
+// join lets those who ask wait for the pass that runs, but for those who want
+// more of it than it does. The caller holds the lock.
+func (e *Engine) join(now time.Time) {
+	if e.pass == nil || e.idle() {
+		return
+	}
+	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool {
+		joins := !r.sweep || e.pass.Sweep
+		if joins {
+			e.pass.waiting = append(e.pass.waiting, r)
+			e.pass.horizon = now.Add(Debounce)
+		}
+		return joins
+	})
+}
+
+// startPass begins a new pass: every zone is found and tried anew.
+func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) error {
+	e.mu.Lock()
+	waiting := slices.Clone(e.asked)
+	if e.pass != nil {
+		waiting = append(waiting, e.pass.waiting...)
+	}
+	if len(waiting) > 0 {
+		trigger = TriggerManual
+	}
+	e.mu.Unlock()
+	p := &pass{horizon: now.Add(Debounce), paced: paced(trigger)}
+	p.Report = Report{StartedAt: now, Trigger: trigger, Counts: map[string]int{}}
+	p.Sweep = slices.ContainsFunc(waiting, func(r *request) bool { return r.sweep })
+	number, err := e.Database.BeginPass(ctx, p.Progress)
+	if err != nil {
+		return err
+	}
+	p.Number = number
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.waiting = slices.DeleteFunc(waiting, func(r *request) bool { return r.gone })
+	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(waiting, r) })
+	e.pass, e.idleAt = p, time.Time{}
+	clear(e.conns)
+	for _, l := range e.lanes {
+		l.fails, l.blocked = 0, time.Time{}
+	}
+	return nil
+}
+
+// workPass takes the next page when the one before is through, and ends the
+// pass when all is.
+func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
+	e.mu.Lock()
+	p := e.pass
+	if p == nil || p.page > 0 || p.orphans {
+		e.mu.Unlock()
+		return next, nil
+	}
+	if now := e.Now(); p.nextPage.After(now) {
+		defer e.mu.Unlock()
+		return p.nextPage, nil
+	}
+	progress := p.Progress
+	progress.Report.Counts = maps.Clone(p.Report.Counts)
+	progress.Report.Records = slices.Clone(p.Report.Records)
+	e.mu.Unlock()
+	if progress.Orphans {
+		return next, e.finish(ctx, p)
+	}
+	names, err := e.Database.NamesAfter(ctx, progress.Cursor, progress.Number, pageNames)
+	if err != nil {
+		return next, err
+	}
+	if len(names) == 0 {
+		e.beginOrphans(ctx, p)
+		return next, nil
+	}
+	if progress.Cursor != "" {
+		if err := e.Database.SavePass(ctx, progress); err != nil {
+			return next, err
+		}
+	}
+	e.mu.Lock()
+	p.Cursor = names[len(names)-1]
+	p.page = len(names)
+	if p.paced && len(p.waiting) == 0 {
+		p.nextPage = e.Now().Add(time.Duration(len(names)) * time.Second / AuditRate)
+	}
+	e.mu.Unlock()
+	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.page -= len(names) - taken; err != nil { // those that were not taken are in work, for they were due
+		p.Cursor = progress.Cursor
+	}
+	return e.Now(), err
+}
+
+// beginOrphans has all zones searched for values that no place knows, in a pass
+// that a person asked for.
+func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
+	e.mu.Lock()
+	p.Orphans, p.through = true, e.Now()
+	search := p.Report.Trigger == TriggerManual
+	p.orphans = search
+	sweep := p.Sweep
+	e.mu.Unlock()
+	e.Wake()
+	if !search {
+		return
+	}
+	e.workers.Go(func() {
+		found, err := e.findOrphans(ctx)
+		if err == nil && sweep {
+			err = e.Database.AddLeftovers(ctx, found)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.Log.Error("search for orphans", "error", err)
+		}
+		e.mu.Lock()
+		for _, place := range found {
+			p.Report.add([]Outcome{{
+				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
+				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
+			}}, true)
+		}
+		p.orphans, p.through = false, e.Now()
+		p.horizon = p.through.Add(Debounce)
+		e.mu.Unlock()
+		e.Wake()
+	})
+}
+
+// finish ends the pass when nothing that belongs to it is due or in work.
+func (e *Engine) finish(ctx context.Context, p *pass) error {
+	for _, lane := range []string{LaneAsked, LaneChanged} {
+		if names, err := e.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
+			return err
+		}
+	}
+	e.mu.Lock()
+	inWork := false
+	for _, t := range e.busy {
+		inWork = inWork || !t.begun.After(p.through)
+	}
+	var stored []string
+	for key, l := range e.lanes {
+		if l.stored {
+			stored = append(stored, key)
+		}
+	}
+	e.mu.Unlock()
+	for _, lane := range stored {
+		if _, waits, err := e.Database.NextDue(ctx, lane); err != nil || waits {
+			return err
+		}
+	}
+	if inWork {
+		return nil
+	}
+	e.mu.Lock()
+	p.Report.finish(e.Now())
+	report := p.Report
+	e.mu.Unlock()
+	if err := e.Database.EndPass(ctx, report); err != nil {
+		return err
+	}
+	result := "ok"
+	if report.Bad > 0 {
+		result = "failed"
+	}
+	e.passes.Add(metrics.Label{Name: "result", Value: result})
+	e.Log.Info("synchronised", "trigger", report.Trigger, "names", report.Names, "failed", report.Bad, "duration", report.FinishedAt.Sub(report.StartedAt))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pass == p {
+		e.pass, e.idleAt = nil, e.Now().Add(e.Interval)
+	}
+	p.end(report, nil)
+	e.Wake()
+	return nil
+}
+
+// Preview says what a pass would do now, and writes nothing.
+func (e *Engine) Preview(ctx context.Context) (Report, error) {
+	settings, err := e.Database.Settings(ctx)
+	switch {
+	case err != nil:
+		return Report{}, err
+	case !settings.Configured:
+		return Report{}, ErrNotConfigured
+	case !settings.Enabled:
+		return Report{}, ErrDisabled
+	}
+	report := Report{StartedAt: e.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
+	conns := map[int64]*connection{}
+	for cursor := ""; ; {
+		names, err := e.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		if err != nil {
+			return report, err
+		}
+		if len(names) == 0 {
+			report.finish(e.Now())
+			return report, nil
+		}
+		cursor = names[len(names)-1]
+		if err := e.previewPage(ctx, names, conns, &report); err != nil {
+			return report, err
+		}
+	}
+}
+
+// previewPage surveys some names for a report.
+func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int64]*connection, report *Report) error {
+	items, refused, err := e.survey(ctx, names, conns)
+	if err != nil {
+		return err
+	}
+	outcomes := map[string][]Outcome{}
+	for _, i := range items {
+		v := verdict{item: i, job: &job{record: i.record}, now: e.Now(), lane: &lane{}, givenUp: true}
+		o, _ := v.conclude()
+		outcomes[o.Name] = append(outcomes[o.Name], o)
+	}
+	for _, r := range refused {
+		outcomes[r.Name] = append(outcomes[r.Name], r.refused())
+	}
+	for _, name := range names {
+		report.add(outcomes[name], false)
+	}
+	return nil
+}
+
+// survey reads what stands at some names, and writes nothing.
+func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Record, err error) {
+	state, err := e.Database.State(ctx, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	lanes := map[string][]Record{}
+	for _, r := range Desired(state, e.Addresses()) {
+		if r.refusal() {
+			refused = append(refused, r)
+			continue
+		}
+		if conns[r.Account.ID] == nil {
+			conns[r.Account.ID] = connect(e.Open, r.Account, e.Now())
+		}
+		lanes[r.lane()] = append(lanes[r.lane()], r)
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	for _, records := range lanes {
+		group.Go(func() {
+			b := &batch{db: e.Database, addresses: e.Addresses(), now: e.Now, conn: conns[records[0].Account.ID], dry: true}
+			for _, r := range records {
+				b.items = append(b.items, newItem(r, false))
+			}
+			b.work(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			items = append(items, b.items...)
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		err = ErrUnfinished
+	}
+	return items, refused, err
+}
+
+// Held gives the names that are wanted here and at which a value of an owner
+// stands.
+func (e *Engine) Held(ctx context.Context, owner string) (held []string, err error) {
+	conns := map[int64]*connection{}
+	for cursor := ""; ; {
+		names, err := e.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		if err != nil || len(names) == 0 {
+			return held, err
+		}
+		cursor = names[len(names)-1]
+		items, _, err := e.survey(ctx, names, conns)
+		if err != nil {
+			return held, err
+		}
+		for _, i := range items {
+			has := slices.ContainsFunc(i.seen.Values, func(v provider.TXT) bool {
+				o, mesh := meshtxt.Owner(v.Text())
+				return mesh && o == owner
+			})
+			if has && !i.record.withdrawal() && !slices.Contains(held, i.record.Name) {
+				held = append(held, i.record.Name)
+			}
+		}
+	}
+}
+
+// ZonePager is a DNS that gives a whole zone page by page, in an order of its
+// own: a list of any size in little memory.
+type ZonePager interface {
+	ReadPage(ctx context.Context, zone, after string, limit int) (sets map[string]provider.RRset, next string, err error)
+}
+
+// findOrphans gives a place for every value with our mark that no place knows, in
+// every zone that its provider lists.
+func (e *Engine) findOrphans(ctx context.Context) (all []Place, err error) {
+	zones, err := e.Database.Zones(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conns := map[int64]*connection{}
+	seen := map[[4]string]bool{}
+	for _, z := range zones {
+		conn := conns[z.Account.ID]
+		if conn == nil {
+			conn = connect(e.Open, z.Account, e.Now())
+			conns[z.Account.ID] = conn
+		}
+		if conn.client == nil || ctx.Err() != nil {
+			continue
+		}
+		if z.Apex == "" {
+			z.Apex = conn.domain(ctx, z.Domain).apex
+		}
+		if identifier, ok := conn.client.(provider.ZoneIdentifier); ok && z.Apex != "" {
+			z.ID, _ = identifier.ZoneID(ctx, z.Apex) // a zone without one cannot be listed either
+		}
+		identity := [4]string{z.Account.Provider, z.Account.Endpoint, z.Apex, z.ID}
+		if z.Apex == "" || seen[identity] {
+			continue
+		}
+		seen[identity] = true
+		found, err := e.orphansOf(ctx, conn, z)
+		if err != nil {
+			e.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "error", z.Account.Secret.Scrub(err.Error()))
+		}
+		all = append(all, found...)
+	}
+	return all, ctx.Err()
+}
+
+// orphansOf searches one zone. Where the provider does not list it there is
+// nothing to be known.
+func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all []Place, err error) {
+	switch client := conn.client.(type) {
+	case ZonePager:
+		for after := ""; ; {
+			sets, next, err := client.ReadPage(ctx, z.Apex, after, pageNames)
+			if err != nil || len(sets) == 0 {
+				return all, err
+			}
+			found, err := e.strangers(ctx, z, sets)
+			if err != nil {
+				return all, err
+			}
+			all, after = append(all, found...), next
+		}
+	case provider.ZoneReader:
+		sets, err := client.ReadAll(ctx, z.Apex)
+		if errors.Is(err, provider.ErrNotListed) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return e.strangers(ctx, z, sets)
+	}
+	return nil, nil
+}
+
+// strangers gives a place for each name among the sets that has a value of ours
+// and no place.
+func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider.RRset) (all []Place, err error) {
+	owner, err := e.owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{}
+	for name, set := range sets {
+		for _, v := range set.Values {
+			if o, mesh := meshtxt.Owner(v.Text()); mesh && o == owner {
+				values[strings.ToLower(name)] = v.Text()
+			}
+		}
+	}
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(values)), pageNames) {
+		unknown, err := e.Database.Strangers(ctx, z, names)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range unknown {
+			all = append(all, Place{Name: name, Account: z.Account, Zone: z.Apex, ZoneID: z.ID, State: Leftover, Standing: values[name]})
+		}
+	}
+	return all, nil
+}
+
+func (e *Engine) owner(ctx context.Context) (string, error) {
+	state, err := e.Database.State(ctx, nil)
+	return state.Owner, err
+}

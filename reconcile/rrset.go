@@ -1,0 +1,124 @@
+package reconcile
+
+import (
+	"slices"
+	"strconv"
+
+	"meshddns/meshtxt"
+	"meshddns/provider"
+)
+
+// Actions of a report.
+const (
+	ActionCreate    = "create"
+	ActionUpdate    = "update"
+	ActionDelete    = "delete"
+	ActionUnchanged = "unchanged"
+	ActionConflict  = "conflict"
+	ActionFailed    = "failed"
+	ActionSkipped   = "skipped"
+	ActionLeftover  = "leftover"
+	ActionOrphan    = "orphan"
+)
+
+// recordTTL is in seconds: a changed address is seen soon.
+const recordTTL = 60
+
+// goal is what is to stand at a name, and what counts as ours there.
+type goal struct {
+	owner      string
+	adopted    []string
+	want       string // "" for none of ours
+	standing   string // that which a new value replaces, when nothing else may go
+	upsertOnly bool
+	lookOnly   bool // what is missing is not written, what is too much goes
+}
+
+// ours reports whether a value is one that the goal is about, and otherwise
+// whether it is that of another owner.
+func (g goal) ours(value string) (ours, theirs bool) {
+	owner, mesh := meshtxt.Owner(value)
+	ours = mesh && (owner == g.owner || g.want != "" && slices.Contains(g.adopted, owner))
+	return ours, mesh && !ours
+}
+
+// plan works out the change from the values seen to the goal: a pure function.
+// Values of other kinds are never named in it; another owner's excludes ours.
+func (g goal) plan(seen provider.RRset) (change provider.Change, action string, err error) {
+	change = provider.Change{Seen: seen, TTL: recordTTL}
+	if err := g.excluded(seen); err != nil {
+		return change, "", err
+	}
+	there := slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == g.want })
+	if g.want != "" && !there && !g.lookOnly {
+		change.Add = []provider.TXT{{g.want}}
+	}
+	for _, v := range seen.Values {
+		if ours, _ := g.ours(v.Text()); ours && g.removes(v.Text(), len(change.Add) > 0) {
+			change.Remove = append(change.Remove, v)
+		}
+	}
+	if there && !g.upsertOnly && slices.ContainsFunc(seen.Copies, func(v provider.TXT) bool { return v.Text() == g.want }) {
+		change.Copies = []provider.TXT{{g.want}}
+	}
+	if len(seen.Values) > len(change.Remove) {
+		change.TTL = seen.TTL // one TTL for a whole RRset (RFC 2181, section 5.2), and it is not ours alone
+	}
+	return change, g.action(change), nil
+}
+
+// removes reports whether a value of ours goes. In mode upsert-only that is
+// only the one which a new value replaces.
+func (g goal) removes(value string, replaced bool) bool {
+	if g.upsertOnly {
+		return replaced && (value == g.standing || g.standing == "")
+	}
+	return value != g.want
+}
+
+// excluded is why no value of ours may stand beside what is there.
+func (g goal) excluded(seen provider.RRset) error {
+	if g.want != "" && seen.Alias != "" {
+		return &provider.Error{Kind: provider.Conflict, Detail: "an alias: it points to " + seen.Alias}
+	}
+	for _, v := range seen.Values {
+		if _, theirs := g.ours(v.Text()); theirs && g.want != "" {
+			return &provider.Error{Kind: provider.Conflict, Detail: strconv.Quote(v.Text())}
+		}
+	}
+	for _, v := range seen.Off {
+		if ours, theirs := g.ours(v.Text()); ours || theirs && g.want != "" {
+			return &provider.Error{Kind: provider.Conflict, Detail: "disabled, or for some resolvers only: " + strconv.Quote(v.Text())}
+		}
+	}
+	return nil
+}
+
+func (g goal) action(change provider.Change) string {
+	switch {
+	case len(change.Add) == 0 && len(change.Remove) == 0 && len(change.Copies) == 0:
+		return ActionUnchanged
+	case g.want == "":
+		return ActionDelete
+	case len(change.Add) > 0 && len(change.Remove) == 0:
+		return ActionCreate
+	}
+	return ActionUpdate
+}
+
+// sees reports whether a value is among those seen.
+func sees(seen provider.RRset, value string) bool {
+	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == value })
+}
+
+// disturbed reports whether somebody with our mark has put a value in the place
+// of the one that stood there: ours that is neither wanted nor was ever meant.
+func (g goal) disturbed(seen provider.RRset, p Place) bool {
+	if p.State != Published || p.Standing != g.want || p.Doubt != "" || sees(seen, g.want) {
+		return false
+	}
+	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool {
+		owner, mesh := meshtxt.Owner(v.Text())
+		return mesh && owner == g.owner && meshtxt.Network(v.Text()) == meshtxt.Network(g.want)
+	})
+}

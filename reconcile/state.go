@@ -1,0 +1,209 @@
+// Package reconcile keeps what is published true. It takes the names that are
+// due, works out what is wanted at each (desired.go), compares it with what
+// stands there (rrset.go), changes it zone by zone (zone.go), and commits what
+// came of it (outcome.go); the engine (engine.go, pass.go) says when.
+//
+// It knows no SQL and no HTTP server, and speaks no language: why something is
+// not as it should be is a code and its particulars.
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"meshddns/meshtxt"
+	"meshddns/provider"
+)
+
+// Account is a key at a provider.
+type Account struct {
+	ID                              int64
+	Provider, Endpoint, AccessKeyID string
+	Secret                          provider.Secret // "" when it is not known any more
+}
+
+// address is what one server or vendor has: accounts that share it may reach
+// the same zones.
+func (a Account) address() [2]string { return [2]string{a.Provider, a.Endpoint} }
+
+// Usage is a reserved prefix at a name, bound to a network.
+type Usage struct {
+	ID        string
+	Network   string // in decimal
+	Releasing bool
+	Account   *Account // nil when there is nowhere to publish
+	Domain    string   // of its service
+	Endpoints []string
+}
+
+// Own is the configuration's own record.
+type Own struct {
+	Account   Account
+	Domain    string
+	Endpoints []string
+}
+
+// States of a place.
+const (
+	Pending     = "pending"     // wanted, nothing is known yet or a write has begun
+	Published   = "published"   // as wanted
+	Failed      = "failed"      // wanted, and not as wanted
+	Conflict    = "conflict"    // wanted, and somebody else has the name
+	Withdrawing = "withdrawing" // to be withdrawn
+	Leftover    = "leftover"    // to be withdrawn, and nobody waits for it
+	Withdrawn   = "withdrawn"   // seen to be gone, to be looked at once more
+)
+
+// PlaceStates are all of them.
+var PlaceStates = []string{Pending, Published, Failed, Conflict, Withdrawing, Leftover, Withdrawn}
+
+// Place is where a value stands, or may stand: a name in a zone of an account.
+type Place struct {
+	ID        int64 // 0 for one that is not stored yet
+	Name      string
+	Account   Account
+	Zone      string // apex; "" when it is not known
+	ZoneID    string
+	State     string
+	Standing  string // the value that stands there as far as is known
+	Intent    string // the value that was last to stand there; "" to withdraw
+	Doubt     string // a value whose write may have been made, or may still be; severalDoubts for more
+	LookAt    time.Time
+	Disturbed int // how often in a row somebody with our mark had changed it
+	Fault     Fault
+	Attempts  int
+}
+
+const severalDoubts = "*"
+
+// unwanted reports whether the place is one to withdraw.
+func (p Place) unwanted() bool {
+	return p.State == Withdrawing || p.State == Leftover || p.State == Withdrawn
+}
+
+// mayHold reports whether a value of the network may stand there.
+func (p Place) mayHold(network string) bool {
+	return p.Doubt != "" || p.State != Withdrawn && p.Standing != "" && meshtxt.Network(p.Standing) == network
+}
+
+// Name is a record name with all that decides about it.
+type Name struct {
+	Name    string
+	Version int64
+	Pass    int64   // in which it was worked on last because it was due
+	Usages  []Usage // in the order of their reservation
+	Own     *Own    // nil when the configuration's record is elsewhere
+	Places  []Place
+}
+
+// State is what is stored about some names, at one moment.
+type State struct {
+	Owner      string
+	Adopted    []string
+	UpsertOnly bool
+	Names      []Name
+}
+
+// Addresses are this host's public ones.
+type Addresses struct {
+	Last meshtxt.Addresses // the last known ones
+	Now  meshtxt.Addresses // those that are known at this moment
+}
+
+// Settings are what the configuration says about the work itself.
+type Settings struct {
+	Configured, Enabled bool
+	Automatic           bool // the mode is not manual
+	Retry               provider.Backoff
+}
+
+// Lanes other than zones. A name that is due waits in one of them.
+const (
+	LaneAsked   = "ask"  // a person's order: in every mode, at once
+	LaneChanged = ""     // a change: in the automatic modes, or when a pass runs
+	LaneLook    = "look" // a place is to be looked at once more: in every mode
+	laneZone    = "zone" // the beginning of all others: it waits for its zone
+)
+
+// Due says when a name is to be worked on next, if it has not changed since.
+type Due struct {
+	Name    string
+	Version int64
+	At      time.Time // zero: when a pass comes by
+	Lane    string
+	Pass    int64 // in which it was worked on, 0 for none
+
+	Released bool // usages may be free by what was settled
+	Empty    bool // no place is left, and nothing is wanted
+}
+
+// Settlement is what came of some work.
+type Settlement struct {
+	Places []Place // to store
+	Ended  []Place // nothing of ours is there any more
+	Names  []Due
+}
+
+// Progress is how far a pass is.
+type Progress struct {
+	Number  int64
+	Cursor  string // all names up to here are done, or wait for their zones
+	Sweep   bool
+	Orphans bool // the names are through, and orphans are looked for
+	Report  Report
+}
+
+// Request asks for a pass.
+type Request struct {
+	Trigger string
+	At      time.Time
+}
+
+// Zone is a zone of an account in which something of ours is or may be.
+type Zone struct {
+	Account Account
+	Apex    string // "" when only a domain in it is known
+	ID      string // what its provider tells it by from others of its name
+	Domain  string
+}
+
+// Database keeps what is wanted, what is due, and what came of it.
+type Database interface {
+	Settings(ctx context.Context) (Settings, error)
+
+	// Due gives names of a lane that are due by a time, the longest due first.
+	Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error)
+	// NextDue gives the earliest time at which a name of the lane is due; ok is
+	// false when none is.
+	NextDue(ctx context.Context, lane string) (at time.Time, ok bool, err error)
+	// ZoneLanes gives the lanes of zones in which names wait.
+	ZoneLanes(ctx context.Context) ([]string, error)
+	// SpreadMarks makes some of the names due that are marked as a whole, and
+	// reports whether there were any.
+	SpreadMarks(ctx context.Context, limit int) (bool, error)
+
+	State(ctx context.Context, names []string) (State, error)
+	// Intend commits what is about to be written: decide gives the places to
+	// store, out of what is wanted in that same transaction. New ones get ids.
+	Intend(ctx context.Context, names []string, decide func(State) []*Place) error
+	// Settle commits what came of it, and frees the usages that waited for it.
+	Settle(ctx context.Context, s Settlement) error
+
+	// Pass gives how far the running pass is, nil when none runs, and what asks
+	// for a new one.
+	Pass(ctx context.Context) (*Progress, Request, error)
+	// BeginPass numbers a new pass and drops what asked for it.
+	BeginPass(ctx context.Context, p Progress) (number int64, err error)
+	SavePass(ctx context.Context, p Progress) error
+	EndPass(ctx context.Context, r Report) error
+	LastReport(ctx context.Context) (*Report, error)
+	// NamesAfter gives names in their order that the pass has not worked on.
+	NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error)
+
+	// Zones gives every zone in which something of ours may be.
+	Zones(ctx context.Context) ([]Zone, error)
+	// Strangers gives those of the names that have no place in the zone.
+	Strangers(ctx context.Context, z Zone, names []string) ([]string, error)
+	// AddLeftovers stores places to withdraw, and makes their names due.
+	AddLeftovers(ctx context.Context, places []Place) error
+}

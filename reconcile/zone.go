@@ -1,0 +1,609 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"meshddns/dnsname"
+	"meshddns/provider"
+)
+
+const (
+	batchNames  = 400 // names changed together where the provider can
+	singleNames = 32  // names worked on together where it cannot
+	overlapping = 8   // calls at a time where a call is about one name
+	bulkFrom    = 16  // names from which a list of the whole zone is cheaper
+	maxRaces    = 10  // lost races for one name before it counts as a failure
+	clientLife  = time.Minute
+)
+
+// connection is a client of an account with what it has found. It lives for a
+// minute at most: zones come and go.
+type connection struct {
+	client  provider.DNS
+	fault   Fault // why there is no client
+	opened  time.Time
+	secret  provider.Secret
+	mu      sync.Mutex
+	domains map[string]found // zones of domains
+	lists   map[string]*list // of zones, by apex
+}
+
+type found struct {
+	apex string
+	err  error
+}
+
+// list is a whole zone as it was read. Names that were changed since are read
+// anew.
+type list struct {
+	at      time.Time
+	sets    map[string]provider.RRset
+	changed map[string]bool
+	refused bool // this key may not list
+}
+
+func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
+	c := &connection{opened: now, secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}}
+	client, err := open(account)
+	if err != nil {
+		c.fault = Describe(err, account.Secret)
+		return c
+	}
+	c.client = client
+	return c
+}
+
+// batchSize is how many names are worked on together.
+func (c *connection) batchSize() int {
+	if _, ok := c.client.(provider.BatchChanger); ok || c.client == nil {
+		return batchNames
+	}
+	return singleNames
+}
+
+// item is one record in work.
+type item struct {
+	record  Record
+	goal    goal
+	zone    string
+	zoneID  string
+	seen    provider.RRset
+	change  provider.Change
+	action  string
+	place   Place // as it is to be stored
+	ended   bool  // the place is no more
+	untried bool  // the zone is down: nothing was asked
+	done    bool
+	fault   Fault
+	wait    time.Duration // that the provider asked for
+	began   time.Time
+	took    time.Duration
+	left    *Place   // the place that the value leaves, for it belongs into another zone
+	store   []*Place // what has news
+}
+
+func newItem(r Record, manualLook bool) *item {
+	i := &item{record: r, place: r.Place}
+	i.goal = goal{
+		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing,
+		upsertOnly: r.upsertOnly, lookOnly: manualLook && !r.withdrawal(),
+	}
+	return i
+}
+
+// fail ends the work on an item.
+func (i *item) fail(err error) {
+	i.fault, i.done = Describe(err, i.record.Account.Secret), true
+	if e, ok := errors.AsType[*provider.Error](err); ok {
+		i.wait = e.RetryAfter
+	}
+}
+
+// batch is some records of one zone, worked on together: read, commit what is
+// intended, write, and say what came of it.
+type batch struct {
+	db        Database
+	addresses Addresses
+	now       func() time.Time
+	conn      *connection
+	items     []*item
+	dry       bool // nothing is written, neither there nor here
+	mu        sync.Mutex
+	answered  bool  // a call has succeeded
+	down      error // a failure that would meet every other call too
+}
+
+// work brings the records to their wanted state as far as it can.
+func (b *batch) work(ctx context.Context) {
+	for _, i := range b.items {
+		i.began = b.now()
+		b.settleWithoutCalls(i)
+	}
+	b.each(ctx, func(i *item) { b.note(i, b.find(ctx, i)) })
+	b.read(ctx)
+	b.plan()
+	if !b.dry {
+		b.write(ctx)
+	}
+	for _, i := range b.items {
+		i.took = b.now().Sub(i.began)
+	}
+}
+
+// settleWithoutCalls ends the items for which nobody has to be asked.
+func (b *batch) settleWithoutCalls(i *item) {
+	r := i.record
+	switch {
+	case r.withdrawal() && r.Place.Standing == "" && r.Place.Doubt == "" && r.Place.State != Withdrawn:
+		i.ended, i.done = true, true // nothing was ever written there
+	case r.Fault.Code != "":
+		i.fault, i.done = r.Fault, true
+	case r.withdrawal() && r.upsertOnly:
+		i.fault, i.done = Fault{Code: CodeDeletesForbidden}, true
+	case b.conn.client == nil:
+		i.fault, i.done = b.conn.fault, true
+	}
+}
+
+// pending are the items that are not done.
+func (b *batch) pending() []*item {
+	return slices.DeleteFunc(slices.Clone(b.items), func(i *item) bool { return i.done })
+}
+
+// each calls f for every pending item, some at a time. When the provider is
+// down the rest is not asked.
+func (b *batch) each(ctx context.Context, f func(*item)) {
+	var group sync.WaitGroup
+	slots := make(chan struct{}, overlapping)
+	for _, i := range b.pending() {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			if !b.spare(ctx, i) {
+				f(i)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// spare ends an item without a call when calls are pointless by now.
+func (b *batch) spare(ctx context.Context, i *item) bool {
+	b.mu.Lock()
+	down := b.down
+	b.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		i.fail(ctx.Err())
+	case down != nil:
+		i.fail(down)
+	default:
+		return false
+	}
+	i.untried = true
+	return true
+}
+
+// note takes the outcome of a call for an item.
+func (b *batch) note(i *item, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		b.answered = true
+		return
+	}
+	i.fail(err)
+	switch kind := provider.KindOf(err); {
+	case kind == provider.Throttled:
+		b.down = err
+	case b.answered:
+	case kind == provider.Network, kind == provider.BadCredentials, kind == provider.ClockSkew:
+		b.down = err
+	}
+}
+
+// find finds the zone of an item: by its name, and not by a domain it was asked
+// for. A value is withdrawn where it was put.
+func (b *batch) find(ctx context.Context, i *item) (err error) {
+	r := i.record
+	i.zone = r.Place.Zone
+	switch {
+	case r.withdrawal() && i.zone != "":
+	case i.zone != "" && len(b.items) >= bulkFrom && b.conn.domain(ctx, r.Domain).apex == i.zone:
+	default:
+		i.zone, err = b.conn.client.Zone(ctx, r.Name)
+	}
+	if r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound {
+		i.gone(b.now())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	i.zone = dnsname.Fold(i.zone)
+	i.zoneID = r.Place.ZoneID
+	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); ok && (i.zoneID == "" || i.zone != r.Place.Zone) {
+		if i.zoneID, err = identifier.ZoneID(ctx, i.zone); err != nil {
+			return err
+		}
+	}
+	i.choosePlace()
+	i.leaveToSuccessor(b.now())
+	return nil
+}
+
+// domain gives the zone of a domain, asked for once.
+func (c *connection) domain(ctx context.Context, domain string) found {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok := c.domains[domain]
+	if !ok {
+		f.apex, f.err = c.client.Zone(ctx, domain)
+		f.apex = dnsname.Fold(f.apex)
+		if f.err == nil {
+			c.domains[domain] = f
+		}
+	}
+	return f
+}
+
+// choosePlace takes the place in the zone that was found. A value that stands in
+// another zone of the account moves.
+func (i *item) choosePlace() {
+	r := i.record
+	if r.withdrawal() || i.place.Zone == i.zone {
+		i.place.ZoneID = i.zoneID
+		return
+	}
+	old := i.place
+	i.place = Place{Name: r.Name, Account: r.Account, State: Pending, Attempts: old.Attempts}
+	if old.Zone == "" {
+		i.place = old
+	}
+	if at := slices.IndexFunc(r.Others, func(p Place) bool { return p.Zone == i.zone }); at >= 0 {
+		i.place = r.Others[at]
+	}
+	i.place.Zone, i.place.ZoneID = i.zone, i.zoneID
+	if i.place.ID != old.ID && old.ID != 0 {
+		old.State = Withdrawing
+		i.left = &old
+	}
+	i.goal.standing = i.place.Standing
+}
+
+// leaveToSuccessor ends the place of a key that another key has followed in the
+// same zone: what stands there is the other's now. A value that may still arrive
+// is waited for.
+func (i *item) leaveToSuccessor(now time.Time) {
+	r := i.record
+	followed := slices.ContainsFunc(r.Beside, func(p Place) bool {
+		return p.Account.address() == r.Account.address() && p.Zone == i.zone && p.ZoneID == i.zoneID
+	})
+	if r.withdrawal() && followed {
+		i.done = true
+		i.ended = i.place.Doubt == "" || !now.Before(i.place.LookAt)
+	}
+}
+
+// read learns what stands at the names, with as few calls as the provider needs.
+func (b *batch) read(ctx context.Context) {
+	zones := map[string][]*item{}
+	for _, i := range b.pending() {
+		zones[i.zone] = append(zones[i.zone], i)
+	}
+	for apex, items := range zones {
+		switch client := b.conn.client.(type) {
+		case provider.BatchReader:
+			b.readNames(ctx, client, apex, items)
+		case provider.ZoneReader:
+			b.readList(ctx, client, apex, items)
+		}
+	}
+	b.each(ctx, func(i *item) {
+		if i.action == "" {
+			b.note(i, b.readOne(ctx, i))
+		}
+	})
+}
+
+// readDone marks an item as read until it is planned.
+const readDone = "read"
+
+func (b *batch) readOne(ctx context.Context, i *item) (err error) {
+	i.seen, err = b.conn.client.Read(ctx, i.zone, i.record.Name)
+	kind := provider.KindOf(err)
+	if i.record.withdrawal() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
+		i.seen, err = provider.RRset{}, nil // beside an alias, and without the zone, there is no value of ours
+	}
+	if err == nil {
+		i.action = readDone
+	}
+	return err
+}
+
+func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex string, items []*item) {
+	var names []string
+	for _, i := range items {
+		names = append(names, i.record.Name)
+	}
+	sets, err := client.ReadNames(ctx, apex, names)
+	for _, i := range items {
+		if b.note(i, err); err == nil {
+			i.seen, i.action = sets[i.record.Name], readDone
+		}
+	}
+}
+
+// readList answers from a list of the whole zone where enough names are asked
+// for. Who looks once more wants to see what stands there now.
+func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
+	listed := b.conn.list(ctx, client, apex, len(items) >= bulkFrom, b.now())
+	if listed == nil {
+		return
+	}
+	for _, i := range items {
+		name := i.record.Name
+		if listed.changed[name] || !listed.at.After(i.record.Place.LookAt) && !i.record.Place.LookAt.IsZero() {
+			continue
+		}
+		i.seen, i.action = listed.sets[name], readDone
+	}
+}
+
+// list gives the list of a zone that is at hand, or when it is worth it a new
+// one. Where there is none names are read one by one.
+func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, worth bool, now time.Time) *list {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lists[apex]
+	if l == nil && worth {
+		sets, err := client.ReadAll(ctx, apex)
+		l = &list{at: now, sets: sets, changed: map[string]bool{}, refused: err != nil}
+		if err == nil || errors.Is(err, provider.ErrNotListed) {
+			c.lists[apex] = l
+		}
+	}
+	if l == nil || l.refused {
+		return nil
+	}
+	return l
+}
+
+// outdate makes names be read anew that are about to change.
+func (c *connection) outdate(apex, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lists[apex]; l != nil {
+		l.changed[name] = true
+	}
+}
+
+// plan works out every change.
+func (b *batch) plan() {
+	for _, i := range b.pending() {
+		b.planOne(i)
+	}
+}
+
+func (b *batch) planOne(i *item) {
+	var err error
+	i.change, i.action, err = i.goal.plan(i.seen)
+	if err != nil {
+		i.fail(err)
+		return
+	}
+	i.change.Zone, i.change.Name = i.zone, i.record.Name
+	if i.goal.disturbed(i.seen, i.place) {
+		i.place.Disturbed++
+	} else if i.action == ActionUnchanged {
+		i.place.Disturbed = 0
+	}
+	if i.action == ActionUnchanged || b.dry {
+		i.succeed(b.now())
+	}
+}
+
+// write commits what is intended, makes the changes, and again those for which
+// another writer was faster.
+func (b *batch) write(ctx context.Context) {
+	for range maxRaces {
+		due := b.pending()
+		if len(due) == 0 || !b.intend(ctx, due) {
+			return
+		}
+		for n, err := range b.change(ctx, b.pending()) {
+			b.took(n, err)
+		}
+		b.again(ctx)
+	}
+	for _, i := range b.pending() {
+		i.fail(&provider.Error{Kind: provider.Changed, Detail: i.record.Name})
+	}
+}
+
+// intend commits what is about to be written, if it is still what is wanted. An
+// item that is not any more waits for its next turn.
+func (b *batch) intend(ctx context.Context, items []*item) bool {
+	names := make([]string, 0, len(items))
+	for _, i := range items {
+		names = append(names, i.record.Name)
+	}
+	var still []*item
+	err := b.db.Intend(ctx, names, func(state State) []*Place {
+		wanted := map[string][]Record{}
+		for _, r := range Desired(state, b.addresses) {
+			wanted[r.Name] = append(wanted[r.Name], r)
+		}
+		var places []*Place
+		for _, i := range items {
+			if slices.ContainsFunc(wanted[i.record.Name], i.record.same) {
+				still = append(still, i)
+				i.intend(b.now())
+				places = append(places, i.places()...)
+			}
+		}
+		return places
+	})
+	for _, i := range items {
+		switch {
+		case err != nil:
+			i.fault, i.done = Fault{Code: CodeDatabase, Detail: err.Error()}, true
+		case !slices.Contains(still, i):
+			i.fault, i.done, i.untried = Fault{Code: CodeInterrupted}, true, true
+		}
+	}
+	return err == nil
+}
+
+// same reports whether two records want the same of one place.
+func (r Record) same(s Record) bool {
+	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdrawal() || r.Place.ID == s.Place.ID)
+}
+
+// intend makes of the place what is stored before a write.
+func (i *item) intend(now time.Time) {
+	p := &i.place
+	p.Intent = i.goal.want
+	if i.record.withdrawal() {
+		if p.State != Leftover {
+			p.State = Withdrawing
+		}
+		return
+	}
+	p.State = Pending
+	if len(i.change.Add) > 0 {
+		if p.Doubt != "" && p.Doubt != p.Intent {
+			p.Doubt = severalDoubts
+		} else {
+			p.Doubt = p.Intent
+		}
+		p.LookAt = now.Add(SecondLook)
+	}
+}
+
+// places are those of the item that are stored.
+func (i *item) places() []*Place {
+	if i.left == nil {
+		return []*Place{&i.place}
+	}
+	return []*Place{&i.place, i.left}
+}
+
+// change makes the changes of the items, together where the provider can.
+func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
+	errs := map[*item]error{}
+	for _, i := range items {
+		b.conn.outdate(i.zone, i.record.Name)
+	}
+	many, ok := b.conn.client.(provider.BatchChanger)
+	if !ok || len(items) == 1 {
+		var mu sync.Mutex
+		b.each(ctx, func(i *item) {
+			ctx, cancel := provider.WriteContext(ctx)
+			defer cancel()
+			err := b.conn.client.Change(ctx, i.change)
+			mu.Lock()
+			defer mu.Unlock()
+			errs[i] = err
+		})
+		return errs
+	}
+	zones := map[string][]*item{}
+	for _, i := range items {
+		zones[i.zone] = append(zones[i.zone], i)
+	}
+	for _, same := range zones {
+		var changes []provider.Change
+		for _, i := range same {
+			changes = append(changes, i.change)
+		}
+		writing, cancel := provider.WriteContext(ctx)
+		for n, err := range many.ChangeAll(writing, changes) {
+			errs[same[n]] = err
+		}
+		cancel()
+	}
+	return errs
+}
+
+// took takes what a write came to. A lost race leaves the item pending.
+func (b *batch) took(i *item, err error) {
+	kind := provider.KindOf(err)
+	if kind == provider.Changed {
+		i.untaint()
+		i.action = ""
+		return
+	}
+	if i.record.withdrawal() && kind == provider.ZoneNotFound {
+		err = nil
+	}
+	b.note(i, err)
+	switch {
+	case err == nil:
+		i.succeed(b.now())
+	case kind == provider.Invalid, len(i.change.Remove) == 0 && slices.Contains(refusals, kind):
+		i.untaint()
+	}
+}
+
+// refusals are failures of a single addition after which it was not made.
+var refusals = []provider.Kind{provider.Permission, provider.Quota, provider.Conflict}
+
+// untaint takes a doubt back: the write was not made.
+func (i *item) untaint() {
+	if i.place.Doubt == i.goal.want && i.record.Place.Doubt != i.goal.want {
+		i.place.Doubt, i.place.LookAt = "", time.Time{}
+	}
+}
+
+// again reads and plans those that lost a race.
+func (b *batch) again(ctx context.Context) {
+	b.each(ctx, func(i *item) { b.note(i, b.readOne(ctx, i)) })
+	b.plan()
+}
+
+// gone ends a withdrawal whose zone the key does not have any more.
+func (i *item) gone(now time.Time) {
+	i.seen = provider.RRset{}
+	i.action = ActionUnchanged
+	i.succeed(now)
+}
+
+// succeed ends an item as wanted: its place as it is now known to be.
+func (i *item) succeed(now time.Time) {
+	i.done = true
+	p := &i.place
+	looked := !p.LookAt.IsZero() && !now.Before(p.LookAt)
+	if i.record.withdrawal() {
+		i.withdrawn(now, looked)
+		return
+	}
+	if i.goal.lookOnly && !sees(i.seen, i.goal.want) {
+		if looked {
+			p.Doubt, p.LookAt = "", time.Time{}
+		}
+		return
+	}
+	p.Fault = Fault{}
+	p.State, p.Standing, p.Intent = Published, i.goal.want, i.goal.want
+	if looked || p.Doubt == i.goal.want {
+		p.Doubt, p.LookAt = "", time.Time{}
+	}
+}
+
+// withdrawn is what a value that is not there makes of its place: it is looked
+// for once more, and gone when it is absent then too.
+func (i *item) withdrawn(now time.Time, looked bool) {
+	p := &i.place
+	switch {
+	case p.State == Withdrawn && i.action == ActionUnchanged && looked:
+		i.ended = true
+	case p.State == Withdrawn && i.action == ActionUnchanged:
+	default:
+		p.State, p.Standing, p.Intent, p.LookAt, p.Fault = Withdrawn, "", "", now.Add(SecondLook), Fault{}
+	}
+}
