@@ -649,7 +649,7 @@ func reportAnswer(r reconcile.Report, next time.Time, language msg.Language) any
 }
 
 type leftoverAnswer struct {
-	ID          int64     `json:"id"`
+	ID          string    `json:"id"`
 	Name        string    `json:"name"`
 	Zone        string    `json:"zone"`
 	Provider    string    `json:"provider"`
@@ -686,7 +686,7 @@ func (s *server) leftovers(r *http.Request) (reply, error) {
 			}
 			after = p.ID
 			answer = append(answer, leftoverAnswer{
-				ID: p.ID, Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
+				ID: strconv.FormatInt(p.ID, 10), Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
 				AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: faultText(p.Fault, language(r)),
 				Attempts: p.Attempts, Since: p.Since, NextAt: milliseconds(due),
 			})
