@@ -525,6 +525,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 		o, back := v.conclude()
 		l.stored = l.stored || back.Lane == l.key
 		t := j.task
+		t.follow = t.follow || i.followed
 		t.take(&s, i, o, back)
 		if t.waiting--; t.waiting == 0 {
 			ended = append(ended, t)

@@ -84,6 +84,9 @@ type item struct {
 	took    time.Duration
 	left    *Place   // the place that the value leaves, for it belongs into another zone
 	store   []*Place // what has news
+	// followed is set when another key has a zone of this name: its value is looked
+	// at after this one is withdrawn.
+	followed bool
 }
 
 func newItem(r Record, manualLook bool) *item {
@@ -275,18 +278,46 @@ func (i *item) choosePlace() {
 	i.goal.standing = i.place.Standing
 }
 
-// leaveToSuccessor ends the place of a key that another key has followed in the
-// same zone: what stands there is the other's now. A value that may still arrive
-// is waited for.
-func (i *item) leaveToSuccessor(now time.Time) {
+// successor is the place of another key that has followed in a zone of the same
+// name at the same address.
+func (i *item) successor() (p Place, ok bool) {
 	r := i.record
-	followed := slices.ContainsFunc(r.Beside, func(p Place) bool {
-		return p.Account.address() == r.Account.address() && p.Zone == i.zone && p.ZoneID == i.zoneID
-	})
-	if r.withdrawal() && followed {
-		i.done = true
-		i.ended = i.place.Doubt == "" || !now.Before(i.place.LookAt)
+	at := slices.IndexFunc(r.Beside, func(p Place) bool { return p.Account.address() == r.Account.address() && p.Zone == i.zone })
+	if !r.withdrawal() || at < 0 {
+		return p, false
 	}
+	return r.Beside[at], true
+}
+
+// leaveToSuccessor ends the place of a key that another key has followed in the
+// same zone: what stands there is the other's now.
+func (i *item) leaveToSuccessor(now time.Time) {
+	if p, ok := i.successor(); ok && i.zoneID != "" && i.zoneID == p.ZoneID {
+		i.leave(now)
+	}
+}
+
+// leave ends the place without a change. A value that may still arrive is waited
+// for.
+func (i *item) leave(now time.Time) {
+	i.done = true
+	i.ended = i.place.Doubt == "" || !now.Before(i.place.LookAt)
+}
+
+// guessSuccessor decides after a look whether two keys have one zone where the
+// provider does not tell: the new key's value is there, and the old one has
+// gone, or has come back after it was withdrawn.
+func (i *item) guessSuccessor(now time.Time) {
+	p, ok := i.successor()
+	if !ok || i.zoneID != "" && p.ZoneID != "" || !sees(i.seen, p.Standing) {
+		return
+	}
+	old := i.record.Place
+	if old.State == Withdrawn && old.Doubt == "" || old.Standing != p.Standing && !sees(i.seen, old.Standing) {
+		i.leave(now)
+		return
+	}
+	i.followed = true // should it be one zone after all, the new key's value is put back at once
 }
 
 // read learns what stands at the names, with as few calls as the provider needs.
@@ -391,6 +422,9 @@ func (b *batch) plan() {
 
 func (b *batch) planOne(i *item) {
 	var err error
+	if i.guessSuccessor(b.now()); i.done {
+		return
+	}
 	i.change, i.action, err = i.goal.plan(i.seen)
 	if err != nil {
 		i.fail(err)
