@@ -20,12 +20,14 @@ import (
 
 	"meshddns/conntest"
 	"meshddns/guard"
+	"meshddns/ledger"
 	"meshddns/masked"
 	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/provider"
 	"meshddns/reconcile"
+	"meshddns/sqlrow"
 	"meshddns/strictjson"
 )
 
@@ -190,7 +192,7 @@ var answers = []struct {
 }{
 	{errNoService, msg.UnknownService},
 	{errNoUsage, msg.UnknownUsage},
-	{errNoLeftover, msg.UnknownLeftover},
+	{ledger.ErrNoLeftover, msg.UnknownLeftover},
 	{errServiceExists, msg.ServiceExists},
 	{errServiceInUse, msg.ServiceInUse},
 	{errDomainInUse, msg.ServiceDomainInUse},
@@ -200,7 +202,7 @@ var answers = []struct {
 	{errNoDomain, msg.ServiceDomainMissing},
 	{errNoSecret, msg.SecretNotStored},
 	{masked.ErrNoSecret, msg.SecretNotStored},
-	{errOwnOwner, msg.OwnerIsOwn},
+	{ledger.ErrOwnOwner, msg.OwnerIsOwn},
 	{reconcile.ErrNotConfigured, msg.SyncNotConfigured},
 	{reconcile.ErrDisabled, msg.SyncDisabled},
 }
@@ -674,13 +676,13 @@ func (s *server) leftovers(r *http.Request) (reply, error) {
 	size := cmp.Or(limit, maxPage)
 	answer, next := []leftoverAnswer{}, ""
 	for more := true; more; {
-		places, err := s.store.Leftovers(r.Context(), after, size+1)
+		places, err := s.store.ledger.Leftovers(r.Context(), after, size+1)
 		if err != nil {
 			return reply{}, err
 		}
 		more = len(places) > size
 		for _, p := range places[:min(size, len(places))] {
-			due, err := s.store.NameDue(r.Context(), p.Name)
+			due, err := s.store.ledger.NameDue(r.Context(), p.Name)
 			if err != nil {
 				return reply{}, err
 			}
@@ -701,9 +703,9 @@ func (s *server) leftovers(r *http.Request) (reply, error) {
 func (s *server) forgetLeftover(r *http.Request) (reply, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return reply{}, errNoLeftover
+		return reply{}, ledger.ErrNoLeftover
 	}
-	return reply{message: msg.LeftoverForgotten}, s.store.ForgetLeftover(r.Context(), id)
+	return reply{message: msg.LeftoverForgotten}, s.store.ledger.ForgetLeftover(r.Context(), id)
 }
 
 // ownerDigits are those of an owner, which has twelve.
@@ -724,7 +726,7 @@ func (s *server) adopt(r *http.Request) (reply, error) {
 	case len(body.Owner) != 12 || strings.Trim(body.Owner, ownerDigits) != "":
 		return reply{}, fail(msg.OwnerInvalid)
 	case body.Owner == s.store.owner:
-		return reply{}, errOwnOwner
+		return reply{}, ledger.ErrOwnOwner
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
 	defer cancel()
@@ -738,7 +740,7 @@ func (s *server) adopt(r *http.Request) (reply, error) {
 	done := msg.SyncPlanned
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
-		err = s.store.Adopt(ctx, body.Owner)
+		err = s.store.ledger.Adopt(ctx, body.Owner)
 	}
 	return reply{message: done, data: map[string]any{"records": append([]string{}, names...)}}, err
 }
@@ -772,11 +774,11 @@ func (s *server) providers(r *http.Request) (reply, error) {
 
 func (s *server) createUsage(r *http.Request) (reply, error) {
 	var body struct {
-		ServiceID    string     `json:"service_id"`
-		PrefixMode   string     `json:"prefix_mode"`
-		CustomPrefix string     `json:"custom_prefix"`
-		NetworkID    *networkID `json:"network_id"`
-		NetworkName  string     `json:"network_name"`
+		ServiceID    string            `json:"service_id"`
+		PrefixMode   string            `json:"prefix_mode"`
+		CustomPrefix string            `json:"custom_prefix"`
+		NetworkID    *sqlrow.NetworkID `json:"network_id"`
+		NetworkName  string            `json:"network_name"`
 	}
 	if err := decode(r, &body); err != nil {
 		return reply{}, err
@@ -788,12 +790,12 @@ func (s *server) createUsage(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	return reply{message: msg.UsageCreated, id: u.ID, data: struct {
-		ID         string    `json:"id"`
-		ProviderID string    `json:"provider_id"`
-		Mode       string    `json:"prefix_mode"`
-		Prefix     string    `json:"record_prefix"`
-		FullDomain string    `json:"full_domain"`
-		NetworkID  networkID `json:"network_id"`
+		ID         string           `json:"id"`
+		ProviderID string           `json:"provider_id"`
+		Mode       string           `json:"prefix_mode"`
+		Prefix     string           `json:"record_prefix"`
+		FullDomain string           `json:"full_domain"`
+		NetworkID  sqlrow.NetworkID `json:"network_id"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
@@ -803,7 +805,7 @@ func (s *server) createUsage(r *http.Request) (reply, error) {
 // reservation is what a client wants to reserve.
 type reservation struct {
 	service, mode, custom string
-	network               *networkID // nil when it is not given
+	network               *sqlrow.NetworkID // nil when it is not given
 	networkName           string
 }
 
@@ -834,7 +836,7 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
-		Network: sql.Null[networkID]{V: *want.network, Valid: true},
+		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
 	})
 	if err != nil && asFailure(err).cause != nil {
 		return u, &failure{status: http.StatusInternalServerError, id: msg.StoreFailed, args: []any{err.Error()}, cause: err}
@@ -866,16 +868,16 @@ type providerAnswer struct {
 
 // usageAnswer is an entry of the listing.
 type usageAnswer struct {
-	ID          string          `json:"id"`
-	ProviderID  string          `json:"provider_id"`
-	Mode        string          `json:"prefix_mode"`
-	Prefix      string          `json:"record_prefix"`
-	RecordType  string          `json:"record_type"`
-	Description string          `json:"description"`
-	IsOccupied  bool            `json:"is_occupied"`
-	NetworkID   *networkID      `json:"network_id,omitempty"`
-	FullDomain  string          `json:"full_domain"`
-	Provider    *providerAnswer `json:"provider,omitempty"`
+	ID          string            `json:"id"`
+	ProviderID  string            `json:"provider_id"`
+	Mode        string            `json:"prefix_mode"`
+	Prefix      string            `json:"record_prefix"`
+	RecordType  string            `json:"record_type"`
+	Description string            `json:"description"`
+	IsOccupied  bool              `json:"is_occupied"`
+	NetworkID   *sqlrow.NetworkID `json:"network_id,omitempty"`
+	FullDomain  string            `json:"full_domain"`
+	Provider    *providerAnswer   `json:"provider,omitempty"`
 }
 
 func listed(u usage) usageAnswer {
@@ -973,13 +975,13 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]publishing, 
 			list = append(list, u.Name)
 		}
 	}
-	state, err := s.store.State(ctx, list)
+	state, err := s.store.ledger.State(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	var all []publishing
 	for _, u := range usages {
-		places, err := s.store.Places(ctx, u.Name)
+		places, err := s.store.ledger.Places(ctx, u.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -1032,7 +1034,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 		if err != nil {
 			return filter, 0, fail(msg.QueryInvalid, "network_id")
 		}
-		filter.network = sql.Null[networkID]{V: networkID(n), Valid: true}
+		filter.network = sql.Null[sqlrow.NetworkID]{V: sqlrow.NetworkID(n), Valid: true}
 	}
 	limit, filter.after, err = pageQuery(query)
 	return filter, limit, err
@@ -1074,8 +1076,8 @@ func (s *server) changeUsage(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	var body struct {
-		TXTEndpoints textList `json:"txt_endpoints"`
-		Description  *string  `json:"description"`
+		TXTEndpoints sqlrow.TextList `json:"txt_endpoints"`
+		Description  *string         `json:"description"`
 	}
 	if err := decode(r, &body); err != nil {
 		return reply{}, err
