@@ -176,8 +176,8 @@ func publishingOf(u usage, n reconcile.Name, places []ledger.StoredPlace) publis
 	}
 	network := u.Network.V.String()
 	for _, place := range places {
-		if meshtxt.Network(place.Standing) == network {
-			p.value = cmp.Or(p.value, place.Standing)
+		if meshtxt.Network(place.Place.Standing) == network {
+			p.value = cmp.Or(p.value, place.Place.Standing)
 		}
 	}
 	for _, r := range reconcile.Desired(reconcile.State{Names: []reconcile.Name{n}}, reconcile.Addresses{}) {
@@ -193,7 +193,7 @@ func publishingOf(u usage, n reconcile.Name, places []ledger.StoredPlace) publis
 		p.state = cmp.Or(r.Place.State, p.state)
 		p.fault, p.attempts = r.Place.Fault, r.Place.Attempts
 		for _, place := range places {
-			if place.ID == r.Place.ID {
+			if place.Place.ID == r.Place.ID {
 				p.at = place.At
 			}
 		}

@@ -681,7 +681,8 @@ func (s *server) leftovers(r *http.Request) (reply, error) {
 			return reply{}, err
 		}
 		more = len(places) > size
-		for _, p := range places[:min(size, len(places))] {
+		for _, stored := range places[:min(size, len(places))] {
+			p := stored.Place
 			due, err := s.store.ledger.NameDue(r.Context(), p.Name)
 			if err != nil {
 				return reply{}, err
@@ -690,7 +691,7 @@ func (s *server) leftovers(r *http.Request) (reply, error) {
 			answer = append(answer, leftoverAnswer{
 				ID: strconv.FormatInt(p.ID, 10), Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
 				AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: faultText(p.Fault, language(r)),
-				Attempts: p.Attempts, Since: p.Since, NextAt: milliseconds(due),
+				Attempts: p.Attempts, Since: stored.Since, NextAt: milliseconds(due),
 			})
 		}
 		if more && limit > 0 {

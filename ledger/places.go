@@ -51,15 +51,15 @@ const selectPlaces = `
 
 // StoredPlace is a place as it is stored, with what is shown of it.
 type StoredPlace struct {
-	reconcile.Place
+	Place     reconcile.Place
 	At, Since string
 }
 
 func scanPlace(row sqlrow.Scanner) (p StoredPlace, err error) {
-	var look int64
-	err = row.Scan(&p.ID, &p.Name, &p.Account.ID, &p.Zone, &p.ZoneID, &p.State, &p.Standing, &p.Intent, &p.Doubt, &look,
-		&p.Disturbed, &p.Fault.Code, &p.Fault.Detail, &p.Attempts, &p.At, &p.Since)
-	p.LookAt = sqlrow.Stamped(look)
+	at, look := &p.Place, int64(0)
+	err = row.Scan(&at.ID, &at.Name, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &at.Intent, &at.Doubt, &look,
+		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Attempts, &p.At, &p.Since)
+	at.LookAt = sqlrow.Stamped(look)
 	return p, sqlrow.Absent(err, ErrNoLeftover)
 }
 
@@ -139,11 +139,11 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]Store
 	places, err := sqlrow.Collect(ctx, g.reader, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ?`, after, limit)
 	l := loader{q: g.reader, accounts: map[int64]*reconcile.Account{}}
 	for i := range places {
-		a, err := l.account(ctx, places[i].Account.ID)
+		a, err := l.account(ctx, places[i].Place.Account.ID)
 		if err != nil {
 			return nil, err
 		}
-		places[i].Account = *a
+		places[i].Place.Account = *a
 	}
 	return places, err
 }
@@ -165,7 +165,7 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 		if err := endPlace(ctx, tx, p.Place); err != nil {
 			return err
 		}
-		_, err = g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked)
+		_, err = g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
 		return err
 	})
 }

@@ -120,7 +120,7 @@ func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
 
 // storedUsage is a usage as it is stored, with its service's id.
 type storedUsage struct {
-	reconcile.Usage
+	usage         reconcile.Usage
 	name, service string
 	seq           int64
 	endpoints     sqlrow.TextList
@@ -129,8 +129,8 @@ type storedUsage struct {
 func scanStoredUsage(row sqlrow.Scanner) (u storedUsage, err error) {
 	var network sqlrow.NetworkID
 	var status string
-	err = row.Scan(&u.seq, &u.name, &u.ID, &u.service, &u.endpoints, &network, &status)
-	u.Network, u.Releasing = network.String(), status == StatusReleasing
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status)
+	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
 	return u, err
 }
 
@@ -152,12 +152,12 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 			}
 			services[u.service] = of
 		}
-		u.Account, u.Domain, u.Endpoints = of.Account, of.Domain, of.Endpoints
+		u.usage.Account, u.usage.Domain, u.usage.Endpoints = of.Account, of.Domain, of.Endpoints
 		if len(u.endpoints) > 0 {
-			u.Endpoints = u.endpoints
+			u.usage.Endpoints = u.endpoints
 		}
 		n := &names[l.at[u.name]]
-		n.Usages = append(n.Usages, u.Usage)
+		n.Usages = append(n.Usages, u.usage)
 	}
 	return nil
 }
@@ -193,12 +193,12 @@ func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 		return err
 	}
 	for _, p := range all {
-		account, err := l.account(ctx, p.Account.ID)
+		account, err := l.account(ctx, p.Place.Account.ID)
 		if err != nil {
 			return err
 		}
-		p.Account = *account
-		n := &names[l.at[p.Name]]
+		p.Place.Account = *account
+		n := &names[l.at[p.Place.Name]]
 		n.Places = append(n.Places, p.Place)
 	}
 	return nil
