@@ -20,6 +20,7 @@ options {
 	recursion no;
 	dnssec-validation no;
 	notify no;
+	allow-transfer { key "mesh-key"; };
 };
 controls { };
 zone "example.com" {
@@ -59,11 +60,14 @@ acl:
   - id: update
     key: [mesh-key, mesh512]
     action: update
+  - id: transfer
+    key: mesh-key
+    action: transfer
 zone:
   - domain: example.com
     storage: {{.Dir}}
     file: zone.db
-    acl: update
+    acl: [update, transfer]
     zonefile-sync: -1
     journal-content: all
 log:
@@ -83,6 +87,7 @@ var powerDNS = program{
 		{"pdnsutil", "--config-dir={{.Dir}}", "import-tsig-key", "mesh512", "hmac-sha512", "{{.Secret512}}"},
 		{"pdnsutil", "--config-dir={{.Dir}}", "import-tsig-key", "readonly-key", "hmac-sha256", "{{.ReadOnly}}"},
 		{"pdnsutil", "--config-dir={{.Dir}}", "set-meta", "example.com", "TSIG-ALLOW-DNSUPDATE", "mesh-key", "mesh512"},
+		{"pdnsutil", "--config-dir={{.Dir}}", "set-meta", "example.com", "TSIG-ALLOW-AXFR", "mesh-key"},
 	},
 	start: []string{"pdns_server", "--config-dir={{.Dir}}"},
 	files: map[string]string{

@@ -23,8 +23,8 @@ import (
 	"meshddns/dnswire"
 )
 
-// What every server knows. Key and Key512 may change the zone; ReadOnlyKey
-// is known and may change nothing. Key names are written as for dnswire.ParseKey.
+// What every server knows. Key and Key512 may change the zone, Key may also
+// transfer it; ReadOnlyKey is known and may do neither. Key names are written as for dnswire.ParseKey.
 const (
 	Zone = "example.com"
 
