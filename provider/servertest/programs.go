@@ -11,6 +11,7 @@ var bind = program{
 key "mesh-key" { algorithm hmac-sha256; secret "{{.Secret}}"; };
 key "mesh512" { algorithm hmac-sha512; secret "{{.Secret512}}"; };
 key "readonly-key" { algorithm hmac-sha256; secret "{{.ReadOnly}}"; };
+key "part-key" { algorithm hmac-sha256; secret "{{.Part}}"; };
 options {
 	directory "{{.Dir}}";
 	pid-file "{{.Dir}}/named.pid";
@@ -26,7 +27,7 @@ controls { };
 zone "example.com" {
 	type primary;
 	file "{{.Dir}}/zone.db";
-	update-policy { grant mesh-key zonesub ANY; grant mesh512 zonesub ANY; };
+	update-policy { grant mesh-key zonesub ANY; grant mesh512 zonesub ANY; grant part-key subdomain part.example.com ANY; };
 };
 `},
 }
@@ -56,10 +57,19 @@ key:
   - id: readonly-key
     algorithm: hmac-sha256
     secret: {{.ReadOnly}}
+  - id: part-key
+    algorithm: hmac-sha256
+    secret: {{.Part}}
 acl:
   - id: update
     key: [mesh-key, mesh512]
     action: update
+  - id: part
+    key: part-key
+    action: update
+    update-owner: name
+    update-owner-match: sub-or-equal
+    update-owner-name: part.example.com.
   - id: transfer
     key: mesh-key
     action: transfer
@@ -67,7 +77,7 @@ zone:
   - domain: example.com
     storage: {{.Dir}}
     file: zone.db
-    acl: [update, transfer]
+    acl: [update, part, transfer]
     zonefile-sync: -1
     journal-content: all
 log:
