@@ -418,8 +418,13 @@ func TestRFC2136Wildcard(t *testing.T) {
 // datagrams and TCP connections.
 func counted(t *testing.T, server string) (address string, count *atomic.Int64) {
 	t.Helper()
+	return relayCounted(t, server, func(answer []byte) []byte { return answer })
+}
+
+func relayCounted(t *testing.T, server string, spoil func(answer []byte) []byte) (address string, count *atomic.Int64) {
+	t.Helper()
 	count = new(atomic.Int64)
-	return relay(t, server, func(answer []byte) []byte { return answer }, count), count
+	return relay(t, server, spoil, count), count
 }
 
 // TestRFC2136Neighbour counts the questions that tell a wildcard's answers.
