@@ -42,17 +42,7 @@ func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 // A message of which it is not known whether it was made is not sent again:
 // all its changes get that error.
 func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
-	errs := make([]error, len(changes))
-	var all batch
-	for i, ch := range changes {
-		message, err := updateMessage(ch)
-		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
-			err = &Error{Kind: Invalid, Detail: fmt.Sprintf("%s is to be changed in zone %s together with names of another", ch.Name, ch.Zone)}
-		}
-		if errs[i] = err; err == nil {
-			all = append(all, update{at: i, change: ch, message: message})
-		}
-	}
+	all, errs := updatesOf(changes)
 	refused := 0
 	for queue := all.cut(); len(queue) > 0; queue = queue[1:] {
 		b := queue[0]
@@ -61,7 +51,7 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 		switch kind := KindOf(err); {
 		case err == nil:
 			refused = 0
-		case kind != Changed:
+		case kind != Changed: // which is of names, and says nothing of the key or the server
 			refused++
 		}
 		if refused == maxRefused || KindOf(err) == Network {
@@ -75,6 +65,21 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 		}
 	}
 	return errs
+}
+
+// updatesOf gives the updates that can be asked for, and the errors of the rest.
+func updatesOf(changes []Change) (all batch, errs []error) {
+	errs = make([]error, len(changes))
+	for i, ch := range changes {
+		message, err := updateMessage(ch)
+		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
+			err = &Error{Kind: Invalid, Detail: fmt.Sprintf("%s is in zone %s, and others of one call are not", ch.Name, ch.Zone)}
+		}
+		if errs[i] = err; err == nil {
+			all = append(all, update{at: i, change: ch, message: message})
+		}
+	}
+	return all, errs
 }
 
 // batch is updates of one zone that go in one message.

@@ -11,6 +11,12 @@ import (
 	"meshddns/provider/servertest"
 )
 
+var _ interface {
+	DNS
+	ZoneReader
+	BatchChanger
+} = (*RFC2136)(nil)
+
 // newNames are changes that each add a value at a name of its own.
 func newNames(count int, below string) []Change {
 	changes := make([]Change, count)
