@@ -47,6 +47,12 @@ func (c *RFC2136) ReadAll(ctx context.Context, zone string) (map[string]RRset, e
 	return t.zone(), nil
 }
 
+// ZoneID gives the zone's name: whatever the key, one server has one zone of a
+// name.
+func (c *RFC2136) ZoneID(_ context.Context, zone string) (string, error) {
+	return dnsname.Fold(zone), nil
+}
+
 // Listed is what a list of ReadAll says of a name. What the zone hands on
 // above it, so that a change there would never be seen, is an alias.
 func Listed(all map[string]RRset, name string) RRset {

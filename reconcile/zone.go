@@ -43,7 +43,7 @@ type list struct {
 	at      time.Time
 	sets    map[string]provider.RRset
 	changed map[string]bool
-	refused bool // this key may not list
+	refused bool // there is none: names are read one by one
 }
 
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
@@ -381,7 +381,7 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 		if listed.changed[name] || !listed.at.After(i.record.Place.LookAt) && !i.record.Place.LookAt.IsZero() {
 			continue
 		}
-		i.seen, i.action = listed.sets[name], readDone
+		i.seen, i.action = provider.Listed(listed.sets, name), readDone
 	}
 }
 
@@ -394,9 +394,7 @@ func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex 
 	if l == nil && worth {
 		sets, err := client.ReadAll(ctx, apex)
 		l = &list{at: now, sets: sets, changed: map[string]bool{}, refused: err != nil}
-		if err == nil || errors.Is(err, provider.ErrNotListed) {
-			c.lists[apex] = l
-		}
+		c.lists[apex] = l
 	}
 	if l == nil || l.refused {
 		return nil
