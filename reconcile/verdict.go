@@ -56,10 +56,10 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		}
 		return o, Due{At: v.now.Add(wait), Lane: v.lane.key}
 	}
-	if p := &i.place; !p.LookAt.IsZero() && !p.LookAt.After(v.now) {
-		p.LookAt = v.now.Add(lookAgain)
+	if p := i.place; !p.LookAt.IsZero() && !p.LookAt.After(v.now) {
+		back = Due{At: v.now.Add(lookAgain), Lane: LaneLook}
 	}
-	return o, Due{}
+	return o, back
 }
 
 // succeeded is the action of an item that is as wanted.

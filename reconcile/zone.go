@@ -143,6 +143,8 @@ func (b *batch) settleWithoutCalls(i *item) {
 	switch {
 	case r.withdrawal() && r.Place.Standing == "" && r.Place.Doubt == "" && r.Place.State != Withdrawn:
 		i.ended, i.done = true, true // nothing was ever written there
+	case r.withdrawal() && r.followed():
+		i.leave(b.now())
 	case r.Fault.Code != "":
 		i.fault, i.done = r.Fault, true
 	case r.withdrawal() && r.upsertOnly:
@@ -235,7 +237,6 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 		}
 	}
 	i.choosePlace()
-	i.leaveToSuccessor(b.now())
 	return nil
 }
 
@@ -280,21 +281,21 @@ func (i *item) choosePlace() {
 
 // successor is the place of another key that has followed in a zone of the same
 // name at the same address.
-func (i *item) successor() (p Place, ok bool) {
-	r := i.record
-	at := slices.IndexFunc(r.Beside, func(p Place) bool { return p.Account.address() == r.Account.address() && p.Zone == i.zone })
+func (r Record) successor() (p Place, ok bool) {
+	at := slices.IndexFunc(r.Beside, func(p Place) bool {
+		return p.Account.address() == r.Account.address() && p.Zone == r.Place.Zone && p.Zone != ""
+	})
 	if !r.withdrawal() || at < 0 {
 		return p, false
 	}
 	return r.Beside[at], true
 }
 
-// leaveToSuccessor ends the place of a key that another key has followed in the
-// same zone: what stands there is the other's now.
-func (i *item) leaveToSuccessor(now time.Time) {
-	if p, ok := i.successor(); ok && i.zoneID != "" && i.zoneID == p.ZoneID {
-		i.leave(now)
-	}
+// followed reports whether another key has followed in the same zone: what stands
+// there is the other's now.
+func (r Record) followed() bool {
+	p, ok := r.successor()
+	return ok && r.Place.ZoneID != "" && r.Place.ZoneID == p.ZoneID
 }
 
 // leave ends the place without a change. A value that may still arrive is waited
@@ -308,11 +309,11 @@ func (i *item) leave(now time.Time) {
 // provider does not tell: the new key's value is there, and the old one has
 // gone, or has come back after it was withdrawn.
 func (i *item) guessSuccessor(now time.Time) {
-	p, ok := i.successor()
-	if !ok || i.zoneID != "" && p.ZoneID != "" || !sees(i.seen, p.Standing) {
+	p, ok := i.record.successor()
+	old := i.record.Place
+	if !ok || old.ZoneID != "" && p.ZoneID != "" || !sees(i.seen, p.Standing) {
 		return
 	}
-	old := i.record.Place
 	if old.State == Withdrawn && old.Doubt == "" || old.Standing != p.Standing && !sees(i.seen, old.Standing) {
 		i.leave(now)
 		return
