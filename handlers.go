@@ -458,21 +458,21 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	case body.Owner == s.store.owner:
 		return envelope.Reply{}, ledger.ErrOwnOwner
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
-	defer cancel()
-	names, err := s.engine.Held(ctx, body.Owner)
-	if errors.Is(err, reconcile.ErrUnfinished) {
-		return envelope.Reply{}, envelope.Fail(msg.SyncUnfinished, len(names))
-	}
-	if err != nil {
-		return envelope.Reply{}, err
-	}
 	done := msg.SyncPlanned
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
-		err = s.store.ledger.Adopt(ctx, body.Owner)
+		if err := s.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
+			return envelope.Reply{}, err
+		}
 	}
-	return envelope.Reply{Message: done, Data: map[string]any{"records": append([]string{}, names...)}}, err
+	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	defer cancel()
+	names, err := s.engine.Held(ctx, body.Owner)
+	complete := !errors.Is(err, reconcile.ErrUnfinished)
+	if complete && err != nil {
+		return envelope.Reply{}, err
+	}
+	return envelope.Reply{Message: done, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
 }
 
 func milliseconds(t time.Time) time.Time {
