@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/dnsname"
 )
 
 // aliDNS is Alibaba Cloud DNS, API version 2015-01-09: one call an action, the
@@ -143,7 +145,7 @@ func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, e
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.DomainName) == name || fold(d.PunyCode) == name })
+	at := slices.IndexFunc(domains, func(d domain) bool { return dnsname.Fold(d.DomainName) == name || dnsname.Fold(d.PunyCode) == name })
 	if at < 0 {
 		return z, false, nil
 	}
@@ -173,7 +175,7 @@ func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, 
 		return answer.DomainRecords.Record, answer.TotalCount, err
 	})
 	for _, e := range entries {
-		if e.Type == "TXT" && fold(e.RR) == relative(name, z) {
+		if e.Type == "TXT" && dnsname.Fold(e.RR) == relative(name, z) {
 			off := e.Line != aliLine || e.Status == "DISABLE"
 			set.records = append(set.records, record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: off})
 		}

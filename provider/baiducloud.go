@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1.
@@ -183,7 +185,7 @@ func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool,
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(entries, func(e entry) bool { return fold(e.Name) == name })
+	at := slices.IndexFunc(entries, func(e entry) bool { return dnsname.Fold(e.Name) == name })
 	if at < 0 {
 		return z, false, nil
 	}
@@ -215,7 +217,7 @@ func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordS
 	})
 	for _, r := range found {
 		switch {
-		case fold(r.RR) != relative(name, z):
+		case dnsname.Fold(r.RR) != relative(name, z):
 		case r.Type == "TXT":
 			set.records = append(set.records, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
 		case r.Type == "CNAME" && !r.off():

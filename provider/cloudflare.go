@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/dnsname"
 )
 
 // cloudflare is Cloudflare's API, version 4: JSON, and a token that goes with
@@ -183,7 +185,7 @@ func (v *cloudflare) zone(ctx context.Context, name string) (z zone, found bool,
 		name: "list zones", method: http.MethodGet, path: "/zones", query: url.Values{"name": {name}, "per_page": {cloudflareZones}},
 	})
 	for _, e := range entries {
-		if fold(e.Name) != name || e.Type == "internal" || found && e.Status != "active" {
+		if dnsname.Fold(e.Name) != name || e.Type == "internal" || found && e.Status != "active" {
 			continue
 		}
 		z, found = zone{id: e.ID, name: name, minTTL: cloudflareMinTTL, servers: e.Servers}, true
@@ -202,7 +204,7 @@ func (v *cloudflare) list(ctx context.Context, z zone, name string) (set recordS
 		query: url.Values{"type": {"TXT"}, "name.exact": {name}, "per_page": {cloudflareRecords}},
 	})
 	for _, e := range entries {
-		if e.Type != "TXT" || fold(e.Name) != name {
+		if e.Type != "TXT" || dnsname.Fold(e.Name) != name {
 			continue
 		}
 		if e.TTL == 1 {

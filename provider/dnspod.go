@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/dnsname"
 )
 
 // dnsPod is DNSPod's older API: a form to one path an action, and a token in
@@ -126,7 +128,7 @@ func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err
 		}
 		return answer.Domains, dnspodTotal(answer.Info.Total), err
 	})
-	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.Name) == name || fold(d.Punycode) == name })
+	at := slices.IndexFunc(domains, func(d domain) bool { return dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name })
 	if err != nil || at < 0 {
 		return z, false, err
 	}
@@ -194,7 +196,7 @@ func (v *dnsPod) list(ctx context.Context, z zone, name string) (set recordSet, 
 		return answer.Records, dnspodTotal(answer.Info.Total), err
 	})
 	for _, e := range entries {
-		if e.Type != "TXT" || fold(e.Name) != relative(name, z) {
+		if e.Type != "TXT" || dnsname.Fold(e.Name) != relative(name, z) {
 			continue
 		}
 		ttl, err := strconv.ParseUint(e.TTL.String(), 10, 32)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values
@@ -130,14 +132,14 @@ func (v *goDaddy) zone(ctx context.Context, name string) (z zone, found bool, er
 	z = zone{id: name, name: name, minTTL: goDaddyMinTTL}
 	for _, r := range records {
 		if r.Type == "NS" && goDaddyNamed(r, name, z) && r.Data != "" {
-			z.servers = append(z.servers, fold(r.Data))
+			z.servers = append(z.servers, dnsname.Fold(r.Data))
 		}
 	}
 	return z, err == nil && len(z.servers) > 0, err
 }
 
 func goDaddyNamed(r goDaddyRecord, name string, z zone) bool {
-	return fold(r.Name) == relative(name, z)
+	return dnsname.Fold(r.Name) == relative(name, z)
 }
 
 // list reads pages until one has nothing new. Users report that offset counts

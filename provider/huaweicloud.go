@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // huaweiCloud is Huawei Cloud DNS, API version 2, signed with
@@ -207,7 +209,7 @@ func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(zones, func(z huaweiZone) bool { return fold(z.Name) == name && z.ZoneType != "private" })
+	at := slices.IndexFunc(zones, func(z huaweiZone) bool { return dnsname.Fold(z.Name) == name && z.ZoneType != "private" })
 	if at < 0 {
 		return z, false, nil
 	}
@@ -222,7 +224,7 @@ func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) ([]huaweiSe
 	sets, err := huaweiList(ctx, v, call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: url.Values{
 		"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}, "limit": {strconv.Itoa(huaweiPageSize)},
 	}}, func(p huaweiPage) []huaweiSet { return p.RecordSets })
-	return slices.DeleteFunc(sets, func(s huaweiSet) bool { return s.Type != "TXT" || fold(s.Name) != name }), err
+	return slices.DeleteFunc(sets, func(s huaweiSet) bool { return s.Type != "TXT" || dnsname.Fold(s.Name) != name }), err
 }
 
 // list takes the first set of the default line for the one to change. There

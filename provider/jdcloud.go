@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON,
@@ -154,7 +156,7 @@ func (v *jdCloud) zone(ctx context.Context, name string) (z zone, found bool, er
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.DomainName) == name })
+	at := slices.IndexFunc(domains, func(d domain) bool { return dnsname.Fold(d.DomainName) == name })
 	if at < 0 {
 		return z, false, nil
 	}
@@ -178,7 +180,7 @@ func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet,
 	for _, e := range entries {
 		off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
 		switch {
-		case cmp.Or(fold(e.HostRecord), "@") != host:
+		case cmp.Or(dnsname.Fold(e.HostRecord), "@") != host:
 		case e.Type == "CNAME" && !off:
 			set.alias = e.HostValue
 		case e.Type == "TXT":

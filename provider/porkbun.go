@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // porkbun is Porkbun's API, version 3: every call is a POST whose JSON body
@@ -194,7 +196,7 @@ func (v *porkbun) zone(ctx context.Context, name string) (z zone, found bool, er
 	if kind := KindOf(err); err != nil && (kind == ZoneNotFound || kind == Invalid) {
 		return zone{}, false, v.checkKeys(ctx)
 	}
-	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+fold(r.Name), "."+name) }
+	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+dnsname.Fold(r.Name), "."+name) }
 	if err != nil || slices.ContainsFunc(entries, outside) { // the records of a domain above
 		return zone{}, false, err
 	}
@@ -211,7 +213,7 @@ func (v *porkbun) checkKeys(ctx context.Context) error {
 func (v *porkbun) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	entries, err := v.retrieve(ctx, z.id)
 	for _, e := range entries {
-		if fold(e.Name) != name {
+		if dnsname.Fold(e.Name) != name {
 			continue
 		}
 		switch e.Type {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // powerDNS is the HTTP API of the PowerDNS Authoritative Server, version 1
@@ -131,7 +133,7 @@ func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
 		return zone{}, false, v.api.lacks(c, "list of zones")
 	}
 	for _, z := range zones {
-		if fold(z.Name) != name {
+		if dnsname.Fold(z.Name) != name {
 			continue
 		}
 		switch strings.ToLower(z.Kind) {
@@ -162,7 +164,7 @@ func (v *powerDNS) sets(ctx context.Context, z zone, name string, query url.Valu
 		return set, v.api.lacks(c, "list of sets")
 	}
 	for _, s := range answer.RRsets {
-		if s.Type != "TXT" || fold(s.Name) != name {
+		if s.Type != "TXT" || dnsname.Fold(s.Name) != name {
 			continue
 		}
 		set.ttl = s.TTL

@@ -254,13 +254,13 @@ func TestPowerDNSEndpoint(t *testing.T) {
 			t.Errorf("%s: %v", endpoint, err)
 		}
 	}
-	c.Requests()
+	c.Asked()
 	other, err := NewPowerDNS(Credentials{"a/b?c%", Secret(c.AccessKeySecret), c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = other.Zone(t.Context(), cloudtest.Zone)
-	if target := c.Requests()[0].Target; KindOf(err) != ZoneNotFound || target != "/api/v1/servers/a%2Fb%3Fc%25/zones?zone=example.com." {
+	if target := c.Asked()[0].Target; KindOf(err) != ZoneNotFound || target != "/api/v1/servers/a%2Fb%3Fc%25/zones?zone=example.com." {
 		t.Errorf("%s: %v", target, err)
 	}
 	for _, endpoint := range []string{"http://192.0.2.1:8081", "https://dns.example"} {
@@ -322,7 +322,7 @@ func TestPowerDNSUnfiltered(t *testing.T) {
 	}
 	want := `{"rrsets":[{"changetype":"REPLACE","name":"a.example.com.","records":[{"content":"\"on A.example.com.TXT\"","disabled":false},` +
 		`{"content":"\"off\"","disabled":true},{"content":"\"new\"","disabled":false}],"ttl":5,"type":"TXT"}]}`
-	for _, r := range c.Requests() {
+	for _, r := range c.Asked() {
 		if r.Method == http.MethodPatch && (string(r.Body) != want || r.Path != "/api/v1/servers/localhost/zones/Example.com.") {
 			t.Errorf("%s\n%s, want\n%s", r.Path, r.Body, want)
 		}
@@ -341,10 +341,10 @@ func TestPowerDNSVersions(t *testing.T) {
 		if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 			t.Fatal(err)
 		}
-		c.Requests()
+		c.Asked()
 		c.Fail(cloudtest.Pass, cloudtest.Instead(cloudtest.JSON(200, map[string]any{"version": version})))
 		err = client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 60})
-		asked := slices.ContainsFunc(c.Requests(), func(r cloudtest.Request) bool {
+		asked := slices.ContainsFunc(c.Asked(), func(r cloudtest.Request) bool {
 			return r.Method == http.MethodGet && r.Target == "/api/v1/servers/localhost/zones/example.com."
 		})
 		if err != nil || asked != whole {

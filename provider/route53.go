@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // route53 is Amazon Route 53, API version 2013-04-01: documents of XML, signed
@@ -168,7 +170,7 @@ func route53Name(text string) string {
 	for rest := text; rest != ""; {
 		octet, length, err := octetAt(rest, 8)
 		if err != nil {
-			return fold(text)
+			return dnsname.Fold(text)
 		}
 		if length > 1 && (octet == '.' || octet == '\\') {
 			name.WriteByte('\\')
@@ -176,7 +178,7 @@ func route53Name(text string) string {
 		name.WriteByte(octet)
 		rest = rest[length:]
 	}
-	return fold(name.String())
+	return dnsname.Fold(name.String())
 }
 
 // zone fails when the account has several public zones of the name: it is not

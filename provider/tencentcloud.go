@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call
@@ -58,9 +60,6 @@ func signTC3(r *http.Request, body []byte, key Credentials, at time.Time) {
 	r.Header.Set("Authorization", tencentAlgorithm+" Credential="+key.AccessKeyID+"/"+scope+
 		", SignedHeaders="+strings.Join(signed, ";")+", Signature="+hex.EncodeToString(hmacSHA256(derived, text)))
 }
-
-// tooMany is the answer to a search for a zone that finds over 500 of them.
-const tooMany Kind = "too_many"
 
 // tencentErrors are codes of the API's common errors and of DNSPod's own.
 var tencentErrors = codeKinds{
@@ -179,7 +178,7 @@ func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain
 		return answer.DomainList, answer.DomainCountInfo.DomainTotal, err
 	})
 	for _, d := range domains {
-		if fold(d.Name) == name || fold(d.Punycode) == name {
+		if dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name {
 			return d, true, nil
 		}
 	}
@@ -206,7 +205,7 @@ func (v *tencentCloud) describe(ctx context.Context, name string) (d tencentDoma
 		return d, false, nil
 	}
 	i := answer.DomainInfo
-	found = err == nil && (fold(i.Domain) == name || fold(i.Punycode) == name)
+	found = err == nil && (dnsname.Fold(i.Domain) == name || dnsname.Fold(i.Punycode) == name)
 	return tencentDomain{i.Domain, i.Punycode, i.Grade, i.DnspodNsList}, found, err
 }
 
@@ -250,7 +249,7 @@ func (v *tencentCloud) records(ctx context.Context, z zone, name, kind string) (
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(entries, func(e tencentRecord) bool { return e.Type != kind || fold(e.Name) != relative(name, z) }), nil
+	return slices.DeleteFunc(entries, func(e tencentRecord) bool { return e.Type != kind || dnsname.Fold(e.Name) != relative(name, z) }), nil
 }
 
 // tencentTXT reads a value. It stands there as it was written: as plain text,

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call
@@ -168,7 +170,7 @@ func (v *volcengine) listed(ctx context.Context, name string) (z zone, found boo
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(entries, func(e entry) bool { return fold(e.ZoneName) == name })
+	at := slices.IndexFunc(entries, func(e entry) bool { return dnsname.Fold(e.ZoneName) == name })
 	if at < 0 {
 		return z, false, nil
 	}
@@ -196,7 +198,7 @@ func (v *volcengine) records(ctx context.Context, z zone, name, kind string) ([]
 		return answer.Records, answer.TotalCount, err
 	})
 	return slices.DeleteFunc(all, func(r volcRecord) bool {
-		return r.Type != kind || fold(r.Host) != relative(name, z)
+		return r.Type != kind || dnsname.Fold(r.Host) != relative(name, z)
 	}), err
 }
 

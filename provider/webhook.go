@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // webhook speaks to a bridge: a program of the operator's own, that does at
@@ -75,7 +77,7 @@ func NewWebhook(c Credentials) (*Client, error) {
 	a.timeless = true
 	a.hidden = []Secret{Secret(c.AccessKeyID + ":" + string(c.AccessKeySecret))} // which goes out in base64
 	v := &webhook{a}
-	return &Client{vendor: v, poll: pollInterval, apply: v.change}, nil
+	return clientOf(v, v.change), nil
 }
 
 // webhookKinds are the kinds that a bridge may say.
@@ -142,7 +144,7 @@ func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err e
 	if err != nil {
 		return a, err
 	}
-	a.Zone = fold(a.Zone)
+	a.Zone = dnsname.Fold(a.Zone)
 	switch at := "read at " + v.api.base.Host; {
 	case a.Zone == "" || name != a.Zone && !strings.HasSuffix(name, "."+a.Zone):
 		return a, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s: zone %q does not contain %s", at, a.Zone, name)}

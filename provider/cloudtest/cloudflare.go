@@ -97,11 +97,11 @@ func cfServe(c *Cloud, r Request) Answer {
 func cfID(id int) string { return fmt.Sprintf("%032x", id) }
 
 // cfPage answers with one page of a list; without a page, the first.
-func cfPage(r Request, items []any) Answer {
-	current := max(1, number(r.Query("page")))
-	shown := append([]any{}, page(items, current, PageLimit)...)
+func cfPage(c *Cloud, r Request, items []any, most int) Answer {
+	current, size := max(1, number(r.Query("page"))), c.size(number(r.Query("per_page")), 20, most)
+	shown := append([]any{}, page(items, current, size)...)
 	return cfAnswer(http.StatusOK, true, shown, map[string]int{
-		"page": current, "per_page": PageLimit, "count": len(shown), "total_count": len(items), "total_pages": (len(items) + PageLimit - 1) / PageLimit,
+		"page": current, "per_page": size, "count": len(shown), "total_count": len(items), "total_pages": (len(items) + size - 1) / size,
 	})
 }
 
@@ -122,33 +122,16 @@ func cfZones(c *Cloud, r Request) Answer {
 			"name_servers": []string{"a.ns.cloudflare.com", "b.ns.cloudflare.com"},
 		})
 	}
-	return cfPage(r, found)
+	return cfPage(c, r, found, 50)
 }
 
 // cfList lists the whole zone unless it is asked for a name.
 func cfList(c *Cloud, r Request, z zone) Answer {
 	var found []any
-	for _, one := range recordsIn(c, z.name, r.Query("name.exact"), r.Query("type")) {
+	for _, one := range c.at(z.name, r.Query("name.exact"), r.Query("type")) {
 		found = append(found, cfShown(one))
 	}
-	return cfPage(r, found)
-}
-
-// recordsIn gives the records of a zone that a list shows; name "" is any.
-func recordsIn(c *Cloud, zone, name, kind string) (found []*record) {
-	names := []string{name}
-	if name == "" {
-		names = nil
-		for _, r := range c.records {
-			if !slices.Contains(names, r.name) {
-				names = append(names, r.name)
-			}
-		}
-	}
-	for _, name := range names {
-		found = append(found, c.at(zone, name, kind)...)
-	}
-	return found
+	return cfPage(c, r, found, 5000)
 }
 
 func cfShown(r *record) map[string]any {

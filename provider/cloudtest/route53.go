@@ -191,7 +191,7 @@ func r53Zones(c *Cloud, r Request) Answer {
 			return order < 0 || order == 0 && r53ID(z) < r.Query("hostedzoneid")
 		})
 	}
-	shown := page(zones, 1, number(r.Query("maxitems")))
+	shown := page(zones, 1, c.size(number(r.Query("maxitems")), 100, 100))
 	var list struct {
 		HostedZones      []r53Zone `xml:"HostedZones>HostedZone"`
 		DNSName          string    `xml:",omitempty"`
@@ -244,7 +244,7 @@ func r53List(c *Cloud, r Request, z zone) Answer {
 		order := strings.Compare(r53Order(s.Name), r53Order(name))
 		return name != "" && (order < 0 || order == 0 && s.Type < kind)
 	})
-	shown := page(sets, 1, number(r.Query("maxitems")))
+	shown := page(sets, 1, c.size(number(r.Query("maxitems")), 300, 300))
 	list := struct {
 		Sets           []r53Set `xml:"ResourceRecordSets>ResourceRecordSet"`
 		IsTruncated    bool
