@@ -76,7 +76,7 @@ func pdnsSend(t *testing.T, v *powerDNS, e exchange) (kind Kind, err error) {
 		if spellAnew {
 			raw = spelled
 		}
-		return kind, v.write(t.Context(), z, pdnsName(e), raw)
+		return kind, v.write(t.Context(), z, pdnsChange(pdnsName(e), raw, raw.ttl))
 	}
 	switch e.Op {
 	case "find zone", "find zone, unknown":
@@ -260,7 +260,7 @@ func TestPowerDNSEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = other.Zone(t.Context(), cloudtest.Zone)
-	if target := c.Asked()[0].Target; KindOf(err) != ZoneNotFound || target != "/api/v1/servers/a%2Fb%3Fc%25/zones?zone=example.com." {
+	if target := c.Asked()[0].Target; KindOf(err) != ZoneNotFound || target != "/api/v1/servers/a%2Fb%3Fc%25/zones?dnssec=false" {
 		t.Errorf("%s: %v", target, err)
 	}
 	for _, endpoint := range []string{"http://192.0.2.1:8081", "https://dns.example"} {
@@ -279,11 +279,8 @@ func TestPowerDNSEndpoint(t *testing.T) {
 // would undo.
 func TestPowerDNSCopies(t *testing.T) {
 	c := cloudtest.PowerDNS(t)
-	client, err := NewPowerDNS(Credentials{c.AccessKeyID, Secret(c.AccessKeySecret), c.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, kind := range []string{"Slave", "Consumer", "Secondary"} {
+		client := openCloud(t, c, NewPowerDNS)
 		c.Fail(cloudtest.Instead(cloudtest.JSON(200, []any{map[string]any{"id": "example.com.", "name": "example.com.", "kind": kind}})))
 		if _, err := client.Zone(t.Context(), "example.com"); KindOf(err) != Permission || !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s: %v", kind, err)
@@ -397,7 +394,7 @@ func TestPowerDNSTurn(t *testing.T) {
 	v.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := v.write(ctx, zone{}, "a.example.com", recordSet{}); !errors.Is(err, context.Canceled) || KindOf(err) != Network {
+	if err := v.write(ctx, zone{}, pdnsChange("a.example.com", recordSet{}, 0)); !errors.Is(err, context.Canceled) || KindOf(err) != Network {
 		t.Error(err)
 	}
 }

@@ -450,9 +450,10 @@ func TestRoute53Pending(t *testing.T) {
 }
 
 func TestRoute53Zones(t *testing.T) {
-	c, client := route53Cloud(t)
+	c := cloudtest.Route53(t)
 	const name = "vpc.example.net"
 	c.AddPrivateZone("private.example.net")
+	client := openCloud(t, c, NewRoute53)
 	if zone, err := client.Zone(t.Context(), "a.private.example.net"); KindOf(err) != ZoneNotFound {
 		t.Error(zone, err)
 	}
@@ -460,6 +461,7 @@ func TestRoute53Zones(t *testing.T) {
 		c.AddPrivateZone(name)
 	}
 	c.AddZone(name)
+	client = openCloud(t, c, NewRoute53)
 	for _, path := range []string{cloudtest.Zone, cloudtest.ChildZone, name} {
 		if zone, err := client.Zone(t.Context(), "a.b."+path); err != nil || zone != path {
 			t.Error(zone, err)
@@ -474,7 +476,7 @@ func TestRoute53Zones(t *testing.T) {
 	}
 	c.AddZone("twice.example.net")
 	c.AddZone("twice.example.net")
-	_, err = client.Zone(t.Context(), "a.twice.example.net")
+	_, err = openCloud(t, c, NewRoute53).Zone(t.Context(), "a.twice.example.net")
 	wantKind(t, err, Conflict, "2 public hosted zones named twice.example.net")
 }
 

@@ -38,6 +38,9 @@ type known struct {
 // Zone gives the longest zone of the account that contains name. What zones
 // there are is looked up once in the life of a client.
 func (c *Client) Zone(ctx context.Context, name string) (string, error) {
+	if ctx.Err() != nil {
+		return "", &Error{Kind: Network, Detail: "find a zone", Err: context.Cause(ctx)}
+	}
 	if err := c.listZones(ctx); err != nil {
 		return "", err
 	}
