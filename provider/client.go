@@ -66,6 +66,7 @@ type zone struct {
 	id      string
 	unique  string // tells it from zones of this name in other accounts, where there can be such
 	name    string
+	plan    string   // what is paid for, where the least TTL depends on that
 	minTTL  uint32   // seconds, the least that the vendor takes here
 	servers []string // the vendor's name servers for it, where the API tells
 	fault   error    // why it is not to be changed

@@ -317,8 +317,8 @@ func TestTencentCloudUnicode(t *testing.T) {
 		c := cloudtest.TencentCloud(t)
 		client := openCloud(t, c, NewTencentCloud)
 		c.Fail(cloudtest.Instead(answer))
-		if zone, err := client.Zone(t.Context(), "XN--fiq228c.example"); err != nil || zone != "xn--fiq228c.example" {
-			t.Errorf("zone %q, %v", zone, err)
+		if zone, err := client.named(t.Context(), "XN--fiq228c.example"); err != nil || zone.name != "xn--fiq228c.example" {
+			t.Errorf("zone %+v, %v", zone, err)
 		}
 		if n := len(c.Asked()); n != requests {
 			t.Errorf("%d requests, want %d", n, requests)
