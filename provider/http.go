@@ -243,7 +243,7 @@ func (k codeKinds) of(code string) Kind {
 // refused makes the error of a call that the vendor refuses: by its code where
 // that is known, else by the HTTP status.
 func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
-	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status))}
+	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
 	e.Detail = fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status)
 	for _, part := range []string{v.code, v.message} {
 		if part = printable(a.scrub(part)); part != "" {

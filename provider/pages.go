@@ -37,7 +37,7 @@ func paged[T any](fetch pageOf[T]) ([]T, error) {
 // item comes twice.
 func wholePages[T any](id func(T) string, fetch pageOf[T]) ([]T, error) {
 	length, seen := -1, map[string]bool{}
-	all, err := paged(func(page, given int) ([]T, *int, error) {
+	return paged(func(page, given int) ([]T, *int, error) {
 		items, total, err := fetch(page, given)
 		if err != nil {
 			return nil, nil, err
@@ -56,10 +56,6 @@ func wholePages[T any](id func(T) string, fetch pageOf[T]) ([]T, error) {
 		}
 		return items, total, nil
 	})
-	if err == nil && length >= 0 && len(all) != length {
-		err = &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has %d items of %d", len(all), length)}
-	}
-	return all, err
 }
 
 // zonesPaged collects the list of an account's zones, unless that has too

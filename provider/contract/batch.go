@@ -215,6 +215,7 @@ func testCopies(t *testing.T, b Backend) {
 // testOverlapAll has two clients' worth of batches at the same names, in
 // other orders: none waits for another for ever.
 func testOverlapAll(t *testing.T, b Backend) {
+	b.mustChangeAll(t, nil)
 	var changes []provider.Change
 	for i := range 20 {
 		changes = append(changes, provider.Change{Name: b.name(fmt.Sprintf("overlap%d", i)), Add: values("ours")})
