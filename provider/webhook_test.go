@@ -72,7 +72,7 @@ func TestWebhookCalls(t *testing.T) {
 	client := openCloud(t, c, NewWebhook)
 	deep := "_mesh.a.b.c.d." + cloudtest.ChildZone
 	sent := func() (methods string) {
-		for _, r := range c.Requests() {
+		for _, r := range c.Asked() {
 			methods += r.Method + " "
 		}
 		return methods
