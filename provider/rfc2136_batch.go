@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"meshddns/dnsname"
 	"meshddns/dnswire"
 )
 
@@ -70,8 +71,14 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 // updatesOf gives the updates that can be asked for, and the errors of the rest.
 func updatesOf(changes []Change) (all batch, errs []error) {
 	errs = make([]error, len(changes))
+	named := map[string]bool{}
 	for i, ch := range changes {
 		message, err := updateMessage(ch)
+		if name := dnsname.Fold(ch.Name); named[name] {
+			err = &Error{Kind: Invalid, Detail: name + " is in two changes of one call"}
+		} else {
+			named[name] = true
+		}
 		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
 			err = &Error{Kind: Invalid, Detail: fmt.Sprintf("%s is in zone %s, and others of one call are not", ch.Name, ch.Zone)}
 		}
