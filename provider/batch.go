@@ -107,6 +107,15 @@ func (all jobs) end(err error) {
 	}
 }
 
+// BatchSize is large where the vendor makes many changes in one call, and
+// otherwise what single calls make in the time of a write.
+func (c *Client) BatchSize() int {
+	if _, ok := c.vendor.(batchVendor); ok {
+		return 400
+	}
+	return 64
+}
+
 // ChangeAll makes changes of different names of one zone.
 func (c *Client) ChangeAll(ctx context.Context, changes []Change) []error {
 	var all jobs

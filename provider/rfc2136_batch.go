@@ -35,6 +35,9 @@ func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 	return c.send(ctx, batch{{change: ch, message: message}})
 }
 
+// BatchSize is what fits into one message.
+func (c *RFC2136) BatchSize() int { return maxBatch }
+
 // ChangeAll makes up to 400 changes with one message. The server makes all of
 // a message or nothing, so one that it refuses is halved until the changes
 // that are at fault stand alone. Where nothing is made any more, the changes

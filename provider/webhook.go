@@ -28,7 +28,8 @@ import (
 // zone is the longest zone of the bridge that contains the name; values are
 // all TXT values there, in any order, [] for none; ttl is theirs, in seconds.
 // The answer may also have "min_ttl", the least TTL in seconds that the bridge
-// takes, and "servers", the names of the zone's name servers. Status 404 says
+// takes, "servers", the names of the zone's name servers, and "id", what tells
+// the zone from one of the same name that another key reaches. Status 404 says
 // that no zone of the bridge contains the name.
 //
 // The second changes a name:
@@ -158,7 +159,7 @@ func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 		return nil, &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of zones"}
 	}
 	for _, a := range answer.Zones {
-		zones = append(zones, zone{name: dnsname.Fold(a.Zone), minTTL: a.MinTTL, servers: a.Servers})
+		zones = append(zones, zone{name: dnsname.Fold(a.Zone), unique: a.ID, minTTL: a.MinTTL, servers: a.Servers})
 	}
 	return zones, nil
 }
@@ -188,6 +189,10 @@ func (v *webhook) listZone(ctx context.Context, z zone) (map[string]recordSet, e
 	return sets, nil
 }
 
+// sharesNames reports that two keys may reach two zones of one name, which
+// nothing tells apart but what the bridge says.
+func (v *webhook) sharesNames() {}
+
 func (v *webhook) refused(c call, ans answer) error {
 	var failure struct{ Error, Kind string }
 	if err := json.Unmarshal(ans.body, &failure); err != nil {
@@ -202,6 +207,7 @@ func (v *webhook) refused(c call, ans answer) error {
 // webhookAnswer is what a bridge says of a name.
 type webhookAnswer struct {
 	Zone    string
+	ID      string
 	TTL     uint32
 	Values  []string
 	MinTTL  uint32 `json:"min_ttl"`
@@ -227,7 +233,7 @@ func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err e
 // error, as nothing is gained by asking for the names above.
 func (v *webhook) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	a, err := v.read(ctx, name)
-	return zone{name: a.Zone, minTTL: a.MinTTL, servers: a.Servers}, err == nil, err
+	return zone{name: a.Zone, unique: a.ID, minTTL: a.MinTTL, servers: a.Servers}, err == nil, err
 }
 
 // list fails for a name that lies in another zone by now.

@@ -60,16 +60,25 @@ func (c *Client) Zone(ctx context.Context, name string) (string, error) {
 }
 
 // ZoneID tells the zone from others of its name: where another account of the
-// vendor can have one, the id is the vendor's, else the name.
+// vendor can have one, the id is the vendor's, else the name; "" where nothing
+// tells.
 func (c *Client) ZoneID(ctx context.Context, zone string) (string, error) {
 	z, err := c.named(ctx, zone)
 	if err != nil {
 		return "", err
 	}
-	if z.unique != "" {
+	if _, shared := c.vendor.(interface{ sharesNames() }); shared || z.unique != "" {
 		return z.unique, nil
 	}
 	return z.name, nil
+}
+
+// ZonesKnown reports whether the client knows all zones of the account.
+func (c *Client) ZonesKnown(ctx context.Context) (bool, error) {
+	err := c.listZones(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all, err
 }
 
 // named gives a zone by its name.

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	batchNames  = 400 // names changed together where the provider can
-	singleNames = 32  // names worked on together where it cannot
-	overlapping = 8   // calls at a time where a call is about one name
-	bulkFrom    = 16  // names from which a list of the whole zone is cheaper
-	maxRaces    = 10  // lost races for one name before it counts as a failure
+	singleNames = 32 // names worked on together where the provider changes one at a time
+	overlapping = 8  // calls at a time where a call is about one name
+	bulkFrom    = 16 // names from which a list of the whole zone is cheaper
+	maxRaces    = 10 // lost races for one name before it counts as a failure
 	clientLife  = time.Minute
 )
 
@@ -59,8 +58,8 @@ func connect(open func(Account) (provider.DNS, error), account Account, now time
 
 // batchSize is how many names are worked on together.
 func (c *connection) batchSize() int {
-	if _, ok := c.client.(provider.BatchChanger); ok || c.client == nil {
-		return batchNames
+	if many, ok := c.client.(provider.BatchChanger); ok {
+		return many.BatchSize()
 	}
 	return singleNames
 }
@@ -218,7 +217,7 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	i.zone = r.Place.Zone
 	switch {
 	case r.withdrawal() && i.zone != "":
-	case i.zone != "" && len(b.items) >= bulkFrom && b.conn.domain(ctx, r.Domain).apex == i.zone:
+	case i.zone != "" && len(b.items) >= bulkFrom && !b.conn.knowsZones(ctx) && b.conn.domain(ctx, r.Domain).apex == i.zone:
 	default:
 		i.zone, err = b.conn.client.Zone(ctx, r.Name)
 	}
@@ -238,6 +237,16 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	}
 	i.choosePlace()
 	return nil
+}
+
+// knowsZones reports whether to ask for the zone of a name costs nothing.
+func (c *connection) knowsZones(ctx context.Context) bool {
+	lister, ok := c.client.(provider.ZoneLister)
+	if !ok {
+		return false
+	}
+	known, err := lister.ZonesKnown(ctx)
+	return known && err == nil
 }
 
 // domain gives the zone of a domain, asked for once.
