@@ -283,5 +283,5 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 // on, and those that wait for their zone.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
-		SELECT name FROM names WHERE name > ? AND pass <> ? AND (due IS NULL OR lane <= 'look') ORDER BY name LIMIT ?`, cursor, pass, limit)
+		SELECT name FROM names WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look') ORDER BY name LIMIT ?`, cursor, pass, limit)
 }

@@ -608,7 +608,8 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 			t.page.page--
 		}
 		if err == nil && e.pass != nil {
-			e.pass.Report.add(t.news(), t.name.Pass == e.pass.Number)
+			counted, bad := t.name.markedBy(e.pass.Number)
+			e.pass.Report.add(t.news(), counted, bad)
 		}
 		for _, w := range e.awaited[t.name.Name] {
 			w.see(t.name.Version)
@@ -638,22 +639,23 @@ func (t *task) news() []Outcome {
 func (t *task) due(pass int64) (d Due, news bool) {
 	d = t.next
 	look := nextLook(t.places)
-	good := !t.waits() && !slices.ContainsFunc(t.outcomes, Outcome.bad)
+	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
+	stands := !t.waits() && !slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.bad() && o.Provider != "" })
 	switch {
 	case !d.At.IsZero():
-	case t.follow && good:
+	case t.follow && stands:
 		d = Due{At: time.Unix(1, 0), Lane: LaneAsked}
 	case !look.IsZero():
 		d = Due{At: look, Lane: LaneLook}
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
-	if !t.waits() {
-		d.Pass = pass
+	if !t.waits() && pass > 0 {
+		d.Pass = passMark(pass, bad)
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
 	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
 	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
-	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty
+	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad
 }
 
 // Expect begins to wait for the work on a name. It ends with Close.

@@ -108,7 +108,7 @@ func (r Report) FirstBad() Outcome {
 
 // add counts the outcomes at one name. One that was counted before, and is
 // looked at again, has no news in that nothing had to be changed.
-func (r *Report) add(outcomes []Outcome, again bool) {
+func (r *Report) add(outcomes []Outcome, again, wasBad bool) {
 	counted, bad := false, false
 	for _, o := range outcomes {
 		if o.Action == "" || again && o.Action == ActionUnchanged && !o.warning() {
@@ -129,7 +129,7 @@ func (r *Report) add(outcomes []Outcome, again bool) {
 	if counted && !again {
 		r.Names++
 	}
-	if bad {
+	if bad && !(again && wasBad) {
 		r.Bad++
 	}
 	if len(r.Records) > 2*maxRecords {

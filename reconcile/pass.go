@@ -274,7 +274,7 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 			p.Report.add([]Outcome{{
 				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
 				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
-			}}, true)
+			}}, true, false)
 		}
 		p.orphans, p.through = false, e.Now()
 		p.horizon = p.through.Add(Debounce)
@@ -378,7 +378,7 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 		outcomes[r.Name] = append(outcomes[r.Name], r.refused())
 	}
 	for _, name := range names {
-		report.add(outcomes[name], false)
+		report.add(outcomes[name], false, false)
 	}
 	return nil
 }
