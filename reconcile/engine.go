@@ -78,6 +78,7 @@ type lane struct {
 	queue   []*job
 	working bool
 	stored  bool      // names wait for it in the database
+	puts    int       // how often names were stored for it
 	blocked time.Time // until then nobody is asked
 	fails   int       // in a row
 	fault   Fault     // of the last
@@ -298,6 +299,10 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	l, zone := e.lanes[lane]
 	inWork := len(e.busy)
 	blocked := zone && l.blocked.After(now) && !l.givenUp(now, e.retry)
+	puts := 0
+	if zone {
+		puts = l.puts
+	}
 	e.mu.Unlock()
 	if blocked {
 		return l.blocked, nil
@@ -315,7 +320,7 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 		return next, err
 	}
 	if !ok {
-		e.emptied(lane)
+		e.emptied(lane, puts)
 		return time.Time{}, nil
 	}
 	if at.After(now) {
@@ -335,11 +340,12 @@ func (e *Engine) dueBy(lane string) time.Time {
 	return e.Now()
 }
 
-// emptied notes that nobody waits for a zone in the database.
-func (e *Engine) emptied(lane string) {
+// emptied notes that nobody waits for a zone in the database, if nobody has come
+// since it was looked.
+func (e *Engine) emptied(lane string, puts int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l := e.lanes[lane]; l != nil {
+	if l := e.lanes[lane]; l != nil && l.puts == puts {
 		l.stored = false
 		if len(l.queue) == 0 && !l.working && !l.blocked.After(e.Now()) {
 			delete(e.lanes, lane)
@@ -399,7 +405,6 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 		l := e.lane(r.lane())
 		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
 			t.comeBack(Due{At: e.Now(), Lane: l.key})
-			l.stored = true
 			continue
 		}
 		j := &job{task: t, record: r, look: why.lane == LaneLook && why.manual}
@@ -523,7 +528,6 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 		i := b.items[n]
 		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, givenUp: l.givenUp(now, e.retry)}
 		o, back := v.conclude()
-		l.stored = l.stored || back.Lane == l.key
 		t := j.task
 		t.follow = t.follow || i.followed
 		t.take(&s, i, o, back)
@@ -602,6 +606,13 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for _, d := range s.Names {
+		if isZone(d.Lane) {
+			l := e.lane(d.Lane)
+			l.stored = true
+			l.puts++
+		}
+	}
 	for _, t := range ended {
 		delete(e.busy, t.name.Name)
 		if t.page != nil {
