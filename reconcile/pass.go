@@ -481,8 +481,8 @@ func (e *Engine) findOrphans(ctx context.Context) (all []Place, err error) {
 		if z.Apex == "" || seen[identity] {
 			continue
 		}
-		seen[identity] = true
 		found, err := e.orphansOf(ctx, conn, z)
+		seen[identity] = err == nil // another key may list what this one may not
 		if err != nil {
 			e.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "error", z.Account.Secret.Scrub(err.Error()))
 		}
