@@ -407,7 +407,7 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 			t.comeBack(Due{At: e.Now(), Lane: l.key})
 			continue
 		}
-		j := &job{task: t, record: r, look: why.lane == LaneLook && why.manual}
+		j := &job{task: t, record: r, look: why.lane == LaneLook && why.manual && e.pass == nil}
 		if t.again {
 			j.attempt = r.Place.Attempts
 		}
@@ -529,7 +529,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, givenUp: l.givenUp(now, e.retry)}
 		o, back := v.conclude()
 		t := j.task
-		t.follow = t.follow || i.followed
+		t.follow = t.follow || i.followed || i.left != nil
 		t.take(&s, i, o, back)
 		if t.waiting--; t.waiting == 0 {
 			ended = append(ended, t)
