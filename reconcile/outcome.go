@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -166,13 +165,4 @@ func boolOrder(a, b bool) int {
 func (r *Report) finish(now time.Time) {
 	r.trim()
 	r.FinishedAt, r.Complete = now, true
-}
-
-// MarshalText and its inverse are how a report and a pass are kept.
-func (p Progress) Text() string {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // a type that JSON cannot hold: a mistake of this program
-	}
-	return string(text)
 }

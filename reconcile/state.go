@@ -1,7 +1,8 @@
 // Package reconcile keeps what is published true. It takes the names that are
 // due, works out what is wanted at each (desired.go), compares it with what
 // stands there (rrset.go), changes it zone by zone (zone.go), and commits what
-// came of it (outcome.go); the engine (engine.go, pass.go) says when.
+// came of it (verdict.go, outcome.go). The engine says when: for names that are
+// due (engine.go, lane.go, task.go), and for all of them (pass.go, survey.go).
 //
 // It knows no SQL and no HTTP server, and speaks no language: why something is
 // not as it should be is a code and its particulars.
