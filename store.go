@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -660,7 +661,7 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?)`,
 			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, s.timestamp())
-		if isConstraint(err, sqlite3.ErrConstraintUnique) {
+		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
 			return errPrefixTaken
 		}
 		if err != nil {
@@ -970,7 +971,7 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	var endpoints textList
 	err := l.q.QueryRowContext(ctx, `SELECT zone, account, txt_endpoints FROM services WHERE id = ?`, id).Scan(&u.Domain, &account, &endpoints)
 	if err != nil {
-		return nil, err
+		return &u, absent(err, nil) // a row that is older than the checks has nowhere to go
 	}
 	if c := l.configured; c != nil {
 		if !account.Valid && dnsname.Within(u.Domain, c.Zone) {
