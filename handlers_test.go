@@ -312,7 +312,13 @@ const patience = time.Minute
 // otherwise than in the program, change changes before it runs.
 func newAppliance(t testing.TB, change ...func(*appliance)) *appliance {
 	t.Helper()
-	a := &appliance{path: filepath.Join(t.TempDir(), "meshddns.db"), logs: &logBuffer{}}
+	return newApplianceOn(t, filepath.Join(t.TempDir(), "meshddns.db"), change...)
+}
+
+// newApplianceOn is newAppliance on a database file.
+func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appliance {
+	t.Helper()
+	a := &appliance{path: path, logs: &logBuffer{}}
 	log := slog.New(slog.NewTextHandler(a.logs, nil))
 	store, err := openStore(t.Context(), a.path, log)
 	if err != nil {
