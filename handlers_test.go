@@ -11,10 +11,10 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"meshddns/envelope"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,9 +25,11 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnswire"
 	"meshddns/guard"
+	"meshddns/hostaddr"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/nameserver"
@@ -55,6 +57,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //
 //	sql STATEMENTS   on the database file, by a connection that checks no foreign keys
 //	dns NAME         a TXT question to the built-in DNS server
+//	until NAME WHAT  waits until that is answered so
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -86,12 +89,8 @@ type script struct {
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{T: t, appliance: newAppliance(t), names: map[string]string{}}
-	owner, err := s.store.Owner(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.name("<owner>", owner)
+	s := &script{T: t, appliance: newAppliance(t, stopClock), names: map[string]string{}}
+	s.name("<owner>", s.store.owner)
 	s.name("<dns>", s.dns)
 	return s
 }
@@ -138,6 +137,10 @@ func (s *script) step(given string) (answer string) {
 		return s.shown(s.statements(strings.Join(append([]string{rest}, lines[1:]...), "\n")))
 	case "dns":
 		return s.shown(s.ask(s, rest))
+	case "until":
+		name, answer, _ := strings.Cut(rest, " ")
+		eventually(s, rest, func() bool { return s.ask(s, name) == answer })
+		return ""
 	}
 	headers, lines := http.Header{}, lines[1:]
 	for len(lines) > 0 && headerLine.MatchString(lines[0]) {
@@ -173,6 +176,7 @@ var (
 	uuidText = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	timeText = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	took     = regexp.MustCompile(`"duration_ms":\d+`)
+	planned  = regexp.MustCompile(`,"next_at":"[^"]*"`) // of the next pass: TestNextPass
 	fromPort = regexp.MustCompile(`127\.0\.0\.1:\d+->`)
 )
 
@@ -188,6 +192,9 @@ func (s *script) shown(text string) string {
 	})
 	for _, name := range []string{"<owner>", "<dns>"} {
 		text = strings.ReplaceAll(text, s.names[name], name)
+	}
+	if strings.HasPrefix(text, `{"data":{"started_at"`) {
+		text = planned.ReplaceAllString(text, "")
 	}
 	text = fromPort.ReplaceAllString(timeText.ReplaceAllString(text, "<time>"), "<client>->")
 	text = took.ReplaceAllString(text, `"duration_ms":"<ms>"`)
@@ -264,7 +271,7 @@ func (s *script) request(method, path string, headers http.Header, body string) 
 // checkEnvelope holds an answer to what the contract says of all of them.
 func checkEnvelope(t testing.TB, request string, response *http.Response, body string) {
 	t.Helper()
-	if got := response.Header.Get("Content-Type"); got != jsonMediaType {
+	if got := response.Header.Get("Content-Type"); got != envelope.MediaType {
 		t.Errorf("%s: Content-Type %q", request, got)
 	}
 	failed := response.StatusCode >= http.StatusBadRequest
@@ -288,43 +295,63 @@ func checkEnvelope(t testing.TB, request string, response *http.Response, body s
 	}
 }
 
-// appliance is the program as run wires it, on loopback, without its flags
-// and without the synchronisation in the background.
+// appliance is the program as run wires it, on loopback, without its flags.
 type appliance struct {
 	*server
-	path string // of the database
-	url  string
-	dns  string // address of the built-in DNS server
-	logs *logBuffer
-	http *http.Client
+	path      string // of the database
+	url       string
+	dns       string // address of the built-in DNS server
+	addresses *hostaddr.Book
+	logs      *logBuffer
+	http      *http.Client
 }
 
 // Every test ends by itself: nothing that it waits for may take longer.
 const patience = time.Minute
 
-func newAppliance(t testing.TB) *appliance {
+// newAppliance starts an appliance that ends with the test. What is to be
+// otherwise than in the program, change changes before it runs.
+func newAppliance(t testing.TB, change ...func(*appliance)) *appliance {
 	t.Helper()
-	a := &appliance{path: filepath.Join(t.TempDir(), "meshddns.db"), logs: &logBuffer{}}
+	return newApplianceOn(t, filepath.Join(t.TempDir(), "meshddns.db"), change...)
+}
+
+// newApplianceOn is newAppliance on a database file.
+func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appliance {
+	t.Helper()
+	a := &appliance{path: path, logs: &logBuffer{}}
 	log := slog.New(slog.NewTextHandler(a.logs, nil))
-	store, err := openStore(t.Context(), a.path)
+	store, err := openStore(t.Context(), a.path, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := meshtxt.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
-	names, err := nameserver.Listen("127.0.0.1:0", "", zones{store, func() []netip.Addr { return []netip.Addr{own.IPv4} }}, log)
+	a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "203.0.113.7"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, store.SaveAddresses, log)
+	names, err := nameserver.Listen("127.0.0.1:0", "", builtin.Zones{Store: store, Own: a.addresses.All}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.dns = names.Addr()
-	a.server = &server{store: store, log: log, version: "test", dnsAnswers: names.Stats}
-	a.server.sync = newSyncer(store, log, func(context.Context) meshtxt.Addresses { return own }, a.dns, time.Hour)
+	a.server = &server{store: store, log: log, version: "test", dnsAnswers: names.Stats, public: conntest.Internet}
+	a.clients = clients{zones: store, dnsAddress: a.dns}
+	for _, f := range change {
+		f(a)
+	}
+	a.engine = newEngine(store, a.clients, a.addresses, time.Hour, log)
 	web := httptest.NewServer(a.routes())
 	a.url, a.http = web.URL, web.Client()
 	a.http.Timeout = patience
 	a.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	serving.Go(func() { names.Serve(ctx) })
+	for _, task := range []func(context.Context) error{
+		names.Serve, a.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour) },
+	} {
+		serving.Go(func() {
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
 	t.Cleanup(func() {
 		web.Close()
 		stop()
@@ -333,7 +360,29 @@ func newAppliance(t testing.TB) *appliance {
 			t.Error(err)
 		}
 	})
+	select {
+	case <-a.addresses.Ready(): // what it stores is stored by now
+	case <-time.After(patience):
+		t.Fatal("the addresses were not looked up")
+	}
 	return a
+}
+
+// stopClock keeps all that happens by itself from happening: no change has
+// waited for further ones, and no pass is due.
+func stopClock(a *appliance) {
+	at := time.Now()
+	a.store.now = func() time.Time { return at }
+}
+
+// source is where an address comes from.
+func source(t testing.TB, family hostaddr.Family, text string) hostaddr.Source {
+	t.Helper()
+	s, err := hostaddr.ParseSource(family, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // logBuffer keeps what is logged.
@@ -496,7 +545,7 @@ func TestPartAIsWhole(t *testing.T) {
 		"POST /sync":  "200, 500 sync_disabled, 500 sync_not_configured, 500 sync_failed, 500 internal_error",
 		"POST /usages": "200, 400 parameter_error, 400 service_id_empty, 400 prefix_mode_invalid, 404 unknown_service, 500 service_config_invalid, " +
 			"400 service_domain_missing, 400 network_id_missing, 400 prefix_empty, 400 prefix_too_long, 400 prefix_characters, 400 prefix_reserved, " +
-			"400 prefix_taken, 500 internal_error",
+			"400 prefix_taken, 500 store_failed, 500 internal_error",
 		"GET /check-prefix":     "200, 400 query_missing, 500 internal_error",
 		"GET /usages/available": "200, 500 internal_error",
 	} {
@@ -603,7 +652,7 @@ func TestNetworkIDIsExact(t *testing.T) {
 var badBodies = []string{
 	"", " ", "{", "null", "[]", `"x"`, "7", "{} {}", `{}x`, "{'a':1}", `{"a":1,}`, "\ufeff{}", "{}\x00", "name=x",
 	"{\"x\":\"\xff\"}", `{"x":"\ud800"}`, `{"a":1,"a":2}`, `{"x":{"a":1,"\u0061":2}}`,
-	"[" + strings.Repeat("[", 20000), `{"x":"` + strings.Repeat("x", maxBody) + `"}`,
+	"[" + strings.Repeat("[", 20000), `{"x":"` + strings.Repeat("x", envelope.MaxBody) + `"}`,
 }
 
 // badRequests are refused for what they say. {id} is a usage's.
@@ -676,7 +725,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		method, path, _ := strings.Cut(endpoint, " ")
 		for _, body := range badBodies {
 			status, code := http.StatusBadRequest, "parameter_error"
-			if len(body) > maxBody {
+			if len(body) > envelope.MaxBody {
 				status, code = http.StatusRequestEntityTooLarge, "body_too_large"
 			}
 			requests = append(requests, badRequests[0])
@@ -726,9 +775,9 @@ func TestBodyLimit(t *testing.T) {
 		"PUT /config":         `{"provider":"x","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"x"}`,
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		for _, size := range []int{maxBody, maxBody + 1} {
+		for _, size := range []int{envelope.MaxBody, envelope.MaxBody + 1} {
 			want := http.StatusOK
-			if size > maxBody {
+			if size > envelope.MaxBody {
 				want = http.StatusRequestEntityTooLarge
 			}
 			padded := body + strings.Repeat(" ", size-len(body))
@@ -753,9 +802,11 @@ func (a *appliance) addUsages(t testing.TB, count, descriptionSize int) {
 	if _, err := db.Exec(`
 		INSERT INTO usages
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-		SELECT printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]', '2026-01-02T03:04:05.678Z' FROM n;
+		SELECT i, printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]',
+		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z' FROM n;
 		INSERT INTO bindings
-		SELECT 'b' || id, -rowid, id, provider_id, 'active' FROM (SELECT id, provider_id, row_number() OVER () AS rowid FROM usages) WHERE rowid % 3 > 0`,
+		SELECT seq, 'b' || id, -seq, id, provider_id, 'active' FROM usages WHERE seq % 3 > 0;
+		INSERT INTO names SELECT name, 1, NULL, '', 0 FROM usages`,
 		count, descriptionSize); err != nil {
 		t.Fatal(err)
 	}
@@ -1079,7 +1130,7 @@ func TestCloudConnectionTest(t *testing.T) {
 	const fine = "params ok; network ok; auth ok; zone ok; record ok"
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		a := newAppliance(t)
-		a.sync.public.Resolver = &net.Resolver{PreferGo: true, Dial: noResolver}
+		a.public.Resolver = &net.Resolver{PreferGo: true, Dial: noResolver}
 		set := func(name string, value any) func(map[string]any) {
 			return func(fields map[string]any) { fields[name] = value }
 		}
@@ -1120,7 +1171,7 @@ func TestPublicDNS(t *testing.T) {
 	s := servertest.PowerDNS(t)
 	cloud := cloudtest.AliDNS(t)
 	a := newAppliance(t)
-	a.sync.public = publicDNS(t, s.Addr)
+	a.public = publicDNS(t, s.Addr)
 	at := func(c *cloudtest.Cloud, domain string) string {
 		return cloudConfig(c, func(fields map[string]any) { fields["domain"], fields["write_test"] = domain, true })
 	}
@@ -1141,7 +1192,7 @@ func TestPublicDNS(t *testing.T) {
 func TestCloudSecretsStayInside(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		a := newAppliance(t)
-		a.sync.public.Resolver = &net.Resolver{PreferGo: true, Dial: noResolver}
+		a.public.Resolver = &net.Resolver{PreferGo: true, Dial: noResolver}
 		said := ""
 		ask := func(method, path, body string) {
 			response, answer := a.do(t, method, "/api/v1/ddns"+path, nil, body)
@@ -1262,8 +1313,7 @@ func TestGuardAnswersInTheEnvelope(t *testing.T) {
 
 // Without -dns-listen the built-in provider says so, and publishes nothing.
 func TestBuiltinWithoutServer(t *testing.T) {
-	a := newAppliance(t)
-	a.sync.dnsAddress = ""
+	a := newAppliance(t, func(a *appliance) { a.clients.dnsAddress = "" })
 	config := `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","enabled":true}`
 	a.must(t, "PUT", "/api/v1/ddns/config", config)
 	if answer := a.must(t, "POST", "/api/v1/ddns/test", config); !strings.Contains(answer, `"code":"not_listening"`) {

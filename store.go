@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -509,7 +510,7 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?)`,
 			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()))
-		if isConstraint(err, sqlite3.ErrConstraintUnique) {
+		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
 			return errPrefixTaken
 		}
 		if err != nil {

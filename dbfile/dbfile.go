@@ -25,6 +25,9 @@ type File struct{ lock *os.File }
 // file that is no database is left as it is. The lock is on a file of its own,
 // <path>-lock, which stays: it holds the number of the process that has it.
 func Open(path string) (*File, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // SQLite follows links too: one file has one lock
+	}
 	lock, err := os.OpenFile(path+"-lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err

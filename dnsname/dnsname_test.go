@@ -15,6 +15,11 @@ func TestParse(t *testing.T) {
 		"ÀB.example.com":       "xn--b-rfa.example.com",
 		"XN--BCHER-KVA.e":      "xn--bcher-kva.e",
 		"under_score.-.Ex.com": "under_score.-.ex.com",
+
+		"_Mesh.Office.BÜCHER.de":    "_mesh.office.xn--bcher-kva.de",
+		"例子。测试":                     "xn--fsqu00a.xn--0zwm56d",
+		"two words.bücher.example.": "two words.xn--bcher-kva.example", // Fault refuses it
+		"😀.example":                 "😀.example",
 	} {
 		if got := Parse(given); got != want {
 			t.Errorf("Parse(%q) = %q, want %q", given, got, want)
@@ -22,9 +27,18 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestFoldLeavesOtherLetters(t *testing.T) {
-	if got := Fold("ÀÉ-K.A"); got != "ÀÉ-k.a" {
-		t.Errorf("got %q", got)
+func TestFold(t *testing.T) {
+	for name, want := range map[string]string{
+		"":                "",
+		".":               "",
+		"Example.COM.":    "example.com",
+		"ÀÉ-K.A":          "ÀÉ-k.a", // DNS folds A-Z and nothing else
+		"ÄRGER.\u212a":    "Ärger.\u212a",
+		"[\\]^_`{|}@AZaz": "[\\]^_`{|}@azaz",
+	} {
+		if got := Fold(name); got != want {
+			t.Errorf("Fold(%q) = %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -37,6 +51,8 @@ func TestWithin(t *testing.T) {
 		{"example.com", "example.com", true},
 		{"badexample.com", "example.com", false},
 		{"com", "example.com", false},
+		{"a.b.example.com", "example.com", true},
+		{"example.com.org", "example.com", false},
 		{"a.b", "", false},
 		{"", "", true},
 	} {
@@ -73,9 +89,33 @@ func TestFault(t *testing.T) {
 		long + "a.c":                    false,
 		strings.Repeat(long+".", 4):     false,
 		strings.Repeat("a.", 126) + "a": true,
+		"_mesh.office.example.com.":     false, // a folded name has no final dot
+		".a":                            false,
+		`a\.b`:                          false,
+		"bücher.example":                false, // not as Parse gives it
+		"xn--bcher-kva.example":         true,
 	} {
 		if got := Fault(name); (got == "") != good {
 			t.Errorf("Fault(%q) = %q", name, got)
+		}
+	}
+}
+
+// The reason names what is wrong.
+func TestFaultSaysWhat(t *testing.T) {
+	if got := Fault(Parse("😀.example")); !strings.Contains(got, "😀") {
+		t.Errorf("the reason is %q", got)
+	}
+}
+
+func TestFits(t *testing.T) {
+	label := strings.Repeat("x", MaxLabel)
+	long := label + "." + label + "." + label + "." + strings.Repeat("y", 61) // 253 octets
+	for name, want := range map[string]bool{
+		"": true, long: true, long + ".": true, long + "y": false, label + "x.example": false, "a..b": true,
+	} {
+		if got := Fits(name); got != want {
+			t.Errorf("Fits(%q) = %v", name, got)
 		}
 	}
 }

@@ -52,6 +52,21 @@ func TestOwner(t *testing.T) {
 	}
 }
 
+func TestNetwork(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                                   "",
+		"v=mesh1 o=a":                        "",
+		"v=mesh1 n=0 o=a tcp://b:1":          "0",
+		"v=mesh1 n=18446744073709551615 o=a": "18446744073709551615",
+		"v=mesh1 o=a tcp://b:1 n=1":          "1",
+		Value("7", owner, []string{"tcp://n=8:1"}): "7",
+	} {
+		if got := Network(value); got != want {
+			t.Errorf("Network(%q) = %q, want %q", value, got, want)
+		}
+	}
+}
+
 func TestExpand(t *testing.T) {
 	endpoints := []string{"tcp://{ipv4}:1", "tcp://[{ipv6}]:2", "tcp://name:3"}
 	got, missing := Expand(endpoints, Addresses{IPv4: netip.MustParseAddr("203.0.113.7")})
@@ -84,29 +99,5 @@ func TestCheck(t *testing.T) {
 	}
 	if err := Check("42", owner, []string{"tcp://" + strings.Repeat("a", room+1) + ":1"}); !errors.Is(err, ErrTooLong) {
 		t.Errorf("a value of %d octets: %v, want ErrTooLong", MaxValue+1, err)
-	}
-}
-
-func TestReconcile(t *testing.T) {
-	const want, stale, other, foreign = "v=mesh1 n=1 o=me new", "v=mesh1 n=1 o=me old", "v=mesh1 n=1 o=you x", "v=spf1 -all"
-	for name, test := range map[string]struct {
-		seen []string
-		want string
-		plan Plan
-	}{
-		"nothing there":             {nil, want, Plan{Add: true, Conflict: -1}},
-		"already there":             {[]string{foreign, want}, want, Plan{Conflict: -1}},
-		"twice":                     {[]string{want, want}, want, Plan{Remove: []int{1}, Conflict: -1}},
-		"stale":                     {[]string{stale, foreign}, want, Plan{Add: true, Remove: []int{0}, Conflict: -1}},
-		"another owner":             {[]string{other}, want, Plan{Add: true, Conflict: 0}},
-		"withdraw":                  {[]string{foreign, stale, want}, "", Plan{Remove: []int{1, 2}, Conflict: -1}},
-		"withdraw beside another's": {[]string{other, want}, "", Plan{Remove: []int{1}, Conflict: -1}},
-		"withdraw nothing":          {[]string{foreign}, "", Plan{Conflict: -1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if plan := Reconcile(test.seen, "me", test.want); !reflect.DeepEqual(plan, test.plan) {
-				t.Errorf("Reconcile = %+v, want %+v", plan, test.plan)
-			}
-		})
 	}
 }
