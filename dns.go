@@ -106,7 +106,7 @@ type serviceConfig struct {
 
 // parseServiceConfig fails when text is not a JSON object. An entry of
 // another type counts as absent: such rows may be older than the checks.
-func parseServiceConfig(text string) (c serviceConfig, err error) {
+func parseServiceConfig(text provider.Secret) (c serviceConfig, err error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
 		return c, err

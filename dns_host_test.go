@@ -256,7 +256,7 @@ func (h *syncHost) serviceOf(config string) (id string) {
 	h.t.Helper()
 	id, err := newUUID()
 	if err == nil {
-		err = h.store.CreateService(context.Background(), service{ID: id, Name: "service", Config: config})
+		err = h.store.CreateService(context.Background(), service{ID: id, Name: "service", Config: provider.Secret(config)})
 	}
 	if err != nil {
 		h.t.Fatal(err)
@@ -267,7 +267,7 @@ func (h *syncHost) serviceOf(config string) (id string) {
 // reconfigure replaces a service's config.
 func (h *syncHost) reconfigure(id, config string) {
 	h.t.Helper()
-	err := h.store.PutService(context.Background(), id, func(v service) (service, error) { v.Config = config; return v, nil })
+	err := h.store.PutService(context.Background(), id, func(v service) (service, error) { v.Config = provider.Secret(config); return v, nil })
 	if err != nil {
 		h.t.Fatal(err)
 	}

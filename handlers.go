@@ -824,10 +824,12 @@ func (s *server) release(ctx context.Context, id string, force bool) (freed bool
 	waiter := s.engine.Expect(u.Name)
 	defer waiter.Close()
 	done, err := s.store.ReleaseUsage(ctx, id, force)
-	if err != nil || done.freed {
-		return done.freed, err
+	if err != nil {
+		return false, err
 	}
-	waiter.Wait(ctx, done.version)
+	if waiter.Wait(ctx, done.version); done.freed {
+		return true, nil
+	}
 	_, err = s.store.Usage(context.WithoutCancel(ctx), id)
 	if errors.Is(err, errNoUsage) {
 		return true, nil
@@ -836,9 +838,9 @@ func (s *server) release(ctx context.Context, id string, force bool) (freed bool
 }
 
 type serviceBody struct {
-	ID     string          `json:"id"`
-	Name   string          `json:"name"`
-	Config json.RawMessage `json:"config"`
+	ID     string              `json:"id"`
+	Name   string              `json:"name"`
+	Config provider.SecretJSON `json:"config"`
 }
 
 // checkedService checks a body and makes the service of it. Masked secrets are still
@@ -847,11 +849,11 @@ func (s *server) checkedService(body serviceBody) (v service, err error) {
 	if body.Name == "" {
 		return v, envelope.Fail(msg.ServiceNameEmpty)
 	}
-	v = service{ID: body.ID, Name: body.Name, Config: string(body.Config)}
+	v = service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
 	if json.Unmarshal(body.Config, &v.Config) != nil {
 		var compact bytes.Buffer
 		if json.Compact(&compact, body.Config) == nil {
-			v.Config = compact.String()
+			v.Config = provider.Secret(compact.String())
 		}
 	}
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
@@ -894,7 +896,7 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	if _, _, err := masked.Restore(v.Config, "{}"); err != nil {
+	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
 		return envelope.Reply{}, err
 	}
 	if err := s.store.CreateService(r.Context(), v); err != nil {
@@ -916,12 +918,12 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	err = s.store.PutService(r.Context(), body.ID, func(stored service) (service, error) {
-		config, used, err := masked.Restore(v.Config, stored.Config)
+		config, used, err := masked.Restore(string(v.Config), string(stored.Config))
 		if err != nil || used && !sameAccount(v.Config, stored.Config) {
 			return service{}, errNoSecret
 		}
 		changed := v
-		changed.Config = config
+		changed.Config = provider.Secret(config)
 		return changed, nil
 	})
 	if err != nil {
@@ -932,7 +934,7 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 
 // sameAccount reports whether two configs are for one account at one address:
 // else a stored key could be sent to a stranger's.
-func sameAccount(a, b string) bool {
+func sameAccount(a, b provider.Secret) bool {
 	x, errX := parseServiceConfig(a)
 	y, errY := parseServiceConfig(b)
 	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
@@ -957,7 +959,7 @@ type serviceAnswer struct {
 
 func shownService(v service) serviceAnswer {
 	return serviceAnswer{
-		ID: v.ID, Name: v.Name, Config: masked.Hide(v.Config), UsageCount: v.UsageCount, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		ID: v.ID, Name: v.Name, Config: masked.Hide(string(v.Config)), UsageCount: v.UsageCount, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 	}
 }
 

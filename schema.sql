@@ -61,6 +61,7 @@ CREATE TABLE services (
     config        TEXT NOT NULL, -- as registered; anything, for older rows
     domain        TEXT,          -- as typed, '' for none; NULL: config is not a JSON object
     zone          TEXT NOT NULL, -- domain as DNS has it; '' for none
+    zone_key      TEXT NOT NULL, -- zone with its labels from the root, as in zone_records
     provider      TEXT NOT NULL, -- '' to use the configuration's
     txt_endpoints TEXT NOT NULL, -- JSON array of strings
     account       INTEGER REFERENCES accounts (id), -- NULL: none of its own
@@ -71,6 +72,7 @@ CREATE TABLE services (
 
 -- Finds the built-in zone of a DNS query.
 CREATE INDEX services_by_zone ON services (zone, provider);
+CREATE INDEX services_below ON services (provider, zone_key);
 CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
 
 -- Reserved prefixes. Of two networks at one name the one with the lower seq has it.

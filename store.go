@@ -178,7 +178,7 @@ func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	for _, r := range services {
-		config, _ := parseServiceConfig(r[1]) // an older row may have anything, and then no zone
+		config, _ := parseServiceConfig(provider.Secret(r[1])) // an older row may have anything, and then no zone
 		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone = ? WHERE id = ?`, dnsname.Parse(config.Domain), r[0]); err != nil {
 			return err
 		}
@@ -195,6 +195,15 @@ func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
 func makePlaces(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, migration3); err != nil {
 		return err
+	}
+	services, err := sqlrow.Collect(ctx, tx, scanPair, `SELECT id, zone FROM services`)
+	if err != nil {
+		return err
+	}
+	for _, r := range services {
+		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone_key = ? WHERE id = ?`, dnsname.Reverse(r[1]), r[0]); err != nil {
+			return err
+		}
 	}
 	c, err := selectConfiguration(ctx, tx)
 	if errors.Is(err, errNoConfiguration) {
@@ -334,7 +343,8 @@ func (c configuration) sameCredentials(d configuration) bool {
 
 // service is a registered DNS service.
 type service struct {
-	ID, Name, Config     string
+	ID, Name             string
+	Config               provider.Secret  // as registered
 	Domain               sql.Null[string] // not valid when Config is not a JSON object
 	Zone                 string           // the domain as DNS has it
 	AccountID            int64            // 0 when it has none of its own
@@ -410,14 +420,15 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service) error {
 			return err
 		}
 	}
-	now := sqlrow.Shown(s.now())
+	now, zone := sqlrow.Shown(s.now()), dnsname.Parse(config.Domain)
 	_, err = tx.ExecContext(ctx, `
-		INSERT INTO services (id, name, config, domain, zone, provider, txt_endpoints, account, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET
-		    name = excluded.name, config = excluded.config, domain = excluded.domain, zone = excluded.zone, provider = excluded.provider,
+		    name = excluded.name, config = excluded.config, domain = excluded.domain, zone = excluded.zone, zone_key = excluded.zone_key,
+		    provider = excluded.provider,
 		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at`,
-		v.ID, v.Name, v.Config, config.Domain, dnsname.Parse(config.Domain), config.Provider, sqlrow.TextList(config.Endpoints), account, now, now)
+		v.ID, v.Name, v.Config, config.Domain, zone, dnsname.Reverse(zone), config.Provider, sqlrow.TextList(config.Endpoints), account, now, now)
 	if err != nil {
 		return err
 	}
@@ -506,6 +517,11 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 		if u.Name = dnsname.Fold(fullName(u.Prefix, zone)); !dnsname.Fits(u.Name) {
 			return errNameTooLong
 		}
+		if u.Mode == modeCustom {
+			if taken, err := countUsages(ctx, tx, u.ServiceID, u.Prefix); err != nil || taken > 0 {
+				return cmp.Or(err, errPrefixTaken)
+			}
+		}
 		inserted, err := tx.ExecContext(ctx, `
 			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?)`,
@@ -532,7 +548,11 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 
 // CountUsages counts the usages of a service with a prefix, letter case aside.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int, err error) {
-	err = s.reader.QueryRowContext(ctx, `
+	return countUsages(ctx, s.reader, serviceID, prefix)
+}
+
+func countUsages(ctx context.Context, q sqlrow.Queryer, serviceID, prefix string) (count int, err error) {
+	err = q.QueryRowContext(ctx, `
 		SELECT count(*) FROM usages WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE`, serviceID, prefix).Scan(&count)
 	return count, err
 }
@@ -601,7 +621,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlrow.Tex
 // released is what came of the wish to release a usage.
 type released struct {
 	freed   bool
-	version int64 // of the name, whose value is to be withdrawn first
+	version int64 // of the name, whose value is to be changed; 0 when nothing is
 }
 
 // ReleaseUsage gives a prefix free, or marks its usage as releasing until nothing
@@ -633,13 +653,17 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 			}
 		}
 		lane := reconcile.LaneAsked
-		if r.freed {
+		if leave || len(state.Names[0].Places) == 0 {
 			lane = reconcile.LaneChanged
 		}
-		if r.version, err = s.ledger.MarkDue(ctx, tx, u.Name, lane); err != nil {
+		version, err := s.ledger.MarkDue(ctx, tx, u.Name, lane)
+		if err != nil {
 			return err
 		}
-		return ledger.DropName(ctx, tx, u.Name, r.version)
+		if lane == reconcile.LaneAsked {
+			r.version = version
+		}
+		return ledger.DropName(ctx, tx, u.Name, version)
 	})
 	return r, err
 }
@@ -676,13 +700,20 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 // builtin.ErrNoZone when none is.
 func (s *store) BuiltinZone(ctx context.Context, names []string) (zone string, serial uint32, err error) {
 	err = s.reader.QueryRowContext(ctx, `
-		SELECT value, (SELECT dns_serial FROM appliance WHERE id = 1)
+		SELECT max(length(value)), value, (SELECT dns_serial FROM appliance WHERE id = 1)
 		FROM json_each(?)
 		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
 		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')
-		ORDER BY length(value) DESC
-		LIMIT 1`, sqlrow.TextList(names)).Scan(&zone, &serial)
+		HAVING value IS NOT NULL`, sqlrow.TextList(names)).Scan(new(int), &zone, &serial)
 	return zone, serial, sqlrow.Absent(err, builtin.ErrNoZone)
+}
+
+// BuiltinZones gives those of some names that are zones of the built-in server.
+func (s *store) BuiltinZones(ctx context.Context, names []string) ([]string, error) {
+	return sqlrow.Collect(ctx, s.reader, sqlrow.Text, `
+		SELECT value FROM json_each(?)
+		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
+		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')`, sqlrow.TextList(names))
 }
 
 func scanZoneRecord(row sqlrow.Scanner) (r builtin.Record, err error) {
@@ -713,7 +744,7 @@ func (s *store) ZoneRecordsAfter(ctx context.Context, zone, after string, limit 
 func (s *store) ZoneHasBelow(ctx context.Context, name, text string) (below bool, err error) {
 	err = s.reader.QueryRowContext(ctx, `
 		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
-		       EXISTS (SELECT 1 FROM services WHERE provider = 'builtin' AND substr(zone, -length(?2) - 1) = '.' || ?2) OR
+		       EXISTS (SELECT 1 FROM services WHERE provider = 'builtin' AND zone_key > ?1 || '.' AND zone_key < ?1 || '/') OR
 		       EXISTS (SELECT 1 FROM configuration
 		               WHERE id = 1 AND provider = 'builtin' AND substr(zone, -length(?2) - 1) = '.' || ?2)`,
 		name, text).Scan(&below)

@@ -134,7 +134,10 @@ var migrating = []string{"create", "addConfigurationZone", "makePlaces"}
 func TestQueryPlans(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	walks := regexp.MustCompile(`SCAN (\w+)`)
-	statements := readStatements(t, "store.go")
+	var statements []statement
+	for _, file := range []string{"store.go", "ledger/ledger.go", "ledger/state.go", "ledger/places.go"} {
+		statements = append(statements, readStatements(t, file)...)
+	}
 	for _, q := range statements {
 		if slices.Contains(migrating, q.function) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"meshddns/provider"
 	"meshddns/sqlrow"
 	"os"
 	"path/filepath"
@@ -384,7 +385,7 @@ func TestCreateUsage(t *testing.T) {
 		if err := s.CreateService(ctx, service{ID: id, Config: "{}"}); err != nil {
 			t.Fatal(err)
 		}
-		parsed, err := parseServiceConfig(config)
+		parsed, err := parseServiceConfig(provider.Secret(config))
 		domain := sql.Null[string]{V: parsed.Domain, Valid: err == nil}
 		if _, err := s.writer.Exec(`UPDATE services SET config = ?, domain = ?, zone = ? WHERE id = ?`, config, domain, parsed.Domain, id); err != nil {
 			t.Fatal(err)

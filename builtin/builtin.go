@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -40,6 +41,8 @@ type Store interface {
 	// BuiltinZone gives the longest of some names that is a zone, and its serial,
 	// or ErrNoZone.
 	BuiltinZone(ctx context.Context, names []string) (zone string, serial uint32, err error)
+	// BuiltinZones gives those of some names that are zones.
+	BuiltinZones(ctx context.Context, names []string) ([]string, error)
 	ZoneRecords(ctx context.Context, names []string) ([]Record, error)
 	// ZoneRecordsAfter gives records at and below a name, from another name on.
 	ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error)
@@ -145,14 +148,42 @@ func (c Client) ReadPage(ctx context.Context, zone, after string, limit int) (ma
 	if len(records) == 0 {
 		return nil, "", nil
 	}
-	sets, err := setsOf(records, textOf)
-	return sets, records[len(records)-1].Name, err
+	sets, err := setsOf(records, dnsname.Reverse)
+	if err != nil {
+		return nil, "", err
+	}
+	return sets, records[len(records)-1].Name, c.dropInner(ctx, dnsname.Fold(zone), sets)
+}
+
+// dropInner takes out what belongs to zones within the zone.
+func (c Client) dropInner(ctx context.Context, zone string, sets map[string]provider.RRset) error {
+	between := map[string]bool{}
+	for name := range sets {
+		for at := range dnsname.Ancestors(name) {
+			if at == zone || between[at] {
+				break
+			}
+			between[at] = true
+		}
+	}
+	inner, err := c.Store.BuiltinZones(ctx, slices.Collect(maps.Keys(between)))
+	if err != nil {
+		return fault(err)
+	}
+	maps.DeleteFunc(sets, func(name string, _ provider.RRset) bool {
+		return !dnsname.Within(name, zone) || slices.ContainsFunc(inner, func(z string) bool { return dnsname.Within(name, z) })
+	})
+	return nil
 }
 
 // Change makes one change.
 func (c Client) Change(ctx context.Context, change provider.Change) error {
 	return c.ChangeAll(ctx, []provider.Change{change})[0]
 }
+
+// ZoneID is the same for all zones: a record stands where its name is, whatever
+// zone that is in.
+func (c Client) ZoneID(context.Context, string) (string, error) { return Name, nil }
 
 // BatchSize bounds a transaction.
 func (c Client) BatchSize() int { return 400 }
@@ -163,8 +194,13 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	errs := make([]error, len(changes))
 	keys := make([]string, len(changes))
 	var empty bool
+	named := map[string]bool{}
 	for i, change := range changes {
 		keys[i], errs[i] = keyOf(change.Name)
+		if errs[i] == nil {
+			errs[i] = unfit(change, named[keys[i]])
+		}
+		named[keys[i]] = true
 		empty = len(change.Add) == 0 && len(change.Remove) == 0
 	}
 	if len(changes) == 1 && (empty || errs[0] != nil) {
@@ -185,6 +221,22 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	}
 	return errs
 }
+
+// unfit says why a change cannot be stored.
+func unfit(change provider.Change, again bool) error {
+	if again {
+		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + " is in two changes of one call"}
+	}
+	for _, v := range change.Add {
+		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
+			return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a value has strings of 255 octets at most"}
+		}
+	}
+	return nil
+}
+
+// maxString is the most octets of a character-string (RFC 1035, section 3.3).
+const maxString = 255
 
 func decide(now []Record, keys []string, changes []provider.Change, errs []error) (add, remove []Record) {
 	there := map[string]map[string]bool{}
@@ -237,13 +289,6 @@ func wireKey(name dnswire.Name) string {
 	for n := name.Fold(); n != dnswire.Root; n = n.Parent() {
 		labels = append(labels, strings.TrimSuffix(strings.TrimSuffix(n.String(), n.Parent().String()), "."))
 	}
-	slices.Reverse(labels)
-	return strings.Join(labels, ".")
-}
-
-// textOf gives the name of a key whose labels hold no dot.
-func textOf(key string) string {
-	labels := strings.Split(key, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".")
 }

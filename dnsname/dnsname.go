@@ -4,6 +4,7 @@ package dnsname
 
 import (
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,6 +84,14 @@ func Within(name, zone string) bool {
 func Parent(name string) string {
 	_, parent, _ := strings.Cut(name, ".")
 	return parent
+}
+
+// Reverse gives a name with its labels from the root ("com.example.office"), so
+// that the names below one name stand together in order.
+func Reverse(name string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
 }
 
 // Ancestors yields a name and all above it but the root, the longest first.

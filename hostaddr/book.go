@@ -21,13 +21,14 @@ type Book struct {
 
 	mu        sync.Mutex
 	last, now meshtxt.Addresses
-	fault     string // of the last look
+	saved     meshtxt.Addresses // of last, what save has taken
+	fault     string            // of the last look
 }
 
 // NewBook makes a book that begins with the last known addresses, and hands the
 // changed ones to save. What a source of none once found is forgotten.
 func NewBook(ipv4, ipv6 Source, last meshtxt.Addresses, save func(context.Context, meshtxt.Addresses) error, log *slog.Logger) *Book {
-	b := &Book{sources: [2]Source{ipv4, ipv6}, save: save, log: log, ready: make(chan struct{}), last: last}
+	b := &Book{sources: [2]Source{ipv4, ipv6}, save: save, log: log, ready: make(chan struct{}), last: last, saved: last}
 	if ipv4.isNone() {
 		b.last.IPv4 = netip.Addr{}
 	}
@@ -105,7 +106,6 @@ func (b *Book) look(ctx context.Context) {
 		return
 	}
 	b.mu.Lock()
-	before := b.last
 	b.now = meshtxt.Addresses{IPv4: ipv4, IPv6: ipv6}
 	if ipv4.IsValid() {
 		b.last.IPv4 = ipv4
@@ -113,22 +113,24 @@ func (b *Book) look(ctx context.Context) {
 	if ipv6.IsValid() {
 		b.last.IPv6 = ipv6
 	}
-	last, fault, old := b.last, errorText(errors.Join(err4, err6)), b.fault
+	last, saved := b.last, b.saved
+	fault, old := errorText(errors.Join(err4, err6)), b.fault
 	b.fault = fault
 	b.mu.Unlock()
 	if fault != old && fault != "" {
 		b.log.Warn("look up public address", "error", fault)
 	}
-	if last == before {
+	if last == saved {
 		return
 	}
 	b.log.Info("public addresses", "ipv4", last.IPv4, "ipv6", last.IPv6)
 	if err := b.save(ctx, last); err != nil {
 		b.log.Error("store public addresses", "error", err)
-		b.mu.Lock()
-		b.last = before // so that the next look stores them
-		b.mu.Unlock()
+		return // the next look tries again
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.saved = last
 }
 
 func errorText(err error) string {

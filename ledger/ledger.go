@@ -45,7 +45,7 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) (ve
 	err = tx.QueryRowContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
 		ON CONFLICT DO UPDATE SET
-		    version = version + 1, pass = 0,
+		    version = version + 1,
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
 		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
 		RETURNING version`, name, sqlrow.Stamp(due), lane).Scan(&version)
@@ -66,7 +66,7 @@ func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error
 // RequestPass asks for a pass over all names, when further changes have had a
 // moment to come.
 func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) error {
-	_, err := tx.ExecContext(ctx, `UPDATE pass SET requested = ?, requested_at = ? WHERE id = 1`, trigger, sqlrow.Stamp(g.now().Add(reconcile.Debounce)))
+	_, err := tx.ExecContext(ctx, `UPDATE pass SET requested_at = iif(requested = '', ?2, requested_at), requested = ?1 WHERE id = 1`, trigger, sqlrow.Stamp(g.now().Add(reconcile.Debounce)))
 	return err
 }
 
@@ -184,7 +184,7 @@ func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []string, err error) {
 // SpreadMarks makes some of the names due whose service was marked.
 func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err error) {
 	var id string
-	err = g.reader.QueryRowContext(ctx, `SELECT service_id FROM marks LIMIT 1`).Scan(&id)
+	err = g.reader.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
 	if err != nil {
 		return false, sqlrow.Absent(err, nil)
 	}

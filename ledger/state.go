@@ -110,10 +110,10 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 }
 
 func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
-	return l.rows(ctx, `SELECT name, version, pass FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
+	return l.rows(ctx, `SELECT name, version, pass, due IS NOT NULL FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
 		var n reconcile.Name
-		err := rows.Scan(&n.Name, &n.Version, &n.Pass)
-		names[l.at[n.Name]].Version, names[l.at[n.Name]].Pass = n.Version, n.Pass
+		err := rows.Scan(&n.Name, &n.Version, &n.Pass, &n.Due)
+		names[l.at[n.Name]] = n // the first that is loaded
 		return err
 	}, l.names)
 }

@@ -59,6 +59,7 @@ CREATE TABLE services (
     config        TEXT NOT NULL, -- as registered; anything, for older rows
     domain        TEXT,          -- as typed, '' for none; NULL: config is not a JSON object
     zone          TEXT NOT NULL, -- domain as DNS has it; '' for none
+    zone_key      TEXT NOT NULL, -- zone with its labels from the root, as in zone_records
     provider      TEXT NOT NULL, -- '' to use the configuration's
     txt_endpoints TEXT NOT NULL, -- JSON array of strings
     account       INTEGER REFERENCES accounts (id), -- NULL: none of its own
@@ -68,6 +69,7 @@ CREATE TABLE services (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX services_by_zone ON services (zone, provider);
+CREATE INDEX services_below ON services (provider, zone_key);
 CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
 
 CREATE TABLE usages (
@@ -218,10 +220,10 @@ FROM old_configuration c
 JOIN accounts a ON a.provider = c.provider AND a.endpoint = iif(c.provider = 'builtin', '', c.endpoint) AND
                    a.access_key_id = iif(c.provider = 'builtin', '', c.access_key_id);
 
-INSERT INTO services (id, name, config, domain, zone, provider, txt_endpoints, account, created_at, updated_at)
+INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
 SELECT s.id, s.name, s.config,
        iif(json_valid(s.config), iif(json_type(s.config) = 'object', iif(json_type(s.config, '$.domain') = 'text', s.config ->> '$.domain', ''), NULL), NULL),
-       s.zone, s.provider,
+       s.zone, '', s.provider,
        iif(json_valid(s.config), iif(json_type(s.config, '$.txt_endpoints') = 'array' AND
            NOT EXISTS (SELECT 1 FROM json_each(s.config, '$.txt_endpoints') WHERE type <> 'text'), s.config -> '$.txt_endpoints', '[]'), '[]'),
        (SELECT a.id FROM accounts a

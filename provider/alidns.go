@@ -89,7 +89,7 @@ func (v *aliDNS) do(ctx context.Context, action string, parameters url.Values, o
 		"X-Acs-Action": action, "X-Acs-Version": aliVersion, "X-Acs-Signature-Nonce": v.api.nonce(),
 		"X-Acs-Date": v.api.now().UTC().Format(extendedTime),
 	}}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signACS3(r, body, v.api.key) })
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signACS3(r, body, v.api.Key) })
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (v *baiduCloud) sign(r *http.Request, body []byte) {
 		signed = append([]string{"content-length", "content-md5"}, signed...)
 	}
 	r.Header.Set("X-Bce-Date", at.UTC().Format(extendedTime))
-	r.Header.Set("Authorization", bceAuthorization(r, signed, v.api.key, at))
+	r.Header.Set("Authorization", bceAuthorization(r, signed, v.api.Key, at))
 }
 
 // baiduErrors are the codes that all of the vendor's services have. Those of

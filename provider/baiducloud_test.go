@@ -15,7 +15,7 @@ func TestBaiduCloudVectors(t *testing.T) {
 		parts := strings.Split(v.Expect["authorization"], "/")
 		signed := strings.Split(parts[4], ";")
 		v.check(t, "baiducloud", bceAuthorization(r, signed, v.key(), v.time(t)), v.Expect["authorization"])
-		a := &baiduCloud{&api{key: v.key(), now: func() time.Time { return v.time(t) }}}
+		a := &baiduCloud{&api{Key: v.key(), now: func() time.Time { return v.time(t) }}}
 		for _, name := range []string{"Content-Md5", "X-Bce-Date"} {
 			r.Header.Del(name)
 		}

@@ -147,7 +147,7 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 			return 0, err
 		}
 	}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.api.key) })
+	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.api.Key) })
 	if err != nil {
 		return 0, err
 	}

@@ -37,7 +37,7 @@ func NewDNSPod(c Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.timeless, a.hidden = true, []Secret{Secret(c.AccessKeyID)}
+	a.timeless, a.Hidden = true, []Secret{Secret(c.AccessKeyID)}
 	return newRecordClient(&dnsPod{a}), nil
 }
 
@@ -75,7 +75,7 @@ var dnspodCommon = codeKinds{
 // do makes one call and reads its answer into out.
 func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, out any) error {
 	form := maps.Clone(parameters)
-	form.Set("login_token", v.api.key.AccessKeyID+","+string(v.api.key.AccessKeySecret))
+	form.Set("login_token", v.api.Key.AccessKeyID+","+string(v.api.Key.AccessKeySecret))
 	form.Set("format", "json")
 	form.Set("error_on_empty", "no")
 	c := call{name: action, method: http.MethodPost, path: "/" + action, body: []byte(form.Encode()), header: map[string]string{

@@ -64,7 +64,7 @@ type goDaddyFailure struct {
 // nothing. The status says more than the code of a name that is no domain.
 func (v *goDaddy) do(ctx context.Context, c call, out any) (status int, err error) {
 	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
-		r.Header.Set("Authorization", "sso-key "+v.api.key.AccessKeyID+":"+string(v.api.key.AccessKeySecret))
+		r.Header.Set("Authorization", "sso-key "+v.api.Key.AccessKeyID+":"+string(v.api.Key.AccessKeySecret))
 	})
 	if err != nil {
 		return 0, err

@@ -45,17 +45,17 @@ func newTransport() *http.Transport {
 // that its signatures need.
 type api struct {
 	base  *url.URL // its path has no final slash
-	key   Credentials
+	Key   Credentials
 	now   func() time.Time
 	nonce func() string // unique, so that no request can be repeated by another
 
 	timeless bool     // nothing is signed, so this host's clock is never what is wrong
-	hidden   []Secret // what no error says, beside the secret of the key
+	Hidden   []Secret // what no error says, beside the secret of the key
 }
 
 // scrub hides what must not be said.
 func (a *api) scrub(text string) string {
-	for _, secret := range append(a.hidden, a.key.AccessKeySecret) {
+	for _, secret := range append(a.Hidden, a.Key.AccessKeySecret) {
 		text = secret.Scrub(text)
 	}
 	return text
@@ -75,7 +75,7 @@ func newAPI(standard string, key Credentials, plain bool) (*api, error) {
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Detail: "endpoint", Err: err}
 	}
-	return &api{base: base, key: key, now: time.Now, nonce: newNonce}, nil
+	return &api{base: base, Key: key, now: time.Now, nonce: newNonce}, nil
 }
 
 // endpointURL reads an address. Keys must not cross a network unprotected:

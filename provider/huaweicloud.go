@@ -119,7 +119,7 @@ func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
 			return err
 		}
 	}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.api.key) })
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.api.Key) })
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out
 	c.header = map[string]string{
 		"Content-Type": "application/json", "X-Jdcloud-Date": at.UTC().Format(basicTime), "X-Jdcloud-Nonce": v.api.nonce(),
 	}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signJDCloud(r, body, v.api.key, at) })
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signJDCloud(r, body, v.api.Key, at) })
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func NewPorkbun(c Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.timeless, a.hidden = true, []Secret{Secret(c.AccessKeyID)}
+	a.timeless, a.Hidden = true, []Secret{Secret(c.AccessKeyID)}
 	v := &porkbun{api: a, turns: newTurns(0)}
 	if strings.HasSuffix(a.base.Hostname(), porkbunHosts) {
 		v.turns = porkbunTurns
@@ -149,7 +149,7 @@ func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out 
 
 // post sends a call with both keys, when its turn comes.
 func (v *porkbun) post(ctx context.Context, c call, fields map[string]string) (answer, error) {
-	all := map[string]string{"apikey": v.api.key.AccessKeyID, "secretapikey": string(v.api.key.AccessKeySecret)}
+	all := map[string]string{"apikey": v.api.Key.AccessKeyID, "secretapikey": string(v.api.Key.AccessKeySecret)}
 	maps.Copy(all, fields)
 	c.method, c.header = http.MethodPost, map[string]string{"Content-Type": "application/json"}
 	if err := c.json(all); err != nil {

@@ -73,12 +73,12 @@ var pdnsWords = []struct {
 // do makes one call below the server's path, and reads its answer into out
 // unless that is nil.
 func (v *powerDNS) do(ctx context.Context, c call, out any) error {
-	c.path = "/servers/" + url.PathEscape(v.api.key.AccessKeyID) + c.path
+	c.path = "/servers/" + url.PathEscape(v.api.Key.AccessKeyID) + c.path
 	if c.body != nil {
 		c.header = map[string]string{"Content-Type": "application/json"}
 	}
 	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
-		r.Header.Set("X-API-Key", string(v.api.key.AccessKeySecret))
+		r.Header.Set("X-API-Key", string(v.api.Key.AccessKeySecret))
 	})
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (v *powerDNS) refused(c call, ans answer) error {
 	switch ans.status {
 	case http.StatusNotFound:
 		kind = ZoneNotFound
-		words += fmt.Sprintf(" (no such zone, or the server's id is not %q)", v.api.key.AccessKeyID)
+		words += fmt.Sprintf(" (no such zone, or the server's id is not %q)", v.api.Key.AccessKeyID)
 	case http.StatusConflict:
 		kind = Conflict
 	}

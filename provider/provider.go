@@ -29,6 +29,19 @@ func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, masked) }
 func (s Secret) LogValue() slog.Value         { return slog.StringValue(masked) }
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(masked) }
 
+// SecretJSON is JSON with a secret in it: it is read as it is, and shown as ***.
+type SecretJSON []byte
+
+func (s SecretJSON) Format(f fmt.State, _ rune)   { io.WriteString(f, masked) }
+func (s SecretJSON) LogValue() slog.Value         { return slog.StringValue(masked) }
+func (s SecretJSON) MarshalJSON() ([]byte, error) { return json.Marshal(masked) }
+
+// UnmarshalJSON keeps the text.
+func (s *SecretJSON) UnmarshalJSON(text []byte) error {
+	*s = slices.Clone(text)
+	return nil
+}
+
 // shortestSecret is the length from which a text is taken for a secret: the
 // built-in server takes any, and "-" is in many a name.
 const shortestSecret = 4

@@ -152,7 +152,7 @@ func (v *route53) do(ctx context.Context, c call, out any) error {
 		signed = append([]string{"content-type"}, signed...)
 	}
 	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) {
-		signRoute53(r, signed, body, v.api.key, v.api.now())
+		signRoute53(r, signed, body, v.api.Key, v.api.now())
 	})
 	if err != nil {
 		return err

@@ -109,7 +109,7 @@ func (v *tencentCloud) do(ctx context.Context, action string, parameters, out an
 	if err := c.json(parameters); err != nil {
 		return err
 	}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signTC3(r, body, v.api.key, v.api.now()) })
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signTC3(r, body, v.api.Key, v.api.now()) })
 	if err != nil {
 		return err
 	}

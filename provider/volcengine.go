@@ -107,7 +107,7 @@ func (v *volcengine) do(ctx context.Context, c call, out any) error {
 	query := url.Values{"Action": {c.name}, "Version": {volcVersion}}
 	maps.Copy(query, c.query)
 	c.query, c.header = query, map[string]string{"Content-Type": "application/json"}
-	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signVolcengine(r, body, v.api.key, v.api.now()) })
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signVolcengine(r, body, v.api.Key, v.api.now()) })
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func NewWebhook(c Credentials) (*Client, error) {
 		return nil, err
 	}
 	a.timeless = true
-	a.hidden = []Secret{Secret(c.AccessKeyID + ":" + string(c.AccessKeySecret))} // which goes out in base64
+	a.Hidden = []Secret{Secret(c.AccessKeyID + ":" + string(c.AccessKeySecret))} // which goes out in base64
 	v := &webhook{a}
 	return clientOf(v, v.change), nil
 }
@@ -117,7 +117,7 @@ var webhookStatus = map[int]string{http.StatusNotFound: "zone_not_found", http.S
 // do makes one call and reads its answer into out, if that is wanted.
 func (v *webhook) do(ctx context.Context, c call, out any) error {
 	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
-		r.SetBasicAuth(v.api.key.AccessKeyID, string(v.api.key.AccessKeySecret))
+		r.SetBasicAuth(v.api.Key.AccessKeyID, string(v.api.Key.AccessKeySecret))
 	})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type connection struct {
 	client  provider.DNS
 	fault   Fault // why there is no client
 	opened  time.Time
-	secret  provider.Secret
+	Secret  provider.Secret
 	mu      sync.Mutex
 	domains map[string]found // zones of domains
 	lists   map[string]*list // of zones, by apex
@@ -39,7 +39,7 @@ type list struct {
 }
 
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
-	c := &connection{opened: now, secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}}
+	c := &connection{opened: now, Secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}}
 	client, err := open(account)
 	if err != nil {
 		c.fault = Describe(err, account.Secret)

@@ -22,6 +22,7 @@ type Record struct {
 	Beside        []Place  // of a withdrawal: the places of the wanted values
 	Waited        bool     // of a withdrawal: a released usage waits for it
 	Follow        bool     // something is to be withdrawn when the value stands
+	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
 	Fault         Fault    // known before the provider is asked
 
 	owner      string
@@ -61,10 +62,12 @@ func desired(state State, n Name, addresses Addresses) []Record {
 		}
 	}
 	if slices.ContainsFunc(all, func(r Record) bool { return !r.stands() }) {
-		for i := range all {
-			all[i].Follow = len(old) > 0
+		for i, r := range old {
+			old[i].Keep = r.Network == w.network && r.Place.Standing != ""
 		}
-		old = nil // what stands elsewhere goes when the new value is in place
+		for i := range all { // what stands elsewhere goes when the new value is in place
+			all[i].Follow = slices.ContainsFunc(old, func(r Record) bool { return r.Keep })
+		}
 	}
 	all = append(all, old...)
 	for i := range all {

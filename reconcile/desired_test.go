@@ -58,6 +58,9 @@ func recordText(r Record) string {
 		words = []string{"nowhere", r.Network}
 	} else if r.Want == "" {
 		words[1] = "withdraw " + fmt.Sprint(r.Place.ID)
+		if r.Keep {
+			words[1] = "keep " + fmt.Sprint(r.Place.ID)
+		}
 	}
 	for _, is := range []struct {
 		word  string
@@ -119,16 +122,16 @@ func TestDesired(t *testing.T) {
 		{"a place whose key is gone", Name{Places: []Place{stands(5, keyless, Leftover, "1")}}, []string{"c withdraw 5 credentials_gone"}},
 		{"the built-in server needs no key", Name{Places: []Place{stands(5, served, Leftover, "1")}}, []string{" withdraw 5"}},
 		{"a move, before the new value is in place", Name{Usages: []Usage{used(1, &accountB, "a://b:1")}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{
-			"b v=mesh1 n=1 a://b:1 follow"}},
+			"b v=mesh1 n=1 a://b:1 follow", "a keep 5 beside 1"}},
 		{"a move, after", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
 			Places: []Place{stands(5, accountA, Published, "1"), stands(6, accountB, Published, "1")}}, []string{
 			"b v=mesh1 n=1 a://b:1 at 6", "a withdraw 5 beside 1"}},
 		{"a move, while the new place has another value", Name{Usages: []Usage{used(1, &accountB, "a://new:1")},
 			Places: []Place{stands(5, accountA, Published, "1"), stands(6, accountB, Published, "1")}}, []string{
-			"b v=mesh1 n=1 a://new:1 at 6 follow"}},
+			"b v=mesh1 n=1 a://new:1 at 6 follow", "a keep 5 beside 1"}},
 		{"a move, while it fails", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
 			Places: []Place{stands(5, accountA, Withdrawing, "1"), stands(6, accountB, Failed, "1")}}, []string{
-			"b v=mesh1 n=1 a://b:1 at 6 follow"}},
+			"b v=mesh1 n=1 a://b:1 at 6 follow", "a keep 5 beside 1"}},
 		{"a tombstone beside a new value", Name{Usages: []Usage{used(1, &accountA, "a://b:1")},
 			Places: []Place{stands(5, accountA, Withdrawn, "1"), stands(6, accountA, Published, "1")}}, []string{
 			"a v=mesh1 n=1 a://b:1 at 6 others 1", "a withdraw 5 beside 1"}},

@@ -51,19 +51,23 @@ type Engine struct {
 	Config
 	wake chan struct{}
 
-	mu      sync.Mutex
-	ctx     context.Context
-	workers sync.WaitGroup
-	lanes   map[string]*lane
-	conns   map[int64]*connection
-	busy    map[string]*task
-	retry   provider.Backoff
-	pass    *pass
-	asked   []*request
-	idleAt  time.Time // of the next pass by the interval; zero when none is planned
-	awaited map[string][]*Waiter
-	slots   chan struct{} // bounds the zones worked on at a time
-	passes  metrics.Counter
+	mu        sync.Mutex
+	ctx       context.Context
+	workers   sync.WaitGroup
+	lanes     map[string]*lane
+	conns     map[int64]*connection
+	busy      map[string]*task
+	retry     provider.Backoff
+	pass      *pass
+	asked     []*request
+	automatic bool
+	idleAt    time.Time // of the next pass by the interval; zero when none is planned
+	awaited   map[string][]*Waiter
+	slots     chan struct{} // bounds the zones worked on at a time
+	passes    metrics.Counter
+
+	settling int // of work under way
+	settled  int // so far
 }
 
 // Passes counts the passes that have ended, by result.
@@ -106,6 +110,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		next, err := e.round(ctx)
 		if err != nil && ctx.Err() == nil {
 			e.Log.Error("synchronise", "error", err)
+			e.refuse(err)
 			next = e.Now().Add(breath)
 		}
 		e.rest(ctx, next)
@@ -156,15 +161,18 @@ func (e *Engine) lane(key string) *lane {
 
 // round takes what is due, and tells when to come back.
 func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
+	e.mu.Lock()
+	asked := slices.Clone(e.asked) // before it is read whether there is a configuration
+	e.mu.Unlock()
 	settings, err := e.Database.Settings(ctx)
 	if err != nil {
 		return next, err
 	}
 	e.mu.Lock()
-	e.retry = settings.Retry
+	e.retry, e.automatic = settings.Retry, settings.Automatic
 	e.mu.Unlock()
 	if !settings.Configured || !settings.Enabled {
-		return e.stand(ctx, settings)
+		return e.stand(settings, asked), nil
 	}
 	passAt, err := e.beginPass(ctx, settings.Automatic)
 	if err != nil {
@@ -193,8 +201,21 @@ func (e *Engine) spread(ctx context.Context) (bool, error) {
 	return e.Database.SpreadMarks(ctx, pageNames)
 }
 
+// refuse tells those who wait that the database fails: nobody knows for how long.
+func (e *Engine) refuse(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.asked {
+		r.end(Report{}, err)
+	}
+	e.asked = nil
+	if e.pass != nil {
+		e.pass.end(Report{}, err)
+	}
+}
+
 // stand is the round of a program that is switched off.
-func (e *Engine) stand(ctx context.Context, settings Settings) (time.Time, error) {
+func (e *Engine) stand(settings Settings, asked []*request) time.Time {
 	why := ErrDisabled
 	if !settings.Configured {
 		why = ErrNotConfigured
@@ -202,8 +223,7 @@ func (e *Engine) stand(ctx context.Context, settings Settings) (time.Time, error
 	e.mu.Lock()
 	p := e.pass
 	e.pass, e.idleAt = nil, time.Time{}
-	asked := e.asked
-	e.asked = nil
+	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(asked, r) })
 	for _, waiters := range e.awaited {
 		for _, w := range waiters {
 			w.see(math.MaxInt64)
@@ -211,12 +231,14 @@ func (e *Engine) stand(ctx context.Context, settings Settings) (time.Time, error
 	}
 	e.mu.Unlock()
 	for _, r := range asked {
-		r.end(Report{}, why)
+		if !r.gone {
+			r.end(Report{}, why)
+		}
 	}
 	if p != nil {
 		p.end(Report{}, why)
 	}
-	return e.Now().Add(time.Hour), nil
+	return e.Now().Add(time.Hour)
 }
 
 // soonest gives the earlier of two times; zero is never.
@@ -321,7 +343,13 @@ type taking struct {
 // take begins the work on names that nobody works on yet, and gives how many.
 func (e *Engine) take(ctx context.Context, names []string, why taking) (taken int, err error) {
 	e.mu.Lock()
-	names = slices.DeleteFunc(names, func(name string) bool { return e.busy[name] != nil })
+	names = slices.DeleteFunc(names, func(name string) bool {
+		t := e.busy[name]
+		if t != nil && t.look && why.page != nil { // which was to do nothing else: the pass comes back
+			t.comeBack(Due{At: e.Now(), Lane: LaneAsked})
+		}
+		return t != nil
+	})
 	e.mu.Unlock()
 	names = names[:min(len(names), pageNames)]
 	if len(names) == 0 {
@@ -338,7 +366,9 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	var idle []*task
 	e.mu.Lock()
 	for _, n := range state.Names {
-		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane), begun: e.Now()}
+		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane)}
+		t.look = why.lane == LaneLook && why.manual && e.pass == nil
+		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.Cursor && n.Version > 1
 		e.busy[n.Name] = t
 		if e.enqueue(t, records[n.Name], why); t.waiting == 0 {
 			idle = append(idle, t)
@@ -365,7 +395,7 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 			t.comeBack(Due{At: e.Now(), Lane: l.key})
 			continue
 		}
-		j := &job{task: t, record: r, look: why.lane == LaneLook && why.manual && e.pass == nil}
+		j := &job{task: t, record: r, look: t.look}
 		if t.again {
 			j.attempt = r.Place.Attempts
 		}

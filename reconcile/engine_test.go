@@ -65,7 +65,7 @@ func TestReportIsBounded(t *testing.T) {
 		if n%100 == 99 {
 			o.Action = ActionFailed
 		}
-		r.add([]Outcome{o}, false, false, false)
+		r.add([]Outcome{o}, false, false)
 	}
 	r.finish(time.Unix(1, 0))
 	bad := 0

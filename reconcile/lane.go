@@ -19,7 +19,7 @@ type lane struct {
 	blocked time.Time // until then nobody is asked
 	fails   int       // in a row
 	fault   Fault     // of the last
-	secret  provider.Secret
+	Secret  provider.Secret
 }
 
 // runLane works off the queue of a zone, batch by batch.
@@ -48,11 +48,11 @@ func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
 		return nil, nil
 	}
 	account := l.queue[0].record.Account
-	if account.Secret != l.secret {
-		l.secret, l.fails, l.blocked = account.Secret, 0, time.Time{} // another key may fare better
+	if account.Secret != l.Secret {
+		l.Secret, l.fails, l.blocked = account.Secret, 0, time.Time{} // another key may fare better
 	}
 	conn := e.conns[account.ID]
-	if conn == nil || conn.secret != account.Secret || e.Now().Sub(conn.opened) > clientLife {
+	if conn == nil || conn.Secret != account.Secret || e.Now().Sub(conn.opened) > clientLife {
 		conn = connect(e.Open, account, e.Now())
 		e.conns[account.ID] = conn
 	}
@@ -96,8 +96,11 @@ func (l *lane) hold(now time.Time) *Fault {
 // givenUp reports whether a zone that is not asked now has failed as often as it
 // may: its names fail with it, until the next try.
 func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
-	return l.blocked.After(now) && l.fails > retry.Retries
+	return l.blocked.After(now) && (l.fails > retry.Retries || l.blocked.Sub(now) > passPatience)
 }
+
+// passPatience is how long a pass waits for a zone at most.
+const passPatience = time.Minute
 
 // conclude notes how the zone fared, and settles what came of the jobs.
 func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
@@ -136,7 +139,7 @@ func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 		if l.fails++; b.answered {
 			l.fails = 1
 		}
-		l.fault = Describe(b.down, l.secret)
+		l.fault = Describe(b.down, l.Secret)
 		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))
 		if !l.fault.transient() {
 			l.fails = max(l.fails, e.retry.Retries+1)
@@ -150,6 +153,9 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	if s == nil {
 		s = &Settlement{}
 	}
+	e.mu.Lock()
+	e.settling++
+	e.mu.Unlock()
 	number := e.passNumber()
 	for _, t := range ended {
 		if d, news := t.due(number); news {
@@ -162,6 +168,8 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.settling--
+	e.settled++
 	for _, d := range s.Names {
 		if isZone(d.Lane) {
 			l := e.lane(d.Lane)
@@ -176,7 +184,7 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 		}
 		if err == nil && e.pass != nil {
 			counted, bad := t.name.markedBy(e.pass.Number)
-			e.pass.Report.add(t.news(), counted, bad)
+			e.pass.Report.add(t.news(), counted || t.passed, bad)
 		}
 		for _, w := range e.awaited[t.name.Name] {
 			w.see(t.name.Version)

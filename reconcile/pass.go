@@ -9,6 +9,7 @@ import (
 
 	"meshddns/meshtxt"
 	"meshddns/metrics"
+	"meshddns/provider"
 )
 
 // What begins a pass.
@@ -31,7 +32,6 @@ type pass struct {
 	page     int       // names of the page in work
 	nextPage time.Time // not before: an audit is spread over time
 	horizon  time.Time // what is due by then belongs to it
-	through  time.Time // when the last page was taken
 	paced    bool
 	orphans  bool // they are being looked for
 	waiting  []*request
@@ -191,7 +191,9 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 	e.pass, e.idleAt = p, time.Time{}
 	clear(e.conns)
 	for _, l := range e.lanes {
-		l.fails, l.blocked = 0, time.Time{}
+		if l.fault.Code != string(provider.Throttled) { // that one has said when
+			l.fails, l.blocked = 0, time.Time{}
+		}
 	}
 	return nil
 }
@@ -249,7 +251,7 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 // that a person asked for.
 func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	e.mu.Lock()
-	p.Orphans, p.through = true, e.Now()
+	p.Orphans = true
 	search := p.Report.Trigger == TriggerManual
 	p.orphans = search
 	sweep := p.Sweep
@@ -273,45 +275,39 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
 			}}, true, false)
 		}
-		p.orphans, p.through = false, e.Now()
-		p.horizon = p.through.Add(Debounce)
+		p.orphans = false
+		p.horizon = e.Now().Add(Debounce)
 		e.mu.Unlock()
 		e.Wake()
 	})
 }
 
-// finish ends the pass when nothing that belongs to it is due or in work.
+// finish ends the pass when nothing that belongs to it is due or in work: what is
+// in work because it was due is still due in the database. Whatever is settled
+// while that is looked at makes it look again.
 func (e *Engine) finish(ctx context.Context, p *pass) error {
-	for _, lane := range []string{LaneAsked, LaneChanged} {
-		if names, err := e.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
-			return err
-		}
+	e.mu.Lock()
+	settled := e.settled
+	e.mu.Unlock()
+	if waits, err := e.passWaits(ctx, p); err != nil || waits {
+		return err
 	}
 	e.mu.Lock()
-	inWork := false
-	for _, t := range e.busy {
-		inWork = inWork || !t.begun.After(p.through)
-	}
-	var stored []string
-	for key, l := range e.lanes {
-		if l.stored {
-			stored = append(stored, key)
-		}
-	}
-	e.mu.Unlock()
-	for _, lane := range stored {
-		if _, waits, err := e.Database.NextDue(ctx, lane); err != nil || waits {
-			return err
-		}
-	}
-	if inWork {
+	if e.settled != settled || e.settling > 0 {
+		e.mu.Unlock()
+		e.Wake()
 		return nil
 	}
-	e.mu.Lock()
 	p.Report.finish(e.Now())
-	report := p.Report
+	if e.pass, e.idleAt = nil, (time.Time{}); e.automatic {
+		e.idleAt = e.Now().Add(e.Interval)
+	}
 	e.mu.Unlock()
+	report := p.Report
 	if err := e.Database.EndPass(ctx, report); err != nil {
+		e.mu.Lock()
+		e.pass = p
+		e.mu.Unlock()
 		return err
 	}
 	result := "ok"
@@ -322,10 +318,30 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 	e.Log.Info("synchronised", "trigger", report.Trigger, "names", report.Names, "failed", report.Bad, "duration", report.FinishedAt.Sub(report.StartedAt))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.pass == p {
-		e.pass, e.idleAt = nil, e.Now().Add(e.Interval)
-	}
 	p.end(report, nil)
 	e.Wake()
 	return nil
+}
+
+// passWaits reports whether something that belongs to the pass is due.
+func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
+	for _, lane := range []string{LaneAsked, LaneChanged} {
+		if names, err := e.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
+			return true, err
+		}
+	}
+	e.mu.Lock()
+	var stored []string
+	for key, l := range e.lanes {
+		if l.stored {
+			stored = append(stored, key)
+		}
+	}
+	e.mu.Unlock()
+	for _, lane := range stored {
+		if _, waits, err := e.Database.NextDue(ctx, lane); err != nil || waits {
+			return true, err
+		}
+	}
+	return false, nil
 }

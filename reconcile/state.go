@@ -91,7 +91,8 @@ func (p Place) mayHold(network string) bool {
 type Name struct {
 	Name    string
 	Version int64
-	Pass    int64   // mark of the pass in which it was counted last
+	Pass    int64 // mark of the pass in which it was counted last
+	Due     bool
 	Usages  []Usage // in the order of their reservation
 	Own     *Own    // nil when the configuration's record is elsewhere
 	Places  []Place

@@ -16,7 +16,8 @@ type task struct {
 	follow   bool
 	page     *pass // that has taken it; nil when it was due
 	again    bool  // it was tried before, and is tried again
-	begun    time.Time
+	look     bool  // only to look, in mode manual
+	passed   bool  // the pass that runs has come by, and has found it unchanged
 }
 
 // job is one record of a task.
@@ -47,7 +48,7 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 	}
 	for _, p := range i.store {
 		at := slices.IndexFunc(t.places, func(q Place) bool { return q.ID == p.ID && p.ID != 0 })
-		if at >= 0 && t.places[at] == *p {
+		if at >= 0 && t.places[at] == *p && !i.stored {
 			continue
 		}
 		s.Places = append(s.Places, *p)
@@ -97,7 +98,7 @@ func (t *task) due(pass int64) (d Due, news bool) {
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
 	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
 	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
-	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad
+	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad || t.name.Due
 }
 
 // Waiter is somebody who waits until a version of a name was worked on.

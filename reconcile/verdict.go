@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"database/sql"
 	"time"
 
@@ -28,7 +29,7 @@ type verdict struct {
 func (v verdict) conclude() (o Outcome, back Due) {
 	i, r := v.item, v.item.record
 	o = Outcome{
-		Name: r.Name, Provider: r.Account.Provider, Zone: i.zone, Network: r.Network, Value: r.Want,
+		Name: r.Name, Provider: r.Account.Provider, Zone: cmp.Or(i.zone, r.Place.Zone), Network: r.Network, Value: r.Want,
 		Fault: i.fault, Attempts: v.job.attempt + 1, Duration: i.took,
 	}
 	switch {
@@ -43,7 +44,7 @@ func (v verdict) conclude() (o Outcome, back Due) {
 	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
 	i.place.Fault, i.place.Attempts = i.fault, o.Attempts
 	if r.withdrawal() {
-		o.Action = v.notWithdrawn(final)
+		o.Action, o.Value = v.notWithdrawn(final), r.Place.Standing
 	} else {
 		o.Action = v.notPublished(final)
 	}
@@ -68,7 +69,7 @@ func (v verdict) succeeded(o *Outcome) string {
 	before := r.Place.State
 	i.store = i.places()
 	if r.withdrawal() {
-		if before == Withdrawn && i.action == ActionUnchanged || i.place.State != Withdrawn {
+		if before == Withdrawn && i.action == ActionUnchanged || i.place.State != Withdrawn || before == i.place.State {
 			return ""
 		}
 		return ActionDelete
@@ -81,7 +82,14 @@ func (v verdict) succeeded(o *Outcome) string {
 	if o.Fault = r.warning(); i.place.Disturbed >= ownerDoubts {
 		o.Fault = Fault{Code: CodeSameOwner, Detail: r.owner}
 	}
-	if i.action == ActionUnchanged && before != Published && i.goal.lookOnly {
+	switch lost := r.Place.Doubt == r.Want && before != Published; {
+	case i.action != ActionUnchanged:
+		return i.action
+	case lost && r.Place.Standing == "":
+		return ActionCreate // made by a write whose answer was lost
+	case lost:
+		return ActionUpdate
+	case before != Published && i.goal.lookOnly:
 		return ""
 	}
 	return i.action

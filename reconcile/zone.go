@@ -29,6 +29,7 @@ type item struct {
 	action  string
 	place   Place // as it is to be stored
 	ended   bool  // the place is no more
+	stored  bool  // with what was intended, so what came of it is news
 	untried bool  // the zone is down: nothing was asked
 	done    bool
 	fault   Fault
@@ -98,9 +99,11 @@ func (b *batch) settleWithoutCalls(i *item) {
 		i.ended, i.done = true, true // nothing was ever written there
 	case r.withdrawal() && r.followed():
 		i.leave(b.now())
+	case r.Keep && (r.Fault.Code != "" || b.conn.client == nil):
+		i.done = true
 	case r.Fault.Code != "":
 		i.fault, i.done = r.Fault, true
-	case r.withdrawal() && r.upsertOnly:
+	case r.withdrawal() && r.upsertOnly && !r.Keep:
 		i.fault, i.done = Fault{Code: CodeDeletesForbidden}, true
 	case b.conn.client == nil:
 		i.fault, i.done = b.conn.fault, true
@@ -159,7 +162,7 @@ func (b *batch) note(i *item, err error) {
 	case kind == provider.Throttled:
 		b.down = err
 	case b.answered:
-	case kind == provider.Network, kind == provider.BadCredentials, kind == provider.ClockSkew:
+	case kind == provider.Network, kind == provider.Temporary, kind == provider.BadCredentials, kind == provider.ClockSkew:
 		b.down = err
 	}
 }
@@ -168,6 +171,9 @@ func (b *batch) note(i *item, err error) {
 // for. A value is withdrawn where it was put.
 func (b *batch) find(ctx context.Context, i *item) (err error) {
 	r := i.record
+	if r.Keep {
+		return b.keep(ctx, i)
+	}
 	i.zone = r.Place.Zone
 	switch {
 	case r.withdrawal() && i.zone != "":
@@ -184,13 +190,26 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	}
 	i.zone = dnsname.Fold(i.zone)
 	i.zoneID = r.Place.ZoneID
-	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); ok && (i.zoneID == "" || i.zone != r.Place.Zone) {
-		if i.zoneID, err = identifier.ZoneID(ctx, i.zone); err != nil {
+	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); ok && (i.zoneID == "" || !r.withdrawal()) {
+		if i.zoneID, err = identifier.ZoneID(ctx, i.zone); err != nil { // a zone may have been made anew
 			return err
 		}
 	}
 	i.choosePlace()
 	return nil
+}
+
+// keep looks only whether the zone is still there of a value that stays until it
+// stands elsewhere.
+func (b *batch) keep(ctx context.Context, i *item) error {
+	i.zone, i.done = i.record.Place.Zone, true
+	if i.zone == "" {
+		return nil
+	}
+	if _, err := b.conn.client.Read(ctx, i.zone, i.record.Name); provider.KindOf(err) == provider.ZoneNotFound {
+		i.gone(b.now())
+	}
+	return nil // whatever else is wrong there, nothing is to be done now
 }
 
 // choosePlace takes the place in the zone that was found. A value that stands in
@@ -221,7 +240,8 @@ func (i *item) choosePlace() {
 // name at the same address.
 func (r Record) successor() (p Place, ok bool) {
 	at := slices.IndexFunc(r.Beside, func(p Place) bool {
-		return p.Account.address() == r.Account.address() && p.Zone == r.Place.Zone && p.Zone != ""
+		same := p.Zone == r.Place.Zone && p.Zone != "" || p.ZoneID == r.Place.ZoneID && p.ZoneID != ""
+		return same && p.Account.address() == r.Account.address()
 	})
 	if !r.withdrawal() || at < 0 {
 		return p, false
@@ -412,7 +432,7 @@ func (r Record) same(s Record) bool {
 // intend makes of the place what is stored before a write.
 func (i *item) intend(now time.Time) {
 	p := &i.place
-	p.Intent = i.goal.want
+	p.Intent, i.stored = i.goal.want, true
 	if i.record.withdrawal() {
 		if p.State != Leftover {
 			p.State = Withdrawing
