@@ -1167,7 +1167,7 @@ func (s *store) ZoneLanes(ctx context.Context) (lanes []string, err error) {
 // SpreadMarks makes some of the names due whose service was marked.
 func (s *store) SpreadMarks(ctx context.Context, limit int) (more bool, err error) {
 	var id string
-	err = s.reader.QueryRowContext(ctx, `SELECT service_id FROM marks LIMIT 1`).Scan(&id)
+	err = s.reader.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
 	if err != nil {
 		return false, absent(err, nil)
 	}
@@ -1417,14 +1417,17 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 // of the built-in DNS server, and the serial of all its zones. It is
 // builtin.ErrNoZone when none is.
 func (s *store) BuiltinZone(ctx context.Context, names []string) (zone string, serial uint32, err error) {
+	var longest sql.Null[int] // makes value that of the row of the maximum
 	err = s.reader.QueryRowContext(ctx, `
-		SELECT value, (SELECT dns_serial FROM appliance WHERE id = 1)
+		SELECT coalesce(value, ''), (SELECT dns_serial FROM appliance WHERE id = 1), max(length(value))
 		FROM json_each(?)
 		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
-		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')
-		ORDER BY length(value) DESC
-		LIMIT 1`, textList(names)).Scan(&zone, &serial)
-	return zone, serial, absent(err, builtin.ErrNoZone)
+		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')`,
+		textList(names)).Scan(&zone, &serial, &longest)
+	if err == nil && !longest.Valid {
+		err = builtin.ErrNoZone
+	}
+	return zone, serial, err
 }
 
 func scanZoneRecord(row scanner) (r builtin.Record, err error) {
