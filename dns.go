@@ -13,6 +13,7 @@ import (
 	"meshddns/conntest"
 	"meshddns/dnsname"
 	"meshddns/hostaddr"
+	"meshddns/ledger"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provider"
@@ -81,7 +82,7 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 // addresses: a commit wakes it.
 func newEngine(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) *reconcile.Engine {
 	e := reconcile.New(reconcile.Config{
-		Database: s,
+		Database: s.ledger,
 		Open:     c.open,
 		Addresses: func() reconcile.Addresses {
 			last, now := addresses.Known()
@@ -155,25 +156,6 @@ func (c configuration) mode() string {
 	return modeManual
 }
 
-const (
-	defaultRetryInterval = 5 * time.Second
-	maxRetryInterval     = time.Hour
-	defaultRetries       = 3
-	maxRetries           = 10
-)
-
-// retryPolicy is what the configuration says, within its bounds.
-func retryPolicy(c configuration) provider.Backoff {
-	b := provider.Backoff{First: defaultRetryInterval, Retries: defaultRetries}
-	if n := c.RetryInterval; n.Valid && n.V > 0 {
-		b.First = time.Duration(min(n.V, int64(maxRetryInterval/time.Second))) * time.Second
-	}
-	if n := c.MaxRetries; n.Valid && n.V >= 0 {
-		b.Retries = int(min(n.V, maxRetries))
-	}
-	return b
-}
-
 // publishing is how far a usage's record is.
 type publishing struct {
 	state, value string
@@ -187,15 +169,15 @@ const stateNone = "none"
 
 // publishingOf works out how far a usage's record is, from what is stored of its
 // name: what counts is the place where it is wanted, and what stands anywhere.
-func publishingOf(u usage, n reconcile.Name, places []storedPlace) publishing {
+func publishingOf(u usage, n reconcile.Name, places []ledger.StoredPlace) publishing {
 	p := publishing{state: stateNone}
 	if !u.Network.Valid {
 		return p
 	}
 	network := u.Network.V.String()
 	for _, place := range places {
-		if meshtxt.Network(place.Standing) == network {
-			p.value = cmp.Or(p.value, place.Standing)
+		if meshtxt.Network(place.Place.Standing) == network {
+			p.value = cmp.Or(p.value, place.Place.Standing)
 		}
 	}
 	for _, r := range reconcile.Desired(reconcile.State{Names: []reconcile.Name{n}}, reconcile.Addresses{}) {
@@ -211,7 +193,7 @@ func publishingOf(u usage, n reconcile.Name, places []storedPlace) publishing {
 		p.state = cmp.Or(r.Place.State, p.state)
 		p.fault, p.attempts = r.Place.Fault, r.Place.Attempts
 		for _, place := range places {
-			if place.ID == r.Place.ID {
+			if place.Place.ID == r.Place.ID {
 				p.at = place.At
 			}
 		}

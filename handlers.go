@@ -11,21 +11,22 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"meshddns/conntest"
+	"meshddns/envelope"
 	"meshddns/guard"
+	"meshddns/ledger"
 	"meshddns/masked"
 	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/provider"
 	"meshddns/reconcile"
+	"meshddns/sqlrow"
 	"meshddns/strictjson"
 )
 
@@ -38,19 +39,16 @@ type server struct {
 	log        *slog.Logger
 	version    string
 	dnsAnswers func() map[string]uint64 // of the built-in DNS server, by rcode
-	mux        *http.ServeMux
+	adapter    envelope.Adapter
 	requests   metrics.Counter
 }
 
 const (
-	maxBody        = 64 << 10
 	syncTime       = 60 * time.Second
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	maxPage        = 1000
 	streamPage     = 500
-	jsonMediaType  = "application/json; charset=utf-8"
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
@@ -58,234 +56,62 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /api/v1/ddns/config", s.api(s.configuration))
-	mux.Handle("PUT /api/v1/ddns/config", s.api(s.putConfiguration))
-	mux.Handle("POST /api/v1/ddns/test", s.api(s.testConnection))
-	mux.Handle("POST /api/v1/ddns/sync", s.api(s.synchronise))
-	mux.Handle("GET /api/v1/ddns/sync", s.api(s.lastReport))
-	mux.Handle("GET /api/v1/ddns/leftovers", s.api(s.leftovers))
-	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", s.api(s.forgetLeftover))
-	mux.Handle("POST /api/v1/ddns/adopt", s.api(s.adopt))
-	mux.Handle("GET /api/v1/ddns/providers", s.api(s.providers))
+	a := envelope.Adapter{Log: s.log, Answers: answers, Counted: s.countRequest}
+	handle := a.Handle
+	s.adapter = a
+	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
+	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
+	mux.Handle("POST /api/v1/ddns/test", handle(s.testConnection))
+	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise))
+	mux.Handle("GET /api/v1/ddns/sync", handle(s.lastReport))
+	mux.Handle("GET /api/v1/ddns/leftovers", handle(s.leftovers))
+	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", handle(s.forgetLeftover))
+	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt))
+	mux.Handle("GET /api/v1/ddns/providers", handle(s.providers))
 
-	mux.Handle("POST /api/v1/ddns/usages", s.api(s.createUsage))
-	mux.Handle("GET /api/v1/ddns/check-prefix", s.api(s.checkPrefix))
+	mux.Handle("POST /api/v1/ddns/usages", handle(s.createUsage))
+	mux.Handle("GET /api/v1/ddns/check-prefix", handle(s.checkPrefix))
 	mux.HandleFunc("GET /api/v1/ddns/usages/available", s.availableUsages)
-	mux.Handle("GET /api/v1/ddns/usages/{id}", s.api(s.usage))
-	mux.Handle("PATCH /api/v1/ddns/usages/{id}", s.api(s.changeUsage))
-	mux.Handle("DELETE /api/v1/ddns/usages/{id}", s.api(s.releaseUsage))
+	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
+	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage))
 
-	mux.Handle("POST /api/v1/ddns/services", s.api(s.createService))
-	mux.Handle("GET /api/v1/ddns/services", s.api(s.services))
-	mux.Handle("GET /api/v1/ddns/services/{id}", s.api(s.service))
-	mux.Handle("PUT /api/v1/ddns/services/{id}", s.api(s.putService))
-	mux.Handle("DELETE /api/v1/ddns/services/{id}", s.api(s.deleteService))
+	mux.Handle("POST /api/v1/ddns/services", handle(s.createService))
+	mux.Handle("GET /api/v1/ddns/services", handle(s.services))
+	mux.Handle("GET /api/v1/ddns/services/{id}", handle(s.service))
+	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(s.putService))
+	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
 
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
-	mux.Handle("GET /healthz", s.api(s.health))
+	mux.Handle("GET /healthz", handle(s.health))
 	mux.HandleFunc("GET /metrics", s.metrics)
-	s.mux = mux
-	return http.HandlerFunc(s.route)
-}
-
-// route sends a request to its handler. The mux would answer unknown paths
-// and methods in plain text, and an unclean path with a redirect.
-func (s *server) route(w http.ResponseWriter, r *http.Request) {
-	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-	defer func() { s.countRequest(r.Pattern, counted.status) }()
-	handler, pattern := s.mux.Handler(r)
-	switch {
-	case strings.TrimSuffix(r.URL.Path, "/") != strings.TrimSuffix(path.Clean(r.URL.Path), "/"):
-		s.refuse(counted, r, fail(msg.NotFound))
-	case pattern != "":
-		s.mux.ServeHTTP(counted, r)
-	default:
-		var verdict statusWriter
-		handler.ServeHTTP(&verdict, r)
-		allow := verdict.Header().Get("Allow")
-		if verdict.status != http.StatusMethodNotAllowed {
-			s.refuse(counted, r, fail(msg.NotFound))
-			return
-		}
-		counted.Header().Set("Allow", allow)
-		s.refuse(counted, r, fail(msg.MethodNotAllowed, allow))
-	}
-}
-
-// statusWriter remembers the status. Without a ResponseWriter it drops the
-// answer and keeps its header.
-type statusWriter struct {
-	http.ResponseWriter
-	header http.Header
-	status int
-}
-
-func (w *statusWriter) Header() http.Header {
-	if w.ResponseWriter != nil {
-		return w.ResponseWriter.Header()
-	}
-	if w.header == nil {
-		w.header = http.Header{}
-	}
-	return w.header
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	if w.ResponseWriter != nil {
-		w.ResponseWriter.WriteHeader(status)
-	}
-}
-
-func (w *statusWriter) Write(data []byte) (int, error) {
-	if w.ResponseWriter == nil {
-		return len(data), nil
-	}
-	return w.ResponseWriter.Write(data)
-}
-
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// reply is a successful answer.
-type reply struct {
-	status  int    // 200 when it is 0
-	message msg.ID // "" for none
-	data    any
-	next    string // cursor of the next page, "" without one
-	id      string // of what was made, for the audit line
-}
-
-// failure is an answer that refuses. The error behind it, if any, is logged.
-type failure struct {
-	status int
-	id     msg.ID
-	args   []any
-	cause  error
-}
-
-func (f *failure) Error() string { return f.id.In(msg.English, f.words(msg.English)...) }
-
-// fail refuses what the client asked for: 400, where the table of statuses does
-// not say otherwise.
-func fail(id msg.ID, args ...any) *failure {
-	return &failure{status: cmp.Or(statuses[id], http.StatusBadRequest), id: id, args: args}
-}
-
-// statuses are those that are not 400.
-var statuses = map[msg.ID]int{
-	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
-	msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
-	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
-	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict,
-	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
-	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
-	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
-	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) })
 }
 
 // answers are what the errors of the store and the engine are to a client.
-var answers = []struct {
-	err error
-	id  msg.ID
-}{
-	{errNoService, msg.UnknownService},
-	{errNoUsage, msg.UnknownUsage},
-	{errNoLeftover, msg.UnknownLeftover},
-	{errServiceExists, msg.ServiceExists},
-	{errServiceInUse, msg.ServiceInUse},
-	{errDomainInUse, msg.ServiceDomainInUse},
-	{errPrefixTaken, msg.PrefixTaken},
-	{errNameTooLong, msg.NameTooLong},
-	{errServiceConfig, msg.ServiceConfigInvalid},
-	{errNoDomain, msg.ServiceDomainMissing},
-	{errNoSecret, msg.SecretNotStored},
-	{masked.ErrNoSecret, msg.SecretNotStored},
-	{errOwnOwner, msg.OwnerIsOwn},
-	{reconcile.ErrNotConfigured, msg.SyncNotConfigured},
-	{reconcile.ErrDisabled, msg.SyncDisabled},
+var answers = []envelope.Answer{
+	{Err: errNoService, ID: msg.UnknownService},
+	{Err: errNoUsage, ID: msg.UnknownUsage},
+	{Err: ledger.ErrNoLeftover, ID: msg.UnknownLeftover},
+	{Err: errServiceExists, ID: msg.ServiceExists},
+	{Err: errServiceInUse, ID: msg.ServiceInUse},
+	{Err: errDomainInUse, ID: msg.ServiceDomainInUse},
+	{Err: errPrefixTaken, ID: msg.PrefixTaken},
+	{Err: errNameTooLong, ID: msg.NameTooLong},
+	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
+	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
+	{Err: errNoSecret, ID: msg.SecretNotStored},
+	{Err: masked.ErrNoSecret, ID: msg.SecretNotStored},
+	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
+	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
+	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
 }
 
-// phrase is an argument of a text that is itself a text.
-type phrase struct {
-	id   msg.ID
-	args []any
-}
+// spokenFault is a fault within a text.
+type spokenFault reconcile.Fault
 
-func (f *failure) words(language msg.Language) []any { return inLanguage(f.args, language) }
-
-// inLanguage turns the arguments that are texts themselves into words.
-func inLanguage(args []any, language msg.Language) []any {
-	words := slices.Clone(args)
-	for i, word := range words {
-		switch word := word.(type) {
-		case phrase:
-			words[i] = word.id.In(language, inLanguage(word.args, language)...)
-		case reconcile.Fault:
-			words[i] = faultText(word, language)
-		}
-	}
-	return words
-}
-
-// api makes a handler of a function that answers or fails. Every answer, and
-// before it the audit line of every change, is written here.
-func (s *server) api(answer func(*http.Request) (reply, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		result, err := reply{}, error(tooLarge)
-		if r.ContentLength <= maxBody {
-			result, err = answer(r)
-		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			s.audit(r, result, err)
-		}
-		if err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		s.write(w, r, result)
-	})
-}
-
-// audit logs who has changed what, or tried to.
-func (s *server) audit(r *http.Request, result reply, err error) {
-	status, code := max(result.status, http.StatusOK), msg.ID("")
-	if err != nil {
-		f := asFailure(err)
-		status, code = f.status, f.id
-	}
-	s.log.Info("change", "who", guard.Caller(r), "what", r.Pattern, "id", max(r.PathValue("id"), result.id), "status", status, "code", code)
-}
-
-func language(r *http.Request) msg.Language {
-	return msg.Preferred(strings.Join(r.Header.Values("Accept-Language"), ","))
-}
-
-func (s *server) write(w http.ResponseWriter, r *http.Request, result reply) {
-	body := struct {
-		Message string `json:"message,omitempty"`
-		Data    any    `json:"data,omitzero"`
-		Next    string `json:"next_cursor,omitempty"`
-	}{Data: result.data, Next: result.next}
-	if result.message != "" {
-		body.Message = result.message.In(language(r))
-	}
-	writeJSON(w, max(result.status, http.StatusOK), body)
-}
-
-// asFailure gives the failure that an error is. What is in no table is a fault of
-// the program, of which the client is told no more.
-func asFailure(err error) *failure {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return f
-	}
-	for _, a := range answers {
-		if errors.Is(err, a.err) {
-			return fail(a.id)
-		}
-	}
-	return &failure{status: http.StatusInternalServerError, id: msg.InternalError, cause: err}
-}
+// In says the fault in a language.
+func (f spokenFault) In(language msg.Language) string { return faultText(reconcile.Fault(f), language) }
 
 // faultText says in a language why a record is not as it should be.
 func faultText(f reconcile.Fault, language msg.Language) string {
@@ -298,77 +124,10 @@ func faultText(f reconcile.Fault, language msg.Language) string {
 	return msg.ID(f.Code).In(language) + ": " + f.Detail
 }
 
-// refuse writes a failed answer. Its cause is logged here, once.
-func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	f := asFailure(err)
-	if f.cause != nil {
-		s.log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.cause)
-	}
-	w.Header().Set("X-Error-Code", string(f.id))
-	spoken := language(r)
-	writeJSON(w, f.status, map[string]string{"error": f.id.In(spoken, f.words(spoken)...)})
-}
-
 // deny answers for the guard, which stops a request before it gets here.
 func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
-	s.refuse(w, r, &failure{status: refusal.Status, id: msg.ID(refusal.Code)})
+	s.adapter.Refuse(w, r, &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)})
 	s.countRequest("", refusal.Status)
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	var buffer bytes.Buffer
-	encoder := json.NewEncoder(&buffer)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(body); err != nil {
-		panic(err) // a type that JSON cannot hold: a mistake of this program
-	}
-	w.Header().Set("Content-Type", jsonMediaType)
-	w.Header().Set("Content-Length", strconv.Itoa(buffer.Len()))
-	w.WriteHeader(status)
-	w.Write(buffer.Bytes())
-}
-
-var tooLarge = fail(msg.BodyTooLarge, maxBody>>10)
-
-// decode reads the body into a struct.
-func decode(r *http.Request, into any) error {
-	body, err := io.ReadAll(r.Body)
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return tooLarge
-	}
-	if err == nil {
-		err = strictjson.Decode(body, into)
-	}
-	if err != nil {
-		return fail(msg.ParameterError, bodyFault(err))
-	}
-	return nil
-}
-
-// typeText has a text for each type that a member can miss.
-var typeText = map[string]phrase{
-	strictjson.Bool: {id: msg.TypeBool}, strictjson.Int64: {id: msg.TypeInt64}, strictjson.Uint64: {id: msg.TypeUint64},
-	strictjson.Strings: {id: msg.TypeStrings}, strictjson.String: {id: msg.TypeString},
-}
-
-func bodyFault(err error) any {
-	e, ok := errors.AsType[*strictjson.Error](err)
-	if !ok {
-		return err.Error()
-	}
-	switch e.Fault {
-	case strictjson.Empty:
-		return phrase{id: msg.BodyEmpty}
-	case strictjson.NotUTF8:
-		return phrase{id: msg.BodyNotUTF8}
-	case strictjson.NotObject:
-		return phrase{id: msg.BodyNotObject}
-	case strictjson.Duplicate:
-		return phrase{msg.BodyDuplicate, []any{e.Field}}
-	case strictjson.WrongType:
-		return phrase{msg.BodyWrongType, []any{e.Field, typeText[e.Want]}}
-	}
-	return phrase{id: msg.BodySyntax}
 }
 
 // badEndpoints refuses endpoints that cannot be published for a network.
@@ -376,9 +135,9 @@ func (s *server) badEndpoints(network string, endpoints []string) error {
 	err := meshtxt.Check(network, s.store.owner, endpoints)
 	switch {
 	case errors.Is(err, meshtxt.ErrTooLong):
-		return fail(msg.ValueTooLong, err.Error())
+		return envelope.Fail(msg.ValueTooLong, err.Error())
 	case err != nil:
-		return fail(msg.EndpointInvalid, err.Error())
+		return envelope.Fail(msg.EndpointInvalid, err.Error())
 	}
 	return nil
 }
@@ -425,16 +184,16 @@ func shownNumber(n sql.Null[int64]) *int64 {
 	return &n.V
 }
 
-func (s *server) configuration(r *http.Request) (reply, error) {
+func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
 	c, err := s.store.Configuration(r.Context())
 	if err != nil && !errors.Is(err, errNoConfiguration) {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	secret := ""
 	if c.Secret != "" {
 		secret = masked.Mask
 	}
-	return reply{data: struct {
+	return envelope.Reply{Data: struct {
 		Provider        string   `json:"provider"`
 		AccessKeyID     string   `json:"access_key_id"`
 		AccessKeySecret string   `json:"access_key_secret"`
@@ -456,25 +215,25 @@ func (s *server) configuration(r *http.Request) (reply, error) {
 	}}, nil
 }
 
-func (s *server) putConfiguration(r *http.Request) (reply, error) {
+func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	var body configurationBody
-	if err := decode(r, &body); err != nil {
-		return reply{}, err
+	if err := envelope.Decode(r, &body); err != nil {
+		return envelope.Reply{}, err
 	}
-	return reply{message: msg.ConfigurationSaved}, s.saveConfiguration(r.Context(), body.configuration())
+	return envelope.Reply{Message: msg.ConfigurationSaved}, s.saveConfiguration(r.Context(), body.configuration())
 }
 
 // saveConfiguration checks a configuration and stores it.
 func (s *server) saveConfiguration(ctx context.Context, c configuration) error {
 	switch {
 	case c.Provider == "":
-		return fail(msg.ProviderEmpty)
+		return envelope.Fail(msg.ProviderEmpty)
 	case c.AccessKeyID == "" || c.Secret == "":
-		return fail(msg.AccessKeyEmpty)
+		return envelope.Fail(msg.AccessKeyEmpty)
 	case c.Domain == "":
-		return fail(msg.DomainEmpty)
+		return envelope.Fail(msg.DomainEmpty)
 	case c.TXTRecordName == "":
-		return fail(msg.TXTRecordNameEmpty)
+		return envelope.Fail(msg.TXTRecordNameEmpty)
 	}
 	if err := s.badEndpoints(anyNetwork, c.Endpoints); err != nil {
 		return err
@@ -482,7 +241,7 @@ func (s *server) saveConfiguration(ctx context.Context, c configuration) error {
 	return s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
 }
 
-func (s *server) testConnection(r *http.Request) (reply, error) {
+func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Provider        string          `json:"provider"`
 		AccessKeyID     string          `json:"access_key_id"`
@@ -492,8 +251,8 @@ func (s *server) testConnection(r *http.Request) (reply, error) {
 		TXTRecordName   string          `json:"txt_record_name"`
 		WriteTest       bool            `json:"write_test"`
 	}
-	if err := decode(r, &body); err != nil {
-		return reply{}, err
+	if err := envelope.Decode(r, &body); err != nil {
+		return envelope.Reply{}, err
 	}
 	c := configuration{
 		Provider: body.Provider, AccessKeyID: body.AccessKeyID, Secret: body.AccessKeySecret, Endpoint: body.Endpoint,
@@ -502,10 +261,10 @@ func (s *server) testConnection(r *http.Request) (reply, error) {
 	if c.Secret == masked.Mask {
 		stored, err := s.store.Configuration(r.Context())
 		if err != nil && !errors.Is(err, errNoConfiguration) {
-			return reply{}, err
+			return envelope.Reply{}, err
 		}
 		if !stored.sameCredentials(c) {
-			return reply{}, errNoSecret
+			return envelope.Reply{}, errNoSecret
 		}
 		c.Secret = stored.Secret
 	}
@@ -516,7 +275,7 @@ func (s *server) testConnection(r *http.Request) (reply, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
 	items := s.clients.test(ctx, s.public, c, body.WriteTest)
-	return reply{data: map[string]any{"results": testAnswer(items, language(r))}}, nil
+	return envelope.Reply{Data: map[string]any{"results": testAnswer(items, envelope.Language(r))}}, nil
 }
 
 type testItemAnswer struct {
@@ -546,38 +305,10 @@ func testAnswer(items []testItem, language msg.Language) []testItemAnswer {
 	return answer
 }
 
-// queryFlag reads a flag of the query: absent is false.
-func queryFlag(query url.Values, name string) (bool, error) {
-	switch values := query[name]; {
-	case len(values) == 0:
-		return false, nil
-	case len(values) == 1 && (values[0] == "1" || values[0] == "true"):
-		return true, nil
-	case len(values) == 1 && (values[0] == "0" || values[0] == "false"):
-		return false, nil
-	}
-	return false, fail(msg.QueryInvalid, name)
-}
-
-// flags reads flags of the query.
-func flags(r *http.Request, names ...string) (set map[string]bool, err error) {
-	query, err := parseQuery(r)
+func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
+	flag, err := envelope.Flags(r, "dry_run", "sweep")
 	if err != nil {
-		return nil, err
-	}
-	set = map[string]bool{}
-	for _, name := range names {
-		if set[name], err = queryFlag(query, name); err != nil {
-			return nil, err
-		}
-	}
-	return set, nil
-}
-
-func (s *server) synchronise(r *http.Request) (reply, error) {
-	flag, err := flags(r, "dry_run", "sweep")
-	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
 	defer cancel()
@@ -590,24 +321,24 @@ func (s *server) synchronise(r *http.Request) (reply, error) {
 		result, err = s.engine.Sync(ctx, flag["sweep"])
 	}
 	if errors.Is(err, reconcile.ErrUnfinished) {
-		return reply{}, fail(msg.SyncUnfinished, result.Names)
+		return envelope.Reply{}, envelope.Fail(msg.SyncUnfinished, result.Names)
 	}
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	if result.Bad > 0 {
 		first := result.FirstBad()
-		return reply{}, fail(msg.SyncFailed, result.Bad, result.Names, first.Name, first.Fault)
+		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, spokenFault(first.Fault))
 	}
-	return reply{message: done, data: reportAnswer(result, time.Time{}, language(r))}, nil
+	return envelope.Reply{Message: done, Data: reportAnswer(result, time.Time{}, envelope.Language(r))}, nil
 }
 
-func (s *server) lastReport(r *http.Request) (reply, error) {
+func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
 	last, next, err := s.engine.Last(r.Context())
 	if last == nil {
-		return reply{data: json.RawMessage("null")}, err
+		return envelope.Reply{Data: json.RawMessage("null")}, err
 	}
-	return reply{data: reportAnswer(*last, next, language(r))}, err
+	return envelope.Reply{Data: reportAnswer(*last, next, envelope.Language(r))}, err
 }
 
 type recordAnswer struct {
@@ -649,7 +380,7 @@ func reportAnswer(r reconcile.Report, next time.Time, language msg.Language) any
 }
 
 type leftoverAnswer struct {
-	ID          int64     `json:"id"`
+	ID          string    `json:"id"`
 	Name        string    `json:"name"`
 	Zone        string    `json:"zone"`
 	Provider    string    `json:"provider"`
@@ -662,85 +393,86 @@ type leftoverAnswer struct {
 	NextAt      time.Time `json:"next_at,omitzero"`
 }
 
-func (s *server) leftovers(r *http.Request) (reply, error) {
-	query, err := parseQuery(r)
+func (s *server) leftovers(r *http.Request) (envelope.Reply, error) {
+	query, err := envelope.ParseQuery(r)
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
-	limit, after, err := pageQuery(query)
+	limit, after, err := envelope.PageQuery(query)
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
-	size := cmp.Or(limit, maxPage)
+	size := cmp.Or(limit, envelope.MaxPage)
 	answer, next := []leftoverAnswer{}, ""
 	for more := true; more; {
-		places, err := s.store.Leftovers(r.Context(), after, size+1)
+		places, err := s.store.ledger.Leftovers(r.Context(), after, size+1)
 		if err != nil {
-			return reply{}, err
+			return envelope.Reply{}, err
 		}
 		more = len(places) > size
-		for _, p := range places[:min(size, len(places))] {
-			due, err := s.store.NameDue(r.Context(), p.Name)
+		for _, stored := range places[:min(size, len(places))] {
+			p := stored.Place
+			due, err := s.store.ledger.NameDue(r.Context(), p.Name)
 			if err != nil {
-				return reply{}, err
+				return envelope.Reply{}, err
 			}
 			after = p.ID
 			answer = append(answer, leftoverAnswer{
-				ID: p.ID, Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
-				AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: faultText(p.Fault, language(r)),
-				Attempts: p.Attempts, Since: p.Since, NextAt: milliseconds(due),
+				ID: strconv.FormatInt(p.ID, 10), Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
+				AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: faultText(p.Fault, envelope.Language(r)),
+				Attempts: p.Attempts, Since: stored.Since, NextAt: milliseconds(due),
 			})
 		}
 		if more && limit > 0 {
 			next, more = strconv.FormatInt(after, 10), false
 		}
 	}
-	return reply{data: answer, next: next}, nil
+	return envelope.Reply{Data: answer, Next: next}, nil
 }
 
-func (s *server) forgetLeftover(r *http.Request) (reply, error) {
+func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return reply{}, errNoLeftover
+		return envelope.Reply{}, ledger.ErrNoLeftover
 	}
-	return reply{message: msg.LeftoverForgotten}, s.store.ForgetLeftover(r.Context(), id)
+	return envelope.Reply{Message: msg.LeftoverForgotten}, s.store.ledger.ForgetLeftover(r.Context(), id)
 }
 
 // ownerDigits are those of an owner, which has twelve.
 const ownerDigits = "0123456789abcdef"
 
-func (s *server) adopt(r *http.Request) (reply, error) {
+func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Owner string `json:"owner"`
 	}
-	if err := decode(r, &body); err != nil {
-		return reply{}, err
+	if err := envelope.Decode(r, &body); err != nil {
+		return envelope.Reply{}, err
 	}
-	flag, err := flags(r, "dry_run")
+	flag, err := envelope.Flags(r, "dry_run")
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	switch {
 	case len(body.Owner) != 12 || strings.Trim(body.Owner, ownerDigits) != "":
-		return reply{}, fail(msg.OwnerInvalid)
+		return envelope.Reply{}, envelope.Fail(msg.OwnerInvalid)
 	case body.Owner == s.store.owner:
-		return reply{}, errOwnOwner
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
-	defer cancel()
-	names, err := s.engine.Held(ctx, body.Owner)
-	if errors.Is(err, reconcile.ErrUnfinished) {
-		return reply{}, fail(msg.SyncUnfinished, len(names))
-	}
-	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, ledger.ErrOwnOwner
 	}
 	done := msg.SyncPlanned
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
-		err = s.store.Adopt(ctx, body.Owner)
+		if err := s.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
+			return envelope.Reply{}, err
+		}
 	}
-	return reply{message: done, data: map[string]any{"records": append([]string{}, names...)}}, err
+	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	defer cancel()
+	names, err := s.engine.Held(ctx, body.Owner)
+	complete := !errors.Is(err, reconcile.ErrUnfinished)
+	if complete && err != nil {
+		return envelope.Reply{}, err
+	}
+	return envelope.Reply{Message: done, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
 }
 
 func milliseconds(t time.Time) time.Time {
@@ -750,7 +482,7 @@ func milliseconds(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-func (s *server) providers(r *http.Request) (reply, error) {
+func (s *server) providers(r *http.Request) (envelope.Reply, error) {
 	type entry struct {
 		Name            string `json:"name"`
 		Title           string `json:"title"`
@@ -761,39 +493,39 @@ func (s *server) providers(r *http.Request) (reply, error) {
 	}
 	var list []entry
 	for _, p := range providers {
-		in := msg.ProviderIn(language(r), p.name)
+		in := msg.ProviderIn(envelope.Language(r), p.name)
 		list = append(list, entry{
 			Name: p.name, Title: in.Title, AccessKeyID: in.AccessKeyID, AccessKeySecret: in.AccessKeySecret,
 			Endpoint: in.Endpoint, MinTTL: p.minTTL,
 		})
 	}
-	return reply{data: list}, nil
+	return envelope.Reply{Data: list}, nil
 }
 
-func (s *server) createUsage(r *http.Request) (reply, error) {
+func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	var body struct {
-		ServiceID    string     `json:"service_id"`
-		PrefixMode   string     `json:"prefix_mode"`
-		CustomPrefix string     `json:"custom_prefix"`
-		NetworkID    *networkID `json:"network_id"`
-		NetworkName  string     `json:"network_name"`
+		ServiceID    string            `json:"service_id"`
+		PrefixMode   string            `json:"prefix_mode"`
+		CustomPrefix string            `json:"custom_prefix"`
+		NetworkID    *sqlrow.NetworkID `json:"network_id"`
+		NetworkName  string            `json:"network_name"`
 	}
-	if err := decode(r, &body); err != nil {
-		return reply{}, err
+	if err := envelope.Decode(r, &body); err != nil {
+		return envelope.Reply{}, err
 	}
 	u, err := s.reserve(r.Context(), reservation{
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix, network: body.NetworkID, networkName: body.NetworkName,
 	})
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
-	return reply{message: msg.UsageCreated, id: u.ID, data: struct {
-		ID         string    `json:"id"`
-		ProviderID string    `json:"provider_id"`
-		Mode       string    `json:"prefix_mode"`
-		Prefix     string    `json:"record_prefix"`
-		FullDomain string    `json:"full_domain"`
-		NetworkID  networkID `json:"network_id"`
+	return envelope.Reply{Message: msg.UsageCreated, ID: u.ID, Data: struct {
+		ID         string           `json:"id"`
+		ProviderID string           `json:"provider_id"`
+		Mode       string           `json:"prefix_mode"`
+		Prefix     string           `json:"record_prefix"`
+		FullDomain string           `json:"full_domain"`
+		NetworkID  sqlrow.NetworkID `json:"network_id"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
@@ -803,7 +535,7 @@ func (s *server) createUsage(r *http.Request) (reply, error) {
 // reservation is what a client wants to reserve.
 type reservation struct {
 	service, mode, custom string
-	network               *networkID // nil when it is not given
+	network               *sqlrow.NetworkID // nil when it is not given
 	networkName           string
 }
 
@@ -811,9 +543,9 @@ type reservation struct {
 func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 	switch {
 	case want.service == "":
-		return usage{}, fail(msg.ServiceIDEmpty)
+		return usage{}, envelope.Fail(msg.ServiceIDEmpty)
 	case want.mode != modeAutomatic && want.mode != modeCustom:
-		return usage{}, fail(msg.PrefixModeInvalid)
+		return usage{}, envelope.Fail(msg.PrefixModeInvalid)
 	}
 	v, err := s.store.Service(ctx, want.service)
 	switch {
@@ -824,39 +556,39 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 	case v.Domain.V == "":
 		return usage{}, errNoDomain
 	case want.network == nil:
-		return usage{}, fail(msg.NetworkIDMissing)
+		return usage{}, envelope.Fail(msg.NetworkIDMissing)
 	}
 	prefix := want.custom
 	if want.mode == modeAutomatic {
 		prefix = automaticPrefix(*want.network)
 	} else if fault := prefixFault(prefix); fault != "" {
-		return usage{}, fail(fault)
+		return usage{}, envelope.Fail(fault)
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
-		Network: sql.Null[networkID]{V: *want.network, Valid: true},
+		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
 	})
-	if err != nil && asFailure(err).cause != nil {
-		return u, &failure{status: http.StatusInternalServerError, id: msg.StoreFailed, args: []any{err.Error()}, cause: err}
+	if err != nil && s.adapter.Failure(err).Cause != nil {
+		return u, &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
 	}
 	return u, err
 }
 
-func (s *server) checkPrefix(r *http.Request) (reply, error) {
-	query, err := parseQuery(r)
+func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
+	query, err := envelope.ParseQuery(r)
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	for _, name := range []string{"service_id", "prefix"} {
 		if query.Get(name) == "" {
-			return reply{}, fail(msg.QueryMissing, name)
+			return envelope.Reply{}, envelope.Fail(msg.QueryMissing, name)
 		}
 	}
 	count, err := s.store.CountUsages(r.Context(), query.Get("service_id"), query.Get("prefix"))
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
-	return reply{data: map[string]any{"occupied": count > 0, "count": count}}, nil
+	return envelope.Reply{Data: map[string]any{"occupied": count > 0, "count": count}}, nil
 }
 
 type providerAnswer struct {
@@ -866,16 +598,16 @@ type providerAnswer struct {
 
 // usageAnswer is an entry of the listing.
 type usageAnswer struct {
-	ID          string          `json:"id"`
-	ProviderID  string          `json:"provider_id"`
-	Mode        string          `json:"prefix_mode"`
-	Prefix      string          `json:"record_prefix"`
-	RecordType  string          `json:"record_type"`
-	Description string          `json:"description"`
-	IsOccupied  bool            `json:"is_occupied"`
-	NetworkID   *networkID      `json:"network_id,omitempty"`
-	FullDomain  string          `json:"full_domain"`
-	Provider    *providerAnswer `json:"provider,omitempty"`
+	ID          string            `json:"id"`
+	ProviderID  string            `json:"provider_id"`
+	Mode        string            `json:"prefix_mode"`
+	Prefix      string            `json:"record_prefix"`
+	RecordType  string            `json:"record_type"`
+	Description string            `json:"description"`
+	IsOccupied  bool              `json:"is_occupied"`
+	NetworkID   *sqlrow.NetworkID `json:"network_id,omitempty"`
+	FullDomain  string            `json:"full_domain"`
+	Provider    *providerAnswer   `json:"provider,omitempty"`
 }
 
 func listed(u usage) usageAnswer {
@@ -898,7 +630,7 @@ func listed(u usage) usageAnswer {
 func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	filter, limit, err := listingQuery(r)
 	if err != nil {
-		s.refuse(w, r, err)
+		s.adapter.Refuse(w, r, err)
 		return
 	}
 	page := streamPage
@@ -907,10 +639,10 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	}
 	usages, err := s.page(r.Context(), &filter, page+1)
 	if err != nil {
-		s.refuse(w, r, err)
+		s.adapter.Refuse(w, r, err)
 		return
 	}
-	w.Header().Set("Content-Type", jsonMediaType)
+	w.Header().Set("Content-Type", envelope.MediaType)
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	io.WriteString(w, `{"data":[`)
@@ -973,13 +705,13 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]publishing, 
 			list = append(list, u.Name)
 		}
 	}
-	state, err := s.store.State(ctx, list)
+	state, err := s.store.ledger.State(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	var all []publishing
 	for _, u := range usages {
-		places, err := s.store.Places(ctx, u.Name)
+		places, err := s.store.ledger.Places(ctx, u.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -988,53 +720,26 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]publishing, 
 	return all, nil
 }
 
-// parseQuery reads the query. A broken part would otherwise be dropped, and a
-// filter with it.
-func parseQuery(r *http.Request) (url.Values, error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, fail(msg.ParameterError, err.Error())
-	}
-	return query, nil
-}
-
-// pageQuery reads the limit, 0 without one, and the cursor of a listing.
-func pageQuery(query url.Values) (limit int, after int64, err error) {
-	if query.Has("limit") && query.Get("limit") != "" {
-		limit, err = strconv.Atoi(query.Get("limit"))
-		if err != nil || limit < 1 || limit > maxPage {
-			return 0, 0, fail(msg.QueryInvalid, "limit")
-		}
-	}
-	if cursor := query.Get("cursor"); cursor != "" {
-		after, err = strconv.ParseInt(cursor, 10, 64)
-		if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
-			return 0, 0, fail(msg.QueryInvalid, "cursor")
-		}
-	}
-	return limit, after, nil
-}
-
 // publishStates are those that a listing can be about.
 var publishStates = []string{stateNone, reconcile.Pending, reconcile.Published, reconcile.Failed, reconcile.Conflict, reconcile.Withdrawing}
 
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
-	query, err := parseQuery(r)
+	query, err := envelope.ParseQuery(r)
 	if err != nil {
 		return filter, 0, err
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: query.Get("state")}
 	if filter.state != "" && !slices.Contains(publishStates, filter.state) {
-		return filter, 0, fail(msg.QueryInvalid, "state")
+		return filter, 0, envelope.Fail(msg.QueryInvalid, "state")
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return filter, 0, fail(msg.QueryInvalid, "network_id")
+			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id")
 		}
-		filter.network = sql.Null[networkID]{V: networkID(n), Valid: true}
+		filter.network = sql.Null[sqlrow.NetworkID]{V: sqlrow.NetworkID(n), Valid: true}
 	}
-	limit, filter.after, err = pageQuery(query)
+	limit, filter.after, err = envelope.PageQuery(query)
 	return filter, limit, err
 }
 
@@ -1046,17 +751,17 @@ type publishAnswer struct {
 	At       string `json:"at"`
 }
 
-func (s *server) usage(r *http.Request) (reply, error) {
+func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	states, err := s.publishing(r.Context(), []usage{u})
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	p := states[0]
-	return reply{data: struct {
+	return envelope.Reply{Data: struct {
 		usageAnswer
 		Status       string        `json:"status"`
 		TXTEndpoints []string      `json:"txt_endpoints"`
@@ -1064,21 +769,21 @@ func (s *server) usage(r *http.Request) (reply, error) {
 		CreatedAt    string        `json:"created_at"`
 	}{
 		usageAnswer: listed(u), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-		Publish: publishAnswer{State: p.state, Value: p.value, Error: faultText(p.fault, language(r)), Attempts: p.attempts, At: p.at},
+		Publish: publishAnswer{State: p.state, Value: p.value, Error: faultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
 	}}, nil
 }
 
-func (s *server) changeUsage(r *http.Request) (reply, error) {
+func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	var body struct {
-		TXTEndpoints textList `json:"txt_endpoints"`
-		Description  *string  `json:"description"`
+		TXTEndpoints sqlrow.TextList `json:"txt_endpoints"`
+		Description  *string         `json:"description"`
 	}
-	if err := decode(r, &body); err != nil {
-		return reply{}, err
+	if err := envelope.Decode(r, &body); err != nil {
+		return envelope.Reply{}, err
 	}
 	network := anyNetwork
 	if u.Network.Valid {
@@ -1086,27 +791,27 @@ func (s *server) changeUsage(r *http.Request) (reply, error) {
 	}
 	if body.TXTEndpoints != nil {
 		if err := s.badEndpoints(network, body.TXTEndpoints); err != nil {
-			return reply{}, err
+			return envelope.Reply{}, err
 		}
 	}
-	return reply{message: msg.UsageChanged}, s.store.ChangeUsage(r.Context(), u.ID, body.TXTEndpoints, body.Description)
+	return envelope.Reply{Message: msg.UsageChanged}, s.store.ChangeUsage(r.Context(), u.ID, body.TXTEndpoints, body.Description)
 }
 
-func (s *server) releaseUsage(r *http.Request) (reply, error) {
-	flag, err := flags(r, "force")
+func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
+	flag, err := envelope.Flags(r, "force")
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), releaseTime)
 	defer cancel()
 	freed, err := s.release(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	if !freed {
-		return reply{status: http.StatusAccepted, message: msg.UsageReleasing, data: map[string]string{"status": statusReleasing}}, nil
+		return envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: map[string]string{"status": statusReleasing}}, nil
 	}
-	return reply{message: msg.UsageReleased}, nil
+	return envelope.Reply{Message: msg.UsageReleased}, nil
 }
 
 // release gives a prefix free. What it has published is withdrawn first: it waits
@@ -1140,7 +845,7 @@ type serviceBody struct {
 // masked.
 func (s *server) checkedService(body serviceBody) (v service, err error) {
 	if body.Name == "" {
-		return v, fail(msg.ServiceNameEmpty)
+		return v, envelope.Fail(msg.ServiceNameEmpty)
 	}
 	v = service{ID: body.ID, Name: body.Name, Config: string(body.Config)}
 	if json.Unmarshal(body.Config, &v.Config) != nil {
@@ -1150,7 +855,7 @@ func (s *server) checkedService(body serviceBody) (v service, err error) {
 		}
 	}
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		return v, fail(msg.ServiceConfigShape, bodyFault(err))
+		return v, envelope.Fail(msg.ServiceConfigShape, envelope.BodyFault(err))
 	}
 	var typed struct {
 		Provider        string          `json:"provider"`
@@ -1161,7 +866,7 @@ func (s *server) checkedService(body serviceBody) (v service, err error) {
 	}
 	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, fail(msg.ServiceEntryType, e.Field, typeText[e.Want])
+		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
 	}
 	return v, s.badEndpoints(anyNetwork, typed.TXTEndpoints)
 }
@@ -1170,45 +875,45 @@ func goodServiceID(id string) bool {
 	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
 }
 
-func (s *server) createService(r *http.Request) (reply, error) {
+func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := decode(r, &body); err != nil {
-		return reply{}, err
+	if err := envelope.Decode(r, &body); err != nil {
+		return envelope.Reply{}, err
 	}
 	if body.ID == "" {
 		id, err := s.store.newID()
 		if err != nil {
-			return reply{}, err
+			return envelope.Reply{}, err
 		}
 		body.ID = id
 	}
 	if !goodServiceID(body.ID) {
-		return reply{}, fail(msg.ServiceIDInvalid)
+		return envelope.Reply{}, envelope.Fail(msg.ServiceIDInvalid)
 	}
 	v, err := s.checkedService(body)
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	if _, _, err := masked.Restore(v.Config, "{}"); err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	if err := s.store.CreateService(r.Context(), v); err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	return s.savedService(r, v.ID)
 }
 
-func (s *server) putService(r *http.Request) (reply, error) {
+func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := decode(r, &body); err != nil {
-		return reply{}, err
+	if err := envelope.Decode(r, &body); err != nil {
+		return envelope.Reply{}, err
 	}
 	if body.ID = r.PathValue("id"); !goodServiceID(body.ID) {
-		return reply{}, fail(msg.ServiceIDInvalid)
+		return envelope.Reply{}, envelope.Fail(msg.ServiceIDInvalid)
 	}
 	v, err := s.checkedService(body)
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	err = s.store.PutService(r.Context(), body.ID, func(stored service) (service, error) {
 		config, used, err := masked.Restore(v.Config, stored.Config)
@@ -1220,7 +925,7 @@ func (s *server) putService(r *http.Request) (reply, error) {
 		return changed, nil
 	})
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	return s.savedService(r, body.ID)
 }
@@ -1233,12 +938,12 @@ func sameAccount(a, b string) bool {
 	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
 }
 
-func (s *server) savedService(r *http.Request, id string) (reply, error) {
+func (s *server) savedService(r *http.Request, id string) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), id)
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
-	return reply{message: msg.ServiceSaved, id: id, data: shownService(v)}, nil
+	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: shownService(v)}, nil
 }
 
 type serviceAnswer struct {
@@ -1256,32 +961,32 @@ func shownService(v service) serviceAnswer {
 	}
 }
 
-func (s *server) services(r *http.Request) (reply, error) {
+func (s *server) services(r *http.Request) (envelope.Reply, error) {
 	all, err := s.store.Services(r.Context())
 	if err != nil {
-		return reply{}, err
+		return envelope.Reply{}, err
 	}
 	answer := []serviceAnswer{}
 	for _, v := range all {
 		answer = append(answer, shownService(v))
 	}
-	return reply{data: answer}, nil
+	return envelope.Reply{Data: answer}, nil
 }
 
-func (s *server) service(r *http.Request) (reply, error) {
+func (s *server) service(r *http.Request) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), r.PathValue("id"))
-	return reply{data: shownService(v)}, err
+	return envelope.Reply{Data: shownService(v)}, err
 }
 
-func (s *server) deleteService(r *http.Request) (reply, error) {
-	return reply{message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
+func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
+	return envelope.Reply{Message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
 // backup sends a consistent copy of the live database.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	file, err := s.store.Backup(r.Context())
 	if err != nil {
-		s.refuse(w, r, err)
+		s.adapter.Refuse(w, r, err)
 		return
 	}
 	defer file.Close()
@@ -1297,18 +1002,18 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) health(r *http.Request) (reply, error) {
+func (s *server) health(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.Ping(r.Context()); err != nil {
-		return reply{}, &failure{status: http.StatusServiceUnavailable, id: msg.DatabaseDown, cause: err}
+		return envelope.Reply{}, &envelope.Failure{Status: http.StatusServiceUnavailable, ID: msg.DatabaseDown, Cause: err}
 	}
-	return reply{message: msg.TestOK}, nil
+	return envelope.Reply{Message: msg.TestOK}, nil
 }
 
 // metrics is the page that Prometheus reads.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	totals, err := s.store.Totals(r.Context())
 	if err != nil {
-		s.refuse(w, r, err)
+		s.adapter.Refuse(w, r, err)
 		return
 	}
 	var out bytes.Buffer

@@ -27,6 +27,7 @@ import (
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnswire"
+	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/meshtxt"
@@ -270,7 +271,7 @@ func (s *script) request(method, path string, headers http.Header, body string) 
 // checkEnvelope holds an answer to what the contract says of all of them.
 func checkEnvelope(t testing.TB, request string, response *http.Response, body string) {
 	t.Helper()
-	if got := response.Header.Get("Content-Type"); got != jsonMediaType {
+	if got := response.Header.Get("Content-Type"); got != envelope.MediaType {
 		t.Errorf("%s: Content-Type %q", request, got)
 	}
 	failed := response.StatusCode >= http.StatusBadRequest
@@ -651,7 +652,7 @@ func TestNetworkIDIsExact(t *testing.T) {
 var badBodies = []string{
 	"", " ", "{", "null", "[]", `"x"`, "7", "{} {}", `{}x`, "{'a':1}", `{"a":1,}`, "\ufeff{}", "{}\x00", "name=x",
 	"{\"x\":\"\xff\"}", `{"x":"\ud800"}`, `{"a":1,"a":2}`, `{"x":{"a":1,"\u0061":2}}`,
-	"[" + strings.Repeat("[", 20000), `{"x":"` + strings.Repeat("x", maxBody) + `"}`,
+	"[" + strings.Repeat("[", 20000), `{"x":"` + strings.Repeat("x", envelope.MaxBody) + `"}`,
 }
 
 // badRequests are refused for what they say. {id} is a usage's.
@@ -724,7 +725,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		method, path, _ := strings.Cut(endpoint, " ")
 		for _, body := range badBodies {
 			status, code := http.StatusBadRequest, "parameter_error"
-			if len(body) > maxBody {
+			if len(body) > envelope.MaxBody {
 				status, code = http.StatusRequestEntityTooLarge, "body_too_large"
 			}
 			requests = append(requests, badRequests[0])
@@ -774,9 +775,9 @@ func TestBodyLimit(t *testing.T) {
 		"PUT /config":         `{"provider":"x","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"x"}`,
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		for _, size := range []int{maxBody, maxBody + 1} {
+		for _, size := range []int{envelope.MaxBody, envelope.MaxBody + 1} {
 			want := http.StatusOK
-			if size > maxBody {
+			if size > envelope.MaxBody {
 				want = http.StatusRequestEntityTooLarge
 			}
 			padded := body + strings.Repeat(" ", size-len(body))

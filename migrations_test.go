@@ -20,6 +20,7 @@ import (
 	"meshddns/meshtxt"
 	"meshddns/provider/cloudtest"
 	"meshddns/reconcile"
+	"meshddns/sqlrow"
 )
 
 //go:embed testdata/schema-1.sql
@@ -129,7 +130,7 @@ func TestMigratedServices(t *testing.T) {
 			if v.Domain.Valid != (err == nil) || v.Domain.V != config.Domain {
 				t.Errorf("%s: domain %+v, the config has %q, %v", v.ID, v.Domain, config.Domain, err)
 			}
-			var endpoints textList
+			var endpoints sqlrow.TextList
 			var provider string
 			var account sql.Null[int64]
 			row := s.reader.QueryRow(`SELECT provider, txt_endpoints, account FROM services WHERE id = ?`, v.ID)
@@ -206,7 +207,7 @@ func TestMigratedUsages(t *testing.T) {
 		if _, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "PRE-1"}); err != errPrefixTaken {
 			t.Errorf("a prefix that is taken: %v", err)
 		}
-		made, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "new", Network: sql.Null[networkID]{V: 1, Valid: true}})
+		made, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "new", Network: sql.Null[sqlrow.NetworkID]{V: 1, Valid: true}})
 		if err != nil || made.Seq <= all[39].Seq {
 			t.Errorf("a new usage has seq %d, %v", made.Seq, err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"meshddns/dnsname"
 	"meshddns/msg"
+	"meshddns/sqlrow"
 )
 
 const (
@@ -32,7 +33,7 @@ func prefixFault(prefix string) msg.ID {
 // automaticPrefix derives a network's prefix. It encodes the decimal text and
 // not the number's bytes: DNS folds letter case, and over decimal digits no
 // two encodings differ by case alone.
-func automaticPrefix(network networkID) string {
+func automaticPrefix(network sqlrow.NetworkID) string {
 	return autoPrefix + base64.RawURLEncoding.EncodeToString([]byte(network.String()))
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"meshddns/ledger"
 	"meshddns/provider"
 	"meshddns/reconcile"
 )
@@ -22,7 +23,7 @@ const hiddenSecret = "hunter2-is-my-secret"
 
 // secretHolders are all types of values in which a secret may be.
 var secretHolders = []any{
-	configuration{}, configurationBody{}, serviceConfig{}, service{}, serviceBody{}, storedPlace{}, storedUsage{},
+	configuration{}, configurationBody{}, serviceConfig{}, service{}, serviceBody{}, ledger.StoredPlace{},
 	provider.Credentials{}, reconcile.Account{}, reconcile.Usage{}, reconcile.Own{}, reconcile.Place{}, reconcile.Name{},
 	reconcile.State{}, reconcile.Record{}, reconcile.Zone{}, reconcile.Settlement{},
 }

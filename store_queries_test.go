@@ -16,6 +16,7 @@ import (
 
 	"meshddns/provider"
 	"meshddns/reconcile"
+	"meshddns/sqlrow"
 )
 
 // statement is a text of SQL in the program's source.
@@ -133,7 +134,10 @@ var migrating = []string{"create", "addConfigurationZone", "makePlaces"}
 func TestQueryPlans(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	walks := regexp.MustCompile(`SCAN (\w+)`)
-	statements := readStatements(t, "store.go")
+	var statements []statement
+	for _, path := range []string{"store.go", "ledger/ledger.go", "ledger/places.go", "ledger/state.go"} {
+		statements = append(statements, readStatements(t, path)...)
+	}
 	for _, q := range statements {
 		if slices.Contains(migrating, q.function) {
 			continue
@@ -187,7 +191,7 @@ func TestTotalsAreCounts(t *testing.T) {
 	}
 	calls := []func() error{
 		func() error {
-			u := custom(fmt.Sprint("p", random.IntN(40)), networkID(random.Uint64()))
+			u := custom(fmt.Sprint("p", random.IntN(40)), sqlrow.NetworkID(random.Uint64()))
 			u.ServiceID = []string{"svc", "s0", "s1", "gone"}[random.IntN(4)]
 			_, err := s.CreateUsage(ctx, u)
 			return err
@@ -208,11 +212,11 @@ func TestTotalsAreCounts(t *testing.T) {
 		},
 		func() error { return settleRandomly(t, s, random) },
 		func() error {
-			all, err := s.Leftovers(ctx, 0, 1)
+			all, err := s.ledger.Leftovers(ctx, 0, 1)
 			if err != nil || len(all) == 0 {
 				return err
 			}
-			return s.ForgetLeftover(ctx, all[0].ID)
+			return s.ledger.ForgetLeftover(ctx, all[0].Place.ID)
 		},
 	}
 	for range 1500 {
@@ -228,7 +232,7 @@ func settleRandomly(t *testing.T, s *store, random *rand.Rand) error {
 		return err
 	}
 	name := all[0].Name
-	state, err := s.State(t.Context(), []string{name})
+	state, err := s.ledger.State(t.Context(), []string{name})
 	if err != nil || len(state.Names[0].Usages) == 0 || state.Names[0].Usages[0].Account == nil {
 		return err
 	}
@@ -237,10 +241,10 @@ func settleRandomly(t *testing.T, s *store, random *rand.Rand) error {
 		p = stored[0]
 	}
 	if p.ID != 0 && random.IntN(4) == 0 {
-		return s.Settle(t.Context(), reconcile.Settlement{Ended: []reconcile.Place{p}})
+		return s.ledger.Settle(t.Context(), reconcile.Settlement{Ended: []reconcile.Place{p}})
 	}
 	p.State, p.Standing = reconcile.PlaceStates[random.IntN(len(reconcile.PlaceStates))], "v=mesh1 o=x"
-	return s.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}})
+	return s.ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}})
 }
 
 func checkTotals(t *testing.T, s *store) {
@@ -298,12 +302,12 @@ func TestKeysOfAccounts(t *testing.T) {
 	put("one")
 	put("two")
 	check("two")
-	state, err := s.State(ctx, []string{"_txt.example.com"})
+	state, err := s.ledger.State(ctx, []string{"_txt.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := reconcile.Place{Name: "_txt.example.com", Account: state.Names[0].Own.Account, Zone: "example.com", State: reconcile.Published, Standing: "v"}
-	if err := s.Settle(ctx, reconcile.Settlement{Places: []reconcile.Place{p}}); err != nil {
+	if err := s.ledger.Settle(ctx, reconcile.Settlement{Places: []reconcile.Place{p}}); err != nil {
 		t.Fatal(err)
 	}
 	put("three")
@@ -316,10 +320,10 @@ func TestKeysOfAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("three", "two")
-	if state, err = s.State(ctx, []string{"_txt.example.com"}); err != nil || len(state.Names[0].Places) != 1 {
+	if state, err = s.ledger.State(ctx, []string{"_txt.example.com"}); err != nil || len(state.Names[0].Places) != 1 {
 		t.Fatal(state, err)
 	}
-	if err := s.Settle(ctx, reconcile.Settlement{Ended: state.Names[0].Places}); err != nil {
+	if err := s.ledger.Settle(ctx, reconcile.Settlement{Ended: state.Names[0].Places}); err != nil {
 		t.Fatal(err)
 	}
 	check("three")

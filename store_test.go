@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"meshddns/sqlrow"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,8 +41,8 @@ func filledStore(t *testing.T) *store {
 }
 
 // custom is a usage to make.
-func custom(prefix string, network networkID) usage {
-	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[networkID]{V: network, Valid: true}}
+func custom(prefix string, network sqlrow.NetworkID) usage {
+	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: network, Valid: true}}
 }
 
 // A file is made, and keeps its owner and its content when it is opened again.
@@ -317,7 +318,7 @@ func TestIndexBeatsTheRace(t *testing.T) {
 		for i := range 8 {
 			prefix := []string{"office", "OFFICE", "Office", "oFFICE"}[i/2] + fmt.Sprint(round)
 			writing.Go(func() {
-				_, err := s.CreateUsage(t.Context(), custom(prefix, networkID(i)))
+				_, err := s.CreateUsage(t.Context(), custom(prefix, sqlrow.NetworkID(i)))
 				mu.Lock()
 				defer mu.Unlock()
 				count[fmt.Sprint(err)]++
@@ -422,7 +423,7 @@ func TestCreateUsage(t *testing.T) {
 	if totals, err := s.Totals(ctx); err != nil || totals["usages"] != 1 {
 		t.Errorf("totals %v, %v", totals, err)
 	}
-	if due, err := s.Due(ctx, "", s.now().Add(time.Hour), 10); err != nil || !slices.Equal(due, []string{made.Name}) {
+	if due, err := s.ledger.Due(ctx, "", s.now().Add(time.Hour), 10); err != nil || !slices.Equal(due, []string{made.Name}) {
 		t.Errorf("due: %q, %v", due, err)
 	}
 }
@@ -481,7 +482,7 @@ func TestConnections(t *testing.T) {
 func TestBackupOfOneMoment(t *testing.T) {
 	s := filledStore(t)
 	for n := range 20 {
-		if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), networkID(n))); err != nil {
+		if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -154,6 +154,9 @@ func (c Client) Change(ctx context.Context, change provider.Change) error {
 	return c.ChangeAll(ctx, []provider.Change{change})[0]
 }
 
+// BatchSize bounds a transaction.
+func (c Client) BatchSize() int { return 400 }
+
 // ChangeAll makes the changes in one transaction, but for those whose values are
 // no longer those that were seen.
 func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []error {

@@ -100,6 +100,49 @@ func withoutPort(err error) error {
 	return err
 }
 
+// Transfer sends one packed message over TCP and hands each message of the
+// answer to take, until that says that it was the last or gives an error. An
+// end before is an error.
+func Transfer(ctx context.Context, server string, query []byte, take func(answer []byte) (last bool, err error)) error {
+	conn, release, err := dial(ctx, "tcp", server)
+	if err != nil {
+		return withoutPort(err)
+	}
+	defer release()
+	answer, err := exchangeTCP(conn, query)
+	for {
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return withoutPort(err)
+		}
+		if last, err := take(answer); last || err != nil {
+			return err
+		}
+		answer, err = readNext(conn, query)
+	}
+}
+
+// readNext reads a message of an answer that has begun: only the first must
+// repeat the question (RFC 5936, section 2.2).
+func readNext(conn net.Conn, query []byte) ([]byte, error) {
+	answer, err := ReadTCP(conn)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	a, _ := Parse(answer)
+	q, _ := ParseHeader(query)
+	bare := len(a.Questions) == 0 && a.Response && a.ID == q.ID && a.Opcode == q.Opcode
+	if !bare && !answers(answer, query) {
+		return nil, fmt.Errorf("%w: the answer is to another question", ErrFormat)
+	}
+	return answer, nil
+}
+
 func exchangeTCP(conn net.Conn, message []byte) ([]byte, error) {
 	if err := WriteTCP(conn, message); err != nil {
 		return nil, err

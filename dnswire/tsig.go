@@ -97,7 +97,10 @@ func (k Key) Sign(message []byte, now time.Time) (signed, mac []byte) {
 		fudge:      uint16(tsigFudge / time.Second),
 		originalID: binary.BigEndian.Uint16(message),
 	}
-	t.mac = k.mac(nil, message, t)
+	h := k.digest(nil)
+	h.Write(message)
+	h.Write(k.variables(t))
+	t.mac = h.Sum(nil)
 	rr := RR{Name: k.Name, Type: TypeTSIG, Class: ClassANY, Data: k.data(t)}
 	signed = (&Message{}).appendRR(append([]byte(nil), message...), rr)
 	binary.BigEndian.PutUint16(signed[10:], binary.BigEndian.Uint16(signed[10:])+1)
@@ -107,28 +110,77 @@ func (k Key) Sign(message []byte, now time.Time) (signed, mac []byte) {
 // Verify checks the TSIG of the answer to a signed request. It returns nil
 // only when the answer is proven to come from the holder of the key.
 func (k Key) Verify(answer, requestMAC []byte, now time.Time) error {
-	rr, start, err := lastTSIG(answer)
+	_, err := k.Stream(requestMAC).Verify(answer, now)
+	return err
+}
+
+// maxUnsigned is how many messages without TSIG may stand between two with
+// one (RFC 8945, section 5.3.1).
+const maxUnsigned = 99
+
+// Stream checks an answer of several messages, such as a zone transfer (RFC
+// 8945, section 5.3.1).
+type Stream struct {
+	key        Key
+	requestMAC []byte
+	since      hash.Hash // the last MAC and the messages since; nil before the first
+	unsigned   int       // messages since the last MAC
+}
+
+// Stream begins to check the answer to a signed request.
+func (k Key) Stream(requestMAC []byte) *Stream {
+	return &Stream{key: k, requestMAC: requestMAC}
+}
+
+// Verify takes the next message. Where it is proven, so are all before it;
+// one between two with TSIG is not yet, and that is no error. The first
+// error, which Key.Verify may give too, spoils the whole answer.
+func (s *Stream) Verify(message []byte, now time.Time) (proven bool, err error) {
+	rr, start, err := lastTSIG(message)
+	if errors.Is(err, ErrUnsigned) && s.since != nil && s.unsigned < maxUnsigned {
+		s.unsigned++
+		s.since.Write(message)
+		return false, nil
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	algorithm, t, err := parseTSIG(rr.Data)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(t.mac) == 0 && t.error != RcodeSuccess {
-		return &TSIGError{Code: t.error}
+		return false, &TSIGError{Code: t.error}
 	}
-	message := append([]byte(nil), answer[:start]...)
+	if rr.Name.Fold() != s.key.Name || algorithm.Fold() != s.key.algorithm || !hmac.Equal(t.mac, s.sum(message[:start], t)) {
+		return false, ErrBadMAC
+	}
+	s.since, s.unsigned = s.key.digest(t.mac), 0
+	return true, t.report(now)
+}
+
+// sum gives the MAC that a message must have, its TSIG record cut off.
+func (s *Stream) sum(message []byte, t tsig) []byte {
+	message = append([]byte(nil), message...)
 	binary.BigEndian.PutUint16(message, t.originalID)
 	binary.BigEndian.PutUint16(message[10:], binary.BigEndian.Uint16(message[10:])-1)
-	if rr.Name.Fold() != k.Name || algorithm.Fold() != k.algorithm || !hmac.Equal(t.mac, k.mac(requestMAC, message, t)) {
-		return ErrBadMAC
+	h, variables := s.since, appendTime(nil, t)
+	if h == nil {
+		h, variables = s.key.digest(s.requestMAC), s.key.variables(t)
 	}
+	h.Write(message)
+	h.Write(variables)
+	return h.Sum(nil)
+}
+
+// report gives the error that a proven record carries, or that its time is.
+func (t tsig) report(now time.Time) error {
 	if t.error != RcodeSuccess {
 		return &TSIGError{Code: t.error, ServerTime: serverTime(t.other), Signed: true}
 	}
-	if difference := now.Sub(time.Unix(int64(t.time), 0)).Abs(); difference > time.Duration(t.fudge)*time.Second {
-		return &TSIGError{Code: RcodeBadTime, ServerTime: time.Unix(int64(t.time), 0), Signed: true}
+	signed := time.Unix(int64(t.time), 0)
+	if now.Sub(signed).Abs() > time.Duration(t.fudge)*time.Second {
+		return &TSIGError{Code: RcodeBadTime, ServerTime: signed, Signed: true}
 	}
 	return nil
 }
@@ -156,22 +208,25 @@ func (m *Message) RefuseKey() (rr RR, ok bool, err error) {
 	return rr, true, nil
 }
 
-// mac computes the signature over the request's MAC (in an answer), the
-// message and the TSIG variables (RFC 8945, section 4.3).
-func (k Key) mac(requestMAC, message []byte, t tsig) []byte {
+// digest begins a MAC, which covers that of the message before, if there is
+// one (RFC 8945, section 4.3).
+func (k Key) digest(previousMAC []byte) hash.Hash {
 	h := hmac.New(k.hash, k.secret)
-	if requestMAC != nil {
-		h.Write(binary.BigEndian.AppendUint16(nil, uint16(len(requestMAC))))
-		h.Write(requestMAC)
+	if previousMAC != nil {
+		h.Write(binary.BigEndian.AppendUint16(nil, uint16(len(previousMAC))))
+		h.Write(previousMAC)
 	}
-	h.Write(message)
+	return h
+}
+
+// variables are what a MAC covers of the TSIG record itself.
+func (k Key) variables(t tsig) []byte {
 	variables := []byte(k.Name)
 	variables = binary.BigEndian.AppendUint16(variables, uint16(ClassANY))
 	variables = binary.BigEndian.AppendUint32(variables, 0)
 	variables = append(variables, k.algorithm...)
 	variables = appendTime(variables, t)
-	h.Write(appendOther(variables, t))
-	return h.Sum(nil)
+	return appendOther(variables, t)
 }
 
 func (k Key) data(t tsig) []byte {

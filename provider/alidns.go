@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/dnsname"
 )
 
 // aliDNS is Alibaba Cloud DNS, API version 2015-01-09: one call an action, the
@@ -22,6 +25,7 @@ const (
 	aliMinTTL    = 600 // seconds, in the free plan; the API tells what a zone's plan has
 	aliMaxValue  = 512 // octets
 	aliPageSize  = 100
+	aliZonePage  = 500       // of the records of a zone
 	aliLine      = "default" // the records for every resolver
 	aliAlgorithm = "ACS3-HMAC-SHA256"
 )
@@ -29,7 +33,7 @@ const (
 // NewAliDNS makes a client of Alibaba Cloud DNS. The key pair is AccessKey id
 // and secret; it needs the rights alidns:DescribeDomains, DescribeDomainInfo,
 // DescribeSubDomainRecords, AddDomainRecord, UpdateDomainRecord and
-// DeleteDomainRecord.
+// DeleteDomainRecord, and DescribeDomainRecords to list a zone at once.
 func NewAliDNS(c Credentials) (*Client, error) {
 	a, err := newAPI(aliEndpoint, c, false)
 	if err != nil {
@@ -110,12 +114,49 @@ func (v *aliDNS) zone(ctx context.Context, name string) (z zone, found bool, err
 	if err != nil || !found {
 		return z, false, err
 	}
+	return v.complete(ctx, z), true, nil
+}
+
+// complete asks for the least TTL that the zone's plan allows.
+func (v *aliDNS) complete(ctx context.Context, z zone) zone {
 	var info struct{ MinTtl uint32 }
-	err = v.do(ctx, "DescribeDomainInfo", url.Values{"DomainName": {z.id}, "NeedDetailAttributes": {"true"}}, &info)
+	err := v.do(ctx, "DescribeDomainInfo", url.Values{"DomainName": {z.id}, "NeedDetailAttributes": {"true"}}, &info)
 	if err == nil && info.MinTtl > 0 {
 		z.minTTL = info.MinTtl // to know it is a convenience
 	}
-	return z, true, nil
+	return z
+}
+
+type aliDomain struct {
+	DomainId, DomainName, PunyCode string
+	DnsServers                     struct{ DnsServer []string }
+}
+
+func (d aliDomain) zone() zone {
+	name := dnsname.Parse(cmp.Or(d.PunyCode, d.DomainName))
+	return zone{id: d.DomainName, unique: d.DomainId, name: name, minTTL: aliMinTTL, servers: d.DnsServers.DnsServer}
+}
+
+// domains gives a page of the zones that a search finds.
+func (v *aliDNS) domains(ctx context.Context, search url.Values) pageOf[aliDomain] {
+	return func(page, _ int) ([]aliDomain, *int, error) {
+		var answer struct {
+			TotalCount *int
+			Domains    struct{ Domain []aliDomain }
+		}
+		search.Set("PageNumber", strconv.Itoa(page))
+		search.Set("PageSize", strconv.Itoa(aliPageSize))
+		err := v.do(ctx, "DescribeDomains", search, &answer)
+		return answer.Domains.Domain, answer.TotalCount, err
+	}
+}
+
+func (v *aliDNS) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
+	for _, d := range domains {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
 }
 
 // domain searches for a name. The vendor keeps one of another script as it is
@@ -126,59 +167,95 @@ func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, e
 	if strings.Contains(name, "xn--") {
 		search = url.Values{}
 	}
-	type domain struct {
-		DomainName, PunyCode string
-		DnsServers           struct{ DnsServer []string }
-	}
-	domains, err := paged(func(page, _ int) ([]domain, *int, error) {
-		var answer struct {
-			TotalCount *int
-			Domains    struct{ Domain []domain }
-		}
-		search.Set("PageNumber", strconv.Itoa(page))
-		search.Set("PageSize", strconv.Itoa(aliPageSize))
-		err := v.do(ctx, "DescribeDomains", search, &answer)
-		return answer.Domains.Domain, answer.TotalCount, err
-	})
+	domains, err := paged(v.domains(ctx, search))
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.DomainName) == name || fold(d.PunyCode) == name })
+	at := slices.IndexFunc(domains, func(d aliDomain) bool { return dnsname.Fold(d.DomainName) == name || dnsname.Fold(d.PunyCode) == name })
 	if at < 0 {
 		return z, false, nil
 	}
-	return zone{id: domains[at].DomainName, name: name, minTTL: aliMinTTL, servers: domains[at].DnsServers.DnsServer}, true, nil
+	z = domains[at].zone()
+	z.name = name
+	return z, true, nil
 }
 
-// list asks for the full name, with the zone as the vendor spells it, and for
-// the zone, which says where the name is to be cut.
-func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	type entry struct {
-		RecordId, RR, Type, Value, Line, Status string
-		TTL                                     uint32
+type aliRecord struct {
+	RecordId, RR, Type, Value, Line, Status string
+	TTL                                     uint32
+}
+
+// off reports whether the record is disabled, or not for every resolver.
+func (e aliRecord) off() bool { return e.Line != aliLine || e.Status == "DISABLE" }
+
+func (e aliRecord) record() record {
+	return record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: e.off()}
+}
+
+// records gives a page of the records that are asked for.
+func (v *aliDNS) records(ctx context.Context, action string, size int, parameters url.Values) pageOf[aliRecord] {
+	return func(page, _ int) ([]aliRecord, *int, error) {
+		var answer struct {
+			TotalCount    *int
+			DomainRecords struct{ Record []aliRecord }
+		}
+		parameters.Set("PageNumber", strconv.Itoa(page))
+		parameters.Set("PageSize", strconv.Itoa(size))
+		err := v.do(ctx, action, parameters, &answer)
+		return answer.DomainRecords.Record, answer.TotalCount, err
 	}
+}
+
+// named gives the records of a type at a name. It asks for the full name, with
+// the zone as the vendor spells it, and for the zone, which says where the name
+// is to be cut.
+func (v *aliDNS) named(ctx context.Context, z zone, name, kind string) ([]aliRecord, error) {
 	full := z.id
 	if name != z.name {
 		full = relative(name, z) + "." + z.id
 	}
-	entries, err := paged(func(page, _ int) ([]entry, *int, error) {
-		var answer struct {
-			TotalCount    *int
-			DomainRecords struct{ Record []entry }
-		}
-		err := v.do(ctx, "DescribeSubDomainRecords", url.Values{
-			"SubDomain": {full}, "DomainName": {z.id}, "Type": {"TXT"},
-			"PageNumber": {strconv.Itoa(page)}, "PageSize": {strconv.Itoa(aliPageSize)},
-		}, &answer)
-		return answer.DomainRecords.Record, answer.TotalCount, err
-	})
+	entries, err := paged(v.records(ctx, "DescribeSubDomainRecords", aliPageSize, url.Values{
+		"SubDomain": {full}, "DomainName": {z.id}, "Type": {kind},
+	}))
+	return slices.DeleteFunc(entries, func(e aliRecord) bool { return e.Type != kind || dnsname.Fold(e.RR) != relative(name, z) }), err
+}
+
+func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := v.named(ctx, z, name, "TXT")
 	for _, e := range entries {
-		if e.Type == "TXT" && fold(e.RR) == relative(name, z) {
-			off := e.Line != aliLine || e.Status == "DISABLE"
-			set.records = append(set.records, record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: off})
-		}
+		set.records = append(set.records, e.record())
 	}
 	return set, err
+}
+
+func (v *aliDNS) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := v.named(ctx, z, name, "CNAME")
+	for _, e := range entries {
+		if !e.off() {
+			return e.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *aliDNS) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets := zoneSets{}
+	for _, kind := range []string{"TXT", "CNAME"} {
+		entries, err := wholePages(func(e aliRecord) string { return e.RecordId },
+			v.records(ctx, "DescribeDomainRecords", aliZonePage, url.Values{"DomainName": {z.id}, "TypeKeyWord": {kind}}))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			switch name := absolute(e.RR, z); {
+			case e.Type == "TXT":
+				sets.add(name, e.record())
+			case e.Type == "CNAME" && !e.off():
+				sets.alias(name, e.Value)
+			}
+		}
+	}
+	return sets, nil
 }
 
 func (v *aliDNS) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {

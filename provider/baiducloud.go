@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1.
@@ -146,10 +148,10 @@ type baiduPage struct {
 }
 
 // baiduPaged collects the items of all pages, each of which names the next.
-func baiduPaged[T any](query url.Values, fetch func(query url.Values) (items []T, page baiduPage, err error)) ([]T, error) {
+func baiduPaged[T any](query url.Values, pages int, fetch func(query url.Values) (items []T, page baiduPage, err error)) ([]T, error) {
 	var all []T
 	query.Set("maxKeys", strconv.Itoa(baiduPageSize))
-	for range maxPages {
+	for range pages {
 		items, page, err := fetch(query)
 		if err != nil {
 			return nil, err
@@ -165,14 +167,31 @@ func baiduPaged[T any](query url.Values, fetch func(query url.Values) (items []T
 		}
 		query.Set("marker", page.NextMarker)
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: "the list has over " + strconv.Itoa(maxPages) + " pages"}
+	return nil, &Error{Kind: tooMany, Detail: "the list has over " + strconv.Itoa(pages) + " pages"}
 }
 
 // zone looks among the zones whose names contain this one. The API tells no
 // name servers.
 func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	type entry struct{ Name, ProductVersion string }
-	entries, err := baiduPaged(url.Values{"name": {name}}, func(query url.Values) ([]entry, baiduPage, error) {
+	zones, err := v.zonesWhere(ctx, url.Values{"name": {name}}, maxPages)
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return zones[at], true, nil
+}
+
+func (v *baiduCloud) zones(ctx context.Context) ([]zone, error) {
+	return v.zonesWhere(ctx, url.Values{}, zonePages)
+}
+
+// zonesWhere gives the zones that a search finds on so many pages.
+func (v *baiduCloud) zonesWhere(ctx context.Context, search url.Values, pages int) (zones []zone, err error) {
+	type entry struct{ ID, Name, ProductVersion string }
+	entries, err := baiduPaged(search, pages, func(query url.Values) ([]entry, baiduPage, error) {
 		var answer struct {
 			baiduPage
 			Zones []entry
@@ -180,14 +199,10 @@ func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool,
 		err := v.do(ctx, call{name: "ListZone", method: http.MethodGet, path: baiduZones, query: query}, Invalid, &answer)
 		return answer.Zones, answer.baiduPage, err
 	})
-	if err != nil {
-		return z, false, err
+	for _, e := range entries {
+		zones = append(zones, zone{id: e.Name, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: baiduMinTTL(e.ProductVersion)})
 	}
-	at := slices.IndexFunc(entries, func(e entry) bool { return fold(e.Name) == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	return zone{id: entries[at].Name, name: name, minTTL: baiduMinTTL(entries[at].ProductVersion)}, true, nil
+	return zones, err
 }
 
 // baiduRecord is a record as the list has it.
@@ -205,7 +220,18 @@ func (r baiduRecord) off() bool {
 // a conflict, but not beside values: whatever the vendor makes of the two,
 // values that are there can be removed.
 func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	found, err := baiduPaged(url.Values{"rr": {relative(name, z)}}, func(query url.Values) ([]baiduRecord, baiduPage, error) {
+	sets, err := v.records(ctx, z, url.Values{"rr": {relative(name, z)}})
+	return sets[name], err
+}
+
+func (v *baiduCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	return v.records(ctx, z, url.Values{})
+}
+
+// records gives the records that a search finds, by name.
+func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values) (map[string]recordSet, error) {
+	seen := map[string]bool{}
+	found, err := baiduPaged(search, maxPages, func(query url.Values) ([]baiduRecord, baiduPage, error) {
 		var answer struct {
 			baiduPage
 			Records []baiduRecord
@@ -213,16 +239,20 @@ func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordS
 		err := v.do(ctx, call{name: "ListRecord", method: http.MethodGet, path: baiduRecords(z), query: query}, ZoneNotFound, &answer)
 		return answer.Records, answer.baiduPage, err
 	})
+	sets := zoneSets{}
 	for _, r := range found {
-		switch {
-		case fold(r.RR) != relative(name, z):
+		if seen[r.ID] {
+			return nil, &Error{Kind: Changed, Detail: "the list changes while it is read: a record is on two pages"}
+		}
+		seen[r.ID] = true
+		switch name := absolute(r.RR, z); {
 		case r.Type == "TXT":
-			set.records = append(set.records, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
+			sets.add(name, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
 		case r.Type == "CNAME" && !r.off():
-			set.alias = r.Value
+			sets.alias(name, r.Value)
 		}
 	}
-	return set, err
+	return sets, err
 }
 
 // baiduRecords is the path of a zone's records.

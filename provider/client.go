@@ -3,12 +3,13 @@ package provider
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // Client is the client of a vendor with an HTTP API. What all vendors share is
@@ -20,9 +21,14 @@ type Client struct {
 	apply  func(ctx context.Context, p plan) error
 	poll   time.Duration // until the second look at whether a change is done
 
-	mu    sync.Mutex
-	zones map[string]zone
-	names map[string]turn
+	search turn // of searches for zones: what one finds, all know
+
+	mu     sync.Mutex
+	zones  map[string]known
+	listed bool // the vendor's list of zones was read, or there is none
+	all    bool // zones has every zone of the account
+	names  map[string]turn
+	costs  map[string]int // calls that the last list of a whole zone took, by its name
 }
 
 // vendor is what the API of any vendor can do.
@@ -58,9 +64,12 @@ type setVendor interface {
 // zone is a zone of the account. Its name is folded and has no final dot.
 type zone struct {
 	id      string
+	unique  string // tells it from zones of this name in other accounts, where there can be such
 	name    string
+	plan    string   // what is paid for, where the least TTL depends on that
 	minTTL  uint32   // seconds, the least that the vendor takes here
 	servers []string // the vendor's name servers for it, where the API tells
+	fault   error    // why it is not to be changed
 }
 
 // record is one TXT record.
@@ -78,6 +87,7 @@ type recordSet struct {
 	ttl     uint32
 	records []record
 	alias   string // where a CNAME at the name points, if the list shows one
+	pending bool   // a change is under way
 }
 
 // What a vendor calls an error, and a change or a list does not.
@@ -92,8 +102,11 @@ type plan struct {
 	name        string
 	seen        recordSet
 	add, remove []TXT
+	copies      []TXT  // of which one record stays
 	ttl         uint32 // of new records
 }
+
+func (p plan) empty() bool { return len(p.add)+len(p.remove)+len(p.copies) == 0 }
 
 const (
 	pollInterval = 200 * time.Millisecond
@@ -101,53 +114,20 @@ const (
 )
 
 func newRecordClient(v recordVendor) *Client {
-	return &Client{vendor: v, poll: pollInterval, apply: func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) }}
+	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
 }
 
 func newSetClient(v setVendor) *Client {
-	return &Client{vendor: v, poll: pollInterval, apply: func(ctx context.Context, p plan) error {
+	return clientOf(v, func(ctx context.Context, p plan) error {
 		return v.replace(ctx, p.zone, p.name, p.seen, p.after())
-	}}
+	})
 }
 
-// Zone gives the longest zone of the account that contains name.
-func (c *Client) Zone(ctx context.Context, name string) (string, error) {
-	for at := fold(name); strings.Contains(at, "."); at = parent(at) {
-		z, found, err := c.find(ctx, at)
-		if found || err != nil {
-			return z.name, err
-		}
+func clientOf(v vendor, apply func(ctx context.Context, p plan) error) *Client {
+	return &Client{
+		vendor: v, apply: apply, poll: pollInterval, search: newTurn(),
+		zones: map[string]known{}, names: map[string]turn{}, costs: map[string]int{},
 	}
-	return "", &Error{Kind: ZoneNotFound, Detail: "the account has no zone that contains " + strconv.Quote(name)}
-}
-
-// find looks for a zone, and remembers those that are there.
-func (c *Client) find(ctx context.Context, name string) (zone, bool, error) {
-	c.mu.Lock()
-	z, found := c.zones[name]
-	c.mu.Unlock()
-	if found {
-		return z, true, nil
-	}
-	z, found, err := c.vendor.zone(ctx, name)
-	if err != nil || !found {
-		return zone{}, false, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.zones == nil {
-		c.zones = map[string]zone{}
-	}
-	c.zones[z.name] = z
-	return z, true, nil
-}
-
-func (c *Client) named(ctx context.Context, name string) (zone, error) {
-	z, found, err := c.find(ctx, fold(name))
-	if err == nil && (!found || z.name != fold(name)) {
-		err = &Error{Kind: ZoneNotFound, Detail: "the account has no zone " + strconv.Quote(name)}
-	}
-	return z, err
 }
 
 // Read gives the TXT values at a name.
@@ -156,10 +136,10 @@ func (c *Client) Read(ctx context.Context, zone, name string) (RRset, error) {
 	if err != nil {
 		return RRset{}, err
 	}
-	set, err := c.vendor.list(ctx, z, fold(name))
+	set, err := c.vendor.list(ctx, z, dnsname.Fold(name))
 	values := set.values()
 	if err == nil && set.alias != "" && len(values.Values) == 0 {
-		err = aliased(fold(name), set.alias)
+		err = aliased(dnsname.Fold(name), set.alias)
 	}
 	return values, err
 }
@@ -179,6 +159,8 @@ func (s recordSet) values() RRset {
 		case !slices.ContainsFunc(set.Values, r.value.Equal):
 			set.TTL = cmp.Or(s.ttl, r.ttl)
 			set.Values = append(set.Values, r.value)
+		case !slices.ContainsFunc(set.Copies, r.value.Equal):
+			set.Copies = append(set.Copies, r.value)
 		}
 	}
 	return set
@@ -187,16 +169,14 @@ func (s recordSet) values() RRset {
 // Change makes the change and returns when the provider shows it. It looks at
 // the name first: what is no longer as it was seen is not touched.
 func (c *Client) Change(ctx context.Context, ch Change) error {
-	for _, v := range ch.Add {
-		if err := c.vendor.fits(v); err != nil {
-			return &Error{Kind: Invalid, Detail: "value " + strconv.Quote(v.Text()), Err: err}
-		}
+	if err := c.fits(ch.Add); err != nil {
+		return err
 	}
 	z, err := c.named(ctx, ch.Zone)
 	if err != nil {
 		return err
 	}
-	name := fold(ch.Name)
+	name := dnsname.Fold(ch.Name)
 	turn := c.turn(name)
 	if !turn.take(ctx) {
 		return &Error{Kind: Network, Detail: name + ": another change is under way", Err: ctx.Err()}
@@ -207,17 +187,31 @@ func (c *Client) Change(ctx context.Context, ch Change) error {
 		return err
 	}
 	p, err := newPlan(z, name, seen, ch)
-	if err != nil || len(p.add) == 0 && len(p.remove) == 0 {
+	if err != nil || p.empty() {
 		return err
 	}
-	err = c.apply(ctx, p)
-	if kind := KindOf(err); kind == gone || kind == exists {
-		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err}
-	}
-	if err != nil {
+	if err := overtaken(name, c.apply(ctx, p)); err != nil {
 		return err
 	}
 	return c.confirm(ctx, p)
+}
+
+func (c *Client) fits(values []TXT) error {
+	for _, v := range values {
+		if err := c.vendor.fits(v); err != nil {
+			return &Error{Kind: Invalid, Detail: "value " + strconv.Quote(v.Text()), Err: err}
+		}
+	}
+	return nil
+}
+
+// overtaken tells of the failure of a write that came upon something else than
+// what was listed before it.
+func overtaken(name string, err error) error {
+	if kind := KindOf(err); kind == gone || kind == exists {
+		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err}
+	}
+	return err
 }
 
 // newPlan leaves out what need not be done. A value to add that stands there
@@ -225,13 +219,17 @@ func (c *Client) Change(ctx context.Context, ch Change) error {
 // one, and the first is not ours to switch on.
 func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	p := plan{zone: z, name: name, seen: seen, ttl: max(ch.TTL, z.minTTL)}
-	standing := seen.values().Values
+	now := seen.values()
+	standing := now.Values
 	if !sameValues(standing, ch.Seen.Values) {
 		return p, &Error{Kind: Changed, Detail: name + ": " + stale}
 	}
 	stands := func(v TXT) bool { return slices.ContainsFunc(standing, v.Equal) }
 	p.add = slices.DeleteFunc(slices.Clone(ch.Add), stands)
 	p.remove = slices.DeleteFunc(slices.Clone(ch.Remove), func(v TXT) bool { return !stands(v) })
+	p.copies = slices.DeleteFunc(slices.Clone(ch.Copies), func(v TXT) bool {
+		return !slices.ContainsFunc(now.Copies, v.Equal) || slices.ContainsFunc(p.remove, v.Equal)
+	})
 	if seen.alias != "" && len(p.add) > 0 {
 		return p, aliased(name, seen.alias)
 	}
@@ -247,9 +245,6 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 func (c *Client) turn(name string) turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.names == nil {
-		c.names = map[string]turn{}
-	}
 	if c.names[name] == nil {
 		c.names[name] = newTurn()
 	}
@@ -275,14 +270,13 @@ func (t turn) end() { <-t }
 // changeRecords replaces one value by one in place, which takes one call; any
 // other change adds before it removes.
 func (p plan) changeRecords(ctx context.Context, v recordVendor) error {
-	old := slices.DeleteFunc(slices.Clone(p.seen.records), func(r record) bool {
-		return r.off || !slices.ContainsFunc(p.remove, r.value.Equal)
-	})
+	_, old := p.split()
 	if len(p.add) == 1 && len(old) == 1 {
-		return v.update(ctx, p.zone, p.name, old[0], p.add[0], p.ttl)
+		return p.orAlias(ctx, v, v.update(ctx, p.zone, p.name, old[0], p.add[0], p.ttl))
 	}
 	for _, value := range p.add {
-		if err := v.create(ctx, p.zone, p.name, value, p.ttl); err != nil && KindOf(err) != exists {
+		err := p.orAlias(ctx, v, v.create(ctx, p.zone, p.name, value, p.ttl))
+		if err != nil && KindOf(err) != exists {
 			return err
 		}
 	}
@@ -294,13 +288,48 @@ func (p plan) changeRecords(ctx context.Context, v recordVendor) error {
 	return nil
 }
 
+// aliasVendor is a vendor whose list of a name's values does not show an alias.
+type aliasVendor interface {
+	// alias tells where a CNAME at the name points, "" without one.
+	alias(ctx context.Context, z zone, name string) (string, error)
+}
+
+// orAlias looks for an alias when a write is refused for a reason that may be
+// one: the value would be waited for in vain.
+func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
+	looks, can := v.(aliasVendor)
+	if kind := KindOf(err); !can || kind != exists && kind != Invalid {
+		return err
+	}
+	target, failure := looks.alias(ctx, p.zone, p.name)
+	if failure != nil || target == "" {
+		return err
+	}
+	return &Error{Kind: Conflict, Detail: p.name + " is an alias: it points to " + target, Err: err}
+}
+
+// split tells which of the records a change leaves and which it takes away.
+func (p plan) split() (staying, leaving []record) {
+	var once []TXT
+	for _, r := range p.seen.records {
+		in := func(values []TXT) bool { return slices.ContainsFunc(values, r.value.Equal) }
+		switch {
+		case r.off:
+			staying = append(staying, r)
+		case in(p.remove), in(p.copies) && in(once):
+			leaving = append(leaving, r)
+		default:
+			staying, once = append(staying, r), append(once, r.value)
+		}
+	}
+	return staying, leaving
+}
+
 // after is the set that a change leaves. One TTL is for a whole set (RFC 2181,
 // section 5.2): among other values the one there stays.
 func (p plan) after() recordSet {
 	to := recordSet{id: p.seen.id, ttl: p.seen.ttl}
-	to.records = slices.DeleteFunc(slices.Clone(p.seen.records), func(r record) bool {
-		return !r.off && slices.ContainsFunc(p.remove, r.value.Equal)
-	})
+	to.records, _ = p.split()
 	if !slices.ContainsFunc(to.records, func(r record) bool { return !r.off }) {
 		to.ttl = p.ttl
 	}
@@ -324,7 +353,7 @@ func (c *Client) confirm(ctx context.Context, p plan) error {
 		if err != nil {
 			return err
 		}
-		if shows(set.values().Values, p) {
+		if p.shownBy(set) {
 			return nil
 		}
 		if !pause(ctx, wait) {
@@ -333,13 +362,16 @@ func (c *Client) confirm(ctx context.Context, p plan) error {
 	}
 }
 
-func shows(values []TXT, p plan) bool {
+func (p plan) shownBy(set recordSet) bool {
+	now := set.values()
 	for _, v := range p.add {
-		if !slices.ContainsFunc(values, v.Equal) {
+		if !slices.ContainsFunc(now.Values, v.Equal) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(p.remove, func(v TXT) bool { return slices.ContainsFunc(values, v.Equal) })
+	stays := func(v TXT) bool { return slices.ContainsFunc(now.Values, v.Equal) }
+	twice := func(v TXT) bool { return slices.ContainsFunc(now.Copies, v.Equal) }
+	return !slices.ContainsFunc(p.remove, stays) && !slices.ContainsFunc(p.copies, twice)
 }
 
 // Authority knows no server to ask, but the names of the vendor's servers
@@ -354,14 +386,6 @@ func sameValues(a, b []TXT) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(v TXT) bool { return !slices.ContainsFunc(b, v.Equal) })
 }
 
-// fold gives the form in which equal names are equal texts (RFC 4343).
-func fold(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
-
-func parent(name string) string {
-	_, above, _ := strings.Cut(name, ".")
-	return above
-}
-
 // relative gives a name as many vendors want it: without the zone, "@" for the
 // zone's own name.
 func relative(name string, z zone) string {
@@ -371,28 +395,10 @@ func relative(name string, z zone) string {
 	return strings.TrimSuffix(name, "."+z.name)
 }
 
-// paged collects the items of all pages; given is how many there were on the
-// pages before, total how many there are on all. Where an answer does not say
-// that (nil), an empty page is the last. An answer with neither, or a list that
-// ends too early, is not to be believed: what it lacks would be written again.
-func paged[T any](fetch func(page, given int) (items []T, total *int, err error)) ([]T, error) {
-	var all []T
-	for page := 1; page <= maxPages; page++ {
-		items, total, err := fetch(page, len(all))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, items...)
-		switch {
-		case total == nil && items == nil && page == 1:
-			return nil, &Error{Kind: BadAnswer, Detail: "neither a list nor its length", Err: errNotTheirs}
-		case total == nil && len(items) == 0, total != nil && len(all) >= *total:
-			return all, nil
-		case len(items) == 0:
-			return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list ends after %d items of %d", len(all), *total)}
-		}
+// absolute gives the full name of a relative one.
+func absolute(relative string, z zone) string {
+	if relative = dnsname.Fold(relative); relative == "@" || relative == "" {
+		return z.name
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
+	return relative + "." + z.name
 }
-
-const maxPages = 1000

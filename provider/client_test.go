@@ -114,3 +114,23 @@ func TestOtherOctets(t *testing.T) {
 		}
 	}
 }
+
+// TestWholePages reads lists that others change meanwhile.
+func TestWholePages(t *testing.T) {
+	total := func(n int) *int { return &n }
+	for name, pages := range map[string][]struct {
+		items []string
+		total int
+	}{
+		"longer":        {{[]string{"a", "b"}, 3}, {[]string{"c"}, 4}},
+		"shorter":       {{[]string{"a", "b"}, 3}, {nil, 2}},
+		"an item again": {{[]string{"a", "b"}, 3}, {[]string{"b"}, 3}},
+	} {
+		_, err := wholePages(func(s string) string { return s }, func(page, _ int) ([]string, *int, error) {
+			return pages[page-1].items, total(pages[page-1].total), nil
+		})
+		if KindOf(err) != Changed {
+			t.Errorf("%s: %v, want %s", name, err, Changed)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/dnsname"
 )
 
 // cloudflare is Cloudflare's API, version 4: JSON, and a token that goes with
@@ -23,6 +25,7 @@ const (
 	cloudflareMaxValue = 4096 // octets of a record on the wire
 	cloudflareZones    = "50" // on a page
 	cloudflareRecords  = "100"
+	cloudflareBatch    = 200 // operations in one call, in the free plan
 )
 
 // NewCloudflare makes a client of Cloudflare. The key id is the account's
@@ -63,6 +66,12 @@ var cloudflareErrors = codeKinds{
 	{"8105[34]", Conflict},
 	{"8105[78]", exists},
 }
+
+// cloudflareNoBatch are the codes of calls that the API does not have.
+var cloudflareNoBatch = codeKinds{{"700[013]", noCall}, {"10405", noCall}}
+
+// noCall is the answer to a call that the API does not have.
+const noCall Kind = "no_call"
 
 // cloudflareForbidden are the words of a code that otherwise tells a bad token.
 const cloudflareForbidden = "Unauthorized to access requested resource"
@@ -147,6 +156,9 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 	switch {
 	case err == nil && (ans.status >= 400 || !said.Success && len(said.Errors) > 0):
 		verdict, kinds := cloudflareFailure{Chain: said.Errors}.verdict(ans.status, ans.header.Get("cf-ray"))
+		if c.name == batchCall {
+			kinds = slices.Concat(cloudflareNoBatch, kinds)
+		}
 		return 0, v.api.refused(c, ans, verdict, kinds)
 	case err == nil && !said.Success:
 		err = errors.New("neither success nor an error")
@@ -161,56 +173,122 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 	return said.Info.Total, nil
 }
 
-// cloudflareList collects all pages of a list.
-func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) ([]T, error) {
-	return paged(func(page, _ int) (items []T, total *int, err error) {
+// cloudflareList gives a page of a list.
+func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) pageOf[T] {
+	return func(page, _ int) (items []T, total *int, err error) {
 		if page > 1 {
 			c.query.Set("page", strconv.Itoa(page))
 		}
 		count, err := v.do(ctx, c, nil, &items)
 		return items, &count, err
-	})
+	}
 }
 
 // zone takes the active one of several zones with a name, as there are while a
 // domain moves from one account to another.
 func (v *cloudflare) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	type entry struct {
-		ID, Name, Type, Status string
-		Servers                []string `json:"name_servers"`
+	entries, err := paged(cloudflareList[cloudflareZone](ctx, v, cloudflareZonesCall(url.Values{"name": {name}})))
+	zones := cloudflarePublic(entries)
+	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
+	if err != nil || at < 0 {
+		return zone{}, false, err
 	}
-	entries, err := cloudflareList[entry](ctx, v, call{
-		name: "list zones", method: http.MethodGet, path: "/zones", query: url.Values{"name": {name}, "per_page": {cloudflareZones}},
-	})
+	return zones[at], true, nil
+}
+
+func (v *cloudflare) zones(ctx context.Context) ([]zone, error) {
+	entries, err := zonesPaged(cloudflareList[cloudflareZone](ctx, v, cloudflareZonesCall(url.Values{})))
+	return cloudflarePublic(entries), err
+}
+
+type cloudflareZone struct {
+	ID, Name, Type, Status string
+	Servers                []string `json:"name_servers"`
+}
+
+func cloudflareZonesCall(query url.Values) call {
+	query.Set("per_page", cloudflareZones)
+	return call{name: "list zones", method: http.MethodGet, path: "/zones", query: query}
+}
+
+// cloudflarePublic gives one zone a name.
+func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
 	for _, e := range entries {
-		if fold(e.Name) != name || e.Type == "internal" || found && e.Status != "active" {
-			continue
+		z := zone{id: e.ID, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: cloudflareMinTTL, servers: e.Servers}
+		at := slices.IndexFunc(zones, func(other zone) bool { return other.name == z.name })
+		switch {
+		case e.Type == "internal":
+		case at < 0:
+			zones = append(zones, z)
+		case e.Status == "active":
+			zones[at] = z
 		}
-		z, found = zone{id: e.ID, name: name, minTTL: cloudflareMinTTL, servers: e.Servers}, true
 	}
-	return z, found, err
+	return zones
+}
+
+// cloudflareShown is a record as lists show it.
+type cloudflareShown struct {
+	ID, Name, Type, Content string
+	TTL                     uint32
+}
+
+func (e cloudflareShown) record() record {
+	if e.TTL == 1 {
+		e.TTL = cloudflareAutoTTL
+	}
+	return record{id: e.ID, value: looseTXT(e.Content), ttl: e.TTL}
+}
+
+// records gives the records of a type, at a name or, for "", in the zone.
+func (v *cloudflare) records(ctx context.Context, z zone, name, kind string) pageOf[cloudflareShown] {
+	query := url.Values{"type": {kind}, "per_page": {cloudflareRecords}}
+	if name != "" {
+		query.Set("name.exact", name)
+	}
+	return cloudflareList[cloudflareShown](ctx, v, call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query})
 }
 
 // list does not see a CNAME: the vendor says so when a record is created.
 func (v *cloudflare) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	type entry struct {
-		ID, Name, Type, Content string
-		TTL                     uint32
-	}
-	entries, err := cloudflareList[entry](ctx, v, call{
-		name: "list records", method: http.MethodGet, path: cloudflarePath(z),
-		query: url.Values{"type": {"TXT"}, "name.exact": {name}, "per_page": {cloudflareRecords}},
-	})
+	entries, err := paged(v.records(ctx, z, name, "TXT"))
 	for _, e := range entries {
-		if e.Type != "TXT" || fold(e.Name) != name {
-			continue
+		if e.Type == "TXT" && dnsname.Fold(e.Name) == name {
+			set.records = append(set.records, e.record())
 		}
-		if e.TTL == 1 {
-			e.TTL = cloudflareAutoTTL
-		}
-		set.records = append(set.records, record{id: e.ID, value: looseTXT(e.Content), ttl: e.TTL})
 	}
 	return set, err
+}
+
+func (v *cloudflare) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := paged(v.records(ctx, z, name, "CNAME"))
+	for _, e := range entries {
+		if e.Type == "CNAME" && dnsname.Fold(e.Name) == name && name != z.name {
+			return e.Content, nil
+		}
+	}
+	return "", err
+}
+
+// listZone leaves out a CNAME at the zone's own name: it is flattened, and
+// excludes nothing.
+func (v *cloudflare) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets := zoneSets{}
+	for _, kind := range []string{"TXT", "CNAME"} {
+		entries, err := wholePages(func(e cloudflareShown) string { return e.ID }, v.records(ctx, z, "", kind))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			switch name := dnsname.Fold(e.Name); {
+			case e.Type == "TXT":
+				sets.add(name, e.record())
+			case e.Type == "CNAME" && name != z.name:
+				sets.alias(name, e.Content)
+			}
+		}
+	}
+	return sets, nil
 }
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
@@ -239,6 +317,79 @@ func (v *cloudflare) update(ctx context.Context, z zone, name string, old record
 func (v *cloudflare) remove(ctx context.Context, z zone, _ string, old record) error {
 	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(old.id)}, nil, nil)
 	return err
+}
+
+const batchCall = "change records"
+
+// cloudflareSteps are the operations of one call, in the order in which the
+// vendor makes them. They are one transaction: no reader sees a value gone
+// before the new one is there.
+type cloudflareSteps struct {
+	Deletes []cloudflareID     `json:"deletes,omitempty"`
+	Patches []cloudflarePatch  `json:"patches,omitempty"`
+	Posts   []cloudflareRecord `json:"posts,omitempty"`
+}
+
+type cloudflareID struct {
+	ID string `json:"id"`
+}
+
+type cloudflarePatch struct {
+	cloudflareID
+	cloudflareRecord
+}
+
+// applyAll changes records of many names in one call, where the API has that.
+func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
+	possible := true
+	errs := inBatches(plans, cloudflareFit, func(batch []plan) error {
+		if !possible {
+			return nil
+		}
+		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch"}
+		_, err := v.do(ctx, c, cloudflareOperations(batch), nil)
+		if KindOf(err) == noCall {
+			possible, err = false, nil
+		}
+		return err
+	})
+	if !possible {
+		return nil, false
+	}
+	for i, p := range plans {
+		errs[i] = p.orAlias(ctx, v, errs[i])
+	}
+	return errs, true
+}
+
+func cloudflareOperations(plans []plan) (steps cloudflareSteps) {
+	for _, p := range plans {
+		_, old := p.split()
+		for i, value := range p.add {
+			to := cloudflareRecord{quoteTXT(value, ""), p.name, p.ttl, "TXT"}
+			if i < len(old) {
+				steps.Patches = append(steps.Patches, cloudflarePatch{cloudflareID{old[i].id}, to})
+			} else {
+				steps.Posts = append(steps.Posts, to)
+			}
+		}
+		for _, r := range old[min(len(p.add), len(old)):] {
+			steps.Deletes = append(steps.Deletes, cloudflareID{r.id})
+		}
+	}
+	return steps
+}
+
+// cloudflareFit tells how many plans one call has room for.
+func cloudflareFit(plans []plan) int {
+	operations := 0
+	for i, p := range plans {
+		_, old := p.split()
+		if operations += max(len(p.add), len(old)); operations > cloudflareBatch {
+			return i
+		}
+	}
+	return len(plans)
 }
 
 // fits knows the vendor's limits; what becomes of octets that are not

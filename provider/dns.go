@@ -53,10 +53,18 @@ type BatchChanger interface {
 	// would, and gives the error of each in their order. One that fails does
 	// not keep the others from being made.
 	ChangeAll(ctx context.Context, changes []Change) []error
+	// BatchSize is how many changes are best made by one call of ChangeAll.
+	BatchSize() int
+}
+
+// ZoneLister is a DNS that may know all zones of the account, so that Zone costs
+// nothing more.
+type ZoneLister interface {
+	ZonesKnown(ctx context.Context) (bool, error)
 }
 
 // ZoneIdentifier is a DNS whose zones have ids: two keys that reach a zone of
-// one name reach the same zone exactly when the ids are equal.
+// one name reach the same zone exactly when the ids are equal. "" tells nothing.
 type ZoneIdentifier interface {
 	ZoneID(ctx context.Context, zone string) (string, error)
 }

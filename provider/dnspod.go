@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/dnsname"
 )
 
 // dnsPod is DNSPod's older API: a form to one path an action, and a token in
@@ -105,34 +108,59 @@ func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, o
 }
 
 func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	type domain struct {
-		ID             json.Number
-		Name, Punycode string
-	}
 	search := url.Values{"keyword": {name}}
 	if strings.Contains(name, "xn--") {
 		search.Del("keyword") // that the search knows A-labels is not documented: look through all zones
 	}
-	domains, err := paged(func(_, given int) ([]domain, *int, error) {
+	domains, err := paged(v.domains(ctx, search))
+	at := slices.IndexFunc(domains, func(d dnspodDomain) bool { return dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name })
+	if err != nil || at < 0 {
+		return z, false, err
+	}
+	z = domains[at].zone()
+	z.name = name
+	return v.complete(ctx, z), true, nil
+}
+
+// complete asks for the least TTL that the zone's plan allows.
+func (v *dnsPod) complete(ctx context.Context, z zone) zone {
+	z.minTTL = v.minTTL(ctx, z)
+	return z
+}
+
+type dnspodDomain struct {
+	ID             json.Number
+	Name, Punycode string
+}
+
+func (d dnspodDomain) zone() zone {
+	id := d.ID.String()
+	return zone{id: id, unique: id, name: dnsname.Parse(cmp.Or(d.Punycode, d.Name))}
+}
+
+// domains gives a page of the zones that a search finds.
+func (v *dnsPod) domains(ctx context.Context, search url.Values) pageOf[dnspodDomain] {
+	return func(_, given int) ([]dnspodDomain, *int, error) {
 		var answer struct {
 			Info struct {
 				Total json.Number `json:"domain_total"`
 			}
-			Domains []domain
+			Domains []dnspodDomain
 		}
 		err := v.do(ctx, "Domain.List", dnspodPage(given, search), &answer)
 		if KindOf(err) == gone {
 			return nil, new(int), nil
 		}
 		return answer.Domains, dnspodTotal(answer.Info.Total), err
-	})
-	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.Name) == name || fold(d.Punycode) == name })
-	if err != nil || at < 0 {
-		return z, false, err
 	}
-	z = zone{id: domains[at].ID.String(), name: name}
-	z.minTTL = v.minTTL(ctx, z)
-	return z, true, nil
+}
+
+func (v *dnsPod) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
+	for _, d := range domains {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
 }
 
 // dnspodPage adds what asks for a page of a list.
@@ -177,34 +205,85 @@ type dnspodRecord struct {
 	LineID                  any `json:"line_id"` // such as "0" or "10=1"
 }
 
-func (v *dnsPod) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	entries, err := paged(func(_, given int) ([]dnspodRecord, *int, error) {
+// records gives a page of the records of a type, at a relative name or, for
+// "", in the zone.
+func (v *dnsPod) records(ctx context.Context, z zone, relative, kind string) pageOf[dnspodRecord] {
+	search := url.Values{"domain_id": {z.id}, "record_type": {kind}}
+	if relative != "" {
+		search.Set("sub_domain", relative)
+	}
+	return func(_, given int) ([]dnspodRecord, *int, error) {
 		var answer struct {
 			Info struct {
 				Total json.Number `json:"record_total"`
 			}
 			Records []dnspodRecord
 		}
-		err := v.do(ctx, "Record.List", dnspodPage(given, url.Values{
-			"domain_id": {z.id}, "sub_domain": {relative(name, z)}, "record_type": {"TXT"},
-		}), &answer)
+		err := v.do(ctx, "Record.List", dnspodPage(given, search), &answer)
 		if KindOf(err) == gone {
 			return nil, new(int), nil
 		}
 		return answer.Records, dnspodTotal(answer.Info.Total), err
-	})
+	}
+}
+
+func (e dnspodRecord) record() (record, error) {
+	ttl, err := strconv.ParseUint(e.TTL.String(), 10, 32)
+	if err != nil {
+		return record{}, &Error{Kind: BadAnswer, Detail: "Record.List: TTL", Err: err}
+	}
+	return record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: e.off()}, nil
+}
+
+// off reports whether the record is disabled, or not for every resolver.
+func (e dnspodRecord) off() bool { return e.Enabled == "0" || !e.everywhere() }
+
+func (v *dnsPod) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := paged(v.records(ctx, z, relative(name, z), "TXT"))
 	for _, e := range entries {
-		if e.Type != "TXT" || fold(e.Name) != relative(name, z) {
+		if e.Type != "TXT" || dnsname.Fold(e.Name) != relative(name, z) {
 			continue
 		}
-		ttl, err := strconv.ParseUint(e.TTL.String(), 10, 32)
+		r, err := e.record()
 		if err != nil {
-			return recordSet{}, &Error{Kind: BadAnswer, Detail: "Record.List: TTL", Err: err}
+			return recordSet{}, err
 		}
-		off := e.Enabled == "0" || !e.everywhere()
-		set.records = append(set.records, record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: off})
+		set.records = append(set.records, r)
 	}
 	return set, err
+}
+
+func (v *dnsPod) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := paged(v.records(ctx, z, relative(name, z), "CNAME"))
+	for _, e := range entries {
+		if e.Type == "CNAME" && dnsname.Fold(e.Name) == relative(name, z) && !e.off() {
+			return e.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *dnsPod) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets := zoneSets{}
+	for _, kind := range []string{"TXT", "CNAME"} {
+		entries, err := wholePages(func(e dnspodRecord) string { return e.ID.String() }, v.records(ctx, z, "", kind))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			switch name := absolute(e.Name, z); {
+			case e.Type == "TXT":
+				r, err := e.record()
+				if err != nil {
+					return nil, err
+				}
+				sets.add(name, r)
+			case e.Type == "CNAME" && !e.off():
+				sets.alias(name, e.Value)
+			}
+		}
+	}
+	return sets, nil
 }
 
 // everywhere reports whether a record is for every resolver. The line's name

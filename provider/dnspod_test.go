@@ -109,11 +109,11 @@ func TestDNSPodCodes(t *testing.T) {
 // vendor does not know error_on_empty.
 func TestDNSPodNothing(t *testing.T) {
 	c := cloudtest.DNSPod(t)
-	client := openCloud(t, c, NewDNSPod)
 	c.Fail(cloudtest.Instead(dnspodFailure("9")))
-	if _, err := client.Zone(t.Context(), cloudtest.Zone); KindOf(err) != ZoneNotFound {
+	if _, err := openCloud(t, c, NewDNSPod).Zone(t.Context(), cloudtest.Zone); KindOf(err) != ZoneNotFound {
 		t.Errorf("%v, want %s", err, ZoneNotFound)
 	}
+	client := openCloud(t, c, NewDNSPod)
 	c.Fail(cloudtest.Pass, cloudtest.Pass, cloudtest.Pass, cloudtest.Pass, cloudtest.Instead(dnspodFailure("10")))
 	if set := readCloud(t, client, "a."+cloudtest.Zone); len(set.Values) != 0 {
 		t.Errorf("%q", set.Values)
@@ -129,7 +129,7 @@ func TestDNSPodUnicode(t *testing.T) {
 	if zone, err := openCloud(t, c, NewDNSPod).Zone(t.Context(), "XN--fiq228c.example"); err != nil || zone != "xn--fiq228c.example" {
 		t.Errorf("zone %q, %v", zone, err)
 	}
-	for _, r := range c.Requests() {
+	for _, r := range c.Asked() {
 		if strings.Contains(string(r.Body), "keyword") {
 			t.Errorf("a search: %s", r.Target)
 		}

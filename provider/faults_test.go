@@ -99,7 +99,7 @@ func TestCloudZones(t *testing.T) {
 			_, err := client.Zone(t.Context(), name)
 			wantKind(t, c, err, provider.ZoneNotFound)
 		}
-		for _, r := range c.Requests() {
+		for _, r := range c.Asked() {
 			if r.Query("KeyWord") == "com" {
 				t.Errorf("asked for a single label: %s", r.Target)
 			}
@@ -222,7 +222,7 @@ func testWrongAnswer(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}
-	c.Requests()
+	c.Asked()
 	ctx, cancel := t.Context(), func() {}
 	if wrong.name == "none" {
 		ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
@@ -244,7 +244,7 @@ func testWrongAnswer(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 		t.Errorf("%v does not say when to come again", err)
 	}
 	testWrongZone(t, c, wrong)
-	for _, r := range c.Requests() {
+	for _, r := range c.Asked() {
 		if strings.HasSuffix(r.Path, "/elsewhere") {
 			t.Error("the redirect was followed")
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values
@@ -118,6 +120,9 @@ type goDaddyRecord struct {
 // the domain is delegated to, be they GoDaddy's or not. That a name which is
 // no zone gives 404 or 422 is not documented.
 func (v *goDaddy) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	if strings.HasPrefix(name, "_") {
+		return z, false, nil // no domain is called so
+	}
 	var records []goDaddyRecord
 	c := call{name: "GetZoneServers", method: http.MethodGet, path: goDaddyPath(name, "NS", "@")}
 	status, err := v.do(ctx, c, &records)
@@ -130,20 +135,61 @@ func (v *goDaddy) zone(ctx context.Context, name string) (z zone, found bool, er
 	z = zone{id: name, name: name, minTTL: goDaddyMinTTL}
 	for _, r := range records {
 		if r.Type == "NS" && goDaddyNamed(r, name, z) && r.Data != "" {
-			z.servers = append(z.servers, fold(r.Data))
+			z.servers = append(z.servers, dnsname.Fold(r.Data))
 		}
 	}
 	return z, err == nil && len(z.servers) > 0, err
 }
 
 func goDaddyNamed(r goDaddyRecord, name string, z zone) bool {
-	return fold(r.Name) == relative(name, z)
+	return dnsname.Fold(r.Name) == relative(name, z)
 }
 
-// list reads pages until one has nothing new. Users report that offset counts
-// pages, the documentation seems to mean records: this way is right for both.
+// list reads the TXT records of a name.
 func (v *goDaddy) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	c := call{name: "GetRecords", method: http.MethodGet, path: goDaddyPath(z.id, "TXT", relative(name, z))}
+	records, err := v.records(ctx, goDaddyPath(z.id, "TXT", relative(name, z)))
+	for _, r := range records {
+		if r.Type == "TXT" && goDaddyNamed(r, name, z) {
+			set = r.addTo(set)
+		}
+	}
+	return set, err
+}
+
+// addTo adds a record to what else is known of the name.
+func (r goDaddyRecord) addTo(set recordSet) recordSet {
+	if !slices.ContainsFunc(set.records, func(s record) bool { return s.raw == r.Data }) {
+		set.ttl = cmp.Or(set.ttl, r.TTL)
+		set.records = append(set.records, record{value: cutTXT(r.Data), raw: r.Data, ttl: r.TTL})
+	}
+	return set
+}
+
+// listZone asks for the records of a type. Where the vendor refuses that to a
+// small account, names are read one by one.
+func (v *goDaddy) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets := zoneSets{}
+	for _, kind := range []string{"TXT", "CNAME"} {
+		records, err := v.records(ctx, "/v1/domains/"+url.PathEscape(z.id)+"/records/"+kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			switch name := absolute(r.Name, z); {
+			case r.Type == "TXT":
+				sets[name] = r.addTo(sets[name])
+			case r.Type == "CNAME":
+				sets.alias(name, r.Data)
+			}
+		}
+	}
+	return sets, nil
+}
+
+// records reads pages until one has nothing new. Users report that offset counts
+// pages, the documentation seems to mean records: this way is right for both.
+func (v *goDaddy) records(ctx context.Context, path string) (all []goDaddyRecord, err error) {
+	c := call{name: "GetRecords", method: http.MethodGet, path: path}
 	received := map[goDaddyRecord]bool{}
 	for page := 1; page <= maxPages; page++ {
 		if page > 1 {
@@ -151,25 +197,23 @@ func (v *goDaddy) list(ctx context.Context, z zone, name string) (set recordSet,
 		}
 		var records []goDaddyRecord
 		if _, err := v.do(ctx, c, &records); err != nil {
-			return set, err
+			return nil, err
 		}
 		if records == nil {
-			return set, v.api.lacks(c, "list")
+			return nil, v.api.lacks(c, "list")
 		}
 		before := len(received)
 		for _, r := range records {
-			received[r] = true
-			there := slices.ContainsFunc(set.records, func(s record) bool { return s.raw == r.Data })
-			if r.Type == "TXT" && goDaddyNamed(r, name, z) && !there {
-				set.ttl = cmp.Or(set.ttl, r.TTL)
-				set.records = append(set.records, record{value: cutTXT(r.Data), raw: r.Data, ttl: r.TTL})
+			if !received[r] {
+				received[r] = true
+				all = append(all, r)
 			}
 		}
 		if len(received) == before {
-			return set, nil
+			return all, nil
 		}
 	}
-	return set, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
+	return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
 }
 
 // replace sends each value that was there back with the TTL that it had. The

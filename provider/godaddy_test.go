@@ -32,7 +32,7 @@ func TestGoDaddyRequests(t *testing.T) {
 	}
 	const path = "/v1/domains/example.com/records/"
 	var got []string
-	for _, r := range c.Requests() {
+	for _, r := range c.Asked() {
 		if want := "sso-key " + c.AccessKeyID + ":" + c.AccessKeySecret; r.Header.Get("Authorization") != want {
 			t.Errorf("Authorization %q, want %q", r.Header.Get("Authorization"), want)
 		}
@@ -69,11 +69,13 @@ func TestGoDaddyZone(t *testing.T) {
 		cloudtest.JSON(http.StatusNotFound, map[string]any{"code": "NEVER_HEARD_OF"}),
 	} {
 		c.Fail(cloudtest.Instead(answer))
+		clear(client.zones)
 		if zone, found, err := client.find(t.Context(), cloudtest.ChildZone); err != nil || found {
 			t.Errorf("HTTP %d %s: %v, %v, want no zone", answer.Status, answer.Body, zone, err)
 		}
 	}
 	c.Fail(cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "null"}))
+	clear(client.zones)
 	if _, _, err := client.find(t.Context(), cloudtest.ChildZone); err == nil || KindOf(err) != BadAnswer {
 		t.Errorf("no list: %v, want %s", err, BadAnswer)
 	}
@@ -170,7 +172,7 @@ func TestGoDaddyOthers(t *testing.T) {
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}
-	c.Requests()
+	c.Asked()
 	records := cloudtest.Instead(cloudtest.JSON(http.StatusOK, []goDaddyRecord{
 		{Name: "a", Type: "TXT", Data: `"quoted" \`, TTL: 300}, {Name: "A", Type: "TXT", Data: "two", TTL: 3600}, {Name: "a", Type: "TXT", Data: "", TTL: 3600},
 		{Name: "aa", Type: "TXT", Data: "look-alike"}, {Name: "a", Type: "CNAME", Data: "other type"},
@@ -182,7 +184,7 @@ func TestGoDaddyOthers(t *testing.T) {
 		t.Errorf("%v, want the service's refusal of a TTL that we leave as it is", err)
 	}
 	want := `[{"data":"\"quoted\" \\","ttl":300},{"data":"","ttl":3600},{"data":"ours","ttl":600}]`
-	if requests := c.Requests(); len(requests) != 3 || string(requests[2].Body) != want {
+	if requests := c.Asked(); len(requests) != 3 || string(requests[2].Body) != want {
 		t.Errorf("%d requests, the last %s, want %s", len(requests), requests[len(requests)-1].Body, want)
 	}
 }

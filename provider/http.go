@@ -14,6 +14,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -21,6 +22,7 @@ import (
 const (
 	callTime  = 10 * time.Second // bounds one request and its answer
 	maxAnswer = 4 << 20          // octets of an answer
+	maxZone   = 64 << 20         // octets of an answer that lists a whole zone at once
 	maxSkew   = 5 * time.Minute  // by which a clock may be wrong at the strictest vendors
 	userAgent = "meshddns"
 )
@@ -111,7 +113,11 @@ type call struct {
 	query  url.Values
 	header map[string]string
 	body   []byte
+	most   int64 // octets of the answer, if it may have over maxAnswer
 }
+
+// callCount is the key to the counter of calls in a context.
+type callCount struct{}
 
 // json puts a value into the body.
 func (c *call) json(value any) error {
@@ -139,26 +145,33 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 		return answer{}, &Error{Kind: Invalid, Detail: c.name, Err: err}
 	}
 	sign(r, c.body)
+	if calls, ok := ctx.Value(callCount{}).(*atomic.Int64); ok {
+		calls.Add(1)
+	}
+	most := cmp.Or(c.most, maxAnswer)
 	response, err := httpClient.Do(r)
 	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, most+1))
 	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
 	}
-	fault := ""
+	fault, long := "", error(nil)
 	switch status := response.StatusCode; {
-	case len(body) > maxAnswer:
-		fault = fmt.Sprintf("the answer is over %d octets", maxAnswer)
+	case int64(len(body)) > most:
+		fault, long = fmt.Sprintf("the answer is over %d octets", most), errTooLong
 	case 300 <= status && status < 400:
 		fault = fmt.Sprintf("a redirect (HTTP %d), which is not followed", status)
 	default:
 		return answer{status, response.Header, body}, nil
 	}
-	return answer{}, &Error{Kind: BadAnswer, Detail: c.name + " at " + a.base.Host + ": " + fault}
+	return answer{}, &Error{Kind: BadAnswer, Detail: c.name + " at " + a.base.Host + ": " + fault, Err: long}
 }
+
+// errTooLong is in the failure of a call with an answer of too many octets.
+var errTooLong = errors.New("too long")
 
 // request makes a call's request, which lacks only what is signed.
 func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
@@ -230,7 +243,7 @@ func (k codeKinds) of(code string) Kind {
 // refused makes the error of a call that the vendor refuses: by its code where
 // that is known, else by the HTTP status.
 func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
-	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status))}
+	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
 	e.Detail = fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status)
 	for _, part := range []string{v.code, v.message} {
 		if part = printable(a.scrub(part)); part != "" {

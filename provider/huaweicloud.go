@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // huaweiCloud is Huawei Cloud DNS, API version 2, signed with
@@ -179,8 +181,8 @@ func (s huaweiSet) off() bool {
 }
 
 // huaweiList reads all pages of a list.
-func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, items func(huaweiPage) []T) ([]T, error) {
-	all, err := paged(func(_, given int) ([]T, *int, error) {
+func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) string, items func(huaweiPage) []T) ([]T, error) {
+	all, err := wholePages(id, func(_, given int) ([]T, *int, error) {
 		if given > 0 {
 			c.query.Set("offset", strconv.Itoa(given))
 		}
@@ -201,17 +203,33 @@ func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, items func(h
 }
 
 func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	zones, err := huaweiList(ctx, v, call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: url.Values{
-		"type": {"public"}, "name": {name + "."}, "search_mode": {"equal"}, "limit": {strconv.Itoa(huaweiPageSize)},
-	}}, func(p huaweiPage) []huaweiZone { return p.Zones })
+	zones, err := v.public(ctx, url.Values{"name": {name + "."}, "search_mode": {"equal"}})
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(zones, func(z huaweiZone) bool { return fold(z.Name) == name && z.ZoneType != "private" })
+	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
 	if at < 0 {
 		return z, false, nil
 	}
-	return zone{id: zones[at].ID, name: name, minTTL: huaweiMinTTL}, true, nil
+	return zones[at], true, nil
+}
+
+func (v *huaweiCloud) zones(ctx context.Context) ([]zone, error) {
+	return v.public(ctx, url.Values{})
+}
+
+// public gives the public zones that a search finds.
+func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zone, err error) {
+	search.Set("type", "public")
+	search.Set("limit", strconv.Itoa(huaweiPageSize))
+	c := call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: search}
+	found, err := huaweiList(ctx, v, c, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones })
+	for _, z := range found {
+		if z.ZoneType != "private" {
+			zones = append(zones, zone{id: z.ID, unique: z.ID, name: dnsname.Fold(z.Name), minTTL: huaweiMinTTL})
+		}
+	}
+	return zones, err
 }
 
 func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/recordsets" }
@@ -219,10 +237,15 @@ func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/
 // sets gives the TXT record sets of a name: one for every resolver, and those
 // of other lines.
 func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) ([]huaweiSet, error) {
-	sets, err := huaweiList(ctx, v, call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: url.Values{
-		"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}, "limit": {strconv.Itoa(huaweiPageSize)},
-	}}, func(p huaweiPage) []huaweiSet { return p.RecordSets })
-	return slices.DeleteFunc(sets, func(s huaweiSet) bool { return s.Type != "TXT" || fold(s.Name) != name }), err
+	sets, err := v.listed(ctx, z, url.Values{"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}})
+	return slices.DeleteFunc(sets, func(s huaweiSet) bool { return s.Type != "TXT" || dnsname.Fold(s.Name) != name }), err
+}
+
+// listed gives the record sets that a search finds.
+func (v *huaweiCloud) listed(ctx context.Context, z zone, search url.Values) ([]huaweiSet, error) {
+	search.Set("limit", strconv.Itoa(huaweiPageSize))
+	c := call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: search}
+	return huaweiList(ctx, v, c, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets })
 }
 
 // list takes the first set of the default line for the one to change. There
@@ -230,15 +253,54 @@ func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) ([]huaweiSe
 func (v *huaweiCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	sets, err := v.sets(ctx, z, name)
 	for _, s := range sets {
-		ours := set.id == "" && s.forAll()
-		if ours {
-			set.id, set.ttl = s.ID, s.TTL
-		}
-		for _, raw := range s.Records {
-			set.records = append(set.records, record{id: s.ID, value: looseTXT(raw), raw: raw, ttl: s.TTL, off: !ours || s.off()})
-		}
+		set = s.addTo(set)
 	}
 	return set, err
+}
+
+// addTo adds what a set has to what else is known of the name.
+func (s huaweiSet) addTo(set recordSet) recordSet {
+	ours := set.id == "" && s.forAll()
+	if ours {
+		set.id, set.ttl = s.ID, s.TTL
+	}
+	set.pending = set.pending || s.forAll() && (s.pending() || s.Status == "ERROR")
+	for _, raw := range s.Records {
+		set.records = append(set.records, record{id: s.ID, value: looseTXT(raw), raw: raw, ttl: s.TTL, off: !ours || s.off()})
+	}
+	return set
+}
+
+func (v *huaweiCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets := map[string]recordSet{}
+	for _, kind := range []string{"TXT", "CNAME"} {
+		found, err := v.listed(ctx, z, url.Values{"type": {kind}})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			switch name := dnsname.Fold(s.Name); {
+			case s.Type == "TXT":
+				sets[name] = s.addTo(sets[name])
+			case s.Type == "CNAME" && s.forAll() && !s.off() && len(s.Records) > 0:
+				zoneSets(sets).alias(name, s.Records[0])
+			}
+		}
+	}
+	return sets, nil
+}
+
+// applyAll writes the sets one by one, and leaves it to the list that follows
+// to see that all are carried out.
+func (v *huaweiCloud) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
+	return each(len(plans), func(i int) error {
+		p := plans[i]
+		err := v.write(ctx, z, p.name, p.seen, p.after())
+		if err != nil {
+			err = v.written(ctx, z, p.name, err)
+		}
+		return err
+	}), true
 }
 
 // huaweiBody is a record set to write. A TTL that is absent stays, or is the

@@ -129,7 +129,7 @@ func huaweiClient(t *testing.T) (*cloudtest.Cloud, *Client, *huaweiCloud, zone) 
 	if err != nil || !found {
 		t.Fatal(found, err)
 	}
-	c.Requests()
+	c.Asked()
 	return c, client, v, z
 }
 
@@ -159,7 +159,7 @@ func TestHuaweiCloudPending(t *testing.T) {
 		}
 		there = slices.DeleteFunc(append(there, step.add...), func(v TXT) bool { return slices.ContainsFunc(step.remove, v.Equal) })
 		// One look before the write, four until it is done, one to confirm.
-		if got := len(c.Requests()); got != 7 {
+		if got := len(c.Asked()); got != 7 {
 			t.Errorf("%d requests, want 7", got)
 		}
 	}
@@ -264,7 +264,7 @@ func TestHuaweiCloudDisabled(t *testing.T) {
 		if err == nil || KindOf(err) != Conflict {
 			t.Errorf("%s: %v, want %s", status, err, Conflict)
 		}
-		if got := len(c.Requests()); got != 2 {
+		if got := len(c.Asked()); got != 2 {
 			t.Errorf("%s: %d requests, want 2", status, got)
 		}
 	}
@@ -286,7 +286,7 @@ func TestHuaweiCloudRaw(t *testing.T) {
 		t.Errorf("%v, want %s: the service does not have the set", err, Changed)
 	}
 	var body huaweiBody
-	if requests := c.Requests(); len(requests) < 3 || json.Unmarshal(requests[2].Body, &body) != nil {
+	if requests := c.Asked(); len(requests) < 3 || json.Unmarshal(requests[2].Body, &body) != nil {
 		t.Fatalf("%d requests", len(requests))
 	}
 	sent := []string{raw[0], raw[1], raw[2], raw[4], raw[5], `"` + strings.Repeat("x", 255) + `" "` + strings.Repeat("x", 45) + `"`}
@@ -324,7 +324,7 @@ func TestHuaweiCloudPages(t *testing.T) {
 	c, _, v, _ := huaweiClient(t)
 	zones, err := huaweiList(t.Context(), v, call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: map[string][]string{
 		"name": {cloudtest.Zone}, "limit": {"500"},
-	}}, func(p huaweiPage) []huaweiZone { return p.Zones })
+	}}, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones })
 	var names []string
 	for _, z := range zones {
 		if slices.Contains(names, z.Name) {
@@ -332,7 +332,7 @@ func TestHuaweiCloudPages(t *testing.T) {
 		}
 		names = append(names, z.Name)
 	}
-	if err != nil || len(zones) != 24 || !slices.Contains(names, cloudtest.Zone+".") || len(c.Requests()) != 3 {
+	if err != nil || len(zones) != 24 || !slices.Contains(names, cloudtest.Zone+".") || len(c.Asked()) != 3 {
 		t.Errorf("%q, %v", names, err)
 	}
 }
@@ -360,11 +360,11 @@ func TestHuaweiCloudPolls(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.SetLag(1 << 30)
-	c.Requests()
+	c.Asked()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
-	if n := len(c.Requests()); n > 15 {
+	if n := len(c.Asked()); n > 15 {
 		t.Errorf("%d requests in two hundred times the first pause", n)
 	}
 }

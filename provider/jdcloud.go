@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON,
@@ -129,11 +130,11 @@ func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
 	return err
 }
 
-// jdList reads all pages of a list.
-func jdList[T any](ctx context.Context, v *jdCloud, c call, size int) ([]T, error) {
+// jdList gives a page of a list.
+func jdList[T any](ctx context.Context, v *jdCloud, c call, size int) pageOf[T] {
 	c.method = http.MethodGet
 	c.query.Set("pageSize", strconv.Itoa(size))
-	return paged(func(page, _ int) ([]T, *int, error) {
+	return func(page, _ int) ([]T, *int, error) {
 		var result struct {
 			DataList   []T
 			TotalCount *int
@@ -141,51 +142,81 @@ func jdList[T any](ctx context.Context, v *jdCloud, c call, size int) ([]T, erro
 		c.query.Set("pageNumber", strconv.Itoa(page))
 		err := v.do(ctx, c, nil, &result)
 		return result.DataList, result.TotalCount, err
-	})
+	}
+}
+
+type jdDomain struct {
+	ID         json.Number
+	DomainName string
+}
+
+func (d jdDomain) zone() zone {
+	return zone{id: d.ID.String(), unique: d.ID.String(), name: dnsname.Parse(d.DomainName), minTTL: jdMinTTL}
+}
+
+// domains gives a page of the zones that a search finds.
+func (v *jdCloud) domains(ctx context.Context, search url.Values) pageOf[jdDomain] {
+	return jdList[jdDomain](ctx, v, call{name: "DescribeDomains", path: "/domain", query: search}, jdDomainPage)
 }
 
 // zone picks the name out of all those that have it as a part.
 func (v *jdCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	type domain struct {
-		ID         json.Number
-		DomainName string
-	}
-	domains, err := jdList[domain](ctx, v, call{name: "DescribeDomains", path: "/domain", query: url.Values{"domainName": {name}}}, jdDomainPage)
+	domains, err := paged(v.domains(ctx, url.Values{"domainName": {name}}))
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(domains, func(d domain) bool { return fold(d.DomainName) == name })
+	at := slices.IndexFunc(domains, func(d jdDomain) bool { return dnsname.Fold(d.DomainName) == name })
 	if at < 0 {
 		return z, false, nil
 	}
-	return zone{id: domains[at].ID.String(), name: name, minTTL: jdMinTTL}, true, nil
+	return domains[at].zone(), true, nil
+}
+
+func (v *jdCloud) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
+	for _, d := range domains {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
 }
 
 // list gets the records of any type whose host has ours as a part. A CNAME is
 // among them, and there can be no value beside it.
 func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	type entry struct {
-		ID                          json.Number
-		HostRecord, HostValue, Type string
-		TTL                         uint32
-		ViewValue, ResolvingStatus  any
-	}
-	host := relative(name, z)
-	entries, err := jdList[entry](ctx, v, call{name: "DescribeResourceRecord", path: jdRecords(z), query: url.Values{"search": {host}}}, jdRecordPage)
-	if err != nil {
-		return set, err
-	}
+	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(name, z)}}))
+	return jdSets(z, entries)[name], err
+}
+
+func (v *jdCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	entries, err := wholePages(func(e jdEntry) string { return e.ID.String() }, v.records(ctx, z, url.Values{}))
+	return jdSets(z, entries), err
+}
+
+type jdEntry struct {
+	ID                          json.Number
+	HostRecord, HostValue, Type string
+	TTL                         uint32
+	ViewValue, ResolvingStatus  any
+}
+
+// records gives a page of the records that a search finds.
+func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[jdEntry] {
+	return jdList[jdEntry](ctx, v, call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}, jdRecordPage)
+}
+
+// jdSets sorts records by name.
+func jdSets(z zone, entries []jdEntry) map[string]recordSet {
+	sets := zoneSets{}
 	for _, e := range entries {
 		off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
-		switch {
-		case cmp.Or(fold(e.HostRecord), "@") != host:
+		switch name := absolute(e.HostRecord, z); {
 		case e.Type == "CNAME" && !off:
-			set.alias = e.HostValue
+			sets.alias(name, e.HostValue)
 		case e.Type == "TXT":
-			set.records = append(set.records, record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off})
+			sets.add(name, record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off})
 		}
 	}
-	return set, nil
+	return sets
 }
 
 // jdForAll reads viewValue: [-1] by the documentation, and -1 where records

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // porkbun is Porkbun's API, version 3: every call is a POST whose JSON body
@@ -190,11 +192,14 @@ func (v *porkbun) retrieve(ctx context.Context, domain string) ([]porkbunRecord,
 // not in the account is not sure, and whether it looks at the keys first: keys
 // that were never accepted are tried on their own.
 func (v *porkbun) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	if strings.HasPrefix(name, "_") {
+		return zone{}, false, nil // no domain is called so
+	}
 	entries, err := v.retrieve(ctx, name)
 	if kind := KindOf(err); err != nil && (kind == ZoneNotFound || kind == Invalid) {
 		return zone{}, false, v.checkKeys(ctx)
 	}
-	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+fold(r.Name), "."+name) }
+	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+dnsname.Fold(r.Name), "."+name) }
 	if err != nil || slices.ContainsFunc(entries, outside) { // the records of a domain above
 		return zone{}, false, err
 	}
@@ -209,20 +214,23 @@ func (v *porkbun) checkKeys(ctx context.Context) error {
 }
 
 func (v *porkbun) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	sets, err := v.listZone(ctx, z)
+	return sets[name], err
+}
+
+func (v *porkbun) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
 	entries, err := v.retrieve(ctx, z.id)
+	sets := zoneSets{}
 	for _, e := range entries {
-		if fold(e.Name) != name {
-			continue
-		}
-		switch e.Type {
+		switch name := dnsname.Fold(e.Name); e.Type {
 		case "CNAME":
-			set.alias = e.Content
+			sets.alias(name, e.Content)
 		case "TXT":
 			ttl, _ := strconv.ParseUint(string(e.TTL), 10, 32) // 0 if it does not say
-			set.records = append(set.records, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
+			sets.add(name, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
 		}
 	}
-	return set, err
+	return sets, err
 }
 
 // porkbunFields is what a write says of a record; the zone's own name is "".

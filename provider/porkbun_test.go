@@ -99,13 +99,13 @@ func TestPorkbunKeys(t *testing.T) {
 		}
 	}
 	v := newPorkbun(t, c, c.AccessKeySecret)
-	c.Requests()
+	c.Asked()
 	for range 2 {
 		if _, found, err := v.zone(t.Context(), "nowhere.example"); found || err != nil {
 			t.Error("domain of others:", found, err)
 		}
 	}
-	if asked := c.Requests(); len(asked) != 3 || !strings.HasSuffix(asked[1].Path, "/ping") {
+	if asked := c.Asked(); len(asked) != 3 || !strings.HasSuffix(asked[1].Path, "/ping") {
 		t.Errorf("%d calls: %+v", len(asked), asked)
 	}
 	c.Fail(cloudtest.Throttle)

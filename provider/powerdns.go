@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // powerDNS is the HTTP API of the PowerDNS Authoritative Server, version 1
@@ -30,6 +32,8 @@ const (
 	// pdnsShowsAll is the version from which the API lists the disabled
 	// records of a name; https://github.com/PowerDNS/pdns/issues/11473
 	pdnsShowsAll = 5
+
+	pdnsBatch = 500 // sets that are changed in one call
 )
 
 // NewPowerDNS makes a client of a PowerDNS server. The key pair is the id of
@@ -122,25 +126,43 @@ func (v *powerDNS) refused(c call, ans answer) error {
 }
 
 func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
-	var zones []struct{ ID, Name, Kind string }
-	c := call{name: "list zones", method: http.MethodGet, path: "/zones", query: url.Values{"zone": {name + "."}}}
-	if err := v.do(ctx, c, &zones); err != nil {
-		return zone{}, false, err
-	}
-	if zones == nil {
-		return zone{}, false, v.api.lacks(c, "list of zones")
-	}
+	zones, err := v.zonesWhere(ctx, url.Values{"zone": {name + "."}})
 	for _, z := range zones {
-		if fold(z.Name) != name {
-			continue
+		if z.name == name {
+			return z, true, z.fault
 		}
-		switch strings.ToLower(z.Kind) {
-		case "slave", "secondary", "consumer": // the API takes changes, and the next transfer undoes them
-			return zone{}, false, &Error{Kind: Permission, Detail: fmt.Sprintf("the zone %q is a copy on this server (%s): change it at its primary", name, z.Kind)}
-		}
-		return zone{id: z.ID, name: name}, true, nil
 	}
-	return zone{}, false, nil
+	return zone{}, false, err
+}
+
+// zones asks for no more than their names: what the server computes of
+// signatures takes its time.
+func (v *powerDNS) zones(ctx context.Context) ([]zone, error) {
+	zones, err := v.zonesWhere(ctx, url.Values{"dnssec": {"false"}})
+	if errors.Is(err, errTooLong) {
+		return nil, &Error{Kind: tooMany, Err: err}
+	}
+	return zones, err
+}
+
+func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zone, err error) {
+	var entries []struct{ ID, Name, Kind string }
+	c := call{name: "list zones", method: http.MethodGet, path: "/zones", query: query}
+	if err := v.do(ctx, c, &entries); err != nil {
+		return nil, err
+	}
+	if entries == nil {
+		return nil, v.api.lacks(c, "list of zones")
+	}
+	for _, e := range entries {
+		z := zone{id: e.ID, name: dnsname.Fold(e.Name)}
+		switch strings.ToLower(e.Kind) {
+		case "slave", "secondary", "consumer": // the API takes changes, and the next transfer undoes them
+			z.fault = &Error{Kind: Permission, Detail: fmt.Sprintf("the zone %q is a copy on this server (%s): change it at its primary", z.name, e.Kind)}
+		}
+		zones = append(zones, z)
+	}
+	return zones, nil
 }
 
 // pdnsSet is a set as the API shows it. The records stay as they came, so
@@ -151,40 +173,67 @@ type pdnsSet struct {
 	Records    []json.RawMessage
 }
 
-// sets reads the TXT set at a name, which has no parts or one.
-func (v *powerDNS) sets(ctx context.Context, z zone, name string, query url.Values) (set recordSet, err error) {
+// sets reads a zone, or what of it the query asks for, by name.
+func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values) (map[string]recordSet, error) {
 	var answer struct{ RRsets []pdnsSet }
 	c := call{name: "read zone", method: http.MethodGet, path: "/zones/" + url.PathEscape(z.id), query: query}
+	if query == nil {
+		c.most = maxZone
+	}
 	if err := v.do(ctx, c, &answer); err != nil {
-		return set, err
+		return nil, err
 	}
 	if answer.RRsets == nil {
-		return set, v.api.lacks(c, "list of sets")
+		return nil, v.api.lacks(c, "list of sets")
 	}
+	sets := map[string]recordSet{}
 	for _, s := range answer.RRsets {
-		if s.Type != "TXT" || fold(s.Name) != name {
+		if s.Type != "TXT" && s.Type != "CNAME" {
 			continue
 		}
-		set.ttl = s.TTL
-		for _, raw := range s.Records {
-			r, err := pdnsRead(raw)
-			if err != nil {
-				return set, v.api.lacks(c, "record that can be read")
-			}
-			r.ttl = s.TTL
-			set.records = append(set.records, r)
+		name := dnsname.Fold(s.Name)
+		set, err := s.addTo(sets[name])
+		if err != nil {
+			return nil, v.api.lacks(c, "record that can be read")
 		}
+		sets[name] = set
+	}
+	return sets, nil
+}
+
+// addTo adds what a set has to what else is known of the name.
+func (s pdnsSet) addTo(set recordSet) (recordSet, error) {
+	for _, raw := range s.Records {
+		if s.Type == "CNAME" {
+			var entry pdnsEntry
+			if err := json.Unmarshal(raw, &entry); err != nil {
+				return set, err
+			}
+			if !entry.Disabled {
+				set.alias = entry.Content
+			}
+			continue
+		}
+		r, err := pdnsRead(raw)
+		if err != nil {
+			return set, err
+		}
+		r.ttl, set.ttl = s.TTL, s.TTL
+		set.records = append(set.records, r)
 	}
 	return set, nil
+}
+
+// pdnsEntry is what we read of a record.
+type pdnsEntry struct {
+	Content  string
+	Disabled bool
 }
 
 // pdnsRead reads a record. The server cuts strings that are too long when it
 // answers the public; what it cannot read it does not serve either.
 func pdnsRead(raw json.RawMessage) (record, error) {
-	var entry struct {
-		Content  string
-		Disabled bool
-	}
+	var entry pdnsEntry
 	if err := json.Unmarshal(escapeOctets(raw), &entry); err != nil {
 		return record{}, err
 	}
@@ -218,7 +267,27 @@ func escapeOctets(text []byte) []byte {
 // list leaves it to the server to see an alias at the name: it takes no other
 // record there.
 func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	return v.sets(ctx, z, name, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}})
+	sets, err := v.sets(ctx, z, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}})
+	set := sets[name]
+	if set.alias = ""; len(set.records) == 0 {
+		set = recordSet{}
+	}
+	return set, err
+}
+
+// listZone reads the zone in one call, the disabled records with it.
+func (v *powerDNS) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets, err := v.sets(ctx, z, nil)
+	if errors.Is(err, errTooLong) {
+		err = &Error{Kind: Invalid, Detail: err.Error(), Err: ErrNotListed}
+	}
+	return sets, err
+}
+
+// listNames reads the whole zone, too: what is disabled at a name is to be
+// known before its set is replaced.
+func (v *powerDNS) listNames(ctx context.Context, z zone, _ []string) (map[string]recordSet, error) {
+	return v.listZone(ctx, z)
 }
 
 func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
@@ -232,10 +301,20 @@ func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to re
 		}
 	}
 	to.records = slices.Concat(to.records, disabled.records)
-	if slices.ContainsFunc(to.records, func(r record) bool { return r.off }) {
-		to.ttl = cmp.Or(disabled.ttl, from.ttl) // the disabled records', too
-	}
-	return v.write(ctx, z, name, to)
+	return v.write(ctx, z, pdnsChange(name, to, cmp.Or(disabled.ttl, from.ttl)))
+}
+
+// applyAll changes many sets in one call, which is one transaction. The list
+// that the plans were made from has shown disabled records, too.
+func (v *powerDNS) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
+	fit := func(left []plan) int { return min(len(left), pdnsBatch) }
+	return inBatches(plans, fit, func(batch []plan) error {
+		var changes []any
+		for _, p := range batch {
+			changes = append(changes, pdnsChange(p.name, p.after(), p.seen.ttl))
+		}
+		return v.write(ctx, z, changes...)
+	}), true
 }
 
 // unlisted gives the records at a name that list did not: the disabled ones,
@@ -249,20 +328,24 @@ func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed rec
 			return recordSet{}, nil
 		}
 	}
-	all, err := v.sets(ctx, z, name, nil)
+	sets, err := v.sets(ctx, z, nil)
 	if err != nil {
 		return recordSet{}, fmt.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
 	}
+	all := sets[name]
 	all.records = slices.DeleteFunc(all.records, func(r record) bool {
 		return !r.off || slices.ContainsFunc(listed.records, func(l record) bool { return l.raw == r.raw })
 	})
 	return all, nil
 }
 
-// write puts a set in the place of what is there. Without a word about
-// comments the set keeps its own. One write at a time: with SQLite the server
-// answers 500 to the other of two.
-func (v *powerDNS) write(ctx context.Context, z zone, name string, set recordSet) error {
+// pdnsChange puts a set in the place of what is there. Without a word about
+// comments the set keeps its own. Beside disabled records the TTL stays: it is
+// theirs, too.
+func pdnsChange(name string, set recordSet, ttl uint32) any {
+	if slices.ContainsFunc(set.records, func(r record) bool { return r.off }) {
+		set.ttl = ttl
+	}
 	change := map[string]any{"name": name + ".", "type": "TXT", "changetype": "DELETE"}
 	if len(set.records) > 0 {
 		var records []any
@@ -275,8 +358,14 @@ func (v *powerDNS) write(ctx context.Context, z zone, name string, set recordSet
 		}
 		change["changetype"], change["ttl"], change["records"] = "REPLACE", set.ttl, records
 	}
+	return change
+}
+
+// write makes changes in one transaction. One write at a time: with SQLite the
+// server answers 500 to the other of two.
+func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id)}
-	if err := c.json(map[string]any{"rrsets": []any{change}}); err != nil {
+	if err := c.json(map[string]any{"rrsets": changes}); err != nil {
 		return err
 	}
 	if !v.turn.take(ctx) {

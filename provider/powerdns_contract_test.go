@@ -143,7 +143,7 @@ func TestContractPowerDNS(t *testing.T) {
 	for _, r := range pdnsSpellings {
 		foreign = append(foreign, r.value)
 	}
-	contract.Test(t, contract.Backend{Client: client, Outside: s, Zone: servertest.Zone, Foreign: foreign})
+	contract.Test(t, contract.Backend{Client: client, Outside: s, Zone: servertest.Zone, Foreign: foreign, Alias: "alias.example.com"})
 }
 
 // changeNow reads a name and changes it.

@@ -76,7 +76,7 @@ func pdnsSend(t *testing.T, v *powerDNS, e exchange) (kind Kind, err error) {
 		if spellAnew {
 			raw = spelled
 		}
-		return kind, v.write(t.Context(), z, pdnsName(e), raw)
+		return kind, v.write(t.Context(), z, pdnsChange(pdnsName(e), raw, raw.ttl))
 	}
 	switch e.Op {
 	case "find zone", "find zone, unknown":
@@ -254,13 +254,13 @@ func TestPowerDNSEndpoint(t *testing.T) {
 			t.Errorf("%s: %v", endpoint, err)
 		}
 	}
-	c.Requests()
+	c.Asked()
 	other, err := NewPowerDNS(Credentials{"a/b?c%", Secret(c.AccessKeySecret), c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = other.Zone(t.Context(), cloudtest.Zone)
-	if target := c.Requests()[0].Target; KindOf(err) != ZoneNotFound || target != "/api/v1/servers/a%2Fb%3Fc%25/zones?zone=example.com." {
+	if target := c.Asked()[0].Target; KindOf(err) != ZoneNotFound || target != "/api/v1/servers/a%2Fb%3Fc%25/zones?dnssec=false" {
 		t.Errorf("%s: %v", target, err)
 	}
 	for _, endpoint := range []string{"http://192.0.2.1:8081", "https://dns.example"} {
@@ -279,11 +279,8 @@ func TestPowerDNSEndpoint(t *testing.T) {
 // would undo.
 func TestPowerDNSCopies(t *testing.T) {
 	c := cloudtest.PowerDNS(t)
-	client, err := NewPowerDNS(Credentials{c.AccessKeyID, Secret(c.AccessKeySecret), c.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, kind := range []string{"Slave", "Consumer", "Secondary"} {
+		client := openCloud(t, c, NewPowerDNS)
 		c.Fail(cloudtest.Instead(cloudtest.JSON(200, []any{map[string]any{"id": "example.com.", "name": "example.com.", "kind": kind}})))
 		if _, err := client.Zone(t.Context(), "example.com"); KindOf(err) != Permission || !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s: %v", kind, err)
@@ -322,7 +319,7 @@ func TestPowerDNSUnfiltered(t *testing.T) {
 	}
 	want := `{"rrsets":[{"changetype":"REPLACE","name":"a.example.com.","records":[{"content":"\"on A.example.com.TXT\"","disabled":false},` +
 		`{"content":"\"off\"","disabled":true},{"content":"\"new\"","disabled":false}],"ttl":5,"type":"TXT"}]}`
-	for _, r := range c.Requests() {
+	for _, r := range c.Asked() {
 		if r.Method == http.MethodPatch && (string(r.Body) != want || r.Path != "/api/v1/servers/localhost/zones/Example.com.") {
 			t.Errorf("%s\n%s, want\n%s", r.Path, r.Body, want)
 		}
@@ -341,10 +338,10 @@ func TestPowerDNSVersions(t *testing.T) {
 		if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 			t.Fatal(err)
 		}
-		c.Requests()
+		c.Asked()
 		c.Fail(cloudtest.Pass, cloudtest.Instead(cloudtest.JSON(200, map[string]any{"version": version})))
 		err = client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 60})
-		asked := slices.ContainsFunc(c.Requests(), func(r cloudtest.Request) bool {
+		asked := slices.ContainsFunc(c.Asked(), func(r cloudtest.Request) bool {
 			return r.Method == http.MethodGet && r.Target == "/api/v1/servers/localhost/zones/example.com."
 		})
 		if err != nil || asked != whole {
@@ -397,7 +394,7 @@ func TestPowerDNSTurn(t *testing.T) {
 	v.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := v.write(ctx, zone{}, "a.example.com", recordSet{}); !errors.Is(err, context.Canceled) || KindOf(err) != Network {
+	if err := v.write(ctx, zone{}, pdnsChange("a.example.com", recordSet{}, 0)); !errors.Is(err, context.Canceled) || KindOf(err) != Network {
 		t.Error(err)
 	}
 }

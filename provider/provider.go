@@ -129,6 +129,8 @@ type Error struct {
 	Detail     string        // for the operator: what was asked of whom, and the vendor's own code and words
 	RetryAfter time.Duration // with Throttled, where the vendor says it
 	Err        error
+
+	status int // of the answer in HTTP, if it was that which failed
 }
 
 func (e *Error) Error() string {

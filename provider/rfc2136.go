@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"meshddns/dnswire"
@@ -29,6 +30,10 @@ type RFC2136 struct {
 	server string // host:port
 	key    dnswire.Key
 	now    func() time.Time
+
+	mu        sync.Mutex
+	neighbour map[dnswire.Name][]string // what any name below a name has that nobody registered, where asked
+	changes   int
 }
 
 const (
@@ -49,7 +54,7 @@ func NewRFC2136(c Credentials) (*RFC2136, error) {
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Detail: "key", Err: err}
 	}
-	return &RFC2136{server: server, key: key, now: time.Now}, nil
+	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dnswire.Name][]string{}}, nil
 }
 
 // serverAddress reads host, host:port, or an IPv6 address with or without
@@ -86,16 +91,20 @@ func isHost(text string) bool {
 
 // Zone gives the apex of the zone on the server that contains name; it is
 // ZoneNotFound when there is none, or when the name is delegated from there.
+// Knot does not sign that it has none, which it says to any key: Permission.
 func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 	owner, err := ownerName(name)
 	if err != nil {
 		return "", err
 	}
-	var refusal error
+	var refusal, unproven error
 	for at := owner; at == owner || at.Parent() != dnswire.Root; at = at.Parent() {
 		answer, err := c.query(ctx, at, dnswire.TypeSOA)
 		if KindOf(err) == Permission {
 			refusal = err
+			if unproven == nil && errors.Is(err, dnswire.ErrUnsigned) {
+				unproven = err
+			}
 			continue
 		}
 		if err != nil {
@@ -104,6 +113,9 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 		if apex, ok := apexAbove(answer, owner); ok {
 			return nameText(apex), nil
 		}
+	}
+	if unproven != nil {
+		return "", unproven
 	}
 	detail := fmt.Sprintf("%s serves no zone that contains %s", c.server, nameText(owner))
 	return "", &Error{Kind: ZoneNotFound, Detail: detail, Err: refusal}
@@ -173,18 +185,55 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 // fromWildcard reports whether an answer was made from a wildcard
 // ("*.example.com"), so that nothing stands at the name itself: a neighbour
 // that nobody has registered then gets the same answer.
+//
+// The neighbour is a direct one. Where the name stands, so does its parent,
+// and only a wildcard at "*." and the parent can reach its neighbours; where
+// nothing stands, both get what the wildcard further up has.
 func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, answer dnswire.Message) (bool, error) {
-	label := rand.Text()
-	neighbour := dnswire.Name([]byte{byte(len(label))}) + dnswire.Name(label) + owner.Parent()
-	if len(neighbour) > maxName {
+	data := dataAt(owner, answer)
+	if len(data) == 0 {
 		return false, nil
 	}
-	other, err := c.query(ctx, neighbour, dnswire.TypeTXT)
-	if err != nil {
-		return false, err
+	other, err := c.askNeighbour(ctx, owner.Parent().Fold())
+	return err == nil && slices.Equal(data, other), err
+}
+
+// askNeighbour gives what a name below parent has that nobody has registered.
+// It is asked once for each parent until a change may have made it otherwise.
+func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name) ([]string, error) {
+	c.mu.Lock()
+	data, ok := c.neighbour[parent]
+	changes := c.changes
+	c.mu.Unlock()
+	neighbour, fits := parent.Child(rand.Text())
+	if ok || !fits {
+		return data, nil
 	}
-	data := dataAt(owner, answer)
-	return len(data) > 0 && slices.Equal(data, dataAt(neighbour, other)), nil
+	answer, err := c.query(ctx, neighbour, dnswire.TypeTXT)
+	if err != nil {
+		return nil, err
+	}
+	data = dataAt(neighbour, answer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if changes == c.changes {
+		c.neighbour[parent] = data
+	}
+	return data, nil
+}
+
+// forget drops what neighbours have where a change of the name, or one that
+// is refused because of what another has changed, may have altered it: the
+// first record at a name takes all names above it from the wildcards.
+func (c *RFC2136) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	owner, err := ownerName(name)
+	for err == nil && owner != dnswire.Root {
+		owner = owner.Parent().Fold()
+		delete(c.neighbour, owner)
+	}
 }
 
 // dataAt gives the data of the answers at a name, sorted.
@@ -215,86 +264,9 @@ func txtValues(answer dnswire.Message, owner dnswire.Name) (RRset, error) {
 	return set, nil
 }
 
-// Change makes all of a change or nothing. An error of kind Network,
-// BadAnswer or ClockSkew does not say which: the answer may be what was lost
-// or spoiled, so read again before the next change. A change that adds and
-// removes nothing proves that the key may change the values at the name.
-//
-// PowerDNS compares the values seen with its own spelling of them and without
-// letter case. Beside two values that differ in case only, or one that its
-// HTTP API stored unescaped or longer than a string, it makes no change: each
-// fails as Changed. The client of that API has no such limit.
-func (c *RFC2136) Change(ctx context.Context, ch Change) error {
-	message, err := updateMessage(ch)
-	if err != nil {
-		return err
-	}
-	call := fmt.Sprintf("update %s in zone %s at %s", ch.Name, ch.Zone, c.server)
-	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, message)
-	if err != nil || answer.Rcode == dnswire.RcodeSuccess {
-		return err
-	}
-	return rcodeError(call, updateErrors, answer.Rcode, signed)
-}
-
 // Authority is the server itself, to be asked without the key.
 func (c *RFC2136) Authority(context.Context, string) (Authority, error) {
 	return Authority{Server: c.server}, nil
-}
-
-// updateMessage asks for the change on condition that the values are exactly
-// those seen, and that there is no CNAME: beside one a server ignores what is
-// added, and reports success (RFC 2136, section 3.4.2.2).
-func updateMessage(ch Change) (dnswire.Message, error) {
-	zone, err := ownerName(ch.Zone)
-	if err != nil {
-		return dnswire.Message{}, err
-	}
-	owner, err := ownerName(ch.Name)
-	if err != nil {
-		return dnswire.Message{}, err
-	}
-	for _, v := range slices.Concat(ch.Seen.Values, ch.Add, ch.Remove) {
-		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
-			detail := fmt.Sprintf("a TXT value at %s is not one or more strings of at most %d octets", ch.Name, maxString)
-			return dnswire.Message{}, &Error{Kind: Invalid, Detail: detail}
-		}
-	}
-	message := dnswire.Message{
-		Opcode:    dnswire.OpcodeUpdate,
-		Questions: []dnswire.Question{{Name: zone, Type: dnswire.TypeSOA, Class: dnswire.ClassIN}},
-		Answers:   []dnswire.RR{{Name: owner, Type: dnswire.TypeCNAME, Class: dnswire.ClassNONE}},
-	}
-	if len(ch.Seen.Values) == 0 {
-		message.Answers = append(message.Answers, dnswire.RR{Name: owner, Type: dnswire.TypeTXT, Class: dnswire.ClassNONE})
-	}
-	for _, v := range ch.Seen.Values {
-		message.Answers = append(message.Answers, txtRecord(owner, dnswire.ClassIN, 0, v))
-	}
-	message.Authority = updates(owner, ch)
-	return message, nil
-}
-
-func updates(owner dnswire.Name, ch Change) []dnswire.RR {
-	var records []dnswire.RR
-	for _, v := range ch.Remove {
-		records = append(records, txtRecord(owner, dnswire.ClassNONE, 0, v))
-	}
-	for _, v := range ch.Add {
-		if !slices.ContainsFunc(ch.Remove, v.Equal) {
-			records = append(records, txtRecord(owner, dnswire.ClassIN, ch.TTL, v))
-		}
-	}
-	if len(records) == 0 {
-		// BIND asks its update-policy about records only, and takes an update
-		// without any from every key it knows. This value stands nowhere.
-		records = append(records, txtRecord(owner, dnswire.ClassNONE, 0, TXT{rand.Text()}))
-	}
-	return records
-}
-
-func txtRecord(owner dnswire.Name, class dnswire.Class, ttl uint32, v TXT) dnswire.RR {
-	return dnswire.RR{Name: owner, Type: dnswire.TypeTXT, Class: class, TTL: ttl, Data: dnswire.TXTData(v)}
 }
 
 var typeNames = map[dnswire.Type]string{dnswire.TypeSOA: "SOA", dnswire.TypeTXT: "TXT"}
@@ -331,9 +303,7 @@ type sender func(ctx context.Context, server string, message []byte) ([]byte, er
 // exchange sends a message signed and gives the answer. An answer that is
 // not signed is given only when it is an error.
 func (c *RFC2136) exchange(ctx context.Context, call string, send sender, message dnswire.Message) (answer dnswire.Message, signed bool, err error) {
-	var id [2]byte
-	rand.Read(id[:])
-	message.ID = binary.BigEndian.Uint16(id[:])
+	message.ID = randomID()
 	request, mac := c.key.Sign(message.Pack(), c.now())
 	if len(request) > dnswire.MaxMessage {
 		return answer, false, &Error{Kind: Invalid, Detail: call + ": the values do not fit into one message"}
@@ -356,6 +326,12 @@ func (c *RFC2136) exchange(ctx context.Context, call string, send sender, messag
 		return answer, false, nil
 	}
 	return answer, err == nil, c.verifyError(call, err)
+}
+
+func randomID() uint16 {
+	var id [2]byte
+	rand.Read(id[:])
+	return binary.BigEndian.Uint16(id[:])
 }
 
 // isFailure reports whether an rcode tells no more than that a call failed;
@@ -399,19 +375,6 @@ type meaning struct {
 	words string
 }
 
-var updateErrors = map[dnswire.Rcode]meaning{
-	dnswire.RcodeFormErr:  {Invalid, "the server does not take this dynamic update"},
-	dnswire.RcodeServFail: {Temporary, "the server has a fault"},
-	dnswire.RcodeNXDomain: {Changed, stale},
-	dnswire.RcodeNotImp:   {Invalid, "the server does not take dynamic updates"},
-	dnswire.RcodeRefused:  {Permission, "the key may not change this"},
-	dnswire.RcodeYXDomain: {Changed, stale},
-	dnswire.RcodeYXRRSet:  {Changed, stale},
-	dnswire.RcodeNXRRSet:  {Changed, stale},
-	dnswire.RcodeNotAuth:  {ZoneNotFound, "the server is not the zone's primary"},
-	dnswire.RcodeNotZone:  {Invalid, "the name is outside the zone"},
-}
-
 var queryErrors = map[dnswire.Rcode]meaning{
 	dnswire.RcodeFormErr:  {Invalid, "the server does not take signed queries"},
 	dnswire.RcodeServFail: {Temporary, "the server has a fault"},
@@ -422,16 +385,17 @@ var queryErrors = map[dnswire.Rcode]meaning{
 
 // rcodeError says what an rcode means. PowerDNS gives no other reason than
 // an unsigned REFUSED or NOTAUTH for a key that it does not accept.
-func rcodeError(call string, meanings map[dnswire.Rcode]meaning, rcode dnswire.Rcode, signed bool) error {
+func rcodeError(call string, meanings map[dnswire.Rcode]meaning, rcode dnswire.Rcode, signed bool) *Error {
 	m, ok := meanings[rcode]
 	if !ok {
 		m = meaning{BadAnswer, "an answer that is not expected here"}
 	}
-	detail := fmt.Sprintf("%s: %s: %s", call, rcode, m.words)
+	failure := &Error{Kind: m.kind, Detail: fmt.Sprintf("%s: %s: %s", call, rcode, m.words)}
 	if !signed {
-		detail += " (unsigned: the key's name, algorithm or secret, or the clock, may be wrong as well)"
+		failure.Detail += ", or the key's name, algorithm or secret, or the clock, is wrong"
+		failure.Err = dnswire.ErrUnsigned
 	}
-	return &Error{Kind: m.kind, Detail: detail}
+	return failure
 }
 
 // ownerName reads a name at which records can stand.

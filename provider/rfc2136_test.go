@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -296,7 +297,7 @@ func TestRFC2136Zone(t *testing.T) {
 		}
 		for _, name := range []string{"a.example.org", "example.org", "notexample.com", "com", "localhost"} {
 			_, err := c.Zone(t.Context(), name)
-			wantKind(t, err, ZoneNotFound, name, s.Addr)
+			wantKind(t, err, noZone(s), name, s.Addr)
 		}
 		for _, name := range []string{"child.example.com", "_mesh.x.child.example.com"} {
 			_, err := c.Zone(t.Context(), name)
@@ -307,6 +308,48 @@ func TestRFC2136Zone(t *testing.T) {
 			wantKind(t, err, Invalid)
 		}
 	})
+}
+
+// noZone is what a server says to the right key where it has no zone. Knot
+// says the same to any key.
+func noZone(s servertest.Server) Kind {
+	if s.Name == "Knot" {
+		return Permission
+	}
+	return ZoneNotFound
+}
+
+// TestRFC2136ZoneRemoved takes the zone from a running server: only a key that
+// the server accepts may hear that it is gone.
+func TestRFC2136ZoneRemoved(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		s.RemoveZone(t)
+		bad := map[string]Kind{"BIND": BadCredentials, "Knot": Permission, "PowerDNS": BadCredentials}[s.Name]
+		for name, test := range map[string]struct {
+			key, secret string
+			kind        Kind
+		}{
+			"right":        {servertest.Key, servertest.Secret, noZone(s)},
+			"wrong secret": {servertest.Key, servertest.Secret512, bad},
+			"unknown":      {"stranger", servertest.Secret, bad},
+		} {
+			t.Run(name, func(t *testing.T) {
+				c := newClient(t, s.Addr, test.key, test.secret)
+				for _, name := range []string{servertest.Zone, "_mesh.a.example.com"} {
+					_, err := c.Zone(t.Context(), name)
+					wantKind(t, err, test.kind, "example.com", s.Addr)
+				}
+			})
+		}
+	})
+}
+
+// TestRFC2136ZoneUnproven spoils the signature of a refusal.
+func TestRFC2136ZoneUnproven(t *testing.T) {
+	s := servertest.BIND(t)
+	c := newClient(t, relay(t, s.Addr, unsigned), servertest.Key, servertest.Secret)
+	_, err := c.Zone(t.Context(), "a.example.org")
+	wantKind(t, err, Permission, "a.example.org", "REFUSED")
 }
 
 // TestRFC2136ZoneOfAlias has an alias in a child zone that points into the
@@ -368,6 +411,50 @@ func TestRFC2136Wildcard(t *testing.T) {
 		if got := s.TXT(t, "any.wild.example.com"); !slices.Equal(got, []string{`"from a wildcard"`}) {
 			t.Errorf("the wildcard gives %q", got)
 		}
+	})
+}
+
+// counted passes on to a server whatever comes, and counts the questions: UDP
+// datagrams and TCP connections.
+func counted(t *testing.T, server string) (address string, count *atomic.Int64) {
+	t.Helper()
+	return relayCounted(t, server, func(answer []byte) []byte { return answer })
+}
+
+func relayCounted(t *testing.T, server string, spoil func(answer []byte) []byte) (address string, count *atomic.Int64) {
+	t.Helper()
+	count = new(atomic.Int64)
+	return relay(t, server, spoil, count), count
+}
+
+// TestRFC2136Neighbour counts the questions that tell a wildcard's answers.
+func TestRFC2136Neighbour(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		address, count := counted(t, s.Addr)
+		c := newClient(t, address, servertest.Key, servertest.Secret)
+		for _, name := range []string{"a.wild.example.com", "B.wild.example.com", "c.WILD.example.com"} {
+			if set := read(t, c, name); len(set.Values) > 0 {
+				t.Errorf("%s has %q, want nothing", name, set.Values)
+			}
+		}
+		if got := count.Load(); got != 4 {
+			t.Errorf("%d questions for three names and their neighbour", got)
+		}
+		// The neighbours of a.b.wild lose the wildcard with its first value.
+		name, same := "a.b.wild.example.com", TXT{"from a wildcard"}
+		change(t, c, name, []TXT{same}, nil)
+		wantValues(t, c, s, name, same)
+		count.Store(0)
+		for range 3 {
+			read(t, c, name)
+		}
+		if got := count.Load(); got != 3 {
+			t.Errorf("%d questions for one name whose neighbours are known", got)
+		}
+		s.Update(t, "delete "+name+" TXT", "add e.b.wild.example.com 60 TXT e")
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: name, Seen: RRset{Values: []TXT{same}}})
+		wantKind(t, err, Changed)
+		wantValues(t, c, s, name)
 	})
 }
 
@@ -561,7 +648,7 @@ func TestNewRFC2136(t *testing.T) {
 
 // relay stands between the client and a server and spoils answers. An answer
 // that spoil gives as nil is not sent; the TCP connection is then closed.
-func relay(t *testing.T, server string, spoil func(answer []byte) []byte) string {
+func relay(t *testing.T, server string, spoil func(answer []byte) []byte, counts ...*atomic.Int64) string {
 	t.Helper()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -571,16 +658,23 @@ func relay(t *testing.T, server string, spoil func(answer []byte) []byte) string
 	if err != nil {
 		t.Fatal(err)
 	}
+	count := func() {
+		for _, c := range counts {
+			c.Add(1)
+		}
+	}
 	var wg sync.WaitGroup
 	t.Cleanup(func() { tcp.Close(); udp.Close(); wg.Wait() })
 	wg.Go(func() {
 		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
-			relayTCP(conn, server, spoil)
+			count()
+			wg.Go(func() { relayTCP(conn, server, spoil) })
 		}
 	})
 	wg.Go(func() {
 		buffer := make([]byte, dnswire.MaxMessage)
 		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
+			count()
 			answer, err := dnswire.Exchange(context.Background(), server, buffer[:n])
 			if err == nil {
 				if answer = spoil(answer); answer != nil {
@@ -598,11 +692,20 @@ func relayTCP(conn net.Conn, server string, spoil func(answer []byte) []byte) {
 	if err != nil {
 		return
 	}
-	answer, err := dnswire.ExchangeTCP(context.Background(), server, query)
+	up, err := net.Dial("tcp", server)
 	if err != nil {
 		return
 	}
-	if answer = spoil(answer); answer != nil {
+	defer up.Close()
+	go func() {
+		io.Copy(io.Discard, conn) // until the client has what it wants
+		up.Close()
+	}()
+	dnswire.WriteTCP(up, query)
+	for answer, err := dnswire.ReadTCP(up); err == nil; answer, err = dnswire.ReadTCP(up) {
+		if answer = spoil(answer); answer == nil {
+			return
+		}
 		dnswire.WriteTCP(conn, answer)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // route53 is Amazon Route 53, API version 2013-04-01: documents of XML, signed
@@ -24,6 +26,9 @@ type route53 struct {
 const (
 	route53Endpoint    = "https://route53.amazonaws.com/2013-04-01"
 	route53PageSize    = "100"
+	route53SetsPage    = "300"
+	route53Elements    = 1000    // records in a batch
+	route53Characters  = 32000   // of the values in a batch
 	route53MaxValue    = 4000    // characters, as it is spelled
 	route53Odd         = `\%03o` // octets that are not printable ASCII, in values
 	route53SyncTime    = 10 * time.Second
@@ -168,7 +173,7 @@ func route53Name(text string) string {
 	for rest := text; rest != ""; {
 		octet, length, err := octetAt(rest, 8)
 		if err != nil {
-			return fold(text)
+			return dnsname.Fold(text)
 		}
 		if length > 1 && (octet == '.' || octet == '\\') {
 			name.WriteByte('\\')
@@ -176,7 +181,7 @@ func route53Name(text string) string {
 		name.WriteByte(octet)
 		rest = rest[length:]
 	}
-	return fold(name.String())
+	return dnsname.Fold(name.String())
 }
 
 // zone fails when the account has several public zones of the name: it is not
@@ -186,27 +191,65 @@ func (v *route53) zone(ctx context.Context, name string) (z zone, found bool, er
 	if err != nil || len(ids) == 0 {
 		return zone{}, false, err
 	}
-	if len(ids) > 1 {
-		detail := fmt.Sprintf("the account has %d public hosted zones named %s (%s): delete those that the name is not delegated to",
-			len(ids), name, strings.Join(ids, ", "))
-		return zone{}, false, &Error{Kind: Conflict, Detail: detail}
+	if z = zoneOfRoute53(name, ids); z.fault != nil {
+		return zone{}, false, z.fault
 	}
+	return v.complete(ctx, z), true, nil
+}
+
+// zoneOfRoute53 is the zone that the public zones of a name are.
+func zoneOfRoute53(name string, ids []string) zone {
+	z := zone{id: ids[0], unique: ids[0], name: name}
+	if len(ids) > 1 {
+		z.fault = &Error{Kind: Conflict, Detail: fmt.Sprintf(
+			"the account has %d public hosted zones named %s (%s): delete those that the name is not delegated to",
+			len(ids), name, strings.Join(ids, ", "))}
+	}
+	return z
+}
+
+// complete asks for the zone's name servers.
+func (v *route53) complete(ctx context.Context, z zone) zone {
 	var answer struct {
 		XMLName     xml.Name `xml:"GetHostedZoneResponse"`
 		NameServers []string `xml:"DelegationSet>NameServers>NameServer"`
 	}
-	z = zone{id: ids[0], name: name}
 	if v.do(ctx, call{name: "GetHostedZone", method: http.MethodGet, path: "/hostedzone/" + escape(z.id)}, &answer) == nil {
 		z.servers = answer.NameServers // to know them is a convenience
 	}
-	return z, true, nil
+	return z
 }
 
-// publicZones gives the ids of the zones with exactly this name. The list is
-// of all the account's zones, beginning at the name.
+// zones joins the zones that have one name.
+func (v *route53) zones(ctx context.Context) (zones []zone, err error) {
+	ids := map[string][]string{}
+	var names []string
+	err = v.eachZone(ctx, "", zonePages, func(name, id string) {
+		if ids[name] == nil {
+			names = append(names, name)
+		}
+		ids[name] = append(ids[name], id)
+	})
+	for _, name := range names {
+		zones = append(zones, zoneOfRoute53(name, ids[name]))
+	}
+	return zones, err
+}
+
+// publicZones gives the ids of the zones with exactly this name.
 func (v *route53) publicZones(ctx context.Context, name string) (ids []string, err error) {
-	query := url.Values{"dnsname": {name + "."}, "maxitems": {route53PageSize}}
-	for range maxPages {
+	err = v.eachZone(ctx, name, maxPages, func(_, id string) { ids = append(ids, id) })
+	return ids, err
+}
+
+// eachZone goes through the public zones of a name, or "" for all. The list is
+// of all the account's zones, beginning at the name.
+func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(name, id string)) error {
+	query := url.Values{"maxitems": {route53PageSize}}
+	if only != "" {
+		query.Set("dnsname", only+".")
+	}
+	for range pages {
 		var answer struct {
 			XMLName xml.Name `xml:"ListHostedZonesByNameResponse"`
 			Zones   []struct {
@@ -220,20 +263,23 @@ func (v *route53) publicZones(ctx context.Context, name string) (ids []string, e
 		}
 		err := v.do(ctx, call{name: "ListHostedZonesByName", method: http.MethodGet, path: "/hostedzonesbyname", query: query}, &answer)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, z := range answer.Zones {
-			if !z.Private && route53Name(z.Name) == name {
-				ids = append(ids, strings.TrimPrefix(z.ID, "/hostedzone/"))
+			if name := route53Name(z.Name); !z.Private && (only == "" || name == only) {
+				do(name, strings.TrimPrefix(z.ID, "/hostedzone/"))
 			}
 		}
-		if !answer.IsTruncated || route53Name(answer.NextDNSName) != name {
-			return ids, nil
+		if !answer.IsTruncated || only != "" && route53Name(answer.NextDNSName) != only {
+			return nil
+		}
+		if answer.NextDNSName == query.Get("dnsname") && strings.TrimPrefix(answer.NextID, "/hostedzone/") == query.Get("hostedzoneid") {
+			return &Error{Kind: BadAnswer, Detail: "the list of zones goes on where it began"}
 		}
 		query.Set("dnsname", answer.NextDNSName)
 		query.Set("hostedzoneid", strings.TrimPrefix(answer.NextID, "/hostedzone/"))
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list of zones named %s has over %d pages", name, maxPages)}
+	return &Error{Kind: tooMany, Detail: fmt.Sprintf("the list of zones has over %d pages", pages)}
 }
 
 // route53Set is all that the zone has for a name and a type, or one of several
@@ -273,9 +319,21 @@ func (v *route53) list(ctx context.Context, z zone, name string) (set recordSet,
 		return recordSet{}, err
 	}
 	for _, s := range answer.Sets {
-		if s.Type != "TXT" || route53Name(s.Name) != name {
-			continue
+		if s.Type == "TXT" && route53Name(s.Name) == name {
+			set = s.addTo(set)
 		}
+	}
+	return set, nil
+}
+
+// addTo adds what a set has to what else is known of the name.
+func (s route53Set) addTo(set recordSet) recordSet {
+	switch {
+	case s.Type == "CNAME" && len(s.Records) > 0:
+		set.alias = s.Records[0].Value
+	case s.Type == "CNAME":
+		set.alias = "what the provider chooses"
+	case s.Type == "TXT":
 		set.ttl = s.TTL
 		if s.special() && len(s.Records) == 0 {
 			set.records = append(set.records, record{off: true}) // an alias: its values are elsewhere
@@ -288,86 +346,13 @@ func (v *route53) list(ctx context.Context, z zone, name string) (set recordSet,
 			set.records = append(set.records, record{value: value, raw: r.Value, ttl: s.TTL, off: s.special()})
 		}
 	}
-	return set, nil
+	return set
 }
 
 // route53Change is a step of a batch, CREATE or DELETE.
 type route53Change struct {
 	Action string
 	Set    route53Set `xml:"ResourceRecordSet"`
-}
-
-// replace deletes the old set exactly as it was read and creates the new one,
-// in one batch, which the vendor makes whole or not at all.
-func (v *route53) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
-	for _, r := range from.records {
-		if r.off {
-			return &Error{Kind: Conflict, Detail: name + ": the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change"}
-		}
-	}
-	var batch []route53Change
-	if len(from.records) > 0 {
-		batch = append(batch, route53Change{"DELETE", from.route53(name)})
-	}
-	if len(to.records) > 0 {
-		batch = append(batch, route53Change{"CREATE", to.route53(name)})
-	}
-	id, err := v.submit(ctx, z, batch)
-	if err != nil {
-		return err
-	}
-	v.inSync(ctx, id)
-	return nil
-}
-
-func (s recordSet) route53(name string) route53Set {
-	set := route53Set{Name: name + ".", Type: "TXT", TTL: s.ttl}
-	for _, r := range s.records {
-		set.Records = append(set.Records, route53Record{cmp.Or(r.raw, quoteTXT(r.value, route53Odd))})
-	}
-	return set
-}
-
-// submit sends a batch, and gives the id of the change.
-func (v *route53) submit(ctx context.Context, z zone, batch []route53Change) (id string, err error) {
-	c := call{name: "ChangeResourceRecordSets", method: http.MethodPost, path: route53Sets(z)}
-	c.body, err = xml.Marshal(struct {
-		XMLName xml.Name        `xml:"https://route53.amazonaws.com/doc/2013-04-01/ ChangeResourceRecordSetsRequest"`
-		Changes []route53Change `xml:"ChangeBatch>Changes>Change"`
-	}{Changes: batch})
-	if err != nil {
-		return "", &Error{Kind: Invalid, Detail: c.name, Err: err}
-	}
-	var answer struct {
-		XMLName xml.Name `xml:"ChangeResourceRecordSetsResponse"`
-		ID      string   `xml:"ChangeInfo>Id"`
-	}
-	if err := v.do(ctx, c, &answer); err != nil {
-		return "", err
-	}
-	if answer.ID == "" {
-		return "", v.api.lacks(c, "id of the change")
-	}
-	return strings.TrimPrefix(answer.ID, "/change/"), nil
-}
-
-// inSync waits until all of the vendor's servers have a change, which can take
-// a minute. It is made already, and read back as made: neither the end of the
-// waiting nor a failure to look undoes it.
-func (v *route53) inSync(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(ctx, v.patience)
-	defer cancel()
-	for wait := v.poll; ; wait = min(2*wait, route53LongestPoll) {
-		var answer struct {
-			XMLName xml.Name `xml:"GetChangeResponse"`
-			Status  string   `xml:"ChangeInfo>Status"`
-		}
-		err := v.do(ctx, call{name: "GetChange", method: http.MethodGet, path: "/change/" + escape(id)}, &answer)
-		e, failed := errors.AsType[*Error](err)
-		if answer.Status == "INSYNC" || failed && !e.Transient() || !pause(ctx, wait) {
-			return
-		}
-	}
 }
 
 func (v *route53) fits(value TXT) error {

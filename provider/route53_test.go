@@ -255,7 +255,7 @@ func TestRoute53Unreadable(t *testing.T) {
 				continue
 			}
 			c.Fail(cloudtest.Pass, cloudtest.Pass, cloudtest.Instead(cloudtest.Answer{Status: status, Body: body}))
-			client.zones = nil
+			clear(client.zones)
 			_, err := client.Read(t.Context(), cloudtest.Zone, name)
 			wantKind(t, err, kind, "ListResourceRecordSets")
 		}
@@ -296,12 +296,12 @@ func TestRoute53Raw(t *testing.T) {
 	if err != nil || !sameValues(set.Values, []TXT{{"a=b;", "c"}}) || set.TTL != 1 {
 		t.Fatal(set, err)
 	}
-	c.Requests()
+	c.Asked()
 	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Seen: set, Add: []TXT{{"n=1"}}, TTL: 60}); err != nil {
 		t.Fatal(err)
 	}
 	var sent string
-	for _, body := range asked(c.Requests(), "/rrset") {
+	for _, body := range asked(c.Asked(), "/rrset") {
 		if body, posted := strings.CutPrefix(body, http.MethodPost); posted {
 			sent += body
 		}
@@ -395,7 +395,7 @@ func TestRoute53Conflicts(t *testing.T) {
 	weighted := "weighted." + cloudtest.Zone
 	c.AddOff(weighted, []string{"one"})
 	c.AddOff(weighted, []string{"two"})
-	c.Requests()
+	c.Asked()
 	wantKind(t, add(weighted), Conflict, "weighted")
 	if set, err := client.Read(t.Context(), cloudtest.Zone, weighted); err != nil || len(set.Values) > 0 {
 		t.Error(set, err)
@@ -411,7 +411,7 @@ func TestRoute53Conflicts(t *testing.T) {
 			special + "</ResourceRecordSet></ResourceRecordSets></ListResourceRecordSetsResponse>"}))
 		wantKind(t, add("special."+cloudtest.Zone), Conflict, "an alias")
 	}
-	for _, body := range asked(c.Requests(), "/rrset") {
+	for _, body := range asked(c.Asked(), "/rrset") {
 		if strings.HasPrefix(body, http.MethodPost) {
 			t.Errorf("written nevertheless: %s", body)
 		}
@@ -424,14 +424,14 @@ func TestRoute53Pending(t *testing.T) {
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}
-	c.Requests()
+	c.Asked()
 	c.SetLag(2)
 	// list and batch go well, and a look that fails is not the end
 	c.Fail(cloudtest.Pass, cloudtest.Pass, cloudtest.Throttle, cloudtest.Reset)
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
-	if looks := asked(c.Requests(), "/change/C"); len(looks) != 5 {
+	if looks := asked(c.Asked(), "/change/C"); len(looks) != 5 {
 		t.Errorf("%d looks, want 5: throttled, reset, two pending, and the last", len(looks))
 	}
 	refused := cloudtest.Instead(cloudtest.Answer{Status: http.StatusForbidden, Body: "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"})
@@ -450,9 +450,10 @@ func TestRoute53Pending(t *testing.T) {
 }
 
 func TestRoute53Zones(t *testing.T) {
-	c, client := route53Cloud(t)
+	c := cloudtest.Route53(t)
 	const name = "vpc.example.net"
 	c.AddPrivateZone("private.example.net")
+	client := openCloud(t, c, NewRoute53)
 	if zone, err := client.Zone(t.Context(), "a.private.example.net"); KindOf(err) != ZoneNotFound {
 		t.Error(zone, err)
 	}
@@ -460,6 +461,7 @@ func TestRoute53Zones(t *testing.T) {
 		c.AddPrivateZone(name)
 	}
 	c.AddZone(name)
+	client = openCloud(t, c, NewRoute53)
 	for _, path := range []string{cloudtest.Zone, cloudtest.ChildZone, name} {
 		if zone, err := client.Zone(t.Context(), "a.b."+path); err != nil || zone != path {
 			t.Error(zone, err)
@@ -474,7 +476,7 @@ func TestRoute53Zones(t *testing.T) {
 	}
 	c.AddZone("twice.example.net")
 	c.AddZone("twice.example.net")
-	_, err = client.Zone(t.Context(), "a.twice.example.net")
+	_, err = openCloud(t, c, NewRoute53).Zone(t.Context(), "a.twice.example.net")
 	wantKind(t, err, Conflict, "2 public hosted zones named twice.example.net")
 }
 

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call
@@ -58,9 +61,6 @@ func signTC3(r *http.Request, body []byte, key Credentials, at time.Time) {
 	r.Header.Set("Authorization", tencentAlgorithm+" Credential="+key.AccessKeyID+"/"+scope+
 		", SignedHeaders="+strings.Join(signed, ";")+", Signature="+hex.EncodeToString(hmacSHA256(derived, text)))
 }
-
-// tooMany is the answer to a search for a zone that finds over 500 of them.
-const tooMany Kind = "too_many"
 
 // tencentErrors are codes of the API's common errors and of DNSPod's own.
 var tencentErrors = codeKinds{
@@ -140,7 +140,13 @@ func (v *tencentCloud) zone(ctx context.Context, name string) (z zone, found boo
 	if err != nil || !found {
 		return z, false, err
 	}
-	z = zone{id: d.Name, name: name, minTTL: tencentMinTTL, servers: d.EffectiveDNS}
+	z = d.zone()
+	z.name = name
+	return v.complete(ctx, z), true, nil
+}
+
+// complete asks for the least TTL that the zone's plan allows.
+func (v *tencentCloud) complete(ctx context.Context, z zone) zone {
 	var packages struct {
 		Info []struct {
 			DomainGrade string
@@ -148,38 +154,57 @@ func (v *tencentCloud) zone(ctx context.Context, name string) (z zone, found boo
 		}
 	}
 	if v.do(ctx, "DescribePackageDetail", struct{}{}, &packages) != nil {
-		return z, true, nil // to know the plan is a convenience
+		return z // to know the plan is a convenience
 	}
 	for _, p := range packages.Info {
-		if strings.EqualFold(p.DomainGrade, d.Grade) && p.MinTtl > 0 { // DP_FREE in one list is DP_Free in the other
+		if strings.EqualFold(p.DomainGrade, z.plan) && p.MinTtl > 0 { // DP_FREE in one list is DP_Free in the other
 			z.minTTL = p.MinTtl
 		}
 	}
-	return z, true, nil
+	return z
 }
 
 // tencentDomain is a zone: its name as it was entered, maybe in Unicode, and
 // in A-labels.
 type tencentDomain struct {
+	DomainId              json.Number
 	Name, Punycode, Grade string
 	EffectiveDNS          []string
 }
 
-// domain searches the list of zones, by a part of the name.
-func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
-	domains, err := paged(func(_, given int) ([]tencentDomain, *int, error) {
+func (d tencentDomain) zone() zone {
+	name := dnsname.Parse(cmp.Or(d.Punycode, d.Name))
+	return zone{id: d.Name, unique: d.DomainId.String(), name: name, minTTL: tencentMinTTL, plan: d.Grade, servers: d.EffectiveDNS}
+}
+
+// domains gives a page of the zones whose names have a part, or of all.
+func (v *tencentCloud) domains(ctx context.Context, part string) pageOf[tencentDomain] {
+	return func(_, given int) ([]tencentDomain, *int, error) {
 		var answer struct {
 			DomainCountInfo struct{ DomainTotal *int }
 			DomainList      []tencentDomain
 		}
 		err := v.do(ctx, "DescribeDomainList", struct {
-			Keyword       string
+			Keyword       string `json:",omitempty"`
 			Offset, Limit int
-		}{name, given, tencentPageSize}, &answer)
+		}{part, given, tencentPageSize}, &answer)
 		return answer.DomainList, answer.DomainCountInfo.DomainTotal, err
-	})
+	}
+}
+
+func (v *tencentCloud) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, ""))
 	for _, d := range domains {
-		if fold(d.Name) == name || fold(d.Punycode) == name {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
+}
+
+// domain searches the list of zones, by a part of the name.
+func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
+	domains, err := paged(v.domains(ctx, name))
+	for _, d := range domains {
+		if dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name {
 			return d, true, nil
 		}
 	}
@@ -197,6 +222,7 @@ func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain
 func (v *tencentCloud) describe(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
 	var answer struct {
 		DomainInfo struct {
+			DomainId                json.Number
 			Domain, Punycode, Grade string
 			DnspodNsList            []string
 		}
@@ -206,20 +232,45 @@ func (v *tencentCloud) describe(ctx context.Context, name string) (d tencentDoma
 		return d, false, nil
 	}
 	i := answer.DomainInfo
-	found = err == nil && (fold(i.Domain) == name || fold(i.Punycode) == name)
-	return tencentDomain{i.Domain, i.Punycode, i.Grade, i.DnspodNsList}, found, err
+	found = err == nil && (dnsname.Fold(i.Domain) == name || dnsname.Fold(i.Punycode) == name)
+	return tencentDomain{i.DomainId, i.Domain, i.Punycode, i.Grade, i.DnspodNsList}, found, err
 }
 
 func (v *tencentCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	entries, err := v.records(ctx, z, name, "TXT")
 	for _, e := range entries {
-		enabled := e.Status == "ENABLE" || e.Status == ""
-		everywhere := e.LineId == tencentLineID || e.LineId == "" && e.Line == tencentLine
-		set.records = append(set.records, record{
-			id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: !enabled || !everywhere,
-		})
+		set.records = append(set.records, e.record())
 	}
 	return set, err
+}
+
+func (v *tencentCloud) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := v.records(ctx, z, name, "CNAME")
+	for _, e := range entries {
+		if !e.off() {
+			return e.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *tencentCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets := zoneSets{}
+	for _, kind := range []string{"TXT", "CNAME"} {
+		entries, err := wholePages(func(e tencentRecord) string { return e.RecordId.String() }, v.page(ctx, z, "", kind))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			switch name := absolute(e.Name, z); {
+			case e.Type == "TXT":
+				sets.add(name, e.record())
+			case e.Type == "CNAME" && !e.off():
+				sets.alias(name, e.Value)
+			}
+		}
+	}
+	return sets, nil
 }
 
 type tencentRecord struct {
@@ -228,29 +279,47 @@ type tencentRecord struct {
 	TTL                                     uint32
 }
 
-// records gives the records of one type at a name. The list calls the name
-// Subdomain and the writes call it SubDomain; the API ignores what it does not
-// know, and would give the whole zone, or write to its apex.
-func (v *tencentCloud) records(ctx context.Context, z zone, name, kind string) ([]tencentRecord, error) {
-	entries, err := paged(func(_, given int) ([]tencentRecord, *int, error) {
+func (e tencentRecord) record() record {
+	return record{id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: e.off()}
+}
+
+// off reports whether the record is disabled, or not for every resolver.
+func (e tencentRecord) off() bool {
+	enabled := e.Status == "ENABLE" || e.Status == ""
+	return !enabled || e.LineId != tencentLineID && (e.LineId != "" || e.Line != tencentLine)
+}
+
+// page gives a page of the records of one type, at a relative name or, for "",
+// in the zone. The list calls the name Subdomain and the writes call it
+// SubDomain; the API ignores what it does not know, and would give the whole
+// zone, or write to its apex.
+func (v *tencentCloud) page(ctx context.Context, z zone, relative, kind string) pageOf[tencentRecord] {
+	return func(_, given int) ([]tencentRecord, *int, error) {
 		var answer struct {
 			RecordCountInfo struct{ TotalCount *int }
 			RecordList      []tencentRecord
 		}
 		err := v.do(ctx, "DescribeRecordList", struct {
-			Domain, Subdomain, RecordType string
-			Offset                        int `json:",omitempty"`
-			Limit                         int
-		}{z.id, relative(name, z), kind, given, tencentPageSize}, &answer)
+			Domain     string
+			Subdomain  string `json:",omitempty"`
+			RecordType string
+			Offset     int `json:",omitempty"`
+			Limit      int
+		}{z.id, relative, kind, given, tencentPageSize}, &answer)
 		if KindOf(err) == gone {
 			return nil, new(int), nil // an empty list is an error, also one after the last page
 		}
 		return answer.RecordList, answer.RecordCountInfo.TotalCount, err
-	})
+	}
+}
+
+// records gives the records of one type at a name.
+func (v *tencentCloud) records(ctx context.Context, z zone, name, kind string) ([]tencentRecord, error) {
+	entries, err := paged(v.page(ctx, z, relative(name, z), kind))
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(entries, func(e tencentRecord) bool { return e.Type != kind || fold(e.Name) != relative(name, z) }), nil
+	return slices.DeleteFunc(entries, func(e tencentRecord) bool { return e.Type != kind || dnsname.Fold(e.Name) != relative(name, z) }), nil
 }
 
 // tencentTXT reads a value. It stands there as it was written: as plain text,
@@ -273,19 +342,11 @@ func (v *tencentCloud) update(ctx context.Context, z zone, name string, old reco
 // write makes a record, or changes one with an id. A change without SubDomain
 // would move the record to the apex.
 func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, id string, value TXT, ttl uint32) error {
-	err := v.do(ctx, action, struct {
+	return v.do(ctx, action, struct {
 		Domain, SubDomain, RecordType, RecordLine, Value string
 		TTL                                              uint32
 		RecordId                                         json.Number `json:",omitempty"`
 	}{z.id, relative(name, z), "TXT", tencentLine, value.Text(), ttl, json.Number(id)}, &struct{}{})
-	if KindOf(err) != Invalid {
-		return err
-	}
-	// Which code tells of a CNAME in the way is not documented: look for one.
-	if aliases, listErr := v.records(ctx, z, name, "CNAME"); listErr == nil && len(aliases) > 0 {
-		return &Error{Kind: Conflict, Detail: name + " is an alias", Err: err}
-	}
-	return err
 }
 
 func (v *tencentCloud) remove(ctx context.Context, z zone, _ string, old record) error {

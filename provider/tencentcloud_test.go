@@ -187,14 +187,14 @@ func testQuoted(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Clien
 	const name = "a." + cloudtest.Zone
 	c.Add(t, name, []string{"a", "b"})
 	seen := readCloud(t, client, name)
-	c.Requests()
+	c.Asked()
 	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Seen: seen, Add: []TXT{{"new"}}, Remove: []TXT{{"a", "b"}}, TTL: 600}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.Values(t, name); len(got) != 1 || !slices.Equal(got[0], []string{"new"}) {
 		t.Errorf("%q stands there", got)
 	}
-	if n := len(c.Requests()); n != 3 {
+	if n := len(c.Asked()); n != 3 {
 		t.Errorf("%d requests, want 3: list, change in place, list", n)
 	}
 }
@@ -237,7 +237,7 @@ func testLag(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, 
 		if got := c.Values(t, name); len(got) != 1 {
 			t.Errorf("%s: %q stands there", name, got)
 		}
-		if n := len(slices.DeleteFunc(c.Requests(), func(r cloudtest.Request) bool { return !creates(r) })); n != attempts {
+		if n := len(slices.DeleteFunc(c.Asked(), func(r cloudtest.Request) bool { return !creates(r) })); n != attempts {
 			t.Errorf("%s: %d requests to create, want %d", name, n, attempts)
 		}
 	}
@@ -317,10 +317,10 @@ func TestTencentCloudUnicode(t *testing.T) {
 		c := cloudtest.TencentCloud(t)
 		client := openCloud(t, c, NewTencentCloud)
 		c.Fail(cloudtest.Instead(answer))
-		if zone, err := client.Zone(t.Context(), "XN--fiq228c.example"); err != nil || zone != "xn--fiq228c.example" {
-			t.Errorf("zone %q, %v", zone, err)
+		if zone, err := client.named(t.Context(), "XN--fiq228c.example"); err != nil || zone.name != "xn--fiq228c.example" {
+			t.Errorf("zone %+v, %v", zone, err)
 		}
-		if n := len(c.Requests()); n != requests {
+		if n := len(c.Asked()); n != requests {
 			t.Errorf("%d requests, want %d", n, requests)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/dnsname"
 )
 
 // volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call
@@ -25,6 +27,7 @@ const (
 	volcMinTTL   = 600 // seconds, in the free plan; what paid plans take is not documented
 	volcMaxValue = 512 // octets; not documented
 	volcPageSize = 500 // the most that the API takes
+	volcZonePage = 100 // of zones
 	volcLine     = "default"
 )
 
@@ -139,40 +142,63 @@ func (v *volcengine) zone(ctx context.Context, name string) (z zone, found bool,
 	if err != nil || !found {
 		return z, false, err
 	}
-	var info struct{ AllocateDNSServerList []string }
-	if v.read(ctx, "QueryZone", url.Values{"ZID": {z.id}}, &info) == nil {
-		z.servers = info.AllocateDNSServerList // to know them is a convenience
-	}
-	return z, true, nil
+	return v.complete(ctx, z), true, nil
 }
 
 // listed looks for the zone among those that the search gives, whatever it
 // takes for exact.
 func (v *volcengine) listed(ctx context.Context, name string) (z zone, found bool, err error) {
-	type entry struct {
-		ZID      int64
-		ZoneName string
-	}
-	entries, err := paged(func(page, _ int) ([]entry, *int, error) {
-		query := url.Values{"Key": {name}, "SearchMode": {"exact"}}
-		if page > 1 {
-			query.Set("PageNumber", strconv.Itoa(page))
-		}
-		var answer struct {
-			Total *int
-			Zones []entry
-		}
-		err := v.read(ctx, "ListZones", query, &answer)
-		return answer.Zones, answer.Total, err
-	})
+	entries, err := paged(v.pageOfZones(ctx, url.Values{"Key": {name}, "SearchMode": {"exact"}}))
 	if err != nil {
 		return z, false, err
 	}
-	at := slices.IndexFunc(entries, func(e entry) bool { return fold(e.ZoneName) == name })
+	at := slices.IndexFunc(entries, func(e volcZone) bool { return dnsname.Fold(e.ZoneName) == name })
 	if at < 0 {
 		return z, false, nil
 	}
-	return zone{id: strconv.FormatInt(entries[at].ZID, 10), name: name, minTTL: volcMinTTL}, true, nil
+	return entries[at].zone(), true, nil
+}
+
+// complete asks for the zone's name servers.
+func (v *volcengine) complete(ctx context.Context, z zone) zone {
+	var info struct{ AllocateDNSServerList []string }
+	if v.read(ctx, "QueryZone", url.Values{"ZID": {z.id}}, &info) == nil {
+		z.servers = info.AllocateDNSServerList // to know them is a convenience
+	}
+	return z
+}
+
+type volcZone struct {
+	ZID      int64
+	ZoneName string
+}
+
+func (e volcZone) zone() zone {
+	id := strconv.FormatInt(e.ZID, 10)
+	return zone{id: id, unique: id, name: dnsname.Parse(e.ZoneName), minTTL: volcMinTTL}
+}
+
+func (v *volcengine) zones(ctx context.Context) (zones []zone, err error) {
+	entries, err := zonesPaged(v.pageOfZones(ctx, url.Values{"PageSize": {strconv.Itoa(volcZonePage)}}))
+	for _, e := range entries {
+		zones = append(zones, e.zone())
+	}
+	return zones, err
+}
+
+// pageOfZones gives a page of the zones that a search finds.
+func (v *volcengine) pageOfZones(ctx context.Context, search url.Values) pageOf[volcZone] {
+	return func(page, _ int) ([]volcZone, *int, error) {
+		if page > 1 {
+			search.Set("PageNumber", strconv.Itoa(page))
+		}
+		var answer struct {
+			Total *int
+			Zones []volcZone
+		}
+		err := v.read(ctx, "ListZones", search, &answer)
+		return answer.Zones, answer.Total, err
+	}
 }
 
 // volcRecord is a record as the list has it.
@@ -182,21 +208,27 @@ type volcRecord struct {
 	Enable                            *bool
 }
 
-// records gives the records of a type at exactly this name.
-func (v *volcengine) records(ctx context.Context, z zone, name, kind string) ([]volcRecord, error) {
-	all, err := paged(func(page, _ int) ([]volcRecord, *int, error) {
+// page gives a page of the records that are asked for.
+func (v *volcengine) page(ctx context.Context, query url.Values) pageOf[volcRecord] {
+	return func(page, _ int) ([]volcRecord, *int, error) {
 		var answer struct {
 			TotalCount *int
 			Records    []volcRecord
 		}
-		err := v.read(ctx, "ListRecords", url.Values{
-			"ZID": {z.id}, "Host": {relative(name, z)}, "Type": {kind}, "SearchMode": {"exact"},
-			"PageNumber": {strconv.Itoa(page)}, "PageSize": {strconv.Itoa(volcPageSize)},
-		}, &answer)
+		query.Set("PageNumber", strconv.Itoa(page))
+		query.Set("PageSize", strconv.Itoa(volcPageSize))
+		err := v.read(ctx, "ListRecords", query, &answer)
 		return answer.Records, answer.TotalCount, err
-	})
+	}
+}
+
+// records gives the records of a type at exactly this name.
+func (v *volcengine) records(ctx context.Context, z zone, name, kind string) ([]volcRecord, error) {
+	all, err := paged(v.page(ctx, url.Values{
+		"ZID": {z.id}, "Host": {relative(name, z)}, "Type": {kind}, "SearchMode": {"exact"},
+	}))
 	return slices.DeleteFunc(all, func(r volcRecord) bool {
-		return r.Type != kind || fold(r.Host) != relative(name, z)
+		return r.Type != kind || dnsname.Fold(r.Host) != relative(name, z)
 	}), err
 }
 
@@ -207,26 +239,49 @@ func (r volcRecord) ofAll() bool { return r.Line == "" || strings.EqualFold(r.Li
 func (v *volcengine) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	found, err := v.records(ctx, z, name, "TXT")
 	for _, r := range found {
-		off := !r.ofAll() || r.Enable != nil && !*r.Enable
-		set.records = append(set.records, record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off})
+		set.records = append(set.records, r.record())
 	}
 	return set, err
 }
 
-// create looks for an alias when it is refused: such is the likely reason, but
-// the code for it is not documented.
+func (r volcRecord) record() record {
+	off := !r.ofAll() || r.Enable != nil && !*r.Enable
+	return record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off}
+}
+
+func (v *volcengine) alias(ctx context.Context, z zone, name string) (string, error) {
+	found, err := v.records(ctx, z, name, "CNAME")
+	for _, r := range found {
+		if !r.record().off {
+			return r.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *volcengine) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	sets := zoneSets{}
+	for _, kind := range []string{"TXT", "CNAME"} {
+		found, err := wholePages(func(r volcRecord) string { return r.RecordID }, v.page(ctx, url.Values{"ZID": {z.id}, "Type": {kind}}))
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			switch name := absolute(r.Host, z); {
+			case r.Type == "TXT":
+				sets.add(name, r.record())
+			case r.Type == "CNAME" && !r.record().off:
+				sets.alias(name, r.Value)
+			}
+		}
+	}
+	return sets, nil
+}
+
 func (v *volcengine) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
-	err := v.write(ctx, "CreateRecord", map[string]any{
+	return v.write(ctx, "CreateRecord", map[string]any{
 		"ZID": json.Number(z.id), "Host": relative(name, z), "Type": "TXT", "Value": value.Text(), "TTL": ttl, "Line": volcLine,
 	})
-	if KindOf(err) != Invalid {
-		return err
-	}
-	aliases, failure := v.records(ctx, z, name, "CNAME")
-	if failure == nil && slices.ContainsFunc(aliases, volcRecord.ofAll) {
-		return &Error{Kind: Conflict, Detail: name + " is an alias", Err: err}
-	}
-	return err
 }
 
 func (v *volcengine) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {

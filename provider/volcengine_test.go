@@ -173,7 +173,7 @@ func TestVolcengineZonePages(t *testing.T) {
 	if err != nil || zone != cloudtest.Zone {
 		t.Errorf("zone %q, %v", zone, err)
 	}
-	if requests := c.Requests(); len(requests) != 3 || requests[0].Query("PageNumber") != "" || requests[1].Query("PageNumber") != "2" || requests[2].Query("ZID") != "1" {
+	if requests := c.Asked(); len(requests) != 3 || requests[0].Query("PageNumber") != "" || requests[1].Query("PageNumber") != "2" || requests[2].Query("ZID") != "1" {
 		t.Errorf("requests %v", requests)
 	}
 }

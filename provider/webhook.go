@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"meshddns/dnsname"
 )
 
 // webhook speaks to a bridge: a program of the operator's own, that does at
@@ -25,7 +28,8 @@ import (
 // zone is the longest zone of the bridge that contains the name; values are
 // all TXT values there, in any order, [] for none; ttl is theirs, in seconds.
 // The answer may also have "min_ttl", the least TTL in seconds that the bridge
-// takes, and "servers", the names of the zone's name servers. Status 404 says
+// takes, "servers", the names of the zone's name servers, and "id", what tells
+// the zone from one of the same name that another key reaches. Status 404 says
 // that no zone of the bridge contains the name.
 //
 // The second changes a name:
@@ -40,6 +44,21 @@ import (
 // empty, but are always there. The bridge leaves values alone that are not
 // named, adds before it removes, and takes it for done to add what is there or
 // to remove what is not. What it has done, the next read must show.
+//
+// Two more calls are for bridges that can give many names at once. The first
+// gives all zones of the bridge, the second all that is in one of them:
+//
+//	GET <endpoint>?zones=all
+//	200 {"zones": [{"zone": "example.com", "min_ttl": 60, "servers": []}]}
+//	GET <endpoint>?zone=example.com
+//	200 {"zone": "example.com", "names": [
+//	      {"name": "_mesh.node.example.com", "ttl": 60, "values": ["..."]},
+//	      {"name": "www.example.com", "values": [], "alias": "example.net"}]}
+//
+// alias is where a CNAME at the name points. A list must be whole: what it does
+// not have counts as not there. A bridge without these calls answers with 404
+// or 501, or with 400 or 405 if it takes a call without a name for a mistake;
+// it is then asked for each name by itself.
 //
 // A value is one JSON string: the octets of its character-strings, joined. One
 // of more than 255 octets is to be cut into strings of 255 octets, the last
@@ -75,7 +94,7 @@ func NewWebhook(c Credentials) (*Client, error) {
 	a.timeless = true
 	a.hidden = []Secret{Secret(c.AccessKeyID + ":" + string(c.AccessKeySecret))} // which goes out in base64
 	v := &webhook{a}
-	return &Client{vendor: v, poll: pollInterval, apply: v.change}, nil
+	return clientOf(v, v.change), nil
 }
 
 // webhookKinds are the kinds that a bridge may say.
@@ -117,6 +136,63 @@ func (v *webhook) do(ctx context.Context, c call, out any) error {
 	return nil
 }
 
+// webhookMissing are the statuses of a call that a bridge does not know.
+var webhookMissing = []int{http.StatusNotFound, http.StatusNotImplemented, http.StatusBadRequest, http.StatusMethodNotAllowed}
+
+// many makes one of the calls that a bridge need not know.
+func (v *webhook) many(ctx context.Context, query url.Values, out any) (known bool, err error) {
+	c := call{name: "list", method: http.MethodGet, query: query, most: maxZone}
+	err = v.do(ctx, c, out)
+	e, failed := errors.AsType[*Error](err)
+	return !failed || !slices.Contains(webhookMissing, e.status), err
+}
+
+// zones is tooMany for a bridge that does not list them.
+func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
+	var answer struct{ Zones []webhookAnswer }
+	switch known, err := v.many(ctx, url.Values{"zones": {"all"}}, &answer); {
+	case !known:
+		return nil, &Error{Kind: tooMany, Err: err}
+	case err != nil:
+		return nil, err
+	case answer.Zones == nil:
+		return nil, &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of zones"}
+	}
+	for _, a := range answer.Zones {
+		zones = append(zones, zone{name: dnsname.Fold(a.Zone), unique: a.ID, minTTL: a.MinTTL, servers: a.Servers})
+	}
+	return zones, nil
+}
+
+func (v *webhook) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	var answer struct {
+		Zone  string
+		Names []struct {
+			webhookAnswer
+			Name, Alias string
+		}
+	}
+	switch known, err := v.many(ctx, url.Values{"zone": {z.name}}, &answer); {
+	case !known:
+		return nil, &Error{Kind: Invalid, Detail: err.Error(), Err: ErrNotListed}
+	case err != nil:
+		return nil, err
+	case answer.Names == nil || dnsname.Fold(answer.Zone) != z.name:
+		return nil, &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of the zone's names"}
+	}
+	sets := map[string]recordSet{}
+	for _, n := range answer.Names {
+		set := n.set()
+		set.alias = n.Alias
+		sets[dnsname.Fold(n.Name)] = set
+	}
+	return sets, nil
+}
+
+// sharesNames reports that two keys may reach two zones of one name, which
+// nothing tells apart but what the bridge says.
+func (v *webhook) sharesNames() {}
+
 func (v *webhook) refused(c call, ans answer) error {
 	var failure struct{ Error, Kind string }
 	if err := json.Unmarshal(ans.body, &failure); err != nil {
@@ -131,6 +207,7 @@ func (v *webhook) refused(c call, ans answer) error {
 // webhookAnswer is what a bridge says of a name.
 type webhookAnswer struct {
 	Zone    string
+	ID      string
 	TTL     uint32
 	Values  []string
 	MinTTL  uint32 `json:"min_ttl"`
@@ -142,7 +219,7 @@ func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err e
 	if err != nil {
 		return a, err
 	}
-	a.Zone = fold(a.Zone)
+	a.Zone = dnsname.Fold(a.Zone)
 	switch at := "read at " + v.api.base.Host; {
 	case a.Zone == "" || name != a.Zone && !strings.HasSuffix(name, "."+a.Zone):
 		return a, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s: zone %q does not contain %s", at, a.Zone, name)}
@@ -156,7 +233,7 @@ func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err e
 // error, as nothing is gained by asking for the names above.
 func (v *webhook) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	a, err := v.read(ctx, name)
-	return zone{name: a.Zone, minTTL: a.MinTTL, servers: a.Servers}, err == nil, err
+	return zone{name: a.Zone, unique: a.ID, minTTL: a.MinTTL, servers: a.Servers}, err == nil, err
 }
 
 // list fails for a name that lies in another zone by now.
@@ -168,11 +245,15 @@ func (v *webhook) list(ctx context.Context, z zone, name string) (set recordSet,
 	if err != nil {
 		return set, err
 	}
-	set.ttl = a.TTL
+	return a.set(), nil
+}
+
+func (a webhookAnswer) set() recordSet {
+	set := recordSet{ttl: a.TTL}
 	for _, text := range a.Values {
 		set.records = append(set.records, record{value: cutTXT(text)})
 	}
-	return set, nil
+	return set
 }
 
 // change has the bridge make a whole change, as one who knows the provider

@@ -72,47 +72,6 @@ func (e *Engine) Passes() *metrics.Counter { return &e.passes }
 // zonesAtOnce bounds the zones that are worked on at a time.
 const zonesAtOnce = 32
 
-// lane is a zone, as far as it is known before it is asked for.
-type lane struct {
-	key     string
-	queue   []*job
-	working bool
-	stored  bool      // names wait for it in the database
-	blocked time.Time // until then nobody is asked
-	fails   int       // in a row
-	fault   Fault     // of the last
-	secret  provider.Secret
-}
-
-// task is a name in work, with its records, perhaps in several zones.
-type task struct {
-	name     Name
-	waiting  int
-	outcomes []Outcome
-	places   []Place // of the name, as they are by now
-	next     Due     // the earliest reason to come back
-	follow   bool
-	page     *pass // that has taken it; nil when it was due
-	again    bool  // it was tried before, and is tried again
-	begun    time.Time
-}
-
-// job is one record of a task.
-type job struct {
-	task    *task
-	record  Record
-	look    bool // only to look, in mode manual
-	attempt int  // failed ones before
-}
-
-// Waiter is somebody who waits until a version of a name was worked on.
-type Waiter struct {
-	engine *Engine
-	name   string
-	seen   int64 // the newest version that was worked on
-	news   chan struct{}
-}
-
 // New makes an engine, which works while Run does.
 func New(c Config) *Engine {
 	return &Engine{
@@ -298,6 +257,10 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	l, zone := e.lanes[lane]
 	inWork := len(e.busy)
 	blocked := zone && l.blocked.After(now) && !l.givenUp(now, e.retry)
+	puts := 0
+	if zone {
+		puts = l.puts
+	}
 	e.mu.Unlock()
 	if blocked {
 		return l.blocked, nil
@@ -315,7 +278,7 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 		return next, err
 	}
 	if !ok {
-		e.emptied(lane)
+		e.emptied(lane, puts)
 		return time.Time{}, nil
 	}
 	if at.After(now) {
@@ -335,11 +298,12 @@ func (e *Engine) dueBy(lane string) time.Time {
 	return e.Now()
 }
 
-// emptied notes that nobody waits for a zone in the database.
-func (e *Engine) emptied(lane string) {
+// emptied notes that nobody waits for a zone in the database, if nobody has come
+// since it was looked.
+func (e *Engine) emptied(lane string, puts int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l := e.lanes[lane]; l != nil {
+	if l := e.lanes[lane]; l != nil && l.puts == puts {
 		l.stored = false
 		if len(l.queue) == 0 && !l.working && !l.blocked.After(e.Now()) {
 			delete(e.lanes, lane)
@@ -399,10 +363,9 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 		l := e.lane(r.lane())
 		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
 			t.comeBack(Due{At: e.Now(), Lane: l.key})
-			l.stored = true
 			continue
 		}
-		j := &job{task: t, record: r, look: why.lane == LaneLook && why.manual}
+		j := &job{task: t, record: r, look: why.lane == LaneLook && why.manual && e.pass == nil}
 		if t.again {
 			j.attempt = r.Place.Attempts
 		}
@@ -426,294 +389,4 @@ func (r Record) refused() Outcome {
 		o.Action = ActionConflict
 	}
 	return o
-}
-
-// comeBack notes a reason to come back to the name; the earliest counts.
-func (t *task) comeBack(d Due) {
-	if t.next.At.IsZero() || d.At.Before(t.next.At) {
-		t.next = d
-	}
-}
-
-// runLane works off the queue of a zone, batch by batch.
-func (e *Engine) runLane(l *lane) {
-	for {
-		jobs, conn := e.nextBatch(l)
-		if jobs == nil {
-			return
-		}
-		e.slots <- struct{}{}
-		e.workBatch(l, jobs, conn)
-		<-e.slots
-		e.Wake()
-	}
-}
-
-// nextBatch takes jobs off a queue, nil when it is empty or the program ends.
-func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(l.queue) == 0 || e.ctx.Err() != nil {
-		l.queue, l.working = nil, false
-		if l.fails == 0 && !l.stored {
-			delete(e.lanes, l.key)
-		}
-		return nil, nil
-	}
-	account := l.queue[0].record.Account
-	if account.Secret != l.secret {
-		l.secret, l.fails, l.blocked = account.Secret, 0, time.Time{} // another key may fare better
-	}
-	conn := e.conns[account.ID]
-	if conn == nil || conn.secret != account.Secret || e.Now().Sub(conn.opened) > clientLife {
-		conn = connect(e.Open, account, e.Now())
-		e.conns[account.ID] = conn
-	}
-	count := min(len(l.queue), conn.batchSize())
-	jobs := slices.Clone(l.queue[:count])
-	l.queue = slices.Delete(l.queue, 0, count)
-	return jobs, conn
-}
-
-// workBatch works on some jobs of a zone and commits what came of it.
-func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
-	b := &batch{db: e.Database, addresses: e.Addresses(), now: e.Now, conn: conn}
-	for _, j := range jobs {
-		b.items = append(b.items, newItem(j.record, j.look))
-	}
-	e.mu.Lock()
-	held := l.hold(e.Now())
-	e.mu.Unlock()
-	if held != nil {
-		for _, i := range b.items {
-			i.fault, i.done, i.untried = *held, true, true
-		}
-	} else {
-		b.work(e.ctx)
-	}
-	if e.ctx.Err() != nil && !slices.ContainsFunc(b.items, func(i *item) bool { return i.fault.Code != CodeInterrupted }) {
-		return // the program ends: all is as it was stored
-	}
-	e.conclude(l, jobs, b)
-}
-
-// hold is why a zone is not asked now, nil when it is.
-func (l *lane) hold(now time.Time) *Fault {
-	if !l.blocked.After(now) {
-		return nil
-	}
-	fault := l.fault
-	return &fault
-}
-
-// givenUp reports whether a zone that is not asked now has failed as often as it
-// may: its names fail with it, until the next try.
-func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
-	return l.blocked.After(now) && l.fails > retry.Retries
-}
-
-// conclude notes how the zone fared, and settles what came of the jobs.
-func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
-	now := e.Now()
-	var s Settlement
-	var ended []*task
-	e.mu.Lock()
-	e.judge(l, b, now)
-	for n, j := range jobs {
-		i := b.items[n]
-		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, givenUp: l.givenUp(now, e.retry)}
-		o, back := v.conclude()
-		l.stored = l.stored || back.Lane == l.key
-		t := j.task
-		t.take(&s, i, o, back)
-		if t.waiting--; t.waiting == 0 {
-			ended = append(ended, t)
-		}
-	}
-	e.mu.Unlock()
-	e.logOutcomes(ended)
-	if err := e.settle(e.ctx, &s, ended); err != nil {
-		e.Log.Error("settle", "error", err)
-		e.mu.Lock()
-		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
-		e.mu.Unlock()
-	}
-}
-
-// judge says after a batch whether the zone is asked again at once.
-func (e *Engine) judge(l *lane, b *batch, now time.Time) {
-	switch {
-	case b.down == nil && b.answered:
-		l.fails, l.blocked = 0, time.Time{}
-	case b.down != nil:
-		if l.fails++; b.answered {
-			l.fails = 1
-		}
-		l.fault = Describe(b.down, l.secret)
-		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))
-		if !l.fault.transient() {
-			l.fails = max(l.fails, e.retry.Retries+1)
-			l.blocked = now.Add(e.retry.Delay(1, nil))
-		}
-	}
-}
-
-// take takes what came of one of the task's records.
-func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
-	t.outcomes = append(t.outcomes, o)
-	if !back.At.IsZero() {
-		t.comeBack(back)
-	}
-	if i.ended {
-		s.Ended = append(s.Ended, i.place)
-		t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == i.place.ID })
-		return
-	}
-	for _, p := range i.store {
-		at := slices.IndexFunc(t.places, func(q Place) bool { return q.ID == p.ID && p.ID != 0 })
-		if at >= 0 && t.places[at] == *p {
-			continue
-		}
-		s.Places = append(s.Places, *p)
-		t.places = slices.Clone(t.places)
-		if at >= 0 {
-			t.places[at] = *p
-		} else {
-			t.places = append(t.places, *p)
-		}
-	}
-}
-
-// settle commits what came of some work, and ends the tasks that are through.
-func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error {
-	if s == nil {
-		s = &Settlement{}
-	}
-	number := e.passNumber()
-	for _, t := range ended {
-		if d, news := t.due(number); news {
-			s.Names = append(s.Names, d)
-		}
-	}
-	var err error
-	if len(s.Places)+len(s.Ended)+len(s.Names) > 0 {
-		err = e.Database.Settle(context.WithoutCancel(ctx), *s)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, t := range ended {
-		delete(e.busy, t.name.Name)
-		if t.page != nil {
-			t.page.page--
-		}
-		if err == nil && e.pass != nil {
-			e.pass.Report.add(t.news(), t.name.Pass == e.pass.Number)
-		}
-		for _, w := range e.awaited[t.name.Name] {
-			w.see(t.name.Version)
-		}
-	}
-	return err
-}
-
-// waits reports whether a record of the task is tried again before it counts.
-func (t *task) waits() bool {
-	return slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.Action == "" && o.Fault.Code != "" })
-}
-
-// news are the outcomes that count already: of a name that is tried again only
-// what was changed.
-func (t *task) news() []Outcome {
-	if !t.waits() {
-		return t.outcomes
-	}
-	return slices.DeleteFunc(slices.Clone(t.outcomes), func(o Outcome) bool {
-		return !slices.Contains([]string{ActionCreate, ActionUpdate, ActionDelete}, o.Action)
-	})
-}
-
-// due says when to come back to a name. News is false when nothing about it has
-// to be stored.
-func (t *task) due(pass int64) (d Due, news bool) {
-	d = t.next
-	look := nextLook(t.places)
-	good := !t.waits() && !slices.ContainsFunc(t.outcomes, Outcome.bad)
-	switch {
-	case !d.At.IsZero():
-	case t.follow && good:
-		d = Due{At: time.Unix(1, 0), Lane: LaneAsked}
-	case !look.IsZero():
-		d = Due{At: look, Lane: LaneLook}
-	}
-	d.Name, d.Version = t.name.Name, t.name.Version
-	if !t.waits() {
-		d.Pass = pass
-	}
-	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
-	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
-	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
-	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty
-}
-
-// Expect begins to wait for the work on a name. It ends with Close.
-func (e *Engine) Expect(name string) *Waiter {
-	w := &Waiter{engine: e, name: name, news: make(chan struct{}, 1)}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.awaited[name] = append(e.awaited[name], w)
-	return w
-}
-
-// see notes that a version was worked on. The caller holds the engine's lock.
-func (w *Waiter) see(version int64) {
-	w.seen = max(w.seen, version)
-	select {
-	case w.news <- struct{}{}:
-	default:
-	}
-}
-
-// Wait waits until the version was worked on, or ctx ends.
-func (w *Waiter) Wait(ctx context.Context, version int64) {
-	w.engine.Wake()
-	for {
-		w.engine.mu.Lock()
-		seen := w.seen
-		w.engine.mu.Unlock()
-		if seen >= version {
-			return
-		}
-		select {
-		case <-w.news:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// Close ends the waiting.
-func (w *Waiter) Close() {
-	w.engine.mu.Lock()
-	defer w.engine.mu.Unlock()
-	e := w.engine
-	e.awaited[w.name] = slices.DeleteFunc(e.awaited[w.name], func(o *Waiter) bool { return o == w })
-	if len(e.awaited[w.name]) == 0 {
-		delete(e.awaited, w.name)
-	}
-}
-
-func (e *Engine) logOutcomes(ended []*task) {
-	for _, t := range ended {
-		for _, o := range t.outcomes {
-			level := slog.LevelInfo
-			switch {
-			case o.Action == "" || o.Action == ActionUnchanged && o.Fault.Code == "":
-				continue
-			case o.bad() || o.warning():
-				level = slog.LevelWarn
-			}
-			e.Log.Log(context.Background(), level, "record",
-				"name", o.Name, "provider", o.Provider, "action", o.Action, "code", o.Fault.Code, "detail", o.Fault.Detail, "attempts", o.Attempts)
-		}
-	}
 }

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -108,7 +107,7 @@ func (r Report) FirstBad() Outcome {
 
 // add counts the outcomes at one name. One that was counted before, and is
 // looked at again, has no news in that nothing had to be changed.
-func (r *Report) add(outcomes []Outcome, again bool) {
+func (r *Report) add(outcomes []Outcome, again, wasBad bool) {
 	counted, bad := false, false
 	for _, o := range outcomes {
 		if o.Action == "" || again && o.Action == ActionUnchanged && !o.warning() {
@@ -129,7 +128,7 @@ func (r *Report) add(outcomes []Outcome, again bool) {
 	if counted && !again {
 		r.Names++
 	}
-	if bad {
+	if bad && !(again && wasBad) {
 		r.Bad++
 	}
 	if len(r.Records) > 2*maxRecords {
@@ -166,13 +165,4 @@ func boolOrder(a, b bool) int {
 func (r *Report) finish(now time.Time) {
 	r.trim()
 	r.FinishedAt, r.Complete = now, true
-}
-
-// MarshalText and its inverse are how a report and a pass are kept.
-func (p Progress) Text() string {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // a type that JSON cannot hold: a mistake of this program
-	}
-	return string(text)
 }

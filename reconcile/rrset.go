@@ -49,8 +49,12 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 	if err := g.excluded(seen); err != nil {
 		return change, "", err
 	}
-	there := slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == g.want })
-	if g.want != "" && !there && !g.lookOnly {
+	there := sees(seen, g.want)
+	switch {
+	case g.want == "" || there:
+	case g.lookOnly:
+		return change, ActionUnchanged, nil
+	default:
 		change.Add = []provider.TXT{{g.want}}
 	}
 	for _, v := range seen.Values {

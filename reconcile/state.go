@@ -1,7 +1,8 @@
 // Package reconcile keeps what is published true. It takes the names that are
 // due, works out what is wanted at each (desired.go), compares it with what
 // stands there (rrset.go), changes it zone by zone (zone.go), and commits what
-// came of it (outcome.go); the engine (engine.go, pass.go) says when.
+// came of it (verdict.go, outcome.go). The engine says when: for names that are
+// due (engine.go, lane.go, task.go), and for all of them (pass.go, survey.go).
 //
 // It knows no SQL and no HTTP server, and speaks no language: why something is
 // not as it should be is a code and its particulars.
@@ -90,11 +91,23 @@ func (p Place) mayHold(network string) bool {
 type Name struct {
 	Name    string
 	Version int64
-	Pass    int64   // in which it was worked on last because it was due
+	Pass    int64   // mark of the pass in which it was counted last
 	Usages  []Usage // in the order of their reservation
 	Own     *Own    // nil when the configuration's record is elsewhere
 	Places  []Place
 }
+
+// passMark is what a name is marked with when a pass has counted it: the pass's
+// number, and whether the name was not as it should be.
+func passMark(number int64, bad bool) int64 {
+	if bad {
+		return 2*number + 1
+	}
+	return 2 * number
+}
+
+// markedBy reports whether a pass has counted the name, and how.
+func (n Name) markedBy(number int64) (counted, bad bool) { return n.Pass>>1 == number, n.Pass&1 == 1 }
 
 // State is what is stored about some names, at one moment.
 type State struct {
@@ -131,7 +144,7 @@ type Due struct {
 	Version int64
 	At      time.Time // zero: when a pass comes by
 	Lane    string
-	Pass    int64 // in which it was worked on, 0 for none
+	Pass    int64 // mark of the pass that has counted it, 0 for none
 
 	Released bool // usages may be free by what was settled
 	Empty    bool // no place is left, and nothing is wanted

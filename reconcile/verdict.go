@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"database/sql"
 	"time"
 
 	"meshddns/provider"
@@ -55,10 +56,10 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		}
 		return o, Due{At: v.now.Add(wait), Lane: v.lane.key}
 	}
-	if p := &i.place; !p.LookAt.IsZero() && !p.LookAt.After(v.now) {
-		p.LookAt = v.now.Add(lookAgain)
+	if p := i.place; !p.LookAt.IsZero() && !p.LookAt.After(v.now) {
+		back = Due{At: v.now.Add(lookAgain), Lane: LaneLook}
 	}
-	return o, Due{}
+	return o, back
 }
 
 // succeeded is the action of an item that is as wanted.
@@ -120,4 +121,24 @@ func (v verdict) notWithdrawn(final bool) string {
 		p.State = Withdrawing
 	}
 	return ActionFailed
+}
+
+const (
+	defaultRetryInterval = 5 * time.Second
+	maxRetryInterval     = time.Hour
+	defaultRetries       = 3
+	maxRetries           = 10
+)
+
+// RetryPolicy is what the configuration says, in seconds and attempts after the
+// first, within its bounds.
+func RetryPolicy(interval, retries sql.Null[int64]) provider.Backoff {
+	b := provider.Backoff{First: defaultRetryInterval, Retries: defaultRetries}
+	if n := interval; n.Valid && n.V > 0 {
+		b.First = time.Duration(min(n.V, int64(maxRetryInterval/time.Second))) * time.Second
+	}
+	if n := retries; n.Valid && n.V >= 0 {
+		b.Retries = int(min(n.V, maxRetries))
+	}
+	return b
 }

@@ -12,58 +12,11 @@ import (
 )
 
 const (
-	batchNames  = 400 // names changed together where the provider can
-	singleNames = 32  // names worked on together where it cannot
-	overlapping = 8   // calls at a time where a call is about one name
-	bulkFrom    = 16  // names from which a list of the whole zone is cheaper
-	maxRaces    = 10  // lost races for one name before it counts as a failure
-	clientLife  = time.Minute
+	singleNames = 32 // names worked on together where the provider changes one at a time
+	overlapping = 8  // calls at a time where a call is about one name
+	bulkFrom    = 16 // names from which a list of the whole zone is cheaper
+	maxRaces    = 10 // lost races for one name before it counts as a failure
 )
-
-// connection is a client of an account with what it has found. It lives for a
-// minute at most: zones come and go.
-type connection struct {
-	client  provider.DNS
-	fault   Fault // why there is no client
-	opened  time.Time
-	secret  provider.Secret
-	mu      sync.Mutex
-	domains map[string]found // zones of domains
-	lists   map[string]*list // of zones, by apex
-}
-
-type found struct {
-	apex string
-	err  error
-}
-
-// list is a whole zone as it was read. Names that were changed since are read
-// anew.
-type list struct {
-	at      time.Time
-	sets    map[string]provider.RRset
-	changed map[string]bool
-	refused bool // this key may not list
-}
-
-func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
-	c := &connection{opened: now, secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}}
-	client, err := open(account)
-	if err != nil {
-		c.fault = Describe(err, account.Secret)
-		return c
-	}
-	c.client = client
-	return c
-}
-
-// batchSize is how many names are worked on together.
-func (c *connection) batchSize() int {
-	if _, ok := c.client.(provider.BatchChanger); ok || c.client == nil {
-		return batchNames
-	}
-	return singleNames
-}
 
 // item is one record in work.
 type item struct {
@@ -84,6 +37,9 @@ type item struct {
 	took    time.Duration
 	left    *Place   // the place that the value leaves, for it belongs into another zone
 	store   []*Place // what has news
+	// followed is set when another key has a zone of this name: its value is looked
+	// at after this one is withdrawn.
+	followed bool
 }
 
 func newItem(r Record, manualLook bool) *item {
@@ -140,6 +96,8 @@ func (b *batch) settleWithoutCalls(i *item) {
 	switch {
 	case r.withdrawal() && r.Place.Standing == "" && r.Place.Doubt == "" && r.Place.State != Withdrawn:
 		i.ended, i.done = true, true // nothing was ever written there
+	case r.withdrawal() && r.followed():
+		i.leave(b.now())
 	case r.Fault.Code != "":
 		i.fault, i.done = r.Fault, true
 	case r.withdrawal() && r.upsertOnly:
@@ -213,7 +171,7 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	i.zone = r.Place.Zone
 	switch {
 	case r.withdrawal() && i.zone != "":
-	case i.zone != "" && len(b.items) >= bulkFrom && b.conn.domain(ctx, r.Domain).apex == i.zone:
+	case i.zone != "" && len(b.items) >= bulkFrom && !b.conn.knowsZones(ctx) && b.conn.domain(ctx, r.Domain).apex == i.zone:
 	default:
 		i.zone, err = b.conn.client.Zone(ctx, r.Name)
 	}
@@ -232,23 +190,7 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 		}
 	}
 	i.choosePlace()
-	i.leaveToSuccessor(b.now())
 	return nil
-}
-
-// domain gives the zone of a domain, asked for once.
-func (c *connection) domain(ctx context.Context, domain string) found {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f, ok := c.domains[domain]
-	if !ok {
-		f.apex, f.err = c.client.Zone(ctx, domain)
-		f.apex = dnsname.Fold(f.apex)
-		if f.err == nil {
-			c.domains[domain] = f
-		}
-	}
-	return f
 }
 
 // choosePlace takes the place in the zone that was found. A value that stands in
@@ -275,18 +217,46 @@ func (i *item) choosePlace() {
 	i.goal.standing = i.place.Standing
 }
 
-// leaveToSuccessor ends the place of a key that another key has followed in the
-// same zone: what stands there is the other's now. A value that may still arrive
-// is waited for.
-func (i *item) leaveToSuccessor(now time.Time) {
-	r := i.record
-	followed := slices.ContainsFunc(r.Beside, func(p Place) bool {
-		return p.Account.address() == r.Account.address() && p.Zone == i.zone && p.ZoneID == i.zoneID
+// successor is the place of another key that has followed in a zone of the same
+// name at the same address.
+func (r Record) successor() (p Place, ok bool) {
+	at := slices.IndexFunc(r.Beside, func(p Place) bool {
+		return p.Account.address() == r.Account.address() && p.Zone == r.Place.Zone && p.Zone != ""
 	})
-	if r.withdrawal() && followed {
-		i.done = true
-		i.ended = i.place.Doubt == "" || !now.Before(i.place.LookAt)
+	if !r.withdrawal() || at < 0 {
+		return p, false
 	}
+	return r.Beside[at], true
+}
+
+// followed reports whether another key has followed in the same zone: what stands
+// there is the other's now.
+func (r Record) followed() bool {
+	p, ok := r.successor()
+	return ok && r.Place.ZoneID != "" && r.Place.ZoneID == p.ZoneID
+}
+
+// leave ends the place without a change. A value that may still arrive is waited
+// for.
+func (i *item) leave(now time.Time) {
+	i.done = true
+	i.ended = i.place.Doubt == "" || !now.Before(i.place.LookAt)
+}
+
+// guessSuccessor decides after a look whether two keys have one zone where the
+// provider does not tell: the new key's value is there, and the old one has
+// gone, or has come back after it was withdrawn.
+func (i *item) guessSuccessor(now time.Time) {
+	p, ok := i.record.successor()
+	old := i.record.Place
+	if !ok || old.ZoneID != "" && p.ZoneID != "" || !sees(i.seen, p.Standing) {
+		return
+	}
+	if old.State == Withdrawn && old.Doubt == "" || old.Standing != p.Standing && !sees(i.seen, old.Standing) {
+		i.leave(now)
+		return
+	}
+	i.followed = true // should it be one zone after all, the new key's value is put back at once
 }
 
 // read learns what stands at the names, with as few calls as the provider needs.
@@ -350,35 +320,7 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 		if listed.changed[name] || !listed.at.After(i.record.Place.LookAt) && !i.record.Place.LookAt.IsZero() {
 			continue
 		}
-		i.seen, i.action = listed.sets[name], readDone
-	}
-}
-
-// list gives the list of a zone that is at hand, or when it is worth it a new
-// one. Where there is none names are read one by one.
-func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, worth bool, now time.Time) *list {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.lists[apex]
-	if l == nil && worth {
-		sets, err := client.ReadAll(ctx, apex)
-		l = &list{at: now, sets: sets, changed: map[string]bool{}, refused: err != nil}
-		if err == nil || errors.Is(err, provider.ErrNotListed) {
-			c.lists[apex] = l
-		}
-	}
-	if l == nil || l.refused {
-		return nil
-	}
-	return l
-}
-
-// outdate makes names be read anew that are about to change.
-func (c *connection) outdate(apex, name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l := c.lists[apex]; l != nil {
-		l.changed[name] = true
+		i.seen, i.action = provider.Listed(listed.sets, name), readDone
 	}
 }
 
@@ -391,6 +333,9 @@ func (b *batch) plan() {
 
 func (b *batch) planOne(i *item) {
 	var err error
+	if i.guessSuccessor(b.now()); i.done {
+		return
+	}
 	i.change, i.action, err = i.goal.plan(i.seen)
 	if err != nil {
 		i.fail(err)

@@ -74,7 +74,9 @@ func aliServe(c *Cloud, r Request) Answer {
 		}
 		return JSON(http.StatusOK, map[string]any{"MinTtl": c.MinTTL, "VersionCode": "mianfei", "RequestId": "r"})
 	case "DescribeSubDomainRecords":
-		return aliList(c, r)
+		return aliList(c, r, 100)
+	case "DescribeDomainRecords":
+		return aliList(c, r, 500)
 	case "AddDomainRecord":
 		return aliAdd(c, r)
 	case "UpdateDomainRecord":
@@ -112,28 +114,30 @@ func aliDomains(c *Cloud, r Request) Answer {
 			})
 		}
 	}
-	shown := page(found, number(r.Query("PageNumber")), number(r.Query("PageSize")))
+	shown := page(found, number(r.Query("PageNumber")), c.size(number(r.Query("PageSize")), 20, 100))
 	return JSON(http.StatusOK, map[string]any{"TotalCount": len(found), "Domains": map[string]any{"Domain": shown}, "RequestId": "r"})
 }
 
-func aliList(c *Cloud, r Request) Answer {
+// aliList gives the records of a name, or those of a zone.
+func aliList(c *Cloud, r Request, most int) Answer {
 	z, ok := aliZone(c, r.Query("DomainName"))
 	if !ok {
 		return aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist", "The specified domain name does not exist.")
 	}
-	var found []any
-	for _, record := range c.at(z.name, strings.Replace(r.Query("SubDomain"), aliUnicode.Replace(z.name), z.name, 1), r.Query("Type")) {
+	kind := r.Query("Type") + r.Query("TypeKeyWord")
+	all := c.at(z.name, strings.Replace(r.Query("SubDomain"), aliUnicode.Replace(z.name), z.name, 1), kind)
+	var shown []any
+	for _, record := range page(all, number(r.Query("PageNumber")), c.size(number(r.Query("PageSize")), 20, most)) {
 		line, status := "default", "ENABLE"
 		if record.off {
 			status = "DISABLE"
 		}
-		found = append(found, map[string]any{
+		shown = append(shown, map[string]any{
 			"DomainName": z.name, "RecordId": strconv.Itoa(record.id), "RR": relativeName(record.name, z.name, "@"), "Type": record.kind,
 			"Value": record.content, "TTL": record.ttl, "Line": line, "Status": status, "Locked": false,
 		})
 	}
-	shown := page(found, number(r.Query("PageNumber")), number(r.Query("PageSize")))
-	return JSON(http.StatusOK, map[string]any{"TotalCount": len(found), "DomainRecords": map[string]any{"Record": shown}, "RequestId": "r"})
+	return JSON(http.StatusOK, map[string]any{"TotalCount": len(all), "DomainRecords": map[string]any{"Record": shown}, "RequestId": "r"})
 }
 
 // aliStored is what the service makes of a value.

@@ -140,12 +140,9 @@ func baiduRecords(c *Cloud, r Request, z zone, id []string) Answer {
 }
 
 // baiduPage shows a part of a list, and where it goes on.
-func baiduPage(r Request, key string, found []any) Answer {
+func baiduPage(c *Cloud, r Request, key string, found []any) Answer {
 	first := max(0, min(number(strings.TrimPrefix(r.Query("marker"), "at-")), len(found)))
-	size := number(r.Query("maxKeys"))
-	if size <= 0 || size > PageLimit {
-		size = PageLimit
-	}
+	size := c.size(number(r.Query("maxKeys")), 1000, 1000)
 	last := min(first+size, len(found))
 	body := map[string]any{"marker": r.Query("marker"), "isTruncated": last < len(found), "nextMarker": "", "maxKeys": size, key: found[first:last]}
 	if last < len(found) {
@@ -162,16 +159,19 @@ func baiduZones(c *Cloud, r Request) Answer {
 			found = append(found, map[string]any{"id": "dns-zone-" + strconv.Itoa(z.id), "name": z.name, "status": "running", "productVersion": "free", "tags": []any{}})
 		}
 	}
-	return baiduPage(r, "zones", found)
+	return baiduPage(c, r, "zones", found)
 }
 
 // baiduList has no filter but the name; whether that is exact is not
 // documented, so it is not here.
 func baiduList(c *Cloud, r Request, z zone) Answer {
-	name := fullName(r.Query("rr"), z.name)
-	records := c.at(z.name, name, "")
+	name, named := fullName(r.Query("rr"), z.name), r.Query("rr") != ""
+	records := c.at(z.name, "", "")
+	if named {
+		records = c.at(z.name, name, "")
+	}
 	for _, one := range c.records {
-		if one.zone == z.name && one.name != name && strings.Contains(relativeName(one.name, z.name, "@"), r.Query("rr")) {
+		if named && one.zone == z.name && one.name != name && strings.Contains(relativeName(one.name, z.name, "@"), r.Query("rr")) {
 			records = append(records, one)
 		}
 	}
@@ -186,7 +186,7 @@ func baiduList(c *Cloud, r Request, z zone) Answer {
 			"value": one.content, "ttl": one.ttl, "line": "default", "description": "", "priority": 0,
 		})
 	}
-	return baiduPage(r, "records", found)
+	return baiduPage(c, r, "records", found)
 }
 
 type baiduChange struct {

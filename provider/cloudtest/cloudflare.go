@@ -80,6 +80,9 @@ func cfServe(c *Cloud, r Request) Answer {
 		}
 		return cfFailure(http.StatusMethodNotAllowed, 10405, "Method not allowed for this authentication scheme")
 	}
+	if parts[2] == "batch" && r.Method == http.MethodPost {
+		return cfBatch(c, r, z)
+	}
 	at := slices.IndexFunc(c.records, func(one *record) bool { return one.zone == z.name && cfID(one.id) == parts[2] })
 	if at < 0 {
 		return cfFailure(http.StatusNotFound, 81044, "Record does not exist.")
@@ -97,11 +100,11 @@ func cfServe(c *Cloud, r Request) Answer {
 func cfID(id int) string { return fmt.Sprintf("%032x", id) }
 
 // cfPage answers with one page of a list; without a page, the first.
-func cfPage(r Request, items []any) Answer {
-	current := max(1, number(r.Query("page")))
-	shown := append([]any{}, page(items, current, PageLimit)...)
+func cfPage(c *Cloud, r Request, items []any, most int) Answer {
+	current, size := max(1, number(r.Query("page"))), c.size(number(r.Query("per_page")), 20, most)
+	shown := append([]any{}, page(items, current, size)...)
 	return cfAnswer(http.StatusOK, true, shown, map[string]int{
-		"page": current, "per_page": PageLimit, "count": len(shown), "total_count": len(items), "total_pages": (len(items) + PageLimit - 1) / PageLimit,
+		"page": current, "per_page": size, "count": len(shown), "total_count": len(items), "total_pages": (len(items) + size - 1) / size,
 	})
 }
 
@@ -122,33 +125,16 @@ func cfZones(c *Cloud, r Request) Answer {
 			"name_servers": []string{"a.ns.cloudflare.com", "b.ns.cloudflare.com"},
 		})
 	}
-	return cfPage(r, found)
+	return cfPage(c, r, found, 50)
 }
 
 // cfList lists the whole zone unless it is asked for a name.
 func cfList(c *Cloud, r Request, z zone) Answer {
 	var found []any
-	for _, one := range recordsIn(c, z.name, r.Query("name.exact"), r.Query("type")) {
+	for _, one := range c.at(z.name, r.Query("name.exact"), r.Query("type")) {
 		found = append(found, cfShown(one))
 	}
-	return cfPage(r, found)
-}
-
-// recordsIn gives the records of a zone that a list shows; name "" is any.
-func recordsIn(c *Cloud, zone, name, kind string) (found []*record) {
-	names := []string{name}
-	if name == "" {
-		names = nil
-		for _, r := range c.records {
-			if !slices.Contains(names, r.name) {
-				names = append(names, r.name)
-			}
-		}
-	}
-	for _, name := range names {
-		found = append(found, c.at(zone, name, kind)...)
-	}
-	return found
+	return cfPage(c, r, found, 5000)
 }
 
 func cfShown(r *record) map[string]any {
@@ -176,7 +162,7 @@ func cfName(name, zone string) string {
 func cfRefusal(c *Cloud, b cfBody, name, zone string, old *record) *Answer {
 	fail := func(a Answer) *Answer { return &a }
 	for _, r := range c.records {
-		if r != old && r.name == name && r.kind == b.Type && slices.Equal(cfRead(r.content), cfRead(b.Content)) {
+		if r.name == name && r != old && r.kind == b.Type && slices.Equal(cfRead(r.content), cfRead(b.Content)) {
 			return fail(cfFailure(http.StatusBadRequest, 81058, "An identical record already exists."))
 		}
 	}
@@ -191,6 +177,57 @@ func cfRefusal(c *Cloud, b cfBody, name, zone string, old *record) *Answer {
 		return fail(cfFailure(http.StatusBadRequest, 81054, "A CNAME record with that host already exists."))
 	}
 	return nil
+}
+
+// cfBatch makes deletions, edits and creations, in this order, in one
+// transaction: the first failure undoes all.
+func cfBatch(c *Cloud, r Request, z zone) Answer {
+	var steps struct{ Deletes, Patches, Posts []json.RawMessage }
+	if err := json.Unmarshal(r.Body, &steps); err != nil {
+		return cfFailure(http.StatusBadRequest, 9207, "Failed to parse request body")
+	}
+	if n := len(steps.Deletes) + len(steps.Patches) + len(steps.Posts); n == 0 || n > cfOperations {
+		return cfFailure(http.StatusBadRequest, 9500, fmt.Sprintf("Batch has %d operations, at most 200 are allowed", n))
+	}
+	before := []*record{}
+	for _, r := range c.records {
+		copied := *r
+		before = append(before, &copied)
+	}
+	changes := c.changes
+	for kind, bodies := range [][]json.RawMessage{steps.Deletes, steps.Patches, steps.Posts} {
+		for _, body := range bodies {
+			step := r
+			step.Body = body
+			if answer := cfStep(c, step, z, kind); answer.Status != http.StatusOK {
+				c.records, c.changes = before, changes
+				return answer
+			}
+		}
+	}
+	return cfAnswer(http.StatusOK, true, map[string]any{"deletes": nil, "patches": nil, "puts": nil, "posts": nil}, nil)
+}
+
+const cfOperations = 200 // in a batch
+
+// cfStep makes one step of a batch: kind 0 deletes, 1 edits, 2 creates.
+func cfStep(c *Cloud, r Request, z zone, kind int) Answer {
+	if kind == 2 {
+		return cfCreate(c, r, z)
+	}
+	var named struct{ ID string }
+	if err := json.Unmarshal(r.Body, &named); err != nil {
+		return cfFailure(http.StatusBadRequest, 9207, "Failed to parse request body")
+	}
+	at := slices.IndexFunc(c.records, func(one *record) bool { return one.zone == z.name && cfID(one.id) == named.ID })
+	switch {
+	case at < 0:
+		return cfFailure(http.StatusNotFound, 81044, "Record does not exist.")
+	case kind == 1:
+		return cfPatch(c, r, z, c.records[at])
+	}
+	c.delete(c.records[at].id)
+	return cfAnswer(http.StatusOK, true, nil, nil)
 }
 
 func cfCreate(c *Cloud, r Request, z zone) Answer {

@@ -1,12 +1,17 @@
 package cloudtest
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
-// all are the stand-ins, by their names in the list of providers.
-var all = []struct {
+type cloud struct {
 	name  string
 	start func(testing.TB) *Cloud
-}{
+}
+
+// all are the stand-ins, by their names in the list of providers.
+var all = []cloud{
 	{"alidns", AliDNS},
 	{"tencentcloud", TencentCloud},
 	{"huaweicloud", HuaweiCloud},
@@ -30,4 +35,23 @@ func Each(t *testing.T, test func(t *testing.T, c *Cloud)) {
 			test(t, cloud.start(t))
 		})
 	}
+}
+
+// Second gives another account at the same address, with a key pair and zones
+// of its own.
+func (c *Cloud) Second(t testing.TB, zones ...string) *Cloud {
+	at := slices.IndexFunc(all, func(one cloud) bool { return one.name == c.Provider })
+	second := all[at].start(t)
+	second.zones, second.lastID, second.URL = nil, 500_000, c.URL
+	second.AccessKeySecret += "2"
+	if !slices.Contains([]string{"powerdns", "cloudflare", "webhook"}, c.Provider) { // whose ids are no secrets
+		second.AccessKeyID += "2"
+	}
+	for _, name := range zones {
+		second.AddZone(name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.second = second
+	return second
 }

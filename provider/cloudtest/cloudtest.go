@@ -31,7 +31,8 @@ const (
 	ChildZone = "child.example.com"
 )
 
-// PageLimit is the most that any list gives at once, whatever is asked for.
+// PageLimit is the most that any list gives at once, whatever is asked for,
+// unless that is set otherwise.
 const PageLimit = 10
 
 // MaxSkew is by how much the clock of a signed request may differ.
@@ -58,18 +59,22 @@ type Cloud struct {
 
 	v           vendor
 	connections atomic.Int64
+	count       atomic.Int64  // of requests
+	delay       atomic.Int64  // of each answer, in nanoseconds
 	arrived     chan struct{} // has one when a request has come
 
-	mu       sync.Mutex
-	zones    []zone
-	records  []*record
-	changes  int
-	lastID   int
-	faults   []Fault
-	ahead    time.Duration // of this cloud's clock
-	lag      int           // lists until a change shows
-	requests []Request
-	used     map[string]bool // nonces
+	mu        sync.Mutex
+	zones     []zone
+	records   []*record
+	changes   int
+	lastID    int
+	faults    []Fault
+	ahead     time.Duration // of this cloud's clock
+	lag       int           // lists until a change shows
+	pageLimit int           // of any list
+	requests  []Request
+	used      map[string]bool // nonces
+	second    *Cloud          // another account
 }
 
 // vendor is what differs from cloud to cloud. Its functions are called with
@@ -138,7 +143,7 @@ func JSON(status int, value any) Answer {
 
 // start runs a cloud until the end of the test.
 func start(t testing.TB, c *Cloud, v vendor) *Cloud {
-	c.v, c.lastID, c.used, c.arrived = v, 1000, map[string]bool{}, make(chan struct{}, 1)
+	c.v, c.lastID, c.used, c.arrived, c.pageLimit = v, 1000, map[string]bool{}, make(chan struct{}, 1), PageLimit
 	for _, name := range zoneNames() {
 		c.zones = append(c.zones, zone{id: c.newID(), name: name})
 	}
@@ -161,6 +166,14 @@ func (c *Cloud) handle(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
+	}
+	c.count.Add(1)
+	if delay := time.Duration(c.delay.Load()); delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-r.Context().Done():
+			return
+		}
 	}
 	answer, how := c.answer(Request{r.Method, r.RequestURI, r.URL.EscapedPath(), r.URL.RawQuery, r.Host, r.Header, body})
 	switch how {
@@ -205,7 +218,9 @@ func (c *Cloud) answer(r Request) (Answer, manner) {
 	}
 	before := c.changes
 	answer := Answer{}
-	if failure := c.v.authorize(c, r); failure != nil {
+	if failure := c.v.authorize(c, r); failure != nil && c.second != nil {
+		return c.second.answer(r)
+	} else if failure != nil {
 		answer = *failure
 	} else {
 		answer = c.v.serve(c, r)
@@ -284,13 +299,27 @@ func (c *Cloud) SetLag(looks int) {
 	c.lag = looks
 }
 
-// Requests gives what has come since the last call.
-func (c *Cloud) Requests() []Request {
+// Asked gives what has come since the last call.
+func (c *Cloud) Asked() []Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	requests := c.requests
 	c.requests = nil
 	return requests
+}
+
+// Requests tells how many requests have come.
+func (c *Cloud) Requests() int { return int(c.count.Load()) }
+
+// Delay has every request wait before it is answered.
+func (c *Cloud) Delay(d time.Duration) { c.delay.Store(int64(d)) }
+
+// SetPageLimit sets the most that any list gives at once; 0 leaves it to the
+// vendor's own limits.
+func (c *Cloud) SetPageLimit(items int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pageLimit = items
 }
 
 // Connections tells how many connections were made.
@@ -385,6 +414,14 @@ func (c *Cloud) AddZone(name string) { c.addZone(name, false) }
 // AddPrivateZone adds a zone that only a private network sees.
 func (c *Cloud) AddPrivateZone(name string) { c.addZone(name, true) }
 
+// RemoveZone takes a zone out of the account, with all that is in it.
+func (c *Cloud) RemoveZone(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.zones = slices.DeleteFunc(c.zones, func(z zone) bool { return z.name == name })
+	c.records = slices.DeleteFunc(c.records, func(r *record) bool { return r.zone == name })
+}
+
 func (c *Cloud) addZone(name string, private bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -455,11 +492,12 @@ func (c *Cloud) same(name, kind, content string) *record {
 	return c.records[at]
 }
 
-// at gives the records that a list of a name shows; kind "" is any. Each look
-// brings hidden records nearer.
+// at gives the records that a list shows; the name "" is any, and so is the
+// kind. Each look brings hidden records nearer.
 func (c *Cloud) at(zone, name, kind string) (found []*record) {
+	name = fold(name)
 	for _, r := range c.records {
-		if r.zone != zone || r.name != fold(name) || kind != "" && r.kind != kind {
+		if r.zone != zone || name != "" && r.name != name || kind != "" && r.kind != kind {
 			continue
 		}
 		if r.hidden > 0 {
@@ -492,12 +530,26 @@ func relativeName(name, zone, apex string) string {
 	return strings.TrimSuffix(name, "."+zone)
 }
 
+// size is how much a list gives at once: what was asked for, the vendor's own
+// number without that, and at most what the vendor or the test allows.
+func (c *Cloud) size(asked, own, most int) int {
+	if asked <= 0 {
+		asked = own
+	}
+	if c.pageLimit > 0 {
+		most = min(most, c.pageLimit)
+	}
+	return min(asked, most)
+}
+
 // page gives one page of a list, the first being 1.
 func page[T any](items []T, number, size int) []T {
-	if size <= 0 || size > PageLimit {
-		size = PageLimit
-	}
-	first := min(len(items), max(0, number-1)*size)
+	return fromOffset(items, max(0, number-1)*size, size)
+}
+
+// fromOffset gives a part of a list; the first item has the offset 0.
+func fromOffset[T any](items []T, offset, size int) []T {
+	first := min(len(items), max(0, offset))
 	return items[first:min(len(items), first+size)]
 }
 

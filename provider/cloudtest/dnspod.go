@@ -91,7 +91,7 @@ func dnspodDomains(c *Cloud, form url.Values) Answer {
 	if len(found) == 0 && form.Get("error_on_empty") != "no" {
 		return dnspodFailure("9", "No domains")
 	}
-	shown := fromOffset(found, number(form.Get("offset")), number(form.Get("length")))
+	shown := fromOffset(found, number(form.Get("offset")), c.size(number(form.Get("length")), 3000, 3000))
 	return dnspodAnswer(map[string]any{"info": map[string]any{"domain_total": len(found), "all_total": len(c.zones)}, "domains": shown})
 }
 
@@ -122,7 +122,7 @@ func dnspodList(c *Cloud, form url.Values, z zone) Answer {
 			"ttl": strconv.Itoa(int(record.ttl)), "line": "默认", "line_id": "0", "enabled": enabled, "weight": nil, "mx": "0", "remark": "",
 		})
 	}
-	shown := fromOffset(found, number(form.Get("offset")), number(form.Get("length")))
+	shown := fromOffset(found, number(form.Get("offset")), c.size(number(form.Get("length")), 500, 3000))
 	if len(shown) == 0 && form.Get("error_on_empty") != "no" {
 		return dnspodFailure("10", "No records")
 	}

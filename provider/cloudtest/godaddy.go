@@ -63,10 +63,10 @@ func goDaddyServe(c *Cloud, r Request) Answer {
 	if len(parts) < 3 || parts[1] != "v1" || parts[2] != "domains" {
 		return goDaddyFailure(http.StatusNotFound, "NOT_FOUND", "Not Found")
 	}
-	if len(parts) != 7 || parts[4] != "records" {
+	if len(parts) != 7 && len(parts) != 6 || parts[4] != "records" || len(parts) == 6 && r.Method != http.MethodGet {
 		return goDaddyFailure(http.StatusForbidden, "ACCESS_DENIED", "Authenticated user is not allowed access")
 	}
-	domain, name := goDaddyUnescape(parts[3]), goDaddyUnescape(parts[6])
+	domain, full := goDaddyUnescape(parts[3]), ""
 	if strings.HasPrefix(domain, "_") {
 		return goDaddyFailure(http.StatusUnprocessableEntity, "INVALID_DOMAIN", "Domain is invalid")
 	}
@@ -74,7 +74,9 @@ func goDaddyServe(c *Cloud, r Request) Answer {
 	if !ok {
 		return goDaddyFailure(http.StatusNotFound, "UNKNOWN_DOMAIN", "The given domain is not registered, or does not have a zone file")
 	}
-	full := fullName(name, z.name)
+	if len(parts) == 7 {
+		full = fullName(goDaddyUnescape(parts[6]), z.name)
+	}
 	switch {
 	case r.Method == http.MethodGet:
 		return goDaddyList(c, r, z, full, parts[5])
@@ -108,7 +110,7 @@ func goDaddyList(c *Cloud, r Request, z zone, name, kind string) Answer {
 			})
 		}
 	}
-	return goDaddyAnswer(http.StatusOK, page(found, max(1, number(r.Query("offset"))), number(r.Query("limit"))))
+	return goDaddyAnswer(http.StatusOK, page(found, max(1, number(r.Query("offset"))), c.size(number(r.Query("limit")), 500, 500)))
 }
 
 type goDaddyBody []goDaddyEntry

@@ -121,12 +121,9 @@ func huaweiMatches(r Request, name string) bool {
 }
 
 // huaweiPage answers one page, from an offset on.
-func huaweiPage(r Request, what string, found []any) Answer {
+func huaweiPage(c *Cloud, r Request, what string, found []any) Answer {
 	first := min(len(found), max(0, number(r.Query("offset"))))
-	size := number(r.Query("limit"))
-	if size <= 0 || size > PageLimit {
-		size = PageLimit
-	}
+	size := c.size(number(r.Query("limit")), 500, 500)
 	return huaweiAnswer(http.StatusOK, map[string]any{
 		"links": map[string]any{"self": "https://dns.myhuaweicloud.com" + r.Target},
 		what:    append([]any{}, found[first:min(len(found), first+size)]...), "metadata": map[string]any{"total_count": len(found)},
@@ -148,7 +145,7 @@ func huaweiZones(c *Cloud, r Request) Answer {
 			"id": huaweiID(z.id), "name": z.name + ".", "ttl": 300, "status": "ACTIVE", "zone_type": kind, "record_num": 2,
 		})
 	}
-	return huaweiPage(r, "zones", found)
+	return huaweiPage(c, r, "zones", found)
 }
 
 // records gives the records of a set.
@@ -200,7 +197,7 @@ func (h *huawei) list(c *Cloud, r Request, z zone) Answer {
 		}
 		found = append(found, h.show(c, key))
 	}
-	return huaweiPage(r, "recordsets", found)
+	return huaweiPage(c, r, "recordsets", found)
 }
 
 func (h *huawei) show(c *Cloud, key huaweiKey) map[string]any {

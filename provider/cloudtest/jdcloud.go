@@ -111,46 +111,43 @@ func jdServe(c *Cloud, r Request) Answer {
 }
 
 // jdLike matches as SQL does with %pattern%, where "_" is any character.
-func jdLike(text, pattern string) bool {
+func jdLike(pattern string) *regexp.Regexp {
 	quoted := strings.ReplaceAll(regexp.QuoteMeta(strings.ToLower(pattern)), "_", ".")
-	return regexp.MustCompile(strings.ReplaceAll(quoted, "%", ".*")).MatchString(text)
+	return regexp.MustCompile(strings.ReplaceAll(quoted, "%", ".*"))
 }
 
 // jdPage gives one page of a list.
-func jdPage(r Request, found []any) Answer {
+func jdPage(c *Cloud, r Request, found []any) Answer {
 	size := number(r.Query("pageSize"))
 	if size < 10 || size > 99 || number(r.Query("pageNumber")) < 1 {
 		return jdFailure(http.StatusBadRequest, "OUT_OF_RANGE", "pageNumber or pageSize is out of range")
 	}
+	size = c.size(size, 10, 99)
 	shown := page(found, number(r.Query("pageNumber")), size)
 	return jdSuccess(map[string]any{
-		"dataList": shown, "currentCount": len(shown), "totalCount": len(found), "totalPage": (len(found) + PageLimit - 1) / PageLimit,
+		"dataList": shown, "currentCount": len(shown), "totalCount": len(found), "totalPage": (len(found) + size - 1) / size,
 	})
 }
 
 func jdDomains(c *Cloud, r Request) Answer {
 	var found []any
+	like := jdLike(r.Query("domainName"))
 	for _, z := range c.zones {
-		if !z.private && jdLike(z.name, r.Query("domainName")) {
+		if !z.private && like.MatchString(z.name) {
 			found = append(found, map[string]any{
 				"id": z.id, "domainName": z.name, "packId": 0, "packName": "free", "resolvingStatus": "2", "lockStatus": 0, "jcloudNs": true,
 			})
 		}
 	}
-	return jdPage(r, found)
+	return jdPage(c, r, found)
 }
 
 // jdRecords lists records of every type.
 func jdRecords(c *Cloud, r Request, z zone) Answer {
-	var names []string
-	for _, record := range c.records {
-		if record.zone == z.name && jdLike(relativeName(record.name, z.name, "@"), r.Query("search")) && !slices.Contains(names, record.name) {
-			names = append(names, record.name)
-		}
-	}
 	var found []any
-	for _, name := range names {
-		for _, record := range c.at(z.name, name, "") {
+	like := jdLike(r.Query("search"))
+	for _, record := range c.at(z.name, "", "") {
+		if like.MatchString(relativeName(record.name, z.name, "@")) {
 			status := "2"
 			if record.off {
 				status = "4"
@@ -161,7 +158,7 @@ func jdRecords(c *Cloud, r Request, z zone) Answer {
 			})
 		}
 	}
-	return jdPage(r, found)
+	return jdPage(c, r, found)
 }
 
 // jdWrite makes a record, or changes one.

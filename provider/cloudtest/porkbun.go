@@ -107,7 +107,7 @@ func pbServe(c *Cloud, r Request) Answer {
 // pbRetrieve lists the whole zone at once. Numbers are strings, but for some.
 func pbRetrieve(c *Cloud, z zone) Answer {
 	found := []any{}
-	for _, one := range recordsIn(c, z.name, "", "") {
+	for _, one := range c.at(z.name, "", "") {
 		shown := map[string]any{
 			"id": strconv.Itoa(one.id), "name": one.name, "type": one.kind, "content": one.content,
 			"ttl": strconv.FormatUint(uint64(one.ttl), 10), "prio": nil, "notes": "",

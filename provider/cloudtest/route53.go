@@ -191,7 +191,7 @@ func r53Zones(c *Cloud, r Request) Answer {
 			return order < 0 || order == 0 && r53ID(z) < r.Query("hostedzoneid")
 		})
 	}
-	shown := page(zones, 1, number(r.Query("maxitems")))
+	shown := page(zones, 1, c.size(number(r.Query("maxitems")), 100, 100))
 	var list struct {
 		HostedZones      []r53Zone `xml:"HostedZones>HostedZone"`
 		DNSName          string    `xml:",omitempty"`
@@ -218,6 +218,8 @@ type r53Set struct {
 	Weight        *int        `xml:",omitempty"`
 	TTL           *uint32     `xml:",omitempty"`
 	Records       []r53Record `xml:"ResourceRecords>ResourceRecord"`
+
+	order string // where it stands in lists
 }
 
 type r53Record struct{ Value string }
@@ -237,36 +239,46 @@ func r53List(c *Cloud, r Request, z zone) Answer {
 	if name == "" && kind != "" {
 		return r53Failure(http.StatusBadRequest, "InvalidInput", "The input is not valid.")
 	}
-	sets := slices.SortedFunc(slices.Values(r53Sets(c, z)), func(a, b r53Set) int {
-		return cmp.Or(strings.Compare(r53Order(a.Name), r53Order(b.Name)), strings.Compare(a.Type, b.Type), strings.Compare(a.SetIdentifier, b.SetIdentifier))
+	sets := r53Sets(c, z, "")
+	slices.SortFunc(sets, func(a, b r53Set) int {
+		return cmp.Or(strings.Compare(a.order, b.order), strings.Compare(a.Type, b.Type), strings.Compare(a.SetIdentifier, b.SetIdentifier))
 	})
+	first := r53Order(name)
 	sets = slices.DeleteFunc(sets, func(s r53Set) bool {
-		order := strings.Compare(r53Order(s.Name), r53Order(name))
-		return name != "" && (order < 0 || order == 0 && s.Type < kind)
+		order := strings.Compare(s.order, first)
+		return name != "" && (order < 0 || order == 0 && s.Type < kind ||
+			order == 0 && s.Type == kind && s.SetIdentifier < r.Query("identifier"))
 	})
-	shown := page(sets, 1, number(r.Query("maxitems")))
+	shown := page(sets, 1, c.size(number(r.Query("maxitems")), 300, 300))
 	list := struct {
 		Sets           []r53Set `xml:"ResourceRecordSets>ResourceRecordSet"`
 		IsTruncated    bool
 		NextRecordName string `xml:",omitempty"`
 		NextRecordType string `xml:",omitempty"`
+		NextIdentifier string `xml:"NextRecordIdentifier,omitempty"`
 		MaxItems       string
 	}{Sets: shown, MaxItems: r.Query("maxitems")}
 	if list.IsTruncated = len(shown) < len(sets); list.IsTruncated {
-		list.NextRecordName, list.NextRecordType = sets[len(shown)].Name, sets[len(shown)].Type
+		next := sets[len(shown)]
+		list.NextRecordName, list.NextRecordType, list.NextIdentifier = next.Name, next.Type, next.SetIdentifier
 	}
 	return r53XML(http.StatusOK, "ListResourceRecordSetsResponse", list)
 }
 
-// r53Sets joins the records of a zone to sets, beside those that every zone has.
-func r53Sets(c *Cloud, z zone) []r53Set {
+// r53Sets joins the records of a zone to sets, beside those that every zone
+// has; those of a name, unless it is "".
+func r53Sets(c *Cloud, z zone, name string) []r53Set {
 	hour := uint32(3600)
 	sets := []r53Set{
 		{Name: r53Name(z.name), Type: "NS", TTL: &hour, Records: []r53Record{{"ns-2048.awsdns-64.com."}}},
 		{Name: r53Name(z.name), Type: "SOA", TTL: &hour, Records: []r53Record{{"ns-2048.awsdns-64.com. awsdns-hostmaster.amazon.com. 1 7200 900 1209600 86400"}}},
 	}
+	for i := range sets {
+		sets[i].order = r53Order(sets[i].Name)
+	}
+	known := map[[3]string]int{}
 	for _, record := range c.records {
-		if record.zone != z.name || z.private {
+		if record.zone != z.name || z.private || name != "" && record.name != name {
 			continue
 		}
 		set := r53Set{Name: r53Name(record.name), Type: record.kind, TTL: &record.ttl}
@@ -274,11 +286,11 @@ func r53Sets(c *Cloud, z zone) []r53Set {
 			weight := 10
 			set.SetIdentifier, set.Weight = strconv.Itoa(record.id), &weight
 		}
-		at := slices.IndexFunc(sets, func(s r53Set) bool {
-			return s.Name == set.Name && s.Type == set.Type && s.SetIdentifier == set.SetIdentifier
-		})
-		if at < 0 {
-			at = len(sets)
+		key := [3]string{set.Name, set.Type, set.SetIdentifier}
+		at, ok := known[key]
+		if !ok {
+			at, set.order = len(sets), r53Order(set.Name)
+			known[key] = at
 			sets = append(sets, set)
 		}
 		sets[at].Records = append(sets[at].Records, r53Record{record.content})
@@ -318,6 +330,15 @@ func (s *route53) batch(c *Cloud, r Request, z zone) Answer {
 	if err := xml.Unmarshal(r.Body, &batch); err != nil || len(batch.Steps) == 0 || r.Header.Get("Content-Type") != "application/xml" {
 		return r53Failure(http.StatusBadRequest, "InvalidInput", "Invalid XML ; the request is not a change batch")
 	}
+	elements, characters := 0, 0
+	for _, step := range batch.Steps {
+		for _, record := range step.Set.Records {
+			elements, characters = elements+1, characters+len(record.Value)
+		}
+	}
+	if elements > 1000 || characters > 32000 {
+		return r53BatchFailure("Number of records limit of 1000 exceeded.")
+	}
 	records, changes := slices.Clone(c.records), c.changes
 	var messages []string
 	for _, step := range batch.Steps {
@@ -341,7 +362,7 @@ func r53Apply(c *Cloud, z zone, step r53Step) (message string) {
 		return message
 	}
 	what := fmt.Sprintf("resource record set [name='%s', type='%s']", r53Name(name), set.Type)
-	sets := r53Sets(c, z)
+	sets := r53Sets(c, z, name)
 	at := slices.IndexFunc(sets, func(s r53Set) bool { return s.Name == r53Name(name) && s.Type == "TXT" && s.SetIdentifier == "" })
 	switch {
 	case step.Action == "DELETE" && at < 0:

@@ -132,19 +132,10 @@ func tencentDomains(c *Cloud, p tencentCall) Answer {
 	if len(found) > 500 {
 		return tencentFailure("InvalidParameter.ResultMoreThan500", "The search results contain more than 500 entries. Add one or more keywords.")
 	}
-	shown := fromOffset(found, p.number("Offset"), p.number("Limit"))
+	shown := fromOffset(found, p.number("Offset"), c.size(p.number("Limit"), 3000, 3000))
 	return tencentAnswer(map[string]any{
 		"DomainCountInfo": map[string]any{"DomainTotal": len(found), "AllTotal": len(c.zones)}, "DomainList": shown,
 	})
-}
-
-// fromOffset gives a part of a list; the first item has the offset 0.
-func fromOffset[T any](items []T, offset, limit int) []T {
-	if limit <= 0 || limit > PageLimit {
-		limit = PageLimit
-	}
-	first := min(len(items), max(0, offset))
-	return items[first:min(len(items), first+limit)]
 }
 
 func tencentDomain(c *Cloud, p tencentCall) Answer {
@@ -184,7 +175,7 @@ func tencentList(c *Cloud, p tencentCall) Answer {
 			"TTL": record.ttl, "Line": "默认", "LineId": "0", "Status": status, "Weight": nil, "MX": 0, "Remark": "",
 		})
 	}
-	shown := fromOffset(found, p.number("Offset"), p.number("Limit"))
+	shown := fromOffset(found, p.number("Offset"), c.size(p.number("Limit"), 100, 3000))
 	if len(shown) == 0 {
 		return tencentFailure("ResourceNotFound.NoDataOfRecord", "记录列表为空。")
 	}
@@ -195,16 +186,11 @@ func tencentList(c *Cloud, p tencentCall) Answer {
 
 // namedOrAll gives the records at a relative name, or without one all that a
 // zone shows.
-func namedOrAll(c *Cloud, z zone, relative, kind string) (found []*record) {
-	if relative != "" {
-		return c.at(z.name, fullName(relative, z.name), kind)
+func namedOrAll(c *Cloud, z zone, relative, kind string) []*record {
+	if relative == "" {
+		return c.at(z.name, "", kind)
 	}
-	for _, r := range c.records {
-		if r.zone == z.name && r.hidden == 0 && (kind == "" || r.kind == kind) {
-			found = append(found, r)
-		}
-	}
-	return found
+	return c.at(z.name, fullName(relative, z.name), kind)
 }
 
 // tencentWrite makes a record or changes one. Which code tells of a CNAME in

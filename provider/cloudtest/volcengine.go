@@ -90,7 +90,7 @@ func volcZones(c *Cloud, r Request) Answer {
 			found = append(found, map[string]any{"ZID": z.id, "ZoneName": z.name, "RecordCount": 2, "TradeCode": "free_inner"})
 		}
 	}
-	shown := page(found, number(r.Query("PageNumber")), number(r.Query("PageSize")))
+	shown := page(found, number(r.Query("PageNumber")), c.size(number(r.Query("PageSize")), 20, 500))
 	return volcResult(map[string]any{"Total": len(found), "Zones": shown})
 }
 
@@ -121,16 +121,13 @@ func volcList(c *Cloud, r Request) Answer {
 	}
 	records := c.at(z.name, fullName(r.Query("Host"), z.name), r.Query("Type"))
 	if r.Query("SearchMode") != "exact" || r.Query("Host") == "" {
-		records = slices.DeleteFunc(slices.Clone(c.records), func(one *record) bool {
-			return one.zone != z.name || !strings.Contains(one.name, r.Query("Host")) || r.Query("Type") != "" && one.kind != r.Query("Type")
-		})
+		records = slices.DeleteFunc(c.at(z.name, "", r.Query("Type")), func(one *record) bool { return !strings.Contains(one.name, r.Query("Host")) })
 	}
-	found := []any{}
-	for _, one := range records {
-		found = append(found, volcShown(one))
+	shown := []any{}
+	for _, one := range page(records, number(r.Query("PageNumber")), c.size(number(r.Query("PageSize")), 20, 500)) {
+		shown = append(shown, volcShown(one))
 	}
-	shown := page(found, number(r.Query("PageNumber")), number(r.Query("PageSize")))
-	return volcResult(map[string]any{"TotalCount": len(found), "PageNumber": number(r.Query("PageNumber")), "PageSize": len(shown), "Records": shown})
+	return volcResult(map[string]any{"TotalCount": len(records), "PageNumber": number(r.Query("PageNumber")), "PageSize": len(shown), "Records": shown})
 }
 
 func volcShown(r *record) map[string]any {

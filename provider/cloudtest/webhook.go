@@ -37,12 +37,52 @@ func hookServe(c *Cloud, r Request) Answer {
 	switch {
 	case r.Path != "/":
 		return hookFailure(http.StatusBadRequest, "invalid", "no such path")
+	case r.Method == http.MethodGet && r.Query("zones") == "all":
+		return hookZones(c)
+	case r.Method == http.MethodGet && r.Query("zone") != "":
+		return hookNames(c, r.Query("zone"))
 	case r.Method == http.MethodGet:
 		return hookRead(c, r.Query("name"))
 	case r.Method == http.MethodPost:
 		return hookChange(c, r)
 	}
 	return hookFailure(http.StatusMethodNotAllowed, "", "want GET or POST")
+}
+
+var hookServers = []string{"ns1.example.net", "ns2.example.net"}
+
+func hookZones(c *Cloud) Answer {
+	zones := []any{}
+	for _, z := range c.zones {
+		if !z.private {
+			zones = append(zones, map[string]any{"zone": z.name, "min_ttl": c.MinTTL, "servers": hookServers})
+		}
+	}
+	return JSON(http.StatusOK, map[string]any{"zones": zones})
+}
+
+// hookNames gives a whole zone.
+func hookNames(c *Cloud, name string) Answer {
+	z, ok := c.zoneNamed(name)
+	if !ok {
+		return hookFailure(http.StatusNotFound, "zone_not_found", "none of my zones")
+	}
+	at, names := map[string]map[string]any{}, []any{}
+	for _, r := range c.at(z.name, "", "") {
+		if r.off {
+			continue
+		}
+		if at[r.name] == nil {
+			at[r.name] = map[string]any{"name": r.name, "ttl": r.ttl, "values": []string{}}
+			names = append(names, at[r.name])
+		}
+		if r.kind == "CNAME" {
+			at[r.name]["alias"] = r.content
+		} else {
+			at[r.name]["values"] = append(at[r.name]["values"].([]string), r.content)
+		}
+	}
+	return JSON(http.StatusOK, map[string]any{"zone": z.name, "names": names})
 }
 
 func hookRead(c *Cloud, name string) Answer {
@@ -62,7 +102,7 @@ func hookRead(c *Cloud, name string) Answer {
 		}
 	}
 	return JSON(http.StatusOK, map[string]any{
-		"zone": z.name, "ttl": ttl, "values": values, "min_ttl": c.MinTTL, "servers": []string{"ns1.example.net", "ns2.example.net"},
+		"zone": z.name, "ttl": ttl, "values": values, "min_ttl": c.MinTTL, "servers": hookServers,
 	})
 }
 

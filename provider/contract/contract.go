@@ -28,6 +28,10 @@ type Backend struct {
 	Outside Outside
 	Zone    string
 	Foreign []provider.TXT // values of others that this provider can hold
+	Alias   string         // a name that is a CNAME, if there is one
+	Copies  bool           // a value can stand in several records
+
+	ZoneUnproven bool // no proof that the key is accepted comes where there is no zone: Permission
 }
 
 const (
@@ -54,6 +58,12 @@ func Test(t *testing.T, b Backend) {
 		{"a new value is there before the old one goes", testNeverNone},
 		{"calls may overlap, at one name and at many", testOverlap},
 		{"a call ends with its context", testContext},
+		{"a zone is read whole, and is what its names are", testReadAll},
+		{"hundreds of names change together", testChangeAll},
+		{"values of others stay as they are where names change together", testChangeAllForeign},
+		{"a change that cannot be made keeps no other from being made", testChangeAllBad},
+		{"of a value in several records one stays, or none", testCopies},
+		{"changes of the same names together may overlap", testOverlapAll},
 	} {
 		t.Run(promise.name, func(t *testing.T) { promise.test(t, b) })
 	}
@@ -134,7 +144,11 @@ func testZone(t *testing.T, b Backend) {
 	}
 	for _, name := range []string{"not" + b.Zone + ".invalid", "x" + b.Zone, b.Zone + ".invalid", "invalid"} {
 		_, err := b.Client.Zone(t.Context(), name)
-		wantKind(t, err, provider.ZoneNotFound)
+		if b.ZoneUnproven {
+			wantKind(t, err, provider.Permission)
+		} else {
+			wantKind(t, err, provider.ZoneNotFound)
+		}
 	}
 }
 

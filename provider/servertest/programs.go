@@ -11,6 +11,7 @@ var bind = program{
 key "mesh-key" { algorithm hmac-sha256; secret "{{.Secret}}"; };
 key "mesh512" { algorithm hmac-sha512; secret "{{.Secret512}}"; };
 key "readonly-key" { algorithm hmac-sha256; secret "{{.ReadOnly}}"; };
+key "part-key" { algorithm hmac-sha256; secret "{{.Part}}"; };
 options {
 	directory "{{.Dir}}";
 	pid-file "{{.Dir}}/named.pid";
@@ -20,12 +21,13 @@ options {
 	recursion no;
 	dnssec-validation no;
 	notify no;
+	allow-transfer { key "mesh-key"; };
 };
 controls { };
 zone "example.com" {
 	type primary;
 	file "{{.Dir}}/zone.db";
-	update-policy { grant mesh-key zonesub ANY; grant mesh512 zonesub ANY; };
+	update-policy { grant mesh-key zonesub ANY; grant mesh512 zonesub ANY; grant part-key subdomain part.example.com ANY; };
 };
 `},
 }
@@ -55,15 +57,27 @@ key:
   - id: readonly-key
     algorithm: hmac-sha256
     secret: {{.ReadOnly}}
+  - id: part-key
+    algorithm: hmac-sha256
+    secret: {{.Part}}
 acl:
   - id: update
     key: [mesh-key, mesh512]
     action: update
+  - id: part
+    key: part-key
+    action: update
+    update-owner: name
+    update-owner-match: sub-or-equal
+    update-owner-name: part.example.com.
+  - id: transfer
+    key: mesh-key
+    action: transfer
 zone:
   - domain: example.com
     storage: {{.Dir}}
     file: zone.db
-    acl: update
+    acl: [update, part, transfer]
     zonefile-sync: -1
     journal-content: all
 log:
@@ -83,6 +97,7 @@ var powerDNS = program{
 		{"pdnsutil", "--config-dir={{.Dir}}", "import-tsig-key", "mesh512", "hmac-sha512", "{{.Secret512}}"},
 		{"pdnsutil", "--config-dir={{.Dir}}", "import-tsig-key", "readonly-key", "hmac-sha256", "{{.ReadOnly}}"},
 		{"pdnsutil", "--config-dir={{.Dir}}", "set-meta", "example.com", "TSIG-ALLOW-DNSUPDATE", "mesh-key", "mesh512"},
+		{"pdnsutil", "--config-dir={{.Dir}}", "set-meta", "example.com", "TSIG-ALLOW-AXFR", "mesh-key"},
 	},
 	start: []string{"pdns_server", "--config-dir={{.Dir}}"},
 	files: map[string]string{

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,8 +24,9 @@ import (
 	"meshddns/dnswire"
 )
 
-// What every server knows. Key and Key512 may change the zone; ReadOnlyKey
-// is known and may change nothing. Key names are written as for dnswire.ParseKey.
+// What every server knows. Key and Key512 may change the zone, Key may also
+// transfer it; ReadOnlyKey is known and may do neither. PartKey may change what
+// is within Part only, and PowerDNS, which has no such rights, does not know it. Key names are written as for dnswire.ParseKey.
 const (
 	Zone = "example.com"
 
@@ -34,6 +36,9 @@ const (
 	Secret512   = "bWVzaDUxMi1zZWNyZXQtb2YtNjQtb2N0ZXRzLTAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc="
 	ReadOnlyKey = "readonly-key"
 	ReadOnly    = "cmVhZG9ubHkta2V5LXNlY3JldC1vZi0zMi1vY3RldHM="
+	Part        = "part.example.com"
+	PartKey     = "part-key"
+	PartSecret  = "cGFydC1rZXktc2VjcmV0LW9mLTMyLW9jdGV0cy1sb24="
 )
 
 // zoneFile is the zone on every server. The token at "instance" tells this
@@ -75,7 +80,7 @@ type program struct {
 type setup struct {
 	Dir, Token, Port, APIPort string
 
-	Secret, Secret512, ReadOnly string
+	Secret, Secret512, ReadOnly, Part string
 }
 
 // clients are the programs that Update and TXT run.
@@ -139,7 +144,7 @@ func try(t testing.TB, p program) (Server, error) {
 		return Server{}, err
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	in := setup{Dir: dir, Token: rand.Text(), Secret: Secret, Secret512: Secret512, ReadOnly: ReadOnly}
+	in := setup{Dir: dir, Token: rand.Text(), Secret: Secret, Secret512: Secret512, ReadOnly: ReadOnly, Part: PartSecret}
 	if in.Port, err = freePort(); err != nil {
 		return Server{}, err
 	}
@@ -264,6 +269,55 @@ func (s Server) Update(t testing.TB, commands ...string) {
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("nsupdate of %s: %v\n%s", s.Name, err, output)
 	}
+}
+
+// RemoveZone takes the zone from the server.
+func (s Server) RemoveZone(t testing.TB) {
+	t.Helper()
+	if s.Name == powerDNS.name {
+		if output, err := exec.Command("pdnsutil", "--config-dir="+s.Dir, "delete-zone", Zone).CombinedOutput(); err != nil {
+			t.Fatalf("delete-zone: %v\n%s", err, output)
+		}
+	} else if err := s.reconfigure(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	for len(s.dig(t, Zone, "SOA")) > 0 {
+		if ctx.Err() != nil {
+			t.Fatalf("%s still has the zone", s.Name)
+		}
+	}
+}
+
+// reconfigure cuts the zone out of the configuration of BIND or Knot and lets
+// the server read it again.
+func (s Server) reconfigure() error {
+	config, pidFile, from, to := "named.conf", "named.pid", "zone \"example.com\"", ""
+	if s.Name == knot.name {
+		config, pidFile, from, to = "knot.conf", "knot.pid", "zone:\n", "log:\n"
+	}
+	text, err := os.ReadFile(filepath.Join(s.Dir, config))
+	if err != nil {
+		return err
+	}
+	before, after, _ := strings.Cut(string(text), from)
+	if to != "" {
+		_, after, _ = strings.Cut(after, to)
+		before += to + after
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir, config), []byte(before), 0o600); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(s.Dir, pidFile))
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGHUP)
 }
 
 // TXT gives the values at a name as dig prints them, sorted.

@@ -1,0 +1,1097 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"meshddns/builtin"
+	"meshddns/dnsname"
+	"meshddns/dnswire"
+	"meshddns/hostaddr"
+	"meshddns/meshtxt"
+	"meshddns/nameserver"
+	"meshddns/provider"
+	"meshddns/provider/servertest"
+	"meshddns/reconcile"
+)
+
+// The names and the value that most tests here are about.
+const (
+	dnsHost     = "_mesh-host.example.com"   // the configuration's record
+	dnsOffice   = "_mesh.office.example.com" // the record of the prefix "office"
+	dnsEndpoint = "tcp://203.0.113.7:11010"  // the configuration's endpoint, as published
+	dnsPatience = 30 * time.Second           // bounds every wait
+	dnsStranger = "v=mesh1 n=7 o=ffffffffffff tcp://192.0.2.1:1"
+)
+
+// syncHost is an appliance: its database, its reconciler and its log. Its clock
+// may be put forward.
+type syncHost struct {
+	t         testing.TB
+	store     *store
+	clients   clients
+	engine    *reconcile.Engine
+	vendors   map[string]*dnsVendor // stand-ins for providers, by name
+	addresses atomic.Pointer[reconcile.Addresses]
+	owner     string
+	log       *dnsLog
+	ahead     atomic.Int64
+	stop      func() // ends the engine, nil while it does not run
+}
+
+// dnsBuiltinServer is the built-in server without its sockets.
+var dnsBuiltinServer = servertest.Server{Name: builtin.Name, Addr: "127.0.0.1:53"}
+
+var dnsAddresses = meshtxt.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
+
+// newSyncHost makes an appliance that is configured to publish at a server.
+func newSyncHost(t testing.TB, s servertest.Server) *syncHost {
+	t.Helper()
+	h := openSyncHost(t, filepath.Join(t.TempDir(), "meshddns.db"), s)
+	h.configure(dnsConfiguration(s))
+	return h
+}
+
+func openSyncHost(t testing.TB, path string, s servertest.Server) *syncHost {
+	t.Helper()
+	h := &syncHost{t: t, log: &dnsLog{}, vendors: map[string]*dnsVendor{}}
+	var err error
+	if h.store, err = openStore(context.Background(), path, h.logger()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.store.Close() })
+	h.owner = h.store.owner
+	h.store.now = func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
+	h.clients = clients{zones: h.store}
+	if s.Name == builtin.Name {
+		h.clients.dnsAddress = s.Addr
+	}
+	h.knows(dnsAddresses, dnsAddresses)
+	h.renew()
+	return h
+}
+
+func (h *syncHost) logger() *slog.Logger { return slog.New(slog.NewTextHandler(h.log, nil)) }
+
+// renew makes the engine, as a program that begins does.
+func (h *syncHost) renew() {
+	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, meshtxt.Addresses{}, h.store.SaveAddresses, h.logger())
+	h.engine = newEngine(h.store, h.clients, book, 5*time.Minute, h.logger())
+	ready := make(chan struct{})
+	close(ready)
+	h.engine.Ready = ready
+	h.engine.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
+	h.engine.Open = func(a reconcile.Account) (provider.DNS, error) {
+		if v := h.vendors[a.Provider]; v != nil {
+			return v.open(a), nil
+		}
+		return h.clients.open(a)
+	}
+}
+
+// knows sets this host's last known addresses, and those that are known now.
+func (h *syncHost) knows(last, now meshtxt.Addresses) {
+	h.addresses.Store(&reconcile.Addresses{Last: last, Now: now})
+}
+
+// start runs the engine, if it does not run.
+func (h *syncHost) start() {
+	if h.stop != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	engine := h.engine
+	go func() {
+		defer close(ended)
+		if err := engine.Run(ctx); err != nil {
+			h.t.Error(err)
+		}
+	}()
+	h.stop = sync.OnceFunc(func() { cancel(); dnsWait(h.t, ended) })
+	h.t.Cleanup(h.stop)
+}
+
+// restart ends the engine and runs a new one, as a program that is stopped and
+// started does.
+func (h *syncHost) restart() {
+	h.stop()
+	h.stop = nil
+	h.renew()
+	h.start()
+}
+
+// loop runs the engine in a bubble and waits until it is idle.
+func (h *syncHost) loop() {
+	h.start()
+	synctest.Wait()
+}
+
+// later puts the clock forward.
+func (h *syncHost) later(d time.Duration) {
+	h.ahead.Add(int64(d))
+	h.engine.Wake()
+}
+
+// dnsPass lets time pass in a bubble, and what is due then happen.
+func dnsPass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// dnsLookAgain is time enough for a second look.
+const dnsLookAgain = reconcile.SecondLook + time.Second
+
+// syncServing makes an appliance whose own DNS server answers.
+func syncServing(t testing.TB) *syncHost {
+	t.Helper()
+	h := newSyncHost(t, servertest.Server{Name: builtin.Name})
+	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
+	server, err := nameserver.Listen("127.0.0.1:0", "", builtin.Zones{Store: h.store, Own: own}, h.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	h.clients.dnsAddress = server.Addr()
+	return h
+}
+
+// syncEverywhere runs a test with the built-in server and with each real one.
+func syncEverywhere(t *testing.T, test func(t *testing.T, h *syncHost, s servertest.Server)) {
+	t.Run(builtin.Name, func(t *testing.T) {
+		h := syncServing(t)
+		test(t, h, servertest.Server{Name: builtin.Name, Addr: h.clients.dnsAddress})
+	})
+	servertest.Each(t, func(t *testing.T, s servertest.Server) { test(t, newSyncHost(t, s), s) })
+}
+
+// dnsConfiguration publishes at a server, when told to, and does not retry.
+func dnsConfiguration(s servertest.Server) configuration {
+	c := configuration{
+		Provider: "rfc2136", AccessKeyID: servertest.Key, Secret: servertest.Secret, Endpoint: s.Addr,
+		Domain: servertest.Zone, TXTRecordName: "_mesh-host", SyncMode: modeManual, MaxRetries: dnsNumber(0), Enabled: true,
+		Endpoints: textList{"tcp://{ipv4}:11010"},
+	}
+	if s.Name == builtin.Name || s.Name == "" {
+		c.Provider, c.Endpoint = builtin.Name, ""
+	}
+	return c
+}
+
+func dnsNumber(n int64) sql.Null[int64] { return sql.Null[int64]{V: n, Valid: true} }
+
+func (h *syncHost) configure(c configuration) {
+	h.t.Helper()
+	if err := h.store.PutConfiguration(context.Background(), c, false); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *syncHost) change(change func(c *configuration)) {
+	h.t.Helper()
+	c, err := h.store.Configuration(context.Background())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	change(&c)
+	h.configure(c)
+}
+
+// mode sets the mode of synchronisation.
+func (h *syncHost) mode(mode string) {
+	h.t.Helper()
+	h.change(func(c *configuration) { c.SyncMode = mode })
+}
+
+// dnsConfig writes a service's config: its domain, and names and values in turn.
+func dnsConfig(domain string, entries ...string) string {
+	config := map[string]string{"domain": domain}
+	for pair := range slices.Chunk(entries, 2) {
+		config[pair[0]] = pair[1]
+	}
+	data, _ := json.Marshal(config) // texts only
+	return string(data)
+}
+
+// dnsAccount are the entries of a config that publishes with a key of its own.
+func dnsAccount(provider, endpoint, key, secret string) []string {
+	return []string{"provider", provider, "endpoint", endpoint, "access_key_id", key, "access_key_secret", secret}
+}
+
+// service registers a service with further entries, names and values in turn.
+func (h *syncHost) service(domain string, entries ...string) (id string) {
+	h.t.Helper()
+	return h.serviceOf(dnsConfig(domain, entries...))
+}
+
+func (h *syncHost) serviceOf(config string) (id string) {
+	h.t.Helper()
+	id, err := newUUID()
+	if err == nil {
+		err = h.store.CreateService(context.Background(), service{ID: id, Name: "service", Config: config})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return id
+}
+
+// reconfigure replaces a service's config.
+func (h *syncHost) reconfigure(id, config string) {
+	h.t.Helper()
+	err := h.store.PutService(context.Background(), id, func(v service) (service, error) { v.Config = config; return v, nil })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *syncHost) reserve(service, prefix string, network networkID) usage {
+	h.t.Helper()
+	u := usage{ServiceID: service, Mode: modeCustom, Prefix: prefix, Network: sql.Null[networkID]{V: network, Valid: true}}
+	if prefix == automaticPrefix(network) {
+		u.Mode = modeAutomatic
+	}
+	u, err := h.store.CreateUsage(context.Background(), u)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return u
+}
+
+// publish sets what a usage publishes.
+func (h *syncHost) publish(u usage, endpoints ...string) {
+	h.t.Helper()
+	if err := h.store.ChangeUsage(context.Background(), u.ID, endpoints, nil); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// publishing is how far a usage's record is, as clients are told: its state, its
+// value, and why it is not as it should be.
+func (h *syncHost) publishing(u usage) string {
+	h.t.Helper()
+	ctx := context.Background()
+	u, err := h.store.Usage(ctx, u.ID)
+	if err != nil {
+		return err.Error()
+	}
+	state, err := h.store.State(ctx, []string{u.Name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p := publishingOf(u, state.Names[0], h.places(u.Name))
+	return dnsWords(p.state, p.value, p.fault.Code)
+}
+
+// dnsWords joins the words that are not empty.
+func dnsWords(words ...string) string {
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// run synchronises.
+func (h *syncHost) run() reconcile.Report {
+	h.t.Helper()
+	return h.runFor(dnsPatience, false)
+}
+
+// sweep synchronises, and withdraws the orphans.
+func (h *syncHost) sweep() reconcile.Report {
+	h.t.Helper()
+	return h.runFor(dnsPatience, true)
+}
+
+func (h *syncHost) runFor(limit time.Duration, sweep bool) reconcile.Report {
+	h.t.Helper()
+	h.start()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	r, err := h.engine.Sync(ctx, sweep)
+	if err != nil {
+		h.t.Errorf("%v: %+v\n%s", err, r, h.log)
+	}
+	return r
+}
+
+// begin synchronises in the background.
+func (h *syncHost) begin(ctx context.Context) <-chan reconcile.Report {
+	h.start()
+	result := make(chan reconcile.Report, 1)
+	go func() {
+		r, err := h.engine.Sync(ctx, false)
+		if err != nil && ctx.Err() == nil {
+			h.t.Error(err)
+		}
+		result <- r
+	}()
+	return result
+}
+
+// tryRelease releases a usage as a client's call does.
+func (h *syncHost) tryRelease(ctx context.Context, u usage) (freed bool, err error) {
+	h.start()
+	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
+	defer cancel()
+	return (&server{store: h.store, engine: h.engine}).release(ctx, u.ID, false)
+}
+
+func (h *syncHost) release(u usage, want bool) {
+	h.t.Helper()
+	if freed, err := h.tryRelease(context.Background(), u); freed != want || err != nil {
+		h.t.Errorf("release of %s: freed %t, %v; want %t", u.Prefix, freed, err, want)
+	}
+}
+
+// force frees a usage's prefix at once.
+func (h *syncHost) force(u usage) {
+	h.t.Helper()
+	if r, err := h.store.ReleaseUsage(context.Background(), u.ID, true); err != nil || !r.freed {
+		h.t.Errorf("release of %s by force: freed %t, %v", u.Prefix, r.freed, err)
+	}
+}
+
+// until waits for a condition outside of bubbles.
+func (h *syncHost) until(what string, holds func() bool) {
+	h.t.Helper()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for limit := time.Now().Add(dnsPatience); !holds(); <-ticker.C {
+		if time.Now().After(limit) {
+			h.t.Fatalf("in vain: %s\n%s", what, h.log)
+		}
+	}
+}
+
+// copied opens a copy of the database as it is now, as a new process does.
+func (h *syncHost) copied(t testing.TB) *syncHost {
+	t.Helper()
+	return h.opened(t, h.backup(t))
+}
+
+// opened opens a file as a new process does that reaches the same providers.
+func (h *syncHost) opened(t testing.TB, path string) *syncHost {
+	t.Helper()
+	c := openSyncHost(t, path, servertest.Server{Name: builtin.Name, Addr: h.clients.dnsAddress})
+	c.vendors = h.vendors
+	c.ahead.Store(h.ahead.Load())
+	return c
+}
+
+// backup makes a copy of the live database.
+func (h *syncHost) backup(t testing.TB) (path string) {
+	t.Helper()
+	from, err := h.store.Backup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	path = filepath.Join(t.TempDir(), "copy.db")
+	to, err := os.Create(path)
+	if err == nil {
+		_, err = io.Copy(to, from)
+	}
+	if err := errors.Join(err, to.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// version gives a function whose value changes with each write by another.
+func (h *syncHost) version() func() int {
+	h.t.Helper()
+	db, err := sql.Open("sqlite3", dataSource(h.store.path, url.Values{}))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1)
+	return func() (version int) {
+		if err := db.QueryRow(`PRAGMA data_version`).Scan(&version); err != nil {
+			h.t.Fatal(err)
+		}
+		return version
+	}
+}
+
+// exec changes the database as no function of the store does.
+func (h *syncHost) exec(statement string) {
+	h.t.Helper()
+	if _, err := h.store.writer.Exec(statement); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// count is the number that a query gives.
+func (h *syncHost) count(query string) (n int) {
+	h.t.Helper()
+	if err := h.store.reader.QueryRow(query).Scan(&n); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// rows are what the database has about names and places.
+func (h *syncHost) rows() (all []string) {
+	h.t.Helper()
+	all, err := collect(context.Background(), h.store.reader, scanText, `
+		SELECT json_array(name, version, due, lane, pass) FROM names UNION ALL
+		SELECT json_array(id, name, account, zone, state, standing, intent, doubt, look_at, code, attempts, at, since) FROM places`)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all
+}
+
+// value is what the appliance publishes for a network.
+func (h *syncHost) value(network string, endpoints ...string) string {
+	return meshtxt.Value(network, h.owner, endpoints)
+}
+
+// text is the value as dig prints it.
+func (h *syncHost) text(network string, endpoints ...string) string {
+	return dnsQuoted(provider.TXT{h.value(network, endpoints...)})
+}
+
+const dnsForeignTTL = 120
+
+// foreign adds a value as another program would.
+func (h *syncHost) foreign(s servertest.Server, name string, v provider.TXT) {
+	h.t.Helper()
+	if s.Name != builtin.Name {
+		s.Update(h.t, fmt.Sprintf("add %s %d TXT %s", name, dnsForeignTTL, dnsQuoted(v)))
+		return
+	}
+	if _, err := h.store.writer.Exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// dnsKey is a name as the built-in zones have it: folded, labels from the root.
+func dnsKey(name string) string {
+	labels := strings.Split(dnsname.Fold(name), ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+func (h *syncHost) places(name string) []storedPlace {
+	h.t.Helper()
+	places, err := h.store.Places(context.Background(), name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	slices.SortFunc(places, func(a, b storedPlace) int { return cmp.Compare(a.ID, b.ID) })
+	return places
+}
+
+// wantPlaces compares the places of a name, the oldest first: the state, what
+// stands there, what may stand there, and why it is not as it should be.
+func (h *syncHost) wantPlaces(name string, want ...string) {
+	h.t.Helper()
+	var got []string
+	for _, p := range h.places(name) {
+		doubt := p.Doubt
+		if doubt != "" {
+			doubt = "perhaps " + doubt
+		}
+		got = append(got, dnsWords(p.State, p.Standing, doubt, p.Fault.Code))
+	}
+	if !slices.Equal(got, want) {
+		h.t.Errorf("%s has the places %q, want %q", name, got, want)
+	}
+}
+
+// wantTaken compares how many usages have a prefix.
+func (h *syncHost) wantTaken(prefix string, want int) {
+	h.t.Helper()
+	if got := h.taken(prefix); got != want {
+		h.t.Errorf("%d usages have %s, want %d", got, prefix, want)
+	}
+}
+
+func (h *syncHost) taken(prefix string) int {
+	h.t.Helper()
+	return h.count(`SELECT count(*) FROM usages WHERE record_prefix = '` + prefix + `' COLLATE NOCASE`)
+}
+
+// leftovers are the names of those that stand where nobody wants them.
+func (h *syncHost) leftovers() (names []string) {
+	h.t.Helper()
+	all, err := h.store.Leftovers(context.Background(), 0, 100)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, p := range all {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// standing gives the values in the zones of the built-in server.
+func (h *syncHost) standing(name string) (texts []string) {
+	h.t.Helper()
+	set, err := builtin.Client{Store: h.store}.Read(context.Background(), "", name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, v := range set.Values {
+		texts = append(texts, dnsQuoted(v))
+	}
+	return texts
+}
+
+func (h *syncHost) wantStanding(name string, want ...string) {
+	h.t.Helper()
+	if got := h.standing(name); !slices.Equal(got, want) {
+		h.t.Errorf("%s has %q, want %q", name, got, want)
+	}
+}
+
+// dnsReportLines are a report's records (name, action, and code if any), and how
+// many are unchanged.
+func dnsReportLines(r reconcile.Report) (lines []string) {
+	for _, o := range r.Records {
+		code := o.Fault.Code
+		if code == o.Action {
+			code = ""
+		}
+		lines = append(lines, dnsWords(o.Name, o.Action, code))
+	}
+	if n := r.Counts[reconcile.ActionUnchanged]; n > 0 {
+		lines = append(lines, fmt.Sprint(n, " unchanged"))
+	}
+	return lines
+}
+
+func wantReport(t testing.TB, r reconcile.Report, want ...string) {
+	t.Helper()
+	if got := dnsReportLines(r); !slices.Equal(got, want) {
+		t.Errorf("report:\n%s\nwant\n%s\n%+v", strings.Join(got, "\n"), strings.Join(want, "\n"), r)
+	}
+}
+
+// wantTXT compares the values at a name of a server, as dig prints them.
+func wantTXT(t testing.TB, s servertest.Server, name string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if got := s.TXT(t, name); !slices.Equal(got, want) {
+		t.Errorf("%s of %s has %q, want %q", name, s.Name, got, want)
+	}
+}
+
+// dnsVendor stands in for a provider that obeys the test: zones in memory, which
+// keys reach, and calls that it may hold, fail, or answer with what is not true
+// any more.
+type dnsVendor struct {
+	mu      sync.Mutex
+	zones   map[string][]string // the zones that a key reaches; one of another id after a space
+	values  map[[2]string][]provider.TXT
+	history []string // of the changes that were made
+	calls   []dnsCall
+	before  func(ctx context.Context, c dnsCall) error // a failure is the call's
+	stale   map[string]int                             // reads of a name that show nothing
+}
+
+// dnsCall is a call of a provider.
+type dnsCall struct {
+	what, key, zone, name string
+	change                provider.Change
+}
+
+// vendor registers a stand-in with a zone that the key "key" reaches.
+func (h *syncHost) vendor(name string) *dnsVendor {
+	v := &dnsVendor{
+		zones: map[string][]string{"key": {servertest.Zone}}, values: map[[2]string][]provider.TXT{}, stale: map[string]int{},
+		before: func(context.Context, dnsCall) error { return nil },
+	}
+	h.vendors[name] = v
+	return v
+}
+
+// newVendorHost makes an appliance that publishes at a stand-in.
+func newVendorHost(t testing.TB) (*syncHost, *dnsVendor) {
+	t.Helper()
+	h := openSyncHost(t, filepath.Join(t.TempDir(), "meshddns.db"), dnsBuiltinServer)
+	v := h.vendor("vendor")
+	h.configure(dnsVendorConfiguration("vendor"))
+	return h, v
+}
+
+func dnsVendorConfiguration(name string) configuration {
+	c := dnsConfiguration(servertest.Server{})
+	c.Provider, c.AccessKeyID, c.Secret = name, "key", "secret"
+	return c
+}
+
+// dnsVendorClient is the client of a key.
+type dnsVendorClient struct {
+	v   *dnsVendor
+	key string
+}
+
+func (v *dnsVendor) open(a reconcile.Account) provider.DNS { return dnsVendorClient{v, a.AccessKeyID} }
+
+func (c dnsVendorClient) call(ctx context.Context, call dnsCall) error {
+	call.key = c.key
+	c.v.mu.Lock()
+	c.v.calls = append(c.v.calls, call)
+	before := c.v.before
+	c.v.mu.Unlock()
+	return before(ctx, call)
+}
+
+// id tells a zone by, for the key.
+func (c dnsVendorClient) id(zone string) string {
+	for _, z := range c.v.zones[c.key] {
+		if name, _, _ := strings.Cut(z, " "); name == zone {
+			return z
+		}
+	}
+	return ""
+}
+
+func (c dnsVendorClient) ZoneID(_ context.Context, zone string) (string, error) {
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	return c.id(zone), nil
+}
+
+func (c dnsVendorClient) Zone(ctx context.Context, name string) (zone string, err error) {
+	if err := c.call(ctx, dnsCall{what: "zone", name: name}); err != nil {
+		return "", err
+	}
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	for _, z := range c.v.zones[c.key] {
+		if z, _, _ := strings.Cut(z, " "); dnsname.Within(name, z) && len(z) > len(zone) {
+			zone = z
+		}
+	}
+	if zone == "" {
+		return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: name}
+	}
+	return zone, nil
+}
+
+func (c dnsVendorClient) Read(ctx context.Context, zone, name string) (provider.RRset, error) {
+	if err := c.call(ctx, dnsCall{what: "read", zone: zone, name: name}); err != nil {
+		return provider.RRset{}, err
+	}
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	id := c.id(zone)
+	if id == "" {
+		return provider.RRset{}, &provider.Error{Kind: provider.ZoneNotFound, Detail: zone}
+	}
+	if c.v.stale[name]--; c.v.stale[name] >= 0 {
+		return provider.RRset{}, nil
+	}
+	return dnsSet(c.v.values[[2]string{id, name}]), nil
+}
+
+// dnsSet is a set of values; the second of two equal ones is a copy.
+func dnsSet(values []provider.TXT) (set provider.RRset) {
+	set.TTL = 60
+	for _, v := range values {
+		if slices.ContainsFunc(set.Values, v.Equal) {
+			set.Copies = append(set.Copies, v)
+		} else {
+			set.Values = append(set.Values, v)
+		}
+	}
+	return set
+}
+
+// ReadAll lists a zone.
+func (c dnsVendorClient) ReadAll(ctx context.Context, zone string) (map[string]provider.RRset, error) {
+	if err := c.call(ctx, dnsCall{what: "list", zone: zone}); err != nil {
+		return nil, err
+	}
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	all := map[string]provider.RRset{}
+	for at, values := range c.v.values {
+		if at[0] == c.id(zone) && len(values) > 0 {
+			all[at[1]] = dnsSet(values)
+		}
+	}
+	return all, nil
+}
+
+func (c dnsVendorClient) Change(ctx context.Context, change provider.Change) error {
+	if err := c.call(ctx, dnsCall{what: "change", zone: change.Zone, name: change.Name, change: change}); err != nil {
+		return err
+	}
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	return c.v.make(c.id(change.Zone), change)
+}
+
+// make makes a change in the zone with an id. The lock is held.
+func (v *dnsVendor) make(id string, change provider.Change) error {
+	if id == "" {
+		return &provider.Error{Kind: provider.ZoneNotFound, Detail: change.Zone}
+	}
+	at := [2]string{id, change.Name}
+	values := slices.Clone(v.values[at])
+	for _, value := range change.Copies {
+		values = slices.DeleteFunc(values, value.Equal)
+		values = append(values, value)
+	}
+	for _, value := range change.Add {
+		if !slices.ContainsFunc(values, value.Equal) {
+			values = append(values, value)
+		}
+		v.history = append(v.history, "+ "+id+" "+change.Name)
+	}
+	for _, value := range change.Remove {
+		values = slices.DeleteFunc(values, value.Equal)
+		v.history = append(v.history, "- "+id+" "+change.Name)
+	}
+	v.values[at] = values
+	return nil
+}
+
+// Authority knows nobody to ask.
+func (c dnsVendorClient) Authority(context.Context, string) (provider.Authority, error) {
+	return provider.Authority{}, nil
+}
+
+// fails makes the calls fail from now on for which it gives a failure.
+func (v *dnsVendor) fails(before func(ctx context.Context, c dnsCall) error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.before = before
+}
+
+// works makes no call fail any more.
+func (v *dnsVendor) works() { v.fails(func(context.Context, dnsCall) error { return nil }) }
+
+// dnsFault is a failure of a kind for the calls of a kind, or for all.
+func dnsFault(kind provider.Kind, calls ...string) func(context.Context, dnsCall) error {
+	return func(_ context.Context, c dnsCall) error {
+		if len(calls) > 0 && !slices.Contains(calls, c.what) {
+			return nil
+		}
+		return &provider.Error{Kind: kind, Detail: c.what}
+	}
+}
+
+// holds stops the calls of a kind for a name, until the channel is closed.
+func (v *dnsVendor) holds(what, name string) (arrived <-chan struct{}, open func()) {
+	came, opened := make(chan struct{}, 100), make(chan struct{})
+	v.fails(func(_ context.Context, c dnsCall) error {
+		if c.what == what && c.name == name {
+			came <- struct{}{}
+			<-opened
+		}
+		return nil
+	})
+	return came, sync.OnceFunc(func() { close(opened) })
+}
+
+// put lets a value appear that nobody here has written.
+func (v *dnsVendor) put(zone, name string, value provider.TXT) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := [2]string{zone, name}
+	v.values[at] = append(v.values[at], value)
+}
+
+// at gives what stands at a name in a zone.
+func (v *dnsVendor) at(zone, name string) (values []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, value := range v.values[[2]string{zone, name}] {
+		values = append(values, value.Text())
+	}
+	return values
+}
+
+func (v *dnsVendor) want(t testing.TB, zone, name string, want ...string) {
+	t.Helper()
+	if got := v.at(zone, name); !slices.Equal(got, want) {
+		t.Errorf("%s in %s has %q, want %q", name, zone, got, want)
+	}
+}
+
+// called counts the calls of a kind.
+func (v *dnsVendor) called(what string) (n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range v.calls {
+		if c.what == what {
+			n++
+		}
+	}
+	return n
+}
+
+// dnsQuoted writes a value as dig does.
+func dnsQuoted(v provider.TXT) string {
+	var quoted []string
+	for _, s := range v {
+		var text strings.Builder
+		for _, octet := range []byte(s) {
+			switch {
+			case octet == '"' || octet == '\\':
+				text.WriteString(`\` + string(rune(octet)))
+			case octet < ' ' || octet > '~':
+				fmt.Fprintf(&text, `\%03d`, octet)
+			default:
+				text.WriteByte(octet)
+			}
+		}
+		quoted = append(quoted, `"`+text.String()+`"`)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func dnsItemsText(items []testItem) string {
+	var words []string
+	for _, item := range items {
+		word := item.fault.Code
+		switch {
+		case item.skipped:
+			word = "skipped"
+		case item.ok:
+			word = "ok"
+		}
+		words = append(words, item.name+":"+word)
+	}
+	return strings.Join(words, " ")
+}
+
+// dnsAsk asks a server one question.
+func dnsAsk(t testing.TB, server, name string, kind dnswire.Type) dnswire.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), dnsPatience)
+	defer cancel()
+	owner, err := dnswire.ParseName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := dnswire.Message{ID: 7, Questions: []dnswire.Question{{Name: owner, Type: kind, Class: dnswire.ClassIN}}}
+	data, err := dnswire.Exchange(ctx, server, query.Pack())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := dnswire.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// dnsAnswerText gives the type and TTL of an answer, or whose lack it is.
+func dnsAnswerText(m dnswire.Message) string {
+	switch {
+	case len(m.Answers) > 0 && m.Answers[0].Type == dnswire.TypeNS:
+		return fmt.Sprintf("NS %d %s", m.Answers[0].TTL, dnswire.Name(m.Answers[0].Data))
+	case len(m.Answers) > 0:
+		kinds := map[dnswire.Type]string{dnswire.TypeTXT: "TXT", dnswire.TypeSOA: "SOA", dnswire.TypeA: "A"}
+		return fmt.Sprintf("%s %d", kinds[m.Answers[0].Type], m.Answers[0].TTL)
+	case len(m.Authority) > 0 && m.Authority[0].Type == dnswire.TypeSOA:
+		return "no data of " + m.Authority[0].Name.String()
+	}
+	return "nothing"
+}
+
+// dnsWait takes what comes from a channel, or fails the test.
+func dnsWait[T any](t testing.TB, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(dnsPatience):
+		t.Fatal("nothing came in time")
+	}
+	return v
+}
+
+// dnsUntil takes what comes from a channel until a time is over.
+func dnsUntil[T any](from <-chan T, limit time.Duration) (v T) {
+	select {
+	case v = <-from:
+	case <-time.After(limit):
+	}
+	return v
+}
+
+// dnsLog is a log that may be read while it is written.
+type dnsLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *dnsLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *dnsLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// dnsHandler gives the answer to a message, nil for none; forward gives that
+// of the server behind.
+type dnsHandler func(query []byte, forward func() []byte) []byte
+
+func dnsSilent([]byte, func() []byte) []byte { return nil }
+
+func dnsGarbage(query []byte, _ func() []byte) []byte {
+	return append(slices.Clone(query[:2]), strings.Repeat("garbage!", 8)...)
+}
+
+// dnsUnsigned drops the signature of an answer.
+func dnsUnsigned(_ []byte, forward func() []byte) []byte {
+	m, err := dnswire.Parse(forward())
+	if err != nil {
+		return nil
+	}
+	m.Additional = nil
+	return m.Pack()
+}
+
+func dnsServFail(query []byte, _ func() []byte) []byte {
+	m, err := dnswire.Parse(query)
+	if err != nil {
+		return nil
+	}
+	m = dnswire.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: dnswire.RcodeServFail, Questions: m.Questions}
+	return m.Pack()
+}
+
+func dnsIsUpdate(query []byte) bool {
+	header, err := dnswire.ParseHeader(query)
+	return err == nil && header.Opcode == dnswire.OpcodeUpdate
+}
+
+// dnsRelay stands before a server and gives its own address.
+func dnsRelay(t testing.TB, server string, handle dnsHandler) (addr string) {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	t.Cleanup(func() { tcp.Close(); udp.Close(); working.Wait() })
+	answer := func(query []byte) []byte {
+		return handle(query, func() []byte {
+			answer, _ := dnswire.ExchangeTCP(context.Background(), server, query)
+			return answer
+		})
+	}
+	working.Go(func() {
+		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
+			working.Go(func() {
+				defer conn.Close()
+				if query, err := dnswire.ReadTCP(conn); err == nil {
+					if answer := answer(query); answer != nil {
+						dnswire.WriteTCP(conn, answer)
+					}
+				}
+			})
+		}
+	})
+	working.Go(func() {
+		buffer := make([]byte, dnswire.MaxMessage)
+		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
+			query := slices.Clone(buffer[:n])
+			working.Go(func() {
+				if answer := answer(query); answer != nil {
+					udp.WriteTo(answer, from)
+				}
+			})
+		}
+	})
+	return tcp.Addr().String()
+}
+
+// dnsGate is a relay that stops updates on their way, before the server gets
+// them or after it has made them, and may lose their answers.
+type dnsGate struct {
+	after, lose bool
+	addr        string
+	skip, stop  atomic.Int64  // updates to let pass first, and then to stop
+	arrived     chan struct{} // gets one for each that is stopped
+	passed      chan struct{} // gets one for each that was stopped and is through
+	open        chan struct{} // closed to let them go
+	last        atomic.Pointer[string]
+}
+
+func (g *dnsGate) server(t testing.TB, s servertest.Server) servertest.Server {
+	g.arrived, g.passed, g.open = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	g.addr = dnsRelay(t, s.Addr, g.handle)
+	return servertest.Server{Name: s.Name, Addr: g.addr}
+}
+
+// shut stops the next updates.
+func (g *dnsGate) shut(count int64) { g.stop.Store(count) }
+
+// name is that of the update that was stopped.
+func (g *dnsGate) name() string { return *g.last.Load() }
+
+func (g *dnsGate) handle(query []byte, forward func() []byte) (answer []byte) {
+	if !dnsIsUpdate(query) || g.stop.Load() == 0 || g.skip.Add(-1) >= 0 || g.stop.Add(-1) < 0 {
+		return forward()
+	}
+	m, _ := dnswire.Parse(query)
+	name := strings.TrimSuffix(m.Answers[0].Name.String(), ".")
+	g.last.Store(&name)
+	if g.after {
+		answer = forward()
+	}
+	g.arrived <- struct{}{}
+	<-g.open
+	if !g.after && !g.lose {
+		answer = forward()
+	}
+	g.passed <- struct{}{}
+	if g.lose {
+		return nil
+	}
+	return answer
+}
+
+// dnsClosedPort gives an address at which nothing listens.
+func dnsClosedPort(t testing.TB) string {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp.Close()
+	return tcp.Addr().String()
+}

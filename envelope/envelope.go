@@ -1,0 +1,244 @@
+// Package envelope is the form of every answer: a success is an object with data
+// and a message, a failure an object with an error and its reason in a header.
+// It knows how requests are read and which texts are said, and nothing of what
+// they are about.
+package envelope
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshddns/guard"
+	"meshddns/msg"
+)
+
+// MediaType is that of every answer but the metrics and the backup.
+const MediaType = "application/json; charset=utf-8"
+
+// Reply is a successful answer.
+type Reply struct {
+	Status  int    // 200 when it is 0
+	Message msg.ID // "" for none
+	Data    any
+	Next    string // cursor of the next page, "" without one
+	ID      string // of what was made, for the audit line
+}
+
+// Failure is an answer that refuses. The error behind it, if any, is logged.
+type Failure struct {
+	Status int
+	ID     msg.ID
+	Args   []any
+	Cause  error
+}
+
+func (f *Failure) Error() string { return f.ID.In(msg.English, f.words(msg.English)...) }
+
+// Fail refuses what the client asked for: 400, where the table of statuses does
+// not say otherwise.
+func Fail(id msg.ID, args ...any) *Failure {
+	return &Failure{Status: cmp.Or(statuses[id], http.StatusBadRequest), ID: id, Args: args}
+}
+
+// statuses are those that are not 400.
+var statuses = map[msg.ID]int{
+	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
+	msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
+	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
+	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict,
+	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
+	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
+	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
+	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+}
+
+// Phrase is an argument of a text that is itself a text.
+type Phrase struct {
+	ID   msg.ID
+	Args []any
+}
+
+// In says the phrase in a language.
+func (p Phrase) In(language msg.Language) string {
+	return p.ID.In(language, inLanguage(p.Args, language)...)
+}
+
+// spoken is an argument that is said in a language.
+type spoken interface{ In(msg.Language) string }
+
+func (f *Failure) words(language msg.Language) []any { return inLanguage(f.Args, language) }
+
+// inLanguage turns the arguments that are texts themselves into words.
+func inLanguage(args []any, language msg.Language) []any {
+	words := slices.Clone(args)
+	for i, word := range words {
+		if text, ok := word.(spoken); ok {
+			words[i] = text.In(language)
+		}
+	}
+	return words
+}
+
+// Answer is what an error is to a client.
+type Answer struct {
+	Err error
+	ID  msg.ID
+}
+
+// Adapter makes handlers of functions that answer or fail. Every answer, and
+// before it the audit line of every change, is written here.
+type Adapter struct {
+	Log     *slog.Logger
+	Answers []Answer // of errors that are no Failure
+	Counted func(route string, status int)
+}
+
+// Handle makes a handler of a function that answers or fails.
+func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		result, err := Reply{}, error(TooLarge)
+		if r.ContentLength <= MaxBody {
+			result, err = answer(r)
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			a.audit(r, result, err)
+		}
+		if err != nil {
+			a.Refuse(w, r, err)
+			return
+		}
+		a.write(w, r, result)
+	})
+}
+
+// audit logs who has changed what, or tried to.
+func (a Adapter) audit(r *http.Request, result Reply, err error) {
+	status, code := max(result.Status, http.StatusOK), msg.ID("")
+	if err != nil {
+		f := a.Failure(err)
+		status, code = f.Status, f.ID
+	}
+	a.Log.Info("change", "who", guard.Caller(r), "what", r.Pattern, "id", max(r.PathValue("id"), result.ID), "status", status, "code", code)
+}
+
+// Language is the one that a request prefers.
+func Language(r *http.Request) msg.Language {
+	return msg.Preferred(strings.Join(r.Header.Values("Accept-Language"), ","))
+}
+
+func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
+	body := struct {
+		Message string `json:"message,omitempty"`
+		Data    any    `json:"data,omitzero"`
+		Next    string `json:"next_cursor,omitempty"`
+	}{Data: result.Data, Next: result.Next}
+	if result.Message != "" {
+		body.Message = result.Message.In(Language(r))
+	}
+	writeJSON(w, max(result.Status, http.StatusOK), body)
+}
+
+// Failure gives the failure that an error is. What is in no table is a fault of
+// the program, of which the client is told no more.
+func (a Adapter) Failure(err error) *Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	for _, known := range a.Answers {
+		if errors.Is(err, known.Err) {
+			return Fail(known.ID)
+		}
+	}
+	return &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
+}
+
+// Refuse writes a failed answer. Its cause is logged here, once.
+func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := a.Failure(err)
+	if f.Cause != nil {
+		a.Log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.Cause)
+	}
+	w.Header().Set("X-Error-Code", string(f.ID))
+	spoken := Language(r)
+	writeJSON(w, f.Status, map[string]string{"error": f.ID.In(spoken, f.words(spoken)...)})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
+		panic(err) // a type that JSON cannot hold: a mistake of this program
+	}
+	w.Header().Set("Content-Type", MediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(buffer.Len()))
+	w.WriteHeader(status)
+	w.Write(buffer.Bytes())
+}
+
+// Route sends a request to its handler. The mux would answer unknown paths
+// and methods in plain text, and an unclean path with a redirect.
+func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	defer func() { a.Counted(r.Pattern, counted.status) }()
+	handler, pattern := mux.Handler(r)
+	switch {
+	case strings.TrimSuffix(r.URL.Path, "/") != strings.TrimSuffix(path.Clean(r.URL.Path), "/"):
+		a.Refuse(counted, r, Fail(msg.NotFound))
+	case pattern != "":
+		mux.ServeHTTP(counted, r)
+	default:
+		var verdict statusWriter
+		handler.ServeHTTP(&verdict, r)
+		allow := verdict.Header().Get("Allow")
+		if verdict.status != http.StatusMethodNotAllowed {
+			a.Refuse(counted, r, Fail(msg.NotFound))
+			return
+		}
+		counted.Header().Set("Allow", allow)
+		a.Refuse(counted, r, Fail(msg.MethodNotAllowed, allow))
+	}
+}
+
+// statusWriter remembers the status. Without a ResponseWriter it drops the
+// answer and keeps its header.
+type statusWriter struct {
+	http.ResponseWriter
+	header http.Header
+	status int
+}
+
+func (w *statusWriter) Header() http.Header {
+	if w.ResponseWriter != nil {
+		return w.ResponseWriter.Header()
+	}
+	if w.header == nil {
+		w.header = http.Header{}
+	}
+	return w.header
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	if w.ResponseWriter != nil {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *statusWriter) Write(data []byte) (int, error) {
+	if w.ResponseWriter == nil {
+		return len(data), nil
+	}
+	return w.ResponseWriter.Write(data)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

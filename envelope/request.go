@@ -1,0 +1,118 @@
+package envelope
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"meshddns/msg"
+	"meshddns/strictjson"
+)
+
+// MaxBody bounds the body of a request in octets.
+const MaxBody = 64 << 10
+
+// MaxPage bounds the entries of a page of a listing.
+const MaxPage = 1000
+
+// TooLarge is the failure of a body over MaxBody.
+var TooLarge = Fail(msg.BodyTooLarge, MaxBody>>10)
+
+// Decode reads the body into a struct.
+func Decode(r *http.Request, into any) error {
+	body, err := io.ReadAll(r.Body)
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return TooLarge
+	}
+	if err == nil {
+		err = strictjson.Decode(body, into)
+	}
+	if err != nil {
+		return Fail(msg.ParameterError, BodyFault(err))
+	}
+	return nil
+}
+
+// TypeText has a text for each type that a member can miss.
+var TypeText = map[string]Phrase{
+	strictjson.Bool: {ID: msg.TypeBool}, strictjson.Int64: {ID: msg.TypeInt64}, strictjson.Uint64: {ID: msg.TypeUint64},
+	strictjson.Strings: {ID: msg.TypeStrings}, strictjson.String: {ID: msg.TypeString},
+}
+
+// BodyFault says what is wrong with a body.
+func BodyFault(err error) any {
+	e, ok := errors.AsType[*strictjson.Error](err)
+	if !ok {
+		return err.Error()
+	}
+	switch e.Fault {
+	case strictjson.Empty:
+		return Phrase{ID: msg.BodyEmpty}
+	case strictjson.NotUTF8:
+		return Phrase{ID: msg.BodyNotUTF8}
+	case strictjson.NotObject:
+		return Phrase{ID: msg.BodyNotObject}
+	case strictjson.Duplicate:
+		return Phrase{msg.BodyDuplicate, []any{e.Field}}
+	case strictjson.WrongType:
+		return Phrase{msg.BodyWrongType, []any{e.Field, TypeText[e.Want]}}
+	}
+	return Phrase{ID: msg.BodySyntax}
+}
+
+// queryFlag reads a flag of the query: absent is false.
+func queryFlag(query url.Values, name string) (bool, error) {
+	switch values := query[name]; {
+	case len(values) == 0:
+		return false, nil
+	case len(values) == 1 && (values[0] == "1" || values[0] == "true"):
+		return true, nil
+	case len(values) == 1 && (values[0] == "0" || values[0] == "false"):
+		return false, nil
+	}
+	return false, Fail(msg.QueryInvalid, name)
+}
+
+// Flags reads flags of the query.
+func Flags(r *http.Request, names ...string) (set map[string]bool, err error) {
+	query, err := ParseQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	set = map[string]bool{}
+	for _, name := range names {
+		if set[name], err = queryFlag(query, name); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+// ParseQuery reads the query. A broken part would otherwise be dropped, and a
+// filter with it.
+func ParseQuery(r *http.Request) (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, Fail(msg.ParameterError, err.Error())
+	}
+	return query, nil
+}
+
+// PageQuery reads the limit, 0 without one, and the cursor of a listing.
+func PageQuery(query url.Values) (limit int, after int64, err error) {
+	if query.Has("limit") && query.Get("limit") != "" {
+		limit, err = strconv.Atoi(query.Get("limit"))
+		if err != nil || limit < 1 || limit > MaxPage {
+			return 0, 0, Fail(msg.QueryInvalid, "limit")
+		}
+	}
+	if cursor := query.Get("cursor"); cursor != "" {
+		after, err = strconv.ParseInt(cursor, 10, 64)
+		if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
+			return 0, 0, Fail(msg.QueryInvalid, "cursor")
+		}
+	}
+	return limit, after, nil
+}

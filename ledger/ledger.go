@@ -1,0 +1,287 @@
+// Package ledger keeps in the database what is due, what stands where, and with
+// which key it was put there: the tables names, marks, pass, places, accounts and
+// adopted. It is the database of package reconcile; of what is configured and
+// reserved it only reads.
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"meshddns/reconcile"
+	"meshddns/sqlrow"
+)
+
+// Ledger is those tables.
+type Ledger struct {
+	reader *sql.DB
+	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
+	now    func() time.Time
+	owner  string // marks the values in DNS that are ours
+}
+
+// New makes a ledger of a pool for reading and of what runs a function in one
+// transaction on the one connection that writes.
+func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
+	return &Ledger{reader: reader, tx: tx, now: now, owner: owner}
+}
+
+// What a function reports beside faults of the database itself.
+var (
+	ErrNoLeftover = errors.New("no such leftover")
+	ErrOwnOwner   = errors.New("the owner is this database's own")
+)
+
+// MarkDue makes a name due: a person's order at once, a change when further ones
+// have had a moment to come. It gives the version of the name.
+func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) (version int64, err error) {
+	due := g.now()
+	if lane == reconcile.LaneChanged {
+		due = due.Add(reconcile.Debounce)
+	}
+	err = tx.QueryRowContext(ctx, `
+		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
+		ON CONFLICT DO UPDATE SET
+		    version = version + 1, pass = 0,
+		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
+		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
+		RETURNING version`, name, sqlrow.Stamp(due), lane).Scan(&version)
+	return version, err
+}
+
+// DropName forgets a name of which there is nothing to know any more.
+func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error {
+	_, err := tx.ExecContext(ctx, `
+		DELETE FROM names
+		WHERE name = ? AND version = ? AND
+		      NOT EXISTS (SELECT 1 FROM usages WHERE usages.name = names.name) AND
+		      NOT EXISTS (SELECT 1 FROM places WHERE places.name = names.name) AND
+		      NOT EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND configuration.name = names.name)`, name, version)
+	return err
+}
+
+// RequestPass asks for a pass over all names, when further changes have had a
+// moment to come.
+func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) error {
+	_, err := tx.ExecContext(ctx, `UPDATE pass SET requested = ?, requested_at = ? WHERE id = 1`, trigger, sqlrow.Stamp(g.now().Add(reconcile.Debounce)))
+	return err
+}
+
+// Adopt makes the values of another owner count as ours, and asks for a pass.
+func (g *Ledger) Adopt(ctx context.Context, owner string) error {
+	if owner == g.owner {
+		return ErrOwnOwner
+	}
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO adopted (owner) VALUES (?) ON CONFLICT DO NOTHING`, owner); err != nil {
+			return err
+		}
+		return g.RequestPass(ctx, tx, reconcile.TriggerChange)
+	})
+}
+
+// Intend commits what is about to be written, if it is still wanted.
+func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		state, err := g.StateIn(ctx, tx, names)
+		if err != nil {
+			return err
+		}
+		for _, p := range decide(state) {
+			if err := g.savePlace(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Settle commits what came of some work: places, usages that are free by it, and
+// when to come back to the names, unless they have changed meanwhile.
+func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, p := range work.Places {
+			if err := g.savePlace(ctx, tx, &p); err != nil {
+				return err
+			}
+		}
+		for _, p := range work.Ended {
+			if err := endPlace(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		for _, d := range work.Names {
+			if err := g.settleName(ctx, tx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) error {
+	if d.Released {
+		state, err := g.StateIn(ctx, tx, []string{d.Name})
+		if err != nil {
+			return err
+		}
+		for _, id := range reconcile.Free(state.Names[0]) {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM usages WHERE id = ?`, id); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := tx.ExecContext(ctx, `
+		UPDATE names SET due = nullif(?, 0), lane = ?, pass = iif(?3 = 0, pass, ?3)
+		WHERE name = ? AND version = ?`, sqlrow.Stamp(d.At), d.Lane, d.Pass, d.Name, d.Version)
+	if err == nil && (d.Released || d.Empty) {
+		err = DropName(ctx, tx, d.Name, d.Version)
+	}
+	return err
+}
+
+// Settings gives what the configuration says about the work itself.
+func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
+	c, err := selectConfigured(ctx, g.reader)
+	if err != nil || c == nil {
+		return reconcile.Settings{}, err
+	}
+	return reconcile.Settings{
+		Configured: true, Enabled: c.enabled, Automatic: c.mode == modeAuto || c.mode == modeUpsertOnly,
+		Retry: reconcile.RetryPolicy(c.retryInterval, c.maxRetries),
+	}, nil
+}
+
+// Due gives names of a lane that are due by a time, the longest due first.
+func (g *Ledger) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE lane = ? AND due <= ? ORDER BY due LIMIT ?`, lane, sqlrow.Stamp(by), limit)
+}
+
+// NextDue gives the earliest time at which a name of the lane is due.
+func (g *Ledger) NextDue(ctx context.Context, lane string) (at time.Time, ok bool, err error) {
+	var due int64
+	err = g.reader.QueryRowContext(ctx, `SELECT due FROM names WHERE lane = ? AND due > 0 ORDER BY due LIMIT 1`, lane).Scan(&due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return at, false, nil
+	}
+	return sqlrow.Stamped(due), err == nil, err
+}
+
+// ZoneLanes gives the lanes of zones in which names wait: each is one search.
+func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []string, err error) {
+	for last := reconcile.LaneLook; ; {
+		err := g.reader.QueryRowContext(ctx, `SELECT lane FROM names WHERE lane > ? AND due > 0 ORDER BY lane LIMIT 1`, last).Scan(&last)
+		if err != nil {
+			return lanes, sqlrow.Absent(err, nil)
+		}
+		lanes = append(lanes, last)
+	}
+}
+
+// SpreadMarks makes some of the names due whose service was marked.
+func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err error) {
+	var id string
+	err = g.reader.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
+	if err != nil {
+		return false, sqlrow.Absent(err, nil)
+	}
+	return true, g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var after int64
+		var last sql.Null[int64]
+		if err := tx.QueryRowContext(ctx, `SELECT after FROM marks WHERE service_id = ?`, id).Scan(&after); err != nil {
+			return sqlrow.Absent(err, nil)
+		}
+		names, err := sqlrow.Collect(ctx, tx, sqlrow.Text, `
+			SELECT name FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ?`, id, after, limit)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRowContext(ctx, `
+			SELECT max(seq) FROM (SELECT seq FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ?)`, id, after, limit).Scan(&last)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if _, err := g.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
+				return err
+			}
+		}
+		if len(names) < limit {
+			_, err = tx.ExecContext(ctx, `DELETE FROM marks WHERE service_id = ?`, id)
+		} else {
+			_, err = tx.ExecContext(ctx, `UPDATE marks SET after = ? WHERE service_id = ?`, last.V, id)
+		}
+		return err
+	})
+}
+
+// Pass gives how far the running pass is, nil when none runs, and what asks for
+// a new one.
+func (g *Ledger) Pass(ctx context.Context) (p *reconcile.Progress, r reconcile.Request, err error) {
+	var running string
+	var at int64
+	err = g.reader.QueryRowContext(ctx, `SELECT running, requested, requested_at FROM pass WHERE id = 1`).Scan(&running, &r.Trigger, &at)
+	r.At = sqlrow.Stamped(at)
+	if err == nil && running != "" {
+		err = json.Unmarshal([]byte(running), &p)
+	}
+	return p, r, err
+}
+
+// BeginPass numbers a new pass, and drops what asked for it.
+func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress) (number int64, err error) {
+	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, `UPDATE pass SET number = number + 1, requested = '' WHERE id = 1 RETURNING number`).Scan(&number); err != nil {
+			return err
+		}
+		p.Number = number
+		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, text(p))
+		return err
+	})
+	return number, err
+}
+
+// SavePass stores how far a pass is.
+func (g *Ledger) SavePass(ctx context.Context, p reconcile.Progress) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, text(p))
+		return err
+	})
+}
+
+// EndPass stores the report of a pass that is through.
+func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, text(r))
+		return err
+	})
+}
+
+// text is JSON of what can be nothing else.
+func text(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // a type that JSON cannot hold: a mistake of this program
+	}
+	return string(data)
+}
+
+// LastReport gives the report of the last whole pass, nil when there was none.
+func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error) {
+	var last string
+	err = g.reader.QueryRowContext(ctx, `SELECT last FROM pass WHERE id = 1`).Scan(&last)
+	if err == nil && last != "" {
+		err = json.Unmarshal([]byte(last), &r)
+	}
+	return r, err
+}
+
+// NamesAfter gives names in their order, but for those that the pass has worked
+// on, and those that wait for their zone.
+func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+		SELECT name FROM names WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look') ORDER BY name LIMIT ?`, cursor, pass, limit)
+}

@@ -1,0 +1,231 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"meshddns/dnsname"
+	"meshddns/provider"
+	"meshddns/reconcile"
+	"meshddns/sqlrow"
+)
+
+// UseAccount stores an account that something is to use: its newest key counts.
+func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, err error) {
+	err = tx.QueryRowContext(ctx, `
+		INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET access_key_secret = excluded.access_key_secret
+		RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, a.Secret).Scan(&id)
+	return id, err
+}
+
+// LeaveAccount is called when something has gone from one account to another: it
+// keeps the key of who still uses it, else that of the last as long as a place
+// needs it, and erases it then.
+func LeaveAccount(ctx context.Context, tx *sql.Tx, id, to int64) error {
+	if id == 0 || id == to {
+		return nil
+	}
+	var secret provider.Secret
+	err := tx.QueryRowContext(ctx, `SELECT access_key_secret FROM configuration WHERE account = ?`, id).Scan(&secret)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tx.QueryRowContext(ctx, `
+			SELECT iif(json_type(config, '$.access_key_secret') = 'text', config ->> '$.access_key_secret', '')
+			FROM services WHERE account = ? ORDER BY updated_at DESC LIMIT 1`, id).Scan(&secret)
+	}
+	switch {
+	case err == nil:
+		_, err = tx.ExecContext(ctx, `UPDATE accounts SET access_key_secret = ? WHERE id = ? AND provider <> 'builtin'`, secret, id)
+	case errors.Is(err, sql.ErrNoRows):
+		_, err = tx.ExecContext(ctx, `DELETE FROM accounts WHERE id = ? AND NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id)`, id)
+	}
+	return err
+}
+
+const selectPlaces = `
+	SELECT id, name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since
+	FROM places`
+
+// StoredPlace is a place as it is stored, with what is shown of it.
+type StoredPlace struct {
+	Place     reconcile.Place
+	At, Since string
+}
+
+func scanPlace(row sqlrow.Scanner) (p StoredPlace, err error) {
+	at, look := &p.Place, int64(0)
+	err = row.Scan(&at.ID, &at.Name, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &at.Intent, &at.Doubt, &look,
+		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Attempts, &p.At, &p.Since)
+	at.LookAt = sqlrow.Stamped(look)
+	return p, sqlrow.Absent(err, ErrNoLeftover)
+}
+
+// savePlace stores a place, and gives a new one its id.
+func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p *reconcile.Place) error {
+	now := sqlrow.Shown(g.now())
+	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Intent, p.Doubt, sqlrow.Stamp(p.LookAt), p.Disturbed,
+		p.Fault.Code, p.Fault.Detail, p.Attempts, now}
+	if p.ID == 0 {
+		return tx.QueryRowContext(ctx, `
+			INSERT INTO places (name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			RETURNING id`, append(values, now)...).Scan(&p.ID)
+	}
+	_, err := tx.ExecContext(ctx, `
+		UPDATE places SET
+		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?14), state = ?5, standing = ?6, intent = ?7,
+		    doubt = ?8, look_at = ?9, disturbed = ?10, code = ?11, detail = ?12, attempts = ?13, at = ?14
+		WHERE id = ?15`, append(values, p.ID)...)
+	return err
+}
+
+// endPlace forgets a place, and the key that nothing else needs.
+func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `
+		DELETE FROM accounts
+		WHERE id = ? AND
+		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
+		      NOT EXISTS (SELECT 1 FROM services WHERE account = accounts.id) AND
+		      NOT EXISTS (SELECT 1 FROM configuration WHERE account = accounts.id)`, p.Account.ID)
+	return err
+}
+
+// Places gives the places of a name with what is shown of them.
+func (g *Ledger) Places(ctx context.Context, name string) ([]StoredPlace, error) {
+	return sqlrow.Collect(ctx, g.reader, scanPlace, selectPlaces+` WHERE name = ?`, name)
+}
+
+// Leave makes leftovers of the places of a name that nobody wants any more.
+func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
+	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
+		return nil
+	}
+	for _, p := range n.Places {
+		if p.State == reconcile.Withdrawn || p.Standing == "" && p.Doubt == "" {
+			continue
+		}
+		p.State = reconcile.Leftover
+		if err := g.savePlace(ctx, tx, &p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddLeftovers stores places to withdraw, and makes their names due.
+func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, p := range places {
+			if err := g.savePlace(ctx, tx, &p); err != nil {
+				return err
+			}
+			if _, err := g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Leftovers gives at most limit leftovers in the order of their ids, and when
+// each is tried again.
+func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]StoredPlace, error) {
+	places, err := sqlrow.Collect(ctx, g.reader, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ?`, after, limit)
+	l := loader{q: g.reader, accounts: map[int64]*reconcile.Account{}}
+	for i := range places {
+		a, err := l.account(ctx, places[i].Place.Account.ID)
+		if err != nil {
+			return nil, err
+		}
+		places[i].Place.Account = *a
+	}
+	return places, err
+}
+
+// NameDue gives the time at which a name is due, zero when a pass will come by.
+func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
+	var due int64
+	err := g.reader.QueryRowContext(ctx, `SELECT coalesce(due, 0) FROM names WHERE name = ?`, name).Scan(&due)
+	return sqlrow.Stamped(due), sqlrow.Absent(err, nil)
+}
+
+// ForgetLeftover ends a leftover that a person has removed.
+func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
+		if err != nil {
+			return err
+		}
+		if err := endPlace(ctx, tx, p.Place); err != nil {
+			return err
+		}
+		_, err = g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
+		return err
+	})
+}
+
+// Zones gives every zone in which something of ours may be: those of the places,
+// each found by one search, and those of the domains.
+func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) {
+	l := loader{q: g.reader, accounts: map[int64]*reconcile.Account{}}
+	for account, apex := int64(0), ""; ; {
+		err := g.reader.QueryRowContext(ctx, `
+			SELECT account, zone FROM places WHERE (account, zone) > (?, ?) ORDER BY account, zone LIMIT 1`, account, apex).Scan(&account, &apex)
+		if errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		a, err := l.account(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		if apex != "" {
+			zones = append(zones, reconcile.Zone{Account: *a, Apex: apex})
+		}
+	}
+	return g.domains(ctx, &l, zones)
+}
+
+// domains adds the zones of the services and of the configuration.
+func (g *Ledger) domains(ctx context.Context, l *loader, zones []reconcile.Zone) ([]reconcile.Zone, error) {
+	c, err := selectConfigured(ctx, g.reader)
+	if err != nil || c == nil {
+		return zones, err
+	}
+	found := map[reconcile.Zone]bool{{Domain: c.zone, Account: reconcile.Account{ID: c.account}}: true}
+	err = l.rows(ctx, `SELECT zone, coalesce(account, 0) FROM services WHERE id > ''`, func(rows *sql.Rows) error {
+		var z reconcile.Zone
+		err := rows.Scan(&z.Domain, &z.Account.ID)
+		if z.Account.ID == 0 && dnsname.Within(z.Domain, c.zone) {
+			z.Account.ID = c.account
+		}
+		if z.Account.ID > 0 && z.Domain != "" {
+			found[z] = true
+		}
+		return err
+	})
+	for z := range found {
+		a, fault := l.account(ctx, z.Account.ID)
+		err = errors.Join(err, fault)
+		zones = append(zones, reconcile.Zone{Account: *a, Domain: z.Domain})
+	}
+	return zones, err
+}
+
+// Strangers gives those of the names that have no place in the zone, whatever
+// key it was published with.
+func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string) ([]string, error) {
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+		SELECT value FROM json_each(?1)
+		WHERE NOT EXISTS (SELECT 1 FROM places p JOIN accounts a ON a.id = p.account
+		                  WHERE p.name = value AND p.zone = ?2 AND p.zone_id = ?3 AND a.provider = ?4 AND a.endpoint = ?5)`,
+		sqlrow.TextList(names), z.Apex, z.ID, z.Account.Provider, z.Account.Endpoint)
+}

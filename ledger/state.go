@@ -1,0 +1,218 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"meshddns/dnsname"
+	"meshddns/reconcile"
+	"meshddns/sqlrow"
+)
+
+// StatusReleasing is the status of the binding of a usage that is to be free when
+// its value is withdrawn.
+const StatusReleasing = "releasing"
+
+// Modes in which the program works by itself.
+const (
+	modeAuto       = "auto"
+	modeUpsertOnly = "upsert-only"
+)
+
+// configured is what the configuration says about the work.
+type configured struct {
+	account                   int64
+	zone, name, mode          string
+	endpoints                 sqlrow.TextList
+	enabled                   bool
+	retryInterval, maxRetries sql.Null[int64]
+}
+
+// selectConfigured gives nil when nothing is configured.
+func selectConfigured(ctx context.Context, q sqlrow.Queryer) (*configured, error) {
+	var c configured
+	err := q.QueryRowContext(ctx, `
+		SELECT account, zone, name, sync_mode, txt_endpoints, enabled, retry_interval, max_retries FROM configuration WHERE id = 1`).Scan(
+		&c.account, &c.zone, &c.name, &c.mode, &c.endpoints, &c.enabled, &c.retryInterval, &c.maxRetries)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &c, err
+}
+
+// State gives what is stored about some names, at one moment.
+func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, error) {
+	tx, err := g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return reconcile.State{}, err
+	}
+	defer tx.Rollback()
+	return g.StateIn(ctx, tx, names)
+}
+
+func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) (state reconcile.State, err error) {
+	state.Owner = g.owner
+	if state.Adopted, err = sqlrow.Collect(ctx, q, sqlrow.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
+		return state, err
+	}
+	l := loader{q: q, names: sqlrow.TextList(names), at: map[string]int{}, accounts: map[int64]*reconcile.Account{}}
+	for i, name := range names {
+		state.Names = append(state.Names, reconcile.Name{Name: name})
+		l.at[name] = i
+	}
+	if l.configured, err = selectConfigured(ctx, q); err != nil {
+		return state, err
+	}
+	state.UpsertOnly = l.configured != nil && l.configured.mode == modeUpsertOnly
+	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages, l.places, l.own} {
+		if err := load(ctx, state.Names); err != nil {
+			return state, err
+		}
+	}
+	return state, nil
+}
+
+// loader fills in what is stored about names.
+type loader struct {
+	q          sqlrow.Queryer
+	names      sqlrow.TextList
+	at         map[string]int // of a name in the list
+	configured *configured    // nil when nothing is
+	accounts   map[int64]*reconcile.Account
+}
+
+func (l *loader) rows(ctx context.Context, query string, read func(rows *sql.Rows) error, args ...any) error {
+	rows, err := l.q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := read(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, error) {
+	if a := l.accounts[id]; a != nil {
+		return a, nil
+	}
+	a := &reconcile.Account{ID: id}
+	err := l.q.QueryRowContext(ctx, `SELECT provider, endpoint, access_key_id, access_key_secret FROM accounts WHERE id = ?`, id).Scan(
+		&a.Provider, &a.Endpoint, &a.AccessKeyID, &a.Secret)
+	l.accounts[id] = a
+	return a, err
+}
+
+func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
+	return l.rows(ctx, `SELECT name, version, pass FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
+		var n reconcile.Name
+		err := rows.Scan(&n.Name, &n.Version, &n.Pass)
+		names[l.at[n.Name]].Version, names[l.at[n.Name]].Pass = n.Version, n.Pass
+		return err
+	}, l.names)
+}
+
+// storedUsage is a usage as it is stored, with its service's id.
+type storedUsage struct {
+	usage         reconcile.Usage
+	name, service string
+	seq           int64
+	endpoints     sqlrow.TextList
+}
+
+func scanStoredUsage(row sqlrow.Scanner) (u storedUsage, err error) {
+	var network sqlrow.NetworkID
+	var status string
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status)
+	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
+	return u, err
+}
+
+func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
+	all, err := sqlrow.Collect(ctx, l.q, scanStoredUsage, `
+		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status
+		FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name IN (SELECT value FROM json_each(?)) AND u.record_type = 'TXT'`, l.names)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b storedUsage) int { return cmp.Compare(a.seq, b.seq) })
+	services := map[string]*reconcile.Usage{}
+	for _, u := range all {
+		of := services[u.service]
+		if of == nil {
+			if of, err = l.service(ctx, u.service); err != nil {
+				return err
+			}
+			services[u.service] = of
+		}
+		u.usage.Account, u.usage.Domain, u.usage.Endpoints = of.Account, of.Domain, of.Endpoints
+		if len(u.endpoints) > 0 {
+			u.usage.Endpoints = u.endpoints
+		}
+		n := &names[l.at[u.name]]
+		n.Usages = append(n.Usages, u.usage)
+	}
+	return nil
+}
+
+// service gives what a usage has from its service: its own account, else the
+// configuration's when its domain is, or lies below, the configuration's.
+func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, error) {
+	var u reconcile.Usage
+	var account sql.Null[int64]
+	var endpoints sqlrow.TextList
+	err := l.q.QueryRowContext(ctx, `SELECT zone, account, txt_endpoints FROM services WHERE id = ?`, id).Scan(&u.Domain, &account, &endpoints)
+	if err != nil {
+		return &u, sqlrow.Absent(err, nil) // a row that is older than the checks has nowhere to go
+	}
+	if c := l.configured; c != nil {
+		if !account.Valid && dnsname.Within(u.Domain, c.zone) {
+			account = sql.Null[int64]{V: c.account, Valid: true}
+		}
+		if len(endpoints) == 0 {
+			endpoints = c.endpoints
+		}
+	}
+	u.Endpoints = endpoints
+	if account.Valid {
+		u.Account, err = l.account(ctx, account.V)
+	}
+	return &u, err
+}
+
+func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
+	all, err := sqlrow.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?))`, l.names)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		account, err := l.account(ctx, p.Place.Account.ID)
+		if err != nil {
+			return err
+		}
+		p.Place.Account = *account
+		n := &names[l.at[p.Place.Name]]
+		n.Places = append(n.Places, p.Place)
+	}
+	return nil
+}
+
+func (l *loader) own(ctx context.Context, names []reconcile.Name) error {
+	if l.configured == nil {
+		return nil
+	}
+	i, ok := l.at[l.configured.name]
+	if !ok {
+		return nil
+	}
+	account, err := l.account(ctx, l.configured.account)
+	names[i].Own = &reconcile.Own{Account: *account, Domain: l.configured.zone, Endpoints: l.configured.endpoints}
+	return err
+}

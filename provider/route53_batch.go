@@ -1,0 +1,239 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/xml"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// This file reads many names of a zone at Route 53, and changes many together.
+
+// route53Order is where a name stands in lists: by its labels from the last,
+// each with a dot behind it.
+func route53Order(name string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".") + "."
+}
+
+// route53Page is a page of sets, and where the next one begins.
+type route53Page struct {
+	XMLName     xml.Name     `xml:"ListResourceRecordSetsResponse"`
+	Sets        []route53Set `xml:"ResourceRecordSets>ResourceRecordSet"`
+	IsTruncated bool
+	NextName    string `xml:"NextRecordName"`
+	NextType    string `xml:"NextRecordType"`
+	NextID      string `xml:"NextRecordIdentifier"`
+}
+
+// query asks for the page after this one.
+func (p route53Page) query() url.Values {
+	query := url.Values{"name": {p.NextName}, "type": {p.NextType}, "maxitems": {route53SetsPage}}
+	if p.NextID != "" {
+		query.Set("identifier", p.NextID)
+	}
+	return query
+}
+
+func (v *route53) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+	found := newRoute53Found()
+	query := url.Values{"maxitems": {route53SetsPage}}
+	for range maxPages {
+		page, err := v.page(ctx, z, query, found)
+		if err != nil || !page.IsTruncated {
+			return found.sets, err
+		}
+		if query = page.query(); page.NextName == "" {
+			break
+		}
+	}
+	return nil, &Error{Kind: BadAnswer, Detail: "the list of record sets does not end"}
+}
+
+// listNames reads the list from name to name: a page has those that stand
+// close to each other.
+func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[string]recordSet, error) {
+	names = slices.SortedFunc(slices.Values(names), func(a, b string) int { return strings.Compare(route53Order(a), route53Order(b)) })
+	found := newRoute53Found()
+	var page route53Page
+	for range maxPages {
+		next := route53Order(route53Name(page.NextName))
+		if page.IsTruncated {
+			names = slices.DeleteFunc(names, func(name string) bool { return route53Order(name) < next })
+		}
+		if len(names) == 0 {
+			return found.sets, nil
+		}
+		query := url.Values{"name": {names[0] + "."}, "maxitems": {route53SetsPage}}
+		if page.IsTruncated && route53Order(names[0]) == next {
+			query = page.query()
+		}
+		var err error
+		if page, err = v.page(ctx, z, query, found); err != nil || !page.IsTruncated {
+			return found.sets, err
+		}
+	}
+	return nil, &Error{Kind: BadAnswer, Detail: "the list of record sets does not end"}
+}
+
+// route53Found is what pages have shown; a set that comes again counts once.
+type route53Found struct {
+	sets map[string]recordSet
+	seen map[[3]string]bool
+}
+
+func newRoute53Found() route53Found {
+	return route53Found{map[string]recordSet{}, map[[3]string]bool{}}
+}
+
+func (f route53Found) add(s route53Set) {
+	name := route53Name(s.Name)
+	key := [3]string{name, s.Type, s.SetIdentifier}
+	if (s.Type == "TXT" || s.Type == "CNAME") && !f.seen[key] {
+		f.seen[key] = true
+		f.sets[name] = s.addTo(f.sets[name])
+	}
+}
+
+// page reads a page.
+func (v *route53) page(ctx context.Context, z zone, query url.Values, found route53Found) (page route53Page, err error) {
+	c := call{name: "ListResourceRecordSets", method: http.MethodGet, path: route53Sets(z), query: query}
+	if err := v.do(ctx, c, &page); err != nil {
+		return page, err
+	}
+	for _, s := range page.Sets {
+		found.add(s)
+	}
+	if page.IsTruncated && len(page.Sets) == 0 {
+		err = v.api.lacks(c, "record sets")
+	}
+	return page, err
+}
+
+// replace deletes the old set exactly as it was read and creates the new one,
+// in one batch, which the vendor makes whole or not at all.
+func (v *route53) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
+	batch, err := route53Steps(name, from, to)
+	if err != nil {
+		return err
+	}
+	id, err := v.submit(ctx, z, batch)
+	if err != nil {
+		return err
+	}
+	v.inSync(ctx, id)
+	return nil
+}
+
+// route53Steps are the steps from one set of a name to another.
+func route53Steps(name string, from, to recordSet) (steps []route53Change, err error) {
+	for _, r := range from.records {
+		if r.off {
+			return nil, &Error{Kind: Conflict, Detail: name + ": the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change"}
+		}
+	}
+	if len(from.records) > 0 {
+		steps = append(steps, route53Change{"DELETE", from.route53(name)})
+	}
+	if len(to.records) > 0 {
+		steps = append(steps, route53Change{"CREATE", to.route53(name)})
+	}
+	return steps, nil
+}
+
+// applyAll changes the sets of many names in batches, each of which the vendor
+// makes whole or not at all.
+func (v *route53) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
+	var ids []string
+	errs := inBatches(plans, route53Fit, func(batch []plan) error {
+		var steps []route53Change
+		for _, p := range batch {
+			own, err := route53Steps(p.name, p.seen, p.after())
+			if err != nil {
+				return err
+			}
+			steps = append(steps, own...)
+		}
+		id, err := v.submit(ctx, z, steps)
+		if err == nil {
+			ids = append(ids, id)
+		}
+		return err
+	})
+	for _, id := range ids {
+		v.inSync(ctx, id)
+	}
+	return errs, true
+}
+
+// route53Fit tells how many plans one batch has room for.
+func route53Fit(plans []plan) int {
+	elements, characters := 0, 0
+	for i, p := range plans {
+		for _, set := range []recordSet{p.seen, p.after()} {
+			for _, r := range set.records {
+				elements++
+				characters += len(cmp.Or(r.raw, quoteTXT(r.value, route53Odd)))
+			}
+		}
+		if elements > route53Elements || characters > route53Characters {
+			return i
+		}
+	}
+	return len(plans)
+}
+
+func (s recordSet) route53(name string) route53Set {
+	set := route53Set{Name: name + ".", Type: "TXT", TTL: s.ttl}
+	for _, r := range s.records {
+		set.Records = append(set.Records, route53Record{cmp.Or(r.raw, quoteTXT(r.value, route53Odd))})
+	}
+	return set
+}
+
+// submit sends a batch, and gives the id of the change.
+func (v *route53) submit(ctx context.Context, z zone, batch []route53Change) (id string, err error) {
+	c := call{name: "ChangeResourceRecordSets", method: http.MethodPost, path: route53Sets(z)}
+	c.body, err = xml.Marshal(struct {
+		XMLName xml.Name        `xml:"https://route53.amazonaws.com/doc/2013-04-01/ ChangeResourceRecordSetsRequest"`
+		Changes []route53Change `xml:"ChangeBatch>Changes>Change"`
+	}{Changes: batch})
+	if err != nil {
+		return "", &Error{Kind: Invalid, Detail: c.name, Err: err}
+	}
+	var answer struct {
+		XMLName xml.Name `xml:"ChangeResourceRecordSetsResponse"`
+		ID      string   `xml:"ChangeInfo>Id"`
+	}
+	if err := v.do(ctx, c, &answer); err != nil {
+		return "", err
+	}
+	if answer.ID == "" {
+		return "", v.api.lacks(c, "id of the change")
+	}
+	return strings.TrimPrefix(answer.ID, "/change/"), nil
+}
+
+// inSync waits until all of the vendor's servers have a change, which can take
+// a minute. It is made already, and read back as made: neither the end of the
+// waiting nor a failure to look undoes it.
+func (v *route53) inSync(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, v.patience)
+	defer cancel()
+	for wait := v.poll; ; wait = min(2*wait, route53LongestPoll) {
+		var answer struct {
+			XMLName xml.Name `xml:"GetChangeResponse"`
+			Status  string   `xml:"ChangeInfo>Status"`
+		}
+		err := v.do(ctx, call{name: "GetChange", method: http.MethodGet, path: "/change/" + escape(id)}, &answer)
+		e, failed := errors.AsType[*Error](err)
+		if answer.Status == "INSYNC" || failed && !e.Transient() || !pause(ctx, wait) {
+			return
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package reconcile
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"meshddns/dnsname"
+	"meshddns/provider"
+)
+
+// clientLife bounds how long a client is used: zones come and go.
+const clientLife = time.Minute
+
+// connection is a client of an account with what it has found. It lives for a
+// minute at most: zones come and go.
+type connection struct {
+	client  provider.DNS
+	fault   Fault // why there is no client
+	opened  time.Time
+	secret  provider.Secret
+	mu      sync.Mutex
+	domains map[string]found // zones of domains
+	lists   map[string]*list // of zones, by apex
+}
+
+type found struct {
+	apex string
+	err  error
+}
+
+// list is a whole zone as it was read. Names that were changed since are read
+// anew.
+type list struct {
+	at      time.Time
+	sets    map[string]provider.RRset
+	changed map[string]bool
+	refused bool // there is none: names are read one by one
+}
+
+func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
+	c := &connection{opened: now, secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}}
+	client, err := open(account)
+	if err != nil {
+		c.fault = Describe(err, account.Secret)
+		return c
+	}
+	c.client = client
+	return c
+}
+
+// batchSize is how many names are worked on together.
+func (c *connection) batchSize() int {
+	if many, ok := c.client.(provider.BatchChanger); ok {
+		return many.BatchSize()
+	}
+	return singleNames
+}
+
+// knowsZones reports whether to ask for the zone of a name costs nothing.
+func (c *connection) knowsZones(ctx context.Context) bool {
+	lister, ok := c.client.(provider.ZoneLister)
+	if !ok {
+		return false
+	}
+	known, err := lister.ZonesKnown(ctx)
+	return known && err == nil
+}
+
+// domain gives the zone of a domain, asked for once.
+func (c *connection) domain(ctx context.Context, domain string) found {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok := c.domains[domain]
+	if !ok {
+		f.apex, f.err = c.client.Zone(ctx, domain)
+		f.apex = dnsname.Fold(f.apex)
+		if f.err == nil {
+			c.domains[domain] = f
+		}
+	}
+	return f
+}
+
+// list gives the list of a zone that is at hand, or when it is worth it a new
+// one. Where there is none names are read one by one.
+func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, worth bool, now time.Time) *list {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lists[apex]
+	if l == nil && worth {
+		sets, err := client.ReadAll(ctx, apex)
+		l = &list{at: now, sets: sets, changed: map[string]bool{}, refused: err != nil}
+		c.lists[apex] = l
+	}
+	if l == nil || l.refused {
+		return nil
+	}
+	return l
+}
+
+// outdate makes names be read anew that are about to change.
+func (c *connection) outdate(apex, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lists[apex]; l != nil {
+		l.changed[name] = true
+	}
+}

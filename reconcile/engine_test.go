@@ -1,0 +1,119 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/provider"
+)
+
+func TestDescribe(t *testing.T) {
+	for what, test := range map[string]struct {
+		err       error
+		want      Fault
+		transient bool
+	}{
+		"a kind":      {&provider.Error{Kind: provider.Temporary, Detail: "the server said no"}, Fault{"temporary", "the server said no"}, true},
+		"a cause":     {fmt.Errorf("read: %w", &provider.Error{Kind: provider.Quota, Err: errors.New("full")}), Fault{"quota", "full"}, false},
+		"none":        {errors.New("odd"), Fault{"bad_answer", "odd"}, false},
+		"the secret":  {&provider.Error{Kind: provider.BadCredentials, Detail: "bad key s3cr3t!"}, Fault{"credentials", "bad key ***!"}, false},
+		"interrupted": {fmt.Errorf("read: %w", context.Canceled), Fault{CodeInterrupted, "read: context canceled"}, true},
+	} {
+		got := Describe(test.err, "s3cr3t")
+		if strings.Contains(got.Detail, "s3cr3t") || got.Code != test.want.Code || !strings.Contains(test.want.Detail, "***") && got.Detail != test.want.Detail || got.transient() != test.transient {
+			t.Errorf("%s: %+v, transient %t", what, got, got.transient())
+		}
+	}
+}
+
+func TestReportCounts(t *testing.T) {
+	var r Report
+	r.add([]Outcome{{Name: "b", Action: ActionCreate}, {Name: "b", Action: ActionDelete}}, false)
+	r.add([]Outcome{{Name: "a", Action: ActionConflict}, {Name: "a", Action: ActionFailed}}, false)
+	r.add([]Outcome{{Name: "c", Action: ActionUnchanged}}, false)
+	r.add([]Outcome{{Name: "d", Action: ActionUnchanged, Fault: Fault{Code: CodeAddressUnknown}}}, false)
+	r.add([]Outcome{{Name: "e", Action: ""}}, false)
+	r.add([]Outcome{{Name: "c", Action: ActionUnchanged}}, true)
+	r.add([]Outcome{{Name: "f", Action: ActionLeftover, Fault: Fault{Code: "credentials"}}}, false)
+	r.finish(time.Unix(1, 0))
+	want := map[string]int{
+		ActionCreate: 1, ActionDelete: 1, ActionConflict: 1, ActionFailed: 1, ActionUnchanged: 2, ActionLeftover: 1, "warning": 1,
+	}
+	if r.Names != 5 || r.Bad != 1 || r.OK() || !r.Complete || r.FirstBad().Name != "a" || fmt.Sprint(r.Counts) != fmt.Sprint(want) {
+		t.Errorf("%+v", r)
+	}
+	var names []string
+	for _, o := range r.Records {
+		names = append(names, o.Name)
+	}
+	if !slices.Equal(names, []string{"a", "a", "b", "b", "d", "f"}) {
+		t.Errorf("records of %q", names)
+	}
+}
+
+// TestReportIsBounded has more records than fit: those that are not as they
+// should be stay, in order of name.
+func TestReportIsBounded(t *testing.T) {
+	var r Report
+	for n := range 5 * maxRecords {
+		o := Outcome{Name: fmt.Sprintf("%05d", n), Action: ActionCreate}
+		if n%100 == 99 {
+			o.Action = ActionFailed
+		}
+		r.add([]Outcome{o}, false)
+	}
+	r.finish(time.Unix(1, 0))
+	bad := 0
+	for _, o := range r.Records {
+		if o.bad() {
+			bad++
+		}
+	}
+	if len(r.Records) != maxRecords || bad != 50 || r.Bad != 50 || r.Names != 5*maxRecords || r.Counts[ActionCreate] != 5*maxRecords-50 {
+		t.Errorf("%d records, %d of them bad; %d of %d, %v", len(r.Records), bad, r.Bad, r.Names, r.Counts)
+	}
+	if !slices.IsSortedFunc(r.Records, func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("not in order of name")
+	}
+}
+
+// TestVerdicts are what becomes of a place after each kind of end.
+func TestVerdicts(t *testing.T) {
+	standing := Place{ID: 1, State: Published, Standing: ours1}
+	for what, test := range map[string]struct {
+		record        Record
+		place         Place
+		fault         Fault
+		attempt       int
+		givenUp       bool
+		action, state string
+		again         bool
+		untried       bool
+	}{
+		"published, tried again":        {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, false, "", Failed, true, false},
+		"published, for the last time":  {Record{Want: ours1}, standing, Fault{Code: "network"}, 3, false, ActionFailed, Failed, false, false},
+		"published, for good":           {Record{Want: ours1}, standing, Fault{Code: "permission"}, 0, false, ActionFailed, Failed, false, false},
+		"published, its zone is down":   {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, true, ActionFailed, Failed, false, true},
+		"not asked as yet":              {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, false, "", Published, true, true},
+		"interrupted":                   {Record{Want: ours1}, standing, Fault{Code: CodeInterrupted}, 3, true, "", Published, true, false},
+		"a conflict":                    {Record{Want: ours1}, standing, Fault{Code: "conflict"}, 0, false, ActionConflict, Conflict, false, false},
+		"withdrawal, tried again":       {Record{Waited: true}, standing, Fault{Code: "network"}, 0, false, "", Withdrawing, true, false},
+		"withdrawal that is waited for": {Record{Waited: true}, standing, Fault{Code: "network"}, 3, false, ActionFailed, Withdrawing, false, false},
+		"withdrawal that never can be":  {Record{Waited: true}, standing, Fault{Code: "credentials"}, 0, false, ActionLeftover, Leftover, false, false},
+		"withdrawal of nobody's":        {Record{}, standing, Fault{Code: "network"}, 3, false, ActionLeftover, Leftover, false, false},
+		"a tombstone cannot be seen":    {Record{}, Place{ID: 1, State: Withdrawn}, Fault{Code: "credentials"}, 0, false, "", Withdrawn, false, false},
+	} {
+		test.record.Place = test.place
+		i := &item{record: test.record, place: test.place, fault: test.fault, untried: test.untried}
+		v := verdict{item: i, job: &job{attempt: test.attempt}, now: time.Unix(100, 0), retry: provider.Backoff{First: time.Second, Retries: 3}, lane: &lane{key: "zone x"}, givenUp: test.givenUp}
+		o, back := v.conclude()
+		if o.Action != test.action || i.place.State != test.state || back.At.IsZero() == test.again {
+			t.Errorf("%s: action %q, state %s, back %+v", what, o.Action, i.place.State, back)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"meshddns/provider"
+)
+
+// lane is a zone, as far as it is known before it is asked for.
+type lane struct {
+	key     string
+	queue   []*job
+	working bool
+	stored  bool      // names wait for it in the database
+	puts    int       // how often names were stored for it
+	blocked time.Time // until then nobody is asked
+	fails   int       // in a row
+	fault   Fault     // of the last
+	secret  provider.Secret
+}
+
+// runLane works off the queue of a zone, batch by batch.
+func (e *Engine) runLane(l *lane) {
+	for {
+		jobs, conn := e.nextBatch(l)
+		if jobs == nil {
+			return
+		}
+		e.slots <- struct{}{}
+		e.workBatch(l, jobs, conn)
+		<-e.slots
+		e.Wake()
+	}
+}
+
+// nextBatch takes jobs off a queue, nil when it is empty or the program ends.
+func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(l.queue) == 0 || e.ctx.Err() != nil {
+		l.queue, l.working = nil, false
+		if l.fails == 0 && !l.stored {
+			delete(e.lanes, l.key)
+		}
+		return nil, nil
+	}
+	account := l.queue[0].record.Account
+	if account.Secret != l.secret {
+		l.secret, l.fails, l.blocked = account.Secret, 0, time.Time{} // another key may fare better
+	}
+	conn := e.conns[account.ID]
+	if conn == nil || conn.secret != account.Secret || e.Now().Sub(conn.opened) > clientLife {
+		conn = connect(e.Open, account, e.Now())
+		e.conns[account.ID] = conn
+	}
+	count := min(len(l.queue), conn.batchSize())
+	jobs := slices.Clone(l.queue[:count])
+	l.queue = slices.Delete(l.queue, 0, count)
+	return jobs, conn
+}
+
+// workBatch works on some jobs of a zone and commits what came of it.
+func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
+	b := &batch{db: e.Database, addresses: e.Addresses(), now: e.Now, conn: conn}
+	for _, j := range jobs {
+		b.items = append(b.items, newItem(j.record, j.look))
+	}
+	e.mu.Lock()
+	held := l.hold(e.Now())
+	e.mu.Unlock()
+	if held != nil {
+		for _, i := range b.items {
+			i.fault, i.done, i.untried = *held, true, true
+		}
+	} else {
+		b.work(e.ctx)
+	}
+	if e.ctx.Err() != nil && !slices.ContainsFunc(b.items, func(i *item) bool { return i.fault.Code != CodeInterrupted }) {
+		return // the program ends: all is as it was stored
+	}
+	e.conclude(l, jobs, b)
+}
+
+// hold is why a zone is not asked now, nil when it is.
+func (l *lane) hold(now time.Time) *Fault {
+	if !l.blocked.After(now) {
+		return nil
+	}
+	fault := l.fault
+	return &fault
+}
+
+// givenUp reports whether a zone that is not asked now has failed as often as it
+// may: its names fail with it, until the next try.
+func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
+	return l.blocked.After(now) && l.fails > retry.Retries
+}
+
+// conclude notes how the zone fared, and settles what came of the jobs.
+func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
+	now := e.Now()
+	var s Settlement
+	var ended []*task
+	e.mu.Lock()
+	e.judge(l, b, now)
+	for n, j := range jobs {
+		i := b.items[n]
+		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, givenUp: l.givenUp(now, e.retry)}
+		o, back := v.conclude()
+		t := j.task
+		t.follow = t.follow || i.followed || i.left != nil
+		t.take(&s, i, o, back)
+		if t.waiting--; t.waiting == 0 {
+			ended = append(ended, t)
+		}
+	}
+	e.mu.Unlock()
+	e.logOutcomes(ended)
+	if err := e.settle(e.ctx, &s, ended); err != nil {
+		e.Log.Error("settle", "error", err)
+		e.mu.Lock()
+		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
+		e.mu.Unlock()
+	}
+}
+
+// judge says after a batch whether the zone is asked again at once.
+func (e *Engine) judge(l *lane, b *batch, now time.Time) {
+	switch {
+	case b.down == nil && b.answered:
+		l.fails, l.blocked = 0, time.Time{}
+	case b.down != nil:
+		if l.fails++; b.answered {
+			l.fails = 1
+		}
+		l.fault = Describe(b.down, l.secret)
+		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))
+		if !l.fault.transient() {
+			l.fails = max(l.fails, e.retry.Retries+1)
+			l.blocked = now.Add(e.retry.Delay(1, nil))
+		}
+	}
+}
+
+// settle commits what came of some work, and ends the tasks that are through.
+func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error {
+	if s == nil {
+		s = &Settlement{}
+	}
+	number := e.passNumber()
+	for _, t := range ended {
+		if d, news := t.due(number); news {
+			s.Names = append(s.Names, d)
+		}
+	}
+	var err error
+	if len(s.Places)+len(s.Ended)+len(s.Names) > 0 {
+		err = e.Database.Settle(context.WithoutCancel(ctx), *s)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range s.Names {
+		if isZone(d.Lane) {
+			l := e.lane(d.Lane)
+			l.stored = true
+			l.puts++
+		}
+	}
+	for _, t := range ended {
+		delete(e.busy, t.name.Name)
+		if t.page != nil {
+			t.page.page--
+		}
+		if err == nil && e.pass != nil {
+			counted, bad := t.name.markedBy(e.pass.Number)
+			e.pass.Report.add(t.news(), counted, bad)
+		}
+		for _, w := range e.awaited[t.name.Name] {
+			w.see(t.name.Version)
+		}
+	}
+	return err
+}
+
+func (e *Engine) logOutcomes(ended []*task) {
+	for _, t := range ended {
+		for _, o := range t.outcomes {
+			level := slog.LevelInfo
+			switch {
+			case o.Action == "" || o.Action == ActionUnchanged && o.Fault.Code == "":
+				continue
+			case o.bad() || o.warning():
+				level = slog.LevelWarn
+			}
+			e.Log.Log(context.Background(), level, "record",
+				"name", o.Name, "provider", o.Provider, "action", o.Action, "code", o.Fault.Code, "detail", o.Fault.Detail, "attempts", o.Attempts)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// task is a name in work, with its records, perhaps in several zones.
+type task struct {
+	name     Name
+	waiting  int
+	outcomes []Outcome
+	places   []Place // of the name, as they are by now
+	next     Due     // the earliest reason to come back
+	follow   bool
+	page     *pass // that has taken it; nil when it was due
+	again    bool  // it was tried before, and is tried again
+	begun    time.Time
+}
+
+// job is one record of a task.
+type job struct {
+	task    *task
+	record  Record
+	look    bool // only to look, in mode manual
+	attempt int  // failed ones before
+}
+
+// comeBack notes a reason to come back to the name; the earliest counts.
+func (t *task) comeBack(d Due) {
+	if t.next.At.IsZero() || d.At.Before(t.next.At) {
+		t.next = d
+	}
+}
+
+// take takes what came of one of the task's records.
+func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
+	t.outcomes = append(t.outcomes, o)
+	if !back.At.IsZero() {
+		t.comeBack(back)
+	}
+	if i.ended {
+		s.Ended = append(s.Ended, i.place)
+		t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == i.place.ID })
+		return
+	}
+	for _, p := range i.store {
+		at := slices.IndexFunc(t.places, func(q Place) bool { return q.ID == p.ID && p.ID != 0 })
+		if at >= 0 && t.places[at] == *p {
+			continue
+		}
+		s.Places = append(s.Places, *p)
+		t.places = slices.Clone(t.places)
+		if at >= 0 {
+			t.places[at] = *p
+		} else {
+			t.places = append(t.places, *p)
+		}
+	}
+}
+
+// waits reports whether a record of the task is tried again before it counts.
+func (t *task) waits() bool {
+	return slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.Action == "" && o.Fault.Code != "" })
+}
+
+// news are the outcomes that count already: of a name that is tried again only
+// what was changed.
+func (t *task) news() []Outcome {
+	if !t.waits() {
+		return t.outcomes
+	}
+	return slices.DeleteFunc(slices.Clone(t.outcomes), func(o Outcome) bool {
+		return !slices.Contains([]string{ActionCreate, ActionUpdate, ActionDelete}, o.Action)
+	})
+}
+
+// due says when to come back to a name. News is false when nothing about it has
+// to be stored.
+func (t *task) due(pass int64) (d Due, news bool) {
+	d = t.next
+	look := nextLook(t.places)
+	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
+	stands := !t.waits() && !slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.bad() && o.Provider != "" })
+	switch {
+	case !d.At.IsZero():
+	case t.follow && stands:
+		d = Due{At: time.Unix(1, 0), Lane: LaneAsked}
+	case !look.IsZero():
+		d = Due{At: look, Lane: LaneLook}
+	}
+	d.Name, d.Version = t.name.Name, t.name.Version
+	if !t.waits() && pass > 0 {
+		d.Pass = passMark(pass, bad)
+	}
+	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
+	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
+	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
+	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad
+}
+
+// Waiter is somebody who waits until a version of a name was worked on.
+type Waiter struct {
+	engine *Engine
+	name   string
+	seen   int64 // the newest version that was worked on
+	news   chan struct{}
+}
+
+// Expect begins to wait for the work on a name. It ends with Close.
+func (e *Engine) Expect(name string) *Waiter {
+	w := &Waiter{engine: e, name: name, news: make(chan struct{}, 1)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.awaited[name] = append(e.awaited[name], w)
+	return w
+}
+
+// see notes that a version was worked on. The caller holds the engine's lock.
+func (w *Waiter) see(version int64) {
+	w.seen = max(w.seen, version)
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// Wait waits until the version was worked on, or ctx ends.
+func (w *Waiter) Wait(ctx context.Context, version int64) {
+	w.engine.Wake()
+	for {
+		w.engine.mu.Lock()
+		seen := w.seen
+		w.engine.mu.Unlock()
+		if seen >= version {
+			return
+		}
+		select {
+		case <-w.news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends the waiting.
+func (w *Waiter) Close() {
+	w.engine.mu.Lock()
+	defer w.engine.mu.Unlock()
+	e := w.engine
+	e.awaited[w.name] = slices.DeleteFunc(e.awaited[w.name], func(o *Waiter) bool { return o == w })
+	if len(e.awaited[w.name]) == 0 {
+		delete(e.awaited, w.name)
+	}
+}

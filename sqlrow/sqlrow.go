@@ -1,0 +1,119 @@
+// Package sqlrow is what the rows of the database are made of: values that
+// database/sql does not know, times, and the way to read many rows.
+package sqlrow
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// NetworkID is an unsigned 64-bit number. SQLite's integers are signed, so it
+// is stored as two's complement.
+type NetworkID uint64
+
+// Value is the number as it is stored.
+func (n NetworkID) Value() (driver.Value, error) { return int64(n), nil }
+
+// Scan reads a number as it is stored.
+func (n *NetworkID) Scan(value any) error {
+	stored, ok := value.(int64)
+	if !ok {
+		return fmt.Errorf("network id is stored as %T", value)
+	}
+	*n = NetworkID(stored)
+	return nil
+}
+
+// String gives the number in decimal.
+func (n NetworkID) String() string { return strconv.FormatUint(uint64(n), 10) }
+
+// TextList is a list of strings, stored as a JSON array.
+type TextList []string
+
+// Value is the list as it is stored.
+func (l TextList) Value() (driver.Value, error) {
+	if l == nil {
+		return "[]", nil
+	}
+	text, err := json.Marshal([]string(l))
+	return string(text), err
+}
+
+// Scan reads a list as it is stored.
+func (l *TextList) Scan(value any) error {
+	text, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("list is stored as %T", value)
+	}
+	if *l = nil; text == "[]" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), l)
+}
+
+// Stamp is a time as it is stored to be compared, in milliseconds since 1970;
+// the zero time is 0.
+func Stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// Stamped is the inverse of Stamp.
+func Stamped(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milliseconds)
+}
+
+// Shown is a time as it is stored to be shown: RFC 3339 in UTC with milliseconds.
+func Shown(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Scanner is a row.
+type Scanner interface{ Scan(...any) error }
+
+// Queryer is what a pool and a transaction have in common.
+type Queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Collect gives the rows of a query.
+func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
+}
+
+// Text scans a row of one text.
+func Text(row Scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
+}
+
+// Absent turns the absence of a row into the error that says what is missing.
+func Absent(err, missing error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return missing
+	}
+	return err
+}
