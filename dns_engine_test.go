@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"meshddns/ledger"
+	"meshddns/sqlrow"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -120,7 +122,7 @@ func TestSyncNewAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newSyncHost(t, dnsBuiltinServer)
 		h.change(func(c *configuration) {
-			c.SyncMode, c.Endpoints = modeAuto, textList{"tcp://{ipv4}:1", "tcp://[{ipv6}]:1"}
+			c.SyncMode, c.Endpoints = modeAuto, sqlrow.TextList{"tcp://{ipv4}:1", "tcp://[{ipv6}]:1"}
 		})
 		h.knows(meshtxt.Addresses{}, meshtxt.Addresses{})
 		h.loop()
@@ -341,7 +343,7 @@ func TestSyncJoinAfterChange(t *testing.T) {
 		h.begin(t.Context())
 		synctest.Wait()
 		h.reserve(h.service("example.com"), "office", 42)
-		h.change(func(c *configuration) { c.Endpoints = textList{"tcp://192.0.2.1:1"} })
+		h.change(func(c *configuration) { c.Endpoints = sqlrow.TextList{"tcp://192.0.2.1:1"} })
 		var after []<-chan reconcile.Report
 		for range 3 {
 			after = append(after, h.begin(t.Context()))
@@ -620,7 +622,7 @@ func TestSyncPassGoesOn(t *testing.T) {
 				break
 			}
 			var err error
-			if before, _, err = h.store.Pass(t.Context()); err != nil || before == nil {
+			if before, _, err = h.store.ledger.Pass(t.Context()); err != nil || before == nil {
 				t.Fatalf("pass %+v, %v", before, err)
 			}
 		}
@@ -878,10 +880,10 @@ func TestSyncAdopts(t *testing.T) {
 	if held, err := h.engine.Held(t.Context(), "aaaaaaaaaaaa"); err != nil || !slices.Equal(held, []string{dnsOffice}) {
 		t.Errorf("held %q, %v", held, err)
 	}
-	if err := h.store.Adopt(t.Context(), h.owner); !errors.Is(err, errOwnOwner) {
+	if err := h.store.ledger.Adopt(t.Context(), h.owner); !errors.Is(err, ledger.ErrOwnOwner) {
 		t.Errorf("one's own owner: %v", err)
 	}
-	if err := h.store.Adopt(t.Context(), "aaaaaaaaaaaa"); err != nil {
+	if err := h.store.ledger.Adopt(t.Context(), "aaaaaaaaaaaa"); err != nil {
 		t.Fatal(err)
 	}
 	if r := h.run(); !r.OK() {
@@ -973,16 +975,16 @@ func TestSyncLeftovers(t *testing.T) {
 	if !r.OK() || r.Counts[reconcile.ActionLeftover] != 2 {
 		t.Errorf("%+v", r)
 	}
-	all, err := h.store.Leftovers(t.Context(), 0, 10)
+	all, err := h.store.ledger.Leftovers(t.Context(), 0, 10)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if all[0].Standing != h.value("42", dnsEndpoint) || all[0].Account.Provider != "gone" || all[0].Zone != servertest.Zone || all[0].Since == "" {
+	if all[0].Place.Standing != h.value("42", dnsEndpoint) || all[0].Place.Account.Provider != "gone" || all[0].Place.Zone != servertest.Zone || all[0].Since == "" {
 		t.Errorf("%+v", all[0])
 	}
 	for _, p := range all {
-		if p.Name == dnsOffice {
-			err = h.store.ForgetLeftover(t.Context(), p.ID)
+		if p.Place.Name == dnsOffice {
+			err = h.store.ledger.ForgetLeftover(t.Context(), p.Place.ID)
 		}
 	}
 	if err != nil {
@@ -995,7 +997,7 @@ func TestSyncLeftovers(t *testing.T) {
 	gone.want(t, servertest.Zone, other.Name)
 	gone.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
 	v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
-	if err := h.store.ForgetLeftover(t.Context(), 12345); !errors.Is(err, errNoLeftover) {
+	if err := h.store.ledger.ForgetLeftover(t.Context(), 12345); !errors.Is(err, ledger.ErrNoLeftover) {
 		t.Errorf("one that is not there: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"meshddns/sqlrow"
 	"net"
 	"net/netip"
 	"net/url"
@@ -197,7 +198,7 @@ func dnsConfiguration(s servertest.Server) configuration {
 	c := configuration{
 		Provider: "rfc2136", AccessKeyID: servertest.Key, Secret: servertest.Secret, Endpoint: s.Addr,
 		Domain: servertest.Zone, TXTRecordName: "_mesh-host", SyncMode: modeManual, MaxRetries: dnsNumber(0), Enabled: true,
-		Endpoints: textList{"tcp://{ipv4}:11010"},
+		Endpoints: sqlrow.TextList{"tcp://{ipv4}:11010"},
 	}
 	if s.Name == builtin.Name || s.Name == "" {
 		c.Provider, c.Endpoint = builtin.Name, ""
@@ -272,9 +273,9 @@ func (h *syncHost) reconfigure(id, config string) {
 	}
 }
 
-func (h *syncHost) reserve(service, prefix string, network networkID) usage {
+func (h *syncHost) reserve(service, prefix string, network sqlrow.NetworkID) usage {
 	h.t.Helper()
-	u := usage{ServiceID: service, Mode: modeCustom, Prefix: prefix, Network: sql.Null[networkID]{V: network, Valid: true}}
+	u := usage{ServiceID: service, Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: network, Valid: true}}
 	if prefix == automaticPrefix(network) {
 		u.Mode = modeAutomatic
 	}
@@ -302,11 +303,15 @@ func (h *syncHost) publishing(u usage) string {
 	if err != nil {
 		return err.Error()
 	}
-	state, err := h.store.State(ctx, []string{u.Name})
+	state, err := h.store.ledger.State(ctx, []string{u.Name})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := publishingOf(u, state.Names[0], h.places(u.Name))
+	places, err := h.store.ledger.Places(ctx, u.Name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p := publishingOf(u, state.Names[0], places)
 	return dnsWords(p.state, p.value, p.fault.Code)
 }
 
@@ -459,7 +464,7 @@ func (h *syncHost) count(query string) (n int) {
 // rows are what the database has about names and places.
 func (h *syncHost) rows() (all []string) {
 	h.t.Helper()
-	all, err := collect(context.Background(), h.store.reader, scanText, `
+	all, err := sqlrow.Collect(context.Background(), h.store.reader, sqlrow.Text, `
 		SELECT json_array(name, version, due, lane, pass) FROM names UNION ALL
 		SELECT json_array(id, name, account, zone, state, standing, intent, doubt, look_at, code, attempts, at, since) FROM places`)
 	if err != nil {
@@ -499,13 +504,16 @@ func dnsKey(name string) string {
 	return strings.Join(labels, ".")
 }
 
-func (h *syncHost) places(name string) []storedPlace {
+func (h *syncHost) places(name string) (places []reconcile.Place) {
 	h.t.Helper()
-	places, err := h.store.Places(context.Background(), name)
+	stored, err := h.store.ledger.Places(context.Background(), name)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	slices.SortFunc(places, func(a, b storedPlace) int { return cmp.Compare(a.ID, b.ID) })
+	for _, p := range stored {
+		places = append(places, p.Place)
+	}
+	slices.SortFunc(places, func(a, b reconcile.Place) int { return cmp.Compare(a.ID, b.ID) })
 	return places
 }
 
@@ -542,12 +550,12 @@ func (h *syncHost) taken(prefix string) int {
 // leftovers are the names of those that stand where nobody wants them.
 func (h *syncHost) leftovers() (names []string) {
 	h.t.Helper()
-	all, err := h.store.Leftovers(context.Background(), 0, 100)
+	all, err := h.store.ledger.Leftovers(context.Background(), 0, 100)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, p := range all {
-		names = append(names, p.Name)
+		names = append(names, p.Place.Name)
 	}
 	return names
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"meshddns/sqlrow"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ func TestDNSRetryPolicy(t *testing.T) {
 		"huge":     {new(int64(math.MaxInt64)), new(int64(math.MaxInt64)), provider.Backoff{First: time.Hour, Retries: 10}},
 		"least":    {new(int64(math.MinInt64)), new(int64(math.MinInt64)), provider.Backoff{First: 5 * time.Second, Retries: 3}},
 	} {
-		if got := retryPolicy(configuration{RetryInterval: optional(test.interval), MaxRetries: optional(test.retries)}); got != test.want {
+		if got := reconcile.RetryPolicy(optional(test.interval), optional(test.retries)); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
@@ -105,7 +106,7 @@ func TestDNSWanted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h := newSyncHost(t, dnsBuiltinServer)
 			u := h.reserve(h.serviceOf(test.config), test.prefix, 1)
-			state, err := h.store.State(t.Context(), []string{u.Name})
+			state, err := h.store.ledger.State(t.Context(), []string{u.Name})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -537,7 +538,7 @@ func TestSyncDownOnce(t *testing.T) {
 	service := h.service("example.com")
 	want := []string{dnsHost + " failed temporary"}
 	for n := range 60 {
-		h.reserve(service, fmt.Sprintf("p%02d", n), networkID(n))
+		h.reserve(service, fmt.Sprintf("p%02d", n), sqlrow.NetworkID(n))
 		want = append(want, fmt.Sprintf("_mesh.p%02d.example.com failed temporary", n))
 	}
 	wantReport(t, h.run(), want...)
@@ -656,7 +657,7 @@ func TestSyncStopBeforeWrite(t *testing.T) {
 		return forward()
 	})})
 	h.run()
-	h.change(func(c *configuration) { c.Endpoints = textList{"tcp://192.0.2.1:1"} })
+	h.change(func(c *configuration) { c.Endpoints = sqlrow.TextList{"tcp://192.0.2.1:1"} })
 	before, _, _ := h.engine.Last(t.Context())
 	serial := s.Serial(t)
 	open := make(chan struct{})
@@ -773,7 +774,7 @@ func TestSyncReleaseHandsOver(t *testing.T) {
 			h := newSyncHost(t, dnsBuiltinServer)
 			var waiting []usage
 			for n := range 3 {
-				waiting = append(waiting, h.reserve(h.service("example.com"), "office", networkID(n)))
+				waiting = append(waiting, h.reserve(h.service("example.com"), "office", sqlrow.NetworkID(n)))
 			}
 			wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" conflict network_conflict", dnsOffice+" create")
 			h.wantStanding(dnsOffice, h.text("0", dnsEndpoint))
@@ -1151,7 +1152,7 @@ func TestSyncKeepsWorkingKey(t *testing.T) {
 	wantReport(t, h.run(), dnsHost+" create")
 	h.change(func(c *configuration) {
 		c.AccessKeyID, c.Secret = servertest.ReadOnlyKey, servertest.ReadOnly
-		c.Endpoints = textList{"tcp://192.0.2.1:1"}
+		c.Endpoints = sqlrow.TextList{"tcp://192.0.2.1:1"}
 	})
 	wantReport(t, h.run(), dnsHost+" failed permission")
 	wantTXT(t, s, dnsHost, h.text("", dnsEndpoint))

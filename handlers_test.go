@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"meshddns/envelope"
 	"net"
 	"net/http"
 	"net/http/httptest"

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"meshddns/sqlrow"
 	"os"
 	"path/filepath"
 	"regexp"

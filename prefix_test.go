@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"math"
 	"math/rand/v2"
+	"meshddns/sqlrow"
 	"regexp"
 	"strconv"
 	"strings"

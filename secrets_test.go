@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io/fs"
 	"log/slog"
+	"meshddns/ledger"
 	"path/filepath"
 	"reflect"
 	"strings"

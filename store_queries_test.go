@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"math/rand/v2"
+	"meshddns/sqlrow"
 	"path/filepath"
 	"regexp"
 	"slices"

@@ -33,13 +33,13 @@ func TestDescribe(t *testing.T) {
 
 func TestReportCounts(t *testing.T) {
 	var r Report
-	r.add([]Outcome{{Name: "b", Action: ActionCreate}, {Name: "b", Action: ActionDelete}}, false)
-	r.add([]Outcome{{Name: "a", Action: ActionConflict}, {Name: "a", Action: ActionFailed}}, false)
-	r.add([]Outcome{{Name: "c", Action: ActionUnchanged}}, false)
-	r.add([]Outcome{{Name: "d", Action: ActionUnchanged, Fault: Fault{Code: CodeAddressUnknown}}}, false)
-	r.add([]Outcome{{Name: "e", Action: ""}}, false)
-	r.add([]Outcome{{Name: "c", Action: ActionUnchanged}}, true)
-	r.add([]Outcome{{Name: "f", Action: ActionLeftover, Fault: Fault{Code: "credentials"}}}, false)
+	r.add([]Outcome{{Name: "b", Action: ActionCreate}, {Name: "b", Action: ActionDelete}}, false, false)
+	r.add([]Outcome{{Name: "a", Action: ActionConflict}, {Name: "a", Action: ActionFailed}}, false, false)
+	r.add([]Outcome{{Name: "c", Action: ActionUnchanged}}, false, false)
+	r.add([]Outcome{{Name: "d", Action: ActionUnchanged, Fault: Fault{Code: CodeAddressUnknown}}}, false, false)
+	r.add([]Outcome{{Name: "e", Action: ""}}, false, false)
+	r.add([]Outcome{{Name: "c", Action: ActionUnchanged}}, true, false)
+	r.add([]Outcome{{Name: "f", Action: ActionLeftover, Fault: Fault{Code: "credentials"}}}, false, false)
 	r.finish(time.Unix(1, 0))
 	want := map[string]int{
 		ActionCreate: 1, ActionDelete: 1, ActionConflict: 1, ActionFailed: 1, ActionUnchanged: 2, ActionLeftover: 1, "warning": 1,
@@ -65,7 +65,7 @@ func TestReportIsBounded(t *testing.T) {
 		if n%100 == 99 {
 			o.Action = ActionFailed
 		}
-		r.add([]Outcome{o}, false)
+		r.add([]Outcome{o}, false, false, false)
 	}
 	r.finish(time.Unix(1, 0))
 	bad := 0
