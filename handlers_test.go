@@ -28,7 +28,6 @@ import (
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnswire"
-	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/meshtxt"

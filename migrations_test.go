@@ -21,7 +21,6 @@ import (
 	"meshddns/meshtxt"
 	"meshddns/provider/cloudtest"
 	"meshddns/reconcile"
-	"meshddns/sqlrow"
 )
 
 //go:embed testdata/schema-1.sql

@@ -12,7 +12,6 @@ import (
 
 	"meshddns/dnsname"
 	"meshddns/msg"
-	"meshddns/sqlrow"
 )
 
 func TestPrefixFault(t *testing.T) {

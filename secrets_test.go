@@ -15,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"meshddns/ledger"
 	"meshddns/provider"
 	"meshddns/reconcile"
 )

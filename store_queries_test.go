@@ -17,7 +17,6 @@ import (
 
 	"meshddns/provider"
 	"meshddns/reconcile"
-	"meshddns/sqlrow"
 )
 
 // statement is a text of SQL in the program's source.
