@@ -8,7 +8,9 @@ import (
 	"meshddns/sqlrow"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -547,5 +549,59 @@ func TestMigratedFileMode(t *testing.T) {
 	mustOpen(t, path)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestMigrateMany tells how long a file of version 2 with many usages takes to
+// open, beside one pass over its tables. It runs when MESHDDNS_MIGRATE says how
+// many usages.
+func TestMigrateMany(t *testing.T) {
+	count, _ := strconv.Atoi(os.Getenv("MESHDDNS_MIGRATE"))
+	if count == 0 {
+		t.Skip("MESHDDNS_MIGRATE=1000000 runs it")
+	}
+	path := oldFile(t, 2, `INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode, enabled, txt_endpoints, updated_at, zone)
+			VALUES (1, 'builtin', 'x', 'x', '', 'example.com', '_txt', 'manual', 1, '["tcp://{ipv4}:11010"]', '', 'example.com')`,
+		`INSERT INTO services VALUES ('svc', 'x', '{"domain":"example.com"}', 'example.com', '', '', '')`, fmt.Sprintf(`
+		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO usages SELECT printf('01a2001c-74cd-7907-%%04x-%%012x', i / 4096, i), 'svc', 'mesh_sync', 'custom', 'prefix-' || i, 'TXT',
+		    'mesh sync - network ' || i, 1, '[]', '2026-01-02T03:04:05.678Z' FROM n`, count), `
+		INSERT INTO bindings SELECT 'b' || id, CAST(substr(record_prefix, 8) AS INTEGER), id, 'svc', 'active' FROM usages`, `
+		INSERT INTO publications SELECT '_mesh.' || record_prefix || '.example.com', 'builtin', '', '', CAST(substr(record_prefix, 8) AS INTEGER), NULL,
+		    'v=mesh1 n=' || substr(record_prefix, 8) || ' o=`+oldOwner+` tcp://203.0.113.7:11010', 1, 'published', '', '', 1, '2026-01-02T03:04:05.678Z' FROM usages`, `
+		INSERT INTO zone_records SELECT 'com.example.' || record_prefix || '._mesh',
+		    CAST(char(length(value)) || value AS BLOB), 60 FROM (SELECT record_prefix, 'v=mesh1 n=' || substr(record_prefix, 8) || ' o=`+oldOwner+` tcp://203.0.113.7:11010' AS value FROM usages)`)
+	took := func(what string, do func()) {
+		begun := time.Now()
+		do()
+		t.Logf("%s: %v", what, time.Since(begun).Round(time.Millisecond))
+	}
+	took("one pass over the tables before", func() { walkTables(t, path) })
+	var s *store
+	took("openStore with its migration", func() { s = mustOpen(t, path) })
+	if totals, err := s.Totals(t.Context()); err != nil || totals["usages"] != uint64(count) || totals["published"] != uint64(count) {
+		t.Errorf("%v, %v", totals, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	took("one pass over the tables after", func() { walkTables(t, path) })
+	took("openStore once more", func() { mustOpen(t, path) })
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		t.Log(regexp.MustCompile(`VmHWM:.*`).FindString(string(status)))
+	}
+}
+
+// walkTables reads every cell of a database.
+func walkTables(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, table := range queryText(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'`) {
+		columns := queryText(t, db, `SELECT group_concat('coalesce(length(' || name || '), 0)', ' + ') FROM pragma_table_info('`+table+`')`)[0]
+		queryText(t, db, `SELECT count(*), sum(`+columns+`) FROM `+table)
 	}
 }

@@ -135,8 +135,8 @@ func TestQueryPlans(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	walks := regexp.MustCompile(`SCAN (\w+)`)
 	var statements []statement
-	for _, file := range []string{"store.go", "ledger/ledger.go", "ledger/state.go", "ledger/places.go"} {
-		statements = append(statements, readStatements(t, file)...)
+	for _, path := range []string{"store.go", "ledger/ledger.go", "ledger/places.go", "ledger/state.go"} {
+		statements = append(statements, readStatements(t, path)...)
 	}
 	for _, q := range statements {
 		if slices.Contains(migrating, q.function) {
