@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +32,9 @@ const (
 
 	// restLimit bounds the wait for a state of rest; two looks and the first
 	// pauses of a retry are well within.
-	restLimit = 15 * time.Second
+	restLimit    = 15 * time.Second
+	firstPause   = 20 * time.Millisecond
+	longestPause = 500 * time.Millisecond
 )
 
 // TestHistories runs histories: each a database of its own, providers of its
@@ -238,6 +241,9 @@ func (w *history) kill() {
 		w.p.cmd.Wait()
 		w.killed = true
 		w.say("  killed")
+		if strings.Contains(w.p.log.String(), secretMark) {
+			w.t.Error("a secret is in the log")
+		}
 	}
 }
 
@@ -259,14 +265,36 @@ func (w *history) dead() bool {
 
 // ask makes a request and writes it down.
 func (w *history) ask(method, path, body string) (answer, error) {
+	w.t.Helper()
 	a, err := w.p.try(method, path, body)
 	if err != nil {
 		w.say("%s %s %s: %v", method, path, body, err)
 		return a, err
 	}
-	w.say("%s %s %s -> %d %s", method, path, body, a.status, strings.TrimSpace(a.body))
+	w.say("%s %s %s -> %d %s", method, path, body, a.status, shortened(a.body))
+	w.keepsSecrets(a.body)
 	return a, nil
 }
+
+func shortened(text string) string {
+	if text = strings.TrimSpace(text); len(text) > mostOfAnAnswer {
+		text = text[:mostOfAnAnswer] + "..."
+	}
+	return text
+}
+
+const mostOfAnAnswer = 600
+
+// keepsSecrets fails when a text has a secret in it.
+func (w *history) keepsSecrets(text string) {
+	w.t.Helper()
+	if i := strings.Index(text, secretMark); i >= 0 {
+		w.fail("a secret is told: %s", text[max(0, i-100):])
+	}
+}
+
+// secretMark is in every secret of the providers.
+const secretMark = "hush-"
 
 // get asks for what must be there, and reads data.
 func (w *history) get(path string, data any) int {
@@ -290,7 +318,7 @@ func (w *history) begin() {
 	two := h.open("webhook", "hook-two", "example.com")
 	three := h.open("alidns", "ali", "example.com", "example.net")
 	for _, a := range []*account{one, two, three} {
-		h.keys[a.name+"-key1"] = &accessKey{account: a, secret: "secret-of-" + a.name}
+		h.keys[a.name+"-key1"] = &accessKey{account: a, secret: secretMark + a.name + "-key1."}
 	}
 	w.homes = []credentials{w.keyOf(one), w.keyOf(two), w.keyOf(three), {provider: "builtin", keyID: "-", secret: "-"}}
 	w.model = model{services: map[string]modelService{}, adopted: map[string]bool{}}
@@ -340,6 +368,26 @@ func (w *history) end() {
 		w.mutate(w.release(w.model.usages[0], false))
 		w.rest("released at the end")
 	}
+	for _, id := range slices.Sorted(maps.Keys(w.model.services)) {
+		w.mutate(w.deleteService(id))
+	}
+	w.rest("only the configuration is left")
+	w.erased()
+	w.keepsSecrets(w.p.log.String())
+}
+
+// erased wants every key gone from the database but the configuration's.
+func (w *history) erased() {
+	w.t.Helper()
+	secret := regexp.MustCompile(secretMark + `[^."]*\.`)
+	w.p.eventually("only the configuration's key is kept", func() bool {
+		a, err := w.p.try("GET", "/api/v1/ddns/backup", "")
+		if err != nil || a.status != 200 {
+			w.fail("backup: %v %d", err, a.status)
+		}
+		kept := secret.FindAllString(a.body, -1)
+		return !slices.ContainsFunc(kept, func(s string) bool { return s != w.model.config.secret })
+	})
 }
 
 // mutation is a change by the API, and what it makes of the model.
@@ -475,13 +523,12 @@ func (w *history) rest(after string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), restLimit)
 	defer cancel()
-	ticker := time.NewTicker(25 * time.Millisecond)
-	defer ticker.Stop()
+	path := syncPath
+	if w.sweep {
+		path += "?sweep=1"
+	}
+	pause, last := firstPause, ""
 	for w.rested = 1; ; w.rested++ {
-		path := syncPath
-		if w.sweep {
-			path += "?sweep=1"
-		}
 		a, err := w.ask("POST", path, "")
 		if err != nil { // the kill of a timer that had run out
 			w.revive()
@@ -491,14 +538,17 @@ func (w *history) rest(after string) {
 		if len(wrong) == 0 {
 			break
 		}
-		w.say("  not at rest: %s", strings.Join(wrong, "; "))
+		if now := strings.Join(wrong, "; "); now != last {
+			w.say("  not at rest: %s", now)
+			last = now
+		}
 		if w.strict || ctx.Err() != nil || len(w.host.broken) > 0 {
 			w.fail("after %s, %d passes:\n%s", after, w.rested, strings.Join(wrong, "\n"))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
+		next, done := context.WithTimeout(ctx, pause)
+		<-next.Done()
+		done()
+		pause = min(2*pause, longestPause)
 	}
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.before = w.scan(w.mine)

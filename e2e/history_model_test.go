@@ -147,6 +147,9 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 		}
 	}
 	if holder == nil {
+		if i := slices.IndexFunc(group, func(u modelUsage) bool { return !u.releasing }); i >= 0 {
+			w.network = fmt.Sprint(group[i].network) // what stands may stay
+		}
 		return w
 	}
 	w.network = fmt.Sprint(holder.network)

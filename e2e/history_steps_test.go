@@ -43,6 +43,7 @@ func init() { // as the steps use the list
 		{"backup", 2, (*history).backup},
 		{"restore", 3, (*history).restore},
 		{"orphan", 2, (*history).orphan},
+		{"forget a leftover", 3, (*history).forgetLeftover},
 		{"another mode", 3, (*history).configureMode},
 		{"disabled", 2, (*history).disable},
 		{"dry run", 3, (*history).dryRun},
@@ -184,12 +185,8 @@ func (w *history) deleteSomeService() func() {
 	if len(w.model.services) < 2 {
 		return nil
 	}
-	id := pick(w.random, slices.Sorted(maps.Keys(w.model.services)))
-	c := mutation{
-		method: "DELETE", path: servicesPath + id, statuses: []int{200},
-		apply:    func(m *model, _ answer) { delete(m.services, id) },
-		happened: func() (answer, bool) { return answer{}, w.get(servicesPath+id, &struct{}{}) == 404 },
-	}
+	id := w.someService()
+	c := w.deleteService(id)
 	if w.inUse(id) {
 		c.statuses, c.apply = []int{409}, func(*model, answer) {}
 		if slices.ContainsFunc(w.model.usages, func(u modelUsage) bool { return u.releasing }) {
@@ -197,6 +194,14 @@ func (w *history) deleteSomeService() func() {
 		}
 	}
 	return func() { w.mutate(c) }
+}
+
+func (w *history) deleteService(id string) mutation {
+	return mutation{
+		method: "DELETE", path: servicesPath + id, statuses: []int{200},
+		apply:    func(m *model, _ answer) { delete(m.services, id) },
+		happened: func() (answer, bool) { return answer{}, w.get(servicesPath+id, &struct{}{}) == 404 },
+	}
 }
 
 func (w *history) someService() string {
@@ -364,10 +369,11 @@ func (w *history) rotateKey() func() {
 	}
 	id := fmt.Sprintf("%s-key%d", key.account.name, len(w.host.keys)+1)
 	ends := w.random.IntN(3)
-	put := w.putAnother(func(c *modelConfig) { c.credentials = credentials{old.provider, id, key.secret + id} })
+	secret := secretMark + id + "."
+	put := w.putAnother(func(c *modelConfig) { c.credentials = credentials{old.provider, id, secret} })
 	return func() {
 		w.host.mu.Lock()
-		w.host.keys[id] = &accessKey{account: key.account, secret: key.secret + id}
+		w.host.keys[id] = &accessKey{account: key.account, secret: secret}
 		key.refused = ends == 0
 		w.host.mu.Unlock()
 		put()
@@ -387,7 +393,7 @@ func (w *history) changeSecret() func() {
 	if key == nil || key.refused || c.provider != bridgeFront.provider || shared {
 		return nil
 	}
-	c.secret = fmt.Sprintf("%s-%d", key.secret, w.serial)
+	c.secret = fmt.Sprintf("%s%s-%d.", secretMark, c.keyID, w.serial)
 	put := w.putAnother(func(m *modelConfig) { m.credentials = c })
 	return func() {
 		w.host.mu.Lock()
@@ -622,6 +628,33 @@ func (w *history) removeUnknown() {
 		w.host.remove(spot{f.account, f.zone, f.name}, f.text)
 		w.host.mu.Unlock()
 		w.say("  the operator removes %s", f)
+	}
+}
+
+// forgetLeftover removes a leftover by hand, and has it forgotten.
+func (w *history) forgetLeftover() func() {
+	var all []leftover
+	w.get(leftoversPath, &all)
+	if len(all) == 0 {
+		return nil
+	}
+	l := pick(w.random, all)
+	return func() {
+		w.host.mu.Lock()
+		for _, at := range w.host.all() {
+			if at.zone == l.Zone && at.name == strings.ToLower(l.Name) && at.account.provider == l.Provider && w.model.wishes(w.host.owner)[at.name] == nil {
+				w.host.remove(at, l.Value)
+			}
+		}
+		w.host.mu.Unlock()
+		a, err := w.ask("DELETE", leftoversPath+"/"+l.ID, "")
+		if err != nil {
+			w.revive()
+			a, err = w.ask("DELETE", leftoversPath+"/"+l.ID, "")
+		}
+		if err != nil || a.status != 200 && a.status != 404 {
+			w.fail("forget a leftover: %d %v", a.status, err)
+		}
 	}
 }
 

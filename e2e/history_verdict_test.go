@@ -52,6 +52,7 @@ func (w *history) verdict(a answer) []string {
 	}
 	w.checkForeign(s)
 	w.checkReservations(s)
+	w.checkPrefixes(s)
 	w.checkReport(s, a, bad, perhaps)
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
@@ -65,9 +66,29 @@ func (w *history) verdict(a answer) []string {
 
 // forget drops the usages whose release is through.
 func (w *history) forget() {
+	w.t.Helper()
 	w.model.usages = slices.DeleteFunc(w.model.usages, func(u modelUsage) bool {
 		return u.releasing && w.get(usagesPath+"/"+u.id, &struct{}{}) == 404
 	})
+}
+
+// checkPrefixes counts who has each prefix: one that is free can be reserved.
+func (w *history) checkPrefixes(s *spotted) {
+	for id := range w.model.services {
+		for _, prefix := range []string{"a", "b", "c"} {
+			want := 0
+			for _, u := range w.model.usages {
+				if u.service == id && strings.EqualFold(u.prefix, prefix) {
+					want++
+				}
+			}
+			var got struct{ Count int }
+			w.get("/api/v1/ddns/check-prefix?service_id="+id+"&prefix="+prefix, &got)
+			if got.Count != want {
+				s.say("the prefix %s of %s is occupied %d times, want %d", prefix, id, got.Count, want)
+			}
+		}
+	}
 }
 
 // account gives what credentials open now, nil if nothing.
@@ -292,14 +313,14 @@ func (w *history) checkReport(s *spotted, a answer, bad, perhaps map[string]bool
 	reported := map[string]string{}
 	for _, r := range report.Records {
 		if r.Action == "failed" || r.Action == "conflict" {
-			reported[r.Name] = r.Action + ": " + r.Error
+			reported[strings.ToLower(r.Name)] = r.Action + ": " + r.Error
 		}
 	}
 	if (a.status == 200) != (len(reported) == 0) {
 		s.say("POST /sync says %d, and its report names %v", a.status, reported)
 	}
 	for name, reason := range reported {
-		if !bad[name] && !perhaps[name] && !w.stuck(name) {
+		if !bad[name] && !perhaps[name] && !w.stuck(s, name) {
 			s.say("%s is reported for no reason: %s", name, reason)
 		}
 	}
@@ -310,5 +331,9 @@ func (w *history) checkReport(s *spotted, a answer, bad, perhaps map[string]bool
 	}
 }
 
-// stuck says that a name may have a place that cannot be reached.
-func (w *history) stuck(name string) bool { return !w.canWithdraw(name) }
+// stuck says that a value of ours is where it cannot be reached.
+func (w *history) stuck(s *spotted, name string) bool {
+	return slices.ContainsFunc(s.ours[name], func(f found) bool {
+		return f.account != nil && (!w.open(f.account) || w.shadowed(f.account, f.zone, name))
+	})
+}
