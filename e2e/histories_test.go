@@ -137,20 +137,20 @@ type history struct {
 	db     string
 	model  model
 
-	homes   []credentials       // of which a configuration or a service takes one
-	foreign map[spot][]string   // values of others
-	before  []found             // what stood of ours at the last rest
-	saved   *snapshot           // a backup
-	tampered map[string]bool // names at which this step took a value away
-	serial  int                 // makes every value another
-	strict  bool                // nothing excuses a second pass
-	sweep   bool                // rest is asked for with sweep=1
-	useDNS  bool                // the built-in server has had values
-	rested  int                 // passes until rest
-	running sync.Mutex          // guards p and killed while it starts or is killed
-	killed  bool                // by this test
-	mu      sync.Mutex          // guards text
-	text    strings.Builder     // the transcript
+	homes    []credentials     // of which a configuration or a service takes one
+	foreign  map[spot][]string // values of others
+	before   []found           // what stood of ours at the last rest
+	saved    *snapshot         // a backup
+	tampered map[string]bool   // names at which this step took a value away
+	serial   int               // makes every value another
+	strict   bool              // nothing excuses a second pass
+	sweep    bool              // rest is asked for with sweep=1
+	useDNS   bool              // the built-in server has had values
+	rested   int               // passes until rest
+	running  sync.Mutex        // guards p and killed while it starts or is killed
+	killed   bool              // by this test
+	mu       sync.Mutex        // guards text
+	text     strings.Builder   // the transcript
 }
 
 // snapshot is a backup and what the model was then.
@@ -278,7 +278,7 @@ func (w *history) ask(method, path, body string) (answer, error) {
 
 func shortened(text string) string {
 	if text = strings.TrimSpace(text); len(text) > mostOfAnAnswer {
-		text = text[:mostOfAnAnswer] + "..."
+		text = strings.ToValidUTF8(text[:mostOfAnAnswer], "") + "..."
 	}
 	return text
 }
@@ -300,6 +300,10 @@ const secretMark = "hush-"
 func (w *history) get(path string, data any) int {
 	w.t.Helper()
 	a, err := w.p.try("GET", path, "")
+	if err != nil { // killed
+		w.revive()
+		a, err = w.p.try("GET", path, "")
+	}
 	if err != nil {
 		w.fail("GET %s: %v", path, err)
 	}

@@ -126,6 +126,7 @@ func aliOK(members map[string]any) reply {
 func readAli(h *host, a *account, r *http.Request, _ []byte) hostCall {
 	action, query := r.Header.Get("X-Acs-Action"), r.URL.Query()
 	zone := strings.ToLower(query.Get("DomainName"))
+	kind := query.Get("Type") + query.Get("TypeKeyWord")
 	c := hostCall{text: action + " " + query.Get("KeyWord")}
 	switch action {
 	case "DescribeDomains":
@@ -139,6 +140,8 @@ func readAli(h *host, a *account, r *http.Request, _ []byte) hostCall {
 		c.answer = fails(aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist"))
 	case action == "DescribeDomainInfo":
 		c.answer = fails(aliOK(map[string]any{"MinTtl": 60}))
+	case kind != "" && kind != "TXT": // nobody has made others
+		c.answer = fails(aliOK(map[string]any{"TotalCount": 0, "DomainRecords": map[string]any{"Record": []any{}}}))
 	case action == "DescribeSubDomainRecords":
 		at := spot{a, zone, strings.ToLower(query.Get("SubDomain"))}
 		c = hostCall{at: at, looks: true, text: "list " + at.String(), answer: func() reply { return aliRecords(h, at) }}
@@ -167,14 +170,16 @@ func aliDomains(a *account, word string) reply {
 	domains := []any{}
 	for zone := range a.zones {
 		if word == "" || word == zone {
-			domains = append(domains, map[string]any{"DomainName": zone, "PunyCode": zone, "DnsServers": map[string]any{"DnsServer": []string{}}})
+			domains = append(domains, map[string]any{
+				"DomainId": a.name + "/" + zone, "DomainName": zone, "PunyCode": zone, "DnsServers": map[string]any{"DnsServer": []string{}},
+			})
 		}
 	}
 	return aliOK(map[string]any{"TotalCount": len(domains), "Domains": map[string]any{"Domain": domains}})
 }
 
-// aliRecords lists a name, or the whole zone; at more than one page there are
-// never values enough.
+// aliRecords lists a name, or the whole zone, which has never values enough
+// for more than one page.
 func aliRecords(h *host, at spot) reply {
 	records := []any{}
 	names := []string{at.name}

@@ -699,7 +699,9 @@ func (w *history) disable() func() {
 			change()
 		}
 		writes := w.writes()
-		if a, err := w.ask("POST", syncPath, ""); err != nil || a.status != 500 || w.writes() != writes {
+		if a, err := w.ask("POST", syncPath, ""); err != nil {
+			w.revive()
+		} else if a.status != 500 || w.writes() != writes {
 			w.fail("POST /sync while disabled: %d, %d writes", a.status, w.writes()-writes)
 		}
 		w.mutate(w.putConfig(w.enabled()))

@@ -131,31 +131,36 @@ func (w *history) locate(o option, name string) (f found, reachable bool) {
 }
 
 // checkName looks at one name that is wanted. It reports whether the name
-// cannot be published for a reason that the contract knows.
+// cannot be published for a reason that the contract knows. Where one network
+// has the name at several providers, it may stand at any of them.
 func (w *history) checkName(s *spotted, name string, wish *wish) (unreachable bool) {
-	ours := s.ours[name]
+	extras := s.ours[name]
 	unreachable = true
+	var missing []found
+	stands := false
 	for _, o := range wish.options {
 		at, reachable := w.locate(o, name)
 		if !reachable || w.taken(at) {
 			continue
 		}
 		unreachable = false
-		i := slices.IndexFunc(ours, func(f found) bool { return f.account == at.account && f.zone == at.zone && f.text == at.text })
-		if i >= 0 {
-			w.checkExtras(s, name, slices.Concat(ours[:i], ours[i+1:]), nil)
-			return false
-		}
+		missing = append(missing, at)
+		extras = slices.DeleteFunc(slices.Clone(extras), func(f found) bool {
+			same := f.account == at.account && f.zone == at.zone && f.text == at.text
+			stands = stands || same
+			return same
+		})
 	}
+	kept := wish
+	if stands || !unreachable && !wish.optional {
+		kept = nil
+	}
+	w.checkExtras(s, name, extras, kept)
 	switch {
-	case unreachable || wish.optional:
-		w.checkExtras(s, name, ours, wish)
-	default:
-		at, _ := w.locate(wish.options[0], name)
-		s.say("%s is missing; at the name stand %v", at, ours)
-	}
-	if unreachable && !wish.optional && len(wish.options) > 0 {
+	case unreachable && !wish.optional && len(wish.options) > 0:
 		w.checkKept(s, name, wish)
+	case !unreachable && !stands && !wish.optional:
+		s.say("%s is missing; at the name stand %v", missing[0], s.ours[name])
 	}
 	return unreachable
 }
