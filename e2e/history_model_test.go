@@ -57,6 +57,7 @@ type wish struct {
 	bad      bool     // the report must have the name
 	perhaps  bool     // the report may have the name
 	optional bool     // the contract leaves open whether it is published
+	skipped  bool     // the report must have the name, but a pass does not fail for it
 }
 
 type option struct {
@@ -132,7 +133,7 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 		case u.releasing:
 			w.perhaps, w.optional = true, true
 		case holder == nil && m.target(m.services[u.service]).provider == "":
-			w.bad = true
+			w.skipped = true
 			w.optional = w.optional || i < len(group)-1 // who has it: an elder that cannot publish, or a younger?
 			mine = append(mine, u)
 		case holder == nil || holder.network == u.network:
@@ -141,7 +142,7 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 				mine = slices.DeleteFunc(mine, func(e modelUsage) bool { return e.network != u.network })
 			}
 			mine = append(mine, u)
-			w.bad = w.bad || m.target(m.services[u.service]).provider == ""
+			w.skipped = w.skipped || m.target(m.services[u.service]).provider == ""
 		default:
 			w.bad = true
 		}
@@ -153,8 +154,8 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 		return w
 	}
 	w.network = fmt.Sprint(holder.network)
-	if w.bad && w.optional {
-		w.bad, w.perhaps = false, true
+	if w.optional && (w.bad || w.skipped) {
+		w.bad, w.skipped, w.perhaps = false, false, true
 	}
 	w.options = m.options(mine, owner)
 	return w

@@ -455,7 +455,10 @@ func (w *history) tamper() func() {
 			w.host.remove(at, f.text)
 		}
 		if wish := w.model.wishes(w.host.owner)[f.name]; choice > 0 && wish != nil && len(wish.options) > 0 {
-			w.host.add(at, meshValue(f.network, w.host.owner, []string{"tcp://192.0.2.1:1"}))
+			w.serial++
+			text := meshValue(f.network, w.host.owner, []string{fmt.Sprintf("tcp://192.0.2.1:%d", w.serial)})
+			w.planted[text] = true
+			w.host.add(at, text)
 		}
 		w.say("  %s tampered with, now %q", at, texts(w.host.values(at)))
 	}
@@ -647,10 +650,11 @@ func (w *history) forgetLeftover() func() {
 			}
 		}
 		w.host.mu.Unlock()
-		a, err := w.ask("DELETE", leftoversPath+"/"+l.ID, "")
+		path := leftoversPath + "/" + strings.Trim(string(l.ID), `"`)
+		a, err := w.ask("DELETE", path, "")
 		if err != nil {
 			w.revive()
-			a, err = w.ask("DELETE", leftoversPath+"/"+l.ID, "")
+			a, err = w.ask("DELETE", path, "")
 		}
 		if err != nil || a.status != 200 && a.status != 404 {
 			w.fail("forget a leftover: %d %v", a.status, err)

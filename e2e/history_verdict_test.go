@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,7 +9,10 @@ import (
 )
 
 // leftover is an entry of GET /leftovers.
-type leftover struct{ ID, Name, Zone, Provider, Value, Error string }
+type leftover struct {
+	ID                                 json.RawMessage
+	Name, Zone, Provider, Value, Error string
+}
 
 // report is what GET /sync says.
 type syncReport struct {
@@ -42,7 +46,7 @@ func (w *history) verdict(a answer) []string {
 	for _, name := range slices.Sorted(maps.Keys(s.wishes)) {
 		wish := s.wishes[name]
 		unreachable := w.checkName(s, name, wish)
-		bad[name] = wish.bad || unreachable && !wish.optional
+		bad[name] = wish.bad || unreachable && !wish.optional && len(wish.options) > 0
 		perhaps[name] = wish.perhaps
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.ours)) {
@@ -198,6 +202,8 @@ func (w *history) checkExtras(s *spotted, name string, extras []found, kept *wis
 		switch {
 		case w.shadowed(f.account, f.zone, name):
 			w.tally.add("values in the shadow of another zone", 1)
+		case w.model.config.mode == "upsert-only" && w.planted[f.text]:
+			w.tally.add("values of tampering that upsert-only leaves", 1)
 		case kept != nil && stood && (f.network == kept.network || kept.optional):
 			w.tally.add("values that stay while the new place fails", 1)
 		case !listed:
@@ -315,8 +321,9 @@ func (w *history) checkReport(s *spotted, a answer, bad, perhaps map[string]bool
 	}
 	var report syncReport
 	w.get(syncPath, &report)
-	reported := map[string]string{}
+	reported, told := map[string]string{}, map[string]bool{}
 	for _, r := range report.Records {
+		told[strings.ToLower(r.Name)] = true
 		if r.Action == "failed" || r.Action == "conflict" {
 			reported[strings.ToLower(r.Name)] = r.Action + ": " + r.Error
 		}
@@ -329,7 +336,10 @@ func (w *history) checkReport(s *spotted, a answer, bad, perhaps map[string]bool
 			s.say("%s is reported for no reason: %s", name, reason)
 		}
 	}
-	for name := range bad {
+	for name, wish := range s.wishes {
+		if wish.skipped && !perhaps[name] && !told[name] {
+			s.say("%s has nowhere to go, and is not reported", name)
+		}
 		if bad[name] && !perhaps[name] && reported[name] == "" {
 			s.say("%s cannot be as wanted, and is not reported", name)
 		}
