@@ -204,6 +204,8 @@ func (w *history) checkExtras(s *spotted, name string, extras []found, kept *wis
 			w.tally.add("values in the shadow of another zone", 1)
 		case w.model.config.mode == "upsert-only" && w.planted[f.text]:
 			w.tally.add("values of tampering that upsert-only leaves", 1)
+		case w.taken(f):
+			w.tally.add("values beside another mesh's", 1)
 		case kept != nil && stood && (f.network == kept.network || kept.optional):
 			w.tally.add("values that stay while the new place fails", 1)
 		case !listed:
