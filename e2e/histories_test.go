@@ -393,18 +393,52 @@ func (w *history) end() {
 	w.keepsSecrets(w.p.log.String())
 }
 
-// erased wants every key gone from the database but the configuration's.
+// erased wants every key gone from the database but the configuration's. Later
+// passes look at what has gone, and need its key until then.
 func (w *history) erased() {
 	w.t.Helper()
 	secret := regexp.MustCompile(secretMark + `[^."]*\.`)
-	w.p.eventually("only the configuration's key is kept", func() bool {
+	w.until("only the configuration's key is kept", func() (wrong string) {
 		a, err := w.p.try("GET", "/api/v1/ddns/backup", "")
 		if err != nil || a.status != 200 {
 			w.fail("backup: %v %d", err, a.status)
 		}
-		kept := secret.FindAllString(a.body, -1)
-		return !slices.ContainsFunc(kept, func(s string) bool { return s != w.model.config.secret })
+		for _, kept := range secret.FindAllString(a.body, -1) {
+			if kept != w.model.config.secret {
+				wrong = kept + " is in the database still"
+			}
+		}
+		if wrong != "" {
+			w.ask("POST", syncPath, "")
+		}
+		return wrong
 	})
+}
+
+// until asks again and again, less and less often, until nothing is wrong.
+func (w *history) until(what string, wrong func() string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), restLimit)
+	defer cancel()
+	pause, last := firstPause, ""
+	for {
+		now := wrong()
+		if now == "" {
+			w.hush(false)
+			return
+		}
+		if w.hush(now == last); now != last {
+			w.say("  not yet: %s", now)
+		}
+		last = now
+		if ctx.Err() != nil {
+			w.fail("%s: %s", what, now)
+		}
+		next, done := context.WithTimeout(ctx, pause)
+		<-next.Done()
+		done()
+		pause = min(2*pause, longestPause)
+	}
 }
 
 // mutation is a change by the API, and what it makes of the model.
@@ -540,39 +574,24 @@ func (w *history) rest(after string) {
 	if !w.manual() || releasing || w.leftNow() {
 		w.strict = false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), restLimit)
-	defer cancel()
 	path := syncPath
 	if w.sweep {
 		path += "?sweep=1"
 	}
-	pause, last := firstPause, ""
-	for w.rested = 1; ; w.rested++ {
+	w.rested = 0
+	w.until("after "+after, func() string {
 		a, err := w.ask("POST", path, "")
 		if err != nil { // the kill of a timer that had run out
 			w.revive()
-			continue
+			return "killed"
 		}
+		w.rested++
 		wrong := w.verdict(a)
-		if len(wrong) == 0 {
-			break
-		}
-		if now := strings.Join(wrong, "; "); now != last {
-			w.hush(false)
-			w.say("  not at rest after %d passes: %s", w.rested, now)
-			last = now
-		} else {
-			w.hush(true)
-		}
-		if w.strict && !loose || ctx.Err() != nil || len(w.host.broken) > 0 {
+		if len(wrong) > 0 && (w.strict && !loose || len(w.host.broken) > 0) {
 			w.fail("after %s, %d passes:\n%s", after, w.rested, strings.Join(wrong, "\n"))
 		}
-		next, done := context.WithTimeout(ctx, pause)
-		<-next.Done()
-		done()
-		pause = min(2*pause, longestPause)
-	}
-	w.hush(false)
+		return strings.Join(wrong, "\n  ")
+	})
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.before = w.scan(w.mine)
 	w.askDNS(w.model.wishes(w.host.owner))
