@@ -43,7 +43,6 @@ type host struct {
 type account struct {
 	name, provider string
 	zones          map[string]map[string][]standing // by zone and name
-	lists          map[string]bool
 }
 
 // standing is a TXT value with its id, for an API that changes records by id.
@@ -351,6 +350,12 @@ func (h *host) watch(at spot) {
 	if at.account.provider == bridgeFront.provider && len(networks) > 1 && !h.lateNames[at.name] {
 		h.broken = append(h.broken, fmt.Sprintf("%s has values of two networks after a write", at))
 	}
+}
+
+func (h *host) isBroken() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.broken) > 0
 }
 
 func (h *host) stands(g guard) bool {

@@ -30,20 +30,20 @@ func init() { // as the steps use the list
 		{"configure another account", 6, (*history).configureAccount},
 		{"configure other endpoints", 2, (*history).configureEndpoints},
 		{"rotate a key", 5, (*history).rotateKey},
-		{"change a secret", 2, (*history).changeSecret},
+		{"change a secret", 3, (*history).changeSecret},
 		{"a key is refused or accepted again", 4, (*history).refuseKey},
 		{"put a service", 7, (*history).putSomeService},
-		{"delete a service", 2, (*history).deleteSomeService},
+		{"delete a service", 4, (*history).deleteSomeService},
 		{"a zone appears or disappears", 6, (*history).changeZone},
 		{"ours is tampered with", 4, (*history).tamper},
 		{"a foreign value comes", 4, (*history).foreignComes},
 		{"a foreign value goes", 2, (*history).foreignGoes},
-		{"another mesh has the name", 2, (*history).otherMesh},
-		{"adopt", 2, (*history).adopt},
+		{"another mesh has the name", 3, (*history).otherMesh},
+		{"adopt", 3, (*history).adopt},
 		{"backup", 2, (*history).backup},
-		{"restore", 3, (*history).restore},
-		{"orphan", 2, (*history).orphan},
-		{"forget a leftover", 3, (*history).forgetLeftover},
+		{"restore", 5, (*history).restore},
+		{"orphan", 4, (*history).orphan},
+		{"forget a leftover", 7, (*history).forgetLeftover},
 		{"another mode", 3, (*history).configureMode},
 		{"disabled", 2, (*history).disable},
 		{"dry run", 3, (*history).dryRun},
@@ -638,23 +638,26 @@ func (w *history) removeUnknown() {
 func (w *history) forgetLeftover() func() {
 	var all []leftover
 	w.get(leftoversPath, &all)
+	all = slices.DeleteFunc(all, func(l leftover) bool { return w.host.keys[l.AccessKeyID] == nil }) // nobody edits the built-in server
 	if len(all) == 0 {
 		return nil
 	}
 	l := pick(w.random, all)
 	return func() {
-		w.host.mu.Lock()
-		for _, at := range w.host.all() {
-			if at.zone == l.Zone && at.name == strings.ToLower(l.Name) && at.account.provider == l.Provider && w.model.wishes(w.host.owner)[at.name] == nil {
-				w.host.remove(at, l.Value)
+		account := w.host.keys[l.AccessKeyID].account
+		for _, f := range w.scan(w.mine) {
+			if f.account == account && f.name == strings.ToLower(l.Name) && f.text == l.Value && (l.Zone == "" || f.zone == l.Zone) {
+				w.host.mu.Lock()
+				w.host.remove(spot{f.account, f.zone, f.name}, f.text)
+				clear(w.host.guards)
+				w.host.mu.Unlock()
+				w.tampered[f.name] = true
 			}
 		}
-		w.host.mu.Unlock()
-		path := leftoversPath + "/" + strings.Trim(string(l.ID), `"`)
-		a, err := w.ask("DELETE", path, "")
+		a, err := w.ask("DELETE", leftoversPath+"/"+l.ID, "")
 		if err != nil {
 			w.revive()
-			a, err = w.ask("DELETE", path, "")
+			a, err = w.ask("DELETE", leftoversPath+"/"+l.ID, "")
 		}
 		if err != nil || a.status != 200 && a.status != 404 {
 			w.fail("forget a leftover: %d %v", a.status, err)
@@ -681,8 +684,10 @@ func (w *history) orphan() func() {
 			return
 		}
 		var report syncReport
-		if w.get(syncPath, &report); report.Counts["orphan"] != 1 || len(w.host.values(name)) != 1 {
-			w.fail("an orphan at %s: counts %v, there %v", name, report.Counts, w.host.values(name))
+		w.get(syncPath, &report)
+		there := slices.ContainsFunc(w.scan(w.mine), func(f found) bool { return f.account == at.account && f.name == name.name })
+		if report.Counts["orphan"] != 1 || !there {
+			w.fail("an orphan at %s: counts %v, there %t", name, report.Counts, there)
 		}
 	}
 }

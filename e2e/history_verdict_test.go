@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,8 +9,8 @@ import (
 
 // leftover is an entry of GET /leftovers.
 type leftover struct {
-	ID                                 json.RawMessage
-	Name, Zone, Provider, Value, Error string
+	ID, Name, Zone, Value string
+	AccessKeyID           string `json:"access_key_id"`
 }
 
 // report is what GET /sync says.
