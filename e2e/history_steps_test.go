@@ -646,7 +646,8 @@ func (w *history) forgetLeftover() func() {
 	return func() {
 		account := w.host.keys[l.AccessKeyID].account
 		for _, f := range w.scan(w.mine) {
-			if f.account == account && f.name == strings.ToLower(l.Name) && f.text == l.Value && (l.Zone == "" || f.zone == l.Zone) {
+			old := f.text == l.Value || w.planted[f.text]
+			if old && f.account == account && f.name == strings.ToLower(l.Name) && (l.Zone == "" || f.zone == l.Zone) {
 				w.host.mu.Lock()
 				w.host.remove(spot{f.account, f.zone, f.name}, f.text)
 				clear(w.host.guards)

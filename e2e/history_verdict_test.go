@@ -201,7 +201,7 @@ func (w *history) checkExtras(s *spotted, name string, extras []found, kept *wis
 		switch {
 		case w.shadowed(f.account, f.zone, name):
 			w.tally.add("values in the shadow of another zone", 1)
-		case w.planted[f.text] && (w.model.config.mode == "upsert-only" || !w.open(f.account)):
+		case w.planted[f.text] && (kept != nil || w.model.config.mode == "upsert-only" || !w.open(f.account)):
 			w.tally.add("values of tampering that may stay", 1)
 		case w.taken(f):
 			w.tally.add("values beside another mesh's", 1)
