@@ -335,6 +335,7 @@ func (w *history) begin() {
 	one := h.open("webhook", "hook-one", "example.com", "example.net")
 	two := h.open("webhook", "hook-two", "example.com")
 	three := h.open("alidns", "ali", "example.com", "example.net")
+	two.lists, three.lists = true, true
 	for _, a := range []*account{one, two, three} {
 		h.keys[a.name+"-key1"] = &accessKey{account: a, secret: secretMark + a.name + "-key1."}
 	}

@@ -38,16 +38,43 @@ func bridgeFailure(status int, kind string) reply {
 func fails(answer reply) func() reply { return func() reply { return answer } }
 
 func readBridge(h *host, a *account, r *http.Request, body []byte) hostCall {
-	name := r.URL.Query().Get("name")
+	name, zone := r.URL.Query().Get("name"), r.URL.Query().Get("zone")
 	at := spot{a, a.zoneOf(name), name}
 	switch {
 	case r.Method == http.MethodPost:
 		return bridgeChange(h, a, body)
+	case r.Method == http.MethodGet && a.lists && a.zones[zone] != nil:
+		return bridgeList(h, spot{a, zone, ""})
+	case r.Method == http.MethodGet && a.lists && r.URL.Query().Get("zones") == "all":
+		return hostCall{text: "list the zones of " + a.name, answer: func() reply { return bridgeZones(a) }}
 	case r.Method != http.MethodGet || name == "" || at.zone == "":
 		return hostCall{text: r.Method + " " + r.URL.RawQuery, answer: fails(bridgeFailure(http.StatusNotFound, ""))}
 	}
 	return hostCall{at: at, looks: true, text: "read " + at.String(), answer: func() reply {
 		return reply{status: http.StatusOK, body: map[string]any{"zone": at.zone, "ttl": 60, "values": texts(h.look(at))}}
+	}}
+}
+
+func bridgeZones(a *account) reply {
+	zones := []any{}
+	for zone := range a.zones {
+		zones = append(zones, map[string]any{"zone": zone})
+	}
+	return reply{status: http.StatusOK, body: map[string]any{"zones": zones}}
+}
+
+// bridgeList has the names that are the zone's: a bridge has no words for those
+// that a longer zone has.
+func bridgeList(h *host, at spot) hostCall {
+	return hostCall{at: at, looks: true, text: "list all of " + at.String(), answer: func() reply {
+		names := []any{}
+		for _, name := range h.names(at) {
+			if at.account.zoneOf(name) == at.zone {
+				values := texts(h.look(spot{at.account, at.zone, name}))
+				names = append(names, map[string]any{"name": name, "ttl": 60, "values": values})
+			}
+		}
+		return reply{status: http.StatusOK, body: map[string]any{"zone": at.zone, "names": names}}
 	}}
 }
 
@@ -184,17 +211,7 @@ func aliRecords(h *host, at spot) reply {
 	records := []any{}
 	names := []string{at.name}
 	if at.name == "" {
-		names = names[:0]
-		for _, s := range h.all() {
-			if s.account == at.account && s.zone == at.zone {
-				names = append(names, s.name)
-			}
-		}
-		for s := range h.stale {
-			if s.account == at.account && s.zone == at.zone && !slices.Contains(names, s.name) {
-				names = append(names, s.name)
-			}
-		}
+		names = h.names(at)
 	}
 	for _, name := range names {
 		rr := "@"

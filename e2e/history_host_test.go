@@ -43,6 +43,7 @@ type host struct {
 type account struct {
 	name, provider string
 	zones          map[string]map[string][]standing // by zone and name
+	lists          bool                             // whole zones are told
 }
 
 // standing is a TXT value with its id, for an API that changes records by id.
@@ -407,6 +408,20 @@ func (h *host) all() (spots []spot) {
 		}
 	}
 	return spots
+}
+
+// names gives those of a zone that a look shows values at.
+func (h *host) names(at spot) (names []string) {
+	for name := range at.account.zones[at.zone] {
+		names = append(names, name)
+	}
+	for s := range h.stale {
+		if s.account == at.account && s.zone == at.zone {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func texts(values []standing) []string {

@@ -618,7 +618,7 @@ func (w *history) removeUnknown() {
 				continue
 			}
 			seen[at.account.name+"/"+at.zone+"/"+name] = true
-			if at.account.provider == aliFront.provider {
+			if at.account.lists {
 				seen[at.account.name+"/"+at.zone] = true
 			}
 		}
@@ -671,7 +671,7 @@ func (w *history) forgetLeftover() func() {
 func (w *history) orphan() func() {
 	config := w.model.config
 	at, reachable := w.locate(option{credentials: config.credentials}, config.name())
-	if !reachable || at.account == nil || at.account.provider != aliFront.provider || w.taken(at) || !w.manual() {
+	if !reachable || at.account == nil || !at.account.lists || w.taken(at) || !w.manual() {
 		return nil
 	}
 	return func() {
