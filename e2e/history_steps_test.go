@@ -676,7 +676,8 @@ func (w *history) orphan() func() {
 	}
 	return func() {
 		w.strict, w.sweep = false, true
-		name := spot{at.account, at.zone, "_mesh.orphan." + at.zone}
+		w.serial++ // at a name that no earlier orphan has made known
+		name := spot{at.account, at.zone, fmt.Sprintf("_mesh.orphan%d.%s", w.serial, at.zone)}
 		w.host.mu.Lock()
 		w.host.add(name, meshValue("9", w.host.owner, nil))
 		w.host.plan = nil
