@@ -333,6 +333,9 @@ func (a *account) zoneOf(name string) (longest string) {
 	return longest
 }
 
+// tampering is in every value that only another program has put there.
+const tampering = " tcp://192.0.2.1:"
+
 // watch looks at what a write has done: nothing guarded may be missing, and no
 // name may have values of two networks.
 func (h *host) watch(at spot) {
@@ -344,7 +347,7 @@ func (h *host) watch(at spot) {
 	}
 	networks := map[string]bool{}
 	for _, value := range h.values(at) {
-		if network, ours := h.ours(value.text); ours {
+		if network, ours := h.ours(value.text); ours && !strings.Contains(value.text, tampering) {
 			networks[network] = true
 		}
 	}

@@ -456,7 +456,7 @@ func (w *history) tamper() func() {
 		}
 		if wish := w.model.wishes(w.host.owner)[f.name]; choice > 0 && wish != nil && len(wish.options) > 0 {
 			w.serial++
-			text := meshValue(f.network, w.host.owner, []string{fmt.Sprintf("tcp://192.0.2.1:%d", w.serial)})
+			text := meshValue(f.network, w.host.owner, nil) + tampering + fmt.Sprint(w.serial)
 			w.planted[text] = true
 			w.host.add(at, text)
 		}

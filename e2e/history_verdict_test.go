@@ -248,7 +248,7 @@ func (w *history) checkForeign(s *spotted) {
 				place, reachable := w.locate(o, at.name)
 				return reachable && place.account == at.account && place.zone == at.zone
 			})
-			if !gone && wanted && !s.wishes[at.name].optional {
+			if !gone && wanted && !s.wishes[at.name].optional && w.model.config.mode != "upsert-only" {
 				s.say("%s has an adopted value still: %q", at, text)
 			}
 			return gone && wanted
