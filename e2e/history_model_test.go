@@ -134,7 +134,7 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 			w.perhaps, w.optional = true, true
 		case holder == nil && m.target(m.services[u.service]).provider == "":
 			w.skipped = true
-			w.perhaps = w.perhaps || i > 0 // as one that has the name's elder before it
+			w.perhaps = w.perhaps || i > 0              // as one that has the name's elder before it
 			w.optional = w.optional || i < len(group)-1 // who has it: an elder that cannot publish, or a younger?
 			mine = append(mine, u)
 		case holder == nil || holder.network == u.network:

@@ -533,6 +533,9 @@ const otherOwner = "0123456789ab"
 // otherMesh puts a value of another appliance at a name.
 func (w *history) otherMesh() func() {
 	at := w.someSpot()
+	if w.random.IntN(2) == 0 {
+		at = w.someWanted()
+	}
 	if at.account == nil {
 		return nil
 	}
@@ -540,18 +543,40 @@ func (w *history) otherMesh() func() {
 	return func() { w.addForeign(at, fmt.Sprintf("v=mesh1 n=7 o=%s tcp://192.0.2.7:%d", otherOwner, w.serial)) }
 }
 
-// adopt takes the values of the other appliance over.
+// adopt takes the values of the other appliance over, of which one may have a
+// name that is wanted.
 func (w *history) adopt() func() {
 	if w.model.adopted[otherOwner] {
 		return nil
 	}
+	at := w.someWanted()
+	w.serial++
+	text := fmt.Sprintf("v=mesh1 n=7 o=%s tcp://192.0.2.7:%d", otherOwner, w.serial)
 	return func() {
+		if at.account != nil {
+			w.addForeign(at, text)
+		}
 		w.mutate(mutation{
 			method: "POST", path: "/api/v1/ddns/adopt", body: jsonText(map[string]string{"owner": otherOwner}), statuses: []int{200},
 			apply:    func(m *model, _ answer) { m.adopted[otherOwner] = true },
 			happened: func() (answer, bool) { return w.adoptAgain() },
 		})
 	}
+}
+
+// someWanted gives a place in an account where a value is wanted.
+func (w *history) someWanted() spot {
+	wishes := w.model.wishes(w.host.owner)
+	names := slices.Sorted(maps.Keys(wishes))
+	w.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names {
+		for _, o := range wishes[name].options {
+			if f, reachable := w.locate(o, name); reachable && f.account != nil {
+				return spot{f.account, f.zone, name}
+			}
+		}
+	}
+	return spot{}
 }
 
 // adoptAgain asks once more: adoption can be repeated.
