@@ -51,14 +51,16 @@ func readBridge(h *host, a *account, r *http.Request, body []byte) hostCall {
 		return hostCall{text: r.Method + " " + r.URL.RawQuery, answer: fails(bridgeFailure(http.StatusNotFound, ""))}
 	}
 	return hostCall{at: at, looks: true, text: "read " + at.String(), answer: func() reply {
-		return reply{status: http.StatusOK, body: map[string]any{"zone": at.zone, "ttl": 60, "values": texts(h.look(at))}}
+		return reply{status: http.StatusOK, body: map[string]any{
+			"zone": at.zone, "id": a.name + "/" + at.zone, "ttl": 60, "values": texts(h.look(at)),
+		}}
 	}}
 }
 
 func bridgeZones(a *account) reply {
 	zones := []any{}
 	for zone := range a.zones {
-		zones = append(zones, map[string]any{"zone": zone})
+		zones = append(zones, map[string]any{"zone": zone, "id": a.name + "/" + zone})
 	}
 	return reply{status: http.StatusOK, body: map[string]any{"zones": zones}}
 }
