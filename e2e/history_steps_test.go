@@ -627,7 +627,7 @@ func (w *history) restore() func() {
 		}
 		w.model = w.saved.model.clone()
 		w.removeUnknown()
-		w.before = nil
+		w.before = w.scan(w.mine)
 		w.strict, w.sweep = false, true
 		w.start()
 	}
@@ -728,7 +728,7 @@ func (w *history) disable() func() {
 	change := w.changeEndpoints()
 	return func() {
 		off()
-		if w.model.config.enabled || w.dead() {
+		if w.model.config.enabled { // killed before it was stored
 			return
 		}
 		if change != nil {
@@ -741,7 +741,7 @@ func (w *history) disable() func() {
 			w.fail("POST /sync while disabled: %d, %d writes", a.status, w.writes()-writes)
 		}
 		w.mutate(w.putConfig(w.enabled()))
-		for !w.model.config.enabled { // killed before it was stored
+		for !w.model.config.enabled {
 			w.mutate(w.putConfig(w.enabled()))
 		}
 	}
