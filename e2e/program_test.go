@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -110,8 +111,16 @@ func (b *buffer) String() string {
 // listens.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
+	return startAt(t, binary(t), args...)
+}
+
+// startAt runs the program of a path.
+func startAt(t *testing.T, path string, args ...string) *program {
+	t.Helper()
 	p := &program{t: t, log: &buffer{}}
-	p.cmd = exec.Command(binary(t), append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = exec.Command(path, append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
+	// The names that these tests read are none of the program's.
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") })
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,272 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// bridgeFront speaks the webhook protocol: the key pair is user and password,
+// a change names what was seen.
+var bridgeFront = front{
+	provider: "webhook",
+	key: func(r *http.Request) (string, string) {
+		id, secret, _ := r.BasicAuth()
+		return id, secret
+	},
+	read: readBridge,
+	failure: func(kind faultKind) reply {
+		switch kind {
+		case throttled:
+			return bridgeFailure(http.StatusTooManyRequests, "throttled")
+		case throttledFor:
+			return reply{http.StatusTooManyRequests, map[string]string{"error": "slowly", "kind": "throttled"}, "1"}
+		case unavailable:
+			return bridgeFailure(http.StatusServiceUnavailable, "")
+		}
+		return bridgeFailure(http.StatusUnauthorized, "")
+	},
+}
+
+func bridgeFailure(status int, kind string) reply {
+	return reply{status: status, body: map[string]string{"error": "words of the bridge", "kind": kind}}
+}
+
+func fails(answer reply) func() reply { return func() reply { return answer } }
+
+func readBridge(h *host, a *account, r *http.Request, body []byte) hostCall {
+	name, zone := r.URL.Query().Get("name"), r.URL.Query().Get("zone")
+	at := spot{a, a.zoneOf(name), name}
+	switch {
+	case r.Method == http.MethodPost:
+		return bridgeChange(h, a, body)
+	case r.Method == http.MethodGet && a.lists && a.zones[zone] != nil:
+		return bridgeList(h, spot{a, zone, ""})
+	case r.Method == http.MethodGet && a.lists && r.URL.Query().Get("zones") == "all":
+		return hostCall{text: "list the zones of " + a.name, answer: func() reply { return bridgeZones(a) }}
+	case r.Method != http.MethodGet || name == "" || at.zone == "":
+		return hostCall{text: r.Method + " " + r.URL.RawQuery, answer: fails(bridgeFailure(http.StatusNotFound, ""))}
+	}
+	return hostCall{at: at, looks: true, text: "read " + at.String(), answer: func() reply {
+		return reply{status: http.StatusOK, body: map[string]any{
+			"zone": at.zone, "id": a.name + "/" + at.zone, "ttl": 60, "values": texts(h.look(at)),
+		}}
+	}}
+}
+
+func bridgeZones(a *account) reply {
+	zones := []any{}
+	for zone := range a.zones {
+		zones = append(zones, map[string]any{"zone": zone, "id": a.name + "/" + zone})
+	}
+	return reply{status: http.StatusOK, body: map[string]any{"zones": zones}}
+}
+
+// bridgeList has the names that are the zone's: a bridge has no words for those
+// that a longer zone has.
+func bridgeList(h *host, at spot) hostCall {
+	return hostCall{at: at, looks: true, text: "list all of " + at.String(), answer: func() reply {
+		names := []any{}
+		for _, name := range h.names(at) {
+			if at.account.zoneOf(name) == at.zone {
+				values := texts(h.look(spot{at.account, at.zone, name}))
+				names = append(names, map[string]any{"name": name, "ttl": 60, "values": values})
+			}
+		}
+		return reply{status: http.StatusOK, body: map[string]any{"zone": at.zone, "names": names}}
+	}}
+}
+
+// bridgeChange compares when the change is made, not when it was sent.
+func bridgeChange(h *host, a *account, body []byte) hostCall {
+	var change struct {
+		Zone, Name        string
+		Seen, Add, Remove []string
+	}
+	if err := json.Unmarshal(body, &change); err != nil {
+		return hostCall{text: string(body), answer: fails(bridgeFailure(http.StatusBadRequest, ""))}
+	}
+	at := spot{a, change.Zone, change.Name}
+	text := fmt.Sprintf("change %s +%q -%q", at, change.Add, change.Remove)
+	return hostCall{write: true, at: at, text: text, answer: func() reply {
+		if a.zoneOf(at.name) != at.zone || at.zone == "" {
+			return bridgeFailure(http.StatusNotFound, "")
+		}
+		seen, there := slices.Clone(change.Seen), texts(h.values(at))
+		slices.Sort(seen)
+		slices.Sort(there)
+		if !slices.Equal(seen, there) {
+			return bridgeFailure(http.StatusConflict, "")
+		}
+		for _, value := range change.Add {
+			if !slices.Contains(there, value) {
+				h.add(at, value)
+			}
+		}
+		for _, value := range change.Remove {
+			h.remove(at, value)
+		}
+		return reply{status: http.StatusNoContent}
+	}}
+}
+
+// aliFront speaks the API of Alibaba Cloud DNS: zones are named in each call,
+// and records are changed one by one, by their ids. Signatures are left to the
+// tests of package provider.
+var aliFront = front{
+	provider: "alidns",
+	key: func(r *http.Request) (string, string) {
+		found := aliCredential.FindStringSubmatch(r.Header.Get("Authorization"))
+		if found == nil {
+			return "", ""
+		}
+		return found[1], ""
+	},
+	read: readAli,
+	failure: func(kind faultKind) reply {
+		switch kind {
+		case throttled:
+			return aliFailure(http.StatusBadRequest, "Throttling.User")
+		case throttledFor:
+			answer := aliFailure(http.StatusTooManyRequests, "Throttling.User")
+			answer.after = "1"
+			return answer
+		case unavailable:
+			return aliFailure(http.StatusServiceUnavailable, "ServiceUnavailable")
+		}
+		return aliFailure(http.StatusNotFound, "InvalidAccessKeyId.NotFound")
+	},
+}
+
+var aliCredential = regexp.MustCompile(`Credential=([^,]+),`)
+
+func aliFailure(status int, code string) reply {
+	return reply{status: status, body: map[string]string{"RequestId": "r", "Code": code, "Message": code}}
+}
+
+func aliOK(members map[string]any) reply {
+	members["RequestId"] = "r"
+	return reply{status: http.StatusOK, body: members}
+}
+
+func readAli(h *host, a *account, r *http.Request, _ []byte) hostCall {
+	action, query := r.Header.Get("X-Acs-Action"), r.URL.Query()
+	zone := strings.ToLower(query.Get("DomainName"))
+	kind := query.Get("Type") + query.Get("TypeKeyWord")
+	c := hostCall{text: action + " " + query.Get("KeyWord")}
+	switch action {
+	case "DescribeDomains":
+		c.answer = func() reply { return aliDomains(a, query.Get("KeyWord")) }
+		return c
+	case "UpdateDomainRecord", "DeleteDomainRecord":
+		return aliByID(h, a, action, query.Get("RecordId"), query.Get("Value"))
+	}
+	switch {
+	case a.zones[zone] == nil:
+		c.answer = fails(aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist"))
+	case action == "DescribeDomainInfo":
+		c.answer = fails(aliOK(map[string]any{"MinTtl": 60}))
+	case kind != "" && kind != "TXT": // nobody has made others
+		c.answer = fails(aliOK(map[string]any{"TotalCount": 0, "DomainRecords": map[string]any{"Record": []any{}}}))
+	case action == "DescribeSubDomainRecords":
+		at := spot{a, zone, strings.ToLower(query.Get("SubDomain"))}
+		c = hostCall{at: at, looks: true, text: "list " + at.String(), answer: func() reply { return aliRecords(h, at) }}
+	case action == "DescribeDomainRecords":
+		at := spot{a, zone, ""}
+		c = hostCall{at: at, looks: true, text: "list all of " + at.String(), answer: func() reply { return aliRecords(h, at) }}
+	case action == "AddDomainRecord":
+		name := strings.TrimPrefix(strings.ToLower(query.Get("RR"))+"."+zone, "@.")
+		at := spot{a, zone, name}
+		c = hostCall{write: true, at: at, text: fmt.Sprintf("add %s %q", at, query.Get("Value")), answer: func() reply {
+			if slices.Contains(texts(h.values(at)), query.Get("Value")) {
+				return aliFailure(http.StatusBadRequest, "DomainRecordDuplicate")
+			}
+			if a.zones[zone] == nil {
+				return aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist")
+			}
+			return aliOK(map[string]any{"RecordId": fmt.Sprint(h.add(at, query.Get("Value")))})
+		}}
+	default:
+		c.answer = fails(aliFailure(http.StatusNotFound, "InvalidAction.NotFound"))
+	}
+	return c
+}
+
+func aliDomains(a *account, word string) reply {
+	domains := []any{}
+	for zone := range a.zones {
+		if word == "" || word == zone {
+			domains = append(domains, map[string]any{
+				"DomainId": a.name + "/" + zone, "DomainName": zone, "PunyCode": zone, "DnsServers": map[string]any{"DnsServer": []string{}},
+			})
+		}
+	}
+	return aliOK(map[string]any{"TotalCount": len(domains), "Domains": map[string]any{"Domain": domains}})
+}
+
+// aliRecords lists a name, or the whole zone, which has never values enough
+// for more than one page.
+func aliRecords(h *host, at spot) reply {
+	records := []any{}
+	names := []string{at.name}
+	if at.name == "" {
+		names = h.names(at)
+	}
+	for _, name := range names {
+		rr := "@"
+		if name != at.zone {
+			rr = strings.TrimSuffix(name, "."+at.zone)
+		}
+		for _, value := range h.look(spot{at.account, at.zone, name}) {
+			records = append(records, map[string]any{
+				"DomainName": at.zone, "RecordId": fmt.Sprint(value.id), "RR": rr, "Type": "TXT",
+				"Value": value.text, "TTL": 60, "Line": "default", "Status": "ENABLE",
+			})
+		}
+	}
+	return aliOK(map[string]any{"TotalCount": len(records), "DomainRecords": map[string]any{"Record": records}})
+}
+
+func aliByID(h *host, a *account, action, id, value string) hostCall {
+	at, old, found := a.find(id)
+	c := hostCall{write: found, at: at, text: fmt.Sprintf("%s %s %q %q", action, at.name, old.text, value)}
+	c.answer = func() reply {
+		at, old, found := a.find(id)
+		switch {
+		case !found:
+			return aliFailure(http.StatusBadRequest, "DomainRecordNotBelongToUser")
+		case action == "UpdateDomainRecord" && slices.Contains(texts(h.values(at)), value):
+			return aliFailure(http.StatusBadRequest, "DomainRecordDuplicate")
+		}
+		h.remove(at, old.text)
+		if action == "UpdateDomainRecord" {
+			a.zones[at.zone][at.name] = append(a.zones[at.zone][at.name], standing{old.id, value})
+		}
+		return aliOK(map[string]any{"RecordId": id})
+	}
+	return c
+}
+
+// write sends an answer, or the first half of it.
+func (a reply) write(w http.ResponseWriter, cut bool) {
+	body := []byte{}
+	if a.body != nil {
+		body, _ = json.Marshal(a.body)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if a.after != "" {
+		w.Header().Set("Retry-After", a.after)
+	}
+	if cut {
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)+10))
+	}
+	w.WriteHeader(a.status)
+	if cut {
+		w.Write(body[:len(body)/2])
+		panic(http.ErrAbortHandler)
+	}
+	w.Write(body)
+}

@@ -1,0 +1,436 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// host is the DNS providers of one history: accounts with zones at two
+// addresses, and the faults that the history has planned. What it is asked is
+// in history_fronts_test.go.
+type host struct {
+	mu       sync.Mutex
+	accounts []*account
+	keys     map[string]*accessKey // by access key id
+	addrs    map[string]string     // by provider
+	servers  []*httptest.Server
+
+	plan      []fault
+	late      []*lateWrite
+	stale     map[spot][]standing // what the next look at a name shows instead
+	requests  int
+	writes    int
+	lateNames map[string]bool // where a write of this step has come late
+	nextID    int
+
+	owner  string
+	guards map[guard]bool
+	beside func(guard) bool // whether a value stands at the built-in server
+	kill   func()
+	say    func(format string, args ...any) // into the transcript
+	broken []string                         // what a single write has broken
+	fired  map[faultKind]int
+}
+
+// account is a customer's, with zones of its own.
+type account struct {
+	name, provider string
+	zones          map[string]map[string][]standing // by zone and name
+	lists          bool                             // whole zones are told
+}
+
+// standing is a TXT value with its id, for an API that changes records by id.
+type standing struct {
+	id   int
+	text string
+}
+
+// accessKey opens an account. One that is refused may be accepted again.
+type accessKey struct {
+	account *account
+	secret  string
+	refused bool
+}
+
+// spot is a name in one of the zones.
+type spot struct {
+	account    *account
+	zone, name string
+}
+
+func (s spot) String() string { return s.account.name + "/" + s.zone + "/" + s.name }
+
+// guard is a name that must have a value of a network without a gap.
+type guard struct{ name, network string }
+
+type faultKind string
+
+// Faults. Of those that take an answer away, "lost" and "cut" come after the
+// write is done.
+const (
+	noFault        faultKind = ""
+	throttled      faultKind = "throttled"
+	throttledFor   faultKind = "throttled with Retry-After"
+	unavailable    faultKind = "5xx"
+	refusedOnce    faultKind = "key refused once"
+	resetBefore    faultKind = "reset before the write"
+	lostAnswer     faultKind = "answer lost"
+	cutAnswer      faultKind = "answer cut"
+	lateBefore     faultKind = "write arrives before the next look"
+	lateAfter      faultKind = "write arrives after the next look"
+	staleOnce      faultKind = "stale look"
+	killBefore     faultKind = "kill before a write"
+	killAfter      faultKind = "kill after a write"
+	killAfterStale faultKind = "kill after a write, then a stale look"
+	killLate       faultKind = "kill during a write that arrives before the next look"
+	killLater      faultKind = "kill during a write that arrives after the next look"
+	killAtRead     faultKind = "kill at a read"
+)
+
+var (
+	writeFaults = []faultKind{
+		lateBefore, lateAfter, staleOnce, killBefore, killAfter, killAfterStale, killLate, killLater,
+		resetBefore, lostAnswer, cutAnswer, throttled, unavailable,
+	}
+	anyFaults = []faultKind{throttled, throttledFor, unavailable, refusedOnce, cutAnswer, lostAnswer, killAtRead}
+)
+
+// fault happens at a request, when as many of its sort have passed.
+type fault struct {
+	kind  faultKind
+	write bool // counts writes only
+	pass  int
+}
+
+// lateWrite is a write that was sent and has not arrived.
+type lateWrite struct {
+	at        spot
+	afterLook bool
+	apply     func()
+}
+
+// hostCall is a request that a front has read.
+type hostCall struct {
+	write  bool
+	at     spot // what is written, or read; without a name the whole zone
+	looks  bool // it shows values
+	text   string
+	answer func() reply
+}
+
+type reply struct {
+	status int
+	body   any
+	after  string // Retry-After
+}
+
+// front speaks a provider's protocol.
+type front struct {
+	provider string
+	key      func(r *http.Request) (id, secret string)
+	read     func(h *host, a *account, r *http.Request, body []byte) hostCall
+	failure  func(kind faultKind) reply
+}
+
+func newHost() *host {
+	h := &host{
+		keys: map[string]*accessKey{}, addrs: map[string]string{}, stale: map[spot][]standing{},
+		lateNames: map[string]bool{}, guards: map[guard]bool{}, fired: map[faultKind]int{},
+	}
+	for _, f := range []front{bridgeFront, aliFront} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(f, w, r) }))
+		h.servers = append(h.servers, server)
+		h.addrs[f.provider] = server.URL
+	}
+	return h
+}
+
+func (h *host) close() {
+	for _, server := range h.servers {
+		server.CloseClientConnections()
+		server.Close()
+	}
+}
+
+// open makes an account with its zones.
+func (h *host) open(provider, name string, zones ...string) *account {
+	a := &account{name: name, provider: provider, zones: map[string]map[string][]standing{}}
+	for _, zone := range zones {
+		a.zones[zone] = map[string][]standing{}
+	}
+	h.accounts = append(h.accounts, a)
+	return a
+}
+
+func (h *host) serve(f front, w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.requests++
+	id, secret := f.key(r)
+	key := h.keys[id]
+	if key == nil || key.refused || key.account.provider != f.provider || key.secret != secret && secret != "" {
+		h.say("  %s is refused", id)
+		f.failure(refusedOnce).write(w, false)
+		return
+	}
+	c := f.read(h, key.account, r, body)
+	kind := h.take(c)
+	h.say("  %s: %s %s", id, c.text, kind)
+	switch kind {
+	case throttled, throttledFor, unavailable, refusedOnce:
+		f.failure(kind).write(w, false)
+		return
+	case resetBefore:
+		panic(http.ErrAbortHandler)
+	case killBefore, killAtRead:
+		h.kill()
+		panic(http.ErrAbortHandler)
+	case lateBefore, lateAfter, killLate, killLater:
+		h.delay(c, kind)
+		if kind == killLate || kind == killLater {
+			h.kill()
+		}
+		panic(http.ErrAbortHandler)
+	}
+	h.do(c, kind).write(w, kind == cutAnswer)
+}
+
+// do makes the call, and what comes with it.
+func (h *host) do(c hostCall, kind faultKind) reply {
+	if c.looks {
+		h.arrive(c.at, false)
+	}
+	var before []standing
+	if c.write {
+		before = slices.Clone(c.at.account.zones[c.at.zone][c.at.name])
+		delete(h.stale, c.at)
+	}
+	answer := c.answer()
+	if c.looks {
+		h.arrive(c.at, true)
+		return h.unless(kind, answer)
+	}
+	if c.write && answer.status < 300 {
+		h.writes++
+		h.say("    now %q", texts(h.values(c.at)))
+		h.watch(c.at)
+		if kind == staleOnce || kind == killAfterStale {
+			h.stale[c.at] = before
+		}
+	}
+	if kind == killAfter || kind == killAfterStale {
+		h.kill()
+		panic(http.ErrAbortHandler)
+	}
+	return h.unless(kind, answer)
+}
+
+func (h *host) unless(kind faultKind, answer reply) reply {
+	if kind == lostAnswer {
+		panic(http.ErrAbortHandler)
+	}
+	return answer
+}
+
+// take gives the fault that happens now.
+func (h *host) take(c hostCall) faultKind {
+	for i := range h.plan {
+		f := &h.plan[i]
+		if f.kind == noFault || f.write && !c.write {
+			continue
+		}
+		if f.pass--; f.pass < 0 {
+			kind := f.kind
+			f.kind = noFault
+			h.fired[kind]++
+			return kind
+		}
+	}
+	return noFault
+}
+
+// delay keeps a write for later.
+func (h *host) delay(c hostCall, kind faultKind) {
+	h.lateNames[c.at.name] = true
+	for g := range h.guards {
+		if g.name == c.at.name {
+			delete(h.guards, g)
+		}
+	}
+	h.late = append(h.late, &lateWrite{c.at, kind == lateAfter || kind == killLater, func() {
+		h.lateNames[c.at.name] = true
+		delete(h.stale, c.at)
+		answer := c.answer()
+		h.say("    late: %s: %d, now %q", c.text, answer.status, texts(h.values(c.at)))
+	}})
+}
+
+// arrive lets the late writes in that a look at their name brings: those that
+// come before the look, or after it.
+func (h *host) arrive(at spot, looked bool) {
+	h.late = slices.DeleteFunc(h.late, func(l *lateWrite) bool {
+		same := l.at.account == at.account && l.at.zone == at.zone && (at.name == "" || l.at.name == at.name)
+		if same && l.afterLook == looked {
+			l.apply()
+			return true
+		}
+		return false
+	})
+}
+
+// look gives the values that a read shows.
+func (h *host) look(at spot) []standing {
+	if old, found := h.stale[at]; found {
+		delete(h.stale, at)
+		return old
+	}
+	return h.values(at)
+}
+
+func (h *host) values(at spot) []standing { return at.account.zones[at.zone][at.name] }
+
+func (h *host) add(at spot, text string) int {
+	h.nextID++
+	at.account.zones[at.zone][at.name] = append(at.account.zones[at.zone][at.name], standing{h.nextID, text})
+	return h.nextID
+}
+
+func (h *host) remove(at spot, text string) {
+	at.account.zones[at.zone][at.name] = slices.DeleteFunc(slices.Clone(h.values(at)), func(v standing) bool { return v.text == text })
+}
+
+// find gives the record with an id.
+func (a *account) find(id string) (at spot, value standing, found bool) {
+	number, _ := strconv.Atoi(id)
+	for zone, names := range a.zones {
+		for name, values := range names {
+			if i := slices.IndexFunc(values, func(v standing) bool { return v.id == number }); i >= 0 {
+				return spot{a, zone, name}, values[i], true
+			}
+		}
+	}
+	return at, value, false
+}
+
+// zoneOf gives the longest zone that contains a name.
+func (a *account) zoneOf(name string) (longest string) {
+	for zone := range a.zones {
+		if len(zone) > len(longest) && (name == zone || strings.HasSuffix(name, "."+zone)) {
+			longest = zone
+		}
+	}
+	return longest
+}
+
+// tampering is in every value that only another program has put there.
+const tampering = " tcp://192.0.2.1:"
+
+// watch looks at what a write has done: nothing guarded may be missing, and no
+// name may have values of two networks.
+func (h *host) watch(at spot) {
+	for g := range h.guards {
+		if !h.stands(g) {
+			h.broken = append(h.broken, fmt.Sprintf("gap: network %q has no value at %s after a write", g.network, g.name))
+			delete(h.guards, g)
+		}
+	}
+	networks := map[string]bool{}
+	for _, value := range h.values(at) {
+		if network, ours := h.ours(value.text); ours && !strings.Contains(value.text, tampering) {
+			networks[network] = true
+		}
+	}
+	if at.account.provider == bridgeFront.provider && len(networks) > 1 && !h.lateNames[at.name] {
+		h.broken = append(h.broken, fmt.Sprintf("%s has values of two networks after a write", at))
+	}
+}
+
+func (h *host) isBroken() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.broken) > 0
+}
+
+func (h *host) stands(g guard) bool {
+	for _, a := range h.accounts {
+		for _, names := range a.zones {
+			for _, value := range names[g.name] {
+				if network, ours := h.ours(value.text); ours && network == g.network {
+					return true
+				}
+			}
+		}
+	}
+	return h.beside(g)
+}
+
+// ours says whether a value has the mark of the database, and of which network
+// it is: "" for the configuration's.
+func (h *host) ours(text string) (network string, ours bool) {
+	owner, network := marks(text)
+	return network, owner != "" && owner == h.owner
+}
+
+// marks reads the owner and the network of a mesh's value.
+func marks(text string) (owner, network string) {
+	fields := strings.Fields(text)
+	if len(fields) == 0 || fields[0] != "v=mesh1" {
+		return "", ""
+	}
+	for _, field := range fields[1:] {
+		if value, found := strings.CutPrefix(field, "o="); found && owner == "" {
+			owner = value
+		}
+		if value, found := strings.CutPrefix(field, "n="); found && network == "" {
+			network = value
+		}
+	}
+	return owner, network
+}
+
+// all gives every name that has values, in order.
+func (h *host) all() (spots []spot) {
+	for _, a := range h.accounts {
+		for _, zone := range slices.Sorted(maps.Keys(a.zones)) {
+			for _, name := range slices.Sorted(maps.Keys(a.zones[zone])) {
+				if len(a.zones[zone][name]) > 0 {
+					spots = append(spots, spot{a, zone, name})
+				}
+			}
+		}
+	}
+	return spots
+}
+
+// names gives those of a zone that a look shows values at.
+func (h *host) names(at spot) (names []string) {
+	for name := range at.account.zones[at.zone] {
+		names = append(names, name)
+	}
+	for s := range h.stale {
+		if s.account == at.account && s.zone == at.zone {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func texts(values []standing) []string {
+	list := []string{}
+	for _, v := range values {
+		list = append(list, v.text)
+	}
+	return list
+}

@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// model is what a history has configured and reserved, as the contract says it
+// is to be after the answers that came.
+type model struct {
+	config   modelConfig
+	services map[string]modelService // by id
+	usages   []modelUsage            // the elder first
+	adopted  map[string]bool         // owners whose values count as ours
+}
+
+// credentials say where to publish; the zero value has none of its own.
+type credentials struct{ provider, keyID, secret string }
+
+type modelConfig struct {
+	credentials
+	domain, record, mode string
+	enabled              bool
+	retries              int
+	endpoints            []string
+}
+
+type modelService struct {
+	id, domain string
+	credentials
+	endpoints []string
+}
+
+type modelUsage struct {
+	id, service, prefix string
+	auto                bool
+	network             uint64
+	endpoints           []string
+	releasing           bool // asked to go, and not gone yet
+}
+
+func (m model) clone() model {
+	m.services = maps.Clone(m.services)
+	m.usages = slices.Clone(m.usages)
+	m.adopted = maps.Clone(m.adopted)
+	return m
+}
+
+// wish is what must stand at one name.
+type wish struct {
+	network  string
+	options  []option // where and what: any one of them
+	bad      bool     // the report must have the name
+	perhaps  bool     // the report may have the name
+	optional bool     // the contract leaves open whether it is published
+	skipped  bool     // the report must have the name, but a pass does not fail for it
+}
+
+type option struct {
+	credentials
+	value string
+}
+
+// automaticPrefix is the contract's: Base64url of the decimal text.
+func automaticPrefix(network uint64) string {
+	return "_mesh-" + base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprint(network)))
+}
+
+func (m model) name(u modelUsage) string {
+	return strings.ToLower("_mesh." + u.prefix + "." + m.services[u.service].domain)
+}
+
+func (c modelConfig) name() string {
+	if c.record == "@" {
+		return c.domain
+	}
+	return c.record + "." + c.domain
+}
+
+func within(name, zone string) bool { return name == zone || strings.HasSuffix(name, "."+zone) }
+
+// target says where a service's values go.
+func (m model) target(v modelService) credentials {
+	if v.provider == "" && within(v.domain, m.config.domain) {
+		return m.config.credentials
+	}
+	return v.credentials
+}
+
+func meshValue(network, owner string, endpoints []string) string {
+	words := []string{"v=mesh1"}
+	if network != "" {
+		words = append(words, "n="+network)
+	}
+	return strings.Join(append(append(words, "o="+owner), endpoints...), " ")
+}
+
+// wishes gives what must stand, by name.
+func (m model) wishes(owner string) map[string]*wish {
+	groups := map[string][]modelUsage{}
+	wishes := map[string]*wish{}
+	for _, u := range m.usages {
+		groups[m.name(u)] = append(groups[m.name(u)], u)
+	}
+	for name, group := range groups {
+		wishes[name] = m.wishFor(group, owner)
+	}
+	c := m.config
+	switch taken := wishes[c.name()]; {
+	case taken == nil:
+		wishes[c.name()] = &wish{options: []option{{c.credentials, meshValue("", owner, c.endpoints)}}}
+	case slices.ContainsFunc(groups[c.name()], func(u modelUsage) bool { return !u.releasing }):
+		taken.bad = true
+	default: // a release that is not through may have the name still
+		taken.options = append(taken.options, option{c.credentials, meshValue("", owner, c.endpoints)})
+		taken.perhaps, taken.optional = true, true
+	}
+	return wishes
+}
+
+// wishFor works out one name from its usages. The elder network has it, its
+// newest usage decides the endpoints.
+func (m model) wishFor(group []modelUsage, owner string) *wish {
+	w := &wish{}
+	var holder *modelUsage
+	var mine []modelUsage
+	for i, u := range group {
+		switch {
+		case u.releasing:
+			w.perhaps, w.optional = true, true
+		case holder == nil && m.target(m.services[u.service]).provider == "":
+			w.skipped = true
+			w.perhaps = w.perhaps || i > 0              // as one that has the name's elder before it
+			w.optional = w.optional || i < len(group)-1 // who has it: an elder that cannot publish, or a younger?
+			mine = append(mine, u)
+		case holder == nil || holder.network == u.network:
+			if holder == nil {
+				holder = &u
+				mine = slices.DeleteFunc(mine, func(e modelUsage) bool { return e.network != u.network })
+			}
+			mine = append(mine, u)
+			w.skipped = w.skipped || m.target(m.services[u.service]).provider == ""
+		default:
+			w.bad = true
+		}
+	}
+	if holder == nil {
+		if i := slices.IndexFunc(group, func(u modelUsage) bool { return !u.releasing }); i >= 0 {
+			w.network = fmt.Sprint(group[i].network) // what stands may stay
+		}
+		return w
+	}
+	w.network = fmt.Sprint(holder.network)
+	if w.optional && (w.bad || w.skipped) {
+		w.bad, w.skipped, w.perhaps = false, false, true
+	}
+	w.options = m.options(mine, owner)
+	return w
+}
+
+// options are the values of one network: the newest decides. Where its usages
+// are at several providers the contract does not say which has the value.
+func (m model) options(mine []modelUsage, owner string) (options []option) {
+	for _, at := range mine {
+		for i, newest := range slices.Backward(mine) {
+			service := m.services[newest.service]
+			endpoints := newest.endpoints
+			if len(endpoints) == 0 {
+				endpoints = service.endpoints
+			}
+			if len(endpoints) == 0 {
+				endpoints = m.config.endpoints
+			}
+			if target := m.target(m.services[at.service]); target.provider != "" {
+				options = append(options, option{target, meshValue(fmt.Sprint(newest.network), owner, endpoints)})
+			}
+			if m.target(service).provider != "" || i == 0 {
+				break
+			}
+		}
+	}
+	return options
+}
+
+// body gives the configuration as it is put.
+func (c modelConfig) body(addrs map[string]string) string {
+	return jsonText(map[string]any{
+		"provider": c.provider, "access_key_id": c.keyID, "access_key_secret": c.secret, "endpoint": addrs[c.provider],
+		"domain": c.domain, "txt_record_name": c.record, "sync_mode": c.mode, "enabled": c.enabled,
+		"max_retries": c.retries, "retry_interval": 1, "txt_endpoints": c.endpoints,
+	})
+}
+
+func (v modelService) body(addrs map[string]string) string {
+	config := map[string]any{"domain": v.domain, "txt_endpoints": v.endpoints}
+	if v.provider != "" {
+		config["provider"], config["access_key_id"], config["access_key_secret"] = v.provider, v.keyID, v.secret
+		config["endpoint"] = addrs[v.provider]
+	}
+	return jsonText(map[string]any{"name": v.id, "config": config})
+}
+
+func jsonText(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
