@@ -566,7 +566,7 @@ func TestSyncLostAnswer(t *testing.T) {
 	wantReport(t, h.run(), dnsHost+" failed network")
 	h.wantPlaces(dnsHost, "failed perhaps "+h.value("", dnsEndpoint)+" network")
 	wantTXT(t, s, dnsHost, h.text("", dnsEndpoint))
-	wantReport(t, h.run(), "1 unchanged")
+	wantReport(t, h.run(), dnsHost+" create")
 	h.wantPlaces(dnsHost, "published "+h.value("", dnsEndpoint))
 }
 
@@ -765,8 +765,8 @@ func TestSyncReleaseShared(t *testing.T) {
 	h.release(usages[0], true)
 	h.wantStanding(name, h.text("42", "tcp://192.0.2.2:1"))
 	h.release(usages[2], true)
-	wantReport(t, h.run(), name+" update", "1 unchanged")
 	h.wantStanding(name, h.text("42", "tcp://192.0.2.1:1"))
+	wantReport(t, h.run(), "2 unchanged")
 	h.wantTaken(prefix, 1)
 	h.release(usages[1], true)
 	h.wantStanding(name)
@@ -1324,7 +1324,6 @@ func TestSyncWriteTestSees(t *testing.T) {
 		})
 	}
 }
-
 
 // bubbles runs tests, each in a bubble with a clock of its own.
 func bubbles(t *testing.T, tests map[string]func(t *testing.T)) {

@@ -1441,7 +1441,6 @@ func TestChangesOfOneUsageAtOnce(t *testing.T) {
 	}
 }
 
-
 const inExampleCom = `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","max_retries":0,"enabled":true`
 
 // report is the answer of GET /sync.

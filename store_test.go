@@ -533,7 +533,6 @@ func TestBackupOfOneMoment(t *testing.T) {
 	}
 }
 
-
 //go:embed testdata/schema-1.sql
 var schema1 string
 
@@ -1117,7 +1116,6 @@ func walkTables(t *testing.T, path string) {
 	}
 }
 
-
 // statement is a text of SQL in the program's source.
 type statement struct{ function, text string }
 
@@ -1427,7 +1425,6 @@ func TestKeysOfAccounts(t *testing.T) {
 	}
 	check("three")
 }
-
 
 const hiddenSecret = "hunter2-is-my-secret"
 

@@ -28,6 +28,8 @@ type Record struct {
 	owner      string
 	adopted    []string
 	upsertOnly bool
+	spares     bool   // a withdrawal leaves the values of the wanted network alone
+	spared     string // that network
 }
 
 // lane is the zone that the record waits for, as far as it is known.
@@ -62,18 +64,31 @@ func desired(state State, n Name, addresses Addresses) []Record {
 		}
 	}
 	if slices.ContainsFunc(all, func(r Record) bool { return !r.stands() }) {
-		for i, r := range old {
-			old[i].Keep = r.Network == w.network && r.Place.Standing != ""
+		for i := range all {
+			all[i].Follow = len(old) > 0
 		}
-		for i := range all { // what stands elsewhere goes when the new value is in place
-			all[i].Follow = slices.ContainsFunc(old, func(r Record) bool { return r.Keep })
-		}
+		old = w.before(old)
 	}
 	all = append(all, old...)
 	for i := range all {
 		all[i].owner, all[i].adopted, all[i].upsertOnly = state.Owner, state.Adopted, state.UpsertOnly
 	}
 	return append(all, w.refused(n)...)
+}
+
+// before are the withdrawals at a name whose wanted value is not in place yet. What
+// stands elsewhere for the same network stays until it is; what the account itself
+// has is for the wanted value to replace.
+func (w wanted) before(old []Record) (all []Record) {
+	for _, r := range old {
+		if slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == r.Account.ID }) {
+			continue
+		}
+		r.Keep = r.Network == w.network && r.Place.Standing != ""
+		r.spares, r.spared = true, w.network
+		all = append(all, r)
+	}
+	return all
 }
 
 // stands reports whether the wanted value is known to be in place.

@@ -31,6 +31,8 @@ type goal struct {
 	want       string // "" for none of ours
 	standing   string // that which a new value replaces, when nothing else may go
 	upsertOnly bool
+	spares     bool // the values of one network stay, whatever else goes
+	spared     string
 	lookOnly   bool // what is missing is not written, what is too much goes
 }
 
@@ -74,6 +76,9 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 // removes reports whether a value of ours goes. In mode upsert-only that is
 // only the one which a new value replaces.
 func (g goal) removes(value string, replaced bool) bool {
+	if g.spares && meshtxt.Network(value) == g.spared {
+		return false
+	}
 	if g.upsertOnly {
 		return replaced && (value == g.standing || g.standing == "")
 	}

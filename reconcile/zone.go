@@ -47,7 +47,7 @@ func newItem(r Record, manualLook bool) *item {
 	i := &item{record: r, place: r.Place}
 	i.goal = goal{
 		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing,
-		upsertOnly: r.upsertOnly, lookOnly: manualLook && !r.withdrawal(),
+		upsertOnly: r.upsertOnly, spares: r.spares, spared: r.spared, lookOnly: manualLook && !r.withdrawal(),
 	}
 	return i
 }
