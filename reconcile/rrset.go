@@ -59,6 +59,9 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 	default:
 		change.Add = []provider.TXT{{g.want}}
 	}
+	if !sees(seen, g.standing) {
+		g.standing = "" // the new value replaces what stands there in its place
+	}
 	for _, v := range seen.Values {
 		if ours, _ := g.ours(v.Text()); ours && g.removes(v.Text(), len(change.Add) > 0) {
 			change.Remove = append(change.Remove, v)
@@ -80,7 +83,7 @@ func (g goal) removes(value string, replaced bool) bool {
 		return false
 	}
 	if g.upsertOnly {
-		return replaced && (value == g.standing || g.standing == "")
+		return replaced && (value == g.standing || g.standing == "" && meshtxt.Network(value) == meshtxt.Network(g.want))
 	}
 	return value != g.want
 }
