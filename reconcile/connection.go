@@ -2,6 +2,8 @@ package reconcile
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -36,6 +38,7 @@ type list struct {
 	sets    map[string]provider.RRset
 	changed map[string]bool
 	refused bool // there is none: names are read one by one
+	err     error
 }
 
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
@@ -84,19 +87,41 @@ func (c *connection) domain(ctx context.Context, domain string) found {
 
 // list gives the list of a zone that is at hand, or when it is worth it a new
 // one. Where there is none names are read one by one.
-func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, worth bool, now time.Time) *list {
+func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, worth bool, now time.Time) (*list, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.lists[apex]
 	if l == nil && worth {
 		sets, err := client.ReadAll(ctx, apex)
 		l = &list{at: now, sets: sets, changed: map[string]bool{}, refused: err != nil}
+		if !errors.Is(err, provider.ErrNotListed) { // which is no failure
+			l.err = err
+		}
 		c.lists[apex] = l
 	}
-	if l == nil || l.refused {
-		return nil
+	switch {
+	case l == nil:
+		return nil, nil
+	case l.refused:
+		return nil, l.err
 	}
-	return l
+	return l, nil
+}
+
+// listed gives what a list says of a name, if it has not been changed since.
+func (c *connection) listed(l *list, name string) (set provider.RRset, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return provider.Listed(l.sets, name), !l.changed[name]
+}
+
+// unchanged gives what a list says of the names that were not changed since.
+func (c *connection) unchanged(l *list) map[string]provider.RRset {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sets := maps.Clone(l.sets)
+	maps.DeleteFunc(sets, func(name string, _ provider.RRset) bool { return l.changed[name] })
+	return sets
 }
 
 // outdate makes names be read anew that are about to change.

@@ -51,15 +51,22 @@ func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
 	if account.Secret != l.Secret {
 		l.Secret, l.fails, l.blocked = account.Secret, 0, time.Time{} // another key may fare better
 	}
+	conn := e.connection(account)
+	count := min(len(l.queue), conn.batchSize())
+	jobs := slices.Clone(l.queue[:count])
+	l.queue = slices.Delete(l.queue, 0, count)
+	return jobs, conn
+}
+
+// connection gives the connection of an account, a new one when it has lived for
+// long enough. The caller holds the lock.
+func (e *Engine) connection(account Account) *connection {
 	conn := e.conns[account.ID]
 	if conn == nil || conn.Secret != account.Secret || e.Now().Sub(conn.opened) > clientLife {
 		conn = connect(e.Open, account, e.Now())
 		e.conns[account.ID] = conn
 	}
-	count := min(len(l.queue), conn.batchSize())
-	jobs := slices.Clone(l.queue[:count])
-	l.queue = slices.Delete(l.queue, 0, count)
-	return jobs, conn
+	return conn
 }
 
 // workBatch works on some jobs of a zone and commits what came of it.

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -139,14 +138,11 @@ func (e *Engine) findOrphans(ctx context.Context) (all []Place, err error) {
 	if err != nil {
 		return nil, err
 	}
-	conns := map[int64]*connection{}
 	seen := map[[4]string]bool{}
 	for _, z := range zones {
-		conn := conns[z.Account.ID]
-		if conn == nil {
-			conn = connect(e.Open, z.Account, e.Now())
-			conns[z.Account.ID] = conn
-		}
+		e.mu.Lock()
+		conn := e.connection(z.Account)
+		e.mu.Unlock()
 		if conn.client == nil || ctx.Err() != nil {
 			continue
 		}
@@ -187,14 +183,11 @@ func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all [
 			all, after = append(all, found...), next
 		}
 	case provider.ZoneReader:
-		sets, err := client.ReadAll(ctx, z.Apex)
-		if errors.Is(err, provider.ErrNotListed) {
-			return nil, nil
-		}
-		if err != nil {
+		listed, err := conn.list(ctx, client, z.Apex, true, e.Now())
+		if listed == nil {
 			return nil, err
 		}
-		return e.strangers(ctx, z, sets)
+		return e.strangers(ctx, z, conn.unchanged(listed))
 	}
 	return nil, nil
 }

@@ -331,16 +331,15 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 // readList answers from a list of the whole zone where enough names are asked
 // for. Who looks once more wants to see what stands there now.
 func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
-	listed := b.conn.list(ctx, client, apex, len(items) >= bulkFrom, b.now())
+	listed, _ := b.conn.list(ctx, client, apex, len(items) >= bulkFrom, b.now())
 	if listed == nil {
 		return
 	}
 	for _, i := range items {
-		name := i.record.Name
-		if listed.changed[name] || !listed.at.After(i.record.Place.LookAt) && !i.record.Place.LookAt.IsZero() {
-			continue
+		early := !i.record.Place.LookAt.IsZero() && !listed.at.After(i.record.Place.LookAt)
+		if set, ok := b.conn.listed(listed, i.record.Name); ok && !early {
+			i.seen, i.action = set, readDone
 		}
-		i.seen, i.action = provider.Listed(listed.sets, name), readDone
 	}
 }
 
