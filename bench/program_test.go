@@ -147,6 +147,7 @@ func (p *program) try(method, path, body string) (status int, code, answer strin
 	if err != nil {
 		return 0, "", "", err
 	}
+	request.Header.Set("Accept-Language", "en")
 	response, err := p.client.Do(request)
 	if err != nil {
 		return 0, "", "", err
