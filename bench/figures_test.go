@@ -36,7 +36,7 @@ func size() sizes {
 	if *large {
 		return sizes{few: 1000, many: 100_000, most: 1_000_000, bulk: 10_000, far: 5500, changes: 50, reads: 500, idle: 60 * time.Second}
 	}
-	return sizes{few: 100, many: 10_000, most: 10_000, bulk: 1000, far: 200, changes: 5, reads: 50, idle: 3 * time.Second}
+	return sizes{few: 100, many: 5000, most: 10_000, bulk: 1000, far: 200, changes: 5, reads: 50, idle: 3 * time.Second}
 }
 
 // line is one line of the table.
