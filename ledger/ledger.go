@@ -218,17 +218,21 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err err
 	})
 }
 
-// Pass gives how far the running pass is, nil when none runs, and what asks for
-// a new one.
-func (g *Ledger) Pass(ctx context.Context) (p *reconcile.Progress, r reconcile.Request, err error) {
-	var running string
+// Request gives what asks for a new pass, and whether one runs.
+func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, running bool, err error) {
 	var at int64
-	err = g.reader.QueryRowContext(ctx, `SELECT running, requested, requested_at FROM pass WHERE id = 1`).Scan(&running, &r.Trigger, &at)
+	err = g.reader.QueryRowContext(ctx, `SELECT requested, requested_at, running <> '' FROM pass WHERE id = 1`).Scan(&r.Trigger, &at, &running)
 	r.At = sqlrow.Stamped(at)
-	if err == nil && running != "" {
-		err = json.Unmarshal([]byte(running), &p)
+	return r, running, err
+}
+
+// Pass gives how far the running pass is.
+func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
+	var running string
+	if err = g.reader.QueryRowContext(ctx, `SELECT running FROM pass WHERE id = 1`).Scan(&running); err != nil {
+		return p, err
 	}
-	return p, r, err
+	return p, json.Unmarshal([]byte(running), &p)
 }
 
 // BeginPass numbers a new pass, and drops what asked for it.

@@ -400,11 +400,7 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 			j.attempt = r.Place.Attempts
 		}
 		t.waiting++
-		if why.lane == LaneAsked {
-			l.queue = slices.Insert(l.queue, 0, j)
-		} else {
-			l.queue = append(l.queue, j)
-		}
+		l.queue = slices.Insert(l.queue, l.turn(why), j)
 		if !l.working {
 			l.working = true
 			e.workers.Go(func() { e.runLane(l) })

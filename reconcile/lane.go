@@ -22,6 +22,19 @@ type lane struct {
 	Secret  provider.Secret
 }
 
+// turn is where a job goes in the queue: a person's order goes first, and what is
+// only looked at by the way last.
+func (l *lane) turn(why taking) int {
+	first := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.page != nil })
+	switch {
+	case why.lane == LaneAsked:
+		return 0
+	case why.page != nil || first < 0:
+		return len(l.queue)
+	}
+	return first
+}
+
 // runLane works off the queue of a zone, batch by batch.
 func (e *Engine) runLane(l *lane) {
 	for {

@@ -104,16 +104,15 @@ func (e *Engine) passNumber() int64 {
 // beginPass takes up the pass that an earlier run has left, or begins the one
 // that is asked for. It tells when the next is due.
 func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time, err error) {
-	stored, requested, err := e.Database.Pass(ctx)
+	requested, running, err := e.Database.Request(ctx)
 	if err != nil {
 		return next, err
 	}
 	now := e.Now()
-	e.mu.Lock()
-	if e.pass == nil && stored != nil {
-		e.pass = &pass{Progress: *stored, paced: paced(stored.Report.Trigger), horizon: now.Add(Debounce)}
-		e.pass.Orphans = false
+	if err := e.resumePass(ctx, running, now); err != nil {
+		return next, err
 	}
+	e.mu.Lock()
 	e.join(now)
 	trigger, at := e.trigger(requested, automatic, now)
 	e.mu.Unlock()
@@ -121,6 +120,25 @@ func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time,
 		return at, nil
 	}
 	return time.Time{}, e.startPass(ctx, trigger, now)
+}
+
+// resumePass takes up the pass that an earlier run of the program has left.
+func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) error {
+	e.mu.Lock()
+	resumes := running && e.pass == nil
+	e.mu.Unlock()
+	if !resumes {
+		return nil
+	}
+	p, err := e.Database.Pass(ctx)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.Orphans = false
+	e.pass = &pass{Progress: p, paced: paced(p.Report.Trigger), horizon: now.Add(Debounce)}
+	return nil
 }
 
 // paced reports whether a pass takes its time, for nothing is known to be wrong.

@@ -203,9 +203,10 @@ type Database interface {
 	// Settle commits what came of it, and frees the usages that waited for it.
 	Settle(ctx context.Context, s Settlement) error
 
-	// Pass gives how far the running pass is, nil when none runs, and what asks
-	// for a new one.
-	Pass(ctx context.Context) (*Progress, Request, error)
+	// Request gives what asks for a new pass, and whether one runs.
+	Request(ctx context.Context) (r Request, running bool, err error)
+	// Pass gives how far the running pass is.
+	Pass(ctx context.Context) (Progress, error)
 	// BeginPass numbers a new pass and drops what asked for it.
 	BeginPass(ctx context.Context, p Progress) (number int64, err error)
 	SavePass(ctx context.Context, p Progress) error

@@ -69,7 +69,7 @@ func (t *task) waits() bool {
 // news are the outcomes that count already: of a name that is tried again only
 // what was changed.
 func (t *task) news() []Outcome {
-	if !t.waits() {
+	if !t.waits() && !isZone(t.next.Lane) {
 		return t.outcomes
 	}
 	return slices.DeleteFunc(slices.Clone(t.outcomes), func(o Outcome) bool {
@@ -92,7 +92,7 @@ func (t *task) due(pass int64) (d Due, news bool) {
 		d = Due{At: look, Lane: LaneLook}
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
-	if !t.waits() && pass > 0 {
+	if parked := isZone(t.next.Lane); !t.waits() && !parked && pass > 0 {
 		d.Pass = passMark(pass, bad)
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
