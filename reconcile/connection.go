@@ -34,7 +34,6 @@ type found struct {
 // list is a whole zone as it was read. Names that were changed since are read
 // anew.
 type list struct {
-	at      time.Time
 	sets    map[string]provider.RRset
 	changed map[string]bool
 	refused bool // there is none: names are read one by one
@@ -85,24 +84,21 @@ func (c *connection) domain(ctx context.Context, domain string) found {
 	return f
 }
 
-// list gives the list of a zone that is at hand, or when it is worth it a new
-// one. Where there is none names are read one by one.
-func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, worth bool, now time.Time) (*list, error) {
+// list gives the list of a zone: the one that is at hand, if it need not be made
+// anew. It is nil without an error where the provider has none.
+func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, anew bool) (*list, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.lists[apex]
-	if l == nil && worth {
+	if l == nil || anew && !l.refused {
 		sets, err := client.ReadAll(ctx, apex)
-		l = &list{at: now, sets: sets, changed: map[string]bool{}, refused: err != nil}
+		l = &list{sets: sets, changed: map[string]bool{}, refused: err != nil}
 		if !errors.Is(err, provider.ErrNotListed) { // which is no failure
 			l.err = err
 		}
 		c.lists[apex] = l
 	}
-	switch {
-	case l == nil:
-		return nil, nil
-	case l.refused:
+	if l.refused {
 		return nil, l.err
 	}
 	return l, nil
@@ -124,7 +120,7 @@ func (c *connection) unchanged(l *list) map[string]provider.RRset {
 	return sets
 }
 
-// outdate makes names be read anew that are about to change.
+// outdate makes a name be read anew that is about to change.
 func (c *connection) outdate(apex, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

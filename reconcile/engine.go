@@ -366,6 +366,10 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	var idle []*task
 	e.mu.Lock()
 	for _, n := range state.Names {
+		if why.outdated(n) {
+			continue
+		}
+		taken++
 		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane)}
 		t.look = why.lane == LaneLook && why.manual && e.pass == nil
 		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.Cursor && n.Version > 1
@@ -375,7 +379,16 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		}
 	}
 	e.mu.Unlock()
-	return len(state.Names), e.settle(ctx, nil, idle)
+	return taken, e.settle(ctx, nil, idle)
+}
+
+// outdated reports whether the name was worked on since it was listed.
+func (why taking) outdated(n Name) bool {
+	if why.page == nil {
+		return !n.Due
+	}
+	counted, _ := n.markedBy(why.page.Number)
+	return counted
 }
 
 func isZone(lane string) bool { return len(lane) > len(laneZone) }

@@ -110,7 +110,7 @@ func (r Report) FirstBad() Outcome {
 func (r *Report) add(outcomes []Outcome, again, wasBad bool) {
 	counted, bad := false, false
 	for _, o := range outcomes {
-		if o.Action == "" || again && o.Action == ActionUnchanged && !o.warning() {
+		if o.Action == "" || again && (o.Action == ActionUnchanged && !o.warning() || o.bad() && wasBad) {
 			continue
 		}
 		counted, bad = true, bad || o.bad()

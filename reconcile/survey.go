@@ -183,7 +183,7 @@ func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all [
 			all, after = append(all, found...), next
 		}
 	case provider.ZoneReader:
-		listed, err := conn.list(ctx, client, z.Apex, true, e.Now())
+		listed, err := conn.list(ctx, client, z.Apex, false)
 		if listed == nil {
 			return nil, err
 		}

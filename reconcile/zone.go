@@ -329,15 +329,19 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 }
 
 // readList answers from a list of the whole zone where enough names are asked
-// for. Who looks once more wants to see what stands there now.
+// for. A list may be older than a write of ours: whether a value has gone is read
+// from one that was made while its name is in nobody else's hands.
 func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
-	listed, _ := b.conn.list(ctx, client, apex, len(items) >= bulkFrom, b.now())
+	if len(items) < bulkFrom {
+		return
+	}
+	anew := slices.ContainsFunc(items, func(i *item) bool { return i.record.withdrawal() || !i.record.Place.LookAt.IsZero() })
+	listed, _ := b.conn.list(ctx, client, apex, anew)
 	if listed == nil {
 		return
 	}
 	for _, i := range items {
-		early := !i.record.Place.LookAt.IsZero() && !listed.at.After(i.record.Place.LookAt)
-		if set, ok := b.conn.listed(listed, i.record.Name); ok && !early {
+		if set, ok := b.conn.listed(listed, i.record.Name); ok {
 			i.seen, i.action = set, readDone
 		}
 	}
