@@ -413,8 +413,8 @@ func (w *history) erased() {
 				wrong = kept + " is in the database still"
 			}
 		}
-		if wrong != "" {
-			w.ask("POST", syncPath, "")
+		if wrong != "" && w.ask("POST", syncPath, "").status != 200 {
+			return "" // the record cannot move to the configuration's zone, and its old place needs the key
 		}
 		return wrong
 	})

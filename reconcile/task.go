@@ -46,6 +46,12 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 		t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == i.place.ID })
 		return
 	}
+	if len(i.store) > 0 {
+		for _, old := range i.inherited {
+			s.Ended = append(s.Ended, old)
+			t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == old.ID })
+		}
+	}
 	for _, p := range i.store {
 		at := slices.IndexFunc(t.places, func(q Place) bool { return q.ID == p.ID && p.ID != 0 })
 		if at >= 0 && t.places[at] == *p && !i.stored {

@@ -105,11 +105,25 @@ func (v verdict) notPublished(final bool) string {
 		i.place.Fault, i.place.Attempts = fault, attempts
 	}
 	i.place.State = Failed
+	v.zoneGone()
 	if i.fault.Code == string(provider.Conflict) {
 		i.place.State = Conflict
 		return ActionConflict
 	}
 	return ActionFailed
+}
+
+// zoneGone ends what stood in a zone that the key does not have any more, when that
+// is seen a second time.
+func (v verdict) zoneGone() {
+	p := &v.item.place
+	switch {
+	case v.item.fault.Code != string(provider.ZoneNotFound) || p.Standing == "" && p.Doubt == "":
+	case p.LookAt.IsZero():
+		p.LookAt = v.now.Add(SecondLook)
+	case !v.now.Before(p.LookAt):
+		p.Standing, p.Doubt, p.LookAt, p.Zone, p.ZoneID = "", "", time.Time{}, "", ""
+	}
 }
 
 // notWithdrawn is the action of a value that may still stand. Nobody waits for a
