@@ -413,7 +413,10 @@ func (w *history) erased() {
 				wrong = kept + " is in the database still"
 			}
 		}
-		if wrong != "" && w.ask("POST", syncPath, "").status != 200 {
+		if wrong == "" {
+			return ""
+		}
+		if a, err := w.ask("POST", syncPath, ""); err == nil && a.status != 200 {
 			return "" // the record cannot move to the configuration's zone, and its old place needs the key
 		}
 		return wrong

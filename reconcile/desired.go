@@ -20,7 +20,6 @@ type Record struct {
 	Place         Place    // of the wanted value, or to withdraw; its ID is 0 when there is none
 	Others        []Place  // of the account, being withdrawn: the value may come back to one of them
 	Beside        []Place  // of a withdrawal: the places of the wanted values
-	Elsewhere     []Place  // of a wanted value: places of other keys at the same address
 	Waited        bool     // of a withdrawal: a released usage waits for it
 	Follow        bool     // something is to be withdrawn when the value stands
 	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
@@ -172,8 +171,6 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 func (r *Record) choosePlace(places []Place) {
 	for _, p := range places {
 		switch {
-		case p.Account.ID != r.Account.ID && p.Account.address() == r.Account.address():
-			r.Elsewhere = append(r.Elsewhere, p)
 		case p.Account.ID != r.Account.ID:
 		case !p.unwanted():
 			r.Place = p

@@ -345,8 +345,8 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	e.mu.Lock()
 	names = slices.DeleteFunc(names, func(name string) bool {
 		t := e.busy[name]
-		if t != nil && t.look && why.page != nil { // which was to do nothing else: the pass comes back
-			t.comeBack(Due{At: e.Now(), Lane: LaneAsked})
+		if t != nil && t.look && why.page != nil { // who only looks does not do the work of the pass
+			why.page.again = append(why.page.again, name)
 		}
 		return t != nil
 	})

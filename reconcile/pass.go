@@ -30,6 +30,7 @@ var ErrUnfinished = errors.New("the pass is not through yet")
 type pass struct {
 	Progress
 	page     int       // names of the page in work
+	again    []string  // names that were being looked at when the pass came by
 	nextPage time.Time // not before: an audit is spread over time
 	horizon  time.Time // what is due by then belongs to it
 	paced    bool
@@ -229,12 +230,15 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 		defer e.mu.Unlock()
 		return p.nextPage, nil
 	}
-	progress := p.Progress
+	progress, again := p.Progress, len(p.again) > 0
 	progress.Report.Counts = maps.Clone(p.Report.Counts)
 	progress.Report.Records = slices.Clone(p.Report.Records)
 	e.mu.Unlock()
 	if progress.Orphans {
 		return next, e.finish(ctx, p)
+	}
+	if again {
+		return e.workAgain(ctx, p)
 	}
 	names, err := e.Database.NamesAfter(ctx, progress.Cursor, progress.Number, pageNames)
 	if err != nil {
@@ -263,6 +267,19 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 		p.Cursor = progress.Cursor
 	}
 	return e.Now(), err
+}
+
+// workAgain takes the names that were in other hands.
+func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err error) {
+	e.mu.Lock()
+	names := p.again
+	p.again, p.page = nil, len(names)
+	e.mu.Unlock()
+	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.page -= len(names) - taken
+	return e.Now().Add(pace), err
 }
 
 // beginOrphans has all zones searched for values that no place knows, in a pass

@@ -46,12 +46,6 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 		t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == i.place.ID })
 		return
 	}
-	if len(i.store) > 0 {
-		for _, old := range i.inherited {
-			s.Ended = append(s.Ended, old)
-			t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == old.ID })
-		}
-	}
 	for _, p := range i.store {
 		at := slices.IndexFunc(t.places, func(q Place) bool { return q.ID == p.ID && p.ID != 0 })
 		if at >= 0 && t.places[at] == *p && !i.stored {
@@ -98,7 +92,7 @@ func (t *task) due(pass int64) (d Due, news bool) {
 		d = Due{At: look, Lane: LaneLook}
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
-	if parked := isZone(t.next.Lane); !t.waits() && !parked && pass > 0 {
+	if pass > 0 && !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" }) {
 		d.Pass = passMark(pass, bad)
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -39,8 +38,6 @@ type item struct {
 	took    time.Duration
 	left    *Place   // the place that the value leaves, for it belongs into another zone
 	store   []*Place // what has news
-	// inherited are the places of other keys that have become this one.
-	inherited []Place
 	// followed is set when another key has a zone of this name: its value is looked
 	// at after this one is withdrawn.
 	followed bool
@@ -199,30 +196,7 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 		}
 	}
 	i.choosePlace()
-	i.inherit()
 	return nil
-}
-
-// inherit takes over what another key has in the same zone: it is the same place.
-func (i *item) inherit() {
-	for _, old := range i.record.Elsewhere {
-		if i.zoneID == "" || old.ZoneID != i.zoneID {
-			continue
-		}
-		p := &i.place
-		p.Standing = cmp.Or(p.Standing, old.Standing)
-		if p.LookAt.Before(old.LookAt) {
-			p.LookAt = old.LookAt
-		}
-		if p.Doubt != old.Doubt {
-			p.Doubt = cmp.Or(p.Doubt, old.Doubt)
-			if old.Doubt != "" && p.Doubt != old.Doubt {
-				p.Doubt = severalDoubts
-			}
-		}
-		i.inherited = append(i.inherited, old)
-		i.goal.standing = p.Standing
-	}
 }
 
 // keep looks only whether the zone is still there of a value that stays until it
