@@ -20,7 +20,7 @@ type Record struct {
 	Place         Place    // of the wanted value, or to withdraw; its ID is 0 when there is none
 	Others        []Place  // of the account, being withdrawn: the value may come back to one of them
 	Beside        []Place  // of a withdrawal: the places of the wanted values
-	Waited        bool     // of a withdrawal: a released usage waits for it
+	Waited        bool     // a released usage waits for what stands at the place to go
 	Follow        bool     // something is to be withdrawn when the value stands
 	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
 	Fault         Fault    // known before the provider is asked
@@ -105,11 +105,16 @@ func withdrawal(n Name, p Place, wanted []Record) Record {
 	for _, w := range wanted {
 		r.Beside = append(r.Beside, w.Place)
 	}
-	r.Waited = slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing && p.mayHold(u.Network) })
+	r.Waited = waited(n, p)
 	if p.Account.Secret == "" && p.Account.Provider != builtinProvider {
 		r.Fault = Fault{Code: CodeCredentialsGone, Detail: p.Account.Provider}
 	}
 	return r
+}
+
+// waited reports whether a released usage waits for what stands at a place to go.
+func waited(n Name, p Place) bool {
+	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing && p.mayHold(u.Network) })
 }
 
 const builtinProvider = "builtin"
@@ -163,6 +168,7 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
 	r.choosePlace(n.Places)
+	r.Waited = waited(n, r.Place)
 	return r
 }
 

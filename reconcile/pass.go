@@ -210,8 +210,8 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 	e.pass, e.idleAt = p, time.Time{}
 	clear(e.conns)
 	for _, l := range e.lanes {
-		if l.fault.Code != string(provider.Throttled) { // that one has said when
-			l.fails, l.blocked = 0, time.Time{}
+		if l.fails = 0; l.fault.Code != string(provider.Throttled) { // that one has said when
+			l.blocked = time.Time{}
 		}
 	}
 	return nil

@@ -57,6 +57,9 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		}
 		return o, Due{At: v.now.Add(wait), Lane: v.lane.key}
 	}
+	if o.Action == "" {
+		o.Fault = Fault{} // nobody has to know
+	}
 	if p := i.place; !p.LookAt.IsZero() && !p.LookAt.After(v.now) {
 		back = Due{At: v.now.Add(lookAgain), Lane: LaneLook}
 	}
@@ -113,12 +116,12 @@ func (v verdict) notPublished(final bool) string {
 	return ActionFailed
 }
 
-// zoneGone ends what stood in a zone that the key does not have any more, when that
-// is seen a second time.
+// zoneGone ends what stood in a zone that the key does not have any more, and that a
+// released usage waits for, when that is seen a second time.
 func (v verdict) zoneGone() {
 	p := &v.item.place
 	switch {
-	case v.item.fault.Code != string(provider.ZoneNotFound) || p.Standing == "" && p.Doubt == "":
+	case v.item.fault.Code != string(provider.ZoneNotFound) || !v.item.record.Waited:
 	case p.LookAt.IsZero():
 		p.LookAt = v.now.Add(SecondLook)
 	case !v.now.Before(p.LookAt):
