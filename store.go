@@ -640,7 +640,8 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		if err != nil {
 			return err
 		}
-		leave := force || state.UpsertOnly
+		next := slices.ContainsFunc(state.Names[0].Usages, func(o reconcile.Usage) bool { return !o.Releasing })
+		leave := force || state.UpsertOnly && !next // what another usage replaces is no leftover
 		r.freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0]), id)
 		if leave {
 			if err := s.ledger.Leave(ctx, tx, state.Names[0]); err != nil {
