@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnsname"
@@ -205,20 +206,12 @@ func publishingOf(u usage, n reconcile.Name, places []ledger.StoredPlace) publis
 	return p
 }
 
-// testItem is the outcome of one step of a connection test.
-type testItem struct {
-	name        string
-	ok, skipped bool
-	fault       reconcile.Fault // beside ok a warning; beside skipped the reason, if it is not a failure before
-	duration    time.Duration
-}
-
 // testRecordTTL is in seconds.
 const testRecordTTL = 60
 
 // test tries a configuration, and with write also a value at a name of its own,
 // which is taken away again.
-func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []testItem {
+func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []answers.TestItem {
 	var client provider.DNS
 	zone := dnsname.Parse(conf.Domain)
 	test := &conntest.Test{Public: public}
@@ -237,11 +230,11 @@ func (c clients) test(ctx context.Context, public conntest.Public, conf configur
 	if write {
 		test.Write(ctx, client, zone, testRecordTTL)
 	}
-	var items []testItem
+	var items []answers.TestItem
 	for _, item := range test.Items {
-		shown := testItem{name: item.Name, ok: item.Err == nil && !item.Skipped, skipped: item.Skipped, duration: item.Duration}
+		shown := answers.TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
 		if news := cmp.Or(item.Err, item.Warning); news != nil {
-			shown.fault = reconcile.Describe(news, conf.Secret)
+			shown.Fault = reconcile.Describe(news, conf.Secret)
 		}
 		items = append(items, shown)
 	}

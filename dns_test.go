@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnswire"
@@ -1260,7 +1261,7 @@ func TestSyncWriteTestCleansUp(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			c := dnsConfiguration(servertest.Server{Name: s.Name, Addr: gate.addr})
-			items := make(chan []testItem, 1)
+			items := make(chan []answers.TestItem, 1)
 			go func() { items <- h.clients.test(ctx, conntest.Internet, c, true) }()
 			dnsWait(t, gate.arrived)
 			if test.goes {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/answers"
 	"meshddns/conntest"
 	"meshddns/envelope"
 	"meshddns/guard"
@@ -56,7 +57,7 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	a := envelope.Adapter{Log: s.log, Answers: answers, Counted: s.countRequest}
+	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest}
 	handle := a.Handle
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
@@ -88,8 +89,8 @@ func (s *server) routes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) })
 }
 
-// answers are what the errors of the store and the engine are to a client.
-var answers = []envelope.Answer{
+// failures are what the errors of the store and the engine are to a client.
+var failures = []envelope.Answer{
 	{Err: errNoService, ID: msg.UnknownService},
 	{Err: errNoUsage, ID: msg.UnknownUsage},
 	{Err: ledger.ErrNoLeftover, ID: msg.UnknownLeftover},
@@ -105,23 +106,6 @@ var answers = []envelope.Answer{
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
-}
-
-// spokenFault is a fault within a text.
-type spokenFault reconcile.Fault
-
-// In says the fault in a language.
-func (f spokenFault) In(language msg.Language) string { return faultText(reconcile.Fault(f), language) }
-
-// faultText says in a language why a record is not as it should be.
-func faultText(f reconcile.Fault, language msg.Language) string {
-	switch {
-	case f.Code == "":
-		return ""
-	case f.Detail == "":
-		return msg.ID(f.Code).In(language)
-	}
-	return msg.ID(f.Code).In(language) + ": " + f.Detail
 }
 
 // deny answers for the guard, which stops a request before it gets here.
@@ -275,34 +259,7 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
 	items := s.clients.test(ctx, s.public, c, body.WriteTest)
-	return envelope.Reply{Data: map[string]any{"results": testAnswer(items, envelope.Language(r))}}, nil
-}
-
-type testItemAnswer struct {
-	Name       string `json:"name"`
-	OK         bool   `json:"ok"`
-	Skipped    bool   `json:"skipped"`
-	Code       string `json:"code"`
-	Message    string `json:"message"`
-	DurationMS int64  `json:"duration_ms"`
-}
-
-func testAnswer(items []testItem, language msg.Language) []testItemAnswer {
-	var answer []testItemAnswer
-	for _, item := range items {
-		shown := item.fault
-		switch {
-		case shown.Code == "" && item.skipped:
-			shown.Code = string(msg.TestSkipped)
-		case shown.Code == "":
-			shown.Code = string(msg.TestOK)
-		}
-		answer = append(answer, testItemAnswer{
-			Name: item.name, OK: item.ok, Skipped: item.skipped, Code: shown.Code,
-			Message: faultText(shown, language), DurationMS: item.duration.Milliseconds(),
-		})
-	}
-	return answer
+	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
 }
 
 func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
@@ -328,9 +285,9 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	}
 	if result.Bad > 0 {
 		first := result.FirstBad()
-		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, spokenFault(first.Fault))
+		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, answers.Fault(first.Fault))
 	}
-	return envelope.Reply{Message: done, Data: reportAnswer(result, time.Time{}, envelope.Language(r))}, nil
+	return envelope.Reply{Message: done, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
 }
 
 func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
@@ -338,59 +295,7 @@ func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
 	if last == nil {
 		return envelope.Reply{Data: json.RawMessage("null")}, err
 	}
-	return envelope.Reply{Data: reportAnswer(*last, next, envelope.Language(r))}, err
-}
-
-type recordAnswer struct {
-	Name       string      `json:"name"`
-	Provider   string      `json:"provider"`
-	Zone       string      `json:"zone"`
-	NetworkID  json.Number `json:"network_id,omitempty"`
-	Action     string      `json:"action"`
-	Value      string      `json:"value"`
-	Error      string      `json:"error"`
-	Attempts   int         `json:"attempts"`
-	DurationMS int64       `json:"duration_ms"`
-}
-
-func reportAnswer(r reconcile.Report, next time.Time, language msg.Language) any {
-	answer := struct {
-		StartedAt  time.Time      `json:"started_at"`
-		FinishedAt time.Time      `json:"finished_at"`
-		Trigger    string         `json:"trigger"`
-		OK         bool           `json:"ok"`
-		Complete   bool           `json:"complete"`
-		Counts     map[string]int `json:"counts"`
-		Records    []recordAnswer `json:"records"`
-		NextAt     time.Time      `json:"next_at,omitzero"`
-	}{
-		StartedAt: milliseconds(r.StartedAt), FinishedAt: milliseconds(r.FinishedAt), Trigger: r.Trigger, OK: r.OK(),
-		Complete: r.Complete, Counts: map[string]int{}, Records: []recordAnswer{}, NextAt: milliseconds(next),
-	}
-	for _, action := range reconcile.CountedActions {
-		answer.Counts[action] = r.Counts[action]
-	}
-	for _, o := range r.Records {
-		answer.Records = append(answer.Records, recordAnswer{
-			Name: o.Name, Provider: o.Provider, Zone: o.Zone, NetworkID: json.Number(o.Network), Action: o.Action, Value: o.Value,
-			Error: faultText(o.Fault, language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
-		})
-	}
-	return answer
-}
-
-type leftoverAnswer struct {
-	ID          string    `json:"id"`
-	Name        string    `json:"name"`
-	Zone        string    `json:"zone"`
-	Provider    string    `json:"provider"`
-	Endpoint    string    `json:"endpoint"`
-	AccessKeyID string    `json:"access_key_id"`
-	Value       string    `json:"value"`
-	Error       string    `json:"error"`
-	Attempts    int       `json:"attempts"`
-	Since       string    `json:"since"`
-	NextAt      time.Time `json:"next_at,omitzero"`
+	return envelope.Reply{Data: answers.Report(*last, next, envelope.Language(r))}, err
 }
 
 func (s *server) leftovers(r *http.Request) (envelope.Reply, error) {
@@ -403,7 +308,7 @@ func (s *server) leftovers(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	size := cmp.Or(limit, envelope.MaxPage)
-	answer, next := []leftoverAnswer{}, ""
+	answer, next := []answers.Leftover{}, ""
 	for more := true; more; {
 		places, err := s.store.ledger.Leftovers(r.Context(), after, size+1)
 		if err != nil {
@@ -417,11 +322,7 @@ func (s *server) leftovers(r *http.Request) (envelope.Reply, error) {
 				return envelope.Reply{}, err
 			}
 			after = p.ID
-			answer = append(answer, leftoverAnswer{
-				ID: strconv.FormatInt(p.ID, 10), Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
-				AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: faultText(p.Fault, envelope.Language(r)),
-				Attempts: p.Attempts, Since: stored.Since, NextAt: milliseconds(due),
-			})
+			answer = append(answer, answers.NewLeftover(p, stored.Since, due, envelope.Language(r)))
 		}
 		if more && limit > 0 {
 			next, more = strconv.FormatInt(after, 10), false
@@ -473,13 +374,6 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	return envelope.Reply{Message: done, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
-}
-
-func milliseconds(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC().Truncate(time.Millisecond)
 }
 
 func (s *server) providers(r *http.Request) (envelope.Reply, error) {
@@ -769,7 +663,7 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 		CreatedAt    string        `json:"created_at"`
 	}{
 		usageAnswer: listed(u), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-		Publish: publishAnswer{State: p.state, Value: p.value, Error: faultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
+		Publish: publishAnswer{State: p.state, Value: p.value, Error: answers.FaultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
 	}}, nil
 }
 

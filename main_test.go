@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"meshddns/answers"
 	"meshddns/sqlrow"
 	"net"
 	"net/netip"
@@ -880,17 +881,17 @@ func dnsQuoted(v provider.TXT) string {
 	return strings.Join(quoted, " ")
 }
 
-func dnsItemsText(items []testItem) string {
+func dnsItemsText(items []answers.TestItem) string {
 	var words []string
 	for _, item := range items {
-		word := item.fault.Code
+		word := item.Fault.Code
 		switch {
-		case item.skipped:
+		case item.Skipped:
 			word = "skipped"
-		case item.ok:
+		case item.OK:
 			word = "ok"
 		}
-		words = append(words, item.name+":"+word)
+		words = append(words, item.Name+":"+word)
 	}
 	return strings.Join(words, " ")
 }

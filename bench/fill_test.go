@@ -4,8 +4,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -151,24 +149,4 @@ func copied(tx *sql.Tx, table string) (columns, values string, err error) {
 		all, of = append(all, name), append(of, value)
 	}
 	return strings.Join(all, ", "), strings.Join(of, ", "), rows.Err()
-}
-
-// copyOf gives a copy of a database that no program has open.
-func copyOf(t testing.TB, db string) string {
-	t.Helper()
-	from, err := os.Open(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	path := filepath.Join(t.TempDir(), "bench.db")
-	to, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer to.Close()
-	if _, err := io.Copy(to, from); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

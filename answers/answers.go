@@ -1,0 +1,137 @@
+// Package answers has the forms in which what package reconcile and a connection
+// test know is told to clients, in their language.
+package answers
+
+import (
+	"cmp"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"meshddns/msg"
+	"meshddns/reconcile"
+)
+
+// Fault is a fault within a text.
+type Fault reconcile.Fault
+
+// In says the fault in a language.
+func (f Fault) In(language msg.Language) string { return FaultText(reconcile.Fault(f), language) }
+
+// FaultText says in a language why a record is not as it should be.
+func FaultText(f reconcile.Fault, language msg.Language) string {
+	switch {
+	case f.Code == "":
+		return ""
+	case f.Detail == "":
+		return msg.ID(f.Code).In(language)
+	}
+	return msg.ID(f.Code).In(language) + ": " + f.Detail
+}
+
+// TestItem is the outcome of one step of a connection test.
+type TestItem struct {
+	Name        string
+	OK, Skipped bool
+	Fault       reconcile.Fault // beside OK a warning; beside Skipped the reason, if it is not a failure before
+	Duration    time.Duration
+}
+
+type testItem struct {
+	Name       string `json:"name"`
+	OK         bool   `json:"ok"`
+	Skipped    bool   `json:"skipped"`
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+	DurationMS int64  `json:"duration_ms"`
+}
+
+// Test gives the items of a connection test.
+func Test(items []TestItem, language msg.Language) any {
+	var answer []testItem
+	for _, item := range items {
+		shown := item.Fault
+		switch {
+		case shown.Code == "" && item.Skipped:
+			shown.Code = string(msg.TestSkipped)
+		case shown.Code == "":
+			shown.Code = string(msg.TestOK)
+		}
+		answer = append(answer, testItem{
+			Name: item.Name, OK: item.OK, Skipped: item.Skipped, Code: shown.Code,
+			Message: FaultText(shown, language), DurationMS: item.Duration.Milliseconds(),
+		})
+	}
+	return answer
+}
+
+type record struct {
+	Name       string      `json:"name"`
+	Provider   string      `json:"provider"`
+	Zone       string      `json:"zone"`
+	NetworkID  json.Number `json:"network_id,omitempty"`
+	Action     string      `json:"action"`
+	Value      string      `json:"value"`
+	Error      string      `json:"error"`
+	Attempts   int         `json:"attempts"`
+	DurationMS int64       `json:"duration_ms"`
+}
+
+// Report gives a report, and when the next pass is planned.
+func Report(r reconcile.Report, next time.Time, language msg.Language) any {
+	answer := struct {
+		StartedAt  time.Time      `json:"started_at"`
+		FinishedAt time.Time      `json:"finished_at"`
+		Trigger    string         `json:"trigger"`
+		OK         bool           `json:"ok"`
+		Complete   bool           `json:"complete"`
+		Counts     map[string]int `json:"counts"`
+		Records    []record       `json:"records"`
+		NextAt     time.Time      `json:"next_at,omitzero"`
+	}{
+		StartedAt: milliseconds(r.StartedAt), FinishedAt: milliseconds(r.FinishedAt), Trigger: r.Trigger, OK: r.OK(),
+		Complete: r.Complete, Counts: map[string]int{}, Records: []record{}, NextAt: milliseconds(next),
+	}
+	for _, action := range reconcile.CountedActions {
+		answer.Counts[action] = r.Counts[action]
+	}
+	for _, o := range r.Records {
+		answer.Records = append(answer.Records, record{
+			Name: o.Name, Provider: o.Provider, Zone: o.Zone, NetworkID: json.Number(o.Network), Action: o.Action, Value: o.Value,
+			Error: FaultText(o.Fault, language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
+		})
+	}
+	return answer
+}
+
+// Leftover is a leftover as clients see it.
+type Leftover struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Zone        string    `json:"zone"`
+	Provider    string    `json:"provider"`
+	Endpoint    string    `json:"endpoint"`
+	AccessKeyID string    `json:"access_key_id"`
+	Value       string    `json:"value"`
+	Error       string    `json:"error"`
+	Attempts    int       `json:"attempts"`
+	Since       string    `json:"since"`
+	NextAt      time.Time `json:"next_at,omitzero"`
+}
+
+// NewLeftover tells of a place, since when it is a leftover, and when it is tried
+// again.
+func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.Language) Leftover {
+	return Leftover{
+		ID: strconv.FormatInt(p.ID, 10), Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
+		AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: FaultText(p.Fault, language),
+		Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
+	}
+}
+
+func milliseconds(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}
