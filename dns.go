@@ -79,10 +79,10 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 	return nil, &provider.Error{Kind: reconcile.CodeUnknownProvider, Detail: strconv.Quote(a.Provider)}
 }
 
-// newEngine wires the reconciler to the database, the providers and the
-// addresses: a commit wakes it.
-func newEngine(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) *reconcile.Engine {
-	e := reconcile.New(reconcile.Config{
+// engineConfig wires the reconciler to the database, the providers and the
+// addresses.
+func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) reconcile.Config {
+	return reconcile.Config{
 		Database: s.ledger,
 		Open:     c.open,
 		Addresses: func() reconcile.Addresses {
@@ -93,7 +93,12 @@ func newEngine(s *store, c clients, addresses *hostaddr.Book, interval time.Dura
 		Interval: interval,
 		Log:      log,
 		Now:      s.now,
-	})
+	}
+}
+
+// newEngine makes an engine that every commit wakes.
+func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
+	e := reconcile.New(c)
 	s.committed = e.Wake
 	return e
 }

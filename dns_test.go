@@ -1476,7 +1476,7 @@ func TestSyncAddressSourceIsDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		book := hostaddr.NewBook(source, hostaddr.Source{}, last, h.store.SaveAddresses, h.logger())
-		h.engine = newEngine(h.store, h.clients, book, time.Hour, h.logger())
+		h.engine = h.store.newEngine(engineConfig(h.store, h.clients, book, time.Hour, h.logger()))
 		ctx, cancel := context.WithCancel(t.Context())
 		watched := make(chan error, 1)
 		go func() { watched <- book.Watch(ctx, time.Hour) }()

@@ -336,7 +336,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	for _, f := range change {
 		f(a)
 	}
-	a.engine = newEngine(store, a.clients, a.addresses, time.Hour, log)
+	a.engine = store.newEngine(engineConfig(store, a.clients, a.addresses, time.Hour, log))
 	web := httptest.NewServer(a.routes())
 	a.url, a.http = web.URL, web.Client()
 	a.http.Timeout = patience

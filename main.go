@@ -166,7 +166,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	api := &server{store: store, log: log, version: version(), dnsAnswers: dns.answers, public: conntest.Internet}
 	api.clients = clients{zones: store, dnsAddress: dns.address()}
-	api.engine = newEngine(store, api.clients, addresses, c.syncInterval, log)
+	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
 	listener, handler, err := listenHTTP(c, api)
 	if err != nil {
 		dns.close()

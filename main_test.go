@@ -97,17 +97,18 @@ func (h *syncHost) logger() *slog.Logger { return slog.New(slog.NewTextHandler(h
 // renew makes the engine, as a program that begins does.
 func (h *syncHost) renew() {
 	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, meshtxt.Addresses{}, h.store.SaveAddresses, h.logger())
-	h.engine = newEngine(h.store, h.clients, book, 5*time.Minute, h.logger())
+	c := engineConfig(h.store, h.clients, book, 5*time.Minute, h.logger())
 	ready := make(chan struct{})
 	close(ready)
-	h.engine.Ready = ready
-	h.engine.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
-	h.engine.Open = func(a reconcile.Account) (provider.DNS, error) {
+	c.Ready = ready
+	c.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
+	c.Open = func(a reconcile.Account) (provider.DNS, error) {
 		if v := h.vendors[a.Provider]; v != nil {
 			return v.open(a), nil
 		}
 		return h.clients.open(a)
 	}
+	h.engine = h.store.newEngine(c)
 }
 
 // knows sets this host's last known addresses, and those that are known now.

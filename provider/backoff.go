@@ -16,9 +16,8 @@ type Backoff struct {
 // MaxRetryAfter bounds the pause that a provider can ask for.
 const MaxRetryAfter = time.Hour
 
-const (
-	maxDelay = 300 * time.Second // of the doubling; a longer First stays as it is
-)
+// maxDelay bounds the doubling; a longer First stays as it is.
+const maxDelay = 300 * time.Second
 
 // delay is the pause after a number of failed attempts, before jitter.
 func (b Backoff) delay(failed int) time.Duration {
@@ -38,28 +37,6 @@ func (b Backoff) Delay(failed int, err error) time.Duration {
 	}
 	delay := b.delay(failed)
 	return delay + rand.N(delay/5+1)
-}
-
-// Do calls f until it succeeds, fails for good, or the retries are used up.
-func (b Backoff) Do(ctx context.Context, f func() error) (attempts int, err error) {
-	for attempts = 1; ; attempts++ {
-		err = f()
-		e, ok := errors.AsType[*Error](err)
-		if !ok || !e.Transient() || attempts > b.Retries {
-			return attempts, err
-		}
-		delay := b.delay(attempts)
-		delay += rand.N(delay/5 + 1) // jitter, so that many hosts do not come back at once
-		if e.RetryAfter > 0 {
-			delay = min(e.RetryAfter, MaxRetryAfter)
-		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
-			return attempts, err // the pause would outlast the time: say what failed, now
-		}
-		if !pause(ctx, delay) {
-			return attempts, err
-		}
-	}
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

@@ -48,8 +48,8 @@ type Config struct {
 // Engine brings names to their wanted state: those that are due, and in passes
 // all. Each zone has a worker, a queue, and a time for its next try of its own.
 type Engine struct {
-	Config
-	wake chan struct{}
+	config Config
+	wake   chan struct{}
 
 	mu        sync.Mutex
 	ctx       context.Context
@@ -79,7 +79,7 @@ const zonesAtOnce = 32
 // New makes an engine, which works while Run does.
 func New(c Config) *Engine {
 	return &Engine{
-		Config: c, wake: make(chan struct{}, 1), lanes: map[string]*lane{}, conns: map[int64]*connection{},
+		config: c, wake: make(chan struct{}, 1), lanes: map[string]*lane{}, conns: map[int64]*connection{},
 		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce),
 	}
 }
@@ -99,7 +99,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Unlock()
 	defer e.workers.Wait()
 	select {
-	case <-e.Ready:
+	case <-e.config.Ready:
 	case <-ctx.Done():
 		return nil
 	}
@@ -109,9 +109,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		next, err := e.round(ctx)
 		if err != nil && ctx.Err() == nil {
-			e.Log.Error("synchronise", "error", err)
+			e.config.Log.Error("synchronise", "error", err)
 			e.refuse(err)
-			next = e.Now().Add(breath)
+			next = e.config.Now().Add(breath)
 		}
 		e.rest(ctx, next)
 	}
@@ -120,7 +120,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // recover takes up what an earlier run of the program has left.
 func (e *Engine) recover(ctx context.Context) error {
-	keys, err := e.Database.ZoneLanes(ctx)
+	keys, err := e.config.Database.ZoneLanes(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (e *Engine) rest(ctx context.Context, next time.Time) {
 	case <-ctx.Done():
 		return
 	}
-	timer := time.NewTimer(max(0, next.Sub(e.Now())))
+	timer := time.NewTimer(max(0, next.Sub(e.config.Now())))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -164,7 +164,7 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 	e.mu.Lock()
 	asked := slices.Clone(e.asked) // before it is read whether there is a configuration
 	e.mu.Unlock()
-	settings, err := e.Database.Settings(ctx)
+	settings, err := e.config.Database.Settings(ctx)
 	if err != nil {
 		return next, err
 	}
@@ -194,11 +194,11 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 // spread makes some of the names due that were marked as a whole, when there is
 // room for them.
 func (e *Engine) spread(ctx context.Context) (bool, error) {
-	waiting, err := e.Database.Due(ctx, LaneChanged, e.Now().Add(Debounce), pageNames)
+	waiting, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now().Add(Debounce), pageNames)
 	if err != nil || len(waiting) >= pageNames {
 		return false, err
 	}
-	return e.Database.SpreadMarks(ctx, pageNames)
+	return e.config.Database.SpreadMarks(ctx, pageNames)
 }
 
 // refuse tells those who wait that the database fails: nobody knows for how long.
@@ -238,7 +238,7 @@ func (e *Engine) stand(settings Settings, asked []*request) time.Time {
 	if p != nil {
 		p.end(Report{}, why)
 	}
-	return e.Now().Add(time.Hour)
+	return e.config.Now().Add(time.Hour)
 }
 
 // soonest gives the earlier of two times; zero is never.
@@ -274,7 +274,7 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 }
 
 func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next time.Time, err error) {
-	now := e.Now()
+	now := e.config.Now()
 	e.mu.Lock()
 	l, zone := e.lanes[lane]
 	inWork := len(e.busy)
@@ -287,7 +287,7 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	if blocked {
 		return l.blocked, nil
 	}
-	names, err := e.Database.Due(ctx, lane, e.dueBy(lane), pageNames+inWork)
+	names, err := e.config.Database.Due(ctx, lane, e.dueBy(lane), pageNames+inWork)
 	if err != nil {
 		return next, err
 	}
@@ -295,7 +295,7 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	if err != nil || taken > 0 {
 		return now, err
 	}
-	at, ok, err := e.Database.NextDue(ctx, lane)
+	at, ok, err := e.config.Database.NextDue(ctx, lane)
 	if err != nil {
 		return next, err
 	}
@@ -315,9 +315,9 @@ func (e *Engine) dueBy(lane string) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if lane == LaneChanged && e.pass != nil && len(e.pass.waiting) > 0 {
-		return e.Now().Add(Debounce)
+		return e.config.Now().Add(Debounce)
 	}
-	return e.Now()
+	return e.config.Now()
 }
 
 // emptied notes that nobody waits for a zone in the database, if nobody has come
@@ -327,7 +327,7 @@ func (e *Engine) emptied(lane string, puts int) {
 	defer e.mu.Unlock()
 	if l := e.lanes[lane]; l != nil && l.puts == puts {
 		l.stored = false
-		if len(l.queue) == 0 && !l.working && !l.blocked.After(e.Now()) {
+		if len(l.queue) == 0 && !l.working && !l.blocked.After(e.config.Now()) {
 			delete(e.lanes, lane)
 		}
 	}
@@ -355,12 +355,12 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	if len(names) == 0 {
 		return 0, nil
 	}
-	state, err := e.Database.State(ctx, names)
+	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
 		return 0, err
 	}
 	records := map[string][]Record{}
-	for _, r := range Desired(state, e.Addresses()) {
+	for _, r := range Desired(state, e.config.Addresses()) {
 		records[r.Name] = append(records[r.Name], r)
 	}
 	var idle []*task
@@ -372,7 +372,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		taken++
 		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane)}
 		t.look = why.lane == LaneLook && why.manual && e.pass == nil
-		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.Cursor && n.Version > 1
+		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1
 		e.busy[n.Name] = t
 		if e.enqueue(t, records[n.Name], why); t.waiting == 0 {
 			idle = append(idle, t)
@@ -387,7 +387,7 @@ func (why taking) outdated(n Name) bool {
 	if why.page == nil {
 		return !n.Due
 	}
-	counted, _ := n.markedBy(why.page.Number)
+	counted, _ := n.markedBy(why.page.progress.Number)
 	return counted
 }
 
@@ -405,7 +405,7 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 		t.follow = t.follow || r.Follow
 		l := e.lane(r.lane())
 		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
-			t.comeBack(Due{At: e.Now(), Lane: l.key})
+			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
 			continue
 		}
 		j := &job{task: t, record: r, look: t.look}

@@ -75,8 +75,8 @@ func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
 // long enough. The caller holds the lock.
 func (e *Engine) connection(account Account) *connection {
 	conn := e.conns[account.ID]
-	if conn == nil || conn.Secret != account.Secret || e.Now().Sub(conn.opened) > clientLife {
-		conn = connect(e.Open, account, e.Now())
+	if conn == nil || conn.Secret != account.Secret || e.config.Now().Sub(conn.opened) > clientLife {
+		conn = connect(e.config.Open, account, e.config.Now())
 		e.conns[account.ID] = conn
 	}
 	return conn
@@ -84,12 +84,12 @@ func (e *Engine) connection(account Account) *connection {
 
 // workBatch works on some jobs of a zone and commits what came of it.
 func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
-	b := &batch{db: e.Database, addresses: e.Addresses(), now: e.Now, conn: conn}
+	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn}
 	for _, j := range jobs {
 		b.items = append(b.items, newItem(j.record, j.look))
 	}
 	e.mu.Lock()
-	held := l.hold(e.Now())
+	held := l.hold(e.config.Now())
 	e.mu.Unlock()
 	if held != nil {
 		for _, i := range b.items {
@@ -124,7 +124,7 @@ const passPatience = time.Minute
 
 // conclude notes how the zone fared, and settles what came of the jobs.
 func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
-	now := e.Now()
+	now := e.config.Now()
 	var s Settlement
 	var ended []*task
 	e.mu.Lock()
@@ -143,7 +143,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 	e.mu.Unlock()
 	e.logOutcomes(ended)
 	if err := e.settle(e.ctx, &s, ended); err != nil {
-		e.Log.Error("settle", "error", err)
+		e.config.Log.Error("settle", "error", err)
 		e.mu.Lock()
 		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
 		e.mu.Unlock()
@@ -184,7 +184,7 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	}
 	var err error
 	if len(s.Places)+len(s.Ended)+len(s.Names) > 0 {
-		err = e.Database.Settle(context.WithoutCancel(ctx), *s)
+		err = e.config.Database.Settle(context.WithoutCancel(ctx), *s)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,8 +203,8 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 			t.page.page--
 		}
 		if err == nil && e.pass != nil {
-			counted, bad := t.name.markedBy(e.pass.Number)
-			e.pass.Report.add(t.news(), counted || t.passed, bad)
+			counted, bad := t.name.markedBy(e.pass.progress.Number)
+			e.pass.progress.Report.add(t.news(), counted || t.passed, bad)
 		}
 		for _, w := range e.awaited[t.name.Name] {
 			w.see(t.name.Version)
@@ -223,7 +223,7 @@ func (e *Engine) logOutcomes(ended []*task) {
 			case o.bad() || o.warning():
 				level = slog.LevelWarn
 			}
-			e.Log.Log(context.Background(), level, "record",
+			e.config.Log.Log(context.Background(), level, "record",
 				"name", o.Name, "provider", o.Provider, "action", o.Action, "code", o.Fault.Code, "detail", o.Fault.Detail, "attempts", o.Attempts)
 		}
 	}

@@ -28,7 +28,7 @@ var ErrUnfinished = errors.New("the pass is not through yet")
 // pass goes through all names, page by page. Names that are due go first, so it
 // is through when its cursor is and nothing is due any more.
 type pass struct {
-	Progress
+	progress Progress
 	page     int       // names of the page in work
 	again    []string  // names that were being looked at when the pass came by
 	nextPage time.Time // not before: an audit is spread over time
@@ -81,13 +81,13 @@ func (e *Engine) Sync(ctx context.Context, sweep bool) (Report, error) {
 		return Report{}, ErrUnfinished
 	}
 	e.pass.waiting = slices.DeleteFunc(e.pass.waiting, func(o *request) bool { return o == r })
-	return e.pass.Report, ErrUnfinished
+	return e.pass.progress.Report, ErrUnfinished
 }
 
 // Last gives the last whole report, nil when there was none, and the time of the
 // next pass, zero when none is planned.
 func (e *Engine) Last(ctx context.Context) (*Report, time.Time, error) {
-	report, err := e.Database.LastReport(ctx)
+	report, err := e.config.Database.LastReport(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return report, e.idleAt, err
@@ -99,17 +99,17 @@ func (e *Engine) passNumber() int64 {
 	if e.pass == nil {
 		return 0
 	}
-	return e.pass.Number
+	return e.pass.progress.Number
 }
 
 // beginPass takes up the pass that an earlier run has left, or begins the one
 // that is asked for. It tells when the next is due.
 func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time, err error) {
-	requested, running, err := e.Database.Request(ctx)
+	requested, running, err := e.config.Database.Request(ctx)
 	if err != nil {
 		return next, err
 	}
-	now := e.Now()
+	now := e.config.Now()
 	if err := e.resumePass(ctx, running, now); err != nil {
 		return next, err
 	}
@@ -131,14 +131,14 @@ func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) er
 	if !resumes {
 		return nil
 	}
-	p, err := e.Database.Pass(ctx)
+	p, err := e.config.Database.Pass(ctx)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.Orphans = false
-	e.pass = &pass{Progress: p, paced: paced(p.Report.Trigger), horizon: now.Add(Debounce)}
+	e.pass = &pass{progress: p, paced: paced(p.Report.Trigger), horizon: now.Add(Debounce)}
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (e *Engine) join(now time.Time) {
 		return
 	}
 	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool {
-		joins := !r.sweep || e.pass.Sweep
+		joins := !r.sweep || e.pass.progress.Sweep
 		if joins {
 			e.pass.waiting = append(e.pass.waiting, r)
 			e.pass.horizon = now.Add(Debounce)
@@ -196,13 +196,13 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 	}
 	e.mu.Unlock()
 	p := &pass{horizon: now.Add(Debounce), paced: paced(trigger)}
-	p.Report = Report{StartedAt: now, Trigger: trigger, Counts: map[string]int{}}
-	p.Sweep = slices.ContainsFunc(waiting, func(r *request) bool { return r.sweep })
-	number, err := e.Database.BeginPass(ctx, p.Progress)
+	p.progress.Report = Report{StartedAt: now, Trigger: trigger, Counts: map[string]int{}}
+	p.progress.Sweep = slices.ContainsFunc(waiting, func(r *request) bool { return r.sweep })
+	number, err := e.config.Database.BeginPass(ctx, p.progress)
 	if err != nil {
 		return err
 	}
-	p.Number = number
+	p.progress.Number = number
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.waiting = slices.DeleteFunc(waiting, func(r *request) bool { return r.gone })
@@ -226,13 +226,13 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 		e.mu.Unlock()
 		return next, nil
 	}
-	if now := e.Now(); p.nextPage.After(now) {
+	if now := e.config.Now(); p.nextPage.After(now) {
 		defer e.mu.Unlock()
 		return p.nextPage, nil
 	}
-	progress, again := p.Progress, len(p.again) > 0
-	progress.Report.Counts = maps.Clone(p.Report.Counts)
-	progress.Report.Records = slices.Clone(p.Report.Records)
+	progress, again := p.progress, len(p.again) > 0
+	progress.Report.Counts = maps.Clone(p.progress.Report.Counts)
+	progress.Report.Records = slices.Clone(p.progress.Report.Records)
 	e.mu.Unlock()
 	if progress.Orphans {
 		return next, e.finish(ctx, p)
@@ -240,7 +240,7 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	if again {
 		return e.workAgain(ctx, p)
 	}
-	names, err := e.Database.NamesAfter(ctx, progress.Cursor, progress.Number, pageNames)
+	names, err := e.config.Database.NamesAfter(ctx, progress.Cursor, progress.Number, pageNames)
 	if err != nil {
 		return next, err
 	}
@@ -249,24 +249,24 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 		return next, nil
 	}
 	if progress.Cursor != "" {
-		if err := e.Database.SavePass(ctx, progress); err != nil {
+		if err := e.config.Database.SavePass(ctx, progress); err != nil {
 			return next, err
 		}
 	}
 	e.mu.Lock()
-	p.Cursor = names[len(names)-1]
+	p.progress.Cursor = names[len(names)-1]
 	p.page = len(names)
 	if p.paced && len(p.waiting) == 0 {
-		p.nextPage = e.Now().Add(time.Duration(len(names)) * time.Second / AuditRate)
+		p.nextPage = e.config.Now().Add(time.Duration(len(names)) * time.Second / AuditRate)
 	}
 	e.mu.Unlock()
 	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p.page -= len(names) - taken; err != nil { // those that were not taken are in work, for they were due
-		p.Cursor = progress.Cursor
+		p.progress.Cursor = progress.Cursor
 	}
-	return e.Now(), err
+	return e.config.Now(), err
 }
 
 // workAgain takes the names that were in other hands.
@@ -279,17 +279,17 @@ func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err er
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.page -= len(names) - taken
-	return e.Now().Add(pace), err
+	return e.config.Now().Add(pace), err
 }
 
 // beginOrphans has all zones searched for values that no place knows, in a pass
 // that a person asked for.
 func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	e.mu.Lock()
-	p.Orphans = true
-	search := p.Report.Trigger == TriggerManual
+	p.progress.Orphans = true
+	search := p.progress.Report.Trigger == TriggerManual
 	p.orphans = search
-	sweep := p.Sweep
+	sweep := p.progress.Sweep
 	e.mu.Unlock()
 	e.Wake()
 	if !search {
@@ -298,20 +298,20 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	e.workers.Go(func() {
 		found, err := e.findOrphans(ctx)
 		if err == nil && sweep {
-			err = e.Database.AddLeftovers(ctx, found)
+			err = e.config.Database.AddLeftovers(ctx, found)
 		}
 		if err != nil && ctx.Err() == nil {
-			e.Log.Error("search for orphans", "error", err)
+			e.config.Log.Error("search for orphans", "error", err)
 		}
 		e.mu.Lock()
 		for _, place := range found {
-			p.Report.add([]Outcome{{
+			p.progress.Report.add([]Outcome{{
 				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
 				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
 			}}, true, false)
 		}
 		p.orphans = false
-		p.horizon = e.Now().Add(Debounce)
+		p.horizon = e.config.Now().Add(Debounce)
 		e.mu.Unlock()
 		e.Wake()
 	})
@@ -333,13 +333,13 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		e.Wake()
 		return nil
 	}
-	p.Report.finish(e.Now())
+	p.progress.Report.finish(e.config.Now())
 	if e.pass, e.idleAt = nil, (time.Time{}); e.automatic {
-		e.idleAt = e.Now().Add(e.Interval)
+		e.idleAt = e.config.Now().Add(e.config.Interval)
 	}
 	e.mu.Unlock()
-	report := p.Report
-	if err := e.Database.EndPass(ctx, report); err != nil {
+	report := p.progress.Report
+	if err := e.config.Database.EndPass(ctx, report); err != nil {
 		e.mu.Lock()
 		e.pass = p
 		e.mu.Unlock()
@@ -350,7 +350,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		result = "failed"
 	}
 	e.passes.Add(metrics.Label{Name: "result", Value: result})
-	e.Log.Info("synchronised", "trigger", report.Trigger, "names", report.Names, "failed", report.Bad, "duration", report.FinishedAt.Sub(report.StartedAt))
+	e.config.Log.Info("synchronised", "trigger", report.Trigger, "names", report.Names, "failed", report.Bad, "duration", report.FinishedAt.Sub(report.StartedAt))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.end(report, nil)
@@ -361,7 +361,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 // passWaits reports whether something that belongs to the pass is due.
 func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 	for _, lane := range []string{LaneAsked, LaneChanged} {
-		if names, err := e.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
+		if names, err := e.config.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
 			return true, err
 		}
 	}
@@ -374,7 +374,7 @@ func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 	}
 	e.mu.Unlock()
 	for _, lane := range stored {
-		if _, waits, err := e.Database.NextDue(ctx, lane); err != nil || waits {
+		if _, waits, err := e.config.Database.NextDue(ctx, lane); err != nil || waits {
 			return true, err
 		}
 	}

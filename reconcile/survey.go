@@ -13,7 +13,7 @@ import (
 
 // Preview says what a pass would do now, and writes nothing.
 func (e *Engine) Preview(ctx context.Context) (Report, error) {
-	settings, err := e.Database.Settings(ctx)
+	settings, err := e.config.Database.Settings(ctx)
 	switch {
 	case err != nil:
 		return Report{}, err
@@ -22,15 +22,15 @@ func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	case !settings.Enabled:
 		return Report{}, ErrDisabled
 	}
-	report := Report{StartedAt: e.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
+	report := Report{StartedAt: e.config.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
 	conns := map[int64]*connection{}
 	for cursor := ""; ; {
-		names, err := e.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
 		if err != nil {
 			return report, err
 		}
 		if len(names) == 0 {
-			report.finish(e.Now())
+			report.finish(e.config.Now())
 			return report, nil
 		}
 		cursor = names[len(names)-1]
@@ -48,7 +48,7 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	}
 	outcomes := map[string][]Outcome{}
 	for _, i := range items {
-		v := verdict{item: i, job: &job{record: i.record}, now: e.Now(), lane: &lane{}, givenUp: true}
+		v := verdict{item: i, job: &job{record: i.record}, now: e.config.Now(), lane: &lane{}, givenUp: true}
 		o, _ := v.conclude()
 		outcomes[o.Name] = append(outcomes[o.Name], o)
 	}
@@ -63,18 +63,18 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 
 // survey reads what stands at some names, and writes nothing.
 func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Record, err error) {
-	state, err := e.Database.State(ctx, names)
+	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
 		return nil, nil, err
 	}
 	lanes := map[string][]Record{}
-	for _, r := range Desired(state, e.Addresses()) {
+	for _, r := range Desired(state, e.config.Addresses()) {
 		if r.refusal() {
 			refused = append(refused, r)
 			continue
 		}
 		if conns[r.Account.ID] == nil {
-			conns[r.Account.ID] = connect(e.Open, r.Account, e.Now())
+			conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
 		}
 		lanes[r.lane()] = append(lanes[r.lane()], r)
 	}
@@ -82,7 +82,7 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 	var mu sync.Mutex
 	for _, records := range lanes {
 		group.Go(func() {
-			b := &batch{db: e.Database, addresses: e.Addresses(), now: e.Now, conn: conns[records[0].Account.ID], dry: true}
+			b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conns[records[0].Account.ID], dry: true}
 			for _, r := range records {
 				b.items = append(b.items, newItem(r, false))
 			}
@@ -104,7 +104,7 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 func (e *Engine) Held(ctx context.Context, owner string) (held []string, err error) {
 	conns := map[int64]*connection{}
 	for cursor := ""; ; {
-		names, err := e.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
 		if err != nil || len(names) == 0 {
 			return held, err
 		}
@@ -134,7 +134,7 @@ type ZonePager interface {
 // findOrphans gives a place for every value with our mark that no place knows, in
 // every zone that its provider lists.
 func (e *Engine) findOrphans(ctx context.Context) (all []Place, err error) {
-	zones, err := e.Database.Zones(ctx)
+	zones, err := e.config.Database.Zones(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (e *Engine) findOrphans(ctx context.Context) (all []Place, err error) {
 		found, err := e.orphansOf(ctx, conn, z)
 		seen[identity] = err == nil // another key may list what this one may not
 		if err != nil {
-			e.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "error", z.Account.Secret.Scrub(err.Error()))
+			e.config.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "error", z.Account.Secret.Scrub(err.Error()))
 		}
 		all = append(all, found...)
 	}
@@ -208,7 +208,7 @@ func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider
 		}
 	}
 	for names := range slices.Chunk(slices.Sorted(maps.Keys(values)), pageNames) {
-		unknown, err := e.Database.Strangers(ctx, z, names)
+		unknown, err := e.config.Database.Strangers(ctx, z, names)
 		if err != nil {
 			return nil, err
 		}
@@ -220,6 +220,6 @@ func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider
 }
 
 func (e *Engine) owner(ctx context.Context) (string, error) {
-	state, err := e.Database.State(ctx, nil)
+	state, err := e.config.Database.State(ctx, nil)
 	return state.Owner, err
 }
