@@ -133,14 +133,16 @@ func (e *Engine) recover(ctx context.Context) error {
 }
 
 // rest waits until it is time, or until something has happened, but never less
-// than a moment.
+// than a moment, unless somebody waits.
 func (e *Engine) rest(ctx context.Context, next time.Time) {
-	moment := time.NewTimer(pace)
-	defer moment.Stop()
-	select {
-	case <-moment.C:
-	case <-ctx.Done():
-		return
+	if !e.awaitedNow() {
+		moment := time.NewTimer(pace)
+		defer moment.Stop()
+		select {
+		case <-moment.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 	timer := time.NewTimer(max(0, next.Sub(e.config.Now())))
 	defer timer.Stop()
@@ -149,6 +151,13 @@ func (e *Engine) rest(ctx context.Context, next time.Time) {
 	case <-e.wake:
 	case <-ctx.Done():
 	}
+}
+
+// awaitedNow reports whether a person waits for a name or for a pass.
+func (e *Engine) awaitedNow() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.asked) > 0 || len(e.awaited) > 0 || e.pass != nil && len(e.pass.waiting) > 0
 }
 
 // lane gives the lane of a key. The caller holds the lock.

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ type lane struct {
 	stored  bool      // names wait for it in the database
 	puts    int       // how often names were stored for it
 	blocked time.Time // until then nobody is asked
+	told    bool      // by the provider itself
 	fails   int       // in a row
 	fault   Fault     // of the last
 	Secret  provider.Secret
@@ -161,6 +163,8 @@ func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 		}
 		l.fault = Describe(b.down, l.Secret)
 		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))
+		failure, ok := errors.AsType[*provider.Error](b.down)
+		l.told = ok && failure.RetryAfter > 0
 		if !l.fault.transient() {
 			l.fails = max(l.fails, e.retry.Retries+1)
 			l.blocked = now.Add(e.retry.Delay(1, nil))

@@ -9,7 +9,6 @@ import (
 
 	"meshddns/meshtxt"
 	"meshddns/metrics"
-	"meshddns/provider"
 )
 
 // What begins a pass.
@@ -210,7 +209,7 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 	e.pass, e.idleAt = p, time.Time{}
 	clear(e.conns)
 	for _, l := range e.lanes {
-		if l.fails = 0; l.fault.Code != string(provider.Throttled) { // that one has said when
+		if l.fails = 0; !l.told {
 			l.blocked = time.Time{}
 		}
 	}
