@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,6 +28,8 @@ import (
 var dir string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8") // these tests mostly wait for other programs
 	var err error
 	if dir, err = os.MkdirTemp("", "meshddns-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

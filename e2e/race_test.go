@@ -5,5 +5,5 @@ package e2e
 // Under the race detector the program is built with it too, and is slower.
 const (
 	buildFlag = "-race"
-	sequences = 40
+	sequences = 10
 )

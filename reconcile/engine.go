@@ -133,16 +133,18 @@ func (e *Engine) recover(ctx context.Context) error {
 }
 
 // rest waits until it is time, or until something has happened, but never less
-// than a moment, unless somebody waits.
+// than a moment, which is shorter when somebody waits.
 func (e *Engine) rest(ctx context.Context, next time.Time) {
-	if !e.awaitedNow() {
-		moment := time.NewTimer(pace)
-		defer moment.Stop()
-		select {
-		case <-moment.C:
-		case <-ctx.Done():
-			return
-		}
+	least := pace
+	if e.awaitedNow() {
+		least = time.Millisecond
+	}
+	moment := time.NewTimer(least)
+	defer moment.Stop()
+	select {
+	case <-moment.C:
+	case <-ctx.Done():
+		return
 	}
 	timer := time.NewTimer(max(0, next.Sub(e.config.Now())))
 	defer timer.Stop()
