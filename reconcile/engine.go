@@ -103,7 +103,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	if err := e.recover(ctx); err != nil {
+	if err := e.recover(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	for ctx.Err() == nil {
