@@ -244,8 +244,11 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	if len(names) == 0 {
-		e.beginOrphans(ctx, p)
-		return next, nil
+		waits, err := e.passWaits(ctx, p)
+		if err == nil && !waits { // what is in work may have places soon
+			e.beginOrphans(ctx, p)
+		}
+		return next, err
 	}
 	if progress.Cursor != "" {
 		if err := e.config.Database.SavePass(ctx, progress); err != nil {
