@@ -205,7 +205,7 @@ func (w *history) checkExtras(s *spotted, name string, extras []found, kept *wis
 			w.tally.add("values of tampering that may stay", 1)
 		case w.taken(f):
 			w.tally.add("values beside another mesh's", 1)
-		case kept != nil && stood && (f.network == kept.network || kept.optional):
+		case kept != nil && stood && (f.network == kept.network || kept.optional || !w.open(f.account)):
 			w.tally.add("values that stay while the new place fails", 1)
 		case !listed:
 			s.say("%s stands, is not wanted, and is no leftover", f)

@@ -83,7 +83,7 @@ func (g goal) removes(value string, replaced bool) bool {
 		return false
 	}
 	if g.upsertOnly {
-		return replaced && (value == g.standing || g.standing == "" && meshtxt.Network(value) == meshtxt.Network(g.want))
+		return replaced && (value == g.standing || g.standing == "")
 	}
 	return value != g.want
 }
