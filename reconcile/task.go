@@ -85,9 +85,9 @@ func (t *task) due(pass int64) (d Due, news bool) {
 	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
 	stands := !t.waits() && !slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.bad() && o.Provider != "" })
 	switch {
-	case !d.At.IsZero():
 	case t.follow && stands:
 		d = Due{At: time.Unix(1, 0), Lane: LaneAsked}
+	case !d.At.IsZero():
 	case !look.IsZero():
 		d = Due{At: look, Lane: LaneLook}
 	}

@@ -36,6 +36,9 @@ func (v verdict) conclude() (o Outcome, back Due) {
 	case i.fault.Code == "":
 		o.Action = v.succeeded(&o)
 		return o, Due{}
+	case r.Keep: // nothing was to be done there yet
+		o.Fault = Fault{}
+		return o, Due{}
 	case i.fault.Code == CodeInterrupted, i.untried && !v.givenUp:
 		return o, Due{At: v.now, Lane: v.lane.key}
 	case i.untried:
