@@ -60,7 +60,7 @@ func TestZoneIDs(t *testing.T) {
 		var ids []string
 		for _, account := range []*cloudtest.Cloud{c, c, second} {
 			id, err := newClient(t, account).ZoneID(t.Context(), cloudtest.Zone)
-			if err != nil || id == "" {
+			if silent := c.Provider == "webhook"; err != nil || (id == "") != silent { // the stand-in tells no ids
 				t.Fatalf("%q, %v", id, err)
 			}
 			ids = append(ids, id)
