@@ -1635,6 +1635,52 @@ func TestSyncJoin(t *testing.T) {
 	})
 }
 
+// TestSyncJoinChange joins a pass that a change has begun, and is told of orphans
+// as by any pass that a person waits for.
+func TestSyncJoinChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		h.mode(modeAuto)
+		arrived, open := v.holds("change", dnsHost)
+		h.loop()
+		<-arrived
+		v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("9")})
+		call := h.begin(t.Context())
+		synctest.Wait()
+		open()
+		wantReport(t, <-call, dnsHost+" create", dnsOffice+" orphan")
+	})
+}
+
+// TestSyncJoinSearch calls while a pass has searched a zone already: what came to
+// stand there before the call is in its answer.
+func TestSyncJoinSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		v.zones["key"] = append(v.zones["key"], "example.net")
+		h.service("example.net", "provider", "vendor", "access_key_id", "key", "access_key_secret", "secret")
+		arrived, opened := make(chan struct{}, 2), make(chan struct{})
+		v.fails(func(_ context.Context, c dnsCall) error {
+			if c.what == "list" && c.zone == "example.net" {
+				arrived <- struct{}{}
+				<-opened
+			}
+			return nil
+		})
+		h.begin(t.Context())
+		<-arrived
+		for _, zone := range v.zones["key"] {
+			v.put(zone, "_mesh.office."+zone, provider.TXT{h.value("9")})
+		}
+		call := h.begin(t.Context())
+		synctest.Wait()
+		close(opened)
+		if r := <-call; r.Counts[reconcile.ActionOrphan] != 2 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // TestSyncJoinAfterChange calls after a change, while a pass from before the
 // change is under way: the report says what became of the change.
 func TestSyncJoinAfterChange(t *testing.T) {

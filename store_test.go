@@ -1426,6 +1426,42 @@ func TestKeysOfAccounts(t *testing.T) {
 	check("three")
 }
 
+// TestZonesWhileAccountsGo lists the zones of places while accounts come and go
+// with them: what is listed is of one moment.
+func TestZonesWhileAccountsGo(t *testing.T) {
+	s := filledStore(t)
+	ctx := t.Context()
+	put := func(n int) error {
+		key := fmt.Sprint("key ", n%2)
+		c := configuration{Provider: "alidns", AccessKeyID: key, Secret: "secret", Domain: "example.com", TXTRecordName: "_txt"}
+		return s.PutConfiguration(ctx, c, false)
+	}
+	if err := put(0); err != nil {
+		t.Fatal(err)
+	}
+	changed := make(chan error, 1)
+	go func() {
+		var err error
+		for n := range 200 {
+			err = errors.Join(err, put(n))
+		}
+		changed <- err
+	}()
+	for {
+		if zones, err := s.ledger.Zones(ctx); err != nil || len(zones) == 0 {
+			t.Fatal(zones, err)
+		}
+		select {
+		case err := <-changed:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+	}
+}
+
 const hiddenSecret = "hunter2-is-my-secret"
 
 // secretHolders are all types of values in which a secret may be.

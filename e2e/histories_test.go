@@ -229,12 +229,13 @@ func (w *history) hush(quiet bool) {
 	w.quiet = quiet
 }
 
-// fail ends the history with its transcript.
+// fail ends the history with its transcript and what the program has logged
+// since it was last started.
 func (w *history) fail(format string, args ...any) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.t.Fatalf("%s\n\n%s", fmt.Sprintf(format, args...), w.text.String())
+	w.t.Fatalf("%s\n\n%s\n%s", fmt.Sprintf(format, args...), w.text.String(), w.p.log.String())
 }
 
 func (w *history) start() {

@@ -707,14 +707,15 @@ func (w *history) orphan() func() {
 		w.host.add(name, meshValue("9", w.host.owner, nil))
 		w.host.plan = nil
 		w.host.mu.Unlock()
-		if _, err := w.ask("POST", syncPath, ""); err != nil {
+		a, err := w.ask("POST", syncPath, "")
+		if err != nil {
 			return
 		}
 		var report syncReport
 		w.get(syncPath, &report)
 		there := slices.ContainsFunc(w.scan(w.mine), func(f found) bool { return f.account == at.account && f.name == name.name })
 		if report.Counts["orphan"] != 1 || !there {
-			w.fail("an orphan at %s: counts %v, there %t", name, report.Counts, there)
+			w.fail("an orphan at %s: answer %d, counts %v, there %t", name, a.status, report.Counts, there)
 		}
 	}
 }

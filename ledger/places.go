@@ -173,9 +173,14 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 // Zones gives every zone in which something of ours may be: those of the places,
 // each found by one search, and those of the domains.
 func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) {
-	l := loader{q: g.reader, accounts: map[int64]*reconcile.Account{}}
+	tx, err := g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
 	for account, apex := int64(0), ""; ; {
-		err := g.reader.QueryRowContext(ctx, `
+		err := tx.QueryRowContext(ctx, `
 			SELECT account, zone FROM places WHERE (account, zone) > (?, ?) ORDER BY account, zone LIMIT 1`, account, apex).Scan(&account, &apex)
 		if errors.Is(err, sql.ErrNoRows) {
 			break
@@ -191,12 +196,12 @@ func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) 
 			zones = append(zones, reconcile.Zone{Account: *a, Apex: apex})
 		}
 	}
-	return g.domains(ctx, &l, zones)
+	return l.domains(ctx, zones)
 }
 
 // domains adds the zones of the services and of the configuration.
-func (g *Ledger) domains(ctx context.Context, l *loader, zones []reconcile.Zone) ([]reconcile.Zone, error) {
-	c, err := selectConfigured(ctx, g.reader)
+func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconcile.Zone, error) {
+	c, err := selectConfigured(ctx, l.q)
 	if err != nil || c == nil {
 		return zones, err
 	}

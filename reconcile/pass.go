@@ -168,9 +168,10 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 func (e *Engine) idle() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
 
 // join lets those who ask wait for the pass that runs, but for those who want
-// more of it than it does. The caller holds the lock.
+// more of it than it does: a sweep, or a search for orphans that has not begun.
+// The caller holds the lock.
 func (e *Engine) join(now time.Time) {
-	if e.pass == nil || e.idle() {
+	if e.pass == nil || e.idle() || e.pass.progress.Orphans {
 		return
 	}
 	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool {
@@ -285,11 +286,11 @@ func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err er
 }
 
 // beginOrphans has all zones searched for values that no place knows, in a pass
-// that a person asked for.
+// that a person asked for or waits for.
 func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	e.mu.Lock()
 	p.progress.Orphans = true
-	search := p.progress.Report.Trigger == TriggerManual
+	search := p.progress.Report.Trigger == TriggerManual || len(p.waiting) > 0
 	p.orphans = search
 	sweep := p.progress.Sweep
 	e.mu.Unlock()
@@ -302,10 +303,11 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 		if err == nil && sweep {
 			err = e.config.Database.AddLeftovers(ctx, found)
 		}
+		e.mu.Lock()
 		if err != nil && ctx.Err() == nil {
 			e.config.Log.Error("search for orphans", "error", err)
+			p.end(Report{}, err)
 		}
-		e.mu.Lock()
 		for _, place := range found {
 			p.progress.Report.add([]Outcome{{
 				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
