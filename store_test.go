@@ -1426,15 +1426,23 @@ func TestKeysOfAccounts(t *testing.T) {
 	check("three")
 }
 
-// TestZonesWhileAccountsGo lists the zones of places while accounts come and go
-// with them: what is listed is of one moment.
-func TestZonesWhileAccountsGo(t *testing.T) {
+// TestListsWhileAccountsGo lists zones and leftovers while their accounts come and
+// go: what is listed is of one moment.
+func TestListsWhileAccountsGo(t *testing.T) {
 	s := filledStore(t)
 	ctx := t.Context()
 	put := func(n int) error {
 		key := fmt.Sprint("key ", n%2)
 		c := configuration{Provider: "alidns", AccessKeyID: key, Secret: "secret", Domain: "example.com", TXTRecordName: "_txt"}
 		return s.PutConfiguration(ctx, c, false)
+	}
+	place := func() error {
+		state, err := s.ledger.State(ctx, []string{"_txt.example.com"})
+		if err != nil {
+			return err
+		}
+		left := reconcile.Place{Name: "_txt.example.com", Account: state.Names[0].Own.Account, Zone: "example.com", State: reconcile.Leftover, Standing: "v"}
+		return s.ledger.Settle(ctx, reconcile.Settlement{Ended: state.Names[0].Places, Places: []reconcile.Place{left}})
 	}
 	if err := put(0); err != nil {
 		t.Fatal(err)
@@ -1443,13 +1451,16 @@ func TestZonesWhileAccountsGo(t *testing.T) {
 	go func() {
 		var err error
 		for n := range 200 {
-			err = errors.Join(err, put(n))
+			err = errors.Join(err, put(n), place())
 		}
 		changed <- err
 	}()
 	for {
 		if zones, err := s.ledger.Zones(ctx); err != nil || len(zones) == 0 {
 			t.Fatal(zones, err)
+		}
+		if left, err := s.ledger.Leftovers(ctx, 0, 10); err != nil {
+			t.Fatal(left, err)
 		}
 		select {
 		case err := <-changed:

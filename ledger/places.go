@@ -136,8 +136,13 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) err
 // Leftovers gives at most limit leftovers in the order of their ids, and when
 // each is tried again.
 func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]StoredPlace, error) {
-	places, err := sqlrow.Collect(ctx, g.reader, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ?`, after, limit)
-	l := loader{q: g.reader, accounts: map[int64]*reconcile.Account{}}
+	tx, err := g.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	places, err := sqlrow.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ?`, after, limit)
+	l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
 	for i := range places {
 		a, err := l.account(ctx, places[i].Place.Account.ID)
 		if err != nil {
@@ -173,7 +178,7 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 // Zones gives every zone in which something of ours may be: those of the places,
 // each found by one search, and those of the domains.
 func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) {
-	tx, err := g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := g.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -43,9 +43,15 @@ func selectConfigured(ctx context.Context, q sqlrow.Queryer) (*configured, error
 	return &c, err
 }
 
+// snapshot begins a transaction whose queries all see the same moment: a row may
+// go while another is read that refers to it.
+func (g *Ledger) snapshot(ctx context.Context) (*sql.Tx, error) {
+	return g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+}
+
 // State gives what is stored about some names, at one moment.
 func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, error) {
-	tx, err := g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := g.snapshot(ctx)
 	if err != nil {
 		return reconcile.State{}, err
 	}
