@@ -1610,10 +1610,10 @@ func TestSyncNotBegun(t *testing.T) {
 func TestSyncJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := newVendorHost(t)
-		_, open := v.holds("change", dnsHost)
+		arrived, open := v.holds("change", dnsHost)
 		starter, cancel := context.WithCancel(t.Context())
 		h.begin(starter)
-		synctest.Wait()
+		<-arrived
 		var calls []<-chan reconcile.Report
 		for range 5 {
 			calls = append(calls, h.begin(t.Context()))
@@ -1686,9 +1686,9 @@ func TestSyncJoinSearch(t *testing.T) {
 func TestSyncJoinAfterChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := newVendorHost(t)
-		_, open := v.holds("change", dnsHost)
+		arrived, open := v.holds("change", dnsHost)
 		h.begin(t.Context())
-		synctest.Wait()
+		<-arrived
 		h.reserve(h.service("example.com"), "office", 42)
 		h.change(func(c *configuration) { c.Endpoints = sqlrow.TextList{"tcp://192.0.2.1:1"} })
 		var after []<-chan reconcile.Report
@@ -1713,9 +1713,9 @@ func TestSyncReleaseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := newVendorHost(t)
 		u := h.reserve(h.service("example.com"), "office", 42)
-		_, open := v.holds("change", dnsOffice)
+		arrived, open := v.holds("change", dnsOffice)
 		call := h.begin(t.Context())
-		synctest.Wait()
+		<-arrived
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if freed, err := h.tryRelease(ctx, u); freed || err != nil {
@@ -1830,9 +1830,9 @@ func TestSyncSweepJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := newVendorHost(t)
 		v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
-		_, open := v.holds("change", dnsHost)
+		arrived, open := v.holds("change", dnsHost)
 		call := h.begin(t.Context())
-		synctest.Wait()
+		<-arrived
 		time.AfterFunc(time.Second, open)
 		if r := h.sweep(); !r.OK() {
 			t.Errorf("%+v", r)
@@ -2441,9 +2441,9 @@ func TestSyncIntentIsCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := newVendorHost(t)
 		u := h.reserve(h.service("example.com"), "office", 42)
-		_, open := v.holds("read", dnsOffice)
+		arrived, open := v.holds("read", dnsOffice)
 		call := h.begin(t.Context())
-		synctest.Wait()
+		<-arrived
 		h.force(u)
 		open()
 		<-call
