@@ -1870,6 +1870,34 @@ func TestSyncRepairs(t *testing.T) {
 	h.wantPlaces(dnsOffice, "published "+h.value("42", dnsEndpoint))
 }
 
+// TestSyncOrphansWait has a value of ours stand at a name that is being looked at
+// for the first time when all other names are through: it is no orphan.
+func TestSyncOrphansWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		h.reserve(h.service("example.com"), "office", 42)
+		v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
+		arrived, open := v.holds("read", dnsOffice)
+		call := h.begin(t.Context())
+		<-arrived
+		dnsPass(time.Second)
+		open()
+		wantReport(t, <-call, dnsHost+" create", "1 unchanged")
+	})
+}
+
+// TestRunStopped stops the engine before it has begun: that is no fault.
+func TestRunStopped(t *testing.T) {
+	h := newSyncHost(t, dnsBuiltinServer)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // which of its reasons to go on it sees first is chance
+		if err := h.engine.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestSyncThrottled has a provider that asks for a pause of an hour: it gets it,
 // and all other zones go on.
 func TestSyncThrottled(t *testing.T) {
