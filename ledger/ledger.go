@@ -11,6 +11,7 @@ import (
 	"errors"
 	"time"
 
+	"meshddns/groupcommit"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
 )
@@ -24,15 +25,15 @@ type Ledger struct {
 }
 
 // New makes a ledger of a pool for reading and of what runs a function in one
-// transaction on the one connection that writes.
+// transaction on the one connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
 	return &Ledger{reader: reader, tx: tx, now: now, owner: owner}
 }
 
 // What a function reports beside faults of the database itself.
-var (
-	ErrNoLeftover = errors.New("no such leftover")
-	ErrOwnOwner   = errors.New("the owner is this database's own")
+const (
+	ErrNoLeftover = groupcommit.Refusal("no such leftover")
+	ErrOwnOwner   = groupcommit.Refusal("the owner is this database's own")
 )
 
 // MarkDue makes a name due: a person's order at once, a change when further ones
@@ -85,18 +86,30 @@ func (g *Ledger) Adopt(ctx context.Context, owner string) error {
 
 // Intend commits what is about to be written, if it is still wanted.
 func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var places []*reconcile.Place
+	var ids []int64
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		state, err := g.StateIn(ctx, tx, names)
 		if err != nil {
 			return err
 		}
-		for _, p := range decide(state) {
-			if err := g.savePlace(ctx, tx, p); err != nil {
+		places, ids = decide(state), nil
+		for _, p := range places {
+			id, err := g.savePlace(ctx, tx, *p)
+			if err != nil {
 				return err
 			}
+			ids = append(ids, id)
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for i, p := range places {
+		p.ID = ids[i]
+	}
+	return nil
 }
 
 // Settle commits what came of some work: places, usages that are free by it, and
@@ -104,7 +117,7 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range work.Places {
-			if err := g.savePlace(ctx, tx, &p); err != nil {
+			if _, err := g.savePlace(ctx, tx, p); err != nil {
 				return err
 			}
 		}
