@@ -490,30 +490,43 @@ const (
 	recordTypeTXT = "TXT"
 )
 
+// CheckService tells why a service can have no usages, nil when it can.
+func (s *store) CheckService(ctx context.Context, id string) error {
+	_, _, err := selectZone(ctx, s.reader, id)
+	return err
+}
+
+// selectZone gives the domain that the usages of a service are below, as typed and
+// as DNS has it.
+func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (domain sql.Null[string], zone string, err error) {
+	err = q.QueryRowContext(ctx, `SELECT domain, zone FROM services WHERE id = ?`, service).Scan(&domain, &zone)
+	switch {
+	case err != nil:
+		return domain, zone, sqlrow.Absent(err, errNoService)
+	case !domain.Valid:
+		return domain, zone, errServiceConfig
+	case domain.V == "":
+		return domain, zone, errNoDomain
+	}
+	return domain, zone, nil
+}
+
 // CreateUsage stores a usage and its binding to a network, both or neither, and
 // what is due because of it. It is errPrefixTaken when the service has the custom
 // prefix already, and tells what is wrong with the service. It gives the usage
 // as it is stored.
 func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
-	usageID, err := s.newID()
-	if err != nil {
-		return u, err
-	}
 	bindingID, err := s.newID()
+	if err == nil {
+		u.ID, err = s.newID()
+	}
 	if err != nil {
 		return u, err
 	}
-	u.ID = usageID
-	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		var zone string
-		err := tx.QueryRowContext(ctx, `SELECT domain, zone FROM services WHERE id = ?`, u.ServiceID).Scan(&u.Domain, &zone)
-		switch {
-		case err != nil:
-			return sqlrow.Absent(err, errNoService)
-		case !u.Domain.Valid:
-			return errServiceConfig
-		case u.Domain.V == "":
-			return errNoDomain
+		if u.Domain, zone, err = selectZone(ctx, tx, u.ServiceID); err != nil {
+			return err
 		}
 		if u.Name = dnsname.Fold(fullName(u.Prefix, zone)); !dnsname.Fits(u.Name) {
 			return errNameTooLong
