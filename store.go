@@ -320,7 +320,7 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 			return err
 		}
 		for _, name := range slices.Compact([]string{c.recordName(), cmp.Or(stored.storedName(), c.recordName())}) {
-			if _, err := s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
+			if err := s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
 				return err
 			}
 		}
@@ -549,14 +549,14 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 		if err != nil {
 			return fmt.Errorf("insert binding: %w", err)
 		}
-		_, err = s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
-		return err
+		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
 	})
 	return u, err
 }
 
 // CountUsages counts the usages of a service with a prefix, letter case aside.
-// Each kind of prefix has its index.
+// Each kind of prefix has its index. A client that goes away does not end the query:
+// to be ready for that costs more than a search.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int, err error) {
 	query := `
 		SELECT count(*) FROM usages
@@ -566,7 +566,7 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (coun
 		SELECT count(*) FROM usages
 		WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE AND substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE`
 	}
-	err = s.reader.QueryRowContext(ctx, query, serviceID, prefix).Scan(&count)
+	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), query, serviceID, prefix).Scan(&count)
 	return count, err
 }
 
@@ -627,8 +627,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlrow.Tex
 		if err != nil {
 			return sqlrow.Absent(err, errNoUsage)
 		}
-		_, err = s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
-		return err
+		return s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
 	})
 }
 
@@ -672,7 +671,10 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		if leave || len(state.Names[0].Places) == 0 {
 			lane = reconcile.LaneChanged
 		}
-		version, err := s.ledger.MarkDue(ctx, tx, u.Name, lane)
+		if err := s.ledger.MarkDue(ctx, tx, u.Name, lane); err != nil {
+			return err
+		}
+		version, err := ledger.Version(ctx, tx, u.Name)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"runtime"
 	"sync"
 )
 
@@ -70,6 +71,7 @@ func (q *Queue) Do(ctx context.Context, f Func) error {
 		case redo:
 			return q.alone(c)
 		}
+		runtime.Gosched() // who is about to come comes along, and nobody waits
 		group := q.take()
 		if len(group) == 1 {
 			defer q.handOn()

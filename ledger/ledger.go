@@ -37,19 +37,24 @@ const (
 )
 
 // MarkDue makes a name due: a person's order at once, a change when further ones
-// have had a moment to come. It gives the version of the name.
-func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) (version int64, err error) {
+// have had a moment to come.
+func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) error {
 	due := g.now()
 	if lane == reconcile.LaneChanged {
 		due = due.Add(reconcile.Debounce)
 	}
-	err = tx.QueryRowContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
 		ON CONFLICT DO UPDATE SET
 		    version = version + 1,
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
-		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
-		RETURNING version`, name, sqlrow.Stamp(due), lane).Scan(&version)
+		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)`, name, sqlrow.Stamp(due), lane)
+	return err
+}
+
+// Version gives the version of a name that was made due.
+func Version(ctx context.Context, tx *sql.Tx, name string) (version int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
 	return version, err
 }
 
@@ -218,7 +223,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err err
 			return err
 		}
 		for _, name := range names {
-			if _, err := g.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
+			if err := g.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
 				return err
 			}
 		}

@@ -126,7 +126,7 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) err
 			if _, err := g.savePlace(ctx, tx, p); err != nil {
 				return err
 			}
-			if _, err := g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked); err != nil {
+			if err := g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked); err != nil {
 				return err
 			}
 		}
@@ -171,8 +171,7 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 		if err := endPlace(ctx, tx, p.Place); err != nil {
 			return err
 		}
-		_, err = g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
-		return err
+		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
 	})
 }
 
