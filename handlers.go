@@ -441,31 +441,37 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 	case want.mode != modeAutomatic && want.mode != modeCustom:
 		return usage{}, envelope.Fail(msg.PrefixModeInvalid)
 	}
-	v, err := s.store.Service(ctx, want.service)
-	switch {
-	case err != nil:
-		return usage{}, err
-	case !v.Domain.Valid:
-		return usage{}, errServiceConfig
-	case v.Domain.V == "":
-		return usage{}, errNoDomain
-	case want.network == nil:
-		return usage{}, envelope.Fail(msg.NetworkIDMissing)
-	}
-	prefix := want.custom
-	if want.mode == modeAutomatic {
-		prefix = automaticPrefix(*want.network)
-	} else if fault := prefixFault(prefix); fault != "" {
-		return usage{}, envelope.Fail(fault)
+	prefix, fault := want.prefix()
+	if fault != "" {
+		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
 		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
 	})
 	if err != nil && s.adapter.Failure(err).Cause != nil {
-		return u, &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
+		err = s.afterService(ctx, want.service, &envelope.Failure{
+			Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err,
+		})
 	}
 	return u, err
+}
+
+// afterService gives what is wrong with the service of a reservation, else the
+// fault that the contract looks for later.
+func (s *server) afterService(ctx context.Context, service string, fault error) error {
+	return cmp.Or(s.store.CheckService(ctx, service), fault)
+}
+
+// prefix gives what is to be reserved, or what is wrong with it by itself.
+func (want reservation) prefix() (prefix string, fault msg.ID) {
+	switch {
+	case want.network == nil:
+		return "", msg.NetworkIDMissing
+	case want.mode == modeAutomatic:
+		return automaticPrefix(*want.network), ""
+	}
+	return want.custom, prefixFault(want.custom)
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -482,7 +488,10 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Data: map[string]any{"occupied": count > 0, "count": count}}, nil
+	return envelope.Reply{Data: struct {
+		Count    int  `json:"count"`
+		Occupied bool `json:"occupied"`
+	}{count, count > 0}}, nil
 }
 
 type providerAnswer struct {

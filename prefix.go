@@ -24,11 +24,15 @@ func prefixFault(prefix string) msg.ID {
 		return msg.PrefixTooLong
 	case strings.Trim(prefix, dnsname.LabelAlphabet) != "":
 		return msg.PrefixCharacters
-	case strings.HasPrefix(dnsname.Fold(prefix), meshLabel):
+	case isReserved(prefix):
 		return msg.PrefixReserved
 	}
 	return ""
 }
+
+// isReserved reports whether a prefix begins as automatic ones do, and custom ones
+// never. The indexes of the database tell them apart the same way.
+func isReserved(prefix string) bool { return strings.HasPrefix(dnsname.Fold(prefix), meshLabel) }
 
 // automaticPrefix derives a network's prefix. It encodes the decimal text and
 // not the number's bytes: DNS folds letter case, and over decimal digits no

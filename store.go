@@ -24,6 +24,7 @@ import (
 	"meshddns/builtin"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
+	"meshddns/groupcommit"
 	"meshddns/ledger"
 	"meshddns/meshtxt"
 	"meshddns/provider"
@@ -39,23 +40,27 @@ var schemaSQL string
 //go:embed migrations/3.sql
 var migration3 string
 
+//go:embed migrations/4.sql
+var migration4 string
+
 // migrations lead from one version of the schema to the next: the first from
 // version 1 to version 2. The list only grows.
-var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces}
+var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, splitPrefixIndex}
 
-// What a store function reports beside faults of the database itself.
-var (
-	errNoConfiguration = errors.New("no configuration is stored")
-	errNoService       = errors.New("no such service")
-	errNoUsage         = errors.New("no such usage")
-	errServiceExists   = errors.New("a service with this id exists")
-	errServiceInUse    = errors.New("the service has usages")
-	errDomainInUse     = errors.New("the service has usages, its domain cannot change")
-	errPrefixTaken     = errors.New("the prefix is taken")
-	errNameTooLong     = errors.New("the full record name is too long")
-	errServiceConfig   = errors.New("the service's config is not a JSON object")
-	errNoDomain        = errors.New("the service's config has no domain")
-	errNoSecret        = errors.New("no stored secret belongs to these credentials")
+// What a store function reports beside faults of the database itself. A
+// transaction ends with one of these only before it has changed anything.
+const (
+	errNoConfiguration = groupcommit.Refusal("no configuration is stored")
+	errNoService       = groupcommit.Refusal("no such service")
+	errNoUsage         = groupcommit.Refusal("no such usage")
+	errServiceExists   = groupcommit.Refusal("a service with this id exists")
+	errServiceInUse    = groupcommit.Refusal("the service has usages")
+	errDomainInUse     = groupcommit.Refusal("the service has usages, its domain cannot change")
+	errPrefixTaken     = groupcommit.Refusal("the prefix is taken")
+	errNameTooLong     = groupcommit.Refusal("the full record name is too long")
+	errServiceConfig   = groupcommit.Refusal("the service's config is not a JSON object")
+	errNoDomain        = groupcommit.Refusal("the service's config has no domain")
+	errNoSecret        = groupcommit.Refusal("no stored secret belongs to these credentials")
 )
 
 // store is the database. There is one writer, for SQLite has one; readers
@@ -64,6 +69,7 @@ type store struct {
 	path      string
 	file      *dbfile.File
 	writer    *sql.DB
+	commits   *groupcommit.Queue
 	reader    *sql.DB
 	owner     string // marks the values in DNS that are ours
 	ledger    *ledger.Ledger
@@ -88,6 +94,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.file.Close())
 	}
 	s.writer.SetMaxOpenConns(1)
+	s.commits = groupcommit.New(s.writer, func() { s.committed() })
 	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}})); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close(), s.file.Close())
 	}
@@ -218,28 +225,22 @@ func makePlaces(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+// splitPrefixIndex leads to version 4.
+func splitPrefixIndex(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, migration4)
+	return err
+}
+
 func scanPair(row sqlrow.Scanner) (pair [2]string, err error) {
 	err = row.Scan(&pair[0], &pair[1])
 	return pair, err
 }
 
-// tx runs f in one transaction, which is committed when f succeeds. A client
-// that goes away does not cancel it: what has begun is finished.
+// tx runs f in a transaction, which is committed when f succeeds, together with
+// those of other callers: f may run twice. A client that goes away does not cancel
+// it: what has begun is finished.
 func (s *store) tx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	ctx = context.WithoutCancel(ctx)
-	tx, err := s.writer.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer tx.Rollback()
-	if err := f(ctx, tx); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	s.committed()
-	return nil
+	return s.commits.Do(ctx, f)
 }
 
 // newUUID gives an id that sorts after the earlier ones, so that inserts go
@@ -319,7 +320,7 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 			return err
 		}
 		for _, name := range slices.Compact([]string{c.recordName(), cmp.Or(stored.storedName(), c.recordName())}) {
-			if _, err := s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
+			if err := s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
 				return err
 			}
 		}
@@ -489,38 +490,46 @@ const (
 	recordTypeTXT = "TXT"
 )
 
+// CheckService tells why a service can have no usages, nil when it can.
+func (s *store) CheckService(ctx context.Context, id string) error {
+	_, _, err := selectZone(ctx, s.reader, id)
+	return err
+}
+
+// selectZone gives the domain that the usages of a service are below, as typed and
+// as DNS has it.
+func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (domain sql.Null[string], zone string, err error) {
+	err = q.QueryRowContext(ctx, `SELECT domain, zone FROM services WHERE id = ?`, service).Scan(&domain, &zone)
+	switch {
+	case err != nil:
+		return domain, zone, sqlrow.Absent(err, errNoService)
+	case !domain.Valid:
+		return domain, zone, errServiceConfig
+	case domain.V == "":
+		return domain, zone, errNoDomain
+	}
+	return domain, zone, nil
+}
+
 // CreateUsage stores a usage and its binding to a network, both or neither, and
 // what is due because of it. It is errPrefixTaken when the service has the custom
 // prefix already, and tells what is wrong with the service. It gives the usage
 // as it is stored.
 func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
-	usageID, err := s.newID()
-	if err != nil {
-		return u, err
-	}
 	bindingID, err := s.newID()
+	if err == nil {
+		u.ID, err = s.newID()
+	}
 	if err != nil {
 		return u, err
 	}
-	u.ID = usageID
-	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		var zone string
-		err := tx.QueryRowContext(ctx, `SELECT domain, zone FROM services WHERE id = ?`, u.ServiceID).Scan(&u.Domain, &zone)
-		switch {
-		case err != nil:
-			return sqlrow.Absent(err, errNoService)
-		case !u.Domain.Valid:
-			return errServiceConfig
-		case u.Domain.V == "":
-			return errNoDomain
+		if u.Domain, zone, err = selectZone(ctx, tx, u.ServiceID); err != nil {
+			return err
 		}
 		if u.Name = dnsname.Fold(fullName(u.Prefix, zone)); !dnsname.Fits(u.Name) {
 			return errNameTooLong
-		}
-		if u.Mode == modeCustom {
-			if taken, err := countUsages(ctx, tx, u.ServiceID, u.Prefix); err != nil || taken > 0 {
-				return cmp.Or(err, errPrefixTaken)
-			}
 		}
 		inserted, err := tx.ExecContext(ctx, `
 			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
@@ -540,20 +549,24 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 		if err != nil {
 			return fmt.Errorf("insert binding: %w", err)
 		}
-		_, err = s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
-		return err
+		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
 	})
 	return u, err
 }
 
 // CountUsages counts the usages of a service with a prefix, letter case aside.
+// Each kind of prefix has its index. A client that goes away does not end the query:
+// to be ready for that costs more than a search.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int, err error) {
-	return countUsages(ctx, s.reader, serviceID, prefix)
-}
-
-func countUsages(ctx context.Context, q sqlrow.Queryer, serviceID, prefix string) (count int, err error) {
-	err = q.QueryRowContext(ctx, `
-		SELECT count(*) FROM usages WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE`, serviceID, prefix).Scan(&count)
+	query := `
+		SELECT count(*) FROM usages
+		WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE AND substr(record_prefix, 1, 5) <> '_mesh' COLLATE NOCASE`
+	if isReserved(prefix) {
+		query = `
+		SELECT count(*) FROM usages
+		WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE AND substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE`
+	}
+	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), query, serviceID, prefix).Scan(&count)
 	return count, err
 }
 
@@ -611,10 +624,10 @@ func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlrow.Tex
 			UPDATE usages SET txt_endpoints = coalesce(?, txt_endpoints), description = coalesce(?, description)
 			WHERE id = ?
 			RETURNING name`, changed, description, id).Scan(&name)
-		if err == nil {
-			_, err = s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
+		if err != nil {
+			return sqlrow.Absent(err, errNoUsage)
 		}
-		return sqlrow.Absent(err, errNoUsage)
+		return s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
 	})
 }
 
@@ -629,6 +642,7 @@ type released struct {
 // stands is a leftover; so it is in mode upsert-only.
 func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r released, err error) {
 	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		r = released{}
 		u, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
 		if err != nil {
 			return err
@@ -657,7 +671,10 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		if leave || len(state.Names[0].Places) == 0 {
 			lane = reconcile.LaneChanged
 		}
-		version, err := s.ledger.MarkDue(ctx, tx, u.Name, lane)
+		if err := s.ledger.MarkDue(ctx, tx, u.Name, lane); err != nil {
+			return err
+		}
+		version, err := ledger.Version(ctx, tx, u.Name)
 		if err != nil {
 			return err
 		}

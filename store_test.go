@@ -354,6 +354,63 @@ func TestIndexBeatsTheRace(t *testing.T) {
 	}
 }
 
+// A group whose disk is full comes to nothing, and each of it is tried alone: what
+// was acknowledged is there, what was not has left nothing.
+func TestReservationsOnFullDisk(t *testing.T) {
+	s := filledStore(t)
+	limit := func(pages string) {
+		t.Helper()
+		if _, err := s.writer.Exec(`PRAGMA max_page_count = ` + pages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit("70")
+	var mu sync.Mutex
+	var acknowledged, full int
+	fill := func() {
+		var writing sync.WaitGroup
+		for i := range 64 {
+			writing.Go(func() {
+				for round := range 5 {
+					u, err := s.CreateUsage(t.Context(), custom(fmt.Sprintf("office-%d-%d", i, round), sqlrow.NetworkID(i*5+round)))
+					if errors.Is(err, errPrefixTaken) {
+						continue
+					}
+					mu.Lock()
+					switch {
+					case err == nil:
+						acknowledged++
+					case strings.Contains(err.Error(), "full"):
+						full++
+					default:
+						t.Error(err)
+					}
+					mu.Unlock()
+					if stored, fault := s.Usage(t.Context(), u.ID); err == nil && (fault != nil || stored.Network != u.Network || stored.Seq != u.Seq) {
+						t.Errorf("answered %+v, stored %+v, %v", u, stored, fault)
+					}
+				}
+			})
+		}
+		writing.Wait()
+	}
+	counts := func() []string {
+		return queryText(t, s.reader, `
+			SELECT (SELECT count(*) FROM usages), (SELECT count(*) FROM bindings), (SELECT count(*) FROM names),
+			       (SELECT count FROM totals WHERE what = 'usages'), (SELECT usage_count FROM services)`)
+	}
+	all := func(n int) []string { return []string{strings.Join(slices.Repeat([]string{fmt.Sprint(n)}, 5), " | ")} }
+	fill()
+	if got := counts(); full == 0 || acknowledged == 0 || !slices.Equal(got, all(acknowledged)) {
+		t.Fatalf("%d acknowledged, %d found the disk full, stored %v", acknowledged, full, got)
+	}
+	limit("1000000")
+	fill()
+	if got := counts(); !slices.Equal(got, all(64*5)) || acknowledged != 64*5 {
+		t.Errorf("%d acknowledged, stored %v", acknowledged, got)
+	}
+}
+
 // The schema itself refuses what the program never writes.
 func TestSchemaRefuses(t *testing.T) {
 	s := filledStore(t)
@@ -563,11 +620,27 @@ func oldFile(t testing.TB, version int, content ...string) (path string) {
 	return path
 }
 
-// bothVersions runs a test for files of every earlier version.
+// bothVersions runs a test for files of both versions without places.
 func bothVersions(t *testing.T, test func(t *testing.T, version int)) {
-	for version := 1; version < schemaVersion(); version++ {
+	for version := 1; version <= 2; version++ {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) { test(t, version) })
 	}
+}
+
+// migratedTo brings a file to an earlier version than the program's.
+func migratedTo(t *testing.T, version int, path string) string {
+	t.Helper()
+	all := migrations
+	defer func() { migrations = all }()
+	migrations = all[:version-1]
+	s, err := openStore(t.Context(), path, noLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // readSchema gives all that sqlite_schema says.
@@ -587,19 +660,44 @@ func TestMigratedSchemaIsTheNewOne(t *testing.T) {
 	if len(fresh) < 20 {
 		t.Fatalf("a new file has %d objects", len(fresh))
 	}
-	bothVersions(t, func(t *testing.T, version int) {
-		migrated := readSchema(t, oldFile(t, version))
+	for version := 1; version < schemaVersion(); version++ {
+		path := oldFile(t, min(version, 2))
+		if version > 2 {
+			migratedTo(t, version, path)
+		}
+		migrated := readSchema(t, path)
 		for _, line := range fresh {
 			if !slices.Contains(migrated, line) {
-				t.Errorf("the migrated file lacks\n%s", line)
+				t.Errorf("the file of version %d, migrated, lacks\n%s", version, line)
 			}
 		}
 		for _, line := range migrated {
 			if !slices.Contains(fresh, line) {
-				t.Errorf("the migrated file has\n%s", line)
+				t.Errorf("the file of version %d, migrated, has\n%s", version, line)
 			}
 		}
-	})
+	}
+}
+
+// Version 4 has other indexes over the prefixes: each is found and counted as before.
+func TestMigratedPrefixes(t *testing.T) {
+	path := migratedTo(t, 3, oldFile(t, 1, `INSERT INTO services VALUES ('svc', 'x', '{"domain":"example.com"}', 'example.com', '', '', '')`, `
+		INSERT INTO usages VALUES
+		    ('u1', 'svc', 'mesh_sync', 'custom', 'Office',     'TXT', '', 1, '[]', ''),
+		    ('u2', 'svc', 'mesh_sync', 'auto',   '_mesh-NDI',  'TXT', '', 1, '[]', ''),
+		    ('u3', 'svc', 'mesh_sync', 'auto',   '_mesh-NDI',  'TXT', '', 1, '[]', ''),
+		    ('u4', 'svc', 'mesh_sync', 'custom', '_mes',       'TXT', '', 1, '[]', '')`))
+	s := mustOpen(t, path)
+	for prefix, want := range map[string]int{"OFFICE": 1, "_Mesh-ndi": 2, "_mes": 1, "_mesh": 0, "": 0, "offic": 0} {
+		if count, err := s.CountUsages(t.Context(), "svc", prefix); err != nil || count != want {
+			t.Errorf("%q: %d, %v, want %d", prefix, count, err, want)
+		}
+	}
+	for _, prefix := range []string{"oFFICE", "_MES"} {
+		if _, err := s.CreateUsage(t.Context(), custom(prefix, 1)); err != errPrefixTaken {
+			t.Errorf("%q: %v", prefix, err)
+		}
+	}
 }
 
 // oldServices are services as older programs let them in.
@@ -1225,7 +1323,7 @@ var growing = []string{
 }
 
 // migrating are the functions whose statements run once in the life of a file.
-var migrating = []string{"create", "addConfigurationZone", "makePlaces"}
+var migrating = []string{"create", "addConfigurationZone", "makePlaces", "splitPrefixIndex"}
 
 // No statement walks through a table that grows, and none sorts.
 func TestQueryPlans(t *testing.T) {

@@ -49,7 +49,8 @@ type Store interface {
 	// ZoneHasBelow reports whether anything is below a name, given from the root
 	// and as text.
 	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)
-	// ChangeZoneRecords adds and removes what decide says, in one transaction.
+	// ChangeZoneRecords adds and removes what decide says, in one transaction; when
+	// the first try comes to nothing it is asked anew.
 	ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error
 }
 
@@ -210,7 +211,9 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	if err != nil {
 		err = &provider.Error{Kind: provider.Network, Detail: "database", Err: err}
 	} else {
+		checked := errs
 		err = fault(c.Store.ChangeZoneRecords(ctx, keys, func(now []Record) (add, remove []Record) {
+			errs = slices.Clone(checked) // a first try that came to nothing takes its verdicts with it
 			return decide(now, keys, changes, errs)
 		}))
 	}

@@ -127,7 +127,8 @@ func (a Adapter) audit(r *http.Request, result Reply, err error) {
 		f := a.Failure(err)
 		status, code = f.Status, f.ID
 	}
-	a.Log.Info("change", "who", guard.Caller(r), "what", r.Pattern, "id", max(r.PathValue("id"), result.ID), "status", status, "code", code)
+	a.Log.LogAttrs(r.Context(), slog.LevelInfo, "change", slog.String("who", guard.Caller(r)), slog.String("what", r.Pattern),
+		slog.String("id", max(r.PathValue("id"), result.ID)), slog.Int("status", status), slog.String("code", string(code)))
 }
 
 // Language is the one that a request prefers.
@@ -188,54 +189,41 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 // Route sends a request to its handler. The mux would answer unknown paths
 // and methods in plain text, and an unclean path with a redirect.
 func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
-	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status) }()
-	handler, pattern := mux.Handler(r)
-	switch {
-	case strings.TrimSuffix(r.URL.Path, "/") != strings.TrimSuffix(path.Clean(r.URL.Path), "/"):
-		a.Refuse(counted, r, Fail(msg.NotFound))
-	case pattern != "":
-		mux.ServeHTTP(counted, r)
-	default:
-		var verdict statusWriter
-		handler.ServeHTTP(&verdict, r)
-		allow := verdict.Header().Get("Allow")
-		if verdict.status != http.StatusMethodNotAllowed {
-			a.Refuse(counted, r, Fail(msg.NotFound))
+	f := Fail(msg.NotFound)
+	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {
+		if mux.ServeHTTP(counted, r); r.Pattern != "" {
 			return
 		}
-		counted.Header().Set("Allow", allow)
-		a.Refuse(counted, r, Fail(msg.MethodNotAllowed, allow))
+		allow := w.Header().Get("Allow")
+		clear(w.Header())
+		if counted.status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", allow)
+			f = Fail(msg.MethodNotAllowed, allow)
+		}
 	}
+	counted.status = f.Status
+	a.Refuse(w, r, f)
 }
 
-// statusWriter remembers the status. Without a ResponseWriter it drops the
-// answer and keeps its header.
+// statusWriter remembers the status. It drops what the mux itself answers, all but
+// the header: a request without a handler has no pattern.
 type statusWriter struct {
 	http.ResponseWriter
-	header http.Header
-	status int
-}
-
-func (w *statusWriter) Header() http.Header {
-	if w.ResponseWriter != nil {
-		return w.ResponseWriter.Header()
-	}
-	if w.header == nil {
-		w.header = http.Header{}
-	}
-	return w.header
+	request *http.Request
+	status  int
 }
 
 func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
-	if w.ResponseWriter != nil {
+	if w.request.Pattern != "" {
 		w.ResponseWriter.WriteHeader(status)
 	}
 }
 
 func (w *statusWriter) Write(data []byte) (int, error) {
-	if w.ResponseWriter == nil {
+	if w.request.Pattern == "" {
 		return len(data), nil
 	}
 	return w.ResponseWriter.Write(data)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"time"
 
+	"meshddns/groupcommit"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
 )
@@ -24,31 +25,36 @@ type Ledger struct {
 }
 
 // New makes a ledger of a pool for reading and of what runs a function in one
-// transaction on the one connection that writes.
+// transaction on the one connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
 	return &Ledger{reader: reader, tx: tx, now: now, owner: owner}
 }
 
 // What a function reports beside faults of the database itself.
-var (
-	ErrNoLeftover = errors.New("no such leftover")
-	ErrOwnOwner   = errors.New("the owner is this database's own")
+const (
+	ErrNoLeftover = groupcommit.Refusal("no such leftover")
+	ErrOwnOwner   = groupcommit.Refusal("the owner is this database's own")
 )
 
 // MarkDue makes a name due: a person's order at once, a change when further ones
-// have had a moment to come. It gives the version of the name.
-func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) (version int64, err error) {
+// have had a moment to come.
+func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) error {
 	due := g.now()
 	if lane == reconcile.LaneChanged {
 		due = due.Add(reconcile.Debounce)
 	}
-	err = tx.QueryRowContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
 		ON CONFLICT DO UPDATE SET
 		    version = version + 1,
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
-		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
-		RETURNING version`, name, sqlrow.Stamp(due), lane).Scan(&version)
+		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)`, name, sqlrow.Stamp(due), lane)
+	return err
+}
+
+// Version gives the version of a name that was made due.
+func Version(ctx context.Context, tx *sql.Tx, name string) (version int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
 	return version, err
 }
 
@@ -85,18 +91,30 @@ func (g *Ledger) Adopt(ctx context.Context, owner string) error {
 
 // Intend commits what is about to be written, if it is still wanted.
 func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var places []*reconcile.Place
+	var ids []int64
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		state, err := g.StateIn(ctx, tx, names)
 		if err != nil {
 			return err
 		}
-		for _, p := range decide(state) {
-			if err := g.savePlace(ctx, tx, p); err != nil {
+		places, ids = decide(state), nil
+		for _, p := range places {
+			id, err := g.savePlace(ctx, tx, *p)
+			if err != nil {
 				return err
 			}
+			ids = append(ids, id)
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for i, p := range places {
+		p.ID = ids[i]
+	}
+	return nil
 }
 
 // Settle commits what came of some work: places, usages that are free by it, and
@@ -104,7 +122,7 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range work.Places {
-			if err := g.savePlace(ctx, tx, &p); err != nil {
+			if _, err := g.savePlace(ctx, tx, p); err != nil {
 				return err
 			}
 		}
@@ -205,7 +223,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err err
 			return err
 		}
 		for _, name := range names {
-			if _, err := g.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
+			if err := g.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
 				return err
 			}
 		}

@@ -63,23 +63,24 @@ func scanPlace(row sqlrow.Scanner) (p StoredPlace, err error) {
 	return p, sqlrow.Absent(err, ErrNoLeftover)
 }
 
-// savePlace stores a place, and gives a new one its id.
-func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p *reconcile.Place) error {
+// savePlace stores a place, and gives its id.
+func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
 	now := sqlrow.Shown(g.now())
 	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Intent, p.Doubt, sqlrow.Stamp(p.LookAt), p.Disturbed,
 		p.Fault.Code, p.Fault.Detail, p.Attempts, now}
 	if p.ID == 0 {
-		return tx.QueryRowContext(ctx, `
+		err = tx.QueryRowContext(ctx, `
 			INSERT INTO places (name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-			RETURNING id`, append(values, now)...).Scan(&p.ID)
+			RETURNING id`, append(values, now)...).Scan(&id)
+		return id, err
 	}
-	_, err := tx.ExecContext(ctx, `
+	_, err = tx.ExecContext(ctx, `
 		UPDATE places SET
 		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?14), state = ?5, standing = ?6, intent = ?7,
 		    doubt = ?8, look_at = ?9, disturbed = ?10, code = ?11, detail = ?12, attempts = ?13, at = ?14
 		WHERE id = ?15`, append(values, p.ID)...)
-	return err
+	return p.ID, err
 }
 
 // endPlace forgets a place, and the key that nothing else needs.
@@ -111,7 +112,7 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 			continue
 		}
 		p.State = reconcile.Leftover
-		if err := g.savePlace(ctx, tx, &p); err != nil {
+		if _, err := g.savePlace(ctx, tx, p); err != nil {
 			return err
 		}
 	}
@@ -122,10 +123,10 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
-			if err := g.savePlace(ctx, tx, &p); err != nil {
+			if _, err := g.savePlace(ctx, tx, p); err != nil {
 				return err
 			}
-			if _, err := g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked); err != nil {
+			if err := g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked); err != nil {
 				return err
 			}
 		}
@@ -170,8 +171,7 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 		if err := endPlace(ctx, tx, p.Place); err != nil {
 			return err
 		}
-		_, err = g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
-		return err
+		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
 	})
 }
 

@@ -5,6 +5,7 @@ package metrics
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -45,34 +46,32 @@ func labelText(labels []Label) string {
 	}
 	var parts []string
 	for _, l := range labels {
-		parts = append(parts, l.Name+`="`+escape.Replace(l.Value)+`"`)
+		if l.Name != "" {
+			parts = append(parts, l.Name+`="`+escape.Replace(l.Value)+`"`)
+		}
 	}
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// Counter counts by labels. The zero value is ready; calls may overlap.
+// maxLabels bounds the labels of a Counter.
+const maxLabels = 2
+
+// Counter counts by labels, two at most. The zero value is ready; calls may overlap.
 type Counter struct {
 	mu     sync.Mutex
-	counts map[string]*count
-}
-
-type count struct {
-	labels []Label
-	n      uint64
+	counts map[[maxLabels]Label]uint64
 }
 
 // Add counts one.
 func (c *Counter) Add(labels ...Label) {
-	key := labelText(labels)
+	var key [maxLabels]Label
+	copy(key[:], labels)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {
-		c.counts = map[string]*count{}
+		c.counts = map[[maxLabels]Label]uint64{}
 	}
-	if c.counts[key] == nil {
-		c.counts[key] = &count{labels: labels}
-	}
-	c.counts[key].n++
+	c.counts[key]++
 }
 
 // Write writes the family of the counter, in the order of the labels.
@@ -80,12 +79,8 @@ func (c *Counter) Write(p *Page, name, help string) {
 	p.Family(name, "counter", help)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var keys []string
-	for key := range c.counts {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		p.Figure(c.counts[key].n, c.counts[key].labels...)
+	byText := func(a, b [maxLabels]Label) int { return strings.Compare(labelText(a[:]), labelText(b[:])) }
+	for _, key := range slices.SortedFunc(maps.Keys(c.counts), byText) {
+		p.Figure(c.counts[key], key[:]...)
 	}
 }

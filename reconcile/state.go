@@ -198,7 +198,8 @@ type Database interface {
 
 	State(ctx context.Context, names []string) (State, error)
 	// Intend commits what is about to be written: decide gives the places to
-	// store, out of what is wanted in that same transaction. New ones get ids.
+	// store, out of what is wanted in that same transaction; when the first try comes
+	// to nothing it is asked anew. New ones get ids once they are committed.
 	Intend(ctx context.Context, names []string, decide func(State) []*Place) error
 	// Settle commits what came of it, and frees the usages that waited for it.
 	Settle(ctx context.Context, s Settlement) error

@@ -400,28 +400,36 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 	for _, i := range items {
 		names = append(names, i.record.Name)
 	}
-	var still []*item
+	var still map[*item]*Place
 	err := b.db.Intend(ctx, names, func(state State) []*Place {
 		wanted := map[string][]Record{}
 		for _, r := range Desired(state, b.addresses) {
 			wanted[r.Name] = append(wanted[r.Name], r)
 		}
+		still = map[*item]*Place{}
 		var places []*Place
 		for _, i := range items {
-			if slices.ContainsFunc(wanted[i.record.Name], i.record.same) {
-				still = append(still, i)
-				i.intend(b.now())
-				places = append(places, i.places()...)
+			if !slices.ContainsFunc(wanted[i.record.Name], i.record.same) {
+				continue
+			}
+			p := i.intended(b.now())
+			still[i] = &p
+			places = append(places, &p)
+			if i.left != nil {
+				places = append(places, i.left)
 			}
 		}
 		return places
 	})
 	for _, i := range items {
+		p, ok := still[i]
 		switch {
 		case err != nil:
 			i.fault, i.done = Fault{Code: CodeDatabase, Detail: err.Error()}, true
-		case !slices.Contains(still, i):
+		case !ok:
 			i.fault, i.done, i.untried = Fault{Code: CodeInterrupted}, true, true
+		default:
+			i.place, i.stored = *p, true
 		}
 	}
 	return err == nil
@@ -432,15 +440,15 @@ func (r Record) same(s Record) bool {
 	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdrawal() || r.Place.ID == s.Place.ID)
 }
 
-// intend makes of the place what is stored before a write.
-func (i *item) intend(now time.Time) {
-	p := &i.place
-	p.Intent, i.stored = i.goal.want, true
+// intended is the place as it is stored before a write.
+func (i *item) intended(now time.Time) Place {
+	p := i.place
+	p.Intent = i.goal.want
 	if i.record.withdrawal() {
 		if p.State != Leftover {
 			p.State = Withdrawing
 		}
-		return
+		return p
 	}
 	p.State = Pending
 	if len(i.change.Add) > 0 {
@@ -451,6 +459,7 @@ func (i *item) intend(now time.Time) {
 		}
 		p.LookAt = now.Add(SecondLook)
 	}
+	return p
 }
 
 // places are those of the item that are stored.

@@ -7,10 +7,9 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -55,113 +54,48 @@ func Decode(body []byte, v any) error {
 	fields := reflect.ValueOf(v).Elem()
 	for i := range fields.NumField() {
 		name := fields.Type().Field(i).Tag.Get("json")
-		raw, ok := members[name]
-		if !ok || string(raw) == "null" {
+		at := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
+		if at < 0 || string(members[at].Value) == "null" {
 			continue
 		}
 		field := fields.Field(i)
-		if err := json.Unmarshal(raw, field.Addr().Interface()); err != nil {
+		if err := json.Unmarshal(members[at].Value, field.Addr().Interface()); err != nil {
 			return &Error{WrongType, name, wanted(field.Type())}
 		}
 	}
 	return nil
 }
 
+// Member is a member of an object, its value as it stands there.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+}
+
 // Object checks body by the rules of the package and gives its members.
-func Object(body []byte) (map[string]json.RawMessage, error) {
+func Object(body []byte) ([]Member, error) {
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, &Error{Fault: Empty}
 	case !utf8.Valid(body):
 		return nil, &Error{Fault: NotUTF8}
-	case !json.Valid(body):
+	}
+	s := scanner{body: body, text: string(body), names: make([]string, 0, few)}
+	s.space()
+	isObject := s.next() == '{'
+	valid := s.value(0)
+	s.space()
+	switch {
+	case !valid || s.at < len(s.text):
 		return nil, &Error{Fault: Syntax}
-	case hasLoneSurrogate(body):
+	case s.lone:
 		return nil, &Error{Fault: NotUTF8}
-	}
-	if name, ok := duplicate(body); ok {
-		return nil, &Error{Fault: Duplicate, Field: name}
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+	case s.twice != nil:
+		return nil, &Error{Fault: Duplicate, Field: *s.twice}
+	case !isObject:
 		return nil, &Error{Fault: NotObject}
 	}
-	return members, nil
-}
-
-// duplicate finds a member name that stands twice in one object, at any
-// depth. The body is valid JSON.
-func duplicate(body []byte) (name string, found bool) {
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	type scope struct {
-		names map[string]bool // nil in an array
-		key   bool            // the next string is a member name
-	}
-	var open []scope
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) || err != nil {
-			return "", false
-		}
-		top := len(open) - 1
-		if name, ok := token.(string); ok && top >= 0 && open[top].key {
-			if open[top].names[name] {
-				return name, true
-			}
-			open[top].names[name], open[top].key = true, false
-			continue
-		}
-		switch token {
-		case json.Delim('{'):
-			open = append(open, scope{names: map[string]bool{}, key: true})
-			continue
-		case json.Delim('['):
-			open = append(open, scope{})
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			open = open[:top]
-		}
-		if top = len(open) - 1; top >= 0 {
-			open[top].key = open[top].names != nil
-		}
-	}
-}
-
-// hasLoneSurrogate reports whether a \u escape gives half of a surrogate
-// pair: no Unicode text has it, and encoding/json would store another
-// character in its place. The body is valid JSON.
-func hasLoneSurrogate(body []byte) bool {
-	for i := 0; i < len(body); i++ {
-		if body[i] != '\\' {
-			continue
-		}
-		i++
-		if body[i] != 'u' {
-			continue
-		}
-		first := hex4(body[i+1:])
-		i += 4
-		switch {
-		case first >= 0xDC00 && first <= 0xDFFF:
-			return true
-		case first >= 0xD800 && first <= 0xDBFF:
-			rest := body[i+1:]
-			if len(rest) < 6 || rest[0] != '\\' || rest[1] != 'u' {
-				return true
-			}
-			if second := hex4(rest[2:]); second < 0xDC00 || second > 0xDFFF {
-				return true
-			}
-			i += 6
-		}
-	}
-	return false
-}
-
-func hex4(digits []byte) (n int) {
-	fmt.Sscanf(string(digits[:4]), "%04x", &n)
-	return n
+	return s.members, nil
 }
 
 // Types that WrongType can miss.

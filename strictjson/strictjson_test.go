@@ -3,6 +3,8 @@ package strictjson
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -66,14 +68,42 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzObject holds Object to encoding/json: whatever it accepts is valid JSON
-// that decodes to as many members.
+// Names that are many are told apart too, and nesting ends where encoding/json
+// ends it.
+func TestObjectLimits(t *testing.T) {
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf(`"n%d":{"n%d":1,"x":[{"n0":2}]}`, i, i))
+	}
+	if members, err := Object([]byte("{" + strings.Join(many, ",") + "}")); err != nil || len(members) != 1000 || members[999].Name != "n999" {
+		t.Errorf("%d members, %v", len(members), err)
+	}
+	for _, twice := range []string{"n0", "n15", "n16", "n999"} {
+		var got *Error
+		if _, err := Object([]byte("{" + strings.Join(many, ",") + `,"` + twice + `":1}`)); !errors.As(err, &got) || *got != (Error{Fault: Duplicate, Field: twice}) {
+			t.Errorf("%s twice: %v", twice, err)
+		}
+	}
+	for depth, valid := range map[int]bool{9999: true, 10000: false} {
+		body := []byte(`{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}")
+		if _, err := Object(body); (err == nil) != valid || json.Valid(body) != valid {
+			t.Errorf("%d deep: %v, encoding/json says %t", depth, err, json.Valid(body))
+		}
+	}
+}
+
+// FuzzObject holds Object to encoding/json: what either accepts is valid JSON to
+// the other, and decodes to as many members.
 func FuzzObject(f *testing.F) {
 	f.Add([]byte(`{"a":[{"b":"\ud83d\ude00"}],"c":null}`))
 	f.Add([]byte(`{"a":"\u`))
+	f.Add([]byte(` [1.5e+3 , -0.1, true,false , null, "\"\\\/\b\f\n\r\t", [], {} ] `))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		members, err := Object(body)
 		if err != nil {
+			if got := err.(*Error).Fault; (got == Syntax || got == Empty) && json.Valid(body) {
+				t.Errorf("Object finds %q %v, encoding/json valid", body, got)
+			}
 			return
 		}
 		var want map[string]any

@@ -1,0 +1,173 @@
+// Package groupcommit lets functions that change a database share a transaction.
+// What comes while one is being committed waits, and is committed together: one
+// sync of the disk for all. Who comes alone is committed alone, at once.
+package groupcommit
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+// Func does its work in a transaction. It may run twice, the first time in vain:
+// what it leaves outside of the transaction, the second run must leave anew.
+type Func = func(ctx context.Context, tx *sql.Tx) error
+
+// Refusal is the error of a Func that has changed nothing in its transaction, so
+// that nothing needs to be undone: what others do in it is committed all the same.
+// It counts only as it is, neither wrapped nor joined.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// maxGroup bounds how many wait for the slowest of a group.
+const maxGroup = 256
+
+// Queue runs functions in the order in which they come. There is no goroutine
+// behind it: one of the callers leads, and runs and commits what waits.
+type Queue struct {
+	db        *sql.DB
+	committed func()
+
+	mu      sync.Mutex
+	led     bool // somebody leads
+	waiting []*call
+}
+
+// New makes a queue for a database, best with a single connection. committed is
+// called after each commit.
+func New(db *sql.DB, committed func()) *Queue { return &Queue{db: db, committed: committed} }
+
+// call is one caller of Do, who waits for turn.
+type call struct {
+	ctx  context.Context
+	f    Func
+	turn chan turn
+	err  error
+}
+
+// turn is what a caller is told to do.
+type turn int
+
+const (
+	lead   turn = iota // run and commit what waits, itself included
+	finish             // err is the result
+	redo               // the group has come to nothing: run alone
+)
+
+// Do runs f in a transaction, which is committed when f returns no error, and
+// gives the error of f or of the commit. Nobody pays for another's fault: when a
+// function of a group fails or panics, or the commit fails, each runs again in a
+// transaction of its own. The end of ctx does not end what has begun.
+func (q *Queue) Do(ctx context.Context, f Func) error {
+	c := &call{ctx: context.WithoutCancel(ctx), f: f, turn: make(chan turn, 1)}
+	q.join(c)
+	for {
+		switch <-c.turn {
+		case finish:
+			return c.err
+		case redo:
+			return q.alone(c)
+		}
+		runtime.Gosched() // who is about to come comes along, and nobody waits
+		group := q.take()
+		if len(group) == 1 {
+			defer q.handOn()
+			return q.alone(c)
+		}
+		q.lead(group)
+	}
+}
+
+// join takes a place in the queue. Who finds nobody leading leads.
+func (q *Queue) join(c *call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, c)
+	if !q.led {
+		q.led = true
+		c.turn <- lead
+	}
+}
+
+// take gives the calls that waited longest; the first is the leader's own.
+func (q *Queue) take() (group []*call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(len(q.waiting), maxGroup)
+	group, q.waiting = q.waiting[:n:n], q.waiting[n:]
+	return group
+}
+
+// handOn makes the one leader who has waited longest.
+func (q *Queue) handOn() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.led = len(q.waiting) > 0; q.led {
+		q.waiting[0].turn <- lead
+	}
+}
+
+// lead commits a group, hands on the lead, and tells each, the leader too, how to
+// go on.
+func (q *Queue) lead(group []*call) {
+	next := redo
+	defer func() {
+		q.handOn()
+		for _, c := range group {
+			c.turn <- next
+		}
+	}()
+	if q.together(group) {
+		next = finish
+		q.committed()
+	}
+}
+
+// together runs a group in one transaction, and reports whether it is committed.
+// An error that is no Refusal ends it at once: SQLite may have rolled back already,
+// and what ran now would be committed statement by statement.
+func (q *Queue) together(group []*call) bool {
+	tx, err := q.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return false
+	}
+	defer tx.Rollback()
+	for _, c := range group {
+		c.err = c.run(tx)
+		if _, refused := c.err.(Refusal); c.err != nil && !refused {
+			return false
+		}
+	}
+	return tx.Commit() == nil
+}
+
+// run runs a function of a group. Should it panic, it will once more, in the
+// goroutine of its own caller.
+func (c *call) run(tx *sql.Tx) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("panic: %v", fault)
+		}
+	}()
+	return c.f(c.ctx, tx)
+}
+
+// alone runs a call in a transaction of its own.
+func (q *Queue) alone(c *call) error {
+	tx, err := q.db.BeginTx(c.ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer tx.Rollback()
+	if err := c.f(c.ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	q.committed()
+	return nil
+}

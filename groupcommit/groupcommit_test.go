@@ -1,0 +1,243 @@
+package groupcommit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	_ "github.com/mattn/go-sqlite3"
+)
+
+// bench is a queue on a database whose rows tell which calls are committed. A
+// child without a parent makes the commit fail, and nothing before it.
+type bench struct {
+	t       *testing.T
+	db      *sql.DB
+	queue   *Queue
+	commits atomic.Int64
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t}
+	var err error
+	b.db, err = sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "x.db")+"?_journal_mode=WAL&_foreign_keys=1&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.db.Close() })
+	b.db.SetMaxOpenConns(1)
+	b.exec(`CREATE TABLE calls (id INTEGER PRIMARY KEY);
+		CREATE TABLE children (id INTEGER REFERENCES calls (id) DEFERRABLE INITIALLY DEFERRED)`)
+	b.queue = New(b.db, func() { b.commits.Add(1) })
+	return b
+}
+
+func (b *bench) exec(statement string) {
+	b.t.Helper()
+	if _, err := b.db.Exec(statement); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// insert is a Func that leaves a row.
+func insert(id int) Func {
+	return func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO calls (id) VALUES (?)`, id)
+		return err
+	}
+}
+
+// group runs functions as one group, behind a call that leads until all wait, and
+// gives what each came to. A panic counts as an error.
+func (b *bench) group(all ...Func) []error {
+	b.t.Helper()
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	err := b.queue.Do(b.t.Context(), func(context.Context, *sql.Tx) error {
+		for i, f := range all {
+			running.Go(func() {
+				defer func() {
+					if fault := recover(); fault != nil {
+						errs[i] = fmt.Errorf("panic: %v", fault)
+					}
+				}()
+				errs[i] = b.queue.Do(b.t.Context(), f)
+			})
+			b.waitFor(i + 1)
+		}
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	running.Wait()
+	return errs
+}
+
+// waitFor returns when so many wait.
+func (b *bench) waitFor(count int) {
+	for waiting := 0; waiting < count; {
+		runtime.Gosched()
+		b.queue.mu.Lock()
+		waiting = len(b.queue.waiting)
+		b.queue.mu.Unlock()
+	}
+}
+
+// rows gives the calls that are committed.
+func (b *bench) rows() (ids string) {
+	b.t.Helper()
+	if err := b.db.QueryRow(`SELECT coalesce(group_concat(id), '') FROM (SELECT id FROM calls ORDER BY id)`).Scan(&ids); err != nil {
+		b.t.Fatal(err)
+	}
+	return ids
+}
+
+const errRefused = Refusal("refused")
+
+func TestGroups(t *testing.T) {
+	failed := errors.New("failed")
+	fail := func(ctx context.Context, tx *sql.Tx) error { return errors.Join(insert(7)(ctx, tx), failed) }
+	refuse := func(context.Context, *sql.Tx) error { return errRefused }
+	burst := func(ctx context.Context, tx *sql.Tx) error { insert(7)(ctx, tx); panic("burst") }
+	orphan := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO children (id) VALUES (99)`)
+		return err
+	}
+	back := func(ctx context.Context, tx *sql.Tx) error { // as SQLite itself rolls back when the disk is full
+		_, err := tx.ExecContext(ctx, `ROLLBACK`)
+		return errors.Join(err, failed)
+	}
+	for name, test := range map[string]struct {
+		odd     Func
+		want    string // error
+		commits int64  // beside that of the call that lets all wait
+	}{
+		"all succeed":             {insert(7), "<nil>", 1},
+		"one refuses":             {refuse, "refused", 1},
+		"one fails":               {fail, "failed", 3},
+		"one wraps a refusal":     {func(ctx context.Context, tx *sql.Tx) error { return fmt.Errorf("x: %w", refuse(ctx, tx)) }, "x: refused", 3},
+		"one panics":              {burst, "panic: burst", 3},
+		"the commit fails":        {orphan, "commit: FOREIGN KEY constraint failed", 3},
+		"the database rolls back": {back, "failed", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			errs := b.group(insert(1), insert(2), test.odd, insert(3))
+			if got := fmt.Sprint(errs[2]); got != test.want {
+				t.Errorf("error %q, want %q", got, test.want)
+			}
+			want := "1,2,3"
+			if errs[2] == nil {
+				want = "1,2,3,7"
+			}
+			if rows := b.rows(); rows != want || errors.Join(errs[0], errs[1], errs[3]) != nil {
+				t.Errorf("rows %s and errors %v, want %s and the others without", rows, errs, want)
+			}
+			if commits := b.commits.Load() - 1; commits != test.commits {
+				t.Errorf("%d commits, want %d", commits, test.commits)
+			}
+			if err := b.queue.Do(t.Context(), insert(8)); err != nil || !strings.HasSuffix(b.rows(), "8") {
+				t.Errorf("afterwards: %v, rows %s", err, b.rows())
+			}
+		})
+	}
+}
+
+// Who is alone runs once, whatever comes of it, and leaves the lead.
+func TestAlone(t *testing.T) {
+	b := newBench(t)
+	runs := 0
+	for range 2 {
+		func() {
+			defer func() { recover() }()
+			b.queue.Do(t.Context(), func(context.Context, *sql.Tx) error { runs++; panic("burst") })
+		}()
+		b.queue.Do(t.Context(), func(context.Context, *sql.Tx) error { runs++; return errors.New("failed") })
+	}
+	if runs != 4 {
+		t.Errorf("%d runs, want 4", runs)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.queue.Do(gone, insert(1)); err != nil || b.rows() != "1" {
+		t.Errorf("for a caller that has gone: %v, rows %s", err, b.rows())
+	}
+	b.db.Close()
+	if err := b.queue.Do(t.Context(), insert(2)); err == nil || !strings.HasPrefix(err.Error(), "begin: ") {
+		t.Errorf("without a database: %v", err)
+	}
+}
+
+// Callers get their own answers, and a function counts as often as it succeeded,
+// however they meet.
+func TestManyCallers(t *testing.T) {
+	b := newBench(t)
+	const callers, rounds = 64, 30
+	var running sync.WaitGroup
+	for caller := range callers {
+		running.Go(func() {
+			for round := range rounds {
+				id, got := caller*rounds+round, -1
+				err := b.queue.Do(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					if id%5 == 0 {
+						return errRefused
+					}
+					err := tx.QueryRowContext(ctx, `INSERT INTO calls (id) VALUES (?) RETURNING id`, id).Scan(&got)
+					if id%97 == 1 {
+						err = errors.Join(err, fmt.Errorf("failure %d", id))
+					}
+					return err
+				})
+				switch want := fmt.Sprintf("failure %d", id); {
+				case id%5 == 0 && err != errRefused,
+					id%5 != 0 && id%97 == 1 && (err == nil || err.Error() != want),
+					id%5 != 0 && id%97 != 1 && (err != nil || got != id):
+					t.Errorf("call %d: %v, %d", id, err, got)
+				}
+			}
+		})
+	}
+	running.Wait()
+	want := 0
+	for id := range callers * rounds {
+		if id%5 != 0 && id%97 != 1 {
+			want++
+		}
+	}
+	var rows int
+	if err := b.db.QueryRow(`SELECT count(*) FROM calls`).Scan(&rows); err != nil || rows != want {
+		t.Errorf("%d rows, %v, want %d", rows, err, want)
+	}
+}
+
+// A group has a limit, and the one after it begins with who waited longest.
+func TestLimit(t *testing.T) {
+	b := newBench(t)
+	var all []Func
+	var order []int
+	for i := range maxGroup + 2 {
+		all = append(all, func(context.Context, *sql.Tx) error { order = append(order, i); return nil })
+	}
+	for _, err := range b.group(all...) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for i, n := range order {
+		if i != n {
+			t.Fatalf("call %d came in place %d", n, i)
+		}
+	}
+	if commits := b.commits.Load(); commits != 3 || len(order) != len(all) {
+		t.Errorf("%d commits of %d calls, want 3 of %d", commits, len(order), len(all))
+	}
+}
