@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -20,11 +24,13 @@ import (
 	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
+	"meshddns/dnsname"
 	"meshddns/dnswire"
 	"meshddns/hostaddr"
 	"meshddns/ledger"
 	"meshddns/meshtxt"
 	"meshddns/msg"
+	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provider/cloudtest"
 	"meshddns/provider/contract"
@@ -428,6 +434,7 @@ func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
 	if _, err := o.h.store.writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
 		t.Fatal(err)
 	}
+	o.h.store.zonesChanged(context.Background(), []string{dnsKey(name)}, nil)
 }
 
 func (o dnsOutside) Values(t testing.TB, name string) [][]string {
@@ -2674,4 +2681,404 @@ func TestDNSUsageAsStored(t *testing.T) {
 	if again, err := h.store.Usage(t.Context(), u.ID); err != nil || u.Name != "_mesh.office.example.net" || again.Name != u.Name || again.Domain != u.Domain {
 		t.Errorf("told %q in %q, stored %q in %q, %v", u.Name, u.Domain.V, again.Name, again.Domain.V, err)
 	}
+}
+
+// serial gives what the server answers as the serial of a zone.
+func (h *syncHost) serial(zone string) uint32 {
+	h.t.Helper()
+	answer := dnsAsk(h.t, h.clients.dnsAddress, zone, dnswire.TypeSOA)
+	if len(answer.Answers) != 1 || answer.Rcode != dnswire.RcodeSuccess {
+		h.t.Fatalf("SOA of %s: %+v", zone, answer)
+	}
+	data := answer.Answers[0].Data
+	return binary.BigEndian.Uint32(data[len(data)-20:])
+}
+
+// TestSerials makes changes of all kinds: the serials of the zones that a change
+// concerns grow, and no other.
+func TestSerials(t *testing.T) {
+	h := syncServing(t)
+	builtinZone := func(name string) service {
+		return service{ID: name, Name: "x", Config: provider.Secret(`{"domain":"` + name + `","provider":"builtin"}`)}
+	}
+	put := func(v service) func() error {
+		return func() error {
+			return h.store.PutService(h.t.Context(), v.ID, func(service) (service, error) { return v, nil })
+		}
+	}
+	remove := func(id string) func() error { return func() error { return h.store.DeleteService(h.t.Context(), id) } }
+	publish := func(name string) func() error {
+		return func() error {
+			client := builtin.Client{Store: h.store}
+			return client.Change(h.t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}, TTL: 60})
+		}
+	}
+	configure := func(name, domain string) func() error {
+		return func() error {
+			return h.store.PutConfiguration(h.t.Context(), configuration{Provider: name, Domain: domain, TXTRecordName: "_t"}, false)
+		}
+	}
+	for _, zone := range []string{"example.com", "a.b.example.com", "example.net"} {
+		if err := put(builtinZone(zone))(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := builtinZone("b.example.com")
+	other.ID = "other"
+	for _, test := range []struct {
+		what   string
+		change func() error
+		grow   []string
+	}{
+		{"a record", publish("x.example.com"), []string{"example.com"}},
+		{"a record below the zone within", publish("x.a.b.example.com"), []string{"a.b.example.com"}},
+		{"a record of no zone", publish("x.example.org"), nil},
+		{"the same again", put(builtinZone("example.com")), nil},
+		{"a zone between", put(builtinZone("b.example.com")), []string{"example.com"}},
+		{"the same zone of another service", put(other), nil},
+		{"a record in it", publish("x.b.example.com"), []string{"b.example.com"}},
+		{"one of the two goes", remove("other"), nil},
+		{"the zone within goes", remove("a.b.example.com"), []string{"b.example.com"}},
+		{"and comes back", put(builtinZone("a.b.example.com")), []string{"a.b.example.com", "b.example.com"}},
+		{"the zone between goes", remove("b.example.com"), []string{"example.com"}},
+		{"a configuration", configure("builtin", "c.example.net"), []string{"example.net"}},
+		{"it moves", configure("builtin", "d.example.net"), []string{"example.net"}},
+		{"it moves elsewhere", configure("builtin", "d.example.com"), []string{"example.net", "example.com"}},
+		{"it goes to another provider", configure("rfc2136", "d.example.com"), []string{"example.com"}},
+	} {
+		zones, err := h.store.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := test.change(); err != nil {
+			t.Fatalf("%s: %v", test.what, err)
+		}
+		served, err := h.store.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, z := range zones {
+			if !slices.ContainsFunc(served, func(s builtin.Zone) bool { return s.Name == z.Name }) {
+				continue
+			}
+			grown := int32(h.serial(z.Name)-z.Serial) > 0
+			if grown != slices.Contains(test.grow, z.Name) || !grown && h.serial(z.Name) != z.Serial {
+				t.Errorf("%s: the serial of %s goes from %d to %d", test.what, z.Name, z.Serial, h.serial(z.Name))
+			}
+		}
+	}
+}
+
+// TestSerialAfterTheLast has a serial that cannot be counted up, and one ahead of
+// the clock, whose zone goes and comes back.
+func TestSerialAfterTheLast(t *testing.T) {
+	h := syncServing(t)
+	id := h.service("example.org", "provider", "builtin")
+	for _, test := range []struct {
+		serial uint32
+		change func() error
+	}{
+		{1<<32 - 1, func() error {
+			return builtin.Client{Store: h.store}.Change(t.Context(), provider.Change{Name: "x.example.org", Add: []provider.TXT{{"v"}}})
+		}},
+		{uint32(time.Now().Unix()) + 1_000_000, func() error {
+			if err := h.store.DeleteService(t.Context(), id); err != nil {
+				return err
+			}
+			h.service("example.org", "provider", "builtin")
+			return nil
+		}},
+	} {
+		if _, err := h.store.writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
+			t.Fatal(err)
+		}
+		h.store.zonesChanged(t.Context(), nil, []string{"example.org"})
+		if err := test.change(); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.serial("example.org"); int32(got-test.serial) <= 0 {
+			t.Errorf("after %d comes %d", test.serial, got)
+		}
+	}
+}
+
+// TestNoWildcard: a name at * would be a wildcard elsewhere. It is refused, and what
+// stands there from earlier can be withdrawn; a query for it is as any other.
+func TestNoWildcard(t *testing.T) {
+	h := syncServing(t)
+	h.service("example.com", "provider", "builtin")
+	client := builtin.Client{Store: h.store, Address: h.clients.dnsAddress}
+	for _, name := range []string{"*.example.com", `\042.example.com`, "*.a.example.com", "*"} {
+		err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}})
+		if provider.KindOf(err) != provider.Invalid || !strings.Contains(err.Error(), "wildcard") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h.foreign(servertest.Server{Name: builtin.Name}, "*.example.com", provider.TXT{"old"})
+	if answer := dnsAsk(t, h.clients.dnsAddress, "*.example.com", dnswire.TypeTXT); dnsAnswerText(answer) != "TXT 120" {
+		t.Errorf("the name itself: %+v", answer)
+	}
+	if answer := dnsAsk(t, h.clients.dnsAddress, "x.example.com", dnswire.TypeTXT); answer.Rcode != dnswire.RcodeNXDomain {
+		t.Errorf("a name beside it: %+v", answer)
+	}
+	remove := provider.Change{Name: "*.example.com", Seen: provider.RRset{Values: []provider.TXT{{"old"}}}, Remove: []provider.TXT{{"old"}}}
+	if err := client.Change(t.Context(), remove); err != nil {
+		t.Errorf("withdrawing it: %v", err)
+	}
+	for _, name := range []string{"a*.example.com", "*a.example.com", "x.*.example.com"} {
+		if err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// twoBackends are two servers of one store: one answers from memory, the other
+// from the database.
+type twoBackends struct {
+	h                *syncHost
+	cache            *builtin.Cache
+	memory, database string // addresses
+}
+
+// startTwo starts them; the cache is read when run is true.
+func startTwo(t testing.TB, run bool) *twoBackends {
+	t.Helper()
+	h := newSyncHost(t, servertest.Server{Name: builtin.Name})
+	b := &twoBackends{h: h, cache: builtin.NewCache(h.store, h.logger())}
+	h.store.zonesChanged = b.cache.Changed
+	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	listen := func(zones builtin.Zones) string {
+		server, err := nameserver.Listen("127.0.0.1:0", "", zones, h.logger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		serving.Go(func() { server.Serve(ctx) })
+		return server.Addr()
+	}
+	b.memory = listen(builtin.Zones{Store: h.store, Own: own, Cache: b.cache})
+	b.database = listen(builtin.Zones{Store: h.store, Own: own})
+	t.Cleanup(func() { cancel(); serving.Wait() })
+	if run {
+		serving.Go(func() { b.cache.Run(ctx) })
+		b.waitComplete(true)
+	}
+	return b
+}
+
+func (b *twoBackends) waitComplete(want bool) {
+	b.h.t.Helper()
+	eventually(b.h.t, fmt.Sprint("the cache is complete: ", want), func() bool {
+		_, _, complete := b.cache.Size()
+		return complete == want
+	})
+}
+
+// same asks both and gives the answer, which has to be one and the same.
+func (b *twoBackends) same(name string, kind dnswire.Type) dnswire.Message {
+	b.h.t.Helper()
+	memory, database := dnsAsk(b.h.t, b.memory, name, kind), dnsAsk(b.h.t, b.database, name, kind)
+	if !reflect.DeepEqual(memory, database) {
+		b.h.t.Fatalf("%s type %d: from memory %+v\nfrom the database %+v", name, kind, memory, database)
+	}
+	return memory
+}
+
+var dnsKinds = []dnswire.Type{dnswire.TypeTXT, dnswire.TypeSOA, dnswire.TypeNS, dnswire.TypeA, dnswire.TypeDS, dnswire.TypeANY}
+
+// TestTwoBackendsCases asks for every kind of name: the answers are the same ones,
+// and those that are right.
+func TestTwoBackendsCases(t *testing.T) {
+	b := startTwo(t, true)
+	for _, zone := range []string{"example.net", "in.deep.example.net", "ns.example.net", "lone.example.org"} {
+		b.h.service(zone, "provider", "builtin")
+	}
+	long := strings.Repeat("a.", 110) + "example.net"
+	for _, name := range []string{
+		"example.net", "_mesh.office.example.net", "x.in.deep.example.net", `a\.b.example.net`, `\000\255.example.net`, long, "left.example.edu",
+	} {
+		change := provider.Change{Name: name, Add: []provider.TXT{{"one \x00\xff", strings.Repeat("v", 255)}}, TTL: 120}
+		if err := (builtin.Client{Store: b.h.store}).Change(t.Context(), change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "*.example.net", provider.TXT{"old"})
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "example.net", provider.TXT{"two"})
+	for _, test := range []struct {
+		name  string
+		rcode dnswire.Rcode
+		want  string // of TXT
+	}{
+		{"example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"_MESH.office.example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"office.example.net", dnswire.RcodeSuccess, "no data of example.net."},
+		{"ffice.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{"x._mesh.office.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{"deep.example.net", dnswire.RcodeSuccess, "no data of example.net."},
+		{"in.deep.example.net", dnswire.RcodeSuccess, "no data of in.deep.example.net."},
+		{"x.in.deep.example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"ns.example.net", dnswire.RcodeSuccess, "no data of ns.example.net."},
+		{"*.example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"z.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{`a\.b.example.net`, dnswire.RcodeSuccess, "TXT 120"},
+		{"b.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{`\000\255.example.net`, dnswire.RcodeSuccess, "TXT 120"},
+		{long, dnswire.RcodeSuccess, "TXT 120"},
+		{dnsname.Parent(long), dnswire.RcodeSuccess, "no data of example.net."},
+		{"b." + long, dnswire.RcodeNXDomain, "no data of example.net."},
+		{"ns.lone.example.org", dnswire.RcodeSuccess, "no data of lone.example.org."},
+		{"example.org", dnswire.RcodeRefused, "nothing"},
+		{"net", dnswire.RcodeRefused, "nothing"},
+		{"left.example.edu", dnswire.RcodeRefused, "nothing"},
+	} {
+		for _, kind := range dnsKinds {
+			answer := b.same(test.name, kind)
+			if got := dnsAnswerText(answer); kind == dnswire.TypeTXT && (got != test.want || answer.Rcode != test.rcode) {
+				t.Errorf("%s: %v, %s, want %v, %s", test.name, answer.Rcode, got, test.rcode, test.want)
+			}
+		}
+	}
+	if _, _, complete := b.cache.Size(); !complete {
+		t.Error("the database answered for both")
+	}
+}
+
+// TestTwoBackendsRandom makes random changes, and asks at once for random names.
+func TestTwoBackendsRandom(t *testing.T) {
+	b := startTwo(t, true)
+	random := rand.New(rand.NewPCG(5, 7))
+	name := func() string {
+		labels := make([]string, 1+random.IntN(4))
+		for i := range labels {
+			labels[i] = []string{"a", "b", "ns", "_mesh"}[random.IntN(4)]
+		}
+		return strings.Join(append(labels, "example.com"), ".")
+	}
+	kinds := map[string]int{}
+	for range 600 {
+		if err := b.randomChange(random, name()); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			answer := b.same(name(), dnsKinds[random.IntN(len(dnsKinds))])
+			kinds[answer.Rcode.String()]++
+		}
+		b.same("example.com", dnswire.TypeSOA)
+	}
+	if _, _, complete := b.cache.Size(); !complete || kinds["NOERROR"] < 100 || kinds["NXDOMAIN"] < 100 || kinds["REFUSED"] < 10 {
+		t.Errorf("complete: %t, answers: %v", complete, kinds)
+	}
+}
+
+// randomChange changes records at a name, a service or the configuration.
+func (b *twoBackends) randomChange(random *rand.Rand, name string) error {
+	ctx, s := b.h.t.Context(), b.h.store
+	id := fmt.Sprint("s", random.IntN(4))
+	switch random.IntN(8) {
+	case 0, 1:
+		config := `{"domain":"` + name + `","provider":"` + []string{"builtin", "rfc2136"}[random.IntN(2)] + `"}`
+		return s.PutService(ctx, id, func(service) (service, error) {
+			return service{ID: id, Name: "x", Config: provider.Secret(config)}, nil
+		})
+	case 2:
+		if err := s.DeleteService(ctx, id); !errors.Is(err, errNoService) {
+			return err
+		}
+		return nil
+	case 3:
+		c := configuration{Provider: []string{"builtin", "rfc2136"}[random.IntN(2)], Domain: name, TXTRecordName: "_t"}
+		return s.PutConfiguration(ctx, c, false)
+	}
+	names := []string{dnsKey(name), dnsKey("x." + name)}
+	return s.ChangeZoneRecords(ctx, names, func(now []builtin.Record) (add, remove []builtin.Record) {
+		for i := range random.IntN(3) {
+			add = append(add, builtin.Record{Name: names[random.IntN(2)], Data: dnswire.TXTData([]string{fmt.Sprint(i)}), TTL: uint32(random.IntN(3))})
+		}
+		for _, r := range now {
+			if random.IntN(2) == 0 {
+				remove = append(remove, r)
+			}
+		}
+		return add, remove
+	})
+}
+
+// TestCacheBuiltDuringChanges changes the zones while they are read at start.
+func TestCacheBuiltDuringChanges(t *testing.T) {
+	b := startTwo(t, false)
+	const names = 10_000
+	b.h.service("example.net", "provider", "builtin")
+	b.h.exec(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
+		INSERT INTO zone_records SELECT 'net.example.n' || i, X'0178', 60 FROM n`)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { b.cache.Run(ctx) })
+	random := rand.New(rand.NewPCG(8, 9))
+	client := builtin.Client{Store: b.h.store, Address: b.memory}
+	var asked []string
+	for complete := false; !complete || len(asked) < 50; {
+		name := fmt.Sprintf("n%d.example.net", random.IntN(names))
+		set, err := client.Read(ctx, "", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change := provider.Change{Name: name, Seen: set, Remove: set.Values, TTL: 60}
+		if random.IntN(2) == 0 {
+			change.Add = []provider.TXT{{"changed"}}
+		}
+		if err := client.Change(ctx, change); err != nil {
+			t.Fatal(err)
+		}
+		b.same(name, dnswire.TypeTXT)
+		asked = append(asked, name)
+		_, _, complete = b.cache.Size()
+	}
+	for i := range 300 {
+		asked = append(asked, fmt.Sprintf("n%d.example.net", i*33))
+	}
+	for _, name := range asked {
+		b.same(name, dnswire.TypeTXT)
+	}
+}
+
+// TestCacheIsGivenUp has a database that cannot be read after a change, one that
+// another program writes into, and one that is too large: it answers itself.
+func TestCacheIsGivenUp(t *testing.T) {
+	b := startTwo(t, true)
+	b.h.service("example.net", "provider", "builtin")
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "a.example.net", provider.TXT{"v"})
+	b.h.exec(`ALTER TABLE zone_records RENAME TO away`)
+	b.cache.Changed(t.Context(), []string{"net.example.a"}, nil)
+	b.h.exec(`ALTER TABLE away RENAME TO zone_records`)
+	if _, _, complete := b.cache.Size(); complete {
+		t.Error("what could not be read is thought to be known")
+	}
+	b.same("a.example.net", dnswire.TypeTXT)
+
+	b = startTwo(t, true)
+	b.h.service("example.net", "provider", "builtin")
+	other, err := sql.Open("sqlite3", "file:"+b.h.store.path+"?_busy_timeout=5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Exec(`INSERT INTO zone_records VALUES ('net.example.b', X'0178', 60)`); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the first query after it sees it, and what is read anew has it
+		if answer := b.same("b.example.net", dnswire.TypeTXT); len(answer.Answers) != 1 {
+			t.Errorf("what another program writes is not answered: %+v", answer)
+		}
+		b.waitComplete(true)
+	}
+
+	b.cache.MaxNames = 1
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "c.example.net", provider.TXT{"v"})
+	if _, _, complete := b.cache.Size(); complete {
+		t.Error("too much is kept")
+	}
+	b.same("c.example.net", dnswire.TypeTXT)
 }

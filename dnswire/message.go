@@ -28,6 +28,7 @@ const (
 	TypeAAAA  Type = 28
 	TypeDNAME Type = 39
 	TypeOPT   Type = 41
+	TypeDS    Type = 43
 	TypeTKEY  Type = 249
 	TypeTSIG  Type = 250
 	TypeIXFR  Type = 251
@@ -405,7 +406,8 @@ type EDNS struct {
 	UDPSize  uint16 // the largest UDP message the sender takes
 	Extended uint8  // the upper eight bits of the rcode
 	Version  uint8
-	DO       bool // DNSSEC OK, RFC 3225
+	DO       bool   // DNSSEC OK, RFC 3225
+	Options  []byte // each a code, a length and as many octets
 }
 
 const flagDO = 1 << 15
@@ -416,7 +418,7 @@ func (e EDNS) RR() RR {
 	if e.DO {
 		ttl |= flagDO
 	}
-	return RR{Name: Root, Type: TypeOPT, Class: Class(e.UDPSize), TTL: ttl}
+	return RR{Name: Root, Type: TypeOPT, Class: Class(e.UDPSize), TTL: ttl, Data: e.Options}
 }
 
 // EDNS gives what the message's OPT record says, and whether it has one. More
@@ -431,12 +433,17 @@ func (m *Message) EDNS() (EDNS, bool, error) {
 	if len(options) > 1 || !inAdditional || found.Name != Root || !wholeOptions(found.Data) {
 		return EDNS{}, true, ErrFormat
 	}
+	return found.edns(), true, nil
+}
+
+func (rr RR) edns() EDNS {
 	return EDNS{
-		UDPSize:  uint16(found.Class),
-		Extended: uint8(found.TTL >> 24),
-		Version:  uint8(found.TTL >> 16),
-		DO:       found.TTL&flagDO != 0,
-	}, true, nil
+		UDPSize:  uint16(rr.Class),
+		Extended: uint8(rr.TTL >> 24),
+		Version:  uint8(rr.TTL >> 16),
+		DO:       rr.TTL&flagDO != 0,
+		Options:  rr.Data,
+	}
 }
 
 // find gives the records of a type in all sections, and whether the first of

@@ -10,38 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"meshddns/dnswire"
 )
-
-// Zone is a zone the server answers for.
-type Zone struct {
-	Apex   dnswire.Name
-	Serial uint32
-}
-
-// Node is what a zone holds at one name.
-type Node struct {
-	Exists bool // the name has data, or is an empty non-terminal (RFC 8020)
-	TTL    uint32
-	TXT    [][]byte // RDATA of each TXT record; none for an empty non-terminal
-}
-
-// Backend is where the answers come from. Calls may overlap; names come with
-// letters in lower case.
-type Backend interface {
-	// Zone gives the zone with the longest apex that contains name; ok is
-	// false when there is none.
-	Zone(ctx context.Context, name dnswire.Name) (zone Zone, ok bool, err error)
-	// Node gives what is at name, which lies in the zone with that apex.
-	Node(ctx context.Context, apex, name dnswire.Name) (Node, error)
-	// Addresses are this host's own, answered for the server's name.
-	Addresses(ctx context.Context) []netip.Addr
-}
 
 // Server answers on one address, over UDP and TCP.
 type Server struct {
@@ -51,6 +26,7 @@ type Server struct {
 	udp      *net.UDPConn
 	tcp      net.Listener
 	answered [dnswire.RcodeBadVers + 1]atomic.Uint64 // by rcode; no higher one is used
+	requests sync.Pool                               // of *request, whose memory is used again
 	failures failureLog
 }
 

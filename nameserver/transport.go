@@ -25,6 +25,7 @@ const (
 func (s *Server) serveUDP(ctx context.Context) error {
 	packet := make([]byte, maxUDPQuery)
 	control := make([]byte, destinationSize)
+	var answer []byte
 	for {
 		n, controlled, _, from, err := s.udp.ReadMsgUDPAddrPort(packet, control)
 		if err != nil {
@@ -36,7 +37,7 @@ func (s *Server) serveUDP(ctx context.Context) error {
 			}
 			return err
 		}
-		if answer := s.answer(ctx, packet[:n], maxUDP); answer != nil {
+		if answer = s.answer(ctx, answer[:0], packet[:n], maxUDP); len(answer) > 0 {
 			// What cannot be sent (port 0, no route back) concerns only who asked.
 			s.udp.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
 		}
@@ -89,7 +90,7 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn) {
 		if err != nil {
 			return
 		}
-		answer := s.answer(ctx, query, dnswire.MaxMessage)
+		answer := s.answer(ctx, nil, query, dnswire.MaxMessage)
 		if answer == nil {
 			return
 		}
