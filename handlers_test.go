@@ -326,7 +326,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "203.0.113.7"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, store.SaveAddresses, log)
-	names, err := nameserver.Listen("127.0.0.1:0", "", builtin.Zones{Store: store, Own: a.addresses.All}, log)
+	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store, Own: a.addresses.All}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,6 +168,7 @@ func refusal(q dnswire.Question) dnswire.Rcode {
 // view is one name of a zone as answers need it, names with letters in lower case.
 type view struct {
 	apex, name, host dnswire.Name
+	hosts            []dnswire.Name // in NS; the first is host, the server itself
 	serial           uint32
 	node             Node
 	addresses        []netip.Addr // the host's
@@ -181,7 +182,8 @@ func (s *Server) look(ctx context.Context, q dnswire.Question) (v view, ok bool,
 		return view{}, false, err
 	}
 	v = view{apex: zone.Apex.Fold(), name: name, serial: zone.Serial}
-	v.host = s.hostIn(v.apex)
+	v.hosts = s.hostsIn(v.apex)
+	v.host = v.hosts[0]
 	if v.node, err = s.backend.Node(ctx, v.apex, name); err != nil {
 		return view{}, false, err
 	}
@@ -219,7 +221,9 @@ func (v view) records(owner dnswire.Name, t dnswire.Type) []dnswire.RR {
 	case t == dnswire.TypeSOA && v.name == v.apex:
 		found = append(found, v.soa())
 	case t == dnswire.TypeNS && v.name == v.apex:
-		found = append(found, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: nsTTL, Data: []byte(v.host)})
+		for _, host := range v.hosts {
+			found = append(found, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: nsTTL, Data: []byte(host)})
+		}
 	case t == dnswire.TypeTXT:
 		for _, data := range v.node.TXT {
 			found = append(found, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: v.node.TTL, Data: data})

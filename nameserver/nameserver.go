@@ -4,12 +4,10 @@
 package nameserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"runtime"
 	"sync/atomic"
@@ -43,84 +41,66 @@ type Backend interface {
 	Addresses(ctx context.Context) []netip.Addr
 }
 
-// Server answers on one address, over UDP and TCP.
+// Config is what a server is told.
+type Config struct {
+	Addresses []string       // to listen on, host:port; one of port 0 gets a free one
+	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
+}
+
+// Server answers on some addresses, over UDP and TCP.
 type Server struct {
-	host     dnswire.Name // "": ns.<zone>
+	hosts    []dnswire.Name
 	backend  Backend
 	log      *slog.Logger
-	udp      *net.UDPConn
-	tcp      net.Listener
+	ends     []endpoint
 	answered [dnswire.RcodeBadVers + 1]atomic.Uint64 // by rcode; no higher one is used
 	failures failureLog
 }
 
-// Listen binds UDP and TCP of one address; with port 0 both get the same free
-// port. host is the server's name in NS and SOA records; "" means ns.<zone>.
-func Listen(address string, host dnswire.Name, backend Backend, log *slog.Logger) (*Server, error) {
-	tcp, udp, err := listenBoth(address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for DNS on %s: %w", address, err)
+// Listen binds UDP and TCP of each address, both to one port.
+func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
+	s := &Server{backend: backend, log: log}
+	for _, host := range c.Hosts {
+		s.hosts = append(s.hosts, host.Fold())
 	}
-	return &Server{host: host.Fold(), backend: backend, log: log, udp: udp, tcp: tcp}, nil
-}
-
-// portTries bounds the search for a port that is free for TCP and UDP alike.
-const portTries = 20
-
-func listenBoth(address string) (net.Listener, *net.UDPConn, error) {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, nil, err
-	}
-	tries := 1
-	if port == "0" || port == "" {
-		tries = portTries
-	}
-	for range tries {
-		var tcp net.Listener
-		if tcp, err = net.Listen("tcp", address); err != nil {
-			return nil, nil, err
+	for _, address := range c.Addresses {
+		ends, err := listen(address)
+		if err != nil {
+			closeAll(s.ends)
+			return nil, fmt.Errorf("listen for DNS on %s: %w", address, err)
 		}
-		var udp *net.UDPConn
-		if udp, err = listenUDP(tcp.Addr().(*net.TCPAddr)); err == nil {
-			return tcp, udp, nil
-		}
-		tcp.Close()
+		s.ends = append(s.ends, ends...)
 	}
-	return nil, nil, err
+	return s, nil
 }
 
-func listenUDP(bound *net.TCPAddr) (*net.UDPConn, error) {
-	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(bound.AddrPort()))
-	if err != nil {
-		return nil, err
+// Addrs gives the addresses that are listened on, host:port.
+func (s *Server) Addrs() (addresses []string) {
+	for _, end := range s.ends {
+		addresses = append(addresses, end.tcp.Addr().String())
 	}
-	if err := receiveDestination(udp); err != nil {
-		udp.Close()
-		return nil, err
-	}
-	return udp, nil
+	return addresses
 }
 
-// Addr gives the address that is listened on, host:port.
-func (s *Server) Addr() string { return s.tcp.Addr().String() }
+// Addr gives the first of them.
+func (s *Server) Addr() string { return s.ends[0].tcp.Addr().String() }
 
 // Serve answers until ctx ends, then closes the sockets, lets answers in
 // flight finish, and returns nil; an unexpected socket failure is its error.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.udp.Close()
-	defer s.tcp.Close()
+	defer closeAll(s.ends)
 	// UDP stops by a deadline, not by closing: what was read is still answered.
 	defer context.AfterFunc(ctx, func() {
-		s.udp.SetReadDeadline(longAgo)
-		s.tcp.Close()
+		for _, end := range s.ends {
+			end.tcp.Close()
+			for _, udp := range end.udp {
+				udp.SetReadDeadline(longAgo)
+			}
+		}
 	})()
-	loops := []func(context.Context) error{s.serveTCP}
-	for range runtime.GOMAXPROCS(0) {
-		loops = append(loops, s.serveUDP)
-	}
+	loops := s.loops()
 	ended := make(chan error)
 	for _, loop := range loops {
 		go func() {
@@ -133,6 +113,18 @@ func (s *Server) Serve(ctx context.Context) error {
 		err = errors.Join(err, <-ended)
 	}
 	return err
+}
+
+// loops gives what reads the sockets: one a socket, or one a core on the only one.
+func (s *Server) loops() (loops []func(context.Context) error) {
+	for _, end := range s.ends {
+		loops = append(loops, func(ctx context.Context) error { return s.serveTCP(ctx, end.tcp) })
+		for i := range max(len(end.udp), runtime.GOMAXPROCS(0)) {
+			udp := end.udp[i%len(end.udp)]
+			loops = append(loops, func(ctx context.Context) error { return s.serveUDP(ctx, udp) })
+		}
+	}
+	return loops
 }
 
 // longAgo is a deadline that ends a read that is waiting.
@@ -177,10 +169,14 @@ func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
 		"error", err, "not_logged_before", s.failures.hushed.Swap(0))
 }
 
-// hostIn gives the server's own name in NS and SOA records of a zone. An apex
-// so long that "ns" does not fit before it stands for itself.
-func (s *Server) hostIn(apex dnswire.Name) dnswire.Name {
-	return cmp.Or(s.host, below("ns", apex))
+// hostsIn gives the names in the NS records of a zone; the first, this server's
+// own, is in the SOA too. An apex so long that "ns" does not fit before it
+// stands for itself.
+func (s *Server) hostsIn(apex dnswire.Name) []dnswire.Name {
+	if len(s.hosts) > 0 {
+		return s.hosts
+	}
+	return []dnswire.Name{below("ns", apex)}
 }
 
 func below(label string, apex dnswire.Name) dnswire.Name {

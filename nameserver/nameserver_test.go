@@ -105,7 +105,16 @@ func start(t testing.TB, host dnswire.Name, backend Backend) *Server {
 
 func startOn(t testing.TB, address string, host dnswire.Name, backend Backend) *Server {
 	t.Helper()
-	s, err := Listen(address, host, backend, slog.New(slog.DiscardHandler))
+	config := Config{Addresses: []string{address}}
+	if host != "" {
+		config.Hosts = []dnswire.Name{host}
+	}
+	return startWith(t, config, backend)
+}
+
+func startWith(t testing.TB, config Config, backend Backend) *Server {
+	t.Helper()
+	s, err := Listen(config, backend, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,6 +369,23 @@ func TestServerName(t *testing.T) {
 		s := start(t, name(test.host), testZones())
 		if got := ask(t, "udp", s, question(test.question)); got != test.want {
 			t.Errorf("host %s, %s:\n%s\nwant\n%s", test.host, test.question, got, test.want)
+		}
+	}
+}
+
+// All names are in NS; only the first is this server's own.
+func TestSeveralServerNames(t *testing.T) {
+	config := Config{Addresses: []string{"127.0.0.1:0"}, Hosts: []dnswire.Name{name("A.example.com"), name("b.example.net")}}
+	s := startWith(t, config, testZones())
+	for asked, want := range map[string]string{
+		"NS example.com": "NOERROR aa\nexample.com. 300 NS a.example.com.\nexample.com. 300 NS b.example.net.\n" +
+			"additional a.example.com. 60 192.0.2.1\nadditional a.example.com. 60 2001:db8::1\nadditional a.example.com. 60 192.0.2.2",
+		"SOA example.com":    "NOERROR aa\n" + strings.ReplaceAll(soaText, "ns.example.com", "a.example.com"),
+		"AAAA a.example.com": "NOERROR aa\na.example.com. 60 2001:db8::1",
+		"A ns.example.com":   strings.ReplaceAll(noName, "ns.example.com", "a.example.com"),
+	} {
+		if got := ask(t, "udp", s, question(asked)); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", asked, got, want)
 		}
 	}
 }

@@ -223,14 +223,12 @@ func namedConfig(t *testing.T, address, port, zone string) (file string) {
 // freePort gives a port that was free for UDP and TCP a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	tcp, udp, err := listenBoth("127.0.0.1:0")
+	ends, err := listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tcp.Close()
-	defer udp.Close()
-	_, port, _ := net.SplitHostPort(tcp.Addr().String())
-	return port
+	defer closeAll(ends)
+	return fmt.Sprint(port(ends[0].tcp.Addr()))
 }
 
 // checkResolver asks a resolver that reads our zone.

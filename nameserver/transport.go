@@ -20,13 +20,12 @@ const (
 	maxUDPQuery    = 4096 // no honest one is near it; a longer one is cut, does not parse and costs little
 )
 
-// serveUDP reads and answers one message after the other; several run on the
-// one socket.
-func (s *Server) serveUDP(ctx context.Context) error {
+// serveUDP reads and answers one message after the other.
+func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	packet := make([]byte, maxUDPQuery)
 	control := make([]byte, destinationSize)
 	for {
-		n, controlled, _, from, err := s.udp.ReadMsgUDPAddrPort(packet, control)
+		n, controlled, _, from, err := conn.ReadMsgUDPAddrPort(packet, control)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -38,20 +37,20 @@ func (s *Server) serveUDP(ctx context.Context) error {
 		}
 		if answer := s.answer(ctx, packet[:n], maxUDP); answer != nil {
 			// What cannot be sent (port 0, no route back) concerns only who asked.
-			s.udp.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
+			conn.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
 		}
 	}
 }
 
 // serveTCP accepts connections and returns when all of them are closed.
-func (s *Server) serveTCP(ctx context.Context) error {
+func (s *Server) serveTCP(ctx context.Context, listener net.Listener) error {
 	places := make(chan struct{}, maxConnections)
 	var open sync.WaitGroup
 	defer open.Wait()
 	connCtx, cancel := context.WithCancel(ctx)
 	defer cancel() // when accepting fails, the connections end too
 	for {
-		conn, err := s.tcp.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,77 +18,107 @@ import (
 	"meshddns/dnswire"
 )
 
+func listenOn(address string) (*Server, error) {
+	return Listen(Config{Addresses: []string{address}}, testZones(), slog.New(slog.DiscardHandler))
+}
+
 func TestListenBindsOnePort(t *testing.T) {
 	s := start(t, "", testZones())
-	if tcp, udp := s.tcp.Addr().String(), s.udp.LocalAddr().String(); tcp != udp || s.Addr() != tcp {
-		t.Errorf("TCP %s, UDP %s, Addr %s", tcp, udp, s.Addr())
+	end := s.ends[0]
+	if len(end.udp) != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d sockets for %d cores", len(end.udp), runtime.GOMAXPROCS(0))
 	}
-	if _, err := Listen(s.Addr(), "", testZones(), s.log); !errors.Is(err, syscall.EADDRINUSE) {
+	for _, udp := range end.udp {
+		if tcp, udp := end.tcp.Addr().String(), udp.LocalAddr().String(); tcp != udp || s.Addr() != tcp {
+			t.Errorf("TCP %s, UDP %s, Addr %s", tcp, udp, s.Addr())
+		}
+	}
+	if _, err := listenOn(s.Addr()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a port in use: %v", err)
 	}
 	for _, address := range []string{"", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:port", "192.0.2.1:0"} {
-		if s, err := Listen(address, "", testZones(), nil); err == nil {
+		if s, err := listenOn(address); err == nil {
 			t.Errorf("%q is listened on as %s", address, s.Addr())
 		}
 	}
 }
 
-// UDP may be taken where TCP is free; the port is then refused as a whole.
+// UDP may be taken where TCP is free; the port is then refused as a whole, also
+// when the other program would share it.
 func TestListenWithUDPTaken(t *testing.T) {
-	tcp, udp, err := listenBoth("127.0.0.1:0")
+	ends, err := listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer udp.Close()
-	tcp.Close()
+	defer closeAll(ends)
+	ends[0].tcp.Close()
 	for range 2 { // the second time shows that TCP was let go
-		if _, err := Listen(udp.LocalAddr().String(), "", testZones(), nil); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "udp") {
+		if _, err := listenOn(ends[0].udp[0].LocalAddr().String()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "udp") {
 			t.Errorf("Listen: %v", err)
 		}
 	}
 }
 
-// Answers must leave from the address that was asked: the client's socket is
-// connected to it and takes nothing else.
-func TestWildcardAnswersFromWhereItWasAsked(t *testing.T) {
-	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0"} {
-		s := startOn(t, address, "", testZones())
-		checkAnswersFrom(t, s, "127.0.0.2", "127.0.0.1")
-		checkAnswersFrom(t, s, "127.0.0.1", "127.0.0.3")
-		if probe, err := net.ListenPacket("udp6", "[::1]:0"); err == nil {
-			probe.Close()
-			checkAnswersFrom(t, s, "::1", "::1")
+// When one address cannot be had, those before it are let go.
+func TestListenOnSeveral(t *testing.T) {
+	s := startWith(t, Config{Addresses: []string{"127.0.0.1:0", "127.0.0.2:0"}}, testZones())
+	for _, address := range s.Addrs() {
+		for _, network := range []string{"udp", "tcp"} {
+			query := question("SOA example.com")
+			if answer := exchange(t, network, address, query.Pack()); len(answer) < 50 {
+				t.Errorf("%s %s: %x", network, address, answer)
+			}
 		}
+	}
+	free := "127.0.0.3:" + freePort(t)
+	if _, err := Listen(Config{Addresses: []string{free, s.Addr()}}, testZones(), nil); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("one of two addresses is taken: %v", err)
+	}
+	startOn(t, free, "", testZones())
+}
+
+// An address is of one family: 0.0.0.0 leaves [::] to others. Only no address
+// at all is both, on one port.
+func TestWildcardsAreOfOneFamily(t *testing.T) {
+	needIPv6(t)
+	v4 := startOn(t, "0.0.0.0:0", "", testZones())
+	_, port, _ := net.SplitHostPort(v4.Addr())
+	v6 := startOn(t, "[::]:"+port, "", testZones())
+	if got, want := v4.Addr()+" "+v6.Addr(), "0.0.0.0:"+port+" [::]:"+port; got != want {
+		t.Errorf("listening on %s, want %s", got, want)
+	}
+	both := startOn(t, ":0", "", testZones()).Addrs()
+	if len(both) != 2 || both[1] != strings.Replace(both[0], "0.0.0.0", "[::]", 1) {
+		t.Errorf("without an address: %v", both)
 	}
 }
 
-// A host without IPv6 gives a wildcard socket of IPv4 alone.
-func TestIPv4WildcardAnswersFromWhereItWasAsked(t *testing.T) {
-	udp, err := net.ListenUDP("udp4", &net.UDPAddr{})
+func needIPv6(t *testing.T) {
+	t.Helper()
+	probe, err := net.ListenPacket("udp6", "[::1]:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Skipf("no IPv6 here: %v", err)
 	}
-	if err := receiveDestination(udp); err != nil {
-		t.Fatal(err)
+	probe.Close()
+}
+
+// Answers must leave from the address that was asked: the client's socket is
+// connected to it and takes nothing else.
+func TestWildcardAnswersFromWhereItWasAsked(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", ":0"} {
+		s := startOn(t, address, "", testZones())
+		checkAnswersFrom(t, s, "127.0.0.2", "127.0.0.1")
+		checkAnswersFrom(t, s, "127.0.0.1", "127.0.0.3")
 	}
-	tcp, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{backend: testZones(), log: slog.New(slog.DiscardHandler), udp: udp, tcp: tcp}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error)
-	go func() { served <- s.Serve(ctx) }()
-	checkAnswersFrom(t, s, "127.0.0.2", "127.0.0.1")
-	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
+	needIPv6(t)
+	for _, address := range []string{"[::]:0", ":0"} {
+		checkAnswersFrom(t, startOn(t, address, "", testZones()), "::1", "::1")
 	}
 }
 
 func checkAnswersFrom(t *testing.T, s *Server, server, client string) {
 	t.Helper()
-	_, port, _ := net.SplitHostPort(s.udp.LocalAddr().String())
+	_, port, _ := net.SplitHostPort(s.Addr())
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(client)}}
 	conn, err := dialer.Dial("udp", net.JoinHostPort(server, port))
 	if err != nil {
@@ -243,7 +274,7 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 	for _, network := range []string{"udp", "tcp"} {
 		backend := testZones()
 		backend.hold = make(chan struct{})
-		s, err := Listen("127.0.0.1:0", "", backend, slog.New(slog.DiscardHandler))
+		s, err := Listen(Config{Addresses: []string{"127.0.0.1:0"}}, backend, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,17 +297,17 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Errorf("%s: Serve: %v", network, err)
 		}
-		if _, err := s.tcp.Accept(); !errors.Is(err, net.ErrClosed) {
+		if _, err := s.ends[0].tcp.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: the TCP socket: %v", network, err)
 		}
-		if err := s.udp.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+		if err := s.ends[0].udp[0].SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: the UDP socket: %v", network, err)
 		}
 	}
 }
 
 func TestServeAfterItsContext(t *testing.T) {
-	s, err := Listen("127.0.0.1:0", "", testZones(), slog.New(slog.DiscardHandler))
+	s, err := listenOn("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,10 +320,10 @@ func TestServeAfterItsContext(t *testing.T) {
 
 func TestServeReportsALostSocket(t *testing.T) {
 	for name, lose := range map[string]func(*Server) error{
-		"UDP": func(s *Server) error { return s.udp.Close() },
-		"TCP": func(s *Server) error { return s.tcp.Close() },
+		"UDP": func(s *Server) error { return s.ends[0].udp[0].Close() },
+		"TCP": func(s *Server) error { return s.ends[0].tcp.Close() },
 	} {
-		s, err := Listen("127.0.0.1:0", "", testZones(), slog.New(slog.DiscardHandler))
+		s, err := listenOn("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
