@@ -85,9 +85,15 @@ func bindOne(address netip.AddrPort) (e endpoint, err error) {
 	if address.Addr().Is4() {
 		family = "4"
 	}
-	if e.tcp, err = net.ListenTCP("tcp"+family, net.TCPAddrFromAddrPort(address)); err != nil {
+	// A connection lives for seconds: probes for a dead peer, and what MPTCP adds,
+	// would only make accepting one dearer.
+	config := net.ListenConfig{KeepAlive: -1}
+	config.SetMultipathTCP(false)
+	listener, err := config.Listen(context.Background(), "tcp"+family, address.String())
+	if err != nil {
 		return endpoint{}, err
 	}
+	e.tcp = listener.(*net.TCPListener)
 	address = netip.AddrPortFrom(address.Addr(), port(e.tcp.Addr()))
 	for len(e.udp) < runtime.GOMAXPROCS(0) {
 		udp, err := listenUDP("udp"+family, address, len(e.udp) > 0)

@@ -49,12 +49,13 @@ type Config struct {
 
 // Server answers on some addresses, over UDP and TCP.
 type Server struct {
-	hosts    []dnswire.Name
-	backend  Backend
-	log      *slog.Logger
-	ends     []endpoint
-	answered [dnswire.RcodeBadVers + 1]atomic.Uint64 // by rcode; no higher one is used
-	failures failureLog
+	hosts       []dnswire.Name
+	backend     Backend
+	log         *slog.Logger
+	ends        []endpoint
+	connections connections
+	answered    [dnswire.RcodeBadVers + 1]atomic.Uint64 // by rcode; no higher one is used
+	failures    failureLog
 }
 
 // Listen binds UDP and TCP of each address, both to one port.

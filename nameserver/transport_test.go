@@ -1,12 +1,14 @@
 package nameserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -170,35 +172,162 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// Beyond maxConnections the newest is closed, those open stay, UDP goes on,
-// and a place that gets free is given away again.
-func TestConnectionsAreCapped(t *testing.T) {
-	s := start(t, "", testZones())
+// dialFrom connects from an address of its own.
+func dialFrom(address string, s *Server) (net.Conn, error) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
+	conn, err := dialer.Dial("tcp", s.Addr())
+	if err == nil {
+		conn.SetDeadline(time.Now().Add(patience))
+	}
+	return conn, err
+}
+
+func askOn(conn net.Conn) error {
 	query := question("SOA example.com")
-	answered := func(conn net.Conn) bool {
-		dnswire.WriteTCP(conn, query.Pack()) // the server may have closed
-		_, err := receive(conn)
-		return err == nil
+	if err := dnswire.WriteTCP(conn, query.Pack()); err != nil {
+		return err
 	}
-	var open []net.Conn
-	for range maxConnections {
-		open = append(open, dial(t, "tcp", s.Addr()))
-		if !answered(open[len(open)-1]) {
-			t.Fatalf("connection %d is closed", len(open))
+	_, err := receive(conn)
+	return err
+}
+
+// idle opens connections from an address that have asked once.
+func idle(t *testing.T, s *Server, address string, count int) (open []net.Conn) {
+	t.Helper()
+	for range count {
+		conn, err := dialFrom(address, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := askOn(conn); err != nil {
+			t.Fatalf("a new connection from %s: %v", address, err)
+		}
+		open = append(open, conn)
+	}
+	return open
+}
+
+// A client that has more connections than there is room for and opens a new one for each that
+// is closed keeps nobody out.
+func TestOneAddressKeepsNobodyOut(t *testing.T) {
+	s := start(t, "", testZones())
+	over, stop := context.WithCancel(t.Context())
+	var attackers, ready sync.WaitGroup
+	defer attackers.Wait()
+	defer stop()
+	for range maxConnections + 100 {
+		ready.Add(1)
+		attackers.Go(func() {
+			began := sync.OnceFunc(ready.Done)
+			for over.Err() == nil {
+				conn, err := dialFrom("127.0.0.2", s)
+				began()
+				if err != nil {
+					continue
+				}
+				closing := context.AfterFunc(over, func() { conn.Close() })
+				conn.Read(make([]byte, 1)) // until the server closes
+				closing()
+				conn.Close()
+			}
+		})
+	}
+	ready.Wait()
+	var others sync.WaitGroup
+	for i := range 82 {
+		others.Go(func() {
+			conn, err := dialFrom(fmt.Sprintf("127.0.0.%d", 3+i), s)
+			if err == nil {
+				defer conn.Close()
+				err = cmp.Or(askOn(conn), askOn(conn))
+			}
+			if err != nil {
+				t.Errorf("client %d: %v", i, err)
+			}
+		})
+	}
+	others.Wait()
+}
+
+// A client's own longest idle connection makes room for one above its share.
+func TestOneAddressHasAShare(t *testing.T) {
+	s := start(t, "", testZones())
+	open := idle(t, s, "127.0.0.2", maxFromOne)
+	if err := askOn(open[0]); err != nil {
+		t.Fatal(err)
+	}
+	open = append(open, idle(t, s, "127.0.0.2", 1)...)
+	if _, err := receive(open[1]); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the longest idle connection: %v", err)
+	}
+	for i, conn := range open {
+		if err := askOn(conn); i != 1 && err != nil {
+			t.Errorf("connection %d: %v", i, err)
 		}
 	}
-	if answered(dial(t, "tcp", s.Addr())) {
-		t.Error("one connection more is served")
+}
+
+// When all places are taken, clients with few connections keep theirs.
+func TestWhoHasMostMakesRoom(t *testing.T) {
+	s := start(t, "", testZones())
+	modest := idle(t, s, "127.0.0.100", 1)
+	var first []net.Conn
+	for i := range maxConnections / maxFromOne {
+		open := idle(t, s, fmt.Sprintf("127.0.0.%d", 2+i), maxFromOne)
+		first = append(first, open[0])
 	}
-	if !answered(open[0]) || ask(t, "udp", s, query) == "" {
-		t.Error("an open connection is no longer served")
-	}
-	open[1].Close()
-	for ends := time.Now().Add(patience); !answered(dial(t, "tcp", s.Addr())); {
-		if time.Now().After(ends) {
-			t.Fatal("the place of a closed connection stays taken")
+	// One more than there is room for came with the last client, and now another.
+	modest = append(modest, idle(t, s, "127.0.0.101", 1)...)
+	for i, conn := range first[:2] {
+		if _, err := receive(conn); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the longest idle connection of client %d: %v", i, err)
 		}
 	}
+	for _, conn := range append(modest, first[2]) {
+		if err := askOn(conn); err != nil {
+			t.Error(err)
+		}
+	}
+	s.connections.mu.Lock()
+	defer s.connections.mu.Unlock()
+	if n := s.connections.open.Len(); n != maxConnections {
+		t.Errorf("%d connections are open", n)
+	}
+}
+
+// from is a connection whose other end has an address.
+type from struct {
+	net.Conn
+	remote net.TCPAddr
+}
+
+func (f from) RemoteAddr() net.Addr { return &f.remote }
+
+// Where half of the places are taken, new connections may be idle for less long,
+// and those that were idle longer go when somebody comes.
+func TestIdleTimeIsShorterInACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{backend: testZones(), log: slog.New(slog.DiscardHandler)}
+		for i := range maxConnections / 2 {
+			client, server := net.Pipe()
+			defer client.Close()
+			s.connections.admit(from{server, net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(i))}})
+		}
+		first := s.connections.open.Front().Value.(*connection)
+		<-time.After(crowdedTimeout - time.Second)
+		client, server := net.Pipe()
+		defer client.Close()
+		begun := time.Now()
+		s.serveConn(t.Context(), s.connections.admit(server))
+		if kept := time.Since(begun); kept != crowdedTimeout || first.place == nil {
+			t.Errorf("closed after %v; the first of all is open: %t", kept, first.place != nil)
+		}
+		s.connections.leave(s.connections.admit(server))
+		if n := s.connections.open.Len(); first.place != nil || n >= maxConnections/2 {
+			t.Errorf("%d connections are left; the first of all is open: %t", n, first.place != nil)
+		}
+	})
 }
 
 // stream runs serveConn over a pipe in a bubble of synctest and gives the
@@ -208,7 +337,7 @@ func stream(t *testing.T, backend Backend) (client net.Conn, kept func() time.Du
 	client, server := net.Pipe()
 	begun, done := time.Now(), make(chan time.Duration)
 	go func() {
-		s.serveConn(t.Context(), server)
+		s.serveConn(t.Context(), s.connections.admit(server))
 		done <- time.Since(begun)
 	}()
 	t.Cleanup(func() { client.Close() })
