@@ -14,6 +14,8 @@
 //	-db file               the database, default meshddns.db
 //	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
 //	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
+//	-dns-nsid text         tells servers of one zone apart: answered to who asks for it (RFC 5001); default: not
+//	-dns-rate-limit n      answers a second over UDP to one network (/24, /56) without a cookie, 0: no limit; default 1000
 //	-ipv4, -ipv6 source    this host's public addresses: auto, interface:NAME, url:URL, none, or an address
 //	-allow-host names      Host names to accept beside the loopback ones, separated by commas
 //	-token-file file       one or two tokens, a line each; required on an address that is not loopback
@@ -100,6 +102,8 @@ func readSettings(args []string, getenv func(string) string, stderr io.Writer) (
 	var dnsListen, dnsHosts list
 	flags.Var(&dnsListen, "dns-listen", "`address` of the built-in DNS server, UDP and TCP; repeatable (default none)")
 	flags.Var(&dnsHosts, "dns-host", "own `name` in NS and SOA records, then further ones for NS; repeatable (default ns.<zone>)")
+	flags.StringVar(&c.dns.NSID, "dns-nsid", "", "`text` that tells servers of one zone apart, for who asks for it (default none)")
+	flags.IntVar(&c.dns.RateLimit, "dns-rate-limit", nameserver.DefaultRateLimit, "`answers` a second over UDP to one network, 0: no limit")
 	ipv4 := flags.String("ipv4", "auto", "public IPv4 address: auto, interface:NAME, url:URL, none, or an `address`")
 	ipv6 := flags.String("ipv6", "auto", "public IPv6 address: auto, interface:NAME, url:URL, none, or an `address`")
 	allowHosts := flags.String("allow-host", "", "Host `names` to accept beside the loopback ones, separated by commas")
@@ -120,6 +124,10 @@ func readSettings(args []string, getenv func(string) string, stderr io.Writer) (
 		return c, fmt.Errorf("-sync-interval %v: want 1s at least", c.syncInterval)
 	case c.logFormat != "text" && c.logFormat != "json":
 		return c, fmt.Errorf("-log-format %q: want text or json", c.logFormat)
+	case len(c.dns.NSID) > nameserver.MaxNSID:
+		return c, fmt.Errorf("-dns-nsid has %d octets: want %d at most", len(c.dns.NSID), nameserver.MaxNSID)
+	case c.dns.RateLimit < 0 || c.dns.RateLimit > nameserver.MaxRateLimit:
+		return c, fmt.Errorf("-dns-rate-limit %d: want 0 to %d", c.dns.RateLimit, nameserver.MaxRateLimit)
 	}
 	c.allowHosts = strings.FieldsFunc(*allowHosts, func(r rune) bool { return r == ',' || r == ' ' })
 	c.dns.Addresses = dnsListen.values

@@ -1130,4 +1130,15 @@ func TestDNSFlags(t *testing.T) {
 			t.Errorf("-dns-host %q: %v", host, err)
 		}
 	}
+	for _, args := range [][]string{
+		{"-dns-rate-limit", "-1"}, {"-dns-rate-limit", "1000001"}, {"-dns-nsid", strings.Repeat("n", 129)},
+	} {
+		if _, err := readFlags(args, nil); err == nil || !strings.HasPrefix(err.Error(), args[0]+" ") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	c, err := readFlags([]string{"-dns-rate-limit", "0", "-dns-nsid", "ams-1"}, nil)
+	if err != nil || c.dns.RateLimit != 0 || c.dns.NSID != "ams-1" {
+		t.Errorf("%+v, %v", c.dns, err)
+	}
 }

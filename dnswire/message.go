@@ -59,27 +59,28 @@ const (
 type Rcode uint16
 
 const (
-	RcodeSuccess  Rcode = 0
-	RcodeFormErr  Rcode = 1
-	RcodeServFail Rcode = 2
-	RcodeNXDomain Rcode = 3
-	RcodeNotImp   Rcode = 4
-	RcodeRefused  Rcode = 5
-	RcodeYXDomain Rcode = 6
-	RcodeYXRRSet  Rcode = 7
-	RcodeNXRRSet  Rcode = 8
-	RcodeNotAuth  Rcode = 9
-	RcodeNotZone  Rcode = 10
-	RcodeBadVers  Rcode = 16 // as an extended rcode, RFC 6891
-	RcodeBadSig   Rcode = 16 // as a TSIG error, RFC 8945
-	RcodeBadKey   Rcode = 17
-	RcodeBadTime  Rcode = 18
-	RcodeBadTrunc Rcode = 22
+	RcodeSuccess   Rcode = 0
+	RcodeFormErr   Rcode = 1
+	RcodeServFail  Rcode = 2
+	RcodeNXDomain  Rcode = 3
+	RcodeNotImp    Rcode = 4
+	RcodeRefused   Rcode = 5
+	RcodeYXDomain  Rcode = 6
+	RcodeYXRRSet   Rcode = 7
+	RcodeNXRRSet   Rcode = 8
+	RcodeNotAuth   Rcode = 9
+	RcodeNotZone   Rcode = 10
+	RcodeBadVers   Rcode = 16 // as an extended rcode, RFC 6891
+	RcodeBadSig    Rcode = 16 // as a TSIG error, RFC 8945
+	RcodeBadKey    Rcode = 17
+	RcodeBadTime   Rcode = 18
+	RcodeBadTrunc  Rcode = 22
+	RcodeBadCookie Rcode = 23 // RFC 7873
 )
 
 var rcodeNames = map[Rcode]string{
 	0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 6: "YXDOMAIN",
-	7: "YXRRSET", 8: "NXRRSET", 9: "NOTAUTH", 10: "NOTZONE", 16: "BADSIG", 17: "BADKEY", 18: "BADTIME", 22: "BADTRUNC",
+	7: "YXRRSET", 8: "NXRRSET", 9: "NOTAUTH", 10: "NOTZONE", 16: "BADSIG", 17: "BADKEY", 18: "BADTIME", 22: "BADTRUNC", 23: "BADCOOKIE",
 }
 
 // String gives the mnemonic. Sixteen reads as the TSIG error BADSIG.
@@ -405,7 +406,8 @@ type EDNS struct {
 	UDPSize  uint16 // the largest UDP message the sender takes
 	Extended uint8  // the upper eight bits of the rcode
 	Version  uint8
-	DO       bool // DNSSEC OK, RFC 3225
+	DO       bool   // DNSSEC OK, RFC 3225
+	Options  []byte // each a code, a length and as many octets
 }
 
 const flagDO = 1 << 15
@@ -416,7 +418,7 @@ func (e EDNS) RR() RR {
 	if e.DO {
 		ttl |= flagDO
 	}
-	return RR{Name: Root, Type: TypeOPT, Class: Class(e.UDPSize), TTL: ttl}
+	return RR{Name: Root, Type: TypeOPT, Class: Class(e.UDPSize), TTL: ttl, Data: e.Options}
 }
 
 // EDNS gives what the message's OPT record says, and whether it has one. More
@@ -436,6 +438,7 @@ func (m *Message) EDNS() (EDNS, bool, error) {
 		Extended: uint8(found.TTL >> 24),
 		Version:  uint8(found.TTL >> 16),
 		DO:       found.TTL&flagDO != 0,
+		Options:  found.Data,
 	}, true, nil
 }
 

@@ -47,7 +47,7 @@ func TestMessageRoundTrip(t *testing.T) {
 		t.Errorf("Parse(Pack(m)) = %+v, %v\nwant %+v", got, err, want)
 	}
 	edns, ok, err := got.EDNS()
-	if want := (EDNS{UDPSize: 1232, Extended: 1, Version: 2, DO: true}); edns != want || !ok || err != nil {
+	if want := (EDNS{UDPSize: 1232, Extended: 1, Version: 2, DO: true}); !reflect.DeepEqual(edns, want) || !ok || err != nil {
 		t.Errorf("EDNS = %+v, %t, %v", edns, ok, err)
 	}
 }

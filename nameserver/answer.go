@@ -32,57 +32,87 @@ const (
 // again by then.
 const answerTimeout = 2 * time.Second
 
-// answer gives the packed answer to one message, nil for none. limit is the
-// transport's size: maxUDP or dnswire.MaxMessage.
-func (s *Server) answer(ctx context.Context, packet []byte, limit int) []byte {
+// asker is where a query comes from.
+type asker struct {
+	address netip.Addr
+	limit   int // the transport's size of an answer: maxUDP or dnswire.MaxMessage
+	at      time.Time
+}
+
+func (a asker) tcp() bool { return a.limit > maxUDP }
+
+// answer gives the packed answer to one message, nil for none.
+func (s *Server) answer(ctx context.Context, packet []byte, from asker) []byte {
 	query, err := dnswire.Parse(packet)
 	if len(packet) < dnswire.HeaderSize || query.Response {
 		return nil // an answer to an answer could go back and forth for ever
 	}
 	reply := dnswire.Message{ID: query.ID, Response: true, Opcode: query.Opcode, RecursionDesired: query.RecursionDesired}
-	if binary.BigEndian.Uint16(packet[4:]) == 1 {
+	questions := binary.BigEndian.Uint16(packet[4:])
+	if questions == 1 {
 		reply.Questions = query.Questions // none if it could not be read
 	}
-	pseudo, pseudoErr := readPseudo(query)
+	pseudo, pseudoErr := s.readPseudo(query, from)
+	limited := !from.tcp() && !pseudo.asked.known && !s.limits.allow(from.address, from.at)
+	if limited && !s.limits.slip() {
+		return nil
+	}
 	var rcode dnswire.Rcode
 	switch {
 	case query.Opcode != dnswire.OpcodeQuery:
 		rcode = dnswire.RcodeNotImp // even if it does not parse: other opcodes may have other formats
-	case err != nil || pseudoErr != nil || len(reply.Questions) != 1:
+	case err != nil || pseudoErr != nil || len(reply.Questions) != 1 && (questions > 0 || pseudo.asked.cookie == nil):
 		rcode = dnswire.RcodeFormErr
 	case pseudo.edns.Version > 0:
 		rcode = dnswire.RcodeBadVers
 	case pseudo.signed:
 		rcode = dnswire.RcodeNotAuth
+	case limited:
+		rcode = s.slipped(pseudo.asked, &reply)
+	case questions == 0:
+		rcode = pseudo.asked.cookieOnly()
 	default:
 		rcode = s.resolve(ctx, reply.Questions[0], &reply)
 	}
 	s.answered[rcode].Add(1)
 	reply.Rcode = rcode & 15
-	return fit(reply, pseudo.reply(rcode), room(limit, pseudo.edns))
+	return fit(reply, pseudo.reply(rcode, s.appendOptions(nil, pseudo.asked, from)), room(from.limit, pseudo.edns))
+}
+
+// slipped makes a reply that is above the limit one that shows the way: with the
+// cookie that comes along, or over TCP.
+func (s *Server) slipped(asked options, reply *dnswire.Message) dnswire.Rcode {
+	if asked.cookie != nil {
+		return dnswire.RcodeBadCookie
+	}
+	reply.Truncated = true
+	return dnswire.RcodeSuccess
 }
 
 // pseudo is what a query says outside its question.
 type pseudo struct {
 	edns       dnswire.EDNS
 	hasEDNS    bool
+	asked      options
 	unknownKey dnswire.RR // answers a TSIG: no key is held here
 	signed     bool
 }
 
-func readPseudo(query dnswire.Message) (p pseudo, err error) {
-	var tsigErr error
+func (s *Server) readPseudo(query dnswire.Message, from asker) (p pseudo, err error) {
+	var optionsErr, tsigErr error
 	p.edns, p.hasEDNS, err = query.EDNS()
+	p.asked, optionsErr = s.readOptions(p.edns, from)
 	p.unknownKey, p.signed, tsigErr = query.RefuseKey()
-	return p, errors.Join(err, tsigErr)
+	return p, errors.Join(err, optionsErr, tsigErr)
 }
 
 // reply gives the records that end a reply: OPT for a query that has one,
 // then TSIG, which must be the last.
-func (p pseudo) reply(rcode dnswire.Rcode) []dnswire.RR {
+func (p pseudo) reply(rcode dnswire.Rcode, options []byte) []dnswire.RR {
 	var records []dnswire.RR
 	if p.hasEDNS {
-		records = append(records, dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: p.edns.DO}.RR())
+		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: p.edns.DO, Options: options}
+		records = append(records, edns.RR())
 	}
 	if rcode == dnswire.RcodeNotAuth {
 		records = append(records, p.unknownKey)

@@ -5,6 +5,7 @@ package nameserver
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,7 +46,12 @@ type Backend interface {
 type Config struct {
 	Addresses []string       // to listen on, host:port; one of port 0 gets a free one
 	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
+	NSID      string         // tells servers of one zone apart (RFC 5001); "": not answered
+	RateLimit int            // answers a second over UDP to one network, 0: no limit
 }
+
+// MaxNSID bounds an NSID, so that every answer has room for it.
+const MaxNSID = 128
 
 // Server answers on some addresses, over UDP and TCP.
 type Server struct {
@@ -54,13 +60,20 @@ type Server struct {
 	log         *slog.Logger
 	ends        []endpoint
 	connections connections
-	answered    [dnswire.RcodeBadVers + 1]atomic.Uint64 // by rcode; no higher one is used
+	nsid        string
+	secret      [16]byte // of cookies: clients notice a restart and take a new cookie
+	limits      *limiter
+	answered    [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
 	failures    failureLog
 }
 
 // Listen binds UDP and TCP of each address, both to one port.
 func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
-	s := &Server{backend: backend, log: log}
+	if len(c.NSID) > MaxNSID {
+		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
+	}
+	s := &Server{backend: backend, log: log, nsid: c.NSID, limits: newLimiter(c.RateLimit)}
+	rand.Read(s.secret[:]) // never fails
 	for _, host := range c.Hosts {
 		s.hosts = append(s.hosts, host.Fold())
 	}

@@ -586,7 +586,7 @@ func TestNoAnswer(t *testing.T) {
 	conn := dial(t, "udp", s.Addr())
 	for _, message := range [][]byte{query.Pack(), {}, {1}, query.Pack()[:11]} {
 		send(t, conn, message)
-		if answer := s.answer(t.Context(), message, maxUDP); answer != nil {
+		if answer := s.answer(t.Context(), message, asker{limit: maxUDP}); answer != nil {
 			t.Errorf("answer %x to %x", answer, message)
 		}
 		// Over TCP the connection ends.
@@ -649,7 +649,7 @@ func TestBackendFails(t *testing.T) {
 		query := question("TXT _mesh.office.example.com")
 		lines := func() int { return strings.Count(log.String(), "disk on fire") }
 		for range 100 {
-			answer, err := dnswire.Parse(s.answer(t.Context(), query.Pack(), maxUDP))
+			answer, err := dnswire.Parse(s.answer(t.Context(), query.Pack(), asker{limit: maxUDP}))
 			if err != nil || show(answer) != "SERVFAIL" || len(answer.Questions) != 1 {
 				t.Fatalf("%s, %v", show(answer), err)
 			}
@@ -658,7 +658,7 @@ func TestBackendFails(t *testing.T) {
 			t.Errorf("after 100 failures the log is %s", log.String())
 		}
 		<-time.After(failureInterval)
-		s.answer(t.Context(), query.Pack(), maxUDP)
+		s.answer(t.Context(), query.Pack(), asker{limit: maxUDP})
 		if lines() != 2 || !strings.Contains(log.String(), "not_logged_before=99") {
 			t.Errorf("a minute later the log is %s", log.String())
 		}
@@ -671,7 +671,7 @@ func TestBackendIsSlow(t *testing.T) {
 		s := &Server{backend: hanging{testZones()}, log: slog.New(slog.DiscardHandler)}
 		query := question("SOA example.com")
 		begun := time.Now()
-		answer, err := dnswire.Parse(s.answer(t.Context(), query.Pack(), maxUDP))
+		answer, err := dnswire.Parse(s.answer(t.Context(), query.Pack(), asker{limit: maxUDP}))
 		if err != nil || show(answer) != "SERVFAIL" || time.Since(begun) != answerTimeout {
 			t.Errorf("%s, %v after %v", show(answer), err, time.Since(begun))
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"syscall"
+	"time"
 )
 
 // maxUDPQuery bounds what is read: no honest one is near it; a longer one is
@@ -26,7 +27,8 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 			}
 			return err
 		}
-		if answer := s.answer(ctx, packet[:n], maxUDP); answer != nil {
+		asking := asker{address: from.Addr().Unmap(), limit: maxUDP, at: time.Now()}
+		if answer := s.answer(ctx, packet[:n], asking); answer != nil {
 			// What cannot be sent (port 0, no route back) concerns only who asked.
 			conn.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
 		}
