@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -2645,5 +2646,153 @@ func TestDNSUsageAsStored(t *testing.T) {
 	u := dnsWait(t, made)
 	if again, err := h.store.Usage(t.Context(), u.ID); err != nil || u.Name != "_mesh.office.example.net" || again.Name != u.Name || again.Domain != u.Domain {
 		t.Errorf("told %q in %q, stored %q in %q, %v", u.Name, u.Domain.V, again.Name, again.Domain.V, err)
+	}
+}
+
+// serial gives what the server answers as the serial of a zone.
+func (h *syncHost) serial(zone string) uint32 {
+	h.t.Helper()
+	answer := dnsAsk(h.t, h.clients.dnsAddress, zone, dnswire.TypeSOA)
+	if len(answer.Answers) != 1 || answer.Rcode != dnswire.RcodeSuccess {
+		h.t.Fatalf("SOA of %s: %+v", zone, answer)
+	}
+	data := answer.Answers[0].Data
+	return binary.BigEndian.Uint32(data[len(data)-20:])
+}
+
+// TestSerials makes changes of all kinds: the serials of the zones that a change
+// concerns grow, and no other.
+func TestSerials(t *testing.T) {
+	h := syncServing(t)
+	builtinZone := func(name string) service {
+		return service{ID: name, Name: "x", Config: provider.Secret(`{"domain":"` + name + `","provider":"builtin"}`)}
+	}
+	put := func(v service) func() error {
+		return func() error {
+			return h.store.PutService(h.t.Context(), v.ID, func(service) (service, error) { return v, nil })
+		}
+	}
+	remove := func(id string) func() error { return func() error { return h.store.DeleteService(h.t.Context(), id) } }
+	publish := func(name string) func() error {
+		return func() error {
+			client := builtin.Client{Store: h.store}
+			return client.Change(h.t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}, TTL: 60})
+		}
+	}
+	configure := func(name, domain string) func() error {
+		return func() error {
+			return h.store.PutConfiguration(h.t.Context(), configuration{Provider: name, Domain: domain, TXTRecordName: "_t"}, false)
+		}
+	}
+	for _, zone := range []string{"example.com", "a.b.example.com", "example.net"} {
+		if err := put(builtinZone(zone))(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := builtinZone("b.example.com")
+	other.ID = "other"
+	for _, test := range []struct {
+		what   string
+		change func() error
+		grow   []string
+	}{
+		{"a record", publish("x.example.com"), []string{"example.com"}},
+		{"a record below the zone within", publish("x.a.b.example.com"), []string{"a.b.example.com"}},
+		{"a record of no zone", publish("x.example.org"), nil},
+		{"the same again", put(builtinZone("example.com")), nil},
+		{"a zone between", put(builtinZone("b.example.com")), []string{"example.com"}},
+		{"the same zone of another service", put(other), nil},
+		{"a record in it", publish("x.b.example.com"), []string{"b.example.com"}},
+		{"one of the two goes", remove("other"), nil},
+		{"the zone within goes", remove("a.b.example.com"), []string{"b.example.com"}},
+		{"and comes back", put(builtinZone("a.b.example.com")), []string{"a.b.example.com", "b.example.com"}},
+		{"the zone between goes", remove("b.example.com"), []string{"example.com"}},
+		{"a configuration", configure("builtin", "c.example.net"), []string{"example.net"}},
+		{"it moves", configure("builtin", "d.example.net"), []string{"example.net"}},
+		{"it moves elsewhere", configure("builtin", "d.example.com"), []string{"example.net", "example.com"}},
+		{"it goes to another provider", configure("rfc2136", "d.example.com"), []string{"example.com"}},
+	} {
+		zones, err := h.store.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := test.change(); err != nil {
+			t.Fatalf("%s: %v", test.what, err)
+		}
+		served, err := h.store.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, z := range zones {
+			if !slices.ContainsFunc(served, func(s builtin.Zone) bool { return s.Name == z.Name }) {
+				continue
+			}
+			grown := int32(h.serial(z.Name)-z.Serial) > 0
+			if grown != slices.Contains(test.grow, z.Name) || !grown && h.serial(z.Name) != z.Serial {
+				t.Errorf("%s: the serial of %s goes from %d to %d", test.what, z.Name, z.Serial, h.serial(z.Name))
+			}
+		}
+	}
+}
+
+// TestSerialAfterTheLast has a serial that cannot be counted up, and one ahead of
+// the clock, whose zone goes and comes back.
+func TestSerialAfterTheLast(t *testing.T) {
+	h := syncServing(t)
+	id := h.service("example.org", "provider", "builtin")
+	for _, test := range []struct {
+		serial uint32
+		change func() error
+	}{
+		{1<<32 - 1, func() error {
+			return builtin.Client{Store: h.store}.Change(t.Context(), provider.Change{Name: "x.example.org", Add: []provider.TXT{{"v"}}})
+		}},
+		{uint32(time.Now().Unix()) + 1_000_000, func() error {
+			if err := h.store.DeleteService(t.Context(), id); err != nil {
+				return err
+			}
+			h.service("example.org", "provider", "builtin")
+			return nil
+		}},
+	} {
+		if _, err := h.store.writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
+			t.Fatal(err)
+		}
+		if err := test.change(); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.serial("example.org"); int32(got-test.serial) <= 0 {
+			t.Errorf("after %d comes %d", test.serial, got)
+		}
+	}
+}
+
+// TestNoWildcard: a name at * would be a wildcard elsewhere. It is refused, and what
+// stands there from earlier can be withdrawn; a query for it is as any other.
+func TestNoWildcard(t *testing.T) {
+	h := syncServing(t)
+	h.service("example.com", "provider", "builtin")
+	client := builtin.Client{Store: h.store, Address: h.clients.dnsAddress}
+	for _, name := range []string{"*.example.com", `\042.example.com`, "*.a.example.com", "*"} {
+		err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}})
+		if provider.KindOf(err) != provider.Invalid || !strings.Contains(err.Error(), "wildcard") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h.foreign(servertest.Server{Name: builtin.Name}, "*.example.com", provider.TXT{"old"})
+	if answer := dnsAsk(t, h.clients.dnsAddress, "*.example.com", dnswire.TypeTXT); dnsAnswerText(answer) != "TXT 120" {
+		t.Errorf("the name itself: %+v", answer)
+	}
+	if answer := dnsAsk(t, h.clients.dnsAddress, "x.example.com", dnswire.TypeTXT); answer.Rcode != dnswire.RcodeNXDomain {
+		t.Errorf("a name beside it: %+v", answer)
+	}
+	remove := provider.Change{Name: "*.example.com", Seen: provider.RRset{Values: []provider.TXT{{"old"}}}, Remove: []provider.TXT{{"old"}}}
+	if err := client.Change(t.Context(), remove); err != nil {
+		t.Errorf("withdrawing it: %v", err)
+	}
+	for _, name := range []string{"a*.example.com", "*a.example.com", "x.*.example.com"} {
+		if err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

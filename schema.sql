@@ -1,4 +1,4 @@
--- The tables of meshddns as they are today, version 3. One file holds
+-- The tables of meshddns as they are today, version 4. One file holds
 -- everything: what was configured, who has which name, what is due, what stands
 -- at the providers, and the zones of the built-in DNS server.
 --
@@ -11,7 +11,6 @@
 CREATE TABLE appliance (
     id         INTEGER PRIMARY KEY CHECK (id = 1),
     owner      TEXT    NOT NULL,             -- 12 hex digits; marks the values in DNS that are ours
-    dns_serial INTEGER NOT NULL DEFAULT 1,   -- SOA serial of the built-in zones, grows with every change
     ipv4       TEXT    NOT NULL DEFAULT '',  -- this host's last known public addresses
     ipv6       TEXT    NOT NULL DEFAULT ''
 ) STRICT;
@@ -208,4 +207,11 @@ CREATE TABLE zone_records (
     data BLOB    NOT NULL, -- RDATA (RFC 1035, section 3.3.14)
     ttl  INTEGER NOT NULL, -- seconds
     PRIMARY KEY (name, data)
+) STRICT, WITHOUT ROWID;
+
+-- SOA serials of the built-in zones (RFC 1982): one grows with every change of its
+-- zone. A row stays when its zone goes: should the zone come back, the serial goes on.
+CREATE TABLE zone_serials (
+    zone   TEXT    NOT NULL PRIMARY KEY,
+    serial INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)
 ) STRICT, WITHOUT ROWID;

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -39,9 +40,12 @@ var schemaSQL string
 //go:embed migrations/3.sql
 var migration3 string
 
+//go:embed migrations/serials.sql
+var migrationSerials string
+
 // migrations lead from one version of the schema to the next: the first from
 // version 1 to version 2. The list only grows.
-var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces}
+var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, giveZonesSerials}
 
 // What a store function reports beside faults of the database itself.
 var (
@@ -70,6 +74,9 @@ type store struct {
 	now       func() time.Time
 	newID     func() (string, error)
 	committed func() // called after each commit: something may be due
+	// zonesChanged is called after a commit that changed records of the built-in
+	// zones, their names beginning at the root, or what names are zones.
+	zonesChanged func(ctx context.Context, records, zones []string)
 }
 
 const readers = 4
@@ -77,7 +84,8 @@ const readers = 4
 // openStore opens the database file, makes it when it is not there, and
 // brings its schema to this program's version.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
-	s := &store{path: filepath.Clean(path), now: time.Now, newID: newUUID, committed: func() {}}
+	s := &store{path: filepath.Clean(path), now: time.Now, newID: newUUID}
+	s.committed, s.zonesChanged = func() {}, func(context.Context, []string, []string) {}
 	if s.file, err = dbfile.Open(path); err != nil {
 		return nil, err
 	}
@@ -218,6 +226,12 @@ func makePlaces(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+// giveZonesSerials leads to version 4: a built-in zone has a serial of its own.
+func giveZonesSerials(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, migrationSerials)
+	return err
+}
+
 func scanPair(row sqlrow.Scanner) (pair [2]string, err error) {
 	err = row.Scan(&pair[0], &pair[1])
 	return pair, err
@@ -287,7 +301,7 @@ func selectConfiguration(ctx context.Context, q sqlrow.Queryer) (c configuration
 // With keepSecret the stored secret stays, which is errNoSecret unless it belongs
 // to the same credentials: it must not be sent to another address.
 func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecret bool) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
 		stored, err := selectConfiguration(ctx, tx)
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return err
@@ -300,6 +314,9 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 		}
 		account, err := ledger.UseAccount(ctx, tx, newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret))
 		if err != nil {
+			return err
+		}
+		if err := zones.begin(ctx, tx, stored.Zone, dnsname.Parse(c.Domain)); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `
@@ -373,7 +390,7 @@ func (s *store) Services(ctx context.Context) ([]service, error) {
 
 // CreateService registers a service; errServiceExists when its id is in use.
 func (s *store) CreateService(ctx context.Context, v service) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
 		_, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
 		if err == nil {
 			return errServiceExists
@@ -381,7 +398,7 @@ func (s *store) CreateService(ctx context.Context, v service) error {
 		if !errors.Is(err, errNoService) {
 			return err
 		}
-		return s.saveService(ctx, tx, v)
+		return s.saveService(ctx, tx, v, zones)
 	})
 }
 
@@ -389,7 +406,7 @@ func (s *store) CreateService(ctx context.Context, v service) error {
 // stored one, which is zero when there is none. A changed zone is errDomainInUse
 // while usages exist: their names would change under them.
 func (s *store) PutService(ctx context.Context, id string, change func(stored service) (service, error)) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
 		stored, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 		if err != nil && !errors.Is(err, errNoService) {
 			return err
@@ -398,17 +415,17 @@ func (s *store) PutService(ctx context.Context, id string, change func(stored se
 		if err != nil {
 			return err
 		}
-		changed.ID, changed.UsageCount, changed.AccountID = id, stored.UsageCount, stored.AccountID
+		changed.ID, changed.Zone, changed.UsageCount, changed.AccountID = id, stored.Zone, stored.UsageCount, stored.AccountID
 		if config, _ := parseServiceConfig(changed.Config); stored.UsageCount > 0 && stored.Zone != dnsname.Parse(config.Domain) {
 			return errDomainInUse
 		}
-		return s.saveService(ctx, tx, changed)
+		return s.saveService(ctx, tx, changed, zones)
 	})
 }
 
 // saveService stores a service and what the program reads in its config, and
-// marks all its names as due.
-func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service) error {
+// marks all its names as due. Its zone is still the one that was stored.
+func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *zoneChange) error {
 	config, err := parseServiceConfig(v.Config)
 	if err != nil {
 		return err
@@ -421,6 +438,9 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service) error {
 		}
 	}
 	now, zone := sqlrow.Shown(s.now()), dnsname.Parse(config.Domain)
+	if err := zones.begin(ctx, tx, v.Zone, zone); err != nil {
+		return err
+	}
 	_, err = tx.ExecContext(ctx, `
 		INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -443,13 +463,16 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service) error {
 // DeleteService removes a service; errServiceInUse while usages exist. Its key
 // stays as long as a value stands that it was published with.
 func (s *store) DeleteService(ctx context.Context, id string) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
 		v, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 		switch {
 		case err != nil:
 			return err
 		case v.UsageCount > 0:
 			return errServiceInUse
+		}
+		if err := zones.begin(ctx, tx, v.Zone); err != nil {
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM services WHERE id = ?`, id); err != nil {
 			return err
@@ -696,25 +719,113 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 	})
 }
 
-// BuiltinZone gives the longest of some names, in lower case, that is a zone
-// of the built-in DNS server, and the serial of all its zones. It is
-// builtin.ErrNoZone when none is.
-func (s *store) BuiltinZone(ctx context.Context, names []string) (zone string, serial uint32, err error) {
-	err = s.reader.QueryRowContext(ctx, `
-		SELECT max(length(value)), value, (SELECT dns_serial FROM appliance WHERE id = 1)
-		FROM json_each(?)
-		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
-		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')
-		HAVING value IS NOT NULL`, sqlrow.TextList(names)).Scan(new(int), &zone, &serial)
-	return zone, serial, sqlrow.Absent(err, builtin.ErrNoZone)
+// BuiltinZones gives those of some names, in lower case, that are zones of the
+// built-in DNS server.
+func (s *store) BuiltinZones(ctx context.Context, names []string) ([]builtin.Zone, error) {
+	return selectBuiltinZones(ctx, s.reader, names)
 }
 
-// BuiltinZones gives those of some names that are zones of the built-in server.
-func (s *store) BuiltinZones(ctx context.Context, names []string) ([]string, error) {
-	return sqlrow.Collect(ctx, s.reader, sqlrow.Text, `
-		SELECT value FROM json_each(?)
+func selectBuiltinZones(ctx context.Context, q sqlrow.Queryer, names []string) ([]builtin.Zone, error) {
+	return sqlrow.Collect(ctx, q, scanZone, `
+		SELECT value, coalesce(serial, 1) FROM json_each(?) LEFT JOIN zone_serials ON zone_serials.zone = value
 		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
 		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')`, sqlrow.TextList(names))
+}
+
+func scanZone(row sqlrow.Scanner) (z builtin.Zone, err error) {
+	err = row.Scan(&z.Name, &z.Serial)
+	return z, err
+}
+
+// zoneChange is a change in what names are zones of the built-in server.
+type zoneChange struct {
+	names  []string
+	before []builtin.Zone
+}
+
+// begin looks, before anything is changed, which of some names are zones.
+func (c *zoneChange) begin(ctx context.Context, tx *sql.Tx, names ...string) (err error) {
+	c.names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+	c.before, err = selectBuiltinZones(ctx, tx, c.names)
+	return err
+}
+
+// changeZones runs a transaction that may make names zones of the built-in server,
+// or take that from them. Each such zone and the one around it get new serials.
+func (s *store) changeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error) error {
+	var change zoneChange
+	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		change = zoneChange{}
+		if err := f(ctx, tx, &change); err != nil {
+			return err
+		}
+		after, err := selectBuiltinZones(ctx, tx, change.names)
+		if err != nil {
+			return err
+		}
+		isZone := func(zones []builtin.Zone, name string) bool {
+			return slices.ContainsFunc(zones, func(z builtin.Zone) bool { return z.Name == name })
+		}
+		for _, name := range change.names {
+			if isZone(change.before, name) != isZone(after, name) {
+				if err := s.newSerials(ctx, tx, []string{name}, dnsname.Parent(name)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil && len(change.names) > 0 {
+		s.zonesChanged(ctx, nil, change.names)
+	}
+	return err
+}
+
+// newSerials gives new serials to some zones, and to the zones that contain some names.
+func (s *store) newSerials(ctx context.Context, tx *sql.Tx, zones []string, within ...string) error {
+	above := map[string]bool{}
+	for _, name := range within {
+		for at := range dnsname.Ancestors(name) {
+			above[at] = true
+		}
+	}
+	candidates, err := selectBuiltinZones(ctx, tx, slices.Collect(maps.Keys(above)))
+	if err != nil {
+		return err
+	}
+	served := map[string]bool{}
+	for _, z := range candidates {
+		served[z.Name] = true
+	}
+	changed := map[string]bool{}
+	for _, zone := range zones {
+		changed[zone] = true
+	}
+	for _, name := range within {
+		for at := range dnsname.Ancestors(name) {
+			if served[at] {
+				changed[at] = true
+				break
+			}
+		}
+	}
+	for zone := range changed {
+		if err := s.newSerial(ctx, tx, zone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *store) newSerial(ctx context.Context, tx *sql.Tx, zone string) error {
+	var serial uint32
+	err := tx.QueryRowContext(ctx, `SELECT serial FROM zone_serials WHERE zone = ?`, zone).Scan(&serial)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) VALUES (?, ?) ON CONFLICT DO UPDATE SET serial = excluded.serial`,
+		zone, builtin.NextSerial(serial, s.now()))
+	return err
 }
 
 func scanZoneRecord(row sqlrow.Scanner) (r builtin.Record, err error) {
@@ -753,14 +864,22 @@ func (s *store) ZoneHasBelow(ctx context.Context, name, text string) (below bool
 }
 
 // ChangeZoneRecords makes changes in the built-in zones in one transaction, and
-// gives all zones a new serial. A change that decide refuses is not made.
+// gives the zones new serials. A change that decide refuses is not made.
 func (s *store) ChangeZoneRecords(ctx context.Context, names []string, decide func(now []builtin.Record) (add, remove []builtin.Record)) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var changed []string
+	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now, err := selectZoneRecords(ctx, tx, names)
 		if err != nil {
 			return err
 		}
+		changed = nil
+		var within []string
 		add, remove := decide(now)
+		for _, r := range slices.Concat(remove, add) {
+			if len(changed) == 0 || changed[len(changed)-1] != r.Name {
+				changed, within = append(changed, r.Name), append(within, dnsname.Reverse(r.Name))
+			}
+		}
 		for _, r := range remove {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM zone_records WHERE name = ? AND data = ?`, r.Name, r.Data); err != nil {
 				return err
@@ -771,12 +890,12 @@ func (s *store) ChangeZoneRecords(ctx context.Context, names []string, decide fu
 				return err
 			}
 		}
-		if len(add) == 0 && len(remove) == 0 {
-			return nil
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE appliance SET dns_serial = max(dns_serial + 1, ?) WHERE id = 1`, s.now().Unix())
-		return err
+		return s.newSerials(ctx, tx, nil, within...)
 	})
+	if err == nil && len(changed) > 0 {
+		s.zonesChanged(ctx, changed, nil)
+	}
+	return err
 }
 
 // Totals gives the numbers of services, of usages, and of places by state.

@@ -5,17 +5,13 @@ package builtin
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"meshddns/dnsname"
 	"meshddns/dnswire"
-	"meshddns/nameserver"
 	"meshddns/provider"
 )
 
@@ -25,9 +21,6 @@ const Name = "builtin"
 // NotListening is the kind of failure of a program without a DNS server.
 const NotListening provider.Kind = "not_listening"
 
-// ErrNoZone is the error of a store for names that no zone contains.
-var ErrNoZone = errors.New("no zone of the built-in server")
-
 // Record is one TXT record. Its name begins at the root ("com.example.office"),
 // so that the names of a zone stand together.
 type Record struct {
@@ -36,13 +29,16 @@ type Record struct {
 	TTL  uint32 // seconds
 }
 
+// Zone is a zone that is served.
+type Zone struct {
+	Name   string
+	Serial uint32
+}
+
 // Store keeps the zones.
 type Store interface {
-	// BuiltinZone gives the longest of some names that is a zone, and its serial,
-	// or ErrNoZone.
-	BuiltinZone(ctx context.Context, names []string) (zone string, serial uint32, err error)
 	// BuiltinZones gives those of some names that are zones.
-	BuiltinZones(ctx context.Context, names []string) ([]string, error)
+	BuiltinZones(ctx context.Context, names []string) ([]Zone, error)
 	ZoneRecords(ctx context.Context, names []string) ([]Record, error)
 	// ZoneRecordsAfter gives records at and below a name, from another name on.
 	ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error)
@@ -72,15 +68,22 @@ func (c Client) Zone(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", &provider.Error{Kind: provider.Invalid, Err: err}
 	}
-	zone, _, err := c.Store.BuiltinZone(ctx, above(wire.Fold()))
+	zones, err := c.Store.BuiltinZones(ctx, above(wire.Fold()))
+	if err != nil {
+		return "", fault(err)
+	}
+	longest := ""
+	for _, z := range zones {
+		if len(z.Name) > len(longest) {
+			longest = z.Name
+		}
+	}
 	candidate := c.Candidate != "" && dnsname.Within(dnsname.Fold(name), c.Candidate)
 	switch {
-	case c.Address == "" && (err == nil || candidate):
+	case c.Address == "" && (longest != "" || candidate):
 		return "", &provider.Error{Kind: NotListening}
-	case err == nil:
-		return zone, nil
-	case !errors.Is(err, ErrNoZone):
-		return "", fault(err)
+	case longest != "":
+		return longest, nil
 	case candidate:
 		return c.Candidate, nil
 	}
@@ -171,7 +174,7 @@ func (c Client) dropInner(ctx context.Context, zone string, sets map[string]prov
 		return fault(err)
 	}
 	maps.DeleteFunc(sets, func(name string, _ provider.RRset) bool {
-		return !dnsname.Within(name, zone) || slices.ContainsFunc(inner, func(z string) bool { return dnsname.Within(name, z) })
+		return !dnsname.Within(name, zone) || slices.ContainsFunc(inner, func(z Zone) bool { return dnsname.Within(name, z.Name) })
 	})
 	return nil
 }
@@ -198,7 +201,7 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	for i, change := range changes {
 		keys[i], errs[i] = keyOf(change.Name)
 		if errs[i] == nil {
-			errs[i] = unfit(change, named[keys[i]])
+			errs[i] = unfit(change, keys[i], named[keys[i]])
 		}
 		named[keys[i]] = true
 		empty = len(change.Add) == 0 && len(change.Remove) == 0
@@ -223,9 +226,12 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 }
 
 // unfit says why a change cannot be stored.
-func unfit(change provider.Change, again bool) error {
+func unfit(change provider.Change, key string, again bool) error {
 	if again {
 		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + " is in two changes of one call"}
+	}
+	if len(change.Add) > 0 && strings.HasSuffix("."+key, ".*") {
+		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none"}
 	}
 	for _, v := range change.Add {
 		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
@@ -293,51 +299,10 @@ func wireKey(name dnswire.Name) string {
 	return strings.Join(labels, ".")
 }
 
-// Zones is what the server answers from.
-type Zones struct {
-	Store Store
-	Own   func() []netip.Addr // this host's addresses
-}
-
-// Addresses gives this host's own.
-func (z Zones) Addresses(context.Context) []netip.Addr { return z.Own() }
-
-// Zone gives the longest zone that contains a name.
-func (z Zones) Zone(ctx context.Context, name dnswire.Name) (zone nameserver.Zone, ok bool, err error) {
-	text, serial, err := z.Store.BuiltinZone(ctx, above(name))
-	if errors.Is(err, ErrNoZone) {
-		return zone, false, nil
-	}
-	if err != nil {
-		return zone, false, err
-	}
-	apex, err := dnswire.ParseName(text)
-	if err != nil {
-		return zone, false, fmt.Errorf("zone %q: %w", text, err)
-	}
-	return nameserver.Zone{Apex: apex, Serial: serial}, true, nil
-}
-
 // above are a name and all above it but the root, without the final dot.
 func above(name dnswire.Name) (names []string) {
 	for ; name != dnswire.Root; name = name.Parent() {
 		names = append(names, strings.TrimSuffix(name.String(), "."))
 	}
 	return names
-}
-
-// Node gives what stands at a name.
-func (z Zones) Node(ctx context.Context, _, name dnswire.Name) (node nameserver.Node, err error) {
-	key := wireKey(name)
-	records, err := z.Store.ZoneRecords(ctx, []string{key})
-	if err != nil {
-		return node, err
-	}
-	for _, r := range records {
-		node.TTL, node.TXT = r.TTL, append(node.TXT, r.Data)
-	}
-	if node.Exists = len(records) > 0; !node.Exists {
-		node.Exists, err = z.Store.ZoneHasBelow(ctx, key, strings.TrimSuffix(name.String(), "."))
-	}
-	return node, err
 }

@@ -28,6 +28,7 @@ const (
 	TypeAAAA  Type = 28
 	TypeDNAME Type = 39
 	TypeOPT   Type = 41
+	TypeDS    Type = 43
 	TypeTKEY  Type = 249
 	TypeTSIG  Type = 250
 	TypeIXFR  Type = 251
@@ -433,13 +434,17 @@ func (m *Message) EDNS() (EDNS, bool, error) {
 	if len(options) > 1 || !inAdditional || found.Name != Root || !wholeOptions(found.Data) {
 		return EDNS{}, true, ErrFormat
 	}
+	return found.edns(), true, nil
+}
+
+func (rr RR) edns() EDNS {
 	return EDNS{
-		UDPSize:  uint16(found.Class),
-		Extended: uint8(found.TTL >> 24),
-		Version:  uint8(found.TTL >> 16),
-		DO:       found.TTL&flagDO != 0,
-		Options:  found.Data,
-	}, true, nil
+		UDPSize:  uint16(rr.Class),
+		Extended: uint8(rr.TTL >> 24),
+		Version:  uint8(rr.TTL >> 16),
+		DO:       rr.TTL&flagDO != 0,
+		Options:  rr.Data,
+	}
 }
 
 // find gives the records of a type in all sections, and whether the first of

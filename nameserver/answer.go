@@ -3,7 +3,6 @@ package nameserver
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -28,10 +27,6 @@ const (
 	maxUDP = 1232 // fits in every IPv6 path unfragmented: 1280 less the headers
 )
 
-// answerTimeout bounds the backend's work for one query; resolvers have asked
-// again by then.
-const answerTimeout = 2 * time.Second
-
 // asker is where a query comes from.
 type asker struct {
 	address netip.Addr
@@ -41,84 +36,69 @@ type asker struct {
 
 func (a asker) tcp() bool { return a.limit > maxUDP }
 
-// answer gives the packed answer to one message, nil for none.
-func (s *Server) answer(ctx context.Context, packet []byte, from asker) []byte {
-	query, err := dnswire.Parse(packet)
-	if len(packet) < dnswire.HeaderSize || query.Response {
-		return nil // an answer to an answer could go back and forth for ever
+// request is one query on its way to its answer. It is used again, so that
+// nothing is left for the garbage collector.
+type request struct {
+	query         dnswire.Query
+	options       []byte // EDNS options of the answer
+	reply         dnswire.Packer
+	found         Found
+	txt           []byte // found.TXT's memory
+	authoritative bool
+	truncated     bool
+	apex          dnswire.Name // of the zone that the next two belong to
+	host          dnswire.Name // the server's name in the zone
+	hostmaster    dnswire.Name
+	others        []dnswire.Name // of servers, in NS behind host
+	addresses     []netip.Addr   // this host's, where the answer may need them
+	atHost        bool           // the name is the server's own
+}
+
+// answer appends the answer to one message to a buffer, nothing for none.
+func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) []byte {
+	r, ok := s.requests.Get().(*request)
+	if !ok {
+		r = &request{others: s.others}
 	}
-	reply := dnswire.Message{ID: query.ID, Response: true, Opcode: query.Opcode, RecursionDesired: query.RecursionDesired}
-	questions := binary.BigEndian.Uint16(packet[4:])
-	if questions == 1 {
-		reply.Questions = query.Questions // none if it could not be read
+	defer s.requests.Put(r)
+	q := &r.query
+	err := q.Read(packet)
+	if len(packet) < dnswire.HeaderSize || q.Response {
+		return buffer // an answer to an answer could go back and forth for ever
 	}
-	pseudo, pseudoErr := s.readPseudo(query, from)
-	limited := !from.tcp() && !pseudo.asked.known && !s.limits.allow(from.address, from.at)
+	asked, optionsErr := s.readOptions(q.EDNS, from)
+	limited := !from.tcp() && !asked.known && !s.limits.allow(from.address, from.at)
 	if limited && !s.limits.slip() {
-		return nil
+		return buffer
 	}
+	r.reply.Begin(buffer, q)
+	r.options = s.appendOptions(r.options[:0], asked, from)
+	r.authoritative, r.truncated = false, false
+	question := r.reply.Mark()
+	courtesy := question
 	var rcode dnswire.Rcode
 	switch {
-	case query.Opcode != dnswire.OpcodeQuery:
+	case q.Opcode != dnswire.OpcodeQuery:
 		rcode = dnswire.RcodeNotImp // even if it does not parse: other opcodes may have other formats
-	case err != nil || pseudoErr != nil || len(reply.Questions) != 1 && (questions > 0 || pseudo.asked.cookie == nil):
+	case err != nil || optionsErr != nil || !q.HasQuestion && !(noQuestion(packet) && asked.cookie != nil):
 		rcode = dnswire.RcodeFormErr
-	case pseudo.edns.Version > 0:
+	case q.EDNS.Version > 0:
 		rcode = dnswire.RcodeBadVers
-	case pseudo.signed:
+	case q.Signed:
 		rcode = dnswire.RcodeNotAuth
 	case limited:
-		rcode = s.slipped(pseudo.asked, &reply)
-	case questions == 0:
-		rcode = pseudo.asked.cookieOnly()
+		rcode, r.truncated = asked.slipped()
+	case !q.HasQuestion:
+		rcode = asked.cookieOnly()
 	default:
-		rcode = s.resolve(ctx, reply.Questions[0], &reply)
+		rcode, courtesy = s.resolve(ctx, r)
 	}
 	s.answered[rcode].Add(1)
-	reply.Rcode = rcode & 15
-	return fit(reply, pseudo.reply(rcode, s.appendOptions(nil, pseudo.asked, from)), room(from.limit, pseudo.edns))
+	r.fit(question, courtesy, rcode, room(from.limit, q.EDNS))
+	return r.reply.Bytes()
 }
 
-// slipped makes a reply that is above the limit one that shows the way: with the
-// cookie that comes along, or over TCP.
-func (s *Server) slipped(asked options, reply *dnswire.Message) dnswire.Rcode {
-	if asked.cookie != nil {
-		return dnswire.RcodeBadCookie
-	}
-	reply.Truncated = true
-	return dnswire.RcodeSuccess
-}
-
-// pseudo is what a query says outside its question.
-type pseudo struct {
-	edns       dnswire.EDNS
-	hasEDNS    bool
-	asked      options
-	unknownKey dnswire.RR // answers a TSIG: no key is held here
-	signed     bool
-}
-
-func (s *Server) readPseudo(query dnswire.Message, from asker) (p pseudo, err error) {
-	var optionsErr, tsigErr error
-	p.edns, p.hasEDNS, err = query.EDNS()
-	p.asked, optionsErr = s.readOptions(p.edns, from)
-	p.unknownKey, p.signed, tsigErr = query.RefuseKey()
-	return p, errors.Join(err, optionsErr, tsigErr)
-}
-
-// reply gives the records that end a reply: OPT for a query that has one,
-// then TSIG, which must be the last.
-func (p pseudo) reply(rcode dnswire.Rcode, options []byte) []dnswire.RR {
-	var records []dnswire.RR
-	if p.hasEDNS {
-		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: p.edns.DO, Options: options}
-		records = append(records, edns.RR())
-	}
-	if rcode == dnswire.RcodeNotAuth {
-		records = append(records, p.unknownKey)
-	}
-	return records
-}
+func noQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) == 0 }
 
 // room gives the size that an answer may have (RFC 6891, section 6.2.3).
 func room(limit int, edns dnswire.EDNS) int {
@@ -128,60 +108,80 @@ func room(limit int, edns dnswire.EDNS) int {
 	return max(minUDP, min(int(edns.UDPSize), limit))
 }
 
-// fit packs a reply, OPT and TSIG at its end. For what is too long, addresses
-// in the additional section go first: they are a courtesy (RFC 2181, section
-// 9). Then the records go and TC says so. At last TSIG goes, whose names may
-// alone fill a small message.
-func fit(reply dnswire.Message, tail []dnswire.RR, room int) []byte {
-	courtesy := reply.Additional
-	reply.Additional = append(courtesy[:len(courtesy):len(courtesy)], tail...)
-	packed := reply.Pack()
-	if len(packed) > room && len(courtesy) > 0 {
-		reply.Additional = tail
-		packed = reply.Pack()
+// fit ends a reply with OPT and TSIG. Of what is too long, addresses in the
+// additional section go first: they are a courtesy (RFC 2181, section 9). Then
+// the records go and TC says so. At last TSIG goes, whose names may alone fill a
+// small message.
+func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room int) {
+	end := r.reply.Mark()
+	r.tail(rcode, true)
+	if r.reply.Len() > room && courtesy != end {
+		r.reply.Cut(courtesy)
+		r.tail(rcode, true)
 	}
-	if len(packed) > room {
-		reply.Truncated, reply.Answers, reply.Authority = true, nil, nil
-		packed = reply.Pack()
+	if r.reply.Len() > room {
+		r.truncated = true
+		r.reply.Cut(question)
+		r.tail(rcode, true)
 	}
-	if len(packed) > room {
-		reply.Additional = tail[:len(tail)-1]
-		packed = reply.Pack()
+	if r.reply.Len() > room {
+		r.reply.Cut(question)
+		r.tail(rcode, false)
 	}
-	return packed
+	r.reply.Flags(r.authoritative, r.truncated, rcode)
 }
 
-// resolve answers a question of class IN or says why not.
-func (s *Server) resolve(ctx context.Context, q dnswire.Question, reply *dnswire.Message) dnswire.Rcode {
-	if rcode := refusal(q); rcode != dnswire.RcodeSuccess {
-		return rcode
+// tail appends the records that end a reply: OPT to a query that has one, then
+// TSIG, which must be the last.
+func (r *request) tail(rcode dnswire.Rcode, signed bool) {
+	if r.query.HasEDNS {
+		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO, Options: r.options}
+		r.reply.Record(dnswire.SectionAdditional, edns.RR())
 	}
-	// A query that has come is answered also when the server is being stopped.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
-	defer cancel()
-	v, ok, err := s.look(ctx, q)
-	if err != nil {
-		s.failed(ctx, q, err)
-		return dnswire.RcodeServFail
+	if rcode == dnswire.RcodeNotAuth && signed {
+		r.reply.Record(dnswire.SectionAdditional, r.query.UnknownKey)
 	}
-	if !ok {
-		return dnswire.RcodeRefused
-	}
-	reply.Authoritative = true
-	reply.Answers = v.answers(q)
-	if len(reply.Answers) == 0 {
-		reply.Authority = []dnswire.RR{v.soa()}
-	} else if q.Type == dnswire.TypeNS {
-		reply.Additional = v.addressRecords(v.host, dnswire.TypeA, dnswire.TypeAAAA)
-	}
-	if !v.exists() {
-		return dnswire.RcodeNXDomain
-	}
-	return dnswire.RcodeSuccess
 }
+
+// resolve answers a question of class IN or says why not. It gives the mark
+// behind which everything is a courtesy.
+func (s *Server) resolve(ctx context.Context, r *request) (dnswire.Rcode, dnswire.Mark) {
+	q, nothing := &r.query, r.reply.Mark()
+	if rcode := refusal(q); rcode != dnswire.RcodeSuccess {
+		return rcode, nothing
+	}
+	found, err := s.backend.Look(ctx, q.Name, r.txt[:0])
+	if err != nil {
+		s.failed(ctx, dnswire.Question{Name: dnswire.Name(q.Asked), Type: q.Type, Class: q.Class}, err)
+		return dnswire.RcodeServFail, nothing
+	}
+	if found.Apex == 0 {
+		return dnswire.RcodeRefused, nothing
+	}
+	if cap(found.TXT) <= maxKept {
+		r.txt = found.TXT
+	}
+	s.place(ctx, r, found)
+	r.authoritative = true
+	r.answers()
+	courtesy := r.reply.Mark()
+	if courtesy == nothing {
+		r.soa(dnswire.SectionAuthority)
+		courtesy = r.reply.Mark()
+	} else if q.Type == dnswire.TypeNS {
+		r.appendAddresses(dnswire.SectionAdditional, r.host, dnswire.TypeA, dnswire.TypeAAAA)
+	}
+	if !r.exists() {
+		return dnswire.RcodeNXDomain, courtesy
+	}
+	return dnswire.RcodeSuccess, courtesy
+}
+
+// maxKept bounds what a request keeps for the next one.
+const maxKept = 64 << 10
 
 // refusal gives the rcode of a question that no zone is searched for.
-func refusal(q dnswire.Question) dnswire.Rcode {
+func refusal(q *dnswire.Query) dnswire.Rcode {
 	switch t := q.Type; {
 	case q.Class != dnswire.ClassIN, t == dnswire.TypeAXFR, t == dnswire.TypeIXFR:
 		return dnswire.RcodeRefused
@@ -195,95 +195,98 @@ func refusal(q dnswire.Question) dnswire.Rcode {
 	return dnswire.RcodeSuccess
 }
 
-// view is one name of a zone as answers need it, names with letters in lower case.
-type view struct {
-	apex, name, host dnswire.Name
-	hosts            []dnswire.Name // in NS; the first is host, the server itself
-	serial           uint32
-	node             Node
-	addresses        []netip.Addr // the host's
+// place says which zone answers, and where the name is in it. The DS of a zone
+// belongs to the zone around it, where that is served too (RFC 4035, section
+// 3.1.4.1): a resolver takes no other's word for it.
+func (s *Server) place(ctx context.Context, r *request, found Found) {
+	name := r.query.Name
+	around := name[len(name)-found.Above:]
+	inner := found.Apex == len(name) && found.Above > 0
+	if inner && r.query.Type == dnswire.TypeDS {
+		found = Found{Apex: found.Above, Serial: found.AboveSerial, Exists: true}
+	}
+	r.found = found
+	apex := name[len(name)-found.Apex:]
+	if string(apex) != string(r.apex) {
+		r.apex = dnswire.Name(apex)
+		r.host, r.hostmaster = s.hostIn(r.apex), below("hostmaster", r.apex)
+	}
+	// The server's name in the zone around may be the apex of a zone itself,
+	// which must not hide its address.
+	r.atHost = string(name) == string(r.host) || inner && string(name) == string(s.hostIn(dnswire.Name(around)))
+	r.addresses = nil
+	if r.atHost || r.query.Type == dnswire.TypeNS && hasSuffix(r.host, apex) {
+		r.addresses = s.backend.Addresses(ctx)
+	}
 }
 
-// look asks the backend for what an answer needs; ok is false outside every zone.
-func (s *Server) look(ctx context.Context, q dnswire.Question) (v view, ok bool, err error) {
-	name := q.Name.Fold()
-	zone, ok, err := s.backend.Zone(ctx, name)
-	if err != nil || !ok {
-		return view{}, false, err
-	}
-	v = view{apex: zone.Apex.Fold(), name: name, serial: zone.Serial}
-	v.hosts = s.hostsIn(v.apex)
-	v.host = v.hosts[0]
-	if v.node, err = s.backend.Node(ctx, v.apex, name); err != nil {
-		return view{}, false, err
-	}
-	if v.host.Within(v.apex) && (name == v.host || q.Type == dnswire.TypeNS) {
-		v.addresses = s.backend.Addresses(ctx)
-	}
-	return v, true, nil
-}
+func (r *request) atApex() bool { return r.found.Apex == len(r.query.Name) }
 
 // exists reports whether the name is in the zone. A name that others lie
 // below is, with or without data (RFC 8020), also one above the host.
-func (v view) exists() bool {
-	return v.name == v.apex || v.node.Exists || len(v.node.TXT) > 0 || v.host.Within(v.name)
+func (r *request) exists() bool {
+	return r.atApex() || r.found.Exists || r.atHost || hasSuffix(r.host, r.query.Name)
 }
 
-// answers gives the RRset that is asked for. To ANY the answer is that it is
-// not answered (RFC 8482, section 4.2): the sum of all would serve reflected attacks.
-func (v view) answers(q dnswire.Question) []dnswire.RR {
-	if q.Type != dnswire.TypeANY {
-		return v.records(q.Name, q.Type)
+// hasSuffix reports whether a name is another or lies below it, letters of both
+// in lower case.
+func hasSuffix(name dnswire.Name, zone []byte) bool {
+	for len(name) > len(zone) {
+		name = name.Parent()
 	}
-	for _, t := range []dnswire.Type{dnswire.TypeSOA, dnswire.TypeTXT, dnswire.TypeA, dnswire.TypeAAAA} {
-		if len(v.records(q.Name, t)) > 0 {
-			data := dnswire.TXTData([]string{"RFC8482", ""})
-			return []dnswire.RR{{Name: q.Name, Type: dnswire.TypeHINFO, Class: dnswire.ClassIN, TTL: hinfoTTL, Data: data}}
-		}
-	}
-	return nil
+	return string(name) == string(zone)
 }
 
-// records gives the RRset of one type at the name, which owner spells as asked.
-func (v view) records(owner dnswire.Name, t dnswire.Type) []dnswire.RR {
-	var found []dnswire.RR
-	switch {
-	case t == dnswire.TypeSOA && v.name == v.apex:
-		found = append(found, v.soa())
-	case t == dnswire.TypeNS && v.name == v.apex:
-		for _, host := range v.hosts {
-			found = append(found, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: nsTTL, Data: []byte(host)})
+// answers appends the RRset that is asked for. To ANY the answer is that it is not
+// answered (RFC 8482, section 4.2): the sum of all would serve reflected attacks.
+func (r *request) answers() {
+	switch t := r.query.Type; t {
+	case dnswire.TypeANY:
+		if r.atApex() || len(r.found.TXT) > 0 || r.atHost && len(r.addresses) > 0 {
+			r.reply.Answer(dnswire.TypeHINFO, hinfoTTL, dnswire.TXTData([]string{"RFC8482", ""}))
 		}
-	case t == dnswire.TypeTXT:
-		for _, data := range v.node.TXT {
-			found = append(found, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: v.node.TTL, Data: data})
+	case dnswire.TypeTXT:
+		for rest := r.found.TXT; len(rest) > 0; {
+			end := 2 + int(binary.BigEndian.Uint16(rest))
+			r.reply.Answer(t, r.found.TTL, rest[2:end])
+			rest = rest[end:]
 		}
-	case v.name == v.host:
-		found = v.addressRecords(owner, t)
+	case dnswire.TypeSOA:
+		if r.atApex() {
+			r.soa(dnswire.SectionAnswer)
+		}
+	case dnswire.TypeNS:
+		if r.atApex() {
+			r.reply.NS(r.host, nsTTL)
+			for _, other := range r.others {
+				r.reply.NS(other, nsTTL)
+			}
+		}
+	case dnswire.TypeA, dnswire.TypeAAAA:
+		if r.atHost {
+			r.appendAddresses(dnswire.SectionAnswer, dnswire.Name(r.query.Name), t)
+		}
 	}
-	return found
 }
 
-// addressRecords gives those of the host's A and AAAA records that have one of the types.
-func (v view) addressRecords(owner dnswire.Name, types ...dnswire.Type) []dnswire.RR {
-	var found []dnswire.RR
-	for _, address := range v.addresses {
+// appendAddresses appends those of the host's A and AAAA records that have one of
+// the types.
+func (r *request) appendAddresses(section dnswire.Section, owner dnswire.Name, types ...dnswire.Type) {
+	for _, address := range r.addresses {
 		address = address.Unmap()
 		for _, t := range types {
 			if t == dnswire.TypeA && address.Is4() || t == dnswire.TypeAAAA && address.Is6() {
-				found = append(found, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: addressTTL, Data: address.AsSlice()})
+				r.reply.Record(section, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: addressTTL, Data: address.AsSlice()})
 			}
 		}
 	}
-	return found
 }
 
-// soa is the zone's start of authority; in answers without data it says how
+// soa appends the zone's start of authority; in answers without data it says how
 // long the lack may be kept (RFC 2308, section 3).
-func (v view) soa() dnswire.RR {
-	data := dnswire.SOA{
-		MName: v.host, RName: below("hostmaster", v.apex), Serial: v.serial,
+func (r *request) soa(section dnswire.Section) {
+	r.reply.SOA(section, len(r.query.Name)-r.found.Apex, min(soaTTL, soaMinimum), dnswire.SOA{
+		MName: r.host, RName: r.hostmaster, Serial: r.found.Serial,
 		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minimum: soaMinimum,
-	}.Data()
-	return dnswire.RR{Name: v.apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, TTL: min(soaTTL, soaMinimum), Data: data}
+	})
 }

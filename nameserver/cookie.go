@@ -106,3 +106,12 @@ func (o options) cookieOnly() dnswire.Rcode {
 	}
 	return dnswire.RcodeSuccess
 }
+
+// slipped gives the reply above the limit that shows the way: with the cookie
+// that comes along, or else over TCP.
+func (o options) slipped() (rcode dnswire.Rcode, truncated bool) {
+	if o.cookie != nil {
+		return dnswire.RcodeBadCookie, false
+	}
+	return dnswire.RcodeSuccess, true
+}

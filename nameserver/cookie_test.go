@@ -205,7 +205,7 @@ func outcomes(t *testing.T, s *Server, count int, query dnswire.Message, address
 	t.Helper()
 	got := map[string]int{}
 	for range count {
-		packed := s.answer(t.Context(), query.Pack(), asker{address: netip.MustParseAddr(address), limit: limit, at: time.Now()})
+		packed := s.answer(t.Context(), nil, query.Pack(), asker{address: netip.MustParseAddr(address), limit: limit, at: time.Now()})
 		if packed == nil {
 			got["none"]++
 			continue
@@ -245,7 +245,7 @@ func TestRateLimitSparesCookies(t *testing.T) {
 	s := limitedServer()
 	from := asker{address: netip.MustParseAddr("192.0.2.1"), limit: maxUDP, at: time.Now()}
 	first := withOption("TXT none.example.com", optionCookie, []byte("abcdefgh"))
-	_, cookie := optionOf(t, s.answer(t.Context(), first.Pack(), from), optionCookie)
+	_, cookie := optionOf(t, s.answer(t.Context(), nil, first.Pack(), from), optionCookie)
 	known := withOption("TXT none.example.com", optionCookie, cookie)
 	if got := outcomes(t, s, 100, known, "192.0.2.1", maxUDP); got["NXDOMAIN aa edns=0,1232,false"] != 100 {
 		t.Errorf("with a cookie: %v", got)

@@ -4,43 +4,19 @@
 package nameserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"meshddns/dnswire"
 )
-
-// Zone is a zone the server answers for.
-type Zone struct {
-	Apex   dnswire.Name
-	Serial uint32
-}
-
-// Node is what a zone holds at one name.
-type Node struct {
-	Exists bool // the name has data, or is an empty non-terminal (RFC 8020)
-	TTL    uint32
-	TXT    [][]byte // RDATA of each TXT record; none for an empty non-terminal
-}
-
-// Backend is where the answers come from. Calls may overlap; names come with
-// letters in lower case.
-type Backend interface {
-	// Zone gives the zone with the longest apex that contains name; ok is
-	// false when there is none.
-	Zone(ctx context.Context, name dnswire.Name) (zone Zone, ok bool, err error)
-	// Node gives what is at name, which lies in the zone with that apex.
-	Node(ctx context.Context, apex, name dnswire.Name) (Node, error)
-	// Addresses are this host's own, answered for the server's name.
-	Addresses(ctx context.Context) []netip.Addr
-}
 
 // Config is what a server is told.
 type Config struct {
@@ -55,7 +31,8 @@ const MaxNSID = 128
 
 // Server answers on some addresses, over UDP and TCP.
 type Server struct {
-	hosts       []dnswire.Name
+	host        dnswire.Name   // "": ns.<zone>
+	others      []dnswire.Name // in NS records behind host
 	backend     Backend
 	log         *slog.Logger
 	ends        []endpoint
@@ -64,6 +41,7 @@ type Server struct {
 	secret      [16]byte // of cookies: clients notice a restart and take a new cookie
 	limits      *limiter
 	answered    [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
+	requests    sync.Pool                                 // of *request, whose memory is used again
 	failures    failureLog
 }
 
@@ -74,8 +52,12 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 	}
 	s := &Server{backend: backend, log: log, nsid: c.NSID, limits: newLimiter(c.RateLimit)}
 	rand.Read(s.secret[:]) // never fails
-	for _, host := range c.Hosts {
-		s.hosts = append(s.hosts, host.Fold())
+	for i, host := range c.Hosts {
+		if i == 0 {
+			s.host = host.Fold()
+		} else {
+			s.others = append(s.others, host.Fold())
+		}
 	}
 	for _, address := range c.Addresses {
 		ends, err := listen(address)
@@ -183,14 +165,10 @@ func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
 		"error", err, "not_logged_before", s.failures.hushed.Swap(0))
 }
 
-// hostsIn gives the names in the NS records of a zone; the first, this server's
-// own, is in the SOA too. An apex so long that "ns" does not fit before it
-// stands for itself.
-func (s *Server) hostsIn(apex dnswire.Name) []dnswire.Name {
-	if len(s.hosts) > 0 {
-		return s.hosts
-	}
-	return []dnswire.Name{below("ns", apex)}
+// hostIn gives the server's own name in NS and SOA records of a zone. An apex
+// so long that "ns" does not fit before it stands for itself.
+func (s *Server) hostIn(apex dnswire.Name) dnswire.Name {
+	return cmp.Or(s.host, below("ns", apex))
 }
 
 func below(label string, apex dnswire.Name) dnswire.Name {

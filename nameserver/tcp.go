@@ -172,7 +172,7 @@ func (s *Server) serveConn(ctx context.Context, c *connection) {
 			return
 		}
 		s.connections.heardFrom(c)
-		answer := s.answer(ctx, query, asker{address: c.client, limit: dnswire.MaxMessage, at: time.Now()})
+		answer := s.answer(ctx, nil, query, asker{address: c.client, limit: dnswire.MaxMessage, at: time.Now()})
 		if answer == nil {
 			return
 		}

@@ -320,6 +320,11 @@ func TestOnPort53(t *testing.T) {
 	startOn(t, "127.0.0.4:53", "", testZones())
 	named(t, "127.0.0.3", "53", "type static-stub; server-addresses { 127.0.0.4; };")
 	checkResolver(t, "127.0.0.3", "53")
+	// A resolver asks the zone around for the DS, and takes no other zone's word.
+	got = run(t, "dig", "@127.0.0.3", "DS", "sub.example.com")
+	if !strings.Contains(got, "status: NOERROR") || !strings.Contains(fields(got), "hostmaster.example.com. 7 3600") {
+		t.Errorf("DS of a zone within the zone:\n%s", got)
+	}
 }
 
 // A zone file made of the server's own answers satisfies the checkers.

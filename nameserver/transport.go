@@ -16,6 +16,7 @@ const maxUDPQuery = 4096
 func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	packet := make([]byte, maxUDPQuery)
 	control := make([]byte, destinationSize)
+	var answer []byte
 	for {
 		n, controlled, _, from, err := conn.ReadMsgUDPAddrPort(packet, control)
 		if err != nil {
@@ -28,7 +29,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 			return err
 		}
 		asking := asker{address: from.Addr().Unmap(), limit: maxUDP, at: time.Now()}
-		if answer := s.answer(ctx, packet[:n], asking); answer != nil {
+		if answer = s.answer(ctx, answer[:0], packet[:n], asking); len(answer) > 0 {
 			// What cannot be sent (port 0, no route back) concerns only who asked.
 			conn.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
 		}
