@@ -331,7 +331,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	a.dns = names.Addr()
-	a.server = &server{store: store, log: log, version: "test", dnsAnswers: names.Stats, public: conntest.Internet}
+	a.server = &server{store: store, log: log, version: "test", dnsMetrics: names.WriteMetrics, public: conntest.Internet}
 	a.clients = clients{zones: store, dnsAddress: a.dns}
 	for _, f := range change {
 		f(a)

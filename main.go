@@ -51,6 +51,7 @@ import (
 	"meshddns/dnswire"
 	"meshddns/guard"
 	"meshddns/hostaddr"
+	"meshddns/metrics"
 	"meshddns/nameserver"
 	"meshddns/provider"
 )
@@ -218,7 +219,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), dnsAnswers: dns.answers, public: conntest.Internet}
+	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
 	api.clients = clients{zones: store, dnsAddress: dns.address()}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
 	listener, handler, err := listenHTTP(c, api)
@@ -387,11 +388,10 @@ func (d builtinDNS) address() string {
 	return netip.AddrPortFrom(loopback, address.Port()).String()
 }
 
-func (d builtinDNS) answers() map[string]uint64 {
-	if d.server == nil {
-		return nil
+func (d builtinDNS) metrics(page *metrics.Page) {
+	if d.server != nil {
+		d.server.WriteMetrics(page)
 	}
-	return d.server.Stats()
 }
 
 func (d builtinDNS) serve(ctx context.Context) error {

@@ -41,7 +41,8 @@ type Server struct {
 	secret      [16]byte // of cookies: clients notice a restart and take a new cookie
 	limits      *limiter
 	answered    [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
-	requests    sync.Pool                                 // of *request, whose memory is used again
+	udp, tcp    figures
+	requests    sync.Pool // of *request, whose memory is used again
 	failures    failureLog
 }
 
@@ -125,25 +126,6 @@ func (s *Server) loops() (loops []func(context.Context) error) {
 
 // longAgo is a deadline that ends a read that is waiting.
 var longAgo = time.Unix(1, 0)
-
-// Stats gives how many queries were answered, by rcode mnemonic.
-func (s *Server) Stats() map[string]uint64 {
-	stats := map[string]uint64{}
-	for i := range s.answered {
-		if n := s.answered[i].Load(); n > 0 {
-			stats[mnemonic(dnswire.Rcode(i))] = n
-		}
-	}
-	return stats
-}
-
-// mnemonic names an rcode; 16 is BADVERS here, and BADSIG only within TSIG.
-func mnemonic(rcode dnswire.Rcode) string {
-	if rcode == dnswire.RcodeBadVers {
-		return "BADVERS"
-	}
-	return rcode.String()
-}
 
 // failureLog lets one line a failureInterval through: a broken database fails
 // every query, and anybody can send those.

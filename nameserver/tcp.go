@@ -29,6 +29,8 @@ type connections struct {
 	mu   sync.Mutex
 	open list.List // of *connection, the longest idle first
 	from map[netip.Prefix]int
+	// crowdedOut counts those that were closed to make room.
+	crowdedOut uint64
 }
 
 type connection struct {
@@ -60,6 +62,7 @@ func (all *connections) admit(conn net.Conn) *connection {
 func (all *connections) makeRoom(c *connection) {
 	for all.crowded() && c.heard.Sub(all.open.Front().Value.(*connection).heard) >= crowdedTimeout {
 		all.remove(all.open.Front().Value.(*connection))
+		all.crowdedOut++
 	}
 	if all.from[c.from] >= maxFromOne {
 		all.removeIdlest(func(other *connection) bool { return other.from == c.from })
@@ -79,6 +82,7 @@ func (all *connections) removeIdlest(among func(*connection) bool) {
 	for at := all.open.Front(); at != nil; at = at.Next() {
 		if c := at.Value.(*connection); among(c) {
 			all.remove(c)
+			all.crowdedOut++
 			return
 		}
 	}
@@ -115,6 +119,12 @@ func (all *connections) idleTime() time.Duration {
 		return crowdedTimeout
 	}
 	return idleTimeout
+}
+
+func (all *connections) count() (open, crowdedOut uint64) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return uint64(all.open.Len()), all.crowdedOut
 }
 
 func (all *connections) leave(c *connection) {
@@ -162,6 +172,7 @@ func (s *Server) serveConn(ctx context.Context, c *connection) {
 	defer s.connections.leave(c)
 	defer context.AfterFunc(ctx, func() { c.SetReadDeadline(longAgo) })()
 	in := bufio.NewReaderSize(c, 1024)
+	var answer []byte
 	for {
 		c.SetReadDeadline(time.Now().Add(s.connections.idleTime()))
 		if ctx.Err() != nil { // looked at after the deadline is set, which may undo the one that ctx set
@@ -172,12 +183,14 @@ func (s *Server) serveConn(ctx context.Context, c *connection) {
 			return
 		}
 		s.connections.heardFrom(c)
-		answer := s.answer(ctx, nil, query, asker{address: c.client, limit: dnswire.MaxMessage, at: time.Now()})
-		if answer == nil {
-			return
+		asking := asker{address: c.client, limit: dnswire.MaxMessage, at: time.Now()}
+		answer = s.answer(ctx, answer[:0], query, asking)
+		if len(answer) > 0 {
+			c.SetWriteDeadline(asking.at.Add(writeTimeout))
+			err = dnswire.WriteTCP(c, answer)
 		}
-		c.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if dnswire.WriteTCP(c, answer) != nil {
+		s.tcp.count(answer, asking.at)
+		if len(answer) == 0 || err != nil {
 			return
 		}
 	}

@@ -33,6 +33,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 			// What cannot be sent (port 0, no route back) concerns only who asked.
 			conn.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
 		}
+		s.udp.count(answer, asking.at)
 	}
 }
 
