@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -21,11 +24,13 @@ import (
 	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
+	"meshddns/dnsname"
 	"meshddns/dnswire"
 	"meshddns/hostaddr"
 	"meshddns/ledger"
 	"meshddns/meshtxt"
 	"meshddns/msg"
+	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provider/cloudtest"
 	"meshddns/provider/contract"
@@ -429,6 +434,7 @@ func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
 	if _, err := o.h.store.writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
 		t.Fatal(err)
 	}
+	o.h.store.zonesChanged(context.Background(), []string{dnsKey(name)}, nil)
 }
 
 func (o dnsOutside) Values(t testing.TB, name string) [][]string {
@@ -2758,6 +2764,7 @@ func TestSerialAfterTheLast(t *testing.T) {
 		if _, err := h.store.writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
 			t.Fatal(err)
 		}
+		h.store.zonesChanged(t.Context(), nil, []string{"example.org"})
 		if err := test.change(); err != nil {
 			t.Fatal(err)
 		}
@@ -2795,4 +2802,253 @@ func TestNoWildcard(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// twoBackends are two servers of one store: one answers from memory, the other
+// from the database.
+type twoBackends struct {
+	h                *syncHost
+	cache            *builtin.Cache
+	memory, database string // addresses
+}
+
+// startTwo starts them; the cache is read when run is true.
+func startTwo(t testing.TB, run bool) *twoBackends {
+	t.Helper()
+	h := newSyncHost(t, servertest.Server{Name: builtin.Name})
+	b := &twoBackends{h: h, cache: builtin.NewCache(h.store, h.logger())}
+	h.store.zonesChanged = b.cache.Changed
+	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	listen := func(zones builtin.Zones) string {
+		server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, zones, h.logger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		serving.Go(func() { server.Serve(ctx) })
+		return server.Addr()
+	}
+	b.memory = listen(builtin.Zones{Store: h.store, Own: own, Cache: b.cache})
+	b.database = listen(builtin.Zones{Store: h.store, Own: own})
+	t.Cleanup(func() { cancel(); serving.Wait() })
+	if run {
+		serving.Go(func() { b.cache.Run(ctx) })
+		b.waitComplete(true)
+	}
+	return b
+}
+
+func (b *twoBackends) waitComplete(want bool) {
+	b.h.t.Helper()
+	eventually(b.h.t, fmt.Sprint("the cache is complete: ", want), func() bool {
+		_, _, complete := b.cache.Size()
+		return complete == want
+	})
+}
+
+// same asks both and gives the answer, which has to be one and the same.
+func (b *twoBackends) same(name string, kind dnswire.Type) dnswire.Message {
+	b.h.t.Helper()
+	memory, database := dnsAsk(b.h.t, b.memory, name, kind), dnsAsk(b.h.t, b.database, name, kind)
+	if !reflect.DeepEqual(memory, database) {
+		b.h.t.Fatalf("%s type %d: from memory %+v\nfrom the database %+v", name, kind, memory, database)
+	}
+	return memory
+}
+
+var dnsKinds = []dnswire.Type{dnswire.TypeTXT, dnswire.TypeSOA, dnswire.TypeNS, dnswire.TypeA, dnswire.TypeDS, dnswire.TypeANY}
+
+// TestTwoBackendsCases asks for every kind of name: the answers are the same ones,
+// and those that are right.
+func TestTwoBackendsCases(t *testing.T) {
+	b := startTwo(t, true)
+	for _, zone := range []string{"example.net", "in.deep.example.net", "ns.example.net", "lone.example.org"} {
+		b.h.service(zone, "provider", "builtin")
+	}
+	long := strings.Repeat("a.", 110) + "example.net"
+	for _, name := range []string{
+		"example.net", "_mesh.office.example.net", "x.in.deep.example.net", `a\.b.example.net`, `\000\255.example.net`, long, "left.example.edu",
+	} {
+		change := provider.Change{Name: name, Add: []provider.TXT{{"one \x00\xff", strings.Repeat("v", 255)}}, TTL: 120}
+		if err := (builtin.Client{Store: b.h.store}).Change(t.Context(), change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "*.example.net", provider.TXT{"old"})
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "example.net", provider.TXT{"two"})
+	for _, test := range []struct {
+		name  string
+		rcode dnswire.Rcode
+		want  string // of TXT
+	}{
+		{"example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"_MESH.office.example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"office.example.net", dnswire.RcodeSuccess, "no data of example.net."},
+		{"ffice.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{"x._mesh.office.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{"deep.example.net", dnswire.RcodeSuccess, "no data of example.net."},
+		{"in.deep.example.net", dnswire.RcodeSuccess, "no data of in.deep.example.net."},
+		{"x.in.deep.example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"ns.example.net", dnswire.RcodeSuccess, "no data of ns.example.net."},
+		{"*.example.net", dnswire.RcodeSuccess, "TXT 120"},
+		{"z.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{`a\.b.example.net`, dnswire.RcodeSuccess, "TXT 120"},
+		{"b.example.net", dnswire.RcodeNXDomain, "no data of example.net."},
+		{`\000\255.example.net`, dnswire.RcodeSuccess, "TXT 120"},
+		{long, dnswire.RcodeSuccess, "TXT 120"},
+		{dnsname.Parent(long), dnswire.RcodeSuccess, "no data of example.net."},
+		{"b." + long, dnswire.RcodeNXDomain, "no data of example.net."},
+		{"ns.lone.example.org", dnswire.RcodeSuccess, "no data of lone.example.org."},
+		{"example.org", dnswire.RcodeRefused, "nothing"},
+		{"net", dnswire.RcodeRefused, "nothing"},
+		{"left.example.edu", dnswire.RcodeRefused, "nothing"},
+	} {
+		for _, kind := range dnsKinds {
+			answer := b.same(test.name, kind)
+			if got := dnsAnswerText(answer); kind == dnswire.TypeTXT && (got != test.want || answer.Rcode != test.rcode) {
+				t.Errorf("%s: %v, %s, want %v, %s", test.name, answer.Rcode, got, test.rcode, test.want)
+			}
+		}
+	}
+	if _, _, complete := b.cache.Size(); !complete {
+		t.Error("the database answered for both")
+	}
+}
+
+// TestTwoBackendsRandom makes random changes, and asks at once for random names.
+func TestTwoBackendsRandom(t *testing.T) {
+	b := startTwo(t, true)
+	random := rand.New(rand.NewPCG(5, 7))
+	name := func() string {
+		labels := make([]string, 1+random.IntN(4))
+		for i := range labels {
+			labels[i] = []string{"a", "b", "ns", "_mesh"}[random.IntN(4)]
+		}
+		return strings.Join(append(labels, "example.com"), ".")
+	}
+	kinds := map[string]int{}
+	for range 600 {
+		if err := b.randomChange(random, name()); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			answer := b.same(name(), dnsKinds[random.IntN(len(dnsKinds))])
+			kinds[answer.Rcode.String()]++
+		}
+		b.same("example.com", dnswire.TypeSOA)
+	}
+	if _, _, complete := b.cache.Size(); !complete || kinds["NOERROR"] < 100 || kinds["NXDOMAIN"] < 100 || kinds["REFUSED"] < 10 {
+		t.Errorf("complete: %t, answers: %v", complete, kinds)
+	}
+}
+
+// randomChange changes records at a name, a service or the configuration.
+func (b *twoBackends) randomChange(random *rand.Rand, name string) error {
+	ctx, s := b.h.t.Context(), b.h.store
+	id := fmt.Sprint("s", random.IntN(4))
+	switch random.IntN(8) {
+	case 0, 1:
+		config := `{"domain":"` + name + `","provider":"` + []string{"builtin", "rfc2136"}[random.IntN(2)] + `"}`
+		return s.PutService(ctx, id, func(service) (service, error) {
+			return service{ID: id, Name: "x", Config: provider.Secret(config)}, nil
+		})
+	case 2:
+		if err := s.DeleteService(ctx, id); !errors.Is(err, errNoService) {
+			return err
+		}
+		return nil
+	case 3:
+		c := configuration{Provider: []string{"builtin", "rfc2136"}[random.IntN(2)], Domain: name, TXTRecordName: "_t"}
+		return s.PutConfiguration(ctx, c, false)
+	}
+	names := []string{dnsKey(name), dnsKey("x." + name)}
+	return s.ChangeZoneRecords(ctx, names, func(now []builtin.Record) (add, remove []builtin.Record) {
+		for i := range random.IntN(3) {
+			add = append(add, builtin.Record{Name: names[random.IntN(2)], Data: dnswire.TXTData([]string{fmt.Sprint(i)}), TTL: uint32(random.IntN(3))})
+		}
+		for _, r := range now {
+			if random.IntN(2) == 0 {
+				remove = append(remove, r)
+			}
+		}
+		return add, remove
+	})
+}
+
+// TestCacheBuiltDuringChanges changes the zones while they are read at start.
+func TestCacheBuiltDuringChanges(t *testing.T) {
+	b := startTwo(t, false)
+	const names = 10_000
+	b.h.service("example.net", "provider", "builtin")
+	b.h.exec(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
+		INSERT INTO zone_records SELECT 'net.example.n' || i, X'0178', 60 FROM n`)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { b.cache.Run(ctx) })
+	random := rand.New(rand.NewPCG(8, 9))
+	client := builtin.Client{Store: b.h.store, Address: b.memory}
+	var asked []string
+	for complete := false; !complete || len(asked) < 50; {
+		name := fmt.Sprintf("n%d.example.net", random.IntN(names))
+		set, err := client.Read(ctx, "", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change := provider.Change{Name: name, Seen: set, Remove: set.Values, TTL: 60}
+		if random.IntN(2) == 0 {
+			change.Add = []provider.TXT{{"changed"}}
+		}
+		if err := client.Change(ctx, change); err != nil {
+			t.Fatal(err)
+		}
+		b.same(name, dnswire.TypeTXT)
+		asked = append(asked, name)
+		_, _, complete = b.cache.Size()
+	}
+	for i := range 300 {
+		asked = append(asked, fmt.Sprintf("n%d.example.net", i*33))
+	}
+	for _, name := range asked {
+		b.same(name, dnswire.TypeTXT)
+	}
+}
+
+// TestCacheIsGivenUp has a database that cannot be read after a change, one that
+// another program writes into, and one that is too large: it answers itself.
+func TestCacheIsGivenUp(t *testing.T) {
+	b := startTwo(t, true)
+	b.h.service("example.net", "provider", "builtin")
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "a.example.net", provider.TXT{"v"})
+	b.h.exec(`ALTER TABLE zone_records RENAME TO away`)
+	b.cache.Changed(t.Context(), []string{"net.example.a"}, nil)
+	b.h.exec(`ALTER TABLE away RENAME TO zone_records`)
+	if _, _, complete := b.cache.Size(); complete {
+		t.Error("what could not be read is thought to be known")
+	}
+	b.same("a.example.net", dnswire.TypeTXT)
+
+	b = startTwo(t, true)
+	b.h.service("example.net", "provider", "builtin")
+	other, err := sql.Open("sqlite3", "file:"+b.h.store.path+"?_busy_timeout=5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Exec(`INSERT INTO zone_records VALUES ('net.example.b', X'0178', 60)`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what another program writes is answered", func() bool {
+		return len(dnsAsk(t, b.memory, "b.example.net", dnswire.TypeTXT).Answers) == 1
+	})
+	b.waitComplete(true)
+
+	b.cache.MaxNames = 1
+	b.h.foreign(servertest.Server{Name: builtin.Name}, "c.example.net", provider.TXT{"v"})
+	if _, _, complete := b.cache.Size(); complete {
+		t.Error("too much is kept")
+	}
+	b.same("c.example.net", dnswire.TypeTXT)
 }

@@ -326,7 +326,9 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "203.0.113.7"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, store.SaveAddresses, log)
-	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store, Own: a.addresses.All}, log)
+	cache := builtin.NewCache(store, log)
+	store.zonesChanged = cache.Changed
+	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store, Own: a.addresses.All, Cache: cache}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +346,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	for _, task := range []func(context.Context) error{
-		names.Serve, a.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour) },
+		names.Serve, cache.Run, a.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour) },
 	} {
 		serving.Go(func() {
 			if err := task(ctx); err != nil && ctx.Err() == nil {

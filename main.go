@@ -215,7 +215,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	dns, err := listenDNS(c, builtin.Zones{Store: store, Own: addresses.All}, log)
+	dns, err := listenDNS(c, store, addresses, log)
 	if err != nil {
 		return err
 	}
@@ -231,6 +231,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return serve(ctx, log, tasks{
 		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
 		dns.serve,
+		dns.keep,
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
 	})
@@ -355,12 +356,18 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 }
 
 // builtinDNS is the built-in DNS server, or none.
-type builtinDNS struct{ server *nameserver.Server }
+type builtinDNS struct {
+	server *nameserver.Server
+	cache  *builtin.Cache
+}
 
-func listenDNS(c settings, backend nameserver.Backend, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.dns.Addresses) > 0 {
-		d.server, err = nameserver.Listen(c.dns, backend, log)
+func listenDNS(c settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
+	if len(c.dns.Addresses) == 0 {
+		return d, nil
 	}
+	d.cache = builtin.NewCache(s, log)
+	s.zonesChanged = d.cache.Changed
+	d.server, err = nameserver.Listen(c.dns, builtin.Zones{Store: s, Own: addresses.All, Cache: d.cache}, log)
 	return d, err
 }
 
@@ -399,6 +406,14 @@ func (d builtinDNS) serve(ctx context.Context) error {
 		return nil
 	}
 	return d.server.Serve(ctx)
+}
+
+// keep keeps the zones in memory.
+func (d builtinDNS) keep(ctx context.Context) error {
+	if d.server == nil {
+		return nil
+	}
+	return d.cache.Run(ctx)
 }
 
 // close gives the sockets back when the program cannot start.

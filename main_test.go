@@ -169,19 +169,22 @@ func syncServing(t testing.TB) *syncHost {
 	t.Helper()
 	h := newSyncHost(t, servertest.Server{Name: builtin.Name})
 	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
-	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.store, Own: own}, h.logger())
+	cache := builtin.NewCache(h.store, h.logger())
+	h.store.zonesChanged = cache.Changed
+	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.store, Own: own, Cache: cache}, h.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := server.Serve(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
+	var serving sync.WaitGroup
+	for _, task := range []func(context.Context) error{server.Serve, cache.Run} {
+		serving.Go(func() {
+			if err := task(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); serving.Wait() })
 	h.clients.dnsAddress = server.Addr()
 	return h
 }
@@ -497,6 +500,7 @@ func (h *syncHost) foreign(s servertest.Server, name string, v provider.TXT) {
 	if _, err := h.store.writer.Exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
 		h.t.Fatal(err)
 	}
+	h.store.zonesChanged(context.Background(), []string{dnsKey(name)}, nil)
 }
 
 // dnsKey is a name as the built-in zones have it: folded, labels from the root.

@@ -39,9 +39,17 @@ type Zone struct {
 type Store interface {
 	// BuiltinZones gives those of some names that are zones.
 	BuiltinZones(ctx context.Context, names []string) ([]Zone, error)
+	// BuiltinZonesAfter gives zones after a name, in the order of their names.
+	BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error)
 	ZoneRecords(ctx context.Context, names []string) ([]Record, error)
 	// ZoneRecordsAfter gives records at and below a name, from another name on.
 	ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error)
+	// ZoneRecordsPage tells of records after a name, in order and all of a name, in
+	// some limit, and gives the last name, "" when there is none.
+	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error)
+	// OutsideVersion gives a number that is another one after another program has
+	// written into the database.
+	OutsideVersion(ctx context.Context) (int64, error)
 	// ZoneHasBelow reports whether anything is below a name, given from the root
 	// and as text.
 	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)
@@ -299,10 +307,13 @@ func wireKey(name dnswire.Name) string {
 	return strings.Join(labels, ".")
 }
 
+// textOf gives a name as zones have it, without the final dot.
+func textOf(name dnswire.Name) string { return strings.TrimSuffix(name.String(), ".") }
+
 // above are a name and all above it but the root, without the final dot.
 func above(name dnswire.Name) (names []string) {
 	for ; name != dnswire.Root; name = name.Parent() {
-		names = append(names, strings.TrimSuffix(name.String(), "."))
+		names = append(names, textOf(name))
 	}
 	return names
 }

@@ -26,6 +26,7 @@ func NextSerial(serial uint32, now time.Time) uint32 {
 type Zones struct {
 	Store Store
 	Own   func() []netip.Addr // this host's addresses
+	Cache *Cache              // asked first; nil: the database answers
 }
 
 // Addresses gives this host's own.
@@ -33,6 +34,11 @@ func (z Zones) Addresses(context.Context) []netip.Addr { return z.Own() }
 
 // Look gives what is at a name.
 func (z Zones) Look(ctx context.Context, name, txt []byte) (nameserver.Found, error) {
+	if z.Cache != nil {
+		if found, ok := z.Cache.look(name, txt); ok {
+			return found, nil
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameserver.AnswerTime)
 	defer cancel()
 	return look(ctx, z.Store, dnswire.Name(name), txt)
