@@ -76,7 +76,7 @@ func (s *Server) knows(cookie []byte, from asker) bool {
 // the client's address.
 func (s *Server) appendHash(data, before []byte, client netip.Addr) []byte {
 	var message [clientCookie + serverCookie - 8 + 16]byte
-	hashed := append(append(message[:0], before...), client.AsSlice()...)
+	hashed, _ := client.WithZone("").AppendBinary(append(message[:0], before...)) // never fails
 	return binary.LittleEndian.AppendUint64(data, sipHash(&s.secret, hashed))
 }
 

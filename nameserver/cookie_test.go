@@ -177,6 +177,22 @@ func TestCookiesOverSockets(t *testing.T) {
 	}
 }
 
+// Cookies come with nearly every query of a resolver: they cost no garbage.
+func TestCookiesMakeNoGarbage(t *testing.T) {
+	s, from := cookies(t, "e5e973e5a6b2a43f48e7dc849e37bfcf", "2001:db8::1", 1559731985)
+	cookie := s.appendOptions(nil, options{cookie: []byte("abcdefgh")}, from)
+	edns := dnswire.EDNS{Options: cookie}
+	made := testing.AllocsPerRun(100, func() {
+		if o, err := s.readOptions(edns, from); err != nil || !o.known {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		s.appendOptions(cookie[:0], options{cookie: edns.Options[4:]}, from)
+	})
+	if made != 0 {
+		t.Errorf("%v allocations", made)
+	}
+}
+
 func TestNSID(t *testing.T) {
 	long := strings.Repeat("n", MaxNSID)
 	for _, id := range []string{"", "ams-1", long} {
