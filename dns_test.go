@@ -2850,7 +2850,7 @@ func startTwo(t testing.TB, run bool) *twoBackends {
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	listen := func(zones builtin.Zones) string {
-		server, err := nameserver.Listen("127.0.0.1:0", "", zones, h.logger())
+		server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, zones, h.logger())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -39,7 +38,7 @@ type server struct {
 	public     conntest.Public // how the world sees the zones
 	log        *slog.Logger
 	version    string
-	dnsAnswers func() map[string]uint64 // of the built-in DNS server, by rcode
+	dnsMetrics func(*metrics.Page) // writes those of the built-in DNS server
 	adapter    envelope.Adapter
 	requests   metrics.Counter
 }
@@ -935,11 +934,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	s.requests.Write(page, "meshddns_http_requests_total", "Answered HTTP requests.")
 	s.engine.Passes().Write(page, "meshddns_sync_runs_total", "Ended passes over all names.")
-	page.Family("meshddns_dns_answers_total", "counter", "Answers of the built-in DNS server.")
-	answers := s.dnsAnswers()
-	for _, rcode := range slices.Sorted(maps.Keys(answers)) {
-		page.Figure(answers[rcode], metrics.Label{Name: "rcode", Value: rcode})
-	}
+	s.dnsMetrics(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
 }

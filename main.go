@@ -7,12 +7,15 @@
 //	meshddns [flags]
 //
 // Each flag can be given in the environment too: -dns-listen is
-// MESHDDNS_DNS_LISTEN. A flag wins over the environment.
+// MESHDDNS_DNS_LISTEN. A flag wins over the environment. What is repeatable
+// can also be given separated by commas.
 //
 //	-listen address        HTTP API: host:port, or unix:/path (mode 0660); default 127.0.0.1:8053
 //	-db file               the database, default meshddns.db
-//	-dns-listen address    answer DNS queries here, UDP and TCP; default: not at all
-//	-dns-host name         own name in NS and SOA records, default ns.<zone>
+//	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
+//	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
+//	-dns-nsid text         tells servers of one zone apart: answered to who asks for it (RFC 5001); default: not
+//	-dns-rate-limit n      answers a second over UDP to one network (/24, /56) without a cookie, 0: no limit; default 1000
 //	-ipv4, -ipv6 source    this host's public addresses: auto, interface:NAME, url:URL, none, or an address
 //	-allow-host names      Host names to accept beside the loopback ones, separated by commas
 //	-token-file file       one or two tokens, a line each; required on an address that is not loopback
@@ -36,6 +39,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,9 +47,11 @@ import (
 
 	"meshddns/builtin"
 	"meshddns/conntest"
+	"meshddns/dnsname"
 	"meshddns/dnswire"
 	"meshddns/guard"
 	"meshddns/hostaddr"
+	"meshddns/metrics"
 	"meshddns/nameserver"
 	"meshddns/provider"
 )
@@ -62,14 +68,31 @@ func main() {
 
 // settings are what the flags and the environment say.
 type settings struct {
-	listen, db, dnsListen string
-	dnsHost               dnswire.Name
-	ipv4, ipv6            hostaddr.Source
-	allowHosts            []string
-	tokens                []guard.Token
-	syncInterval          time.Duration
-	logFormat             string
-	version               bool
+	listen, db   string
+	dns          nameserver.Config
+	ipv4, ipv6   hostaddr.Source
+	allowHosts   []string
+	tokens       []guard.Token
+	syncInterval time.Duration
+	logFormat    string
+	version      bool
+}
+
+// list is a flag that can be given several times, or once with commas.
+type list struct {
+	values    []string
+	inherited bool // from the environment: the command line begins anew
+}
+
+func (l *list) String() string { return strings.Join(l.values, ",") }
+
+// Set adds values.
+func (l *list) Set(text string) error {
+	if l.inherited {
+		*l = list{}
+	}
+	l.values = append(l.values, strings.FieldsFunc(text, func(r rune) bool { return r == ',' })...)
+	return nil
 }
 
 func readSettings(args []string, getenv func(string) string, stderr io.Writer) (c settings, err error) {
@@ -77,8 +100,11 @@ func readSettings(args []string, getenv func(string) string, stderr io.Writer) (
 	flags.SetOutput(stderr)
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8053", "`address` of the HTTP API: host:port or unix:/path")
 	flags.StringVar(&c.db, "db", "meshddns.db", "database `file`")
-	flags.StringVar(&c.dnsListen, "dns-listen", "", "`address` of the built-in DNS server, UDP and TCP (default none)")
-	dnsHost := flags.String("dns-host", "", "own `name` in NS and SOA records (default ns.<zone>)")
+	var dnsListen, dnsHosts list
+	flags.Var(&dnsListen, "dns-listen", "`address` of the built-in DNS server, UDP and TCP; repeatable (default none)")
+	flags.Var(&dnsHosts, "dns-host", "own `name` in NS and SOA records, then further ones for NS; repeatable (default ns.<zone>)")
+	flags.StringVar(&c.dns.NSID, "dns-nsid", "", "`text` that tells servers of one zone apart, for who asks for it (default none)")
+	flags.IntVar(&c.dns.RateLimit, "dns-rate-limit", nameserver.DefaultRateLimit, "`answers` a second over UDP to one network, 0: no limit")
 	ipv4 := flags.String("ipv4", "auto", "public IPv4 address: auto, interface:NAME, url:URL, none, or an `address`")
 	ipv6 := flags.String("ipv6", "auto", "public IPv6 address: auto, interface:NAME, url:URL, none, or an `address`")
 	allowHosts := flags.String("allow-host", "", "Host `names` to accept beside the loopback ones, separated by commas")
@@ -99,17 +125,43 @@ func readSettings(args []string, getenv func(string) string, stderr io.Writer) (
 		return c, fmt.Errorf("-sync-interval %v: want 1s at least", c.syncInterval)
 	case c.logFormat != "text" && c.logFormat != "json":
 		return c, fmt.Errorf("-log-format %q: want text or json", c.logFormat)
+	case len(c.dns.NSID) > nameserver.MaxNSID:
+		return c, fmt.Errorf("-dns-nsid has %d octets: want %d at most", len(c.dns.NSID), nameserver.MaxNSID)
+	case c.dns.RateLimit < 0 || c.dns.RateLimit > nameserver.MaxRateLimit:
+		return c, fmt.Errorf("-dns-rate-limit %d: want 0 to %d", c.dns.RateLimit, nameserver.MaxRateLimit)
 	}
 	c.allowHosts = strings.FieldsFunc(*allowHosts, func(r rune) bool { return r == ',' || r == ' ' })
-	return c, c.parse(*dnsHost, *ipv4, *ipv6, *tokenFile)
+	c.dns.Addresses = dnsListen.values
+	if c.dns.Hosts, err = hostNames(dnsHosts.values); err != nil {
+		return c, err
+	}
+	return c, c.parse(*ipv4, *ipv6, *tokenFile)
 }
 
-func (c *settings) parse(dnsHost, ipv4, ipv6, tokenFile string) (err error) {
-	if dnsHost != "" {
-		if c.dnsHost, err = dnswire.ParseName(dnsHost); err != nil {
-			return fmt.Errorf("-dns-host: %w", err)
+// hostNames reads the names of name servers, which are names of hosts (RFC 1123,
+// section 2.1): who writes an address or anything else makes the zones unreachable.
+func hostNames(texts []string) (names []dnswire.Name, err error) {
+	for _, text := range texts {
+		host := dnsname.Parse(text)
+		if _, err := netip.ParseAddr(host); err == nil {
+			return nil, fmt.Errorf("-dns-host: %q is an address, want a name", text)
 		}
+		if dnsname.Fault(host) != "" || strings.Contains(host, "_") {
+			return nil, fmt.Errorf("-dns-host: %q is not the name of a host, such as ns1.example.com", text)
+		}
+		name, err := dnswire.ParseName(host)
+		if err != nil {
+			return nil, fmt.Errorf("-dns-host: %w", err)
+		}
+		if slices.Contains(names, name) {
+			return nil, fmt.Errorf("-dns-host: %q is given twice", text)
+		}
+		names = append(names, name)
 	}
+	return names, nil
+}
+
+func (c *settings) parse(ipv4, ipv6, tokenFile string) (err error) {
 	if c.ipv4, err = hostaddr.ParseSource(hostaddr.IPv4, ipv4); err != nil {
 		return fmt.Errorf("-ipv4: %w", err)
 	}
@@ -131,6 +183,9 @@ func fromEnvironment(flags *flag.FlagSet, getenv func(string) string) (err error
 		if value := getenv(name); value != "" && err == nil {
 			if fault := flags.Set(f.Name, value); fault != nil {
 				err = fmt.Errorf("%s: %w", name, fault)
+			}
+			if several, ok := f.Value.(*list); ok {
+				several.inherited = true
 			}
 		}
 	})
@@ -164,7 +219,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), dnsAnswers: dns.answers, public: conntest.Internet}
+	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
 	api.clients = clients{zones: store, dnsAddress: dns.address()}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
 	listener, handler, err := listenHTTP(c, api)
@@ -172,7 +227,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		dns.close()
 		return err
 	}
-	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.address(), "db", c.db)
+	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.listening(), "db", c.db)
 	return serve(ctx, log, tasks{
 		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
 		dns.serve,
@@ -307,13 +362,21 @@ type builtinDNS struct {
 }
 
 func listenDNS(c settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if c.dnsListen == "" {
+	if len(c.dns.Addresses) == 0 {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s, log)
 	s.zonesChanged = d.cache.Changed
-	d.server, err = nameserver.Listen(c.dnsListen, c.dnsHost, builtin.Zones{Store: s, Own: addresses.All, Cache: d.cache}, log)
+	d.server, err = nameserver.Listen(c.dns, builtin.Zones{Store: s, Own: addresses.All, Cache: d.cache}, log)
 	return d, err
+}
+
+// listening tells the addresses that are listened on.
+func (d builtinDNS) listening() string {
+	if d.server == nil {
+		return ""
+	}
+	return strings.Join(d.server.Addrs(), ",")
 }
 
 // address is where this host reaches the server, "" without one.
@@ -332,11 +395,10 @@ func (d builtinDNS) address() string {
 	return netip.AddrPortFrom(loopback, address.Port()).String()
 }
 
-func (d builtinDNS) answers() map[string]uint64 {
-	if d.server == nil {
-		return nil
+func (d builtinDNS) metrics(page *metrics.Page) {
+	if d.server != nil {
+		d.server.WriteMetrics(page)
 	}
-	return d.server.Stats()
 }
 
 func (d builtinDNS) serve(ctx context.Context) error {

@@ -171,7 +171,7 @@ func syncServing(t testing.TB) *syncHost {
 	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
 	cache := builtin.NewCache(h.store, h.logger())
 	h.store.zonesChanged = cache.Changed
-	server, err := nameserver.Listen("127.0.0.1:0", "", builtin.Zones{Store: h.store, Own: own, Cache: cache}, h.logger())
+	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.store, Own: own, Cache: cache}, h.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1108,4 +1108,41 @@ func dnsClosedPort(t testing.TB) string {
 	}
 	tcp.Close()
 	return tcp.Addr().String()
+}
+
+func readFlags(args []string, environment map[string]string) (settings, error) {
+	return readSettings(args, func(name string) string { return environment[name] }, io.Discard)
+}
+
+func TestDNSFlags(t *testing.T) {
+	environment := map[string]string{"MESHDDNS_DNS_LISTEN": "127.0.0.1:5301,[::1]:5301", "MESHDDNS_DNS_HOST": "a.example.com,B.example.com."}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "[127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.]"},
+		{[]string{"-dns-listen", "127.0.0.2:1", "-dns-listen", "127.0.0.3:1"}, "[127.0.0.2:1 127.0.0.3:1] [a.example.com. b.example.com.]"},
+		{[]string{"-dns-host", "münchen.example", "-dns-host=ns,x.example", "-dns-listen", ""}, "[] [xn--mnchen-3ya.example. ns. x.example.]"},
+	} {
+		c, err := readFlags(test.args, environment)
+		if got := fmt.Sprintf("%v %v", c.dns.Addresses, c.dns.Hosts); err != nil || got != test.want {
+			t.Errorf("%v: %s, %v; want %s", test.args, got, err, test.want)
+		}
+	}
+	for _, host := range []string{"bad host", "a..b", "192.0.2.1", "2001:db8::1", "_ns.example.com", ".", strings.Repeat("a", 64) + ".example", "a.example,A.example."} {
+		if _, err := readFlags([]string{"-dns-host", host}, nil); err == nil || !strings.HasPrefix(err.Error(), "-dns-host: ") {
+			t.Errorf("-dns-host %q: %v", host, err)
+		}
+	}
+	for _, args := range [][]string{
+		{"-dns-rate-limit", "-1"}, {"-dns-rate-limit", "1000001"}, {"-dns-nsid", strings.Repeat("n", 129)},
+	} {
+		if _, err := readFlags(args, nil); err == nil || !strings.HasPrefix(err.Error(), args[0]+" ") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	c, err := readFlags([]string{"-dns-rate-limit", "0", "-dns-nsid", "ams-1"}, nil)
+	if err != nil || c.dns.RateLimit != 0 || c.dns.NSID != "ams-1" {
+		t.Errorf("%+v, %v", c.dns, err)
+	}
 }

@@ -60,27 +60,28 @@ const (
 type Rcode uint16
 
 const (
-	RcodeSuccess  Rcode = 0
-	RcodeFormErr  Rcode = 1
-	RcodeServFail Rcode = 2
-	RcodeNXDomain Rcode = 3
-	RcodeNotImp   Rcode = 4
-	RcodeRefused  Rcode = 5
-	RcodeYXDomain Rcode = 6
-	RcodeYXRRSet  Rcode = 7
-	RcodeNXRRSet  Rcode = 8
-	RcodeNotAuth  Rcode = 9
-	RcodeNotZone  Rcode = 10
-	RcodeBadVers  Rcode = 16 // as an extended rcode, RFC 6891
-	RcodeBadSig   Rcode = 16 // as a TSIG error, RFC 8945
-	RcodeBadKey   Rcode = 17
-	RcodeBadTime  Rcode = 18
-	RcodeBadTrunc Rcode = 22
+	RcodeSuccess   Rcode = 0
+	RcodeFormErr   Rcode = 1
+	RcodeServFail  Rcode = 2
+	RcodeNXDomain  Rcode = 3
+	RcodeNotImp    Rcode = 4
+	RcodeRefused   Rcode = 5
+	RcodeYXDomain  Rcode = 6
+	RcodeYXRRSet   Rcode = 7
+	RcodeNXRRSet   Rcode = 8
+	RcodeNotAuth   Rcode = 9
+	RcodeNotZone   Rcode = 10
+	RcodeBadVers   Rcode = 16 // as an extended rcode, RFC 6891
+	RcodeBadSig    Rcode = 16 // as a TSIG error, RFC 8945
+	RcodeBadKey    Rcode = 17
+	RcodeBadTime   Rcode = 18
+	RcodeBadTrunc  Rcode = 22
+	RcodeBadCookie Rcode = 23 // RFC 7873
 )
 
 var rcodeNames = map[Rcode]string{
 	0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 6: "YXDOMAIN",
-	7: "YXRRSET", 8: "NXRRSET", 9: "NOTAUTH", 10: "NOTZONE", 16: "BADSIG", 17: "BADKEY", 18: "BADTIME", 22: "BADTRUNC",
+	7: "YXRRSET", 8: "NXRRSET", 9: "NOTAUTH", 10: "NOTZONE", 16: "BADSIG", 17: "BADKEY", 18: "BADTIME", 22: "BADTRUNC", 23: "BADCOOKIE",
 }
 
 // String gives the mnemonic. Sixteen reads as the TSIG error BADSIG.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // ContentType is the media type of the format.
@@ -26,7 +27,7 @@ type Page struct {
 // NewPage begins a page.
 func NewPage(w io.Writer) *Page { return &Page{w: w} }
 
-// Family begins a family; kind is "counter" or "gauge".
+// Family begins a family; kind is "counter", "gauge" or "histogram".
 func (p *Page) Family(name, kind, help string) {
 	p.name = name
 	fmt.Fprintf(p.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
@@ -35,6 +36,22 @@ func (p *Page) Family(name, kind, help string) {
 // Figure writes one figure of the family.
 func (p *Page) Figure(value uint64, labels ...Label) {
 	fmt.Fprintf(p.w, "%s%s %d\n", p.name, labelText(labels), value)
+}
+
+// Histogram writes one histogram of times, in seconds: how many there were up to
+// each bound, and of those above the last.
+func (p *Page) Histogram(bounds []time.Duration, counts []uint64, sum time.Duration, labels ...Label) {
+	var total uint64
+	for i, n := range counts {
+		bound := "+Inf"
+		if i < len(bounds) {
+			bound = fmt.Sprint(bounds[i].Seconds())
+		}
+		total += n
+		fmt.Fprintf(p.w, "%s_bucket%s %d\n", p.name, labelText(append(labels[:len(labels):len(labels)], Label{"le", bound})), total)
+	}
+	fmt.Fprintf(p.w, "%s_sum%s %g\n", p.name, labelText(labels), sum.Seconds())
+	fmt.Fprintf(p.w, "%s_count%s %d\n", p.name, labelText(labels), total)
 }
 
 // escape is what a label value escapes, and nothing else.

@@ -3,6 +3,7 @@ package metrics
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPage(t *testing.T) {
@@ -23,6 +24,24 @@ up 1
 # TYPE requests_total counter
 requests_total{route="",code="404"} 1
 requests_total{route="GET /a\"\\\n",code="200"} 2
+`
+	if out.String() != want {
+		t.Errorf("page:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	var out strings.Builder
+	page := NewPage(&out)
+	page.Family("answer_seconds", "histogram", "Times.")
+	page.Histogram([]time.Duration{10 * time.Microsecond, time.Second}, []uint64{3, 0, 2}, 2500*time.Millisecond, Label{"transport", "udp"})
+	const want = `# HELP answer_seconds Times.
+# TYPE answer_seconds histogram
+answer_seconds_bucket{transport="udp",le="1e-05"} 3
+answer_seconds_bucket{transport="udp",le="1"} 3
+answer_seconds_bucket{transport="udp",le="+Inf"} 5
+answer_seconds_sum{transport="udp"} 2.5
+answer_seconds_count{transport="udp"} 5
 `
 	if out.String() != want {
 		t.Errorf("page:\n%s\nwant:\n%s", out.String(), want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net/netip"
+	"time"
 
 	"meshddns/dnswire"
 )
@@ -26,27 +27,38 @@ const (
 	maxUDP = 1232 // fits in every IPv6 path unfragmented: 1280 less the headers
 )
 
+// asker is where a query comes from.
+type asker struct {
+	address netip.Addr
+	limit   int // the transport's size of an answer: maxUDP or dnswire.MaxMessage
+	at      time.Time
+}
+
+func (a asker) tcp() bool { return a.limit > maxUDP }
+
 // request is one query on its way to its answer. It is used again, so that
 // nothing is left for the garbage collector.
 type request struct {
 	query         dnswire.Query
+	options       []byte // EDNS options of the answer
 	reply         dnswire.Packer
 	found         Found
 	txt           []byte // found.TXT's memory
 	authoritative bool
+	truncated     bool
 	apex          dnswire.Name // of the zone that the next two belong to
 	host          dnswire.Name // the server's name in the zone
 	hostmaster    dnswire.Name
-	addresses     []netip.Addr // this host's, where the answer may need them
-	atHost        bool         // the name is the server's own
+	others        []dnswire.Name // of servers, in NS behind host
+	addresses     []netip.Addr   // this host's, where the answer may need them
+	atHost        bool           // the name is the server's own
 }
 
-// answer appends the answer to one message to a buffer, nothing for none. limit
-// is the transport's size: maxUDP or dnswire.MaxMessage.
-func (s *Server) answer(ctx context.Context, buffer, packet []byte, limit int) []byte {
+// answer appends the answer to one message to a buffer, nothing for none.
+func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) []byte {
 	r, ok := s.requests.Get().(*request)
 	if !ok {
-		r = new(request)
+		r = &request{others: s.others}
 	}
 	defer s.requests.Put(r)
 	q := &r.query
@@ -54,27 +66,39 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, limit int) [
 	if len(packet) < dnswire.HeaderSize || q.Response {
 		return buffer // an answer to an answer could go back and forth for ever
 	}
+	asked, optionsErr := s.readOptions(q.EDNS, from)
+	limited := !from.tcp() && !asked.known && !s.limits.allow(from.address, from.at)
+	if limited && !s.limits.slip() {
+		return buffer
+	}
 	r.reply.Begin(buffer, q)
-	r.authoritative = false
+	r.options = s.appendOptions(r.options[:0], asked, from)
+	r.authoritative, r.truncated = false, false
 	question := r.reply.Mark()
 	courtesy := question
 	var rcode dnswire.Rcode
 	switch {
 	case q.Opcode != dnswire.OpcodeQuery:
 		rcode = dnswire.RcodeNotImp // even if it does not parse: other opcodes may have other formats
-	case err != nil || !q.HasQuestion:
+	case err != nil || optionsErr != nil || !q.HasQuestion && !(noQuestion(packet) && asked.cookie != nil):
 		rcode = dnswire.RcodeFormErr
 	case q.EDNS.Version > 0:
 		rcode = dnswire.RcodeBadVers
 	case q.Signed:
 		rcode = dnswire.RcodeNotAuth
+	case limited:
+		rcode, r.truncated = asked.slipped()
+	case !q.HasQuestion:
+		rcode = asked.cookieOnly()
 	default:
 		rcode, courtesy = s.resolve(ctx, r)
 	}
 	s.answered[rcode].Add(1)
-	r.fit(question, courtesy, rcode, room(limit, q.EDNS))
+	r.fit(question, courtesy, rcode, room(from.limit, q.EDNS))
 	return r.reply.Bytes()
 }
+
+func noQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) == 0 }
 
 // room gives the size that an answer may have (RFC 6891, section 6.2.3).
 func room(limit int, edns dnswire.EDNS) int {
@@ -95,8 +119,8 @@ func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room
 		r.reply.Cut(courtesy)
 		r.tail(rcode, true)
 	}
-	truncated := r.reply.Len() > room
-	if truncated {
+	if r.reply.Len() > room {
+		r.truncated = true
 		r.reply.Cut(question)
 		r.tail(rcode, true)
 	}
@@ -104,14 +128,14 @@ func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room
 		r.reply.Cut(question)
 		r.tail(rcode, false)
 	}
-	r.reply.Flags(r.authoritative, truncated, rcode)
+	r.reply.Flags(r.authoritative, r.truncated, rcode)
 }
 
 // tail appends the records that end a reply: OPT to a query that has one, then
 // TSIG, which must be the last.
 func (r *request) tail(rcode dnswire.Rcode, signed bool) {
 	if r.query.HasEDNS {
-		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO}
+		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO, Options: r.options}
 		r.reply.Record(dnswire.SectionAdditional, edns.RR())
 	}
 	if rcode == dnswire.RcodeNotAuth && signed {
@@ -234,6 +258,9 @@ func (r *request) answers() {
 	case dnswire.TypeNS:
 		if r.atApex() {
 			r.reply.NS(r.host, nsTTL)
+			for _, other := range r.others {
+				r.reply.NS(other, nsTTL)
+			}
 		}
 	case dnswire.TypeA, dnswire.TypeAAAA:
 		if r.atHost {

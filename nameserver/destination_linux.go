@@ -2,7 +2,6 @@ package nameserver
 
 import (
 	"encoding/binary"
-	"net"
 	"syscall"
 )
 
@@ -12,28 +11,34 @@ var destinationSize = syscall.CmsgSpace(syscall.SizeofInet6Pktinfo)
 // receiveDestination makes the socket tell to which address each query came.
 // On a wildcard address the kernel would choose the source of the answer by
 // its route back, and a client drops what comes from an address it did not ask.
-func receiveDestination(conn *net.UDPConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
+func receiveDestination(conn syscall.RawConn) error {
+	if setOption(conn, syscall.IPPROTO_IPV6, syscall.IPV6_RECVPKTINFO) == nil {
+		return nil
 	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		// A socket of IPv6 that also takes IPv4 tells IPv4 addresses mapped.
-		failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IPV6, syscall.IPV6_RECVPKTINFO, 1)
-		if failed != nil {
-			failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, syscall.IP_PKTINFO, 1)
-		}
-	})
-	if err != nil {
-		return err
+	return setOption(conn, syscall.IPPROTO_IP, syscall.IP_PKTINFO)
+}
+
+// soReusePort is SO_REUSEPORT, which package syscall lacks on some
+// architectures; where it has another number, the option is refused.
+const soReusePort = 15
+
+// sharePort lets several sockets of this user have one port.
+func sharePort(conn syscall.RawConn) error { return setOption(conn, syscall.SOL_SOCKET, soReusePort) }
+
+func setOption(conn syscall.RawConn, level, option int) (err error) {
+	controlErr := conn.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), level, option, 1) })
+	if controlErr != nil {
+		return controlErr
 	}
-	return failed
+	return err
 }
 
 // fromDestination turns the control message of a query into that of its
 // answer. The interface is left to the routes: the way back may be another.
 func fromDestination(control []byte) []byte {
+	if len(control) == 0 {
+		return nil
+	}
 	messages, err := syscall.ParseSocketControlMessage(control)
 	if err != nil || len(messages) != 1 {
 		return nil

@@ -2,11 +2,17 @@
 
 package nameserver
 
-import "net"
+import (
+	"errors"
+	"syscall"
+)
 
-// Elsewhere the system chooses the source of answers on a wildcard address.
+// Elsewhere the system chooses the source of answers on a wildcard address,
+// and does not spread queries over the sockets of a port.
 const destinationSize = 0
 
-func receiveDestination(*net.UDPConn) error { return nil }
+func receiveDestination(syscall.RawConn) error { return nil }
 
 func fromDestination([]byte) []byte { return nil }
+
+func sharePort(syscall.RawConn) error { return errors.ErrUnsupported }

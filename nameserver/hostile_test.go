@@ -34,7 +34,7 @@ func checkAnswer(t testing.TB, s *Server, message []byte) {
 	query, parseErr := dnswire.Parse(message)
 	edns, _, _ := query.EDNS()
 	for limit, allowed := range map[int]int{maxUDP: max(512, min(int(edns.UDPSize), 1232)), dnswire.MaxMessage: dnswire.MaxMessage} {
-		packed := s.answer(t.Context(), nil, message, limit)
+		packed := s.answer(t.Context(), nil, message, asker{limit: limit})
 		if packed == nil {
 			if len(message) >= dnswire.HeaderSize && message[2]&0x80 == 0 {
 				t.Fatalf("no answer to %x", message)

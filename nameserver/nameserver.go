@@ -6,10 +6,10 @@ package nameserver
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -18,85 +18,86 @@ import (
 	"meshddns/dnswire"
 )
 
-// Server answers on one address, over UDP and TCP.
+// Config is what a server is told.
+type Config struct {
+	Addresses []string       // to listen on, host:port; one of port 0 gets a free one
+	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
+	NSID      string         // tells servers of one zone apart (RFC 5001); "": not answered
+	RateLimit int            // answers a second over UDP to one network, 0: no limit
+}
+
+// MaxNSID bounds an NSID, so that every answer has room for it.
+const MaxNSID = 128
+
+// Server answers on some addresses, over UDP and TCP.
 type Server struct {
-	host     dnswire.Name // "": ns.<zone>
-	backend  Backend
-	log      *slog.Logger
-	udp      *net.UDPConn
-	tcp      net.Listener
-	answered [dnswire.RcodeBadVers + 1]atomic.Uint64 // by rcode; no higher one is used
-	requests sync.Pool                               // of *request, whose memory is used again
-	failures failureLog
+	host        dnswire.Name   // "": ns.<zone>
+	others      []dnswire.Name // in NS records behind host
+	backend     Backend
+	log         *slog.Logger
+	ends        []endpoint
+	connections connections
+	nsid        string
+	secret      [16]byte // of cookies: clients notice a restart and take a new cookie
+	limits      *limiter
+	answered    [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
+	udp, tcp    figures
+	requests    sync.Pool // of *request, whose memory is used again
+	failures    failureLog
 }
 
-// Listen binds UDP and TCP of one address; with port 0 both get the same free
-// port. host is the server's name in NS and SOA records; "" means ns.<zone>.
-func Listen(address string, host dnswire.Name, backend Backend, log *slog.Logger) (*Server, error) {
-	tcp, udp, err := listenBoth(address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for DNS on %s: %w", address, err)
+// Listen binds UDP and TCP of each address, both to one port.
+func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
+	if len(c.NSID) > MaxNSID {
+		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
 	}
-	return &Server{host: host.Fold(), backend: backend, log: log, udp: udp, tcp: tcp}, nil
-}
-
-// portTries bounds the search for a port that is free for TCP and UDP alike.
-const portTries = 20
-
-func listenBoth(address string) (net.Listener, *net.UDPConn, error) {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, nil, err
-	}
-	tries := 1
-	if port == "0" || port == "" {
-		tries = portTries
-	}
-	for range tries {
-		var tcp net.Listener
-		if tcp, err = net.Listen("tcp", address); err != nil {
-			return nil, nil, err
+	s := &Server{backend: backend, log: log, nsid: c.NSID, limits: newLimiter(c.RateLimit)}
+	rand.Read(s.secret[:]) // never fails
+	for i, host := range c.Hosts {
+		if i == 0 {
+			s.host = host.Fold()
+		} else {
+			s.others = append(s.others, host.Fold())
 		}
-		var udp *net.UDPConn
-		if udp, err = listenUDP(tcp.Addr().(*net.TCPAddr)); err == nil {
-			return tcp, udp, nil
+	}
+	for _, address := range c.Addresses {
+		ends, err := listen(address)
+		if err != nil {
+			closeAll(s.ends)
+			return nil, fmt.Errorf("listen for DNS on %s: %w", address, err)
 		}
-		tcp.Close()
+		s.ends = append(s.ends, ends...)
 	}
-	return nil, nil, err
+	return s, nil
 }
 
-func listenUDP(bound *net.TCPAddr) (*net.UDPConn, error) {
-	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(bound.AddrPort()))
-	if err != nil {
-		return nil, err
+// Addrs gives the addresses that are listened on, host:port.
+func (s *Server) Addrs() (addresses []string) {
+	for _, end := range s.ends {
+		addresses = append(addresses, end.tcp.Addr().String())
 	}
-	if err := receiveDestination(udp); err != nil {
-		udp.Close()
-		return nil, err
-	}
-	return udp, nil
+	return addresses
 }
 
-// Addr gives the address that is listened on, host:port.
-func (s *Server) Addr() string { return s.tcp.Addr().String() }
+// Addr gives the first of them.
+func (s *Server) Addr() string { return s.ends[0].tcp.Addr().String() }
 
 // Serve answers until ctx ends, then closes the sockets, lets answers in
 // flight finish, and returns nil; an unexpected socket failure is its error.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.udp.Close()
-	defer s.tcp.Close()
+	defer closeAll(s.ends)
 	// UDP stops by a deadline, not by closing: what was read is still answered.
 	defer context.AfterFunc(ctx, func() {
-		s.udp.SetReadDeadline(longAgo)
-		s.tcp.Close()
+		for _, end := range s.ends {
+			end.tcp.Close()
+			for _, udp := range end.udp {
+				udp.SetReadDeadline(longAgo)
+			}
+		}
 	})()
-	loops := []func(context.Context) error{s.serveTCP}
-	for range runtime.GOMAXPROCS(0) {
-		loops = append(loops, s.serveUDP)
-	}
+	loops := s.loops()
 	ended := make(chan error)
 	for _, loop := range loops {
 		go func() {
@@ -111,27 +112,20 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// longAgo is a deadline that ends a read that is waiting.
-var longAgo = time.Unix(1, 0)
-
-// Stats gives how many queries were answered, by rcode mnemonic.
-func (s *Server) Stats() map[string]uint64 {
-	stats := map[string]uint64{}
-	for i := range s.answered {
-		if n := s.answered[i].Load(); n > 0 {
-			stats[mnemonic(dnswire.Rcode(i))] = n
+// loops gives what reads the sockets: one a socket, or one a core on the only one.
+func (s *Server) loops() (loops []func(context.Context) error) {
+	for _, end := range s.ends {
+		loops = append(loops, func(ctx context.Context) error { return s.serveTCP(ctx, end.tcp) })
+		for i := range max(len(end.udp), runtime.GOMAXPROCS(0)) {
+			udp := end.udp[i%len(end.udp)]
+			loops = append(loops, func(ctx context.Context) error { return s.serveUDP(ctx, udp) })
 		}
 	}
-	return stats
+	return loops
 }
 
-// mnemonic names an rcode; 16 is BADVERS here, and BADSIG only within TSIG.
-func mnemonic(rcode dnswire.Rcode) string {
-	if rcode == dnswire.RcodeBadVers {
-		return "BADVERS"
-	}
-	return rcode.String()
-}
+// longAgo is a deadline that ends a read that is waiting.
+var longAgo = time.Unix(1, 0)
 
 // failureLog lets one line a failureInterval through: a broken database fails
 // every query, and anybody can send those.

@@ -110,7 +110,16 @@ func start(t testing.TB, host dnswire.Name, backend Backend) *Server {
 
 func startOn(t testing.TB, address string, host dnswire.Name, backend Backend) *Server {
 	t.Helper()
-	s, err := Listen(address, host, backend, slog.New(slog.DiscardHandler))
+	config := Config{Addresses: []string{address}}
+	if host != "" {
+		config.Hosts = []dnswire.Name{host}
+	}
+	return startWith(t, config, backend)
+}
+
+func startWith(t testing.TB, config Config, backend Backend) *Server {
+	t.Helper()
+	s, err := Listen(config, backend, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,6 +389,23 @@ func TestServerName(t *testing.T) {
 	}
 }
 
+// All names are in NS; only the first is this server's own.
+func TestSeveralServerNames(t *testing.T) {
+	config := Config{Addresses: []string{"127.0.0.1:0"}, Hosts: []dnswire.Name{name("A.example.com"), name("b.example.net")}}
+	s := startWith(t, config, testZones())
+	for asked, want := range map[string]string{
+		"NS example.com": "NOERROR aa\nexample.com. 300 NS a.example.com.\nexample.com. 300 NS b.example.net.\n" +
+			"additional a.example.com. 60 192.0.2.1\nadditional a.example.com. 60 2001:db8::1\nadditional a.example.com. 60 192.0.2.2",
+		"SOA example.com":    "NOERROR aa\n" + strings.ReplaceAll(soaText, "ns.example.com", "a.example.com"),
+		"AAAA a.example.com": "NOERROR aa\na.example.com. 60 2001:db8::1",
+		"A ns.example.com":   strings.ReplaceAll(noName, "ns.example.com", "a.example.com"),
+	} {
+		if got := ask(t, "udp", s, question(asked)); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", asked, got, want)
+		}
+	}
+}
+
 // A zone named like the server's name in the zone around it does not hide the
 // address that the delegation of the zone around rests on.
 func TestZoneAtTheServerName(t *testing.T) {
@@ -434,7 +460,7 @@ func TestAnswersDoNotMix(t *testing.T) {
 		if i%3 == 0 {
 			query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: uint16(i * 10), DO: i%2 == 0}.RR()}
 		}
-		got, want := used.answer(t.Context(), []byte("before"), query.Pack(), maxUDP), fresh().answer(t.Context(), nil, query.Pack(), maxUDP)
+		got, want := used.answer(t.Context(), []byte("before"), query.Pack(), asker{limit: maxUDP}), fresh().answer(t.Context(), nil, query.Pack(), asker{limit: maxUDP})
 		if string(got) != "before"+string(want) {
 			t.Fatalf("%v: %x, want %x", query, got, want)
 		}
@@ -637,7 +663,7 @@ func TestNoAnswer(t *testing.T) {
 	conn := dial(t, "udp", s.Addr())
 	for _, message := range [][]byte{query.Pack(), {}, {1}, query.Pack()[:11]} {
 		send(t, conn, message)
-		if answer := s.answer(t.Context(), nil, message, maxUDP); answer != nil {
+		if answer := s.answer(t.Context(), nil, message, asker{limit: maxUDP}); answer != nil {
 			t.Errorf("answer %x to %x", answer, message)
 		}
 		// Over TCP the connection ends.
@@ -700,7 +726,7 @@ func TestBackendFails(t *testing.T) {
 		query := question("TXT _mesh.office.example.com")
 		lines := func() int { return strings.Count(log.String(), "disk on fire") }
 		for range 100 {
-			answer, err := dnswire.Parse(s.answer(t.Context(), nil, query.Pack(), maxUDP))
+			answer, err := dnswire.Parse(s.answer(t.Context(), nil, query.Pack(), asker{limit: maxUDP}))
 			if err != nil || show(answer) != "SERVFAIL" || len(answer.Questions) != 1 {
 				t.Fatalf("%s, %v", show(answer), err)
 			}
@@ -709,7 +735,7 @@ func TestBackendFails(t *testing.T) {
 			t.Errorf("after 100 failures the log is %s", log.String())
 		}
 		<-time.After(failureInterval)
-		s.answer(t.Context(), nil, query.Pack(), maxUDP)
+		s.answer(t.Context(), nil, query.Pack(), asker{limit: maxUDP})
 		if lines() != 2 || !strings.Contains(log.String(), "not_logged_before=99") {
 			t.Errorf("a minute later the log is %s", log.String())
 		}

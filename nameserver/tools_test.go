@@ -117,7 +117,9 @@ func TestDigReports(t *testing.T) {
 		"TXT example.com +opcode=UPDATE":                      {"status: NOTIMP", "opcode: UPDATE"},
 		"TXT example.com -y hmac-sha256:mesh-key:c2VjcmV0":    {"status: NOTAUTH", "BADKEY"},
 		"TXT example.com -c CH":                               {"status: REFUSED"},
-		"TXT example.com +header-only":                        {"status: FORMERR", "QUERY: 0"},
+		"TXT example.com +header-only +nocookie":              {"status: FORMERR", "QUERY: 0"},
+		"TXT example.com +header-only +cookie":                {"status: NOERROR", "QUERY: 0", "(good)"},
+		"TXT example.com +cookie=0011223344556677":            {"COOKIE: 0011223344556677010000", "(good)"},
 		"AXFR example.com":                                    {"Transfer failed."},
 		"IXFR=1 example.com":                                  {"Transfer failed."},
 		"ANY example.com +notcp":                              {"HINFO"},
@@ -223,14 +225,12 @@ func namedConfig(t *testing.T, address, port, zone string) (file string) {
 // freePort gives a port that was free for UDP and TCP a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	tcp, udp, err := listenBoth("127.0.0.1:0")
+	ends, err := listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tcp.Close()
-	defer udp.Close()
-	_, port, _ := net.SplitHostPort(tcp.Addr().String())
-	return port
+	defer closeAll(ends)
+	return fmt.Sprint(port(ends[0].tcp.Addr()))
 }
 
 // checkResolver asks a resolver that reads our zone.

@@ -1,0 +1,24 @@
+//go:build amd64 || arm64 || arm || riscv64
+
+package nameserver
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// soMemInfo is SO_MEMINFO, which package syscall lacks: nine numbers, of which
+// the last is how many messages found no room (linux/sock_diag.h).
+const soMemInfo = 55
+
+// dropped gives how many messages a socket's buffer had no room for.
+func dropped(conn syscall.RawConn) (count uint32) {
+	conn.Control(func(fd uintptr) {
+		var info [9]uint32
+		size := uint32(unsafe.Sizeof(info))
+		syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, soMemInfo,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+		count = info[8]
+	})
+	return count
+}

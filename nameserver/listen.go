@@ -1,0 +1,142 @@
+package nameserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"syscall"
+)
+
+// endpoint is one address with its port of TCP and of UDP.
+type endpoint struct {
+	tcp *net.TCPListener
+	udp []*net.UDPConn // all of one port: the kernel deals queries out by who asks
+}
+
+func (e endpoint) close() {
+	e.tcp.Close()
+	for _, udp := range e.udp {
+		udp.Close()
+	}
+}
+
+// portTries bounds the search for a port that is free for TCP and UDP alike.
+const portTries = 20
+
+// listen binds one address of one family. Only ":53" stands for both, so that
+// nobody who wrote 0.0.0.0 is reachable on IPv6.
+func listen(address string) ([]endpoint, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, err
+	}
+	resolved, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	wanted := []netip.AddrPort{resolved.AddrPort()}
+	if resolved.IP == nil {
+		port := uint16(resolved.Port)
+		wanted = []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), port), netip.AddrPortFrom(netip.IPv6Unspecified(), port)}
+	}
+	for try := 1; ; try++ {
+		ends, err := bind(wanted)
+		if err == nil || try == portTries || resolved.Port != 0 || !errors.Is(err, syscall.EADDRINUSE) {
+			return ends, err
+		}
+	}
+}
+
+// bind gives all addresses one port. A family that this host lacks is left out.
+func bind(wanted []netip.AddrPort) (ends []endpoint, err error) {
+	for _, address := range wanted {
+		if len(ends) > 0 {
+			address = netip.AddrPortFrom(address.Addr(), port(ends[0].tcp.Addr()))
+		}
+		var end endpoint
+		end, err = bindOne(address)
+		if errors.Is(err, syscall.EAFNOSUPPORT) && len(wanted) > 1 {
+			continue
+		}
+		if err != nil {
+			closeAll(ends)
+			return nil, err
+		}
+		ends = append(ends, end)
+	}
+	if len(ends) == 0 {
+		return nil, err
+	}
+	return ends, nil
+}
+
+func port(address net.Addr) uint16 { return address.(*net.TCPAddr).AddrPort().Port() }
+
+func closeAll(ends []endpoint) {
+	for _, end := range ends {
+		end.close()
+	}
+}
+
+func bindOne(address netip.AddrPort) (e endpoint, err error) {
+	family := "6" // an IPv6 socket of Go's that is asked for by its family takes no IPv4
+	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
+	if address.Addr().Is4() {
+		family = "4"
+	}
+	// A connection lives for seconds: probes for a dead peer, and what MPTCP adds,
+	// would only make accepting one dearer.
+	config := net.ListenConfig{KeepAlive: -1}
+	config.SetMultipathTCP(false)
+	listener, err := config.Listen(context.Background(), "tcp"+family, address.String())
+	if err != nil {
+		return endpoint{}, err
+	}
+	e.tcp = listener.(*net.TCPListener)
+	address = netip.AddrPortFrom(address.Addr(), port(e.tcp.Addr()))
+	for len(e.udp) < runtime.GOMAXPROCS(0) {
+		udp, err := listenUDP("udp"+family, address, len(e.udp) > 0)
+		if err != nil && len(e.udp) > 0 {
+			break // a system that cannot share the port has one socket
+		}
+		if err != nil {
+			e.close()
+			return endpoint{}, err
+		}
+		e.udp = append(e.udp, udp)
+	}
+	return e, nil
+}
+
+// udpBuffer holds the queries of a moment in which the program does not run,
+// some thousands. The kernel drops what comes beyond, which is the cheapest.
+const udpBuffer = 2 << 20
+
+// listenUDP binds one socket. The first must find the port free, and only then
+// shares it: else two programs would each get a part of the queries.
+func listenUDP(network string, address netip.AddrPort, further bool) (*net.UDPConn, error) {
+	var config net.ListenConfig
+	if further {
+		config.Control = func(_, _ string, conn syscall.RawConn) error { return sharePort(conn) }
+	}
+	conn, err := config.ListenPacket(context.Background(), network, address.String())
+	if err != nil {
+		return nil, err
+	}
+	udp := conn.(*net.UDPConn)
+	udp.SetReadBuffer(udpBuffer) // as far as the system allows
+	udp.SetWriteBuffer(udpBuffer)
+	raw, err := udp.SyscallConn()
+	if err == nil && address.Addr().IsUnspecified() {
+		err = receiveDestination(raw)
+	}
+	if err != nil {
+		udp.Close()
+		return nil, err
+	}
+	if !further {
+		sharePort(raw) // if it cannot be shared, the second socket is refused
+	}
+	return udp, nil
+}

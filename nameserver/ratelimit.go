@@ -1,0 +1,64 @@
+package nameserver
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultRateLimit is what no resolver reaches: with the times to live here
+// each name is asked for once a minute by one that keeps what it is told.
+const DefaultRateLimit = 1000
+
+// MaxRateLimit is the highest limit.
+const MaxRateLimit = 1_000_000
+
+// limitedNetworks bounds the memory. Networks beyond that share an entry with
+// others; nobody can choose with whom.
+const limitedNetworks = 1 << 16
+
+// limiter bounds the answers over UDP to one network, so that this server is of
+// no use for flooding others in whose name queries are forged. Each entry is the
+// time at which all that was answered would be due at the rate allowed.
+type limiter struct {
+	interval time.Duration // between two answers at that rate; 0 without a limit
+	seed     maphash.Seed
+	begun    time.Time
+	due      [limitedNetworks]atomic.Int64 // since begun
+	over     atomic.Uint64
+}
+
+func newLimiter(rate int) *limiter {
+	l := &limiter{seed: maphash.MakeSeed(), begun: time.Now()}
+	if rate > 0 {
+		l.interval = time.Second / time.Duration(rate)
+	}
+	return l
+}
+
+// allow counts an answer to a client, or says that it is one too many: more than
+// come at the rate and those that were left unused in the last second. A
+// loopback address cannot be forged from elsewhere, and is not limited.
+func (l *limiter) allow(client netip.Addr, at time.Time) bool {
+	if l == nil || l.interval == 0 || client.IsLoopback() {
+		return true
+	}
+	network := network(client, 24, 56)
+	due := &l.due[maphash.Comparable(l.seed, network)%limitedNetworks]
+	now := int64(at.Sub(l.begun))
+	for {
+		old := due.Load()
+		if old-now > int64(time.Second-l.interval) {
+			return false
+		}
+		if due.CompareAndSwap(old, max(old, now)+int64(l.interval)) {
+			return true
+		}
+	}
+}
+
+// slip reports whether this one of the answers above the limit is sent all the
+// same, without records: every second, so that who is not forged can come back
+// over TCP or with a cookie.
+func (l *limiter) slip() bool { return l.over.Add(1)%2 == 0 }
