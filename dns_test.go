@@ -3040,10 +3040,12 @@ func TestCacheIsGivenUp(t *testing.T) {
 	if _, err := other.Exec(`INSERT INTO zone_records VALUES ('net.example.b', X'0178', 60)`); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what another program writes is answered", func() bool {
-		return len(dnsAsk(t, b.memory, "b.example.net", dnswire.TypeTXT).Answers) == 1
-	})
-	b.waitComplete(true)
+	for range 3 { // the first query after it sees it, and what is read anew has it
+		if answer := b.same("b.example.net", dnswire.TypeTXT); len(answer.Answers) != 1 {
+			t.Errorf("what another program writes is not answered: %+v", answer)
+		}
+		b.waitComplete(true)
+	}
 
 	b.cache.MaxNames = 1
 	b.h.foreign(servertest.Server{Name: builtin.Name}, "c.example.net", provider.TXT{"v"})

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -75,6 +76,7 @@ type store struct {
 	now       func() time.Time
 	newID     func() (string, error)
 	committed func() // called after each commit: something may be due
+	outside   outside
 	// zonesChanged is called after a commit that changed records of the built-in
 	// zones, their names beginning at the root, or what names are zones.
 	zonesChanged func(ctx context.Context, records, zones []string)
@@ -888,12 +890,43 @@ func (s *store) ZoneRecordsPage(ctx context.Context, after string, limit int, ea
 	return last, err
 }
 
+// outside is what is known of other programs that write into the database.
+type outside struct {
+	mu      sync.Mutex
+	log     time.Time // when the log was written last
+	settled bool      // so long ago that a later write has another time
+	version int64
+}
+
+// fileTime bounds how far apart two writes to a file can be that have one time.
+const fileTime = 20 * time.Millisecond
+
+var errWriting = errors.New("this program is writing")
+
 // OutsideVersion gives a number that is another one after another program has
 // written into the database: all that this one writes goes by the connection that
-// is asked here, and does not count.
-func (s *store) OutsideVersion(ctx context.Context) (version int64, err error) {
-	err = s.writer.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&version)
-	return version, err
+// is asked here, and does not count. It is errWriting while that has work to do,
+// unless it is to wait.
+func (s *store) OutsideVersion(ctx context.Context, wait bool) (int64, error) {
+	o := &s.outside
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	log, err := os.Stat(s.path + "-wal")
+	if err == nil && o.settled && log.ModTime().Equal(o.log) {
+		return o.version, nil
+	}
+	o.settled = false
+	if !wait && s.writer.Stats().InUse > 0 {
+		return 0, errWriting
+	}
+	now := time.Now()
+	if fault := s.writer.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&o.version); fault != nil {
+		return 0, fault
+	}
+	if err == nil {
+		o.log, o.settled = log.ModTime(), now.Sub(log.ModTime()) > fileTime
+	}
+	return o.version, nil
 }
 
 // ZoneHasBelow reports whether a built-in zone has anything below a name,

@@ -48,8 +48,8 @@ type Store interface {
 	// some limit, and gives the last name, "" when there is none.
 	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error)
 	// OutsideVersion gives a number that is another one after another program has
-	// written into the database.
-	OutsideVersion(ctx context.Context) (int64, error)
+	// written into the database. It fails while this one writes, unless it is to wait.
+	OutsideVersion(ctx context.Context, wait bool) (int64, error)
 	// ZoneHasBelow reports whether anything is below a name, given from the root
 	// and as text.
 	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)

@@ -26,9 +26,10 @@ const (
 )
 
 const (
-	pageSize     = 2000             // rows that are read at once: a change waits for so many at most
-	retryIn      = 10 * time.Second // after a failure
-	outsideEvery = time.Second      // looks for what others have written
+	pageSize     = 2000                  // rows that are read at once: a change waits for so many at most
+	retryIn      = 10 * time.Second      // after a failure
+	outsideEvery = time.Millisecond      // between queries that look for what other programs have written
+	outsideTime  = 10 * time.Millisecond // that such a query spends on it at most
 )
 
 var errTooMuch = errors.New("there is more than the cache may hold")
@@ -41,7 +42,9 @@ type Cache struct {
 	MaxNames int // where there are more, the database answers
 	store    Store
 	log      *slog.Logger
-	givenUp  chan struct{}
+	again    chan time.Duration              // read everything once more, in so long
+	outside  atomic.Int64                    // Store.OutsideVersion when reading began
+	looked   atomic.Int64                    // when it was compared last, Unix nanoseconds
 	complete atomic.Pointer[zonecache.Cache] // zones, once everything has been read
 	mu       sync.Mutex
 	zones    *zonecache.Cache // what has been read so far; nil: nothing is kept
@@ -51,48 +54,31 @@ type Cache struct {
 
 // NewCache makes a cache that is empty until Run has read the zones.
 func NewCache(store Store, log *slog.Logger) *Cache {
-	return &Cache{MaxNames: maxNames, store: store, log: log, givenUp: make(chan struct{}, 1)}
+	return &Cache{MaxNames: maxNames, store: store, log: log, again: make(chan time.Duration, 1)}
 }
 
 // Run reads all zones, and again after the cache was given up or another program
 // has written into the database, until ctx ends.
 func (c *Cache) Run(ctx context.Context) error {
 	defer c.drop()
-	for ctx.Err() == nil {
+	for {
 		begun := time.Now()
-		version, err := c.store.OutsideVersion(ctx)
-		if err == nil {
-			err = c.build(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := c.build(ctx); err != nil && ctx.Err() == nil {
 			c.giveUp(ctx, err)
 		}
 		if names, octets, complete := c.Size(); complete {
 			c.log.InfoContext(ctx, "zones are in memory", "names", names, "octets", octets, "time", time.Since(begun))
 		}
-		c.wait(ctx, version)
-	}
-	return nil
-}
-
-// wait returns when all has to be read again.
-func (c *Cache) wait(ctx context.Context, version int64) {
-	look := time.NewTicker(outsideEvery)
-	defer look.Stop()
-	for {
+		var pause time.Duration
 		select {
+		case pause = <-c.again:
 		case <-ctx.Done():
-			return
-		case <-c.givenUp:
-			select {
-			case <-time.After(retryIn):
-			case <-ctx.Done():
-			}
-			return
-		case <-look.C:
-			if now, err := c.store.OutsideVersion(ctx); err == nil && now != version && c.complete.Load() != nil {
-				return
-			}
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
@@ -109,25 +95,47 @@ func (c *Cache) Size() (names, octets int, complete bool) {
 }
 
 // look gives what is at a name; ok is false when the cache does not know.
-func (c *Cache) look(name, txt []byte) (found nameserver.Found, ok bool) {
+func (c *Cache) look(ctx context.Context, name, txt []byte) (found nameserver.Found, ok bool) {
 	zones := c.complete.Load()
-	if zones == nil {
+	if zones == nil || c.stale(ctx) {
 		return found, false
 	}
 	at, ok := zones.Look(name, txt)
 	return nameserver.Found(at), ok
 }
 
+// stale reports whether another program has written into the database, of whose
+// changes nobody tells. A query that comes alone always looks.
+func (c *Cache) stale(ctx context.Context) bool {
+	now, last := time.Now().UnixNano(), c.looked.Load()
+	if now-last < int64(outsideEvery) || !c.looked.CompareAndSwap(last, now) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outsideTime)
+	defer cancel()
+	version, err := c.store.OutsideVersion(ctx, false)
+	if err != nil || version == c.outside.Load() {
+		return false // what is not known now is when the next one looks
+	}
+	c.complete.Store(nil)
+	c.readAll(0)
+	return true
+}
+
+// readAll has Run read everything once more.
+func (c *Cache) readAll(in time.Duration) {
+	select {
+	case c.again <- in:
+	default:
+	}
+}
+
 // giveUp lets the database answer. What was too much is not read again.
 func (c *Cache) giveUp(ctx context.Context, err error) {
 	c.drop()
 	c.log.ErrorContext(ctx, "zones are not in memory, the database answers", "error", err)
-	if errors.Is(err, errTooMuch) {
-		return
-	}
-	select {
-	case c.givenUp <- struct{}{}:
-	default:
+	if !errors.Is(err, errTooMuch) {
+		c.readAll(retryIn)
 	}
 }
 
@@ -144,6 +152,11 @@ func (c *Cache) drop() {
 // build reads everything, unless the cache is given up meanwhile.
 func (c *Cache) build(ctx context.Context) error {
 	c.drop()
+	version, err := c.store.OutsideVersion(ctx, true)
+	if err != nil {
+		return err
+	}
+	c.outside.Store(version)
 	c.mu.Lock()
 	c.zones = zonecache.New()
 	c.mu.Unlock()
