@@ -72,7 +72,7 @@ func TestAnswerMakesNoGarbage(t *testing.T) {
 	buffer := make([]byte, 0, maxUDP)
 	for _, form := range []string{hitForm, noneForm, deepForm} {
 		packet := asked(form, 1000)[0]
-		if n := testing.AllocsPerRun(200, func() { buffer = s.answer(t.Context(), buffer[:0], packet, maxUDP) }); n >= 1 {
+		if n := testing.AllocsPerRun(200, func() { buffer = s.answer(t.Context(), buffer[:0], packet, asker{limit: maxUDP}) }); n >= 1 {
 			t.Errorf("%v allocations for %s", n, form)
 		}
 	}
@@ -98,7 +98,7 @@ func BenchmarkAnswer(b *testing.B) {
 			b.ReportAllocs()
 			begun := processor()
 			for i := 0; b.Loop(); i++ {
-				buffer = s.answer(b.Context(), buffer[:0], packets[i%len(packets)], maxUDP)
+				buffer = s.answer(b.Context(), buffer[:0], packets[i%len(packets)], asker{limit: maxUDP})
 			}
 			b.ReportMetric(float64(processor()-begun)/float64(b.N), "cpu-ns/op")
 		})

@@ -69,18 +69,17 @@ func (s *shard) find(hash uint64) (slot, bool) {
 
 // add gives the slot of a hash, a new one when it has none.
 func (s *shard) add(hash uint64) (slot, error) {
-	if found, there := s.find(hash); there {
-		return found, nil
-	}
 	if s.used+1 > s.slots()/8*7 {
 		if err := s.resize(s.slots() * 5 / 4); err != nil {
 			return nil, err
 		}
 	}
-	at, _ := s.search(hash)
-	s.used++
+	at, there := s.search(hash)
 	found := s.slot(at)
-	binary.LittleEndian.PutUint64(found, hash)
+	if !there {
+		s.used++
+		binary.LittleEndian.PutUint64(found, hash)
+	}
 	return found, nil
 }
 
@@ -145,12 +144,8 @@ func (s *shard) size(at uint32) int {
 	return n + m + int(size)
 }
 
-// put makes an item the data of a hash.
-func (s *shard) put(hash uint64, ttl uint32, data []byte) error {
-	entry, err := s.add(hash)
-	if err != nil {
-		return err
-	}
+// put makes an item the data of an entry that has none.
+func (s *shard) put(entry slot, ttl uint32, data []byte) error {
 	var head [2 * binary.MaxVarintLen64]byte
 	size := binary.PutUvarint(head[:], uint64(ttl))
 	size += binary.PutUvarint(head[size:], uint64(len(data)))
@@ -174,10 +169,11 @@ func (s *shard) drop(entry slot) {
 	}
 }
 
-// compact makes the arena anew, with room for some octets and a third more of all.
+// compact makes the arena anew, with room for some octets and as much again, which takes
+// no memory until it is used.
 func (s *shard) compact(room int) error {
 	live := 1 + s.next - s.dead + room
-	arena, err := mapMemory(live + live/3)
+	arena, err := mapMemory(2 * live)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type Cache struct {
 	shards [shards]shard
 	zones  map[uint64]uint32 // serials by the hash of the apex
 	names  int               // with data
+	path   [maxLabels]uint64 // what hashes gives
 	freed  bool
 }
 
@@ -151,25 +152,29 @@ func (c *Cache) Set(name []byte, ttl uint32, txt []byte) error {
 	hashes := c.hashes(name)
 	hash := hashes[len(hashes)-1]
 	s := c.shard(hash)
-	slot, there := s.find(hash)
-	had := there && slot.item() > 0
-	if !had && len(txt) == 0 {
-		return nil
-	}
-	if had {
-		s.drop(slot)
-	} else {
-		c.names++
-		if err := c.count(hashes, 1); err != nil {
-			return err
+	if len(txt) == 0 {
+		slot, there := s.find(hash)
+		if !there || slot.item() == 0 {
+			return nil
 		}
+		c.names--
+		s.drop(slot)
+		s.tidy(hash)
+		return c.count(hashes, -1)
 	}
-	if len(txt) > 0 {
-		return s.put(hash, ttl, txt)
+	slot, err := s.add(hash)
+	if err != nil {
+		return err
 	}
-	c.names--
-	s.tidy(hash)
-	return c.count(hashes, -1)
+	if slot.item() != 0 {
+		s.drop(slot)
+		return s.put(slot, ttl, txt)
+	}
+	c.names++
+	if err := s.put(slot, ttl, txt); err != nil {
+		return err
+	}
+	return c.count(hashes, 1)
 }
 
 // SetZone makes a name a zone with a serial, or takes that from it.
@@ -205,11 +210,12 @@ func (c *Cache) SetZone(name []byte, serial uint32, served bool) error {
 	return c.count(hashes, 1)
 }
 
-// hashes are those of all names above a name, the highest first, and its own.
+// hashes are those of all names above a name, the highest first, and its own. They
+// are good until the next call.
 func (c *Cache) hashes(name []byte) []uint64 {
 	var p path
 	p.of(name)
-	hashes := make([]uint64, p.labels)
+	hashes := c.path[:p.labels]
 	var hash uint64
 	for n := range hashes {
 		at := p.start(n)
