@@ -810,35 +810,41 @@ func (s *store) changeZones(ctx context.Context, f func(ctx context.Context, tx 
 	return err
 }
 
-// newSerials gives new serials to some zones, and to the zones that contain some names.
-func (s *store) newSerials(ctx context.Context, tx *sql.Tx, zones []string, within ...string) error {
+// zonesAround gives the zones of the built-in server that some names lie in.
+func zonesAround(ctx context.Context, tx *sql.Tx, names []string) ([]string, error) {
 	above := map[string]bool{}
-	for _, name := range within {
+	for _, name := range names {
 		for at := range dnsname.Ancestors(name) {
 			above[at] = true
 		}
 	}
-	candidates, err := selectBuiltinZones(ctx, tx, slices.Collect(maps.Keys(above)))
+	zones, err := selectBuiltinZones(ctx, tx, slices.Collect(maps.Keys(above)))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	served := map[string]bool{}
-	for _, z := range candidates {
-		served[z.Name] = true
+	clear(above)
+	for _, z := range zones {
+		above[z.Name] = true
 	}
-	changed := map[string]bool{}
-	for _, zone := range zones {
-		changed[zone] = true
-	}
-	for _, name := range within {
+	around := map[string]bool{}
+	for _, name := range names {
 		for at := range dnsname.Ancestors(name) {
-			if served[at] {
-				changed[at] = true
+			if above[at] {
+				around[at] = true
 				break
 			}
 		}
 	}
-	for zone := range changed {
+	return slices.Collect(maps.Keys(around)), nil
+}
+
+// newSerials gives new serials to some zones, and to those that some names lie in.
+func (s *store) newSerials(ctx context.Context, tx *sql.Tx, zones []string, names ...string) error {
+	around, err := zonesAround(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	for _, zone := range slices.Concat(zones, around) {
 		if err := s.newSerial(ctx, tx, zone); err != nil {
 			return err
 		}
