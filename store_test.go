@@ -25,8 +25,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"meshddns/builtin"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
 	"meshddns/ledger"
@@ -409,6 +411,56 @@ func TestReservationsOnFullDisk(t *testing.T) {
 	if got := counts(); !slices.Equal(got, all(64*5)) || acknowledged != 64*5 {
 		t.Errorf("%d acknowledged, stored %v", acknowledged, got)
 	}
+}
+
+// A first try that comes to nothing, for another of its group fails, leaves nothing
+// in places and in the verdicts of the built-in zones.
+func TestSecondTryForgetsTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := filledStore(t)
+		ctx := t.Context()
+		if err := s.PutConfiguration(ctx, configuration{Provider: "builtin"}, false); err != nil {
+			t.Fatal(err)
+		}
+		record := builtin.Record{Name: "com.example.office._mesh", Data: []byte("\x01x"), TTL: 60}
+		failed := errors.New("failed")
+		open := make(chan struct{})
+		var running sync.WaitGroup
+		next := func(f func() error, want error) {
+			running.Go(func() {
+				if err := f(); !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+			})
+			synctest.Wait()
+		}
+		next(func() error { return s.tx(ctx, func(context.Context, *sql.Tx) error { <-open; return nil }) }, nil)
+		tries := 0
+		next(func() error {
+			return s.ChangeZoneRecords(ctx, []string{record.Name}, func([]builtin.Record) (add, remove []builtin.Record) {
+				if tries == 0 {
+					add = append(add, record) // seen by who comes next in the group, and then never stored
+				}
+				return add, nil
+			})
+		}, nil)
+		place := &reconcile.Place{Name: "office.example.com", Account: reconcile.Account{ID: 1}, State: reconcile.Pending}
+		next(func() error {
+			return s.ledger.Intend(ctx, nil, func(reconcile.State) []*reconcile.Place { tries++; return []*reconcile.Place{place} })
+		}, nil)
+		next(func() error {
+			return builtin.Client{Store: s}.Change(ctx, provider.Change{Zone: "example.com", Name: "_mesh.office.example.com", Add: []provider.TXT{{"y"}}, TTL: 60})
+		}, nil)
+		next(func() error { return s.tx(ctx, func(context.Context, *sql.Tx) error { return failed }) }, failed)
+		close(open)
+		running.Wait()
+		if got := queryText(t, s.reader, `SELECT id, name FROM places`); tries != 2 || !slices.Equal(got, []string{fmt.Sprint(place.ID, " | office.example.com")}) {
+			t.Errorf("after %d tries the place %d is stored as %q", tries, place.ID, got)
+		}
+		if got, err := s.ZoneRecords(ctx, []string{record.Name}); err != nil || len(got) != 1 || string(got[0].Data) != "\x01y" {
+			t.Errorf("records %+v, %v", got, err)
+		}
+	})
 }
 
 // The schema itself refuses what the program never writes.
