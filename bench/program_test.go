@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"meshddns/dnswire"
 )
 
 // limit bounds what is not a pass over all names.
@@ -48,7 +45,7 @@ func startAs(t testing.TB, db string, w way) *program {
 	}
 	p := &program{t: t, db: db, client: &http.Client{Timeout: 2 * limit}}
 	t.Cleanup(p.client.CloseIdleConnections)
-	p.process = launch(t, db+".log", w.env, slices.Concat(w.wrap, []string{w.path}, arguments(db, "127.0.0.1:0"))...)
+	p.process = launch(t, db+".log", w.env, slices.Concat(w.wrap, []string{w.path}, arguments(db, "127.0.0.1:0", "127.0.0.1:0"))...)
 	started := regexp.MustCompile(`msg=started .*listen=(\S+) dns=(\S+)`)
 	eventually(t, "the program has started", func() bool {
 		found := started.FindSubmatch(p.process.said())
@@ -60,8 +57,8 @@ func startAs(t testing.TB, db string, w way) *program {
 	return p
 }
 
-func arguments(db, listen string) []string {
-	return []string{"-db", db, "-listen", listen, "-dns-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-sync-interval", "24h"}
+func arguments(db, listen, dns string) []string {
+	return []string{"-db", db, "-listen", listen, "-dns-listen", dns, "-ipv4", "none", "-ipv6", "none", "-sync-interval", "24h"}
 }
 
 func (p *program) eventually(what string, holds func() bool) {
@@ -133,19 +130,8 @@ func (p *program) sync(most int) (r report, took []time.Duration) {
 
 // answers reports whether the built-in server has a value at a name.
 func (p *program) answers(name string) bool {
-	owner, err := dnswire.ParseName(name)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	query := dnswire.Message{Questions: []dnswire.Question{{Name: owner, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	data, err := dnswire.Exchange(ctx, p.dns, query.Pack())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	answer, err := dnswire.Parse(data)
-	return err == nil && len(answer.Answers) > 0
+	_, records := ask(p.t, p.dns, name)
+	return len(records) > 0
 }
 
 // commits counts the transactions that have changed the database since it was

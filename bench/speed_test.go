@@ -18,25 +18,33 @@ func TestSpeed(t *testing.T) {
 		{"listing", listingSpeed},
 		{"rows", rowsSpeed},
 		{"start", startSpeed},
+		{"query", queryCost},
+		{"knot", knotSpeed},
+		{"flood", floodShare},
 	})
 }
 
 // scale is how much is measured.
 type scale struct {
-	rounds   int
-	turn     time.Duration // of one of the two in a round
-	names    int           // usages and records that are there
-	most     int           // of a listing, of a zone
-	rows     int           // that a thousand are compared with
-	services int
-	counted  int // requests of a count
+	rounds    int
+	turn      time.Duration // of one of the two in a round
+	names     int           // usages and records that are there
+	most      int           // of a listing, of a zone
+	rows      int           // that a thousand are compared with
+	services  int
+	counted   int // requests of a count
+	questions int // that a DNS server hears before the first of them again
 }
 
 func speedScale() scale {
 	if *large {
-		return scale{rounds: 7, turn: 1500 * time.Millisecond, names: 10_000, most: 1_000_000, rows: 10_000_000, services: 10_000, counted: 20_000}
+		return scale{
+			rounds: 7, turn: 1500 * time.Millisecond, names: 10_000, most: 1_000_000, rows: 10_000_000, services: 10_000, counted: 20_000, questions: 50_000,
+		}
 	}
-	return scale{rounds: 5, turn: 60 * time.Millisecond, names: 1000, most: 5000, rows: 5000, services: 100, counted: 1000}
+	return scale{
+		rounds: 5, turn: 60 * time.Millisecond, names: 1000, most: 5000, rows: 5000, services: 100, counted: 1000, questions: 5000,
+	}
 }
 
 // steady is how far the figures of what is compared with may lie apart.

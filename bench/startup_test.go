@@ -25,7 +25,9 @@ func startSpeed(t *testing.T, b *table) {
 			times   *[]float64
 			command func(listen string) []string
 		}{
-			{&ours, func(listen string) []string { return append([]string{built(t)}, arguments(db, listen)...) }},
+			{&ours, func(listen string) []string {
+				return append([]string{built(t)}, arguments(db, listen, "127.0.0.1:0")...)
+			}},
 			{&floor, func(listen string) []string { return []string{empty, listen} }},
 		} {
 			listen := freeAddress(t)
