@@ -72,7 +72,7 @@ func worstBeside(t *testing.T, b *table, p *program, path string, numbers *atomi
 	}
 	b.state(t, absolute{
 		row: "worst POST beside GET " + path, measured: fmt.Sprintf("%d usages, 5 times, %d POSTs; without it %s ms", speedScale().most, requests, spanned(alone, decimals)),
-		bound: most(50, 0), show: decimals, unit: " ms",
+		bound: most(50, 0), show: decimals, unit: " ms", doubt: median(alone) > 50/steady, // this machine's disk itself is as slow
 	}, beside...)
 }
 

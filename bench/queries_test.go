@@ -66,10 +66,10 @@ func costOfServices(t *testing.T, b *table) {
 	s := speedScale()
 	one, many := start(t, published(t, builtin, s.names)), start(t, published(t, builtin, s.names))
 	load{clients: 16, request: func(to []byte, n int64) []byte {
-		body := fmt.Sprintf(`{"id":"s%d","name":"s","config":{"domain":"s%d.example.net","provider":"builtin","access_key_id":"-","access_key_secret":"-"}}`, n, n)
+		body := fmt.Sprintf(`{"id":"s%d","name":"s","config":{"domain":"s%d.example.com","provider":"builtin","access_key_id":"-","access_key_secret":"-"}}`, n, n)
 		return fmt.Appendf(to, "POST /api/v1/ddns/services HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}}.times(t, many.http, s.services)
-	inService := fmt.Sprintf("x.s%d.example.net", s.services)
+	inService := fmt.Sprintf("x.s%d.example.com", s.services)
 	eventually(t, inService+" has a zone", func() bool {
 		rcode, _ := ask(t, many.dns, inService)
 		return rcode == dnswire.RcodeNXDomain

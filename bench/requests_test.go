@@ -96,7 +96,7 @@ func beforeAndAfter(t *testing.T, b *table) {
 	}
 	need(t, "git", "tar")
 	tree := t.TempDir()
-	archive, err := exec.Command("git", "archive", *before).Output()
+	archive, err := exec.Command("git", "-C", "..", "archive", *before).Output()
 	if err != nil {
 		fmt.Printf("left out: p99 before and after, for revision %s is not here\n", *before)
 		t.Skip(err)

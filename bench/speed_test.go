@@ -39,7 +39,7 @@ type scale struct {
 func speedScale() scale {
 	if *large {
 		return scale{
-			rounds: 7, turn: 1500 * time.Millisecond, names: 10_000, most: 1_000_000, rows: 10_000_000, services: 10_000, counted: 20_000, questions: 50_000,
+			rounds: 7, turn: 1500 * time.Millisecond, names: 10_000, most: 1_000_000, rows: 10_000_000, services: 10_000, counted: 5000, questions: 50_000,
 		}
 	}
 	return scale{
@@ -113,6 +113,7 @@ type absolute struct {
 	unit          string
 	show          func(figure float64) string // without the unit
 	counts        bool
+	doubt         bool
 }
 
 func (b *table) state(t *testing.T, a absolute, figures ...float64) {
@@ -120,7 +121,7 @@ func (b *table) state(t *testing.T, a absolute, figures ...float64) {
 	must, aim := a.bound.texts(a.unit)
 	b.add(t, line{
 		row: a.row, measured: a.measured, figure: spanned(figures, a.show) + a.unit,
-		must: must, aim: aim, ok: a.bound.holds(median(figures)), counts: a.counts,
+		must: must, aim: aim, ok: a.bound.holds(median(figures)), counts: a.counts, doubt: a.doubt,
 	})
 }
 

@@ -19,31 +19,24 @@ func startSpeed(t *testing.T, b *table) {
 		t.Fatal(err)
 	}
 	var ours, floor, idle []float64
-	for i := range 3 * s.rounds {
-		var servers [2]*process
-		for k, side := range []struct {
-			times   *[]float64
-			command func(listen string) []string
-		}{
-			{&ours, func(listen string) []string {
-				return append([]string{built(t)}, arguments(db, listen, "127.0.0.1:0")...)
-			}},
-			{&floor, func(listen string) []string { return []string{empty, listen} }},
-		} {
+	for i := range s.rounds + 1 {
+		var took [2][]time.Duration
+		for range 5 {
 			listen := freeAddress(t)
-			began := time.Now()
-			servers[k] = launch(t, filepath.Join(t.TempDir(), "log"), nil, side.command(listen)...)
-			firstAnswer(t, "http://"+listen+"/healthz")
-			if took := time.Since(began); i > 0 { // the first time is for the file system
-				*side.times = append(*side.times, took.Seconds())
-			}
+			p, d := started(t, listen, append([]string{built(t)}, arguments(db, listen, "127.0.0.1:0")...)...)
+			idle, took[0] = append(idle, p.resident()), append(took[0], d)
+			p.stop()
+			listen = freeAddress(t)
+			p, d = started(t, listen, empty, listen)
+			took[1] = append(took[1], d)
+			p.kill()
 		}
-		idle = append(idle, servers[0].resident())
-		servers[0].stop()
-		servers[1].kill()
+		if i > 0 { // the first round is for the file system
+			ours, floor = append(ours, median(took[0]).Seconds()), append(floor, median(took[1]).Seconds())
+		}
 	}
 	b.compare(t, contest{
-		row: "start to first answer / an empty Go server", measured: fmt.Sprintf("GET /healthz, a database with %s", s.there("usages")),
+		row: "start to first answer / an empty Go server", measured: fmt.Sprintf("GET /healthz, a database with %s, 5 starts a round", s.there("usages")),
 		bound: most(1.6, 1.2), show: duration,
 	}, ours, floor)
 	b.state(t, absolute{
@@ -57,6 +50,15 @@ func startSpeed(t *testing.T, b *table) {
 		row: "static binary", measured: fmt.Sprintf("%d octets, built as the README says", info.Size()),
 		bound: most(11, 10), show: decimals, unit: " MB", counts: true,
 	}, float64(info.Size())/(1<<20))
+}
+
+// started runs a command, and tells how long it took until it answered.
+func started(t *testing.T, listen string, command ...string) (*process, time.Duration) {
+	t.Helper()
+	began := time.Now()
+	p := launch(t, filepath.Join(dir, "started.log"), nil, command...)
+	firstAnswer(t, "http://"+listen+"/healthz")
+	return p, time.Since(began)
 }
 
 // firstAnswer waits for an answer: it asks again at once when nobody listens yet.
