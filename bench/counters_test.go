@@ -41,7 +41,7 @@ func fsyncs(t *testing.T, b *table) {
 		before := seen()
 		a := posts(c.clients, numbers).times(t, p.http, s.counted)
 		b.state(t, absolute{
-			row: fmt.Sprintf("fsyncs per reservation, %d clients", c.clients), measured: fmt.Sprintf("%d reservations, strace -f --seccomp-bpf", a.requests),
+			row: "fsyncs per reservation, " + clientsText(c.clients), measured: fmt.Sprintf("%d reservations, strace -f --seccomp-bpf", a.requests),
 			bound: most(c.must, 0), show: decimals, counts: true,
 		}, float64(seen()-before)/float64(a.requests))
 	}

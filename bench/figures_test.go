@@ -50,8 +50,8 @@ type line struct {
 // table is what is printed.
 type table struct{ lines []line }
 
-// all is the one table that every test adds to.
-var all table
+// printed is the one table that every test adds to.
+var printed table
 
 func (l line) String() string {
 	verdict := "no"
@@ -96,7 +96,7 @@ type group struct {
 
 func measure(t *testing.T, groups []group) {
 	for _, g := range groups {
-		t.Run(g.name, func(t *testing.T) { g.measure(t, &all) })
+		t.Run(g.name, func(t *testing.T) { g.measure(t, &printed) })
 	}
 }
 

@@ -130,6 +130,14 @@ func readAnswer(r *bufio.Reader) error {
 	return err
 }
 
+// clientsText says how many.
+func clientsText(n int) string {
+	if n == 1 {
+		return "1 client"
+	}
+	return fmt.Sprintf("%d clients", n)
+}
+
 // spread is a number that no other number gives, and that is far from its
 // neighbours' (splitmix64): prefixes do not come in the order of the index.
 func spread(n int64) uint64 {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	status := m.Run()
-	all.print()
+	printed.print()
 	os.RemoveAll(dir)
 	os.Exit(status)
 }

@@ -33,13 +33,14 @@ func postSpeed(t *testing.T, b *table) {
 	}
 	b.compare(t, contest{row: "POST usages, 64 clients / empty POST handler", measured: s.there("usages"), bound: least(0.25, 0.45), show: perSecond}, ours[2].rates, empty.rates)
 	for k, bound := range []bound{least(0.38, 0.60), least(1.2, 1.8), least(2.5, 4.5)} {
-		row := fmt.Sprintf("POST usages, %d clients / C, one commit each", clients[k])
+		row := "POST usages, " + clientsText(clients[k]) + " / C, one commit each"
 		b.compare(t, contest{row: row, measured: s.there("usages") + ", cc " + optimised(), bound: bound, show: perSecond}, ours[k].rates, alone.rates)
 	}
 	for k, n := range clients {
-		ours[k].describe(t, b, fmt.Sprintf("POST usages, %d clients", n))
+		ours[k].describe(t, b, "POST usages, "+clientsText(n))
 	}
 	empty.describe(t, b, "empty POST handler, 64 clients")
+	b.add(t, line{row: "peak memory of reservations", measured: "VmHWM after all of them", figure: fmt.Sprintf("%d MB", p.process.peak())})
 }
 
 // prefixSpeed compares check-prefix with an empty handler.

@@ -18,9 +18,9 @@ func TestSpeed(t *testing.T) {
 		{"listing", listingSpeed},
 		{"rows", rowsSpeed},
 		{"start", startSpeed},
-		{"query", queryCost},
-		{"knot", knotSpeed},
-		{"flood", floodShare},
+		{"dns-query", queryCost},
+		{"dns-knot", knotSpeed},
+		{"dns-flood", floodShare},
 	})
 }
 
