@@ -47,13 +47,13 @@ func oneChange(t *testing.T, b *table) {
 // costs is the processor time that the program takes for something, and until
 // it has committed what came of it.
 func (p *program) costs(do func()) time.Duration {
-	before := p.processor()
+	before := p.process.processor()
 	do()
 	for seen := -1; seen != p.commits(); {
 		seen = p.commits()
 		<-time.After(quiet)
 	}
-	return p.processor() - before
+	return p.process.processor() - before
 }
 
 // quiet is how long a program that has written nothing is believed to be done.
@@ -147,5 +147,5 @@ func releaseBeside(t *testing.T, b *table, p *program) {
 		row: "release beside a pass, " + nameOfTest(t), measured: fmt.Sprintf("the slowest of %d, %d names; median %s", len(took), s.many, round(median(took))),
 		figure: round(slowest(took)), must: "1 s", ok: slowest(took) <= time.Second,
 	})
-	b.add(t, line{row: "memory peak of both, " + nameOfTest(t), measured: fmt.Sprintf("%d names", s.many), figure: fmt.Sprintf("%d MB", p.peak())})
+	b.add(t, line{row: "memory peak of both, " + nameOfTest(t), measured: fmt.Sprintf("%d names", s.many), figure: fmt.Sprintf("%d MB", p.process.peak())})
 }

@@ -1,11 +1,11 @@
 // Package bench measures what the program's work costs: the built program, on
 // real HTTP, with a database that has been filled as it fills it itself.
 //
-//	go test ./bench -count=1 -v            small sizes, under a minute
+//	go test ./bench -count=1 -v            small sizes
 //	go test ./bench -count=1 -v -timeout 1h -large
 //
-// It prints a table. Times decide nothing; what can be counted does, at small
-// sizes. -run Figures/memory measures one group of lines.
+// It prints one table. Times decide nothing; what can be counted does, at small
+// sizes. -run Figures/memory or Speed/post measures one group of lines.
 package bench
 
 import (
@@ -41,23 +41,40 @@ func size() sizes {
 
 // line is one line of the table.
 type line struct {
-	row, measured, figure, must string
-	ok                          bool
-	counts                      bool // it does not depend on time
+	row, measured, figure, must, aim string
+	ok                               bool
+	doubt                            bool // what it is compared with was not steady
+	counts                           bool // it does not depend on time
 }
 
 // table is what is printed.
 type table struct{ lines []line }
+
+// printed is the one table that every test adds to.
+var printed table
 
 func (l line) String() string {
 	verdict := "no"
 	switch {
 	case l.must == "":
 		verdict = ""
+	case l.doubt:
+		verdict = "INCONCLUSIVE"
 	case l.ok:
 		verdict = "yes"
 	}
-	return "| " + strings.Join([]string{l.row, l.measured, l.figure, l.must, verdict}, " | ") + " |"
+	return "| " + strings.Join([]string{l.row, l.measured, l.figure, l.must, l.aim, verdict}, " | ") + " |"
+}
+
+// print prints all lines once more, together.
+func (b *table) print() {
+	if len(b.lines) == 0 {
+		return
+	}
+	fmt.Println("\n| figure | measured | is | must | aim | ok |\n|---|---|---|---|---|---|")
+	for _, l := range b.lines {
+		fmt.Println(l)
+	}
 }
 
 // add notes a line, prints it, and at small sizes fails for a count that is too
@@ -71,12 +88,21 @@ func (b *table) add(t *testing.T, l line) {
 	}
 }
 
+// group is some lines that are measured together.
+type group struct {
+	name    string
+	measure func(t *testing.T, b *table)
+}
+
+func measure(t *testing.T, groups []group) {
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) { g.measure(t, &printed) })
+	}
+}
+
+// TestFigures measures what names cost: publishing, looking, changing.
 func TestFigures(t *testing.T) {
-	b := &table{}
-	for _, group := range []struct {
-		name    string
-		measure func(t *testing.T, b *table)
-	}{
+	measure(t, []group{
 		{"change", oneChange},
 		{"reads", reads},
 		{"memory", memory},
@@ -86,13 +112,7 @@ func TestFigures(t *testing.T) {
 		{"unchanged", unchangedAtAlibaba},
 		{"far", farAway},
 		{"beside", besidePass},
-	} {
-		t.Run(group.name, func(t *testing.T) { group.measure(t, b) })
-	}
-	fmt.Println("\n| figure | measured | is | must | ok |\n|---|---|---|---|---|")
-	for _, l := range b.lines {
-		fmt.Println(l)
-	}
+	})
 }
 
 // median gives the one in the middle.

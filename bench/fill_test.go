@@ -64,21 +64,26 @@ func idOf(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n)
 
 // reserved gives a database with names that were never published.
 func reserved(t testing.TB, a account, names int) string {
-	return prepare(t, a, names, func(*program) {})
+	return prepare(t, a, way{}, names, func(*program) {})
+}
+
+// reservedBy gives a database of another build, whose tables may be others.
+func reservedBy(t testing.TB, w way, names int) string {
+	return prepare(t, builtin, w, names, func(*program) {})
 }
 
 // published gives a database with names that stand at the provider. Of a provider
 // other than builtin the caller puts them there.
 func published(t testing.TB, a account, names int) string {
-	return prepare(t, a, names, func(p *program) { p.sync(1) })
+	return prepare(t, a, way{}, names, func(p *program) { p.sync(1) })
 }
 
 // prepare has the program make its tables and one usage, and makes the others
 // after that one.
-func prepare(t testing.TB, a account, names int, begin func(*program)) string {
+func prepare(t testing.TB, a account, w way, names int, begin func(*program)) string {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "bench.db")
-	p := start(t, db)
+	p := startAs(t, db, w)
 	p.configure(a)
 	p.call("POST", "/services", `{"id":"svc","name":"svc","config":{"domain":"`+zone+`"}}`)
 	p.reserve(first)

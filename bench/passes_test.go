@@ -13,7 +13,7 @@ import (
 func memory(t *testing.T, b *table) {
 	s := size()
 	p := start(t, published(t, builtin, s.most))
-	before := p.peak()
+	before := p.process.peak()
 	r, took := p.sync(10)
 	if want := s.most + 1; r.Counts["unchanged"] != want {
 		t.Errorf("%d names are unchanged, want %d: %+v", r.Counts["unchanged"], want, r)
@@ -21,7 +21,7 @@ func memory(t *testing.T, b *table) {
 	b.add(t, line{
 		row:      "memory peak of a pass",
 		measured: fmt.Sprintf("all of the process (VmHWM; %d MB at its start), %d unchanged names, builtin, %s", before, s.most, round(total(took))),
-		figure:   fmt.Sprintf("%d MB", p.peak()), must: "64 MB", ok: p.peak() <= 64, counts: true,
+		figure:   fmt.Sprintf("%d MB", p.process.peak()), must: "64 MB", ok: p.process.peak() <= 64, counts: true,
 	})
 }
 
@@ -31,9 +31,9 @@ func idle(t *testing.T, b *table) {
 	s := size()
 	p := start(t, published(t, builtin.automatic(), s.most))
 	p.costs(func() {}) // until it has begun
-	before := p.processor()
+	before := p.process.processor()
 	<-time.After(s.idle)
-	share := (p.processor() - before).Seconds() / s.idle.Seconds()
+	share := (p.process.processor() - before).Seconds() / s.idle.Seconds()
 	b.add(t, line{
 		row:      "processor time with nothing changed",
 		measured: fmt.Sprintf("%v of the audit at 1000 names/s, builtin, auto, %d names", s.idle, s.most),
@@ -107,7 +107,7 @@ func unchangedAtAlibaba(t *testing.T, b *table) {
 		db := published(t, r.account, size().bulk)
 		value := cloud.Values(t, nameOf(first))
 		for n := 1; n < size().bulk; n++ {
-			cloud.Add(t, nameOf(first+n), numbered(value[0], n))
+			cloud.Add(t, nameOf(first+n), valueOf(value[0], n))
 		}
 		unchanged(t, b, start(t, db), r, 5+size().bulk/500)
 	})

@@ -162,8 +162,8 @@ func (r *relay) count(server io.Writer, client io.Reader) {
 	}
 }
 
-// numbered is the value of the first name as another has it.
-func numbered(value []string, n int) (other []string) {
+// valueOf is the value of the first name as another has it.
+func valueOf(value []string, n int) (other []string) {
 	for _, s := range value {
 		other = append(other, strings.ReplaceAll(s, fmt.Sprint(first), fmt.Sprint(first+n)))
 	}

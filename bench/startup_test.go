@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// startSpeed compares how long a start takes, and measures how much a program is
+// that does nothing.
+func startSpeed(t *testing.T, b *table) {
+	s := speedScale()
+	db := reserved(t, builtin, s.names)
+	empty, err := buildFloor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours, floor, idle []float64
+	for i := range s.rounds + 1 {
+		var took [2][]time.Duration
+		for range 5 {
+			listen := freeAddress(t)
+			p, d := started(t, listen, append([]string{built(t)}, arguments(db, listen, "127.0.0.1:0")...)...)
+			idle, took[0] = append(idle, p.resident()), append(took[0], d)
+			p.stop()
+			listen = freeAddress(t)
+			p, d = started(t, listen, empty, listen)
+			took[1] = append(took[1], d)
+			p.kill()
+		}
+		if i > 0 { // the first round is for the file system
+			ours, floor = append(ours, median(took[0]).Seconds()), append(floor, median(took[1]).Seconds())
+		}
+	}
+	b.compare(t, contest{
+		row: "start to first answer / an empty Go server", measured: fmt.Sprintf("GET /healthz, a database with %s, 5 starts a round", s.there("usages")),
+		bound: most(1.6, 1.2), show: duration,
+	}, ours, floor)
+	b.state(t, absolute{
+		row: "idle memory", measured: "VmRSS after the first answer, with the DNS server", bound: most(13, 10), show: decimals, unit: " MB", counts: true,
+	}, idle...)
+	info, err := os.Stat(built(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.state(t, absolute{
+		row: "static binary", measured: fmt.Sprintf("%d octets, built as the README says", info.Size()),
+		bound: most(11, 10), show: decimals, unit: " MB", counts: true,
+	}, float64(info.Size())/(1<<20))
+}
+
+// started runs a command, and tells how long it took until it answered.
+func started(t *testing.T, listen string, command ...string) (*process, time.Duration) {
+	t.Helper()
+	began := time.Now()
+	p := launch(t, filepath.Join(dir, "started.log"), nil, command...)
+	firstAnswer(t, "http://"+listen+"/healthz")
+	return p, time.Since(began)
+}
+
+// firstAnswer waits for an answer: it asks again at once when nobody listens yet.
+func firstAnswer(t *testing.T, url string) {
+	t.Helper()
+	client := &http.Client{Timeout: limit}
+	defer client.CloseIdleConnections()
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		response, err := client.Get(url)
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		<-time.After(100 * time.Microsecond)
+	}
+	t.Fatalf("no answer from %s", url)
+}
