@@ -854,6 +854,49 @@ func TestPagesAreTheStream(t *testing.T) {
 	}
 }
 
+// The listing is what encoding/json makes of the rows, a line each, whatever is in
+// their texts: also what stands between them on their way.
+func TestListingIsTheRows(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"a\u001fb","config":{"domain":"example.com"}}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{"domain":"example.org"}}`)
+	a.addUsages(t, 2*streamPage+1, 2)
+	db := a.open(t)
+	defer db.Close()
+	for round, change := range []string{
+		`UPDATE usages SET provider_id = 'bare'`,
+		`UPDATE usages SET description = CAST(x'0a22f09f9880ff3c00e280a8' AS TEXT), is_exclusive = seq % 2`,
+		`UPDATE usages SET description = char(30) WHERE seq = 100`,
+		`UPDATE usages SET description = 'a' || char(31) WHERE seq = 700`,
+		`UPDATE services SET domain = NULL`,
+		`UPDATE usages SET provider_id = 'svc' WHERE seq > 900`,
+		`PRAGMA foreign_keys = OFF; UPDATE usages SET provider_id = 'gone' WHERE seq > 600`,
+		`DELETE FROM usages`,
+	} {
+		if _, err := db.Exec(change); err != nil {
+			t.Fatal(err)
+		}
+		usages, err := a.store.Usages(t.Context(), usageFilter{}, 10_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want strings.Builder
+		encoder := json.NewEncoder(&want)
+		encoder.SetEscapeHTML(false)
+		for i, entry := range listed(usages) {
+			if i > 0 {
+				want.WriteString(",")
+			}
+			if err := encoder.Encode(entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := a.must(t, "GET", "/api/v1/ddns/usages/available", ""); got != `{"data":[`+want.String()+"]}\n" {
+			t.Errorf("after change %d the answer is not the rows:\n%.600s\nwant\n%.600s", round, got, want.String())
+		}
+	}
+}
+
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()

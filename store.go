@@ -25,6 +25,7 @@ import (
 	"meshddns/dbfile"
 	"meshddns/dnsname"
 	"meshddns/ledger"
+	"meshddns/listing"
 	"meshddns/meshtxt"
 	"meshddns/provider"
 	"meshddns/reconcile"
@@ -580,7 +581,13 @@ type usageFilter struct {
 
 // Usages gives at most limit usages in the order of their reservation.
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
-	query, args := ` WHERE u.seq > ?`, []any{f.after}
+	where, args := f.where(limit)
+	return sqlrow.Collect(ctx, s.reader, scanUsage, selectUsages+where, args...)
+}
+
+// where selects at most limit usages.
+func (f usageFilter) where(limit int) (query string, args []any) {
+	query, args = ` WHERE u.seq > ?`, []any{f.after}
 	switch {
 	case f.network.Valid:
 		query, args = ` WHERE u.seq IN (SELECT seq FROM bindings WHERE network_id = ? AND seq > ? ORDER BY seq)`, []any{f.network, f.after}
@@ -590,7 +597,34 @@ func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, 
 	case f.serviceID != "":
 		query, args = ` WHERE u.provider_id = ? AND u.seq > ?`, []any{f.serviceID, f.after}
 	}
-	return sqlrow.Collect(ctx, s.reader, scanUsage, selectUsages+query+` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ?`, append(args, limit)...)
+	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ?`, append(args, limit)
+}
+
+// Listing gives what Usages does as entries of the list. SQLite makes one text of
+// them, for to call it costs more than a row.
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int) ([]listing.Usage, error) {
+	var page string
+	where, args := f.where(limit)
+	err := s.reader.QueryRowContext(ctx, `
+		SELECT coalesce(group_concat(entry, char(30)), '') FROM (
+		    SELECT concat(u.seq, char(31), u.id, char(31), u.provider_id, char(31), u.prefix_mode, char(31), u.record_prefix,
+		                  char(31), u.description, char(31), u.is_exclusive, char(31), b.network_id, char(31), s.domain,
+		                  char(31), '=' || s.name) AS entry
+		    FROM usages u
+		    LEFT JOIN bindings b ON b.seq = u.seq
+		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&page)
+	if err != nil {
+		return nil, err
+	}
+	entries, ok := listing.Parse(page)
+	if !ok { // a text has a control character that stands between the others
+		usages, err := s.Usages(ctx, f, limit)
+		return listed(usages), err
+	}
+	for i := range entries {
+		entries[i].FullDomain = fullName(entries[i].Prefix, entries[i].Domain)
+	}
+	return entries, nil
 }
 
 // Usage gives one usage, or errNoUsage.

@@ -1122,6 +1122,7 @@ type statement struct{ function, text string }
 // sourceReader finds the SQL in a source file: what its string expressions can be.
 type sourceReader struct {
 	constants map[string]string
+	results   map[string][]string // what functions give, the first of it
 	variables map[string][]string // of the function that is being read
 }
 
@@ -1135,7 +1136,7 @@ func readStatements(t *testing.T, path string) (all []statement) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := sourceReader{constants: map[string]string{}}
+	r := sourceReader{constants: map[string]string{}, results: map[string][]string{}}
 	for _, d := range file.Decls {
 		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.CONST {
 			for _, spec := range d.Specs {
@@ -1145,6 +1146,11 @@ func readStatements(t *testing.T, path string) (all []statement) {
 					}
 				}
 			}
+		}
+	}
+	for _, d := range file.Decls { // so that the others know what these give
+		if f, ok := d.(*ast.FuncDecl); ok {
+			r.function(f)
 		}
 	}
 	for _, d := range file.Decls {
@@ -1161,9 +1167,14 @@ func (r *sourceReader) function(f *ast.FuncDecl) (found []string) {
 	r.variables = map[string][]string{}
 	for range 2 { // the second time with what a variable is by then
 		ast.Inspect(f, func(n ast.Node) bool {
-			if n, ok := n.(*ast.AssignStmt); ok {
-				for i, left := range n.Lhs {
-					if name, ok := left.(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) {
+			switch n := n.(type) {
+			case *ast.ReturnStmt:
+				if len(n.Results) > 0 {
+					r.results[f.Name.Name] = r.texts(n.Results[0])
+				}
+			case *ast.AssignStmt:
+				for i, left := range n.Lhs[:len(n.Rhs)] {
+					if name, ok := left.(*ast.Ident); ok {
 						for _, text := range r.texts(n.Rhs[i]) {
 							if !slices.Contains(r.variables[name.Name], text) && strings.Count(text, " AND u.provider_id") < 2 {
 								r.variables[name.Name] = append(r.variables[name.Name], text)
@@ -1205,6 +1216,10 @@ func (r *sourceReader) texts(e ast.Expr) (texts []string) {
 			return []string{text}
 		}
 		return r.variables[e.Name]
+	case *ast.CallExpr:
+		if method, ok := e.Fun.(*ast.SelectorExpr); ok {
+			return r.results[method.Sel.Name]
+		}
 	case *ast.BinaryExpr:
 		if e.Op != token.ADD {
 			return nil
