@@ -89,7 +89,8 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.file.Close())
 	}
 	s.writer.SetMaxOpenConns(1)
-	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}})); err != nil {
+	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
+	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close(), s.file.Close())
 	}
 	s.reader.SetMaxOpenConns(readers)
