@@ -7,13 +7,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"meshddns/answers"
@@ -43,6 +43,7 @@ type server struct {
 	dnsAnswers func() map[string]uint64 // of the built-in DNS server, by rcode
 	adapter    envelope.Adapter
 	requests   metrics.Counter
+	copying    sync.Mutex // held by the backup that is being made or sent
 }
 
 const (
@@ -103,6 +104,7 @@ var failures = []envelope.Answer{
 	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
 	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
 	{Err: errNoSecret, ID: msg.SecretNotStored},
+	{Err: errBackupRuns, ID: msg.BackupRuns},
 	{Err: masked.ErrNoSecret, ID: msg.SecretNotStored},
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
@@ -863,22 +865,27 @@ func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
-// backup sends a consistent copy of the live database.
+// backup sends a consistent copy of the live database, one at a time.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
+	if !s.copying.TryLock() {
+		s.adapter.Audit(r, errBackupRuns)
+		s.adapter.Refuse(w, r, errBackupRuns)
+		return
+	}
+	defer s.copying.Unlock()
 	file, err := s.store.Backup(r.Context())
+	s.adapter.Audit(r, err)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil {
-		w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
-	}
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
-	w.Header().Set("Cache-Control", "no-store")
-	if _, err := io.Copy(w, file); err != nil && r.Context().Err() == nil {
-		s.log.Error("send backup", "error", err)
+	if err := envelope.SendFile(w, file); err != nil {
+		if r.Context().Err() == nil {
+			s.log.Error("send backup", "error", err)
+		}
 		panic(http.ErrAbortHandler) // a cut copy must not look whole
 	}
 }

@@ -1447,6 +1447,39 @@ func TestBackup(t *testing.T) {
 	}
 }
 
+// One backup at a time: a second is refused until the first is sent or its client has
+// gone. Each is a line of the audit.
+func TestOneBackupAtATime(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.addUsages(t, 3000, 16<<10) // more than the sockets between client and server hold
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "GET", a.url+"/api/v1/ddns/backup", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := a.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Body.Close()
+	second, answer := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
+	if second.StatusCode != 409 || second.Header.Get("X-Error-Code") != "backup_runs" || !strings.HasPrefix(answer, `{"error":`) {
+		t.Errorf("%s %.200s", second.Status, answer)
+	}
+	cancel()
+	eventually(t, "the next one is made", func() bool {
+		next, _ := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
+		return next.StatusCode == 200
+	})
+	for _, line := range []string{`msg=change who=127.0.0.1 what="GET /api/v1/ddns/backup" id="" status=200 code=""`, `status=409 code=backup_runs`} {
+		if !strings.Contains(a.logs.String(), line) {
+			t.Errorf("no %s in\n%s", line, a.logs.String())
+		}
+	}
+}
+
 // Each backup is another copy, so a part of one fits to no part of the next:
 // there are only whole ones.
 func TestBackupHasNoRanges(t *testing.T) {

@@ -57,6 +57,7 @@ var (
 	errServiceConfig   = errors.New("the service's config is not a JSON object")
 	errNoDomain        = errors.New("the service's config has no domain")
 	errNoSecret        = errors.New("no stored secret belongs to these credentials")
+	errBackupRuns      = errors.New("a backup is being made or sent")
 )
 
 // store is the database. There is one writer, for SQLite has one; readers
@@ -106,7 +107,9 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 // one connection of a pool only.
 func dataSource(path string, settings url.Values) string {
 	settings.Set("_journal_mode", "WAL")
-	settings.Set("_synchronous", "FULL")
+	if !settings.Has("_synchronous") {
+		settings.Set("_synchronous", "FULL")
+	}
 	settings.Set("_foreign_keys", "1")
 	settings.Set("_busy_timeout", "5000")
 	settings.Set("_stmt_cache_size", "64")
@@ -841,14 +844,37 @@ func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	db, err := sql.Open("sqlite3", dataSource(s.path, url.Values{}))
+	// Nothing but the copy is written, and to flush that would hold up every commit.
+	db, err := sql.Open("sqlite3", dataSource(s.path, url.Values{"_synchronous": {"OFF"}}))
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
 	path := filepath.Join(dir, "copy.db")
-	if _, err := db.ExecContext(ctx, `VACUUM INTO ?`, path); err != nil {
+	err = s.logKept(ctx, func() error {
+		_, err := db.ExecContext(ctx, `VACUUM INTO ?`, path)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("copy database: %w", err)
 	}
 	return os.Open(path)
+}
+
+// logPages is the size of the log at which a commit empties it, SQLite's default.
+const logPages = 1000
+
+// logKept runs something that reads for long, so that the log of the database grows
+// meanwhile. No commit has to empty it: that is done here, beside the commits.
+func (s *store) logKept(ctx context.Context, read func() error) (err error) {
+	if _, err := s.writer.ExecContext(ctx, `PRAGMA wal_autocheckpoint = 0`); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	defer func() {
+		_, fault := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+		_, restored := s.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, logPages))
+		err = errors.Join(err, fault, restored)
+	}()
+	return read()
 }

@@ -533,6 +533,50 @@ func TestBackupOfOneMoment(t *testing.T) {
 	}
 }
 
+// While a copy is made no commit stops to empty the log, which the copy keeps long;
+// it is emptied after.
+func TestLogIsKeptForACopy(t *testing.T) {
+	s := filledStore(t)
+	setting := func() int {
+		t.Helper()
+		var pages int
+		if err := s.writer.QueryRow(`PRAGMA wal_autocheckpoint`).Scan(&pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages
+	}
+	state := func() (log, emptied int) {
+		t.Helper()
+		if err := s.reader.QueryRow(`PRAGMA wal_checkpoint(NOOP)`).Scan(new(int), &log, &emptied); err != nil {
+			t.Fatal(err)
+		}
+		return log, emptied
+	}
+	before := setting()
+	gone, cancel := context.WithCancel(t.Context())
+	err := s.logKept(gone, func() error {
+		for n := range 150 {
+			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
+				return err
+			}
+		}
+		cancel()
+		if log, emptied := state(); log < logPages || emptied > 0 {
+			t.Errorf("%d of %d pages of the log are emptied by commits", emptied, log)
+		}
+		return gone.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if log, emptied := state(); emptied < log {
+		t.Errorf("only %d of %d pages of the log are emptied", emptied, log)
+	}
+	if after := setting(); before != logPages || after != logPages {
+		t.Errorf("a commit empties the log at %d pages, and then at %d", before, after)
+	}
+}
+
 //go:embed testdata/schema-1.sql
 var schema1 string
 

@@ -63,6 +63,7 @@ const (
 	UnknownLeftover    ID = "unknown_leftover"
 	OwnerInvalid       ID = "owner_invalid"
 	OwnerIsOwn         ID = "owner_is_own"
+	BackupRuns         ID = "backup_runs"
 )
 
 // What was done.
@@ -182,6 +183,7 @@ var texts = map[ID][2]string{
 	UnknownLeftover:    {"遗留记录不存在", "no such leftover"},
 	OwnerInvalid:       {"owner 必须是 12 位十六进制数字", "owner must be 12 hex digits in lower case"},
 	OwnerIsOwn:         {"owner 是本数据库自己的标识", "the owner is this database's own"},
+	BackupRuns:         {"另一份备份正在生成或传输，请稍后再试", "another backup is being made or sent: try again when it is through"},
 
 	ConfigurationSaved: {"配置已保存", "the configuration is saved"},
 	ServiceSaved:       {"服务已保存", "the service is saved"},
