@@ -165,7 +165,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	api := &server{store: store, log: log, version: version(), dnsAnswers: dns.answers, public: conntest.Internet}
-	api.clients = clients{zones: store, dnsAddress: dns.address()}
+	api.clients = clients{zones: store, dnsAddress: dns.address(), reachable: reachability(c.dnsHost != "", addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
 	listener, handler, err := listenHTTP(c, api)
 	if err != nil {
@@ -178,6 +178,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		dns.serve,
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
+		func(ctx context.Context) error {
+			select {
+			case <-addresses.Ready():
+				api.clients.hidden() // which is logged
+			case <-ctx.Done():
+			}
+			return nil
+		},
 	})
 }
 

@@ -107,6 +107,7 @@ const (
 	Interrupted      ID = "interrupted"
 	SameOwner        ID = "same_owner_elsewhere"
 	Orphan           ID = "orphan"
+	ZoneUnreachable  ID = "zone_unreachable"
 )
 
 // Items of a connection test.
@@ -219,6 +220,7 @@ var texts = map[ID][2]string{
 	AddressUnknown:   {"公网地址当前未知，沿用上次的地址，从未知晓的则跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
 	SameOwner:        {"记录一再被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
 	Orphan:           {"带有本机标识但无人登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
+	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器的名称没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	Interrupted:      {"操作被中断，下次同步时重试", "interrupted; the next synchronisation tries again"},
 
 	TestOK:       {"正常", "ok"},
