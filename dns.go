@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"meshddns/answers"
@@ -63,13 +64,30 @@ func newAccount(name, endpoint, accessKeyID string, secret provider.Secret) reco
 type clients struct {
 	zones      builtin.Store
 	dnsAddress string // of the built-in DNS server, "" when it does not run
+	reachable  func() bool
+}
+
+// hidden reports whether a built-in server runs that the world does not find.
+func (c clients) hidden() bool { return c.dnsAddress != "" && c.reachable != nil && !c.reachable() }
+
+// reachability tells whether the world finds the built-in server: by its own name, or
+// else at an address of this host. That it no longer does is logged once.
+func reachability(named bool, addresses *hostaddr.Book, log *slog.Logger) func() bool {
+	var lost atomic.Bool
+	return func() bool {
+		found := named || addresses.Reachable()
+		if was := lost.Swap(!found); !found && !was {
+			log.Warn("no resolver finds the zones of the built-in DNS server: it has neither a public address nor -dns-host")
+		}
+		return found
+	}
 }
 
 // open makes the client of an account. There is no fallback: a provider that is
 // not in the list is an error.
 func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 	if a.Provider == builtin.Name {
-		return builtin.Client{Store: c.zones, Address: c.dnsAddress}, nil
+		return builtin.Client{Store: c.zones, Address: c.dnsAddress, Hidden: c.hidden()}, nil
 	}
 	for _, p := range providers {
 		if p.name == a.Provider {
@@ -87,7 +105,7 @@ func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.D
 		Open:     c.open,
 		Addresses: func() reconcile.Addresses {
 			last, now := addresses.Known()
-			return reconcile.Addresses{Last: last, Now: now}
+			return reconcile.Addresses{Last: last, Now: now, Hidden: c.hidden()}
 		},
 		Ready:    addresses.Ready(),
 		Interval: interval,

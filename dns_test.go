@@ -1500,6 +1500,54 @@ func TestSyncAddressSourceIsDown(t *testing.T) {
 	}
 }
 
+// A zone of the built-in server that nobody can reach is said aloud: in the test of
+// the connection, in the report, and in the log once, and it fails neither of them.
+func TestZoneThatNobodyReaches(t *testing.T) {
+	ready := make(chan struct{})
+	close(ready)
+	for name, test := range map[string]struct {
+		address netip.Addr
+		named   bool
+		hidden  bool
+	}{
+		"no address":            {hidden: true},
+		"a private address":     {address: netip.MustParseAddr("192.168.1.5"), hidden: true},
+		"an address of many":    {address: netip.MustParseAddr("100.64.1.5"), hidden: true},
+		"a public address":      {address: netip.MustParseAddr("203.0.113.7")},
+		"a name somewhere else": {named: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newSyncHost(t, dnsBuiltinServer)
+			c := dnsConfiguration(dnsBuiltinServer)
+			book := hostaddr.NewBook(source(t, hostaddr.IPv4, "auto"), hostaddr.Source{}, meshtxt.Addresses{IPv4: test.address}, h.store.SaveAddresses, h.logger())
+			h.clients.reachable = reachability(test.named, book, h.logger())
+			config := engineConfig(h.store, h.clients, book, time.Hour, h.logger())
+			config.Ready = ready
+			h.engine = h.store.newEngine(config)
+			h.reserve(h.service("example.com", "provider", builtin.Name, "txt_endpoints", "tcp://a:1"), "office", 42)
+			h.change(func(c *configuration) { c.Endpoints = []string{"tcp://a:1"} })
+			want, warnings, lines := "", 0, 0
+			if test.hidden {
+				want, warnings, lines = "zone_unreachable", 2, 1
+			}
+			for range 2 {
+				r := h.run()
+				if !r.OK() || r.Counts["warning"] != warnings || test.hidden && r.Records[0].Fault != (reconcile.Fault{Code: want, Detail: "ns.example.com"}) {
+					t.Errorf("%+v", r)
+				}
+				zone := h.clients.test(t.Context(), conntest.Internet, c, false)[3]
+				if zone.Name != "zone" || !zone.OK || zone.Skipped || zone.Fault.Code != want {
+					t.Errorf("%+v", zone)
+				}
+			}
+			if told := strings.Count(h.log.String(), "no resolver finds the zones"); told != lines {
+				t.Errorf("told %d times:\n%s", told, h.log)
+			}
+			h.stop()
+		})
+	}
+}
+
 // TestSyncModeChanges turns automatic work on and off while the engine runs.
 func TestSyncModeChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,12 +7,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"meshddns/answers"
@@ -20,6 +20,7 @@ import (
 	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/ledger"
+	"meshddns/listing"
 	"meshddns/masked"
 	"meshddns/meshtxt"
 	"meshddns/metrics"
@@ -41,6 +42,7 @@ type server struct {
 	dnsMetrics func(*metrics.Page) // writes those of the built-in DNS server
 	adapter    envelope.Adapter
 	requests   metrics.Counter
+	copying    sync.Mutex // held by the backup that is being made or sent
 }
 
 const (
@@ -101,6 +103,7 @@ var failures = []envelope.Answer{
 	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
 	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
 	{Err: errNoSecret, ID: msg.SecretNotStored},
+	{Err: errBackupRuns, ID: msg.BackupRuns},
 	{Err: masked.ErrNoSecret, ID: msg.SecretNotStored},
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
@@ -493,106 +496,90 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}{count, count > 0}}, nil
 }
 
-type providerAnswer struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-}
-
-// usageAnswer is an entry of the listing.
-type usageAnswer struct {
-	ID          string            `json:"id"`
-	ProviderID  string            `json:"provider_id"`
-	Mode        string            `json:"prefix_mode"`
-	Prefix      string            `json:"record_prefix"`
-	RecordType  string            `json:"record_type"`
-	Description string            `json:"description"`
-	IsOccupied  bool              `json:"is_occupied"`
-	NetworkID   *sqlrow.NetworkID `json:"network_id,omitempty"`
-	FullDomain  string            `json:"full_domain"`
-	Provider    *providerAnswer   `json:"provider,omitempty"`
-}
-
-func listed(u usage) usageAnswer {
-	answer := usageAnswer{
-		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
-		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
+// listed gives usages as entries of the list.
+func listed(usages []usage) (entries []listing.Usage) {
+	for _, u := range usages {
+		entry := listing.Usage{
+			Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
+			Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
+		}
+		if u.Network.Valid {
+			entry.NetworkID = &u.Network.V
+		}
+		if u.ServiceName.Valid {
+			entry.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
+		}
+		entries = append(entries, entry)
 	}
-	if u.Network.Valid {
-		answer.NetworkID = &u.Network.V
-	}
-	if u.ServiceName.Valid {
-		answer.Provider = &providerAnswer{ID: u.ServiceID, Name: u.ServiceName.V}
-	}
-	return answer
+	return entries
 }
 
 // availableUsages lists usages: a page when a limit is given, else all of
-// them, streamed. It reads page by page, so a slow client holds no connection
-// of the database.
+// them, streamed. It reads page by page, one while that before is written, so a
+// slow client holds no connection of the database.
 func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	filter, limit, err := listingQuery(r)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	page := streamPage
-	if limit > 0 {
-		page = limit
-	}
-	usages, err := s.page(r.Context(), &filter, page+1)
-	if err != nil {
-		s.adapter.Refuse(w, r, err)
+	size := cmp.Or(limit, streamPage)
+	page := s.page(r.Context(), filter, size+1)
+	if page.err != nil {
+		s.adapter.Refuse(w, r, page.err)
 		return
 	}
 	w.Header().Set("Content-Type", envelope.MediaType)
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	io.WriteString(w, `{"data":[`)
-	for separator := ""; ; separator = "," {
-		more := len(usages) > page
-		for _, u := range usages[:min(page, len(usages))] {
-			io.WriteString(w, separator)
-			out.Encode(listed(u))
-			separator = ","
-		}
-		if !more || limit > 0 {
-			break
-		}
-		filter.after = usages[page-1].Seq
-		if usages, err = s.page(r.Context(), &filter, page+1); err != nil {
-			s.log.Error("listing broken off", "error", err)
+	out := []byte(`{"data":[`)
+	for limit == 0 && len(page.entries) > size {
+		filter.after = page.entries[size-1].Seq
+		next := make(chan listingPage, 1)
+		go func() { next <- s.page(r.Context(), filter, size+1) }()
+		out = append(listing.AppendAll(out, page.entries[:size]), ',')
+		w.Write(out)
+		out = out[:0]
+		if page = <-next; page.err != nil {
+			s.log.Error("listing broken off", "error", page.err)
 			panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
 		}
 	}
-	io.WriteString(w, "]")
-	if len(usages) > page {
-		io.WriteString(w, `,"next_cursor":`)
-		out.Encode(strconv.FormatInt(usages[page-1].Seq, 10))
+	out = append(listing.AppendAll(out, page.entries[:min(size, len(page.entries))]), ']')
+	if len(page.entries) > size {
+		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), page.entries[size-1].Seq, 10), "\"\n"...)
 	}
-	io.WriteString(w, "}\n")
+	w.Write(append(out, "}\n"...))
+}
+
+// listingPage is a part of the list, or why there is none.
+type listingPage struct {
+	entries []listing.Usage
+	err     error
 }
 
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
-func (s *server) page(ctx context.Context, filter *usageFilter, limit int) (found []usage, err error) {
-	f := *filter
+func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
+	if f.state == "" {
+		page.entries, page.err = s.store.Listing(ctx, f, limit)
+		return page
+	}
 	for {
 		usages, err := s.store.Usages(ctx, f, limit)
-		if err != nil || f.state == "" {
-			return usages, err
+		if err != nil {
+			return listingPage{err: err}
 		}
 		states, err := s.publishing(ctx, usages)
 		if err != nil {
-			return nil, err
+			return listingPage{err: err}
 		}
-		for i, u := range usages {
-			if states[i].state == f.state {
-				found = append(found, u)
+		for i, entry := range listed(usages) {
+			if f.after = entry.Seq; states[i].state == f.state {
+				page.entries = append(page.entries, entry)
 			}
-			f.after = u.Seq
 		}
-		if len(usages) < limit || len(found) >= limit {
-			return found[:min(limit, len(found))], nil
+		if len(usages) < limit || len(page.entries) >= limit {
+			page.entries = page.entries[:min(limit, len(page.entries))]
+			return page
 		}
 	}
 }
@@ -664,13 +651,13 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	}
 	p := states[0]
 	return envelope.Reply{Data: struct {
-		usageAnswer
+		listing.Usage
 		Status       string        `json:"status"`
 		TXTEndpoints []string      `json:"txt_endpoints"`
 		Publish      publishAnswer `json:"publish"`
 		CreatedAt    string        `json:"created_at"`
 	}{
-		usageAnswer: listed(u), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
+		Usage: listed([]usage{u})[0], Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 		Publish: publishAnswer{State: p.state, Value: p.value, Error: answers.FaultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
 	}}, nil
 }
@@ -886,22 +873,27 @@ func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
-// backup sends a consistent copy of the live database.
+// backup sends a consistent copy of the live database, one at a time.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
+	if !s.copying.TryLock() {
+		s.adapter.Audit(r, errBackupRuns)
+		s.adapter.Refuse(w, r, errBackupRuns)
+		return
+	}
+	defer s.copying.Unlock()
 	file, err := s.store.Backup(r.Context())
+	s.adapter.Audit(r, err)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil {
-		w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
-	}
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
-	w.Header().Set("Cache-Control", "no-store")
-	if _, err := io.Copy(w, file); err != nil && r.Context().Err() == nil {
-		s.log.Error("send backup", "error", err)
+	if err := envelope.SendFile(w, file); err != nil {
+		if r.Context().Err() == nil {
+			s.log.Error("send backup", "error", err)
+		}
 		panic(http.ErrAbortHandler) // a cut copy must not look whole
 	}
 }

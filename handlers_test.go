@@ -856,6 +856,49 @@ func TestPagesAreTheStream(t *testing.T) {
 	}
 }
 
+// The listing is what encoding/json makes of the rows, a line each, whatever is in
+// their texts: also what stands between them on their way.
+func TestListingIsTheRows(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"a\u001fb","config":{"domain":"example.com"}}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{"domain":"example.org"}}`)
+	a.addUsages(t, 2*streamPage+1, 2)
+	db := a.open(t)
+	defer db.Close()
+	for round, change := range []string{
+		`UPDATE usages SET provider_id = 'bare'`,
+		`UPDATE usages SET description = CAST(x'0a22f09f9880ff3c00e280a8' AS TEXT), is_exclusive = seq % 2`,
+		`UPDATE usages SET description = char(30) WHERE seq = 100`,
+		`UPDATE usages SET description = 'a' || char(31) WHERE seq = 700`,
+		`UPDATE services SET domain = NULL`,
+		`UPDATE usages SET provider_id = 'svc' WHERE seq > 900`,
+		`PRAGMA foreign_keys = OFF; UPDATE usages SET provider_id = 'gone' WHERE seq > 600`,
+		`DELETE FROM usages`,
+	} {
+		if _, err := db.Exec(change); err != nil {
+			t.Fatal(err)
+		}
+		usages, err := a.store.Usages(t.Context(), usageFilter{}, 10_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want strings.Builder
+		encoder := json.NewEncoder(&want)
+		encoder.SetEscapeHTML(false)
+		for i, entry := range listed(usages) {
+			if i > 0 {
+				want.WriteString(",")
+			}
+			if err := encoder.Encode(entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := a.must(t, "GET", "/api/v1/ddns/usages/available", ""); got != `{"data":[`+want.String()+"]}\n" {
+			t.Errorf("after change %d the answer is not the rows:\n%.600s\nwant\n%.600s", round, got, want.String())
+		}
+	}
+}
+
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
@@ -1402,6 +1445,39 @@ func TestBackup(t *testing.T) {
 	for _, file := range left {
 		if !strings.HasPrefix(file.Name(), filepath.Base(a.path)) {
 			t.Errorf("%s is left", file.Name())
+		}
+	}
+}
+
+// One backup at a time: a second is refused until the first is sent or its client has
+// gone. Each is a line of the audit.
+func TestOneBackupAtATime(t *testing.T) {
+	a := newAppliance(t)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.addUsages(t, 3000, 16<<10) // more than the sockets between client and server hold
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "GET", a.url+"/api/v1/ddns/backup", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := a.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Body.Close()
+	second, answer := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
+	if second.StatusCode != 409 || second.Header.Get("X-Error-Code") != "backup_runs" || !strings.HasPrefix(answer, `{"error":`) {
+		t.Errorf("%s %.200s", second.Status, answer)
+	}
+	cancel()
+	eventually(t, "the next one is made", func() bool {
+		next, _ := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
+		return next.StatusCode == 200
+	})
+	for _, line := range []string{`msg=change who=127.0.0.1 what="GET /api/v1/ddns/backup" id="" status=200 code=""`, `status=409 code=backup_runs`} {
+		if !strings.Contains(a.logs.String(), line) {
+			t.Errorf("no %s in\n%s", line, a.logs.String())
 		}
 	}
 }

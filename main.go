@@ -220,7 +220,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
-	api.clients = clients{zones: store, dnsAddress: dns.address()}
+	api.clients = clients{zones: store, dnsAddress: dns.address(), reachable: reachability(len(c.dns.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
 	listener, handler, err := listenHTTP(c, api)
 	if err != nil {
@@ -234,6 +234,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		dns.keep,
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
+		func(ctx context.Context) error {
+			select {
+			case <-addresses.Ready():
+				api.clients.hidden() // which is logged
+			case <-ctx.Done():
+			}
+			return nil
+		},
 	})
 }
 

@@ -29,6 +29,7 @@ import (
 	"meshddns/dnsname"
 	"meshddns/groupcommit"
 	"meshddns/ledger"
+	"meshddns/listing"
 	"meshddns/meshtxt"
 	"meshddns/provider"
 	"meshddns/reconcile"
@@ -67,6 +68,7 @@ const (
 	errServiceConfig   = groupcommit.Refusal("the service's config is not a JSON object")
 	errNoDomain        = groupcommit.Refusal("the service's config has no domain")
 	errNoSecret        = groupcommit.Refusal("no stored secret belongs to these credentials")
+	errBackupRuns      = groupcommit.Refusal("a backup is being made or sent")
 )
 
 // store is the database. There is one writer, for SQLite has one; readers
@@ -106,7 +108,8 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	}
 	s.writer.SetMaxOpenConns(1)
 	s.commits = groupcommit.New(s.writer, func() { s.committed() })
-	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}})); err != nil {
+	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
+	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close(), s.file.Close())
 	}
 	s.reader.SetMaxOpenConns(readers)
@@ -122,7 +125,9 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 // one connection of a pool only.
 func dataSource(path string, settings url.Values) string {
 	settings.Set("_journal_mode", "WAL")
-	settings.Set("_synchronous", "FULL")
+	if !settings.Has("_synchronous") {
+		settings.Set("_synchronous", "FULL")
+	}
 	settings.Set("_foreign_keys", "1")
 	settings.Set("_busy_timeout", "5000")
 	settings.Set("_stmt_cache_size", "64")
@@ -619,7 +624,13 @@ type usageFilter struct {
 
 // Usages gives at most limit usages in the order of their reservation.
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
-	query, args := ` WHERE u.seq > ?`, []any{f.after}
+	where, args := f.where(limit)
+	return sqlrow.Collect(ctx, s.reader, scanUsage, selectUsages+where, args...)
+}
+
+// where selects at most limit usages.
+func (f usageFilter) where(limit int) (query string, args []any) {
+	query, args = ` WHERE u.seq > ?`, []any{f.after}
 	switch {
 	case f.network.Valid:
 		query, args = ` WHERE u.seq IN (SELECT seq FROM bindings WHERE network_id = ? AND seq > ? ORDER BY seq)`, []any{f.network, f.after}
@@ -629,7 +640,34 @@ func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, 
 	case f.serviceID != "":
 		query, args = ` WHERE u.provider_id = ? AND u.seq > ?`, []any{f.serviceID, f.after}
 	}
-	return sqlrow.Collect(ctx, s.reader, scanUsage, selectUsages+query+` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ?`, append(args, limit)...)
+	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ?`, append(args, limit)
+}
+
+// Listing gives what Usages does as entries of the list. SQLite makes one text of
+// them, for to call it costs more than a row.
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int) ([]listing.Usage, error) {
+	var page string
+	where, args := f.where(limit)
+	err := s.reader.QueryRowContext(ctx, `
+		SELECT coalesce(group_concat(entry, char(30)), '') FROM (
+		    SELECT concat(u.seq, char(31), u.id, char(31), u.provider_id, char(31), u.prefix_mode, char(31), u.record_prefix,
+		                  char(31), u.description, char(31), u.is_exclusive, char(31), b.network_id, char(31), s.domain,
+		                  char(31), '=' || s.name) AS entry
+		    FROM usages u
+		    LEFT JOIN bindings b ON b.seq = u.seq
+		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&page)
+	if err != nil {
+		return nil, err
+	}
+	entries, ok := listing.Parse(page)
+	if !ok { // a text has a control character that stands between the others
+		usages, err := s.Usages(ctx, f, limit)
+		return listed(usages), err
+	}
+	for i := range entries {
+		entries[i].FullDomain = fullName(entries[i].Prefix, entries[i].Domain)
+	}
+	return entries, nil
 }
 
 // Usage gives one usage, or errNoUsage.
@@ -1026,14 +1064,37 @@ func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	db, err := sql.Open("sqlite3", dataSource(s.path, url.Values{}))
+	// Nothing but the copy is written, and to flush that would hold up every commit.
+	db, err := sql.Open("sqlite3", dataSource(s.path, url.Values{"_synchronous": {"OFF"}}))
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
 	path := filepath.Join(dir, "copy.db")
-	if _, err := db.ExecContext(ctx, `VACUUM INTO ?`, path); err != nil {
+	err = s.logKept(ctx, func() error {
+		_, err := db.ExecContext(ctx, `VACUUM INTO ?`, path)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("copy database: %w", err)
 	}
 	return os.Open(path)
+}
+
+// logPages is the size of the log at which a commit empties it, SQLite's default.
+const logPages = 1000
+
+// logKept runs something that reads for long, so that the log of the database grows
+// meanwhile. No commit has to empty it: that is done here, beside the commits.
+func (s *store) logKept(ctx context.Context, read func() error) (err error) {
+	if _, err := s.writer.ExecContext(ctx, `PRAGMA wal_autocheckpoint = 0`); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	defer func() {
+		_, fault := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+		_, restored := s.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, logPages))
+		err = errors.Join(err, fault, restored)
+	}()
+	return read()
 }

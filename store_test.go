@@ -642,6 +642,50 @@ func TestBackupOfOneMoment(t *testing.T) {
 	}
 }
 
+// While a copy is made no commit stops to empty the log, which the copy keeps long;
+// it is emptied after.
+func TestLogIsKeptForACopy(t *testing.T) {
+	s := filledStore(t)
+	setting := func() int {
+		t.Helper()
+		var pages int
+		if err := s.writer.QueryRow(`PRAGMA wal_autocheckpoint`).Scan(&pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages
+	}
+	state := func() (log, emptied int) {
+		t.Helper()
+		if err := s.reader.QueryRow(`PRAGMA wal_checkpoint(NOOP)`).Scan(new(int), &log, &emptied); err != nil {
+			t.Fatal(err)
+		}
+		return log, emptied
+	}
+	before := setting()
+	gone, cancel := context.WithCancel(t.Context())
+	err := s.logKept(gone, func() error {
+		for n := range 150 {
+			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
+				return err
+			}
+		}
+		cancel()
+		if log, emptied := state(); log < logPages || emptied > 0 {
+			t.Errorf("%d of %d pages of the log are emptied by commits", emptied, log)
+		}
+		return gone.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if log, emptied := state(); emptied < log {
+		t.Errorf("only %d of %d pages of the log are emptied", emptied, log)
+	}
+	if after := setting(); before != logPages || after != logPages {
+		t.Errorf("a commit empties the log at %d pages, and then at %d", before, after)
+	}
+}
+
 //go:embed testdata/schema-1.sql
 var schema1 string
 
@@ -1275,6 +1319,7 @@ type statement struct{ function, text string }
 // sourceReader finds the SQL in a source file: what its string expressions can be.
 type sourceReader struct {
 	constants map[string]string
+	results   map[string][]string // what functions give, the first of it
 	variables map[string][]string // of the function that is being read
 }
 
@@ -1288,7 +1333,7 @@ func readStatements(t *testing.T, path string) (all []statement) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := sourceReader{constants: map[string]string{}}
+	r := sourceReader{constants: map[string]string{}, results: map[string][]string{}}
 	for _, d := range file.Decls {
 		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.CONST {
 			for _, spec := range d.Specs {
@@ -1298,6 +1343,11 @@ func readStatements(t *testing.T, path string) (all []statement) {
 					}
 				}
 			}
+		}
+	}
+	for _, d := range file.Decls { // so that the others know what these give
+		if f, ok := d.(*ast.FuncDecl); ok {
+			r.function(f)
 		}
 	}
 	for _, d := range file.Decls {
@@ -1314,9 +1364,14 @@ func (r *sourceReader) function(f *ast.FuncDecl) (found []string) {
 	r.variables = map[string][]string{}
 	for range 2 { // the second time with what a variable is by then
 		ast.Inspect(f, func(n ast.Node) bool {
-			if n, ok := n.(*ast.AssignStmt); ok {
-				for i, left := range n.Lhs {
-					if name, ok := left.(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) {
+			switch n := n.(type) {
+			case *ast.ReturnStmt:
+				if len(n.Results) > 0 {
+					r.results[f.Name.Name] = r.texts(n.Results[0])
+				}
+			case *ast.AssignStmt:
+				for i, left := range n.Lhs[:len(n.Rhs)] {
+					if name, ok := left.(*ast.Ident); ok {
 						for _, text := range r.texts(n.Rhs[i]) {
 							if !slices.Contains(r.variables[name.Name], text) && strings.Count(text, " AND u.provider_id") < 2 {
 								r.variables[name.Name] = append(r.variables[name.Name], text)
@@ -1358,6 +1413,10 @@ func (r *sourceReader) texts(e ast.Expr) (texts []string) {
 			return []string{text}
 		}
 		return r.variables[e.Name]
+	case *ast.CallExpr:
+		if method, ok := e.Fun.(*ast.SelectorExpr); ok {
+			return r.results[method.Sel.Name]
+		}
 	case *ast.BinaryExpr:
 		if e.Op != token.ADD {
 			return nil

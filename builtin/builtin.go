@@ -63,6 +63,7 @@ type Client struct {
 	Store     Store
 	Address   string // of the server, "" when it does not run
 	Candidate string // a zone that will be served once it is configured
+	Hidden    bool   // the world does not find the server
 }
 
 // Authority is the server itself.

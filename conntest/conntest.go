@@ -113,9 +113,18 @@ func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change)
 	return err
 }
 
-// delegation warns of a zone for which the world does not ask the provider.
-// Without a resolver nothing can be said.
+// reacher is a DNS that knows whether the world finds its servers.
+type reacher interface {
+	// Reachable warns of a zone that nobody can reach.
+	Reachable(zone string) error
+}
+
+// delegation warns of a zone for which the world does not ask the provider, or
+// cannot. Without a resolver nothing can be said.
 func (t *Test) delegation(ctx context.Context, client provider.DNS, zone string) error {
+	if own, ok := client.(reacher); ok {
+		return own.Reachable(zone)
+	}
 	authority, err := client.Authority(ctx, zone)
 	if err != nil || authority.Server != "" {
 		return nil

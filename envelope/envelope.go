@@ -53,7 +53,7 @@ var statuses = map[msg.ID]int{
 	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
 	msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
 	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
-	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict,
+	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict, msg.BackupRuns: http.StatusConflict,
 	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
@@ -119,6 +119,9 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler 
 		a.write(w, r, result)
 	})
 }
+
+// Audit logs a request that changes nothing, and still is one to know of.
+func (a Adapter) Audit(r *http.Request, err error) { a.audit(r, Reply{}, err) }
 
 // audit logs who has changed what, or tried to.
 func (a Adapter) audit(r *http.Request, result Reply, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,16 @@ func (b *Book) All() (all []netip.Addr) {
 	}
 	return all
 }
+
+// Reachable reports whether the last known addresses have one that is not private.
+func (b *Book) Reachable() bool {
+	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool {
+		return !a.IsPrivate() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !shared.Contains(a)
+	})
+}
+
+// shared is what carriers share among their customers (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // Ready is closed when the addresses have been looked up once.
 func (b *Book) Ready() <-chan struct{} { return b.ready }

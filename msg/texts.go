@@ -63,6 +63,7 @@ const (
 	UnknownLeftover    ID = "unknown_leftover"
 	OwnerInvalid       ID = "owner_invalid"
 	OwnerIsOwn         ID = "owner_is_own"
+	BackupRuns         ID = "backup_runs"
 )
 
 // What was done.
@@ -106,6 +107,7 @@ const (
 	Interrupted      ID = "interrupted"
 	SameOwner        ID = "same_owner_elsewhere"
 	Orphan           ID = "orphan"
+	ZoneUnreachable  ID = "zone_unreachable"
 )
 
 // Items of a connection test.
@@ -182,6 +184,7 @@ var texts = map[ID][2]string{
 	UnknownLeftover:    {"遗留记录不存在", "no such leftover"},
 	OwnerInvalid:       {"owner 必须是 12 位十六进制数字", "owner must be 12 hex digits in lower case"},
 	OwnerIsOwn:         {"owner 是本数据库自己的标识", "the owner is this database's own"},
+	BackupRuns:         {"另一份备份正在生成或传输，请稍后再试", "another backup is being made or sent: try again when it is through"},
 
 	ConfigurationSaved: {"配置已保存", "the configuration is saved"},
 	ServiceSaved:       {"服务已保存", "the service is saved"},
@@ -217,6 +220,7 @@ var texts = map[ID][2]string{
 	AddressUnknown:   {"公网地址当前未知，沿用上次的地址，从未知晓的则跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
 	SameOwner:        {"记录一再被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
 	Orphan:           {"带有本机标识但无人登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
+	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器的名称没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	Interrupted:      {"操作被中断，下次同步时重试", "interrupted; the next synchronisation tries again"},
 
 	TestOK:       {"正常", "ok"},

@@ -25,6 +25,7 @@ type Record struct {
 	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
 	Fault         Fault    // known before the provider is asked
 
+	hidden     bool // the world does not find the server of the zone
 	owner      string
 	adopted    []string
 	upsertOnly bool
@@ -167,6 +168,7 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 	if reason := dnsname.Fault(n.Name); reason != "" {
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
+	r.hidden = addresses.Hidden && account.Provider == builtinProvider
 	r.choosePlace(n.Places)
 	r.Waited = waited(n, r.Place)
 	return r
@@ -238,10 +240,14 @@ func nextLook(places []Place) (at time.Time) {
 	return at
 }
 
-// warning says which endpoints' addresses are not known now.
+// warning says that nobody can read the value, or else which endpoints' addresses
+// are not known now.
 func (r Record) warning() Fault {
-	if len(r.Missing) == 0 {
-		return Fault{}
+	switch {
+	case r.hidden:
+		return Fault{Code: CodeZoneUnreachable, Detail: "ns." + r.Domain}
+	case len(r.Missing) > 0:
+		return Fault{Code: CodeAddressUnknown, Detail: strings.Join(r.Missing, " ")}
 	}
-	return Fault{Code: CodeAddressUnknown, Detail: strings.Join(r.Missing, " ")}
+	return Fault{}
 }

@@ -22,6 +22,7 @@ const (
 	CodeDeletesForbidden = "deletes_forbidden"
 	CodeAddressUnknown   = "address_unknown"
 	CodeSameOwner        = "same_owner_elsewhere"
+	CodeZoneUnreachable  = "zone_unreachable"
 	CodeDatabase         = "database_down"
 	CodeInterrupted      = "interrupted"
 	CodeOrphan           = "orphan"
@@ -71,7 +72,7 @@ func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == Act
 // warning reports whether a record that is as it should be has news all the
 // same.
 func (o Outcome) warning() bool {
-	return o.Fault.Code == CodeAddressUnknown || o.Fault.Code == CodeSameOwner
+	return o.Fault.Code == CodeAddressUnknown || o.Fault.Code == CodeSameOwner || o.Fault.Code == CodeZoneUnreachable
 }
 
 // Report is what one pass did.

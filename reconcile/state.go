@@ -122,6 +122,8 @@ type State struct {
 type Addresses struct {
 	Last meshtxt.Addresses // the last known ones
 	Now  meshtxt.Addresses // those that are known at this moment
+
+	Hidden bool // none of them is one at which the world finds the built-in server
 }
 
 // Settings are what the configuration says about the work itself.

@@ -1,0 +1,83 @@
+package listing
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+
+	"meshddns/sqlrow"
+)
+
+func FuzzAppendString(f *testing.F) {
+	f.Add("a\"b\\c/<>&\x00\x1f\x7f\b\f\n\r\t \u2028\u2029\u2027 \xff\xe2\x80 \xed\xa0\x80 文\U0001f600")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got, want := string(appendString(nil, text)), standard(t, text); got != want {
+			t.Errorf("%q is %s, want %s", text, got, want)
+		}
+	})
+}
+
+// standard is what encoding/json makes of a value.
+func standard(t *testing.T, value any) string {
+	t.Helper()
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
+}
+
+// alphabet has what JSON escapes, what is not UTF-8, and what is nearly either.
+var alphabet = []string{"a", "~", " ", `"`, `\`, "/", "<", "\x00", "\x1e", "\x1f", "\x7f", "\n", "\t", "é", "\u2027", "\u2028", "\u2029", "\ufffd", "\xff", "\xe2\x80", "😀"}
+
+// An entry is what encoding/json makes of it, whatever is in it.
+func TestAppend(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 1))
+	text := func() (s string) {
+		for range random.IntN(12) {
+			s += alphabet[random.IntN(len(alphabet))]
+		}
+		return s
+	}
+	for range 5000 {
+		u := Usage{
+			ID: text(), ProviderID: text(), Mode: text(), Prefix: text(), RecordType: text(), Description: text(),
+			IsOccupied: random.IntN(2) == 0, FullDomain: text(),
+		}
+		if random.IntN(4) > 0 {
+			n := sqlrow.NetworkID(random.Uint64() >> random.IntN(64))
+			u.NetworkID = &n
+		}
+		if random.IntN(4) > 0 {
+			u.Provider = &Provider{ID: text(), Name: text()}
+		}
+		if got, want := string(Append([]byte("x"), &u)), "x"+standard(t, u); got != want {
+			t.Fatalf("%s\nwant %s", got, want)
+		}
+	}
+}
+
+// A page with a field too many or too few is not read.
+func TestParse(t *testing.T) {
+	const whole = "7\x1fid\x1fsvc\x1fauto\x1fp\x1fd\x1f1\x1f-1\x1fexample.com\x1f="
+	usages, ok := Parse(whole + "\x1e" + "8\x1f\x1f\x1f\x1f\x1f\x1f0\x1f\x1f\x1f")
+	if !ok || len(usages) != 2 || usages[0].Seq != 7 || usages[1].Seq != 8 || usages[0].Domain != "example.com" {
+		t.Fatalf("%+v %v", usages, ok)
+	}
+	if got, want := standard(t, usages), `[{"id":"id","provider_id":"svc","prefix_mode":"auto","record_prefix":"p","record_type":"TXT",`+
+		`"description":"d","is_occupied":true,"network_id":18446744073709551615,"full_domain":"","provider":{"id":"svc","name":""}},`+
+		`{"id":"","provider_id":"","prefix_mode":"","record_prefix":"","record_type":"TXT","description":"","is_occupied":false,"full_domain":""}]`; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for _, page := range []string{whole + "\x1f", whole + "\x1e", whole + "\x1e" + whole + "\x1fx", "x" + whole, "7"} {
+		if usages, ok := Parse(page); ok {
+			t.Errorf("%q is %+v", page, usages)
+		}
+	}
+	if usages, ok := Parse(""); !ok || usages != nil {
+		t.Errorf("no rows are %+v, %v", usages, ok)
+	}
+}
