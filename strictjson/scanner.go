@@ -118,14 +118,14 @@ func (s *scanner) object(depth int) bool {
 	return true
 }
 
-// names are those of one object, on the scanner's stack from an index on. Many
-// are in a set as well.
+// names are those of one object, on the scanner's stack from an index on. Where
+// they are more than few they are in a set as well.
 type names struct {
 	from int
 	set  map[string]bool
 }
 
-const few = 16
+const few = 16 // so many are found faster one by one
 
 // add reports whether the name was there.
 func (n *names) add(s *scanner, name string) (there bool) {

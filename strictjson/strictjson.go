@@ -80,7 +80,7 @@ func Object(body []byte) ([]Member, error) {
 	case !utf8.Valid(body):
 		return nil, &Error{Fault: NotUTF8}
 	}
-	s := scanner{body: body, text: string(body), names: make([]string, 0, few)}
+	s := scanner{body: body, text: string(body), members: make([]Member, 0, few), names: make([]string, 0, few)}
 	s.space()
 	isObject := s.next() == '{'
 	valid := s.value(0)
