@@ -970,7 +970,11 @@ var errWriting = errors.New("this program is writing")
 // unless it is to wait.
 func (s *store) OutsideVersion(ctx context.Context, wait bool) (int64, error) {
 	o := &s.outside
-	o.mu.Lock()
+	if wait {
+		o.mu.Lock()
+	} else if !o.mu.TryLock() {
+		return 0, errWriting // somebody waits here already
+	}
 	defer o.mu.Unlock()
 	log, err := os.Stat(s.path + "-wal")
 	if err == nil && o.settled && log.ModTime().Equal(o.log) {

@@ -327,6 +327,7 @@ func appendWire(wire []byte, key string) (name []byte, ok bool) {
 	if strings.IndexByte(key, '\\') >= 0 {
 		return appendEscaped(wire, key)
 	}
+	begin := len(wire)
 	for rest, more := key, true; more; {
 		var label string
 		at := strings.LastIndexByte(rest, '.')
@@ -336,7 +337,8 @@ func appendWire(wire []byte, key string) (name []byte, ok bool) {
 		wire = append(append(wire, byte(len(label))), label...)
 		rest = rest[:max(at, 0)]
 	}
-	return append(wire, 0), len(wire) <= dnsname.MaxName+1
+	wire = append(wire, 0)
+	return wire, len(wire)-begin <= dnsname.MaxName+2
 }
 
 // appendEscaped is appendWire for a name with "\." or "\DDD" in a label.

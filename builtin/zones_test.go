@@ -1,8 +1,15 @@
 package builtin
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"meshddns/dnswire"
+	"meshddns/nameserver"
 )
 
 func TestNextSerial(t *testing.T) {
@@ -22,5 +29,46 @@ func TestNextSerial(t *testing.T) {
 	}
 	if got := NextSerial(1<<32-1, time.Unix(1<<32-5, 0)); got != 1 {
 		t.Errorf("after the last one comes %d, want 1", got)
+	}
+}
+
+// hanging is a database that does not answer.
+type hanging struct{ Store }
+
+func (hanging) BuiltinZones(ctx context.Context, _ []string) ([]Zone, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A database that hangs costs a query AnswerTime, also when the server is being
+// stopped.
+func TestLookIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun := time.Now()
+		_, err := Zones{Store: hanging{}}.Look(ctx, []byte("\x01a\x00"), nil)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != nameserver.AnswerTime {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// Names as records have them are names in wire form and back.
+func TestAppendWire(t *testing.T) {
+	for _, name := range []string{"com", "_mesh.office.example.com", `a\.b.example.com`, `\000\255\\.x`, strings.Repeat("a.", 126) + "b"} {
+		wire, err := dnswire.ParseName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := wireKey(wire)
+		if got, ok := appendWire([]byte("x"), key); !ok || string(got) != "x"+string(wire) {
+			t.Errorf("%q is %q, %t, want %q", key, got, ok, wire)
+		}
+	}
+	for _, key := range []string{"", ".", "a.", ".a", "a..b", strings.Repeat("a", 64), strings.Repeat("a.", 127) + "b", `a\`, `a\1`, `\097`, `A\.`} {
+		if got, ok := appendWire(nil, key); ok {
+			t.Errorf("%q is %q", key, got)
+		}
 	}
 }

@@ -164,7 +164,7 @@ func (s *shard) put(entry slot, ttl uint32, data []byte) error {
 func (s *shard) drop(entry slot) {
 	s.dead += s.size(entry.item())
 	entry.setItem(0)
-	if s.dead > page && s.dead > s.next/2 {
+	if s.dead > page && s.dead > s.next/4 {
 		s.compact(0) // without memory the larger arena stays
 	}
 }

@@ -152,7 +152,7 @@ func TestMemoryOfNames(t *testing.T) {
 			c.Set(wire(fmt.Sprintf("_mesh.office-%d.example.com", (round+1)*names+i)), 60, typical(i))
 		}
 	}
-	// Up to a third of the arena may be of names that have gone.
+	// As much as a third of the data may be of names that have gone.
 	if count, octets := c.Size(); count != names || octets > names*most*4/3 {
 		t.Errorf("after names have come and gone %d take %d octets each", count, octets/names)
 	}
