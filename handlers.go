@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -51,6 +52,7 @@ const (
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
 	streamPage     = 500
+	servicePage    = 100 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
@@ -79,7 +81,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage))
 
 	mux.Handle("POST /api/v1/ddns/services", handle(s.createService))
-	mux.Handle("GET /api/v1/ddns/services", handle(s.services))
+	mux.Handle("GET /api/v1/ddns/services", a.Stream(s.services))
 	mux.Handle("GET /api/v1/ddns/services/{id}", handle(s.service))
 	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(s.putService))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
@@ -496,24 +498,6 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}{count, count > 0}}, nil
 }
 
-// listed gives usages as entries of the list.
-func listed(usages []usage) (entries []listing.Usage) {
-	for _, u := range usages {
-		entry := listing.Usage{
-			Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
-			Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-		}
-		if u.Network.Valid {
-			entry.NetworkID = &u.Network.V
-		}
-		if u.ServiceName.Valid {
-			entry.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
-		}
-		entries = append(entries, entry)
-	}
-	return entries
-}
-
 // availableUsages lists usages: a page when a limit is given, else all of
 // them, streamed. It reads page by page, one while that before is written, so a
 // slow client holds no connection of the database.
@@ -572,9 +556,9 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 		if err != nil {
 			return listingPage{err: err}
 		}
-		for i, entry := range listed(usages) {
-			if f.after = entry.Seq; states[i].state == f.state {
-				page.entries = append(page.entries, entry)
+		for i, u := range usages {
+			if f.after = u.Seq; states[i].state == f.state {
+				page.entries = append(page.entries, u.entry())
 			}
 		}
 		if len(usages) < limit || len(page.entries) >= limit {
@@ -657,7 +641,7 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 		Publish      publishAnswer `json:"publish"`
 		CreatedAt    string        `json:"created_at"`
 	}{
-		Usage: listed([]usage{u})[0], Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
+		Usage: u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 		Publish: publishAnswer{State: p.state, Value: p.value, Error: answers.FaultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
 	}}, nil
 }
@@ -852,16 +836,22 @@ func shownService(v service) serviceAnswer {
 	}
 }
 
-func (s *server) services(r *http.Request) (envelope.Reply, error) {
-	all, err := s.store.Services(r.Context())
-	if err != nil {
-		return envelope.Reply{}, err
+func (s *server) services(r *http.Request) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		for after, more := "", true; more; {
+			page, err := s.store.Services(r.Context(), after, servicePage)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, v := range page {
+				if after = v.ID; !yield(shownService(v), nil) {
+					return
+				}
+			}
+			more = len(page) == servicePage
+		}
 	}
-	answer := []serviceAnswer{}
-	for _, v := range all {
-		answer = append(answer, shownService(v))
-	}
-	return envelope.Reply{Data: answer}, nil
 }
 
 func (s *server) service(r *http.Request) (envelope.Reply, error) {

@@ -885,17 +885,55 @@ func TestListingIsTheRows(t *testing.T) {
 		var want strings.Builder
 		encoder := json.NewEncoder(&want)
 		encoder.SetEscapeHTML(false)
-		for i, entry := range listed(usages) {
+		for i, u := range usages {
 			if i > 0 {
 				want.WriteString(",")
 			}
-			if err := encoder.Encode(entry); err != nil {
+			if err := encoder.Encode(u.entry()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got := a.must(t, "GET", "/api/v1/ddns/usages/available", ""); got != `{"data":[`+want.String()+"]}\n" {
 			t.Errorf("after change %d the answer is not the rows:\n%.600s\nwant\n%.600s", round, got, want.String())
 		}
+	}
+}
+
+// All services are listed, in the order of their ids, in however many parts they are
+// read and sent; and a list that breaks off does not look whole.
+func TestManyServices(t *testing.T) {
+	const count = 2*servicePage + 1
+	a := newAppliance(t)
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`
+		INSERT INTO services (id, name, config, zone, zone_key, provider, txt_endpoints, created_at, updated_at)
+		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		SELECT printf('s%06d', i), '<' || i || '>', '{"x":"' || hex(zeroblob(32768)) || '"}', '', '', '', '[]', '', '' FROM n`, count); err != nil {
+		t.Fatal(err)
+	}
+	var body struct{ Data []serviceAnswer }
+	if err := json.Unmarshal([]byte(a.must(t, "GET", "/api/v1/ddns/services", "")), &body); err != nil || len(body.Data) != count {
+		t.Fatalf("%d services, %v", len(body.Data), err)
+	}
+	for i, v := range body.Data {
+		if v.ID != fmt.Sprintf("s%06d", i+1) || v.Name != fmt.Sprintf("<%d>", i+1) || len(v.Config) < 65536 {
+			t.Fatalf("the service at %d is %s %s", i, v.ID, v.Name)
+		}
+	}
+	response, err := a.http.Get(a.url + "/api/v1/ddns/services")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := db.Exec(`ALTER TABLE services RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.logs.String(), "answer broken off") {
+		t.Errorf("the answer ends with %v, and the log is\n%s", err, a.logs.String())
+	}
+	if response, _ := a.do(t, "GET", "/api/v1/ddns/services", nil, ""); response.StatusCode != 500 {
+		t.Error(response.Status)
 	}
 }
 

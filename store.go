@@ -392,9 +392,9 @@ func (s *store) Service(ctx context.Context, id string) (service, error) {
 	return scanService(s.reader.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 }
 
-// Services gives all services in the order of their ids.
-func (s *store) Services(ctx context.Context) ([]service, error) {
-	return sqlrow.Collect(ctx, s.reader, scanService, selectServices+` WHERE id > '' ORDER BY id`)
+// Services gives at most limit services in the order of their ids, from an id on.
+func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
+	return sqlrow.Collect(ctx, s.reader, scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
 }
 
 // CreateService registers a service; errServiceExists when its id is in use.
@@ -614,6 +614,21 @@ func scanUsage(row sqlrow.Scanner) (u usage, err error) {
 	return u, sqlrow.Absent(err, errNoUsage)
 }
 
+// entry is the usage in the list.
+func (u usage) entry() listing.Usage {
+	e := listing.Usage{
+		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
+		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
+	}
+	if u.Network.Valid {
+		e.NetworkID = &u.Network.V
+	}
+	if u.ServiceName.Valid {
+		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
+	}
+	return e
+}
+
 // usageFilter selects usages; a zero field selects all.
 type usageFilter struct {
 	serviceID string
@@ -662,7 +677,10 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int) ([]listin
 	entries, ok := listing.Parse(page)
 	if !ok { // a text has a control character that stands between the others
 		usages, err := s.Usages(ctx, f, limit)
-		return listed(usages), err
+		for _, u := range usages {
+			entries = append(entries, u.entry())
+		}
+		return entries, err
 	}
 	for i := range entries {
 		entries[i].FullDomain = fullName(entries[i].Prefix, entries[i].Domain)

@@ -79,7 +79,7 @@ func TestOpenAgain(t *testing.T) {
 		if err := s.CreateService(t.Context(), service{ID: fmt.Sprint("svc-", len(owners)), Name: "x", Config: "{}"}); err != nil {
 			t.Fatal(err)
 		}
-		if services, err := s.Services(t.Context()); err != nil || len(services) != len(owners) {
+		if services, err := s.Services(t.Context(), "", 100); err != nil || len(services) != len(owners) {
 			t.Errorf("%d services, %v, want %d", len(services), err, len(owners))
 		}
 		if err := s.Close(); err != nil {
@@ -183,7 +183,7 @@ func TestFileModeOfLeftLog(t *testing.T) {
 		}
 	}
 	s := mustOpen(t, path)
-	if services, err := s.Services(t.Context()); err != nil || len(services) != 1 {
+	if services, err := s.Services(t.Context(), "", 100); err != nil || len(services) != 1 {
 		t.Errorf("%d services, %v", len(services), err)
 	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -318,7 +318,7 @@ func TestSecondProgramIsRefused(t *testing.T) {
 			second.Close()
 		}
 	}
-	if services, err := first.Services(t.Context()); err != nil || len(services) != 1 {
+	if services, err := first.Services(t.Context(), "", 100); err != nil || len(services) != 1 {
 		t.Errorf("the first program: %d services, %v", len(services), err)
 	}
 	if err := first.Close(); err != nil {
@@ -825,7 +825,7 @@ func TestMigratedServices(t *testing.T) {
 			services = strings.Replace(services, "'lesen.bücher.example'", "'lesen.xn--bcher-kva.example'", 1)
 		}
 		s := mustOpen(t, oldFile(t, version, services))
-		all, err := s.Services(t.Context())
+		all, err := s.Services(t.Context(), "", 100)
 		if err != nil || len(all) != 16 {
 			t.Fatalf("%d services, %v", len(all), err)
 		}
