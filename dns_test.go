@@ -434,7 +434,7 @@ func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
 	if _, err := o.h.store.writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
 		t.Fatal(err)
 	}
-	o.h.store.zonesChanged(context.Background(), []string{dnsKey(name)}, nil)
+	o.h.store.zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
 }
 
 func (o dnsOutside) Values(t testing.TB, name string) [][]string {
@@ -697,7 +697,7 @@ func TestSyncStopBeforeWrite(t *testing.T) {
 // they were seen.
 func TestDNSBuiltinChanged(t *testing.T) {
 	h := newSyncHost(t, dnsBuiltinServer)
-	client := builtin.Client{Store: h.store}
+	client := builtin.Client{Store: h.store.zones}
 	h.foreign(dnsBuiltinServer, dnsOffice, provider.TXT{"one"})
 	seen, err := client.Read(t.Context(), "example.com", dnsOffice)
 	if err != nil {
@@ -2757,7 +2757,7 @@ func TestSerials(t *testing.T) {
 	remove := func(id string) func() error { return func() error { return h.store.DeleteService(h.t.Context(), id) } }
 	publish := func(name string) func() error {
 		return func() error {
-			client := builtin.Client{Store: h.store}
+			client := builtin.Client{Store: h.store.zones}
 			return client.Change(h.t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}, TTL: 60})
 		}
 	}
@@ -2794,14 +2794,14 @@ func TestSerials(t *testing.T) {
 		{"it moves elsewhere", configure("builtin", "d.example.com"), []string{"example.net", "example.com"}},
 		{"it goes to another provider", configure("rfc2136", "d.example.com"), []string{"example.com"}},
 	} {
-		zones, err := h.store.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		zones, err := h.store.zones.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := test.change(); err != nil {
 			t.Fatalf("%s: %v", test.what, err)
 		}
-		served, err := h.store.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		served, err := h.store.zones.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -2827,7 +2827,7 @@ func TestSerialAfterTheLast(t *testing.T) {
 		change func() error
 	}{
 		{1<<32 - 1, func() error {
-			return builtin.Client{Store: h.store}.Change(t.Context(), provider.Change{Name: "x.example.org", Add: []provider.TXT{{"v"}}})
+			return builtin.Client{Store: h.store.zones}.Change(t.Context(), provider.Change{Name: "x.example.org", Add: []provider.TXT{{"v"}}})
 		}},
 		{uint32(time.Now().Unix()) + 1_000_000, func() error {
 			if err := h.store.DeleteService(t.Context(), id); err != nil {
@@ -2840,7 +2840,7 @@ func TestSerialAfterTheLast(t *testing.T) {
 		if _, err := h.store.writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
 			t.Fatal(err)
 		}
-		h.store.zonesChanged(t.Context(), nil, []string{"example.org"})
+		h.store.zones.Changed(t.Context(), nil, []string{"example.org"})
 		if err := test.change(); err != nil {
 			t.Fatal(err)
 		}
@@ -2855,7 +2855,7 @@ func TestSerialAfterTheLast(t *testing.T) {
 func TestNoWildcard(t *testing.T) {
 	h := syncServing(t)
 	h.service("example.com", "provider", "builtin")
-	client := builtin.Client{Store: h.store, Address: h.clients.dnsAddress}
+	client := builtin.Client{Store: h.store.zones, Address: h.clients.dnsAddress}
 	for _, name := range []string{"*.example.com", `\042.example.com`, "*.a.example.com", "*"} {
 		err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}})
 		if provider.KindOf(err) != provider.Invalid || !strings.Contains(err.Error(), "wildcard") {
@@ -2892,8 +2892,8 @@ type twoBackends struct {
 func startTwo(t testing.TB, run bool) *twoBackends {
 	t.Helper()
 	h := newSyncHost(t, servertest.Server{Name: builtin.Name})
-	b := &twoBackends{h: h, cache: builtin.NewCache(h.store, h.logger())}
-	h.store.zonesChanged = b.cache.Changed
+	b := &twoBackends{h: h, cache: builtin.NewCache(h.store.zones, h.logger())}
+	h.store.zones.Changed = b.cache.Changed
 	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
@@ -2905,8 +2905,8 @@ func startTwo(t testing.TB, run bool) *twoBackends {
 		serving.Go(func() { server.Serve(ctx) })
 		return server.Addr()
 	}
-	b.memory = listen(builtin.Zones{Store: h.store, Own: own, Cache: b.cache})
-	b.database = listen(builtin.Zones{Store: h.store, Own: own})
+	b.memory = listen(builtin.Zones{Store: h.store.zones, Own: own, Cache: b.cache})
+	b.database = listen(builtin.Zones{Store: h.store.zones, Own: own})
 	t.Cleanup(func() { cancel(); serving.Wait() })
 	if run {
 		serving.Go(func() { b.cache.Run(ctx) })
@@ -2947,7 +2947,7 @@ func TestTwoBackendsCases(t *testing.T) {
 		"example.net", "_mesh.office.example.net", "x.in.deep.example.net", `a\.b.example.net`, `\000\255.example.net`, long, "left.example.edu",
 	} {
 		change := provider.Change{Name: name, Add: []provider.TXT{{"one \x00\xff", strings.Repeat("v", 255)}}, TTL: 120}
-		if err := (builtin.Client{Store: b.h.store}).Change(t.Context(), change); err != nil {
+		if err := (builtin.Client{Store: b.h.store.zones}).Change(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -3039,7 +3039,7 @@ func (b *twoBackends) randomChange(random *rand.Rand, name string) error {
 		return s.PutConfiguration(ctx, c, false)
 	}
 	names := []string{dnsKey(name), dnsKey("x." + name)}
-	return s.ChangeZoneRecords(ctx, names, func(now []builtin.Record) (add, remove []builtin.Record) {
+	return s.zones.ChangeZoneRecords(ctx, names, func(now []builtin.Record) (add, remove []builtin.Record) {
 		for i := range random.IntN(3) {
 			add = append(add, builtin.Record{Name: names[random.IntN(2)], Data: dnswire.TXTData([]string{fmt.Sprint(i)}), TTL: uint32(random.IntN(3))})
 		}
@@ -3065,7 +3065,7 @@ func TestCacheBuiltDuringChanges(t *testing.T) {
 	defer cancel()
 	running.Go(func() { b.cache.Run(ctx) })
 	random := rand.New(rand.NewPCG(8, 9))
-	client := builtin.Client{Store: b.h.store, Address: b.memory}
+	client := builtin.Client{Store: b.h.store.zones, Address: b.memory}
 	var asked []string
 	for complete := false; !complete || len(asked) < 50; {
 		name := fmt.Sprintf("n%d.example.net", random.IntN(names))

@@ -326,15 +326,15 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "203.0.113.7"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, store.SaveAddresses, log)
-	cache := builtin.NewCache(store, log)
-	store.zonesChanged = cache.Changed
-	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store, Own: a.addresses.All, Cache: cache}, log)
+	cache := builtin.NewCache(store.zones, log)
+	store.zones.Changed = cache.Changed
+	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store.zones, Own: a.addresses.All, Cache: cache}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.dns = names.Addr()
 	a.server = &server{store: store, log: log, version: "test", dnsMetrics: names.WriteMetrics, public: conntest.Internet}
-	a.clients = clients{zones: store, dnsAddress: a.dns}
+	a.clients = clients{zones: store.zones, dnsAddress: a.dns}
 	for _, f := range change {
 		f(a)
 	}

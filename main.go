@@ -220,7 +220,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
-	api.clients = clients{zones: store, dnsAddress: dns.address(), reachable: reachability(len(c.dns.Hosts) > 0, addresses, log)}
+	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.dns.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
 	listener, handler, err := listenHTTP(c, api)
 	if err != nil {
@@ -373,9 +373,9 @@ func listenDNS(c settings, s *store, addresses *hostaddr.Book, log *slog.Logger)
 	if len(c.dns.Addresses) == 0 {
 		return d, nil
 	}
-	d.cache = builtin.NewCache(s, log)
-	s.zonesChanged = d.cache.Changed
-	d.server, err = nameserver.Listen(c.dns, builtin.Zones{Store: s, Own: addresses.All, Cache: d.cache}, log)
+	d.cache = builtin.NewCache(s.zones, log)
+	s.zones.Changed = d.cache.Changed
+	d.server, err = nameserver.Listen(c.dns, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
 	return d, err
 }
 

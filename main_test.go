@@ -83,7 +83,7 @@ func openSyncHost(t testing.TB, path string, s servertest.Server) *syncHost {
 	t.Cleanup(func() { h.store.Close() })
 	h.owner = h.store.owner
 	h.store.now = func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
-	h.clients = clients{zones: h.store}
+	h.clients = clients{zones: h.store.zones}
 	if s.Name == builtin.Name {
 		h.clients.dnsAddress = s.Addr
 	}
@@ -169,9 +169,9 @@ func syncServing(t testing.TB) *syncHost {
 	t.Helper()
 	h := newSyncHost(t, servertest.Server{Name: builtin.Name})
 	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
-	cache := builtin.NewCache(h.store, h.logger())
-	h.store.zonesChanged = cache.Changed
-	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.store, Own: own, Cache: cache}, h.logger())
+	cache := builtin.NewCache(h.store.zones, h.logger())
+	h.store.zones.Changed = cache.Changed
+	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.store.zones, Own: own, Cache: cache}, h.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -500,7 +500,7 @@ func (h *syncHost) foreign(s servertest.Server, name string, v provider.TXT) {
 	if _, err := h.store.writer.Exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
 		h.t.Fatal(err)
 	}
-	h.store.zonesChanged(context.Background(), []string{dnsKey(name)}, nil)
+	h.store.zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
 }
 
 // dnsKey is a name as the built-in zones have it: folded, labels from the root.
@@ -569,7 +569,7 @@ func (h *syncHost) leftovers() (names []string) {
 // standing gives the values in the zones of the built-in server.
 func (h *syncHost) standing(name string) (texts []string) {
 	h.t.Helper()
-	set, err := builtin.Client{Store: h.store}.Read(context.Background(), "", name)
+	set, err := builtin.Client{Store: h.store.zones}.Read(context.Background(), "", name)
 	if err != nil {
 		h.t.Fatal(err)
 	}

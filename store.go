@@ -10,15 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -81,13 +78,10 @@ type store struct {
 	reader    *sql.DB
 	owner     string // marks the values in DNS that are ours
 	ledger    *ledger.Ledger
+	zones     *builtin.Table
 	now       func() time.Time
 	newID     func() (string, error)
 	committed func() // called after each commit: something may be due
-	outside   outside
-	// zonesChanged is called after a commit that changed records of the built-in
-	// zones, their names beginning at the root, or what names are zones.
-	zonesChanged func(ctx context.Context, records, zones []string)
 }
 
 const readers = 4
@@ -95,8 +89,7 @@ const readers = 4
 // openStore opens the database file, makes it when it is not there, and
 // brings its schema to this program's version.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
-	s := &store{path: filepath.Clean(path), now: time.Now, newID: newUUID}
-	s.committed, s.zonesChanged = func() {}, func(context.Context, []string, []string) {}
+	s := &store{path: filepath.Clean(path), now: time.Now, newID: newUUID, committed: func() {}}
 	if s.file, err = dbfile.Open(path); err != nil {
 		return nil, err
 	}
@@ -117,6 +110,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	if err := s.migrate(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
 	}
+	s.zones = builtin.NewTable(s.reader, s.writer, s.path, s.tx, func() time.Time { return s.now() })
 	s.ledger = ledger.New(s.reader, s.tx, func() time.Time { return s.now() }, s.owner)
 	return s, nil
 }
@@ -310,7 +304,7 @@ func selectConfiguration(ctx context.Context, q sqlrow.Queryer) (c configuration
 // With keepSecret the stored secret stays, which is errNoSecret unless it belongs
 // to the same credentials: it must not be sent to another address.
 func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecret bool) error {
-	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
+	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		stored, err := selectConfiguration(ctx, tx)
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return err
@@ -325,7 +319,7 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 		if err != nil {
 			return err
 		}
-		if err := zones.begin(ctx, tx, stored.Zone, dnsname.Parse(c.Domain)); err != nil {
+		if err := zones.Begin(ctx, tx, stored.Zone, dnsname.Parse(c.Domain)); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `
@@ -399,7 +393,7 @@ func (s *store) Services(ctx context.Context, after string, limit int) ([]servic
 
 // CreateService registers a service; errServiceExists when its id is in use.
 func (s *store) CreateService(ctx context.Context, v service) error {
-	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
+	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		_, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
 		if err == nil {
 			return errServiceExists
@@ -415,7 +409,7 @@ func (s *store) CreateService(ctx context.Context, v service) error {
 // stored one, which is zero when there is none. A changed zone is errDomainInUse
 // while usages exist: their names would change under them.
 func (s *store) PutService(ctx context.Context, id string, change func(stored service) (service, error)) error {
-	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
+	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		stored, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 		if err != nil && !errors.Is(err, errNoService) {
 			return err
@@ -434,7 +428,7 @@ func (s *store) PutService(ctx context.Context, id string, change func(stored se
 
 // saveService stores a service and what the program reads in its config, and
 // marks all its names as due. Its zone is still the one that was stored.
-func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *zoneChange) error {
+func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *builtin.ZoneChange) error {
 	config, err := parseServiceConfig(v.Config)
 	if err != nil {
 		return err
@@ -447,7 +441,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *z
 		}
 	}
 	now, zone := sqlrow.Shown(s.now()), dnsname.Parse(config.Domain)
-	if err := zones.begin(ctx, tx, v.Zone, zone); err != nil {
+	if err := zones.Begin(ctx, tx, v.Zone, zone); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `
@@ -472,7 +466,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *z
 // DeleteService removes a service; errServiceInUse while usages exist. Its key
 // stays as long as a value stands that it was published with.
 func (s *store) DeleteService(ctx context.Context, id string) error {
-	return s.changeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error {
+	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		v, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 		switch {
 		case err != nil:
@@ -480,7 +474,7 @@ func (s *store) DeleteService(ctx context.Context, id string) error {
 		case v.UsageCount > 0:
 			return errServiceInUse
 		}
-		if err := zones.begin(ctx, tx, v.Zone); err != nil {
+		if err := zones.Begin(ctx, tx, v.Zone); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM services WHERE id = ?`, id); err != nil {
@@ -793,270 +787,6 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 		}
 		return s.ledger.RequestPass(ctx, tx, reconcile.TriggerAddress)
 	})
-}
-
-// BuiltinZones gives those of some names, in lower case, that are zones of the
-// built-in DNS server.
-func (s *store) BuiltinZones(ctx context.Context, names []string) ([]builtin.Zone, error) {
-	return selectBuiltinZones(ctx, s.reader, names)
-}
-
-func selectBuiltinZones(ctx context.Context, q sqlrow.Queryer, names []string) ([]builtin.Zone, error) {
-	return sqlrow.Collect(ctx, q, scanZone, `
-		SELECT value, coalesce(serial, 1) FROM json_each(?) LEFT JOIN zone_serials ON zone_serials.zone = value
-		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
-		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')`, sqlrow.TextList(names))
-}
-
-// BuiltinZonesAfter gives zones of the built-in DNS server after a name.
-func (s *store) BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]builtin.Zone, error) {
-	return sqlrow.Collect(ctx, s.reader, scanZone, `
-		SELECT zone, serial FROM zone_serials z
-		WHERE zone > ? AND (EXISTS (SELECT 1 FROM services WHERE zone = z.zone AND provider = 'builtin') OR
-		                    EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = z.zone AND provider = 'builtin'))
-		ORDER BY zone LIMIT ?`, after, limit)
-}
-
-func scanZone(row sqlrow.Scanner) (z builtin.Zone, err error) {
-	err = row.Scan(&z.Name, &z.Serial)
-	return z, err
-}
-
-// zoneChange is a change in what names are zones of the built-in server.
-type zoneChange struct {
-	names  []string
-	before []builtin.Zone
-}
-
-// begin looks, before anything is changed, which of some names are zones.
-func (c *zoneChange) begin(ctx context.Context, tx *sql.Tx, names ...string) (err error) {
-	c.names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
-	c.before, err = selectBuiltinZones(ctx, tx, c.names)
-	return err
-}
-
-// changeZones runs a transaction that may make names zones of the built-in server,
-// or take that from them. Each such zone and the one around it get new serials.
-func (s *store) changeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *zoneChange) error) error {
-	var change zoneChange
-	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		change = zoneChange{}
-		if err := f(ctx, tx, &change); err != nil {
-			return err
-		}
-		after, err := selectBuiltinZones(ctx, tx, change.names)
-		if err != nil {
-			return err
-		}
-		isZone := func(zones []builtin.Zone, name string) bool {
-			return slices.ContainsFunc(zones, func(z builtin.Zone) bool { return z.Name == name })
-		}
-		for _, name := range change.names {
-			if isZone(change.before, name) != isZone(after, name) {
-				if err := s.newSerials(ctx, tx, []string{name}, dnsname.Parent(name)); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err == nil && len(change.names) > 0 {
-		s.zonesChanged(ctx, nil, change.names)
-	}
-	return err
-}
-
-// zonesAround gives the zones of the built-in server that some names lie in.
-func zonesAround(ctx context.Context, tx *sql.Tx, names []string) ([]string, error) {
-	above := map[string]bool{}
-	for _, name := range names {
-		for at := range dnsname.Ancestors(name) {
-			above[at] = true
-		}
-	}
-	zones, err := selectBuiltinZones(ctx, tx, slices.Collect(maps.Keys(above)))
-	if err != nil {
-		return nil, err
-	}
-	clear(above)
-	for _, z := range zones {
-		above[z.Name] = true
-	}
-	around := map[string]bool{}
-	for _, name := range names {
-		for at := range dnsname.Ancestors(name) {
-			if above[at] {
-				around[at] = true
-				break
-			}
-		}
-	}
-	return slices.Collect(maps.Keys(around)), nil
-}
-
-// newSerials gives new serials to some zones, and to those that some names lie in.
-func (s *store) newSerials(ctx context.Context, tx *sql.Tx, zones []string, names ...string) error {
-	around, err := zonesAround(ctx, tx, names)
-	if err != nil {
-		return err
-	}
-	for _, zone := range slices.Concat(zones, around) {
-		if err := s.newSerial(ctx, tx, zone); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *store) newSerial(ctx context.Context, tx *sql.Tx, zone string) error {
-	var serial uint32
-	err := tx.QueryRowContext(ctx, `SELECT serial FROM zone_serials WHERE zone = ?`, zone).Scan(&serial)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) VALUES (?, ?) ON CONFLICT DO UPDATE SET serial = excluded.serial`,
-		zone, builtin.NextSerial(serial, s.now()))
-	return err
-}
-
-func scanZoneRecord(row sqlrow.Scanner) (r builtin.Record, err error) {
-	err = row.Scan(&r.Name, &r.Data, &r.TTL)
-	return r, err
-}
-
-// ZoneRecords gives the records at some names, whose labels begin at the root.
-func (s *store) ZoneRecords(ctx context.Context, names []string) ([]builtin.Record, error) {
-	return selectZoneRecords(ctx, s.reader, names)
-}
-
-func selectZoneRecords(ctx context.Context, q sqlrow.Queryer, names []string) ([]builtin.Record, error) {
-	return sqlrow.Collect(ctx, q, scanZoneRecord, `
-		SELECT name, data, ttl FROM zone_records WHERE name IN (SELECT value FROM json_each(?))`, sqlrow.TextList(names))
-}
-
-// ZoneRecordsAfter gives records at and below a name, from a name on.
-func (s *store) ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]builtin.Record, error) {
-	return sqlrow.Collect(ctx, s.reader, scanZoneRecord, `
-		SELECT name, data, ttl FROM zone_records
-		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/'
-		ORDER BY name, data LIMIT ?3`, after, zone, limit)
-}
-
-// ZoneRecordsPage tells of the records of some names after one, limit and those of
-// the last name, and gives the last name. They come as one text, for a million rows
-// take the driver five times as long.
-func (s *store) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error) {
-	var page string
-	err = s.reader.QueryRowContext(ctx, `
-		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 ORDER BY name LIMIT ?2))
-		SELECT coalesce((SELECT name FROM last), ''),
-		       coalesce(group_concat(name || char(0) || ttl || char(0) || length(data) || char(0) || data, ''), '')
-		FROM (SELECT name, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, data)`,
-		after, limit).Scan(&last, &page)
-	for err == nil && page != "" {
-		var text [3]string
-		for i := range text {
-			text[i], page, _ = strings.Cut(page, "\x00")
-		}
-		ttl, ttlErr := strconv.ParseUint(text[1], 10, 32)
-		size, sizeErr := strconv.ParseUint(text[2], 10, 31)
-		if err = errors.Join(ttlErr, sizeErr); err != nil || int(size) > len(page) {
-			return "", cmp.Or(err, errors.New("a page of zone records is cut"))
-		}
-		err = each(text[0], page[:size], uint32(ttl))
-		page = page[size:]
-	}
-	return last, err
-}
-
-// outside is what is known of other programs that write into the database.
-type outside struct {
-	mu      sync.Mutex
-	log     time.Time // when the log was written last
-	settled bool      // so long ago that a later write has another time
-	version int64
-}
-
-// fileTime bounds how far apart two writes to a file can be that have one time.
-const fileTime = 20 * time.Millisecond
-
-var errWriting = errors.New("this program is writing")
-
-// OutsideVersion gives a number that is another one after another program has
-// written into the database: all that this one writes goes by the connection that
-// is asked here, and does not count. It is errWriting while that has work to do,
-// unless it is to wait.
-func (s *store) OutsideVersion(ctx context.Context, wait bool) (int64, error) {
-	o := &s.outside
-	if wait {
-		o.mu.Lock()
-	} else if !o.mu.TryLock() {
-		return 0, errWriting // somebody waits here already
-	}
-	defer o.mu.Unlock()
-	log, err := os.Stat(s.path + "-wal")
-	if err == nil && o.settled && log.ModTime().Equal(o.log) {
-		return o.version, nil
-	}
-	o.settled = false
-	if !wait && s.writer.Stats().InUse > 0 {
-		return 0, errWriting
-	}
-	now := time.Now()
-	if fault := s.writer.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&o.version); fault != nil {
-		return 0, fault
-	}
-	if err == nil {
-		o.log, o.settled = log.ModTime(), now.Sub(log.ModTime()) > fileTime
-	}
-	return o.version, nil
-}
-
-// ZoneHasBelow reports whether a built-in zone has anything below a name,
-// given with its labels from the root and, for zones of their own, as text.
-func (s *store) ZoneHasBelow(ctx context.Context, name, text string) (below bool, err error) {
-	err = s.reader.QueryRowContext(ctx, `
-		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
-		       EXISTS (SELECT 1 FROM services WHERE provider = 'builtin' AND zone_key > ?1 || '.' AND zone_key < ?1 || '/') OR
-		       EXISTS (SELECT 1 FROM configuration
-		               WHERE id = 1 AND provider = 'builtin' AND substr(zone, -length(?2) - 1) = '.' || ?2)`,
-		name, text).Scan(&below)
-	return below, err
-}
-
-// ChangeZoneRecords makes changes in the built-in zones in one transaction, and
-// gives the zones new serials. A change that decide refuses is not made.
-func (s *store) ChangeZoneRecords(ctx context.Context, names []string, decide func(now []builtin.Record) (add, remove []builtin.Record)) error {
-	var changed []string
-	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		now, err := selectZoneRecords(ctx, tx, names)
-		if err != nil {
-			return err
-		}
-		changed = nil
-		var within []string
-		add, remove := decide(now)
-		for _, r := range slices.Concat(remove, add) {
-			if len(changed) == 0 || changed[len(changed)-1] != r.Name {
-				changed, within = append(changed, r.Name), append(within, dnsname.Reverse(r.Name))
-			}
-		}
-		for _, r := range remove {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM zone_records WHERE name = ? AND data = ?`, r.Name, r.Data); err != nil {
-				return err
-			}
-		}
-		for _, r := range add {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Data, r.TTL); err != nil {
-				return err
-			}
-		}
-		return s.newSerials(ctx, tx, nil, within...)
-	})
-	if err == nil && len(changed) > 0 {
-		s.zonesChanged(ctx, changed, nil)
-	}
-	return err
 }
 
 // Totals gives the numbers of services, of usages, and of places by state.
