@@ -333,7 +333,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	a.dns = names.Addr()
-	a.server = &server{store: store, log: log, version: "test", dnsMetrics: names.WriteMetrics, public: conntest.Internet}
+	a.server = &server{store: store, log: log, version: "test", dnsMetrics: builtinDNS{server: names, cache: cache}.metrics, public: conntest.Internet}
 	a.clients = clients{zones: store.zones, dnsAddress: a.dns}
 	for _, f := range change {
 		f(a)
@@ -1427,6 +1427,7 @@ func TestMetrics(t *testing.T) {
 		`meshddns_http_requests_total{route="POST /api/v1/ddns/usages",code="200"} 1`,
 		`meshddns_http_requests_total{route="GET /api/v1/ddns/services/{id}",code="404"} 1`,
 		`meshddns_http_requests_total{route="",code="404"} 1`, `meshddns_sync_runs_total{result="ok"} 1`, `meshddns_dns_answers_total{rcode="NOERROR"} 1`,
+		`# TYPE meshddns_dns_cached_names gauge`,
 	} {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("no line %s in\n%s", want, page)

@@ -406,6 +406,7 @@ func (d builtinDNS) address() string {
 func (d builtinDNS) metrics(page *metrics.Page) {
 	if d.server != nil {
 		d.server.WriteMetrics(page)
+		d.cache.WriteMetrics(page)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"meshddns/dnsname"
 	"meshddns/dnswire"
+	"meshddns/metrics"
 	"meshddns/nameserver"
 	"meshddns/zonecache"
 )
@@ -92,6 +93,15 @@ func (c *Cache) Size() (names, octets int, complete bool) {
 	}
 	names, octets = zones.Size()
 	return names, octets, true
+}
+
+// WriteMetrics writes what is in memory.
+func (c *Cache) WriteMetrics(page *metrics.Page) {
+	names, octets, _ := c.Size()
+	page.Family("meshddns_dns_cached_names", "gauge", "Names of the built-in zones in memory; 0 while the database answers.")
+	page.Figure(uint64(names))
+	page.Family("meshddns_dns_cached_bytes", "gauge", "Memory that they take.")
+	page.Figure(uint64(octets))
 }
 
 // look gives what is at a name; ok is false when the cache does not know.
