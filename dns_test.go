@@ -1941,6 +1941,25 @@ func TestSyncOrphansWait(t *testing.T) {
 	})
 }
 
+// TestRunIdle has nothing to do, in each mode: nobody looks for work again and again.
+func TestRunIdle(t *testing.T) {
+	for _, mode := range []string{modeManual, modeAuto} {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newVendorHost(t)
+				h.mode(mode)
+				h.run()
+				dnsPass(2 * dnsLookAgain)
+				before := h.rounds.Load()
+				dnsPass(time.Minute)
+				if n := h.rounds.Load() - before; n > 3 {
+					t.Errorf("%d rounds in a minute", n)
+				}
+			})
+		})
+	}
+}
+
 // TestRunStopped stops the engine before it has begun: that is no fault.
 func TestRunStopped(t *testing.T) {
 	h := newSyncHost(t, dnsBuiltinServer)

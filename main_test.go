@@ -57,7 +57,8 @@ type syncHost struct {
 	owner     string
 	log       *dnsLog
 	ahead     atomic.Int64
-	stop      func() // ends the engine, nil while it does not run
+	rounds    atomic.Int64 // of the engine
+	stop      func()       // ends the engine, nil while it does not run
 }
 
 // dnsBuiltinServer is the built-in server without its sockets.
@@ -101,6 +102,7 @@ func (h *syncHost) renew() {
 	ready := make(chan struct{})
 	close(ready)
 	c.Ready = ready
+	c.Database = dnsRounds{c.Database, &h.rounds}
 	c.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
 	c.Open = func(a reconcile.Account) (provider.DNS, error) {
 		if v := h.vendors[a.Provider]; v != nil {
@@ -109,6 +111,17 @@ func (h *syncHost) renew() {
 		return h.clients.open(a)
 	}
 	h.engine = h.store.newEngine(c)
+}
+
+// dnsRounds counts how often an engine looks for work.
+type dnsRounds struct {
+	reconcile.Database
+	count *atomic.Int64
+}
+
+func (r dnsRounds) Settings(ctx context.Context) (reconcile.Settings, error) {
+	r.count.Add(1)
+	return r.Database.Settings(ctx)
 }
 
 // knows sets this host's last known addresses, and those that are known now.

@@ -132,8 +132,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until it is time, or until something has happened, but never less
-// than a moment, which is shorter when somebody waits.
+// rest waits until it is time, if there is one, or until something has happened, but
+// never less than a moment, which is shorter when somebody waits.
 func (e *Engine) rest(ctx context.Context, next time.Time) {
 	least := pace
 	if e.awaitedNow() {
@@ -146,10 +146,14 @@ func (e *Engine) rest(ctx context.Context, next time.Time) {
 	case <-ctx.Done():
 		return
 	}
-	timer := time.NewTimer(max(0, next.Sub(e.config.Now())))
-	defer timer.Stop()
+	var due <-chan time.Time // never
+	if !next.IsZero() {
+		timer := time.NewTimer(next.Sub(e.config.Now()))
+		defer timer.Stop()
+		due = timer.C
+	}
 	select {
-	case <-timer.C:
+	case <-due:
 	case <-e.wake:
 	case <-ctx.Done():
 	}
