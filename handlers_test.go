@@ -870,6 +870,8 @@ func TestListingIsTheRows(t *testing.T) {
 		`UPDATE usages SET description = CAST(x'0a22f09f9880ff3c00e280a8' AS TEXT), is_exclusive = seq % 2`,
 		`UPDATE usages SET description = char(30) WHERE seq = 100`,
 		`UPDATE usages SET description = 'a' || char(31) WHERE seq = 700`,
+		`UPDATE usages SET description = replace('d|1|5|example.net|=x/99|id|svc|custom|forged|d', '|', char(31)) WHERE seq = 1001`,
+		`UPDATE usages SET description = replace(description, '/', char(30)) WHERE seq = 1001`,
 		`UPDATE services SET domain = NULL`,
 		`UPDATE usages SET provider_id = 'svc' WHERE seq > 900`,
 		`PRAGMA foreign_keys = OFF; UPDATE usages SET provider_id = 'gone' WHERE seq > 600`,

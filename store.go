@@ -656,19 +656,20 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 // them, for to call it costs more than a row.
 func (s *store) Listing(ctx context.Context, f usageFilter, limit int) ([]listing.Usage, error) {
 	var page string
+	var rows int
 	where, args := f.where(limit)
 	err := s.reader.QueryRowContext(ctx, `
-		SELECT coalesce(group_concat(entry, char(30)), '') FROM (
+		SELECT count(*), coalesce(group_concat(entry, char(30)), '') FROM (
 		    SELECT concat(u.seq, char(31), u.id, char(31), u.provider_id, char(31), u.prefix_mode, char(31), u.record_prefix,
 		                  char(31), u.description, char(31), u.is_exclusive, char(31), b.network_id, char(31), s.domain,
 		                  char(31), '=' || s.name) AS entry
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
-		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&page)
+		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&rows, &page)
 	if err != nil {
 		return nil, err
 	}
-	entries, ok := listing.Parse(page)
+	entries, ok := listing.Parse(page, rows)
 	if !ok { // a text has a control character that stands between the others
 		usages, err := s.Usages(ctx, f, limit)
 		for _, u := range usages {

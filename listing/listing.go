@@ -73,13 +73,16 @@ const (
 // description, is_exclusive, network_id, domain, "=" and the service's name.
 const fields = 10
 
-// Parse reads a page of usages with TXT records, but for their full names. It is not ok when a text in it has
-// one of the two characters itself: then the rows have to be read one by one.
-func Parse(page string) (usages []Usage, ok bool) {
-	if page == "" {
+// Parse reads a page of so many usages with TXT records, but for their full names. It
+// is not ok when a text has one of the two characters itself, for then there are more
+// of them than between the rows and fields: the rows have to be read one by one.
+func Parse(page string, rows int) (usages []Usage, ok bool) {
+	if rows == 0 {
 		return nil, true
 	}
-	rows := strings.Count(page, betweenRows) + 1
+	if strings.Count(page, betweenRows) != rows-1 {
+		return nil, false
+	}
 	usages = make([]Usage, rows)
 	networks, providers := make([]sqlrow.NetworkID, rows), make([]Provider, rows)
 	for i := range usages {

@@ -63,7 +63,7 @@ func TestAppend(t *testing.T) {
 // A page with a field too many or too few is not read.
 func TestParse(t *testing.T) {
 	const whole = "7\x1fid\x1fsvc\x1fauto\x1fp\x1fd\x1f1\x1f-1\x1fexample.com\x1f="
-	usages, ok := Parse(whole + "\x1e" + "8\x1f\x1f\x1f\x1f\x1f\x1f0\x1f\x1f\x1f")
+	usages, ok := Parse(whole+"\x1e"+"8\x1f\x1f\x1f\x1f\x1f\x1f0\x1f\x1f\x1f", 2)
 	if !ok || len(usages) != 2 || usages[0].Seq != 7 || usages[1].Seq != 8 || usages[0].Domain != "example.com" {
 		t.Fatalf("%+v %v", usages, ok)
 	}
@@ -73,11 +73,14 @@ func TestParse(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	for _, page := range []string{whole + "\x1f", whole + "\x1e", whole + "\x1e" + whole + "\x1fx", "x" + whole, "7"} {
-		if usages, ok := Parse(page); ok {
+		if usages, ok := Parse(page, 1); ok {
 			t.Errorf("%q is %+v", page, usages)
 		}
 	}
-	if usages, ok := Parse(""); !ok || usages != nil {
+	if usages, ok := Parse(whole+"\x1e"+whole, 1); ok {
+		t.Errorf("one row is %+v", usages)
+	}
+	if usages, ok := Parse("", 0); !ok || usages != nil {
 		t.Errorf("no rows are %+v, %v", usages, ok)
 	}
 }
