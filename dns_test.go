@@ -1543,6 +1543,9 @@ func TestZoneThatNobodyReaches(t *testing.T) {
 			if told := strings.Count(h.log.String(), "no resolver finds the zones"); told != lines {
 				t.Errorf("told %d times:\n%s", told, h.log)
 			}
+			if told := strings.Count(h.log.String(), "msg=record"); told != 2 { // when they were made
+				t.Errorf("%d lines of records:\n%s", told, h.log)
+			}
 			h.stop()
 		})
 	}

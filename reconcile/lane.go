@@ -222,7 +222,9 @@ func (e *Engine) logOutcomes(ended []*task) {
 		for _, o := range t.outcomes {
 			level := slog.LevelInfo
 			switch {
-			case o.Action == "" || o.Action == ActionUnchanged && o.Fault.Code == "":
+			case o.Action == "":
+				continue
+			case o.Action == ActionUnchanged && (o.Fault.Code == "" || o.Fault.Code == CodeZoneUnreachable): // which is said for all
 				continue
 			case o.bad() || o.warning():
 				level = slog.LevelWarn
