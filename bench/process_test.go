@@ -56,7 +56,7 @@ func buildIn(tree, into string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	command := regexp.MustCompile(`(?m)^\$ (CGO_ENABLED=1 go build .*/meshddns" \.)$`).FindSubmatch(readme)
+	command := regexp.MustCompile(`(?m)^\$ (CGO_ENABLED=1 .*go build .*/meshddns" \.)$`).FindSubmatch(readme)
 	if command == nil {
 		return "", fmt.Errorf("%s/README.md does not say how the program is built", tree)
 	}
