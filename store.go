@@ -149,26 +149,34 @@ func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 		if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
 			return err
 		}
-		switch {
-		case version > schemaVersion():
-			return fmt.Errorf("schema version %d is newer than this program's %d", version, schemaVersion())
-		case version == 0:
-			if err := create(ctx, tx); err != nil {
+		if version != schemaVersion() {
+			if err := s.migrateFrom(ctx, tx, version, log); err != nil {
 				return err
 			}
-		case version < schemaVersion():
-			log.Info("the database is brought to this program's version", "file", s.path, "from", version, "to", schemaVersion())
-			for ; version < schemaVersion(); version++ {
-				if err := migrations[version-1](ctx, tx); err != nil {
-					return fmt.Errorf("migrate to version %d: %w", version+1, err)
-				}
-			}
-		}
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion())); err != nil {
-			return err
 		}
 		return tx.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
 	})
+}
+
+// migrateFrom brings the schema from a version, 0 for an empty file, to today's.
+func (s *store) migrateFrom(ctx context.Context, tx *sql.Tx, version int, log *slog.Logger) error {
+	switch {
+	case version > schemaVersion():
+		return fmt.Errorf("schema version %d is newer than this program's %d", version, schemaVersion())
+	case version == 0:
+		if err := create(ctx, tx); err != nil {
+			return err
+		}
+	default:
+		log.Info("the database is brought to this program's version", "file", s.path, "from", version, "to", schemaVersion())
+		for ; version < schemaVersion(); version++ {
+			if err := migrations[version-1](ctx, tx); err != nil {
+				return fmt.Errorf("migrate to version %d: %w", version+1, err)
+			}
+		}
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion()))
+	return err
 }
 
 // create makes the tables of a new file.
