@@ -67,17 +67,6 @@ const (
 
 var deepForm = strings.Repeat("a.", 115) + noneForm
 
-func TestAnswerMakesNoGarbage(t *testing.T) {
-	s := keptServer(t, 1000, 1)
-	buffer := make([]byte, 0, maxUDP)
-	for _, form := range []string{hitForm, noneForm, deepForm} {
-		packet := asked(form, 1000)[0]
-		if n := testing.AllocsPerRun(200, func() { buffer = s.answer(t.Context(), buffer[:0], packet, asker{limit: maxUDP}) }); n >= 1 {
-			t.Errorf("%v allocations for %s", n, form)
-		}
-	}
-}
-
 // BenchmarkAnswer is all of a query but the system's calls. Beside the clock's time
 // it gives the processor's, which does not depend on what else runs.
 func BenchmarkAnswer(b *testing.B) {
