@@ -108,7 +108,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	}
 	s.reader.SetMaxOpenConns(readers)
 	s.reader.SetMaxIdleConns(readers)
-	if err := errors.Join(s.emptyLogAt(ctx, logPages), s.migrate(ctx, log)); err != nil {
+	if err := s.migrate(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
 	}
 	s.zones = builtin.NewTable(s.reader, s.writer, s.path, s.tx, func() time.Time { return s.now() })
@@ -843,10 +843,9 @@ func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
 	return os.Open(path)
 }
 
-// logPages is the size of the log, 16 MB, at which a commit brings what is in it to
-// the file, each page once however often it has changed: four times SQLite's default,
-// for a commit changes pages all over the indexes.
-const logPages = 4000
+// logPages is the size of the log at which a commit empties it, SQLite's default. A
+// longer log makes more reservations a second, and the slowest of them slower.
+const logPages = 1000
 
 // emptyLogAt sets that size; 0 is never.
 func (s *store) emptyLogAt(ctx context.Context, pages int) error {
