@@ -432,14 +432,8 @@ func scanPair(row sqlrow.Scanner) (pair [2]string, err error) {
 // it: what has begun is finished.
 func (s *store) tx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
 	err := s.commits.Do(ctx, f)
-	if err == nil {
-		return nil
-	}
-	switch dbfault.Of(err) {
-	case dbfault.Full:
+	if err != nil && dbfault.Of(err) == dbfault.Full {
 		s.full.Store(true)
-	case dbfault.Broken:
-		err = cmp.Or(s.file.Check(), err)
 	}
 	return err
 }

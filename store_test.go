@@ -1916,8 +1916,37 @@ func changeSecretsOften(t *testing.T, s *store, random *rand.Rand) map[string]bo
 	return current
 }
 
+// The key that a place was published with goes with the last that needs it.
+func TestKeysOfEndedPlacesGo(t *testing.T) {
+	for name, end := range map[string]func(s *store) error{
+		"ended": func(s *store) error {
+			return s.ledger.Settle(t.Context(), reconcile.Settlement{Ended: []reconcile.Place{{ID: 5, Account: reconcile.Account{ID: 7}}}})
+		},
+		"forgotten": func(s *store) error { return s.ledger.ForgetLeftover(t.Context(), 5) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := filledStore(t)
+			_, err := s.writer.Exec(`
+				INSERT INTO accounts VALUES (7, 'cloudflare', '', 'token', 'canary00001');
+				INSERT INTO places VALUES (5, 'a.example.com', 7, 'example.com', '', 'leftover', 'x', '', '', 0, 0, '', '', 0, '', '')`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := end(s); err != nil {
+				t.Fatal(err)
+			}
+			settle(s)
+			for _, suffix := range []string{"", "-wal"} {
+				if content, err := os.ReadFile(s.path + suffix); err != nil || bytes.Contains(content, []byte("canary")) {
+					t.Errorf("%q has the secret, %v", suffix, err)
+				}
+			}
+		})
+	}
+}
+
 // A reader that holds the log keeps no change waiting; the log is emptied once it has
-// gone, and the key of a place once that has ended.
+// gone.
 func TestSecretsGoWhenTheLogIsFree(t *testing.T) {
 	s := filledStore(t)
 	held, err := s.reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
@@ -1952,8 +1981,17 @@ func TestSecretsGoWhenTheLogIsFree(t *testing.T) {
 
 // A database that was in use before is written anew, once.
 func TestOldDatabaseIsCleaned(t *testing.T) {
-	secret := strings.Repeat("canary00001", 50)
-	path := oldFile(t, 2, `CREATE TABLE old (x)`, `INSERT INTO old VALUES ('`+secret+`'), ('`+strings.Repeat(secret, 50)+`')`, `DROP TABLE old`)
+	before := filledStore(t)
+	path := before.path
+	for _, statement := range []string{
+		`PRAGMA secure_delete = off`, `CREATE TABLE old (x)`, `INSERT INTO old VALUES ('` + strings.Repeat("canary00001", 5000) + `')`,
+		`DROP TABLE old`, `PRAGMA application_id = 0`,
+	} {
+		if _, err := before.writer.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before.Close()
 	if content, err := os.ReadFile(path); err != nil || !bytes.Contains(content, []byte("canary")) {
 		t.Fatal("the old file has no such text", err)
 	}
@@ -1963,12 +2001,12 @@ func TestOldDatabaseIsCleaned(t *testing.T) {
 		t.Error("the text is still there", err)
 	}
 	s.Close()
-	before, err := os.Stat(path)
+	clean, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	settle(mustOpen(t, path))
-	if after, err := os.Stat(path); err != nil || !after.ModTime().Equal(before.ModTime()) {
+	if after, err := os.Stat(path); err != nil || !after.ModTime().Equal(clean.ModTime()) {
 		t.Error("the second start writes it again", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -62,6 +63,9 @@ func TestThaw(t *testing.T) {
 	if _, err := writer.Exec(`INSERT INTO rows VALUES (2)`); !errors.Is(err, errReads) {
 		t.Errorf("written while the bare file is read: %v", err)
 	}
+	if _, err := writer.Exec(`INSERT INTO rows VALUES (2)`); !errors.Is(err, errReads) {
+		t.Errorf("written by the second try while the bare file is read: %v", err)
+	}
 	if n := count(t, reading); n != 1 {
 		t.Errorf("%d rows", n)
 	}
@@ -80,8 +84,9 @@ func TestThaw(t *testing.T) {
 func TestCheckedFile(t *testing.T) {
 	gone := errors.New("gone")
 	var fault error
-	g, live := newGate(t, func() error { return fault })
-	reader, writer := g.Readers(2), g.Writer(live)
+	g, _ := newGate(t, func() error { return fault })
+	other := filepath.Join(t.TempDir(), "other.db")
+	reader, writer := g.Readers(2), g.Writer("file:"+other+"?_journal_mode=WAL")
 	defer reader.Close()
 	defer writer.Close()
 	if n := count(t, reader); n != 1 {
@@ -93,5 +98,25 @@ func TestCheckedFile(t *testing.T) {
 	}
 	if _, err := writer.Exec(`INSERT INTO rows VALUES (2)`); !errors.Is(err, gone) {
 		t.Errorf("the writer: %v", err)
+	}
+	if _, err := os.Stat(other); err == nil {
+		t.Error("another file was opened all the same")
+	}
+}
+
+// Nor is a connection kept when the file became another one while it was opened.
+func TestFileChangesWhileOpened(t *testing.T) {
+	gone := errors.New("gone")
+	asked := 0
+	g, _ := newGate(t, func() error {
+		if asked++; asked%2 == 0 {
+			return gone
+		}
+		return nil
+	})
+	reader := g.Readers(2)
+	defer reader.Close()
+	if err := reader.Ping(); !errors.Is(err, gone) {
+		t.Error(err)
 	}
 }

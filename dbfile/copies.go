@@ -56,6 +56,9 @@ func (f *File) elsewherePrefix() string {
 // folder. Where there is no limit, or none that is known, they are many.
 func (f *File) Free() (octets uint64, folder string) {
 	folder = filepath.Dir(f.target)
+	if whole, err := filepath.Abs(folder); err == nil {
+		folder = whole
+	}
 	return free(folder), folder
 }
 
