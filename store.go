@@ -22,6 +22,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 
 	"meshddns/builtin"
+	"meshddns/checkpoint"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
 	"meshddns/groupcommit"
@@ -47,9 +48,12 @@ var migration4 string
 //go:embed migrations/5.sql
 var migration5 string
 
+//go:embed migrations/6.sql
+var migration6 string
+
 // migrations lead from one version of the schema to the next: the first from
 // version 1 to version 2. The list only grows.
-var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, splitPrefixIndex, giveZonesSerials}
+var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, splitPrefixIndex, giveZonesSerials, joinPrefixIndex}
 
 // What a store function reports beside faults of the database itself. A
 // transaction ends with one of these only before it has changed anything.
@@ -75,6 +79,7 @@ type store struct {
 	file      *dbfile.File
 	writer    *sql.DB
 	commits   *groupcommit.Queue
+	keeper    *checkpoint.Keeper
 	reader    *sql.DB
 	owner     string // marks the values in DNS that are ours
 	ledger    *ledger.Ledger
@@ -101,13 +106,17 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.file.Close())
 	}
 	s.writer.SetMaxOpenConns(1)
-	s.commits = groupcommit.New(s.writer, func() { s.committed() })
 	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
 	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close(), s.file.Close())
 	}
 	s.reader.SetMaxOpenConns(readers)
 	s.reader.SetMaxIdleConns(readers)
+	s.keeper = checkpoint.New(s.reader)
+	s.commits = groupcommit.New(s.writer, func() {
+		s.keeper.Committed()
+		s.committed()
+	})
 	if err := s.migrate(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
 	}
@@ -253,6 +262,12 @@ func splitPrefixIndex(ctx context.Context, tx *sql.Tx) error {
 // giveZonesSerials leads to version 5: a built-in zone has a serial of its own.
 func giveZonesSerials(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, migration5)
+	return err
+}
+
+// joinPrefixIndex leads to version 6.
+func joinPrefixIndex(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, migration6)
 	return err
 }
 
@@ -588,19 +603,13 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	return u, err
 }
 
-// CountUsages counts the usages of a service with a prefix, letter case aside.
-// Each kind of prefix has its index. A client that goes away does not end the query:
-// to be ready for that costs more than a search.
+// CountUsages counts the usages of a service with a prefix, letter case aside. A
+// client that goes away does not end the query: to be ready for that costs more
+// than a search.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int, err error) {
-	query := `
-		SELECT count(*) FROM usages
-		WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE AND substr(record_prefix, 1, 5) <> '_mesh' COLLATE NOCASE`
-	if isReserved(prefix) {
-		query = `
-		SELECT count(*) FROM usages
-		WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE AND substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE`
-	}
-	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), query, serviceID, prefix).Scan(&count)
+	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), `
+		SELECT count(*) FROM services s JOIN usages u ON u.provider_id = s.id AND u.name = '_mesh.' || lower(?2) || '.' || s.zone
+		WHERE s.id = ?1`, serviceID, prefix).Scan(&count)
 	return count, err
 }
 
