@@ -217,7 +217,7 @@ func (s *store) room(ctx context.Context) error {
 // emptied meanwhile, and cleans it of what earlier programs have left in it.
 func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 	if !s.gate.Frozen() {
-		if err := s.scrubber.Clean(ctx); err != nil && ctx.Err() == nil {
+		if err := s.scrubber.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
 			log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
 		}
 		if s.file.LogSize() > 0 {

@@ -1991,6 +1991,9 @@ func TestOldDatabaseIsCleaned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := before.scrubber.Clean(t.Context(), func() bool { return false }); err == nil {
+		t.Error("it is written anew without room")
+	}
 	before.Close()
 	if content, err := os.ReadFile(path); err != nil || !bytes.Contains(content, []byte("canary")) {
 		t.Fatal("the old file has no such text", err)

@@ -43,6 +43,13 @@ func (f *File) CopyFolder() (string, error) {
 	return "", fmt.Errorf("%w: it takes %d octets, free are %d in %s and %d in %s", ErrNoRoom, need, free[0], beside, free[1], elsewhere)
 }
 
+// RoomToRewrite reports whether the database can be written anew in its log and leaves
+// as much room as that takes.
+func (f *File) RoomToRewrite() bool {
+	free, _ := f.Free()
+	return free > 2*uint64(size(f.target)+f.LogSize())
+}
+
 // elsewherePrefix tells this database's folders from those of others, which another
 // program may be using.
 func (f *File) elsewherePrefix() string {

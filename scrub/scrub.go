@@ -6,6 +6,7 @@ package scrub
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -104,20 +105,23 @@ const mark = 0x6d657368
 var Mark = fmt.Sprintf(`PRAGMA application_id = %d`, mark)
 
 // Clean writes a database anew that was in use when deleted secrets were not
-// overwritten: once, and nobody writes meanwhile.
-func (s *Scrubber) Clean(ctx context.Context) error {
+// overwritten: once, and nobody writes meanwhile. room says whether there is enough.
+func (s *Scrubber) Clean(ctx context.Context, room func() bool) error {
 	var id int64
 	if err := s.reader.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil || id == mark {
 		return err
 	}
+	if !room() {
+		return errors.New("write the database anew: that takes more room than is free")
+	}
 	begun := time.Now()
+	defer s.Ask() // the log is as long as the file now
 	if _, err := s.writer.ExecContext(ctx, `VACUUM`); err != nil {
 		return fmt.Errorf("write the database anew: %w", err)
 	}
 	if _, err := s.writer.ExecContext(ctx, Mark); err != nil {
 		return fmt.Errorf("mark the database as clean: %w", err)
 	}
-	s.Ask()
 	s.log.Info("the database is clean of secrets that were replaced or deleted earlier", "time", time.Since(begun))
 	return nil
 }
