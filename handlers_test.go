@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -23,6 +24,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"meshddns/builtin"
 	"meshddns/conntest"
@@ -1295,19 +1297,34 @@ func TestCloudSecretsStayInside(t *testing.T) {
 			}
 		}
 		calls()
+		octets := func(format string) (all string) {
+			for _, octet := range []byte(c.AccessKeySecret) {
+				all += fmt.Sprintf(format, octet)
+			}
+			return all
+		}
+		writings := []string{
+			c.AccessKeySecret, strings.ToUpper(c.AccessKeySecret), octets("%%%02x"), octets("%%%02X"), octets("%02x"), octets("&#%d;"), octets(`\\u%04x`),
+			base64.StdEncoding.EncodeToString([]byte(c.AccessKeySecret)), base64.RawURLEncoding.EncodeToString([]byte("k:" + c.AccessKeySecret)),
+		}
 		for _, status := range []int{200, 400, 401, 403, 429, 500} {
 			for _, body := range []string{"%s", `{"Code":"%[1]s","Message":"%[1]s","code":"%[1]s","message":"%[1]s","error":"%[1]s","error_msg":"%[1]s"}`,
 				`{"Response":{"Error":{"Code":"x","Message":"%s"},"RequestId":"r"}}`, "<ErrorResponse><Error><Code>x</Code><Message>%s</Message></Error></ErrorResponse>"} {
 				for range 40 {
-					c.Fail(cloudtest.Instead(cloudtest.Answer{Status: status, Body: fmt.Sprintf(body, c.AccessKeySecret)}))
+					c.Fail(cloudtest.Instead(cloudtest.Answer{Status: status, Body: fmt.Sprintf(body, strings.Join(writings, " ")+`\u001b\u009b\u202e`)}))
 				}
 				calls()
 				c.FailNoMore()
 			}
 		}
 		for line := range strings.Lines(said + a.logs.String()) {
-			if strings.Contains(line, c.AccessKeySecret) {
-				t.Errorf("the secret is in %s", line)
+			for _, writing := range writings {
+				if strings.Contains(line, writing) || strings.Contains(line, strings.ReplaceAll(writing, `\\`, `\`)) {
+					t.Errorf("the secret is in %s", line)
+				}
+			}
+			if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("what is no text is in %q", line)
 			}
 		}
 	})

@@ -92,7 +92,6 @@ func NewWebhook(c Credentials) (*Client, error) {
 		return nil, err
 	}
 	a.timeless = true
-	a.Hidden = []Secret{Secret(c.AccessKeyID + ":" + string(c.AccessKeySecret))} // which goes out in base64
 	v := &webhook{a}
 	return clientOf(v, v.change), nil
 }
