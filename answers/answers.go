@@ -27,7 +27,11 @@ func FaultText(f reconcile.Fault, language msg.Language) string {
 	case f.Detail == "":
 		return msg.ID(f.Code).In(language)
 	}
-	return msg.ID(f.Code).In(language) + ": " + f.Detail
+	joint := ": "
+	if language == msg.Chinese {
+		joint = "："
+	}
+	return msg.ID(f.Code).In(language) + joint + msg.Detail(f.Detail, language)
 }
 
 // TestItem is the outcome of one step of a connection test.

@@ -22,17 +22,24 @@ var TooLarge = Fail(msg.BodyTooLarge, MaxBody>>10)
 
 // Decode reads the body into a struct.
 func Decode(r *http.Request, into any) error {
+	_, err := DecodeMembers(r, into)
+	return err
+}
+
+// DecodeMembers is Decode, and gives the names of all members, also of those that
+// the struct does not have.
+func DecodeMembers(r *http.Request, into any) (names []string, err error) {
 	body, err := io.ReadAll(r.Body)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return TooLarge
+		return nil, TooLarge
 	}
 	if err == nil {
 		err = strictjson.Decode(body, into)
 	}
 	if err != nil {
-		return Fail(msg.ParameterError, BodyFault(err))
+		return nil, Fail(msg.ParameterError, BodyFault(err))
 	}
-	return nil
+	return strictjson.Names(body), nil
 }
 
 // TypeText has a text for each type that a member can miss.
@@ -45,7 +52,7 @@ var TypeText = map[string]Phrase{
 func BodyFault(err error) any {
 	e, ok := errors.AsType[*strictjson.Error](err)
 	if !ok {
-		return err.Error()
+		return Phrase{ID: msg.BodyUnread}
 	}
 	switch e.Fault {
 	case strictjson.Empty:
@@ -95,7 +102,7 @@ func Flags(r *http.Request, names ...string) (set map[string]bool, err error) {
 func ParseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, Fail(msg.ParameterError, err.Error())
+		return nil, Fail(msg.ParameterError, Phrase{ID: msg.QuerySyntax})
 	}
 	return query, nil
 }

@@ -272,6 +272,9 @@ func (a *api) scrubbed(err error) error {
 	if err == nil {
 		return nil
 	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // whose words are about types of Go
+		err = fmt.Errorf("the JSON has a %q at %q, which does not belong there", e.Value, e.Field)
+	}
 	if words := a.said(err.Error(), scrub.MaxPart); words != err.Error() {
 		return errors.New(words)
 	}

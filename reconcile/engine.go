@@ -71,6 +71,9 @@ type Engine struct {
 	settled  int // so far
 }
 
+// Addresses gives this host's addresses, as they are published.
+func (e *Engine) Addresses() Addresses { return e.config.Addresses() }
+
 // Passes counts the passes that have ended, by result.
 func (e *Engine) Passes() *metrics.Counter { return &e.passes }
 
