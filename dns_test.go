@@ -3192,6 +3192,10 @@ func TestLogTellsOfChanges(t *testing.T) {
 				"WARN records names=", "WARN records names=", "INFO synchronised trigger=interval names=51 failed=51"}},
 			{"well at last", func() { v.works(); v.remove("example.com", "_mesh.name7.example.com", dnsStranger) }, 20, []string{
 				"INFO records names=", "INFO records names=", "INFO synchronised trigger=interval names=51 failed=0"}},
+			{"down again", func() { v.fails(dnsFault(provider.Network)) }, 20, []string{
+				"WARN \"zone is down\" zone=example.com", "INFO synchronised trigger=interval names=51 failed=51"}},
+			{"another run of the program", h.restart, 20, []string{
+				"WARN \"zone is down\" zone=example.com", "INFO synchronised trigger=start names=51 failed=51"}},
 		} {
 			before := len(h.log.String())
 			step.change()
@@ -3213,4 +3217,22 @@ func TestLogTellsOfChanges(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCodesHaveTexts has words for each reason that a record or a test may have.
+func TestCodesHaveTexts(t *testing.T) {
+	for _, code := range []string{
+		string(provider.Network), string(provider.Temporary), string(provider.Throttled), string(provider.BadCredentials), string(provider.Permission),
+		string(provider.ClockSkew), string(provider.ZoneNotFound), string(provider.Conflict), string(provider.Changed), string(provider.Invalid),
+		string(provider.Quota), string(provider.BadAnswer), string(conntest.NoResolver), reconcile.CodeUnknownProvider, reconcile.CodeNotListening,
+		reconcile.CodeNoProvider, reconcile.CodeInvalid, reconcile.CodeInvalidName, reconcile.CodeNetworkConflict, reconcile.CodeCredentialsGone,
+		reconcile.CodeDeletesForbidden, reconcile.CodeAddressUnknown, reconcile.CodeSameOwner, reconcile.CodeZoneUnreachable, reconcile.CodeDatabase,
+		reconcile.CodeInterrupted, reconcile.CodeOrphan,
+	} {
+		for _, language := range []msg.Language{msg.Chinese, msg.English} {
+			if text := msg.ID(code).In(language); text == code || text == "" {
+				t.Errorf("%s has no text", code)
+			}
+		}
+	}
 }
