@@ -52,16 +52,22 @@ func head(text string, limit int, secrets []string) string {
 	if len(text) <= room+margin {
 		return text
 	}
+	return without(found(text[:room+margin], secrets), text, room)
+}
+
+// without puts the mask in the place of parts of a text, and leaves out what begins
+// behind an end.
+func without(parts []span, text string, end int) string {
 	var out strings.Builder
 	at := 0
-	for _, s := range found(text[:room+margin], secrets) {
-		if s.start >= room {
+	for _, s := range parts {
+		if s.start >= end {
 			break
 		}
 		out.WriteString(text[at:s.start] + Mask)
 		at = s.end
 	}
-	out.WriteString(text[at:max(at, room)])
+	out.WriteString(text[at:max(at, end)])
 	return out.String()
 }
 
@@ -83,17 +89,7 @@ func Printable(text string) string {
 // Hide puts the mask in the place of secrets: as they are, in other cases, escaped for
 // URLs, forms, JSON, Go and HTML, in hex and in base64, there also as a part of more.
 func Hide(text string, secrets ...string) string {
-	spans := found(text, secrets)
-	if len(spans) == 0 {
-		return text
-	}
-	var out strings.Builder
-	at := 0
-	for _, s := range spans {
-		out.WriteString(text[at:s.start] + Mask)
-		at = s.end
-	}
-	return out.String() + text[at:]
+	return without(found(text, secrets), text, len(text))
 }
 
 // span is a part of a text, in octets.
