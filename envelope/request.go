@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -22,24 +23,17 @@ var TooLarge = Fail(msg.BodyTooLarge, MaxBody>>10)
 
 // Decode reads the body into a struct.
 func Decode(r *http.Request, into any) error {
-	_, err := DecodeMembers(r, into)
-	return err
-}
-
-// DecodeMembers is Decode, and gives the names of all members, also of those that
-// the struct does not have.
-func DecodeMembers(r *http.Request, into any) (names []string, err error) {
 	body, err := io.ReadAll(r.Body)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, TooLarge
+		return TooLarge
 	}
 	if err == nil {
 		err = strictjson.Decode(body, into)
 	}
 	if err != nil {
-		return nil, Fail(msg.ParameterError, BodyFault(err))
+		return Fail(msg.ParameterError, BodyFault(err))
 	}
-	return strictjson.Names(body), nil
+	return nil
 }
 
 // TypeText has a text for each type that a member can miss.
@@ -67,6 +61,15 @@ func BodyFault(err error) any {
 		return Phrase{msg.BodyWrongType, []any{e.Field, TypeText[e.Want]}}
 	}
 	return Phrase{ID: msg.BodySyntax}
+}
+
+// DecodeMembers is Decode, and gives the names of all members, also of those that
+// the struct does not have.
+func DecodeMembers(r *http.Request, into any) (names []string, err error) {
+	var body bytes.Buffer
+	r.Body = io.NopCloser(io.TeeReader(r.Body, &body))
+	err = Decode(r, into)
+	return strictjson.Names(body.Bytes()), err
 }
 
 // queryFlag reads a flag of the query: absent is false.
