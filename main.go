@@ -23,7 +23,8 @@
 //	-log-format format     text or json
 //	-version               print the version and exit
 //
-// SIGTERM and SIGINT end the program: what has begun is finished first.
+// SIGTERM and SIGINT end the program: what has begun is finished first. SIGHUP
+// reads the token file again; a fault in it is logged, and the old tokens stay.
 package main
 
 import (
@@ -58,12 +59,21 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	hangUps := make(chan os.Signal, 1) // one that comes while another is obeyed is obeyed after it
+	signal.Notify(hangUps, syscall.SIGHUP)
+	err := run(ctx, process{args: os.Args[1:], environ: os.Environ(), hangUps: hangUps, stdout: os.Stdout, stderr: os.Stderr})
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "meshddns:", err)
 		os.Exit(1)
 	}
+}
+
+// process is what the program is given by who starts it.
+type process struct {
+	args, environ  []string
+	hangUps        <-chan os.Signal
+	stdout, stderr io.Writer
 }
 
 // settings are what the flags and the environment say.
@@ -72,7 +82,7 @@ type settings struct {
 	dns          nameserver.Config
 	ipv4, ipv6   hostaddr.Source
 	allowHosts   []string
-	tokens       []guard.Token
+	tokens       *guard.Tokens // nil: none is asked for
 	syncInterval time.Duration
 	logFormat    string
 	version      bool
@@ -95,7 +105,8 @@ func (l *list) Set(text string) error {
 	return nil
 }
 
-func readSettings(args []string, getenv func(string) string, stderr io.Writer) (c settings, err error) {
+func readSettings(args, environ []string, stderr io.Writer) (c settings, err error) {
+	getenv := lookup(environ)
 	flags := flag.NewFlagSet("meshddns", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8053", "`address` of the HTTP API: host:port or unix:/path")
@@ -135,7 +146,7 @@ func readSettings(args []string, getenv func(string) string, stderr io.Writer) (
 	if c.dns.Hosts, err = hostNames(dnsHosts.values); err != nil {
 		return c, err
 	}
-	return c, c.parse(*ipv4, *ipv6, *tokenFile)
+	return c, c.parse(*ipv4, *ipv6, *tokenFile, getenv("CREDENTIALS_DIRECTORY"))
 }
 
 // hostNames reads the names of name servers, which are names of hosts (RFC 1123,
@@ -161,7 +172,7 @@ func hostNames(texts []string) (names []dnswire.Name, err error) {
 	return names, nil
 }
 
-func (c *settings) parse(ipv4, ipv6, tokenFile string) (err error) {
+func (c *settings) parse(ipv4, ipv6, tokenFile, credentials string) (err error) {
 	if c.ipv4, err = hostaddr.ParseSource(hostaddr.IPv4, ipv4); err != nil {
 		return fmt.Errorf("-ipv4: %w", err)
 	}
@@ -169,11 +180,23 @@ func (c *settings) parse(ipv4, ipv6, tokenFile string) (err error) {
 		return fmt.Errorf("-ipv6: %w", err)
 	}
 	if tokenFile != "" {
-		if c.tokens, err = guard.ReadTokens(tokenFile); err != nil {
+		if c.tokens, err = guard.OpenTokens(tokenFile, credentials); err != nil {
 			return fmt.Errorf("-token-file: %w", err)
 		}
 	}
 	return nil
+}
+
+// lookup gives the value of a name in an environment, "" without one.
+func lookup(environ []string) func(name string) string {
+	return func(name string) string {
+		for _, entry := range environ {
+			if value, ok := strings.CutPrefix(entry, name+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}
 }
 
 // fromEnvironment sets flags from MESHDDNS_*, before the command line does.
@@ -193,18 +216,18 @@ func fromEnvironment(flags *flag.FlagSet, getenv func(string) string) (err error
 }
 
 // run is the program. It returns when ctx has ended and all is closed.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) (err error) {
-	c, err := readSettings(args, getenv, stderr)
+func run(ctx context.Context, p process) (err error) {
+	c, err := readSettings(p.args, p.environ, p.stderr)
 	if err != nil {
 		return err
 	}
 	if c.version {
-		_, err := fmt.Fprintln(stdout, "meshddns", version())
+		_, err := fmt.Fprintln(p.stdout, "meshddns", version())
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	log := slog.New(slog.NewTextHandler(p.stderr, nil))
 	if c.logFormat == "json" {
-		log = slog.New(slog.NewJSONHandler(stderr, nil))
+		log = slog.New(slog.NewJSONHandler(p.stderr, nil))
 	}
 	store, err := openStore(ctx, c.db, log)
 	if err != nil {
@@ -227,6 +250,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		dns.close()
 		return err
 	}
+	steps := reloadSteps(c)
 	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.listening(), "db", c.db)
 	return serve(ctx, log, tasks{
 		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
@@ -242,7 +266,50 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			}
 			return nil
 		},
+		func(ctx context.Context) error {
+			return onHangUp(ctx, p.hangUps, func() { reload(ctx, steps, log) })
+		},
 	})
+}
+
+// step is a part of a reload.
+type step struct {
+	what string // "read the token file again"
+	do   func(context.Context) error
+}
+
+// reloadSteps are those of a reload, in their order.
+func reloadSteps(c settings) (steps []step) {
+	if c.tokens != nil {
+		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.tokens.Reload() }})
+	}
+	return steps
+}
+
+// reload does all steps in order. One that fails has changed nothing, and hinders no other.
+func reload(ctx context.Context, steps []step, log *slog.Logger) {
+	for _, s := range steps {
+		if err := s.do(ctx); err != nil {
+			log.Error("reload: what was stays", "step", s.what, "error", err)
+			continue
+		}
+		log.Info("reload", "step", s.what)
+	}
+	if len(steps) == 0 {
+		log.Info("reload: there is nothing to read again")
+	}
+}
+
+// onHangUp obeys each hang-up until ctx ends.
+func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func()) error {
+	for {
+		select {
+		case <-hangUps:
+			obey()
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // openBook makes the book of this host's addresses, which begins with those that
@@ -288,7 +355,7 @@ func version() string {
 
 // listenHTTP binds the API's address and puts the guards before its routes.
 func listenHTTP(c settings, api *server) (net.Listener, http.Handler, error) {
-	guards := guard.Config{Tokens: c.tokens, AllowHosts: c.allowHosts, Deny: api.deny, Now: time.Now}
+	guards := guard.Config{Tokens: c.tokens, AllowHosts: c.allowHosts, Deny: api.deny, Log: api.log}
 	if path, ok := strings.CutPrefix(c.listen, "unix:"); ok {
 		listener, err := listenUnix(path)
 		return listener, guard.Unix(guards, api.routes()), err
@@ -297,7 +364,7 @@ func listenHTTP(c settings, api *server) (net.Listener, http.Handler, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(c.tokens) == 0 && !guard.Loopback(listener.Addr().String()) {
+	if c.tokens == nil && !guard.Loopback(listener.Addr().String()) {
 		return nil, nil, errors.Join(fmt.Errorf("-listen %s is not a loopback address: -token-file is required", c.listen), listener.Close())
 	}
 	return listener, guard.TCP(guards, api.routes()), nil

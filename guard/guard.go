@@ -8,6 +8,7 @@ package guard
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -19,14 +20,16 @@ import (
 
 // Config is what the guard has to know. Deny is required.
 type Config struct {
-	// Tokens that are accepted; with none, no token is asked for.
-	Tokens []Token
+	// Tokens that are accepted; with nil, no token is asked for.
+	Tokens *Tokens
 	// AllowHosts are accepted as Host beside the loopback names. An entry with a port is for that port only; as clients leave
 	// out 80 (http) and 443 (https), so must the entry. One that is neither a name nor an address matches nothing.
 	AllowHosts []string
 	// Deny writes the answer to a request that was stopped; headers that belong to the refusal are already set.
 	Deny func(w http.ResponseWriter, r *http.Request, refusal Refusal)
-	// Now is the clock of the rate limit; nil is time.Now.
+	// Log gets a line about refusals, one a second at most; nil is none.
+	Log *slog.Logger
+	// Now is the clock of the limits; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -87,7 +90,7 @@ func crossSite(r *http.Request) bool {
 }
 
 func (cfg Config) checkToken(next http.Handler) http.Handler {
-	if len(cfg.Tokens) == 0 {
+	if cfg.Tokens == nil {
 		return next
 	}
 	attempts := newLimiter(cfg.Now)
@@ -113,7 +116,7 @@ func (cfg Config) authenticate(r *http.Request, attempts *limiter) (int, Refusal
 	if authorization == "" {
 		return 0, unauthorized
 	}
-	number := findToken(cfg.Tokens, bearer(authorization))
+	number := findToken(cfg.Tokens.list(), bearer(authorization))
 	if wait := attempts.try(network(r.RemoteAddr), number > 0); wait > 0 {
 		return 0, Refusal{Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait}
 	}

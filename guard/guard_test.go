@@ -51,7 +51,11 @@ func deny(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
 // sayCaller is the route behind the guard.
 func sayCaller(w http.ResponseWriter, r *http.Request) { io.WriteString(w, Caller(r)) }
 
-func twoTokens() []Token { return []Token{newToken(firstToken), newToken(secondToken)} }
+func twoTokens() *Tokens {
+	t := &Tokens{}
+	t.current.Store(&[]Token{newToken(firstToken), newToken(secondToken)})
+	return t
+}
 
 // listen serves a guarded route and returns where.
 func listen(t *testing.T, ln net.Listener, handler http.Handler) net.Addr {
