@@ -1125,43 +1125,6 @@ func dnsClosedPort(t testing.TB) string {
 	return tcp.Addr().String()
 }
 
-func readFlags(args []string, environ ...string) (settings, error) {
-	return readSettings(args, environ, io.Discard)
-}
-
-func TestDNSFlags(t *testing.T) {
-	environ := []string{"MESHDDNS_DNS_LISTEN=127.0.0.1:5301,[::1]:5301", "MESHDDNS_DNS_HOST=a.example.com,B.example.com."}
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "[127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.]"},
-		{[]string{"-dns-listen", "127.0.0.2:1", "-dns-listen", "127.0.0.3:1"}, "[127.0.0.2:1 127.0.0.3:1] [a.example.com. b.example.com.]"},
-		{[]string{"-dns-host", "münchen.example", "-dns-host=ns,x.example", "-dns-listen", ""}, "[] [xn--mnchen-3ya.example. ns. x.example.]"},
-	} {
-		c, err := readFlags(test.args, environ...)
-		if got := fmt.Sprintf("%v %v", c.dns.Addresses, c.dns.Hosts); err != nil || got != test.want {
-			t.Errorf("%v: %s, %v; want %s", test.args, got, err, test.want)
-		}
-	}
-	for _, host := range []string{"bad host", "a..b", "192.0.2.1", "2001:db8::1", "_ns.example.com", ".", strings.Repeat("a", 64) + ".example", "a.example,A.example."} {
-		if _, err := readFlags([]string{"-dns-host", host}); err == nil || !strings.HasPrefix(err.Error(), "-dns-host: ") {
-			t.Errorf("-dns-host %q: %v", host, err)
-		}
-	}
-	for _, args := range [][]string{
-		{"-dns-rate-limit", "-1"}, {"-dns-rate-limit", "1000001"}, {"-dns-nsid", strings.Repeat("n", 129)},
-	} {
-		if _, err := readFlags(args); err == nil || !strings.HasPrefix(err.Error(), args[0]+" ") {
-			t.Errorf("%v: %v", args, err)
-		}
-	}
-	c, err := readFlags([]string{"-dns-rate-limit", "0", "-dns-nsid", "ams-1"})
-	if err != nil || c.dns.RateLimit != 0 || c.dns.NSID != "ams-1" {
-		t.Errorf("%+v, %v", c.dns, err)
-	}
-}
-
 // appProcess is the program, run inside the test on a port of its own choice.
 type appProcess struct {
 	t       testing.TB

@@ -266,29 +266,30 @@ func TestRefusedStart(t *testing.T) {
 	newer := filepath.Join(dir, "newer.db")
 	execute(t, newer, `PRAGMA user_version = 99`)
 	for want, args := range map[string][]string{
-		"address already in use":        {"-listen", taken.Addr().String()},
-		"-token-file is required":       {"-listen", "0.0.0.0:0"},
-		"-token-file: ":                 {"-token-file", open},
-		"schema version 99 is newer":    {"-db", newer},
-		"unexpected argument \"extra\"": {"extra"},
-		"flag provided but not defined": {"-nope"},
-		"-ipv4: ":                       {"-ipv4", "2001:db8::1"},
-		"-ipv6: ":                       {"-ipv6", "url:ftp://example.com"},
-		"-dns-host: ":                   {"-dns-host", "a..b"},
-		"-sync-interval 1ms: want":      {"-sync-interval", "1ms"},
-		"-log-format \"xml\"":           {"-log-format", "xml"},
-		"no such file or directory":     {"-db", filepath.Join(dir, "absent", "meshddns.db")},
-		"dns: ":                         {"-dns-listen", "127.0.0.1:99999"},
-		"is not a database":             {"-db", notes},
-		"MESHDDNS_SYNC_INTERVAL: ":      nil,
-		"missing port in address":       {"-listen", "127.0.0.1"},
+		"address already in use":         {"-listen", taken.Addr().String()},
+		"-token-file is required":        {"-listen", "0.0.0.0:0"},
+		"-token-file: ":                  {"-token-file", open},
+		"schema version 99 is newer":     {"-db", newer},
+		"unexpected argument \"extra\"":  {"extra"},
+		"-nope: there is no such flag":   {"-nope"},
+		"-ipv4: ":                        {"-ipv4", "2001:db8::1"},
+		"-ipv6: ":                        {"-ipv6", "url:ftp://example.com"},
+		"-dns-host: ":                    {"-dns-host", "a..b"},
+		"-sync-interval: \"1ms\" is too": {"-sync-interval", "1ms"},
+		"-log-format: \"xml\"":           {"-log-format", "xml"},
+		"no such file or directory":      {"-db", filepath.Join(dir, "absent", "meshddns.db")},
+		"has no port from 0 to 65535":    {"-dns-listen", "127.0.0.1:99999"},
+		"dns: ":                          {"-dns-listen", "192.0.2.1:0"},
+		"is not a database":              {"-db", notes},
+		"MESHDDNS_SYNC_INTERVAL: ":       nil,
+		"is no address to listen on":     {"-listen", "127.0.0.1"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
 			if args == nil {
-				cmd.Env = append(os.Environ(), "MESHDDNS_SYNC_INTERVAL=soon")
+				cmd.Env = append(environ(), "MESHDDNS_SYNC_INTERVAL=soon")
 			}
 			out, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {

@@ -77,12 +77,21 @@ func parseURL(text string) (*url.URL, error) {
 func parseAddr(f Family, text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("need auto, none, interface:NAME, url:URL or an IPv%d address", f)
+		return netip.Addr{}, fmt.Errorf("%sneed auto, none, interface:NAME, url:URL or an IPv%d address", shown(text), f)
 	}
 	return a, checkAddr(f, a)
 }
 
-// checkAddr refuses what no A or AAAA record of this host can hold. A private address passes: somebody named it.
+// shown is a text for an error, but nothing that may be a URL without its "url:".
+func shown(text string) string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-_"
+	if strings.Trim(text, letters) != "" {
+		return ""
+	}
+	return fmt.Sprintf("%q is no source: ", text)
+}
+
+// checkAddr refuses what no A or AAAA record of this host can hold, or is of use in one. A private address passes: somebody named it.
 func checkAddr(f Family, a netip.Addr) error {
 	switch {
 	case a.Is4() != (f == IPv4), a.Is4In6():
@@ -93,6 +102,12 @@ func checkAddr(f Family, a netip.Addr) error {
 		return fmt.Errorf("%s is the unspecified address", a)
 	case a.IsMulticast():
 		return fmt.Errorf("%s is a multicast address", a)
+	case a.IsLoopback():
+		return fmt.Errorf("%s is a loopback address, which nobody else can reach", a)
+	case a.IsLinkLocalUnicast():
+		return fmt.Errorf("%s is a link-local address, which is reached from one link only", a)
+	case !a.IsGlobalUnicast():
+		return fmt.Errorf("%s is a broadcast address", a)
 	}
 	return nil
 }

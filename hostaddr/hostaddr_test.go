@@ -41,7 +41,7 @@ func TestParseSourceRefuses(t *testing.T) {
 		want   string // part of the error
 	}{
 		{IPv4, "", "need auto, none, interface:NAME, url:URL or an IPv4 address"},
-		{IPv4, "eth0", "need auto"},
+		{IPv4, "eth0", `"eth0" is no source: need auto`},
 		{IPv6, "Auto", "an IPv6 address"},
 		{IPv4, "192.0.2.300", "an IPv4 address"},
 		{IPv4, "https://user:secret@ip.example/?token=secret", "need auto"},
@@ -54,6 +54,11 @@ func TestParseSourceRefuses(t *testing.T) {
 		{IPv4, "224.0.0.1", "multicast"},
 		{IPv6, "ff02::1", "multicast"},
 		{IPv6, "fe80::1%eth0", "zone"},
+		{IPv4, "127.0.0.1", "127.0.0.1 is a loopback address"},
+		{IPv6, "::1", "::1 is a loopback address"},
+		{IPv4, "169.254.7.7", "169.254.7.7 is a link-local address"},
+		{IPv6, "fe80::1", "fe80::1 is a link-local address"},
+		{IPv4, "255.255.255.255", "255.255.255.255 is a broadcast address"},
 		{IPv4, "interface:", "name of an interface"},
 		{IPv4, "interface", "name of an interface"},
 		{IPv4, "url:", "http or https"},
