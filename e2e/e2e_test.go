@@ -234,7 +234,11 @@ func TestTokens(t *testing.T) {
 	}
 	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
 	p.call(200, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "ddns.example.com")
-	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "192.0.2.1:8053")
+	stranger := p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com", "Accept-Language", "en")
+	if want := `{"error":"the Host \"evil.example.com\" is not allowed: the flag -allow-host lets it in"}`; stranger.body != want+"\n" {
+		t.Errorf("refused with %s, want %s", stranger.body, want)
+	}
 	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Sec-Fetch-Site", "cross-site")
 	p.call(200, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{}}`, "Authorization", "Bearer second-token-987654321")
 	p.logged(`who="token 2" what="PUT /api/v1/ddns/services/{id}" id=a status=200`)
@@ -242,6 +246,16 @@ func TestTokens(t *testing.T) {
 		p.call(401, "GET", configPath, "", "Authorization", "Bearer wrong")
 	}
 	p.call(429, "GET", configPath, "", "Authorization", "Bearer wrong")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
+	p.logged(`status=401 code=unauthorized host=`)
+	p.logged(`msg="more requests refused" count=`)
+	if err := os.WriteFile(file, []byte("third-token-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	p.logged("msg=reload ")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer third-token-0123456789")
+	p.call(429, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
 	if strings.Contains(p.log.String(), "-token-") {
 		t.Error("a token is in the log")
 	}
