@@ -112,26 +112,45 @@ func checkAddr(f Family, a netip.Addr) error {
 	return nil
 }
 
+// Private reports whether the source is a private address, as somebody named it.
+func (s Source) Private() bool { return Private(s.addr) }
+
+// finding is what a source has at one moment.
+type finding struct {
+	addr netip.Addr // the zero Addr: none
+	note string     // why there is none, or what is to be known of it; "": nothing
+	seen bool       // there is an address, and it is not public
+}
+
 // Addr returns the address now. When the host has none (no default route, say, or only private addresses under auto)
 // it returns the zero Addr and no error.
 func (s Source) Addr(ctx context.Context) (netip.Addr, error) {
-	a, err := s.find(ctx)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%s: %w", s, err)
-	}
-	return a, nil
+	f, err := s.look(ctx)
+	return f.addr, err
 }
 
-func (s Source) find(ctx context.Context) (netip.Addr, error) {
+func (s Source) look(ctx context.Context) (finding, error) {
+	f, err := s.find(ctx)
+	if err != nil {
+		return finding{}, fmt.Errorf("%s: %w", s, err)
+	}
+	if Private(f.addr) {
+		f.note, f.seen = fmt.Sprintf("%s is %s: it is published, and reached from its own network only", f.addr, kind(f.addr)), true
+	}
+	return f, nil
+}
+
+func (s Source) find(ctx context.Context) (f finding, err error) {
 	switch {
 	case s.auto:
 		return autoAddr(s.family)
 	case s.iface != "":
 		return interfaceAddr(s.family, s.iface)
 	case s.url != nil:
-		return ask(ctx, s.family, s.url)
+		f.addr, err = ask(ctx, s.family, s.url)
+		return f, err
 	}
-	return s.addr, nil
+	return finding{addr: s.addr}, nil
 }
 
 // String is the flag's text again, but of a URL only the host: the rest may be a secret.
