@@ -54,9 +54,12 @@ func ParseSource(f Family, text string) (Source, error) {
 	return s, nil
 }
 
+// maxInterface is what the kernel has room for in the name of an interface (IFNAMSIZ).
+const maxInterface = 15
+
 func checkName(name string) error {
-	if name == "" {
-		return errors.New("interface: needs the name of an interface")
+	if name == "" || len(name) > maxInterface || strings.ContainsAny(name, "/ \t\n") {
+		return fmt.Errorf("interface:%.40q: needs the name of an interface, such as eth0", name)
 	}
 	return nil
 }

@@ -61,6 +61,8 @@ func TestParseSourceRefuses(t *testing.T) {
 		{IPv4, "255.255.255.255", "255.255.255.255 is a broadcast address"},
 		{IPv4, "interface:", "name of an interface"},
 		{IPv4, "interface", "name of an interface"},
+		{IPv4, "interface:a/b", `interface:"a/b": needs the name of an interface`},
+		{IPv4, "interface:sixteen-letters-", "name of an interface"},
 		{IPv4, "url:", "http or https"},
 		{IPv4, "url:ip.example", "http or https"},
 		{IPv4, "url:ftp://user:secret@ip.example/?token=secret", "http or https"},

@@ -75,8 +75,8 @@ func checkHostPort(text, form string) error {
 }
 
 func (s *Settings) readDB(text string) error {
-	if text == "" {
-		return errors.New(`"" is no file, such as meshddns.db`)
+	if text == "" || strings.HasSuffix(text, "/") {
+		return fmt.Errorf("%q is no file, such as meshddns.db", text)
 	}
 	s.DB = text
 	return nil
