@@ -1177,6 +1177,38 @@ func (p *appProcess) status(token string) int {
 	return response.StatusCode
 }
 
+// The API is at all addresses, with the guards of each: a unix socket needs no token.
+func TestSeveralAddresses(t *testing.T) {
+	socket, file := filepath.Join(t.TempDir(), "api"), filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("a-token-0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := runProgram(t, nil, "-listen", "unix:"+socket+",127.0.0.1:0", "-token-file", file, "-dns-nsid", "here")
+	addresses := strings.Split(strings.TrimPrefix(p.url, "http://"), ",")
+	if len(addresses) != 3 || addresses[1] != socket {
+		t.Fatalf("listens on %q", addresses)
+	}
+	for i, want := range []int{401, 200, 401} {
+		client := &http.Client{Timeout: dnsPatience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if i == 1 {
+				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			}
+			return new(net.Dialer).DialContext(ctx, "tcp", addresses[i])
+		}}}
+		response, err := client.Get("http://localhost/api/v1/ddns/config")
+		client.CloseIdleConnections()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", addresses[i], response.StatusCode, want)
+		}
+	}
+	if log := p.log.String(); strings.Count(log, "a setting has no effect") != 1 || !strings.Contains(log, "setting=-dns-nsid") {
+		t.Error(log)
+	}
+}
+
 // A hang-up ends nothing: the token file is read again, and when it is broken
 // the old tokens stay.
 func TestHangUp(t *testing.T) {

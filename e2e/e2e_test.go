@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -301,8 +302,11 @@ func TestRefusedStart(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
-			if args == nil {
+			if !slices.Contains(args, "-listen") {
+				args = append(args, "-listen", "127.0.0.1:0")
+			}
+			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
+			if strings.HasPrefix(want, "MESHDDNS_") {
 				cmd.Env = append(environ(), "MESHDDNS_SYNC_INTERVAL=soon")
 			}
 			out, err := cmd.CombinedOutput()

@@ -17,8 +17,8 @@ import (
 
 // Settings are what the command line and the environment say.
 type Settings struct {
-	Listen       string // host:port, or unix:/path
-	DB           string // a file
+	Listen       []string // each host:port, or unix:/path; one at least
+	DB           string   // a file
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
 	AllowHosts   []string      // as guard.Config has them
@@ -73,10 +73,12 @@ func prefixed(origin string, err error) error {
 // listened on: only then is its address known.
 func (s *Settings) open() error {
 	_, withToken := s.given["token-file"]
-	if withToken || s.Listen == "" || isUnix(s.Listen) || guard.Loopback(s.Listen) || isName(s.Listen) {
-		return nil
+	for _, address := range s.Listen {
+		if !withToken && !isUnix(address) && !guard.Loopback(address) && !isName(address) {
+			return fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", address)
+		}
 	}
-	return fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", s.Listen)
+	return nil
 }
 
 // Unused names what was given and has no effect on a program that answers no HTTP
