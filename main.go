@@ -123,6 +123,7 @@ func run(ctx context.Context, p process) (err error) {
 		func(ctx context.Context) error { return fronts.serve(ctx, log) },
 		dns.serve,
 		dns.keep,
+		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.SyncInterval) },
 		func(ctx context.Context) error {
