@@ -101,7 +101,8 @@ type said struct {
 // collector has what was said of each option, by its name.
 type collector map[string]said
 
-// set notes a value. Another origin begins anew, and so does an option of one value: of two the last one counts.
+// set notes a value. Another origin begins anew, and so does an option of one value: of two the
+// last one counts.
 func (c collector) set(o option, origin, text string) {
 	was := c[o.name]
 	if was.origin != origin || !o.several {
@@ -189,7 +190,8 @@ func (c collector) commandLine(args []string) (faults []error) {
 	return faults
 }
 
-// nearest gives the name of the option whose written form, or the beginning of it, is most like a text.
+// nearest gives the name of the option whose written form, or the beginning of it, is most like a
+// text.
 func nearest(text string, written func(string) string) string {
 	far := func(o option) int {
 		whole := written(o.name)
