@@ -32,13 +32,13 @@ import (
 	"meshddns/dbfault"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
+	"meshddns/erase"
 	"meshddns/groupcommit"
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/meshtxt"
 	"meshddns/provider"
 	"meshddns/reconcile"
-	"meshddns/scrub"
 	"meshddns/sqlrow"
 )
 
@@ -90,7 +90,7 @@ type store struct {
 	commits   *groupcommit.Queue
 	keeper    *checkpoint.Keeper
 	reader    *sql.DB
-	scrubber  *scrub.Scrubber
+	eraser    *erase.Eraser
 	owner     string // marks the values in DNS that are ours
 	ledger    *ledger.Ledger
 	zones     *builtin.Table
@@ -126,7 +126,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 		s.committed()
 	})
 	s.commits.Confirm = s.file.CheckLogged
-	s.scrubber = scrub.New(s.writer, s.reader, busyTime, log)
+	s.eraser = erase.New(s.writer, s.reader, busyTime, log)
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if err := s.begin(ctx, log); err != nil {
@@ -134,7 +134,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	}
 	s.zones = builtin.NewTable(s.reader, s.writer, s.path, s.tx, func() time.Time { return s.now() })
 	s.ledger = ledger.New(s.reader, s.tx, func() time.Time { return s.now() }, s.owner)
-	s.ledger.Erased = s.scrubber.Ask
+	s.ledger.Erased = s.eraser.Ask
 	s.looking.Go(func() { s.lookThrough(background, log) })
 	return s, nil
 }
@@ -166,7 +166,7 @@ func bareSource(path string) string {
 func (s *store) Close() error {
 	s.stop()
 	s.looking.Wait()
-	s.scrubber.Close()
+	s.eraser.Close()
 	return errors.Join(s.reader.Close(), s.writer.Close(), s.gate.Close(), s.file.Close())
 }
 
@@ -217,11 +217,11 @@ func (s *store) room(ctx context.Context) error {
 // emptied meanwhile, and cleans it of what earlier programs have left in it.
 func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 	if !s.gate.Frozen() {
-		if err := s.scrubber.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
+		if err := s.eraser.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
 			log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
 		}
 		if s.file.LogSize() > 0 {
-			s.scrubber.Ask() // the program may have been killed before it could
+			s.eraser.Ask() // the program may have been killed before it could
 		}
 	}
 	err := dbfault.Find(ctx, s.reader)
@@ -360,7 +360,7 @@ func create(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, schemaSQL); err != nil {
 		return fmt.Errorf("create tables: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, scrub.Mark); err != nil {
+	if _, err := tx.ExecContext(ctx, erase.Mark); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, `
@@ -459,7 +459,7 @@ func (s *store) tx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) 
 func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error) error {
 	err := s.zones.ChangeZones(ctx, f)
 	if err == nil {
-		s.scrubber.Ask()
+		s.eraser.Ask()
 	}
 	return err
 }
@@ -870,20 +870,17 @@ func newListingPage(entries []*listing.Usage, err error) listingPage {
 	return p
 }
 
-// listingFields are those of a row of a page: see package listing.
-var listingFields = strings.Join([]string{
-	"u.seq", "u.id", "u.provider_id", "u.prefix_mode", "u.record_prefix", "u.description", "u.is_exclusive", "b.network_id", "s.domain", "'=' || s.name",
-}, ", '"+listing.BetweenFields+"', ")
-
 // Listing gives what Usages does as a page of the list. SQLite makes one text of
 // it, for to call it costs more than a row.
 func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listingPage {
 	var text string
 	var p listingPage
 	where, args := f.where(limit)
+	args = append([]any{listing.BetweenFields, listing.BetweenRows}, args...)
 	p.err = s.reader.QueryRowContext(ctx, `
-		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, '`+listing.BetweenRows+`'), '') FROM (
-		    SELECT u.seq, concat(`+listingFields+`) AS entry
+		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, ?2), '') FROM (
+		    SELECT u.seq, concat(u.seq, ?1, u.id, ?1, u.provider_id, ?1, u.prefix_mode, ?1, u.record_prefix, ?1,
+		                         u.description, ?1, u.is_exclusive, ?1, b.network_id, ?1, s.domain, ?1, '=' || s.name) AS entry
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
 		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.size, &p.last, &text)

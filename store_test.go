@@ -69,7 +69,7 @@ func filledStore(t *testing.T) *store {
 // settle waits until the store does nothing by itself.
 func settle(s *store) {
 	s.looking.Wait()
-	s.scrubber.Wait()
+	s.eraser.Wait()
 }
 
 // custom is a usage to make.
@@ -1991,7 +1991,7 @@ func TestOldDatabaseIsCleaned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := before.scrubber.Clean(t.Context(), func() bool { return false }); err == nil {
+	if err := before.eraser.Clean(t.Context(), func() bool { return false }); err == nil {
 		t.Error("it is written anew without room")
 	}
 	before.Close()

@@ -1,153 +1,151 @@
-// Package scrub sees to it that replaced and deleted secrets do not stay readable in
-// the files of a database. With secure_delete SQLite overwrites them in the file; the
-// log still has them until it is emptied.
+// Package scrub makes the words of others fit to be repeated: secrets in them are
+// hidden, in whatever writing they came back, and what is no text is taken out.
 package scrub
 
 import (
-	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-	"log/slog"
-	"sync"
-	"time"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
-const (
-	firstPause = 50 * time.Millisecond // changes that come together share one emptying
-	maxPause   = 10 * time.Second
-	warnPause  = 5 * time.Second // somebody holds the log for this long
+// Mask stands where a secret stood.
+const Mask = "***"
 
-	// waitTime bounds, in milliseconds, what a try waits for each lock, and so how long
-	// writers wait for it.
-	waitTime = 20
-)
+// Shortest is the length in octets from which a text is taken for a secret: the
+// built-in server takes any, and "-" is in many a name.
+const Shortest = 4
 
-// Scrubber empties the log of a database when it is asked to, beside all else.
-type Scrubber struct {
-	writer, reader *sql.DB
-	busyTime       int // of the writer, in milliseconds
-	log            *slog.Logger
-	stop           context.CancelFunc
-	stopped        context.Context
-	work           sync.WaitGroup
+// MaxLine is the most octets of others' words that are repeated.
+const MaxLine = 1000
 
-	mu      sync.Mutex
-	asked   int
-	running bool
-	closed  bool
-}
+// MaxPart is the most octets that one part of them has, such as a message.
+const MaxPart = 500
 
-// New makes a scrubber of the pool of the one connection that writes, which waits so
-// long for locks (busy_timeout), and of that of the readers.
-func New(writer, reader *sql.DB, busyTime time.Duration, log *slog.Logger) *Scrubber {
-	s := &Scrubber{writer: writer, reader: reader, busyTime: int(busyTime.Milliseconds()), log: log}
-	s.stopped, s.stop = context.WithCancel(context.Background())
-	return s
-}
+// depth is how many writings may lie over each other: JSON in a URL in JSON.
+const depth = 3
 
-// Ask has the log emptied soon. It is tried until it succeeds, each time after a
-// longer pause: a reader that began before the change may hold it.
-func (s *Scrubber) Ask() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asked++; s.running || s.closed {
-		return
+// signature is a signature in what a vendor repeats of a request: no secret by itself,
+// and nobody's business.
+var signature = regexp.MustCompile(`(?i)signature=[^&\s,;"']*`)
+
+// Line gives the words as one line of at most limit octets: without the secrets,
+// signatures, and characters that are no text.
+func Line(text string, limit int, secrets ...string) string {
+	text = signature.ReplaceAllString(Hide(head(text, limit, secrets), secrets...), Mask)
+	line := Hide(Printable(text), secrets...) // again: what was in the way is gone
+	if len(line) > limit {
+		line = strings.ToValidUTF8(line[:limit], "") + "..."
 	}
-	s.running = true
-	s.work.Go(s.run)
+	return line
 }
 
-// Wait waits until what was asked for is done.
-func (s *Scrubber) Wait() { s.work.Wait() }
-
-// Close ends the trying, with a last try when one is due.
-func (s *Scrubber) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.stop()
-	s.work.Wait()
+// head is as much of a long text as can be in its line: to search megabytes would
+// help nobody. A secret at its end is left out with what may be a part of it.
+func head(text string, limit int, secrets []string) string {
+	room, longest := 8*limit, 0
+	for _, secret := range secrets {
+		longest = max(longest, len(secret))
+	}
+	margin := 20 * longest // of a secret in its longest writings
+	if len(text) <= room+margin {
+		return text
+	}
+	return without(found(text[:room+margin], secrets), text, room)
 }
 
-func (s *Scrubber) run() {
-	for pause, last := firstPause, false; !last; pause = min(2*pause, maxPause) {
-		select {
-		case <-time.After(pause):
-		case <-s.stopped.Done():
-			last = true
+// without puts the mask in the place of parts of a text, and leaves out what begins
+// behind an end.
+func without(parts []span, text string, end int) string {
+	var out strings.Builder
+	at := 0
+	for _, s := range parts {
+		if s.start >= end {
+			break
 		}
-		s.mu.Lock()
-		asked := s.asked
-		s.mu.Unlock()
-		err := s.empty()
-		if err != nil && pause < warnPause && 2*pause >= warnPause {
-			s.log.Warn("replaced secrets stay in the log of the database for now", "error", err)
-		}
-		s.mu.Lock()
-		done := err == nil && s.asked == asked
-		s.running = !done
-		s.mu.Unlock()
-		if done {
-			return
-		}
-		if err == nil {
-			pause = firstPause / 2
-		}
+		out.WriteString(text[at:s.start] + Mask)
+		at = s.end
 	}
+	out.WriteString(text[at:max(at, end)])
+	return out.String()
 }
 
-// mark is the application id (https://sqlite.org/pragma.html#pragma_application_id) of
-// a database that has never been written without secure_delete, or is clean of that.
-const mark = 0x6d657368
-
-// Mark is the statement that marks a new database as clean.
-var Mark = fmt.Sprintf(`PRAGMA application_id = %d`, mark)
-
-// Clean writes a database anew that was in use when deleted secrets were not
-// overwritten: once, and nobody writes meanwhile. room says whether there is enough.
-func (s *Scrubber) Clean(ctx context.Context, room func() bool) error {
-	var id int64
-	if err := s.reader.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil || id == mark {
-		return err
-	}
-	if !room() {
-		return errors.New("write the database anew: that takes more room than is free")
-	}
-	begun := time.Now()
-	defer s.Ask() // the log is as long as the file now
-	if _, err := s.writer.ExecContext(ctx, `VACUUM`); err != nil {
-		return fmt.Errorf("write the database anew: %w", err)
-	}
-	if _, err := s.writer.ExecContext(ctx, Mark); err != nil {
-		return fmt.Errorf("mark the database as clean: %w", err)
-	}
-	s.log.Info("the database is clean of secrets that were replaced or deleted earlier", "time", time.Since(begun))
-	return nil
+// Printable gives a text as one line: white space is one space, and what is no
+// letter, mark, digit, sign or UTF-8 (controls, escapes of terminals, marks that
+// turn the direction of writing) is a question mark.
+func Printable(text string) string {
+	return strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, text), func(r rune) bool { return r == ' ' }), " ")
 }
 
-// empty writes the log into the file and cuts it. Most is done beside the commits;
-// the rest while none is made, which does not wait for a reader.
-func (s *Scrubber) empty() (err error) {
-	ctx := context.Background()
-	if _, err := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
-		return err
+// Hide puts the mask in the place of secrets: as they are, in other cases, escaped for
+// URLs, forms, JSON, Go and HTML, in hex and in base64, there also as a part of more.
+func Hide(text string, secrets ...string) string {
+	return without(found(text, secrets), text, len(text))
+}
+
+// span is a part of a text, in octets.
+type span struct{ start, end int }
+
+// found gives where secrets are, in order, none within or beside another.
+func found(text string, secrets []string) []span {
+	var s searcher
+	for _, secret := range secrets {
+		if len(secret) >= Shortest {
+			s.needles = append(s.needles, needlesOf(secret)...)
+			s.spaced = s.spaced || strings.Contains(secret, " ")
+		}
 	}
-	conn, err := s.writer.Conn(ctx)
-	if err != nil {
-		return err
+	if len(s.needles) == 0 {
+		return nil
 	}
-	defer conn.Close()
-	defer conn.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.busyTime))
-	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, waitTime)); err != nil {
-		return err
+	spans := s.search(plain(text), depth)
+	slices.SortFunc(spans, func(a, b span) int { return a.start - b.start })
+	var joined []span
+	for _, s := range spans {
+		if last := len(joined) - 1; last >= 0 && s.start <= joined[last].end {
+			joined[last].end = max(joined[last].end, s.end)
+		} else {
+			joined = append(joined, s)
+		}
 	}
-	var busy, pages, done int
-	if err := conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &done); err != nil {
-		return err
+	return joined
+}
+
+// searcher looks for secrets.
+type searcher struct {
+	needles []needle
+	spaced  bool // one has a space, which a form writes as "+"
+}
+
+// search looks into a reading of the text and into what lies below its escapes.
+// Each way of escaping is undone by itself: a secret may hold what looks like another.
+func (s searcher) search(r reading, depth int) (spans []span) {
+	h := newHaystack(r.text())
+	for _, n := range s.needles {
+		for _, found := range n.in(h) {
+			spans = append(spans, span{r[found.start].start, r[found.end-1].end})
+		}
 	}
-	if busy != 0 {
-		return fmt.Errorf("somebody reads the log: %d of %d pages are in the file", done, pages)
+	if depth == 0 {
+		return spans
 	}
-	return nil
+	for _, undo := range escapes {
+		if below, changed := r.undo(undo); changed {
+			spans = append(spans, s.search(below, depth-1)...)
+		}
+	}
+	if s.spaced && strings.Contains(h.text, "+") {
+		below, _ := r.undo(form)
+		spans = append(spans, s.search(below, depth-1)...)
+	}
+	return spans
 }
