@@ -28,6 +28,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
 	"meshddns/builtin"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
@@ -1817,4 +1819,12 @@ func isSecret(e ast.Expr) bool {
 		return e.Sel.Name == "Secret" || e.Sel.Name == "Credentials"
 	}
 	return false
+}
+
+// TestSQLiteVersion: before 3.51.3 two connections that write and checkpoint at one time
+// could corrupt the database (https://sqlite.org/wal.html#walresetbug).
+func TestSQLiteVersion(t *testing.T) {
+	if version, number, _ := sqlite3.Version(); number < 3_051_003 {
+		t.Errorf("SQLite %s: want 3.51.3 at least", version)
+	}
 }
