@@ -4,11 +4,13 @@
 #
 ################################################################################
 
-# Installs the binary of deploy/build, the units and, when it is there,
-# provision.json of this folder:
+# Installs the binary of deploy/build and the units:
 #
 #     deploy/build arm64
 #     make BR2_EXTERNAL=<sources>/deploy/buildroot menuconfig
+#
+# Checked by deploy/test/buildroot with Buildroot of August 2026: check-package,
+# the configuration, "make meshddns". Not checked: a whole image, its boot.
 MESHDDNS_VERSION = local
 MESHDDNS_SITE = $(BR2_EXTERNAL_MESHDDNS_PATH)/../..
 MESHDDNS_SITE_METHOD = local
@@ -32,6 +34,8 @@ define MESHDDNS_INSTALL_INIT_SYSTEMD
 	$(INSTALL) -d $(TARGET_DIR)/usr/lib/systemd/system
 	$(INSTALL) -m 0644 $(@D)/deploy/systemd/*.service $(@D)/deploy/systemd/*.socket \
 		$(TARGET_DIR)/usr/lib/systemd/system
+	$(INSTALL) -D -m 0644 $(@D)/deploy/image/80-meshddns.preset \
+		$(TARGET_DIR)/usr/lib/systemd/system-preset/80-meshddns.preset
 endef
 
 $(eval $(generic-package))
