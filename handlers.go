@@ -18,8 +18,10 @@ import (
 
 	"meshddns/answers"
 	"meshddns/conntest"
+	"meshddns/crash"
 	"meshddns/envelope"
 	"meshddns/guard"
+	"meshddns/httpserver"
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/masked"
@@ -51,7 +53,7 @@ const (
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	streamPage     = 500
+	streamPage     = 100
 	servicePage    = 100 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
@@ -260,7 +262,7 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	if body.WriteTest {
 		limit = writeTestTime
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	ctx, cancel := httpserver.Patience(r.Context(), limit)
 	defer cancel()
 	items := s.clients.test(ctx, s.public, c, body.WriteTest)
 	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
@@ -271,7 +273,7 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	var result reconcile.Report
 	done := msg.SyncDone
@@ -370,7 +372,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 			return envelope.Reply{}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	names, err := s.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
@@ -523,8 +525,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		w.Write(out)
 		out = out[:0]
 		if page = <-next; page.err != nil {
-			s.log.Error("listing broken off", "error", page.err)
-			panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
+			s.adapter.BreakOff(r, page.err)
 		}
 	}
 	out = append(listing.AppendAll(out, page.entries[:min(size, len(page.entries))]), ']')
@@ -543,6 +544,7 @@ type listingPage struct {
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
 func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
+	defer crash.Catch(&page.err)
 	if f.state == "" {
 		page.entries, page.err = s.store.Listing(ctx, f, limit)
 		return page
@@ -675,7 +677,7 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), releaseTime)
+	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
 	defer cancel()
 	freed, err := s.release(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
@@ -881,10 +883,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
 	if err := envelope.SendFile(w, file); err != nil {
-		if r.Context().Err() == nil {
-			s.log.Error("send backup", "error", err)
-		}
-		panic(http.ErrAbortHandler) // a cut copy must not look whole
+		s.adapter.BreakOff(r, err)
 	}
 }
 

@@ -10,7 +10,8 @@
 // MESHDDNS_DNS_LISTEN. A flag wins over the environment. What is repeatable
 // can also be given separated by commas.
 //
-//	-listen address        HTTP API: host:port, or unix:/path (mode 0660); default 127.0.0.1:8053
+//	-listen address        HTTP API: host:port, or unix:/path (mode 0660); repeatable; default 127.0.0.1:8053
+//	-socket-group group    of the unix sockets, by name or number; default: the program's own
 //	-db file               the database, default meshddns.db
 //	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
 //	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
@@ -23,7 +24,8 @@
 //	-log-format format     text or json
 //	-version               print the version and exit
 //
-// SIGTERM and SIGINT end the program: what has begun is finished first.
+// SIGTERM and SIGINT end the program: what has come is answered, and what has begun
+// is finished first.
 package main
 
 import (
@@ -33,8 +35,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -47,10 +47,12 @@ import (
 
 	"meshddns/builtin"
 	"meshddns/conntest"
+	"meshddns/crash"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
 	"meshddns/guard"
 	"meshddns/hostaddr"
+	"meshddns/httpserver"
 	"meshddns/metrics"
 	"meshddns/nameserver"
 	"meshddns/provider"
@@ -66,9 +68,13 @@ func main() {
 	}
 }
 
+// defaultListen is where the API is when nobody says.
+const defaultListen = "127.0.0.1:8053"
+
 // settings are what the flags and the environment say.
 type settings struct {
-	listen, db   string
+	listen       httpserver.Addresses
+	db           string
 	dns          nameserver.Config
 	ipv4, ipv6   hostaddr.Source
 	allowHosts   []string
@@ -98,7 +104,9 @@ func (l *list) Set(text string) error {
 func readSettings(args []string, getenv func(string) string, stderr io.Writer) (c settings, err error) {
 	flags := flag.NewFlagSet("meshddns", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&c.listen, "listen", "127.0.0.1:8053", "`address` of the HTTP API: host:port or unix:/path")
+	listen := list{values: []string{defaultListen}, inherited: true}
+	flags.Var(&listen, "listen", "`address` of the HTTP API: host:port or unix:/path; repeatable")
+	flags.StringVar(&c.listen.Group, "socket-group", "", "`group` of the unix sockets, by name or number (default the program's own)")
 	flags.StringVar(&c.db, "db", "meshddns.db", "database `file`")
 	var dnsListen, dnsHosts list
 	flags.Var(&dnsListen, "dns-listen", "`address` of the built-in DNS server, UDP and TCP; repeatable (default none)")
@@ -132,6 +140,12 @@ func readSettings(args []string, getenv func(string) string, stderr io.Writer) (
 	}
 	c.allowHosts = strings.FieldsFunc(*allowHosts, func(r rune) bool { return r == ',' || r == ' ' })
 	c.dns.Addresses = dnsListen.values
+	c.listen.List = listen.values
+	for _, address := range c.listen.List {
+		if err := httpserver.CheckAddress(address); err != nil {
+			return c, fmt.Errorf("-listen: %w", err)
+		}
+	}
 	if c.dns.Hosts, err = hostNames(dnsHosts.values); err != nil {
 		return c, err
 	}
@@ -219,18 +233,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
+	api := &server{store: store, log: log, version: version(), public: conntest.Internet}
 	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.dns.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
-	listener, handler, err := listenHTTP(c, api)
+	front, err := listenHTTP(c, api)
 	if err != nil {
 		dns.close()
 		return err
 	}
-	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.listening(), "db", c.db)
-	return serve(ctx, log, tasks{
-		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
-		dns.serve,
+	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page) }
+	log.Info("started", "version", version(), "listen", strings.Join(front.Addrs(), ","), "dns", dns.listening(), "db", c.db)
+	return serve(ctx, log, tasks{front.Serve, dns.serve}, tasks{
 		dns.keep,
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
@@ -255,23 +268,42 @@ func openBook(ctx context.Context, c settings, s *store, log *slog.Logger) (*hos
 	return hostaddr.NewBook(c.ipv4, c.ipv6, last, s.SaveAddresses, log), nil
 }
 
-// tasks run side by side until ctx ends. The first that fails ends the others.
+// tasks run side by side until their context ends.
 type tasks []func(context.Context) error
 
-func serve(ctx context.Context, log *slog.Logger, all tasks) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// run begins all, and tells who waits when they have returned. What goes wrong in one,
+// a panic too, is told.
+func (all tasks) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
 	var running sync.WaitGroup
 	for _, task := range all {
 		running.Go(func() {
-			if err := task(ctx); err != nil {
-				cancel(err)
+			if err := crash.Call(func() error { return task(ctx) }); err != nil {
+				failed(err)
 			}
 		})
 	}
+	return &running
+}
+
+// serve runs what answers clients, and what works behind it for as long as an answer
+// may wait for that. The first task that fails ends all.
+func serve(ctx context.Context, log *slog.Logger, front, behind tasks) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	failed := func(err error) {
+		if crashed, ok := errors.AsType[*crash.Error](err); ok {
+			log.Error("a part of the program has crashed", "error", crashed)
+		}
+		cancel(err)
+	}
+	answering, working := front.run(ctx, failed), behind.run(work, failed)
 	<-ctx.Done()
 	log.Info("stopping")
-	running.Wait()
+	answering.Wait()
+	end()
+	working.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -286,81 +318,26 @@ func version() string {
 	return info.Main.Version
 }
 
-// listenHTTP binds the API's address and puts the guards before its routes.
-func listenHTTP(c settings, api *server) (net.Listener, http.Handler, error) {
+// shutdownTime is for the answers in flight: longer than a write that has
+// begun and its clean-up.
+const shutdownTime = 2*provider.WriteTime + 5*time.Second
+
+// listenHTTP binds the API's addresses and puts the guards before its routes.
+func listenHTTP(c settings, api *server) (*httpserver.Server, error) {
 	guards := guard.Config{Tokens: c.tokens, AllowHosts: c.allowHosts, Deny: api.deny, Now: time.Now}
-	if path, ok := strings.CutPrefix(c.listen, "unix:"); ok {
-		listener, err := listenUnix(path)
-		return listener, guard.Unix(guards, api.routes()), err
+	c.listen.Token = len(c.tokens) > 0
+	if len(c.listen.List) == 0 {
+		return nil, errors.New("-listen: no address to listen on")
 	}
-	listener, err := net.Listen("tcp", c.listen)
+	listeners, err := httpserver.Listen(c.listen)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if len(c.tokens) == 0 && !guard.Loopback(listener.Addr().String()) {
-		return nil, nil, errors.Join(fmt.Errorf("-listen %s is not a loopback address: -token-file is required", c.listen), listener.Close())
-	}
-	return listener, guard.TCP(guards, api.routes()), nil
-}
-
-// socketMode lets the group of the socket's file in: its permissions are the
-// only guard.
-const socketMode = 0o660
-
-// listenUnix binds a unix socket. A socket file that nobody listens on is
-// what an earlier end by SIGKILL left, and is replaced.
-func listenUnix(path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-		if conn, err := net.Dial("unix", path); err == nil {
-			return nil, errors.Join(fmt.Errorf("%s: another program listens there", path), conn.Close())
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	old := syscall.Umask(0o777 &^ socketMode)
-	listener, err := net.Listen("unix", path)
-	syscall.Umask(old)
-	return listener, err
-}
-
-const (
-	headerTime = 10 * time.Second
-	bodyTime   = 30 * time.Second
-	idleTime   = 2 * time.Minute
-	maxHeader  = 16<<10 - 4<<10 // net/http adds 4 KiB of its own: 16 KiB in all
-
-	// shutdownTime is for the answers in flight: longer than a write that has
-	// begun and its clean-up.
-	shutdownTime = 2*provider.WriteTime + 5*time.Second
-)
-
-func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	requests, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       bodyTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    maxHeader,
-		// "OPTIONS *" is answered like every other unknown path.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		BaseContext:                  func(net.Listener) context.Context { return requests },
-		ConnContext:                  guard.ConnContext,
-	}
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		cancel() // a synchronisation stops before its next record
-		limit, done := context.WithTimeout(context.Background(), shutdownTime)
-		defer done()
-		stopped <- errors.Join(server.Shutdown(limit), server.Close())
-	})
-	if err := server.Serve(listener); stop() {
-		return err
-	}
-	return <-stopped
+	routes := api.routes()
+	return httpserver.New(httpserver.Config{
+		Listeners: listeners, TCP: api.adapter.Safe(guard.TCP(guards, routes)), Unix: api.adapter.Safe(guard.Unix(guards, routes)),
+		ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: api.log,
+	}), nil
 }
 
 // builtinDNS is the built-in DNS server, or none.
@@ -370,7 +347,7 @@ type builtinDNS struct {
 }
 
 func listenDNS(c settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.dns.Addresses) == 0 {
+	if len(c.dns.Addresses)+len(c.dns.Listeners)+len(c.dns.PacketConns) == 0 {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s.zones, log)

@@ -121,7 +121,10 @@ func start(t *testing.T, args ...string) *program {
 func startAt(t *testing.T, path string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, log: &buffer{}}
-	p.cmd = exec.Command(path, append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
+	if !slices.Contains(args, "-listen") {
+		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
+	}
+	p.cmd = exec.Command(path, append([]string{"-dns-listen", "127.0.0.1:0"}, args...)...)
 	// The names that these tests read are none of the program's.
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") })
 	p.cmd.Stderr = p.log
