@@ -16,9 +16,11 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/conntest"
 	"meshddns/crash"
+	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/httpserver"
@@ -123,13 +125,13 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refu
 // badEndpoints refuses endpoints that cannot be published for a network.
 func (s *server) badEndpoints(network string, endpoints []string) error {
 	err := meshtxt.Check(network, s.store.owner, endpoints)
-	switch {
-	case errors.Is(err, meshtxt.ErrTooLong):
-		return envelope.Fail(msg.ValueTooLong, err.Error())
-	case err != nil:
-		return envelope.Fail(msg.EndpointInvalid, err.Error())
+	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
+		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
 	}
-	return nil
+	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
+		return envelope.Fail(msg.EndpointInvalid, bad.Text)
+	}
+	return err
 }
 
 // anyNetwork is the longest network id: endpoints that fit beside it fit
@@ -207,28 +209,35 @@ func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
 
 func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	var body configurationBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.ConfigurationSaved}, s.saveConfiguration(r.Context(), body.configuration())
+	warnings, err := s.saveConfiguration(r.Context(), body.configuration(), members)
+	answer := envelope.Reply{Message: msg.ConfigurationSaved}
+	if len(warnings) > 0 {
+		answer.Data = map[string]any{"warnings": advice.Texts(warnings, envelope.Language(r))}
+	}
+	return answer, err
 }
 
-// saveConfiguration checks a configuration and stores it.
-func (s *server) saveConfiguration(ctx context.Context, c configuration) error {
+// saveConfiguration checks a configuration and stores it. members are all that it
+// was given with.
+func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
 	switch {
 	case c.Provider == "":
-		return envelope.Fail(msg.ProviderEmpty)
+		return nil, envelope.Fail(msg.ProviderEmpty)
 	case c.AccessKeyID == "" || c.Secret == "":
-		return envelope.Fail(msg.AccessKeyEmpty)
+		return nil, envelope.Fail(msg.AccessKeyEmpty)
 	case c.Domain == "":
-		return envelope.Fail(msg.DomainEmpty)
+		return nil, envelope.Fail(msg.DomainEmpty)
 	case c.TXTRecordName == "":
-		return envelope.Fail(msg.TXTRecordNameEmpty)
+		return nil, envelope.Fail(msg.TXTRecordNameEmpty)
 	}
 	if err := s.badEndpoints(anyNetwork, c.Endpoints); err != nil {
-		return err
+		return nil, err
 	}
-	return s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
+	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
 }
 
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
@@ -509,36 +518,41 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	size := cmp.Or(limit, streamPage)
-	page := s.page(r.Context(), filter, size+1)
+	size := streamPage
+	if limit > 0 {
+		size = limit + 1 // one more tells whether there are more
+	}
+	page := s.page(r.Context(), filter, size)
 	if page.err != nil {
 		s.adapter.Refuse(w, r, page.err)
 		return
 	}
 	w.Header().Set("Content-Type", envelope.MediaType)
 	out := []byte(`{"data":[`)
-	for limit == 0 && len(page.entries) > size {
-		filter.after = page.entries[size-1].Seq
+	for limit == 0 && page.size == size {
+		filter.after = page.last
 		next := make(chan listingPage, 1)
-		go func() { next <- s.page(r.Context(), filter, size+1) }()
-		out = append(listing.AppendAll(out, page.entries[:size]), ',')
+		go func() { next <- s.page(r.Context(), filter, size) }()
+		out, _ = listing.AppendAll(out, page.entries(size))
 		w.Write(out)
 		out = out[:0]
 		if page = <-next; page.err != nil {
 			s.adapter.BreakOff(r, page.err)
 		}
+		if page.size > 0 {
+			out = append(out, ',')
+		}
 	}
-	out = append(listing.AppendAll(out, page.entries[:min(size, len(page.entries))]), ']')
-	if len(page.entries) > size {
-		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), page.entries[size-1].Seq, 10), "\"\n"...)
+	more := limit > 0 && page.size > limit
+	if more {
+		page.size = limit
+	}
+	out, last := listing.AppendAll(out, page.entries(page.size))
+	out = append(out, ']')
+	if more {
+		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), last, 10), "\"\n"...)
 	}
 	w.Write(append(out, "}\n"...))
-}
-
-// listingPage is a part of the list, or why there is none.
-type listingPage struct {
-	entries []listing.Usage
-	err     error
 }
 
 // page gives at most limit usages that the filter selects. Those of one state are
@@ -546,9 +560,9 @@ type listingPage struct {
 func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
 	defer crash.Catch(&page.err)
 	if f.state == "" {
-		page.entries, page.err = s.store.Listing(ctx, f, limit)
-		return page
+		return s.store.Listing(ctx, f, limit)
 	}
+	var entries []*listing.Usage
 	for {
 		usages, err := s.store.Usages(ctx, f, limit)
 		if err != nil {
@@ -560,12 +574,11 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 		}
 		for i, u := range usages {
 			if f.after = u.Seq; states[i].state == f.state {
-				page.entries = append(page.entries, u.entry())
+				entries = append(entries, u.entry())
 			}
 		}
-		if len(usages) < limit || len(page.entries) >= limit {
-			page.entries = page.entries[:min(limit, len(page.entries))]
-			return page
+		if len(usages) < limit || len(entries) >= limit {
+			return newListingPage(entries[:min(limit, len(entries))], nil)
 		}
 	}
 }
@@ -643,7 +656,7 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 		Publish      publishAnswer `json:"publish"`
 		CreatedAt    string        `json:"created_at"`
 	}{
-		Usage: u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
+		Usage: *u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 		Publish: publishAnswer{State: p.state, Value: p.value, Error: answers.FaultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
 	}}, nil
 }
@@ -732,7 +745,11 @@ func (s *server) checkedService(body serviceBody) (v service, err error) {
 		}
 	}
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		return v, envelope.Fail(msg.ServiceConfigShape, envelope.BodyFault(err))
+		fault := envelope.BodyFault(err)
+		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
+			fault = envelope.Phrase{ID: msg.ConfigEmpty}
+		}
+		return v, envelope.Fail(msg.ServiceConfigShape, fault)
 	}
 	var typed struct {
 		Provider        string          `json:"provider"`
@@ -745,6 +762,9 @@ func (s *server) checkedService(body serviceBody) (v service, err error) {
 		e, _ := errors.AsType[*strictjson.Error](err)
 		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
 	}
+	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
+	}
 	return v, s.badEndpoints(anyNetwork, typed.TXTEndpoints)
 }
 
@@ -754,7 +774,8 @@ func goodServiceID(id string) bool {
 
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	if body.ID == "" {
@@ -777,12 +798,13 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.CreateService(r.Context(), v); err != nil {
 		return envelope.Reply{}, err
 	}
-	return s.savedService(r, v.ID)
+	return s.savedService(r, v.ID, members)
 }
 
 func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	if body.ID = r.PathValue("id"); !goodServiceID(body.ID) {
@@ -804,7 +826,7 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return s.savedService(r, body.ID)
+	return s.savedService(r, body.ID, members)
 }
 
 // sameAccount reports whether two configs are for one account at one address:
@@ -815,12 +837,16 @@ func sameAccount(a, b provider.Secret) bool {
 	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
 }
 
-func (s *server) savedService(r *http.Request, id string) (envelope.Reply, error) {
+func (s *server) savedService(r *http.Request, id string, members []string) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), id)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: shownService(v)}, nil
+	warnings, err := s.serviceWarnings(r.Context(), v, members)
+	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: struct {
+		serviceAnswer
+		Warnings []string `json:"warnings,omitempty"`
+	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}, err
 }
 
 type serviceAnswer struct {

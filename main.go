@@ -245,6 +245,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	log.Info("started", "version", version(), "listen", strings.Join(front.Addrs(), ","), "dns", dns.listening(), "db", c.db)
 	return serve(ctx, log, tasks{front.Serve, dns.serve}, tasks{
 		dns.keep,
+		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
 		func(ctx context.Context) error {

@@ -850,6 +850,14 @@ func (v *dnsVendor) put(zone, name string, value provider.TXT) {
 	v.values[at] = append(v.values[at], value)
 }
 
+// remove takes values of somebody else away.
+func (v *dnsVendor) remove(zone, name, value string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := [2]string{zone, name}
+	v.values[at] = slices.DeleteFunc(v.values[at], func(stands provider.TXT) bool { return stands.Text() == value })
+}
+
 // at gives what stands at a name in a zone.
 func (v *dnsVendor) at(zone, name string) (values []string) {
 	v.mu.Lock()
