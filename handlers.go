@@ -55,8 +55,8 @@ const (
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	streamPage     = 100
-	servicePage    = 100 // of which each may have a config of 64 KiB
+	streamPage     = 100                                 // kept for each client that does not read
+	servicePage    = 100                                 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )

@@ -141,7 +141,7 @@ func fillUsages(t *testing.T, db string, count int) {
 		WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
 		INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
 		SELECT format('00000000-0000-7000-8000-%012d', n), provider_id, usage_type, prefix_mode, 'n' || n, record_type, description, is_exclusive,
-		       txt_endpoints, name, created_at
+		       txt_endpoints, replace(name, 'first', 'n' || n), created_at
 		FROM numbers, (SELECT * FROM usages LIMIT 1)`, count)
 	execute(t, db, `
 		INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status)
