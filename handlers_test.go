@@ -1000,7 +1000,7 @@ func TestListingBrokenOff(t *testing.T) {
 	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the answer ends with %v", err)
 	}
-	if !strings.Contains(a.logs.String(), "listing broken off") {
+	if !strings.Contains(a.logs.String(), "answer broken off") {
 		t.Error("nothing is logged")
 	}
 }
