@@ -118,7 +118,11 @@ var failures = []envelope.Answer{
 
 // deny answers for the guard, which stops a request before it gets here.
 func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
-	s.adapter.Refuse(w, r, &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)})
+	failure := &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)}
+	if failure.ID == msg.HostNotAllowed {
+		failure.Args = []any{refusal.Host}
+	}
+	s.adapter.Refuse(w, r, failure)
 	s.countRequest("", refusal.Status)
 }
 
@@ -378,7 +382,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
 		if err := s.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
-			return envelope.Reply{}, err
+			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
 	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
@@ -386,9 +390,9 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	names, err := s.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
 	if complete && err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: body.Owner}, err
 	}
-	return envelope.Reply{Message: done, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
+	return envelope.Reply{Message: done, ID: body.Owner, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
 }
 
 func (s *server) providers(r *http.Request) (envelope.Reply, error) {
@@ -796,7 +800,7 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	if err := s.store.CreateService(r.Context(), v); err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: v.ID}, err
 	}
 	return s.savedService(r, v.ID, members)
 }
@@ -840,7 +844,7 @@ func sameAccount(a, b provider.Secret) bool {
 func (s *server) savedService(r *http.Request, id string, members []string) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), id)
 	if err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: id}, err
 	}
 	warnings, err := s.serviceWarnings(r.Context(), v, members)
 	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: struct {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +66,11 @@ func (s *Server) Addrs() (addresses []string) {
 		addresses = append(addresses, l.Addr().String())
 	}
 	return addresses
+}
+
+// TCP reports whether the server is reached over TCP.
+func (s *Server) TCP() bool {
+	return slices.ContainsFunc(s.listeners(), func(l net.Listener) bool { return l.Addr().Network() == "tcp" })
 }
 
 // listeners are all, those of this program first.

@@ -58,7 +58,7 @@ func Listen(where Addresses) (listeners []net.Listener, err error) {
 		}
 		listeners = append(listeners, listener)
 		if err := Guarded(listener, where.Token); err != nil {
-			return listeners, fmt.Errorf("-listen %s %w", address, err)
+			return listeners, fmt.Errorf("-listen: %q %w", address, err)
 		}
 	}
 	return listeners, nil
@@ -81,7 +81,11 @@ func (where Addresses) listen(address string) (net.Listener, error) {
 	}
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
-		return net.Listen("tcp", address)
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("-listen: %w", err)
+		}
+		return listener, nil
 	}
 	group := -1
 	if where.Group != "" {
