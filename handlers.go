@@ -19,11 +19,13 @@ import (
 	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/conntest"
+	"meshddns/crash"
 	"meshddns/dbfault"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/guard"
+	"meshddns/httpserver"
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/masked"
@@ -55,8 +57,7 @@ const (
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	streamPage     = 500
-	servicePage    = 100 // of which each may have a config of 64 KiB
+	servicePage    = 100                                 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
@@ -292,7 +293,7 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	if body.WriteTest {
 		limit = writeTestTime
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	ctx, cancel := httpserver.Patience(r.Context(), limit)
 	defer cancel()
 	items := s.clients.test(ctx, s.public, c, body.WriteTest)
 	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
@@ -303,7 +304,7 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	var result reconcile.Report
 	done := msg.SyncDone
@@ -402,7 +403,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	names, err := s.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
@@ -534,16 +535,24 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}{count, count > 0}}, nil
 }
 
+// Pages of a list that is streamed: what a client does not read is kept, so they grow
+// as it reads on.
+const (
+	firstPage   = 20
+	pageGrowth  = 20
+	largestPage = 500
+)
+
 // availableUsages lists usages: a page when a limit is given, else all of
-// them, streamed. It reads page by page, one while that before is written, so a
-// slow client holds no connection of the database.
+// them, streamed. It reads one page while that before is written, so a slow client
+// holds no connection of the database.
 func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	filter, limit, err := listingQuery(r)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	size := streamPage
+	size := firstPage
 	if limit > 0 {
 		size = limit + 1 // one more tells whether there are more
 	}
@@ -555,15 +564,14 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", envelope.MediaType)
 	out := []byte(`{"data":[`)
 	for limit == 0 && page.size == size {
-		filter.after = page.last
+		filter.after, size = page.last, min(size+pageGrowth, largestPage)
 		next := make(chan listingPage, 1)
 		go func() { next <- s.page(r.Context(), filter, size) }()
-		out, _ = listing.AppendAll(out, page.entries(size))
+		out, _ = listing.AppendAll(out, page.entries(page.size))
 		w.Write(out)
 		out = out[:0]
 		if page = <-next; page.err != nil {
-			s.log.Error("listing broken off", "error", page.err)
-			panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
+			s.adapter.BreakOff(r, page.err)
 		}
 		if page.size > 0 {
 			out = append(out, ',')
@@ -583,7 +591,8 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) listingPage {
+func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
+	defer crash.Catch(&page.err)
 	if f.state == "" {
 		return s.store.Listing(ctx, f, limit)
 	}
@@ -715,7 +724,7 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), releaseTime)
+	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
 	defer cancel()
 	freed, err := s.release(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
@@ -934,10 +943,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
 	if err := envelope.SendFile(w, file); err != nil {
-		if r.Context().Err() == nil {
-			s.log.Error("send backup", "error", err)
-		}
-		panic(http.ErrAbortHandler) // a cut copy must not look whole
+		s.adapter.BreakOff(r, err)
 	}
 }
 

@@ -865,7 +865,7 @@ func TestListingIsTheRows(t *testing.T) {
 	a := newAppliance(t)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"a\u001fb","config":{"domain":"example.com"}}`)
 	a.must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{"domain":"example.org"}}`)
-	a.addUsages(t, 2*streamPage+1, 2)
+	a.addUsages(t, 1001, 2)
 	db := a.open(t)
 	defer db.Close()
 	for round, change := range []string{
@@ -1001,7 +1001,7 @@ func TestListingBrokenOff(t *testing.T) {
 	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the answer ends with %v", err)
 	}
-	if !strings.Contains(a.logs.String(), "listing broken off") {
+	if !strings.Contains(a.logs.String(), "answer broken off") {
 		t.Error("nothing is logged")
 	}
 }
