@@ -1480,6 +1480,42 @@ func TestMetricsFromTheStart(t *testing.T) {
 	}
 }
 
+// The contract that is served is the one in docs, and has the routes of the program,
+// all of them and no other.
+func TestContract(t *testing.T) {
+	a := newAppliance(t)
+	response, text := a.do(t, "GET", "/api/v1/ddns/openapi.json", nil, "")
+	if file, err := os.ReadFile("docs/openapi.json"); err != nil || response.StatusCode != 200 || text != string(file) {
+		t.Errorf("%s, %v: %.100s", response.Status, err, text)
+	}
+	if got := response.Header.Get("Content-Type"); got != envelope.MediaType {
+		t.Errorf("Content-Type %q", got)
+	}
+	var contract struct{ Paths map[string]map[string]any }
+	if err := json.Unmarshal([]byte(text), &contract); err != nil {
+		t.Fatal(err)
+	}
+	var written, served []string
+	for path, item := range contract.Paths {
+		for method := range item {
+			if route := strings.ToUpper(method) + " " + path; method != "parameters" && !slices.Contains(comingRoutes, route) {
+				written = append(written, route)
+			}
+		}
+	}
+	_, page := a.do(t, "GET", "/metrics", nil, "")
+	for _, match := range regexp.MustCompile(`_requests_total\{route="([^"]+)",code="200"\}`).FindAllStringSubmatch(page, -1) {
+		served = append(served, match[1])
+	}
+	slices.Sort(written)
+	if slices.Sort(served); !slices.Equal(written, served) {
+		t.Errorf("docs/openapi.json has the routes\n%q\nthe program has\n%q", written, served)
+	}
+}
+
+// comingRoutes are in the contract and not in the program yet.
+var comingRoutes = []string{"GET /api/v1/ddns/state"}
+
 // What an earlier run of the program has synchronised is not forgotten.
 func TestLastSuccessOutlivesTheProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
