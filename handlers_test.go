@@ -1467,6 +1467,15 @@ func TestMetricsFromTheStart(t *testing.T) {
 		_, page := a.do(t, "GET", "/metrics", nil, "")
 		return strings.Contains(page, "meshddns_backup_runs_total{result=\"ok\"} 1\n") && !strings.Contains(page, "meshddns_backup_last_success_timestamp_seconds 0\n")
 	})
+	operate, err := os.ReadFile("docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(string(operate), "`"+family[1]+"`") {
+			t.Errorf("docs/operate.md says nothing of %s", family[1])
+		}
+	}
 	if _, err := exec.LookPath("promtool"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("promtool is not installed")

@@ -36,6 +36,9 @@ func (p *program) configure(mode, endpoint string) {
 
 // Whatever was acknowledged is there after SIGKILL, and nothing is half there.
 func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	acknowledged := map[string]string{} // id of a usage by prefix
 	for round := range 15 {

@@ -12,6 +12,9 @@ import (
 // Many clients share a commit, and SIGKILL comes in the middle of one: whatever was
 // acknowledged is there, and every client was told of its own reservation.
 func TestKillAmongManyClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	acknowledged := map[string]string{} // prefix by id of a usage
 	for round := range 4 {
