@@ -65,7 +65,7 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
-	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.requests.Count}
+	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest}
 	handle := a.Handle
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
@@ -121,7 +121,7 @@ var failures = []envelope.Answer{
 // deny answers for the guard, which stops a request before it gets here.
 func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
 	s.adapter.Refuse(w, r, &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)})
-	s.requests.Count("", refusal.Status)
+	s.countRequest("", refusal.Status)
 }
 
 // badEndpoints refuses endpoints that cannot be published for a network.
@@ -932,6 +932,9 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
 }
+
+// countRequest counts an answer. The label is the route, never the path.
+func (s *server) countRequest(route string, status int) { s.requests.Count(route, status) }
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {
