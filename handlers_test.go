@@ -1505,16 +1505,17 @@ func TestContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	var written, served []string
-	for path, item := range contract.Paths {
-		for method := range item {
-			if route := strings.ToUpper(method) + " " + path; method != "parameters" && !slices.Contains(comingRoutes, route) {
-				written = append(written, route)
-			}
-		}
-	}
 	_, page := a.do(t, "GET", "/metrics", nil, "")
 	for _, match := range regexp.MustCompile(`_requests_total\{route="([^"]+)",code="200"\}`).FindAllStringSubmatch(page, -1) {
 		served = append(served, match[1])
+	}
+	for path, item := range contract.Paths {
+		for method := range item {
+			route := strings.ToUpper(method) + " " + path
+			if coming := route == comingRoute && !slices.Contains(served, route); method != "parameters" && !coming {
+				written = append(written, route)
+			}
+		}
 	}
 	slices.Sort(written)
 	if slices.Sort(served); !slices.Equal(written, served) {
@@ -1522,8 +1523,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// comingRoutes are in the contract and not in the program yet.
-var comingRoutes = []string{"GET /api/v1/ddns/state"}
+// comingRoute is in the contract, and may still be missing in the program.
+const comingRoute = "GET /api/v1/ddns/state"
 
 // What an earlier run of the program has synchronised is not forgotten.
 func TestLastSuccessOutlivesTheProgram(t *testing.T) {
