@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
@@ -20,6 +22,7 @@ import (
 	"meshddns/msg"
 	"meshddns/provider"
 	"meshddns/reconcile"
+	"meshddns/strictjson"
 )
 
 // providers are what a configuration may name, in the order of the list that
@@ -49,6 +52,56 @@ var providers = []struct {
 // opens makes one type of all constructors.
 func opens[C provider.DNS](open func(provider.Credentials) (C, error)) func(provider.Credentials) (provider.DNS, error) {
 	return func(c provider.Credentials) (provider.DNS, error) { return open(c) }
+}
+
+// syncModes are those that a configuration may have.
+var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
+
+// The members of a configuration and of a service's config, and those of the
+// answers that hold them: GET, edit, PUT is to be quiet.
+var (
+	configurationMembers = []string{
+		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
+		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
+	}
+	serviceMembers = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "warnings"}
+	entryMembers   = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
+)
+
+// configurationWarnings tell what of a configuration cannot work as it stands. members are all
+// that it was given with.
+func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
+	return slices.Concat(advice.Members(members, configurationMembers), advice.Provider(c.Provider, providerNames()),
+		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
+}
+
+// serviceWarnings tell what of a stored service cannot work as it stands. members are
+// those beside its config.
+func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]advice.Warning, error) {
+	config, err := parseServiceConfig(v.Config)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(advice.Members(members, serviceMembers), advice.Members(strictjson.Names([]byte(v.Config)), entryMembers),
+		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
+	if config.Provider != "" {
+		return append(all, advice.Provider(config.Provider, providerNames())...), nil
+	}
+	global, err := s.store.Configuration(ctx)
+	switch zone, domain := dnsname.Parse(config.Domain), dnsname.Parse(global.Domain); {
+	case errors.Is(err, errNoConfiguration) || config.Domain == "":
+		return all, nil
+	case err == nil && !dnsname.Within(zone, domain):
+		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{zone, domain}})
+	}
+	return all, err
+}
+
+func providerNames() (names []string) {
+	for _, p := range providers {
+		names = append(names, p.name)
+	}
+	return names
 }
 
 // newAccount makes an account. The built-in server uses nothing but its name, so

@@ -19,8 +19,10 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/conntest"
+	"meshddns/dnsname"
 	"meshddns/docs"
 	"meshddns/envelope"
 	"meshddns/guard"
@@ -120,20 +122,24 @@ var failures = []envelope.Answer{
 
 // deny answers for the guard, which stops a request before it gets here.
 func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
-	s.adapter.Refuse(w, r, &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)})
+	failure := &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)}
+	if failure.ID == msg.HostNotAllowed {
+		failure.Args = []any{refusal.Host}
+	}
+	s.adapter.Refuse(w, r, failure)
 	s.countRequest("", refusal.Status)
 }
 
 // badEndpoints refuses endpoints that cannot be published for a network.
 func (s *server) badEndpoints(network string, endpoints []string) error {
 	err := meshtxt.Check(network, s.store.owner, endpoints)
-	switch {
-	case errors.Is(err, meshtxt.ErrTooLong):
-		return envelope.Fail(msg.ValueTooLong, err.Error())
-	case err != nil:
-		return envelope.Fail(msg.EndpointInvalid, err.Error())
+	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
+		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
 	}
-	return nil
+	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
+		return envelope.Fail(msg.EndpointInvalid, bad.Text)
+	}
+	return err
 }
 
 // anyNetwork is the longest network id: endpoints that fit beside it fit
@@ -211,28 +217,35 @@ func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
 
 func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	var body configurationBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.ConfigurationSaved}, s.saveConfiguration(r.Context(), body.configuration())
+	warnings, err := s.saveConfiguration(r.Context(), body.configuration(), members)
+	answer := envelope.Reply{Message: msg.ConfigurationSaved}
+	if len(warnings) > 0 {
+		answer.Data = map[string]any{"warnings": advice.Texts(warnings, envelope.Language(r))}
+	}
+	return answer, err
 }
 
-// saveConfiguration checks a configuration and stores it.
-func (s *server) saveConfiguration(ctx context.Context, c configuration) error {
+// saveConfiguration checks a configuration and stores it. members are all that it
+// was given with.
+func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
 	switch {
 	case c.Provider == "":
-		return envelope.Fail(msg.ProviderEmpty)
+		return nil, envelope.Fail(msg.ProviderEmpty)
 	case c.AccessKeyID == "" || c.Secret == "":
-		return envelope.Fail(msg.AccessKeyEmpty)
+		return nil, envelope.Fail(msg.AccessKeyEmpty)
 	case c.Domain == "":
-		return envelope.Fail(msg.DomainEmpty)
+		return nil, envelope.Fail(msg.DomainEmpty)
 	case c.TXTRecordName == "":
-		return envelope.Fail(msg.TXTRecordNameEmpty)
+		return nil, envelope.Fail(msg.TXTRecordNameEmpty)
 	}
 	if err := s.badEndpoints(anyNetwork, c.Endpoints); err != nil {
-		return err
+		return nil, err
 	}
-	return s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
+	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
 }
 
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
@@ -373,7 +386,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
 		if err := s.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
-			return envelope.Reply{}, err
+			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
@@ -381,9 +394,9 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	names, err := s.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
 	if complete && err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: body.Owner}, err
 	}
-	return envelope.Reply{Message: done, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
+	return envelope.Reply{Message: done, ID: body.Owner, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
 }
 
 func (s *server) providers(r *http.Request) (envelope.Reply, error) {
@@ -740,7 +753,11 @@ func (s *server) checkedService(body serviceBody) (v service, err error) {
 		}
 	}
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		return v, envelope.Fail(msg.ServiceConfigShape, envelope.BodyFault(err))
+		fault := envelope.BodyFault(err)
+		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
+			fault = envelope.Phrase{ID: msg.ConfigEmpty}
+		}
+		return v, envelope.Fail(msg.ServiceConfigShape, fault)
 	}
 	var typed struct {
 		Provider        string          `json:"provider"`
@@ -753,6 +770,9 @@ func (s *server) checkedService(body serviceBody) (v service, err error) {
 		e, _ := errors.AsType[*strictjson.Error](err)
 		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
 	}
+	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
+	}
 	return v, s.badEndpoints(anyNetwork, typed.TXTEndpoints)
 }
 
@@ -762,7 +782,8 @@ func goodServiceID(id string) bool {
 
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	if body.ID == "" {
@@ -783,14 +804,15 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	if err := s.store.CreateService(r.Context(), v); err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: v.ID}, err
 	}
-	return s.savedService(r, v.ID)
+	return s.savedService(r, v.ID, members)
 }
 
 func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	if body.ID = r.PathValue("id"); !goodServiceID(body.ID) {
@@ -812,7 +834,7 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return s.savedService(r, body.ID)
+	return s.savedService(r, body.ID, members)
 }
 
 // sameAccount reports whether two configs are for one account at one address:
@@ -823,12 +845,16 @@ func sameAccount(a, b provider.Secret) bool {
 	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
 }
 
-func (s *server) savedService(r *http.Request, id string) (envelope.Reply, error) {
+func (s *server) savedService(r *http.Request, id string, members []string) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), id)
 	if err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: id}, err
 	}
-	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: shownService(v)}, nil
+	warnings, err := s.serviceWarnings(r.Context(), v, members)
+	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: struct {
+		serviceAnswer
+		Warnings []string `json:"warnings,omitempty"`
+	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}, err
 }
 
 type serviceAnswer struct {

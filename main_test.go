@@ -13,6 +13,7 @@ import (
 	"meshddns/answers"
 	"meshddns/sqlrow"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -850,6 +852,14 @@ func (v *dnsVendor) put(zone, name string, value provider.TXT) {
 	v.values[at] = append(v.values[at], value)
 }
 
+// remove takes values of somebody else away.
+func (v *dnsVendor) remove(zone, name, value string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := [2]string{zone, name}
+	v.values[at] = slices.DeleteFunc(v.values[at], func(stands provider.TXT) bool { return stands.Text() == value })
+}
+
 // at gives what stands at a name in a zone.
 func (v *dnsVendor) at(zone, name string) (values []string) {
 	v.mu.Lock()
@@ -1123,39 +1133,145 @@ func dnsClosedPort(t testing.TB) string {
 	return tcp.Addr().String()
 }
 
-func readFlags(args []string, environment map[string]string) (settings, error) {
-	return readSettings(args, func(name string) string { return environment[name] }, io.Discard)
+// appProcess is the program, run inside the test on a port of its own choice.
+type appProcess struct {
+	t       testing.TB
+	hangUps chan os.Signal
+	log     *dnsLog
+	url     string
 }
 
-func TestDNSFlags(t *testing.T) {
-	environment := map[string]string{"MESHDDNS_DNS_LISTEN": "127.0.0.1:5301,[::1]:5301", "MESHDDNS_DNS_HOST": "a.example.com,B.example.com."}
-	for _, test := range []struct {
-		args []string
-		want string
+func runProgram(t testing.TB, environ []string, args ...string) *appProcess {
+	t.Helper()
+	p := &appProcess{t: t, hangUps: make(chan os.Signal, 1), log: &dnsLog{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	args = append([]string{"-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", filepath.Join(t.TempDir(), "meshddns.db")}, args...)
+	go func() {
+		ended <- run(ctx, process{args: args, environ: environ, hangUps: p.hangUps, stdout: io.Discard, stderr: p.log})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := dnsWait(t, ended); err != nil {
+			t.Error(err)
+		}
+	})
+	p.logged("msg=started")
+	_, listen, _ := strings.Cut(p.log.String(), "listen=")
+	listen, _, _ = strings.Cut(listen, " ")
+	p.url = "http://" + listen
+	return p
+}
+
+// logged waits for a text in the log.
+func (p *appProcess) logged(text string) {
+	p.t.Helper()
+	(&syncHost{t: p.t, log: p.log}).until(text, func() bool { return strings.Contains(p.log.String(), text) })
+}
+
+// status is that of the answer to a GET of the configuration with a token.
+func (p *appProcess) status(token string) int {
+	p.t.Helper()
+	request, err := http.NewRequest("GET", p.url+"/api/v1/ddns/config", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := (&http.Client{Timeout: dnsPatience}).Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// The API is at all addresses, with the guards of each: a unix socket needs no token.
+func TestSeveralAddresses(t *testing.T) {
+	socket, file := filepath.Join(t.TempDir(), "api"), filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("a-token-0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := runProgram(t, nil, "-listen", "unix:"+socket+",127.0.0.1:0", "-token-file", file, "-dns-nsid", "here")
+	addresses := strings.Split(strings.TrimPrefix(p.url, "http://"), ",")
+	if len(addresses) != 3 || addresses[1] != socket {
+		t.Fatalf("listens on %q", addresses)
+	}
+	for i, want := range []int{401, 200, 401} {
+		client := &http.Client{Timeout: dnsPatience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if i == 1 {
+				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			}
+			return new(net.Dialer).DialContext(ctx, "tcp", addresses[i])
+		}}}
+		response, err := client.Get("http://localhost/api/v1/ddns/config")
+		client.CloseIdleConnections()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", addresses[i], response.StatusCode, want)
+		}
+	}
+	if log := p.log.String(); strings.Count(log, "a setting has no effect") != 1 || !strings.Contains(log, "setting=-dns-nsid") {
+		t.Error(log)
+	}
+}
+
+// A hang-up ends nothing: the token file is read again, and when it is broken
+// the old tokens stay.
+func TestHangUp(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const old, new = "old-token-0123456789", "new-token-0123456789"
+	write(old)
+	p := runProgram(t, nil, "-token-file", file)
+	for _, step := range []struct {
+		content, log string
+		old, new     int
 	}{
-		{nil, "[127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.]"},
-		{[]string{"-dns-listen", "127.0.0.2:1", "-dns-listen", "127.0.0.3:1"}, "[127.0.0.2:1 127.0.0.3:1] [a.example.com. b.example.com.]"},
-		{[]string{"-dns-host", "münchen.example", "-dns-host=ns,x.example", "-dns-listen", ""}, "[] [xn--mnchen-3ya.example. ns. x.example.]"},
+		{"too-short", `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
+		{old + "\n" + new, `level=INFO msg=reload step="read the token file again"`, 200, 200},
+		{new, `level=INFO msg=reload step="read the token file again"`, 401, 200},
 	} {
-		c, err := readFlags(test.args, environment)
-		if got := fmt.Sprintf("%v %v", c.dns.Addresses, c.dns.Hosts); err != nil || got != test.want {
-			t.Errorf("%v: %s, %v; want %s", test.args, got, err, test.want)
+		write(step.content)
+		before := strings.Count(p.log.String(), step.log)
+		p.hangUps <- syscall.SIGHUP
+		(&syncHost{t: t, log: p.log}).until(step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		if o, n := p.status(old), p.status(new); o != step.old || n != step.new {
+			t.Errorf("after %s: old %d, new %d", step.log, o, n)
 		}
 	}
-	for _, host := range []string{"bad host", "a..b", "192.0.2.1", "2001:db8::1", "_ns.example.com", ".", strings.Repeat("a", 64) + ".example", "a.example,A.example."} {
-		if _, err := readFlags([]string{"-dns-host", host}, nil); err == nil || !strings.HasPrefix(err.Error(), "-dns-host: ") {
-			t.Errorf("-dns-host %q: %v", host, err)
-		}
+	if log := p.log.String(); strings.Contains(log, "-token-") || strings.Contains(log, "too-short") {
+		t.Errorf("a token is in the log:\n%s", log)
 	}
-	for _, args := range [][]string{
-		{"-dns-rate-limit", "-1"}, {"-dns-rate-limit", "1000001"}, {"-dns-nsid", strings.Repeat("n", 129)},
-	} {
-		if _, err := readFlags(args, nil); err == nil || !strings.HasPrefix(err.Error(), args[0]+" ") {
-			t.Errorf("%v: %v", args, err)
-		}
+}
+
+// A program without anything to read again lives on.
+func TestHangUpForNothing(t *testing.T) {
+	p := runProgram(t, nil)
+	p.hangUps <- syscall.SIGHUP
+	p.logged("there is nothing to read again")
+	if got := p.status("any"); got != 200 {
+		t.Errorf("status %d", got)
 	}
-	c, err := readFlags([]string{"-dns-rate-limit", "0", "-dns-nsid", "ams-1"}, nil)
-	if err != nil || c.dns.RateLimit != 0 || c.dns.NSID != "ams-1" {
-		t.Errorf("%+v, %v", c.dns, err)
+}
+
+// The steps are done in order, all of them, whatever one says.
+func TestReloadSteps(t *testing.T) {
+	log := &dnsLog{}
+	var done []string
+	note := func(what string, err error) step {
+		return step{what, func(context.Context) error { done = append(done, what); return err }}
+	}
+	reload(t.Context(), []step{note("a", nil), note("b", errors.New("broken")), note("c", nil)}, slog.New(slog.NewTextHandler(log, nil)))
+	if got := strings.Join(done, ""); got != "abc" {
+		t.Errorf("done %q", got)
+	}
+	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "step=b error=broken") || strings.Count(got, "level=INFO") != 2 {
+		t.Error(got)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -32,76 +32,6 @@ func (p *program) configure(mode, endpoint string) {
 	p.call(200, "PUT", configPath, fmt.Sprintf(`{"provider":"builtin","access_key_id":"-","access_key_secret":"-",
 		"domain":"mesh.example.com","txt_record_name":"@","enabled":true,"sync_mode":%q,"txt_endpoints":[%q]}`, mode, endpoint))
 	p.call(200, "PUT", "/api/v1/ddns/services/svc", `{"name":"Service","config":{"domain":"mesh.example.com"}}`)
-}
-
-// Whatever was acknowledged is there after SIGKILL, and nothing is half there.
-func TestKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
-	db := filepath.Join(t.TempDir(), "meshddns.db")
-	acknowledged := map[string]string{} // id of a usage by prefix
-	for round := range 15 {
-		p := start(t, "-db", db)
-		p.configure("auto", "tcp://203.0.113.7:1")
-		for _, id := range acknowledged {
-			p.call(200, "GET", usagesPath+"/"+id, "")
-		}
-		var mu sync.Mutex
-		var writers sync.WaitGroup
-		var enough atomic.Int64
-		for writer := range 4 {
-			writers.Go(func() {
-				for i := 0; ; i++ {
-					prefix := fmt.Sprintf("r%d-w%d-%d", round, writer, i)
-					a, err := p.try("POST", usagesPath, fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":%q,"network_id":%d}`, prefix, i))
-					if err != nil {
-						return // killed
-					}
-					if a.status == 200 {
-						mu.Lock()
-						acknowledged[prefix] = a.field("id")
-						mu.Unlock()
-					}
-					if enough.Add(1) == int64(10+7*round) {
-						p.cmd.Process.Kill()
-					}
-				}
-			})
-		}
-		writers.Wait()
-		p.cmd.Wait()
-	}
-	if len(acknowledged) < 15*10 {
-		t.Fatalf("only %d reservations were acknowledged", len(acknowledged))
-	}
-	checkDatabase(t, db, acknowledged)
-
-	p := start(t, "-db", db)
-	p.call(200, "POST", syncPath, "")
-	for prefix := range acknowledged {
-		if got := p.dig("+short", "_mesh."+prefix+".mesh.example.com", "TXT"); !strings.Contains(got, "v=mesh1 n=") {
-			t.Fatalf("%s is not published after the restart: %q", prefix, got)
-		}
-	}
-	t.Logf("%d reservations acknowledged before 15 kills, all there and published", len(acknowledged))
-}
-
-func checkDatabase(t *testing.T, path string, acknowledged map[string]string) {
-	t.Helper()
-	db, err := sql.Open("sqlite3", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var verdict string
-	var unbound, usages int
-	err = db.QueryRow(`
-		SELECT (SELECT * FROM pragma_integrity_check), (SELECT count(*) FROM usages),
-		       (SELECT count(*) FROM usages WHERE id NOT IN (SELECT usage_id FROM bindings))`).Scan(&verdict, &usages, &unbound)
-	if err != nil || verdict != "ok" || unbound != 0 || usages < len(acknowledged) {
-		t.Fatalf("integrity %q, %d usages for %d acknowledged, %d without a binding, error %v", verdict, usages, len(acknowledged), unbound, err)
-	}
 }
 
 // A release that SIGKILL cuts short is taken up by the next start.
@@ -237,7 +167,11 @@ func TestTokens(t *testing.T) {
 	}
 	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
 	p.call(200, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "ddns.example.com")
-	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "192.0.2.1:8053")
+	stranger := p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com", "Accept-Language", "en")
+	if want := `{"error":"the Host \"evil.example.com\" is not allowed: the flag -allow-host lets it in"}`; stranger.body != want+"\n" {
+		t.Errorf("refused with %s, want %s", stranger.body, want)
+	}
 	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Sec-Fetch-Site", "cross-site")
 	p.call(200, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{}}`, "Authorization", "Bearer second-token-987654321")
 	p.logged(`who="token 2" what="PUT /api/v1/ddns/services/{id}" id=a status=200`)
@@ -245,6 +179,16 @@ func TestTokens(t *testing.T) {
 		p.call(401, "GET", configPath, "", "Authorization", "Bearer wrong")
 	}
 	p.call(429, "GET", configPath, "", "Authorization", "Bearer wrong")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
+	p.logged(`status=401 code=unauthorized host=`)
+	p.logged(`msg="more requests refused" count=`)
+	if err := os.WriteFile(file, []byte("third-token-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	p.logged("msg=reload ")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer third-token-0123456789")
+	p.call(429, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
 	if strings.Contains(p.log.String(), "-token-") {
 		t.Error("a token is in the log")
 	}
@@ -269,29 +213,33 @@ func TestRefusedStart(t *testing.T) {
 	newer := filepath.Join(dir, "newer.db")
 	execute(t, newer, `PRAGMA user_version = 99`)
 	for want, args := range map[string][]string{
-		"address already in use":        {"-listen", taken.Addr().String()},
-		"-token-file is required":       {"-listen", "0.0.0.0:0"},
-		"-token-file: ":                 {"-token-file", open},
-		"schema version 99 is newer":    {"-db", newer},
-		"unexpected argument \"extra\"": {"extra"},
-		"flag provided but not defined": {"-nope"},
-		"-ipv4: ":                       {"-ipv4", "2001:db8::1"},
-		"-ipv6: ":                       {"-ipv6", "url:ftp://example.com"},
-		"-dns-host: ":                   {"-dns-host", "a..b"},
-		"-sync-interval 1ms: want":      {"-sync-interval", "1ms"},
-		"-log-format \"xml\"":           {"-log-format", "xml"},
-		"no such file or directory":     {"-db", filepath.Join(dir, "absent", "meshddns.db")},
-		"dns: ":                         {"-dns-listen", "127.0.0.1:99999"},
-		"is not a database":             {"-db", notes},
-		"MESHDDNS_SYNC_INTERVAL: ":      nil,
-		"missing port in address":       {"-listen", "127.0.0.1"},
+		"address already in use":         {"-listen", taken.Addr().String()},
+		"-token-file is required":        {"-listen", "0.0.0.0:0"},
+		"-token-file: ":                  {"-token-file", open},
+		"schema version 99 is newer":     {"-db", newer},
+		"unexpected argument \"extra\"":  {"extra"},
+		"-nope: there is no such flag":   {"-nope"},
+		"-ipv4: ":                        {"-ipv4", "2001:db8::1"},
+		"-ipv6: ":                        {"-ipv6", "url:ftp://example.com"},
+		"-dns-host: ":                    {"-dns-host", "a..b"},
+		"-sync-interval: \"1ms\" is too": {"-sync-interval", "1ms"},
+		"-log-format: \"xml\"":           {"-log-format", "xml"},
+		"no such file or directory":      {"-db", filepath.Join(dir, "absent", "meshddns.db")},
+		"has no port from 0 to 65535":    {"-dns-listen", "127.0.0.1:99999"},
+		"dns: ":                          {"-dns-listen", "192.0.2.1:0"},
+		"is not a database":              {"-db", notes},
+		"MESHDDNS_SYNC_INTERVAL: ":       nil,
+		"is no address to listen on":     {"-listen", "127.0.0.1"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
-			if args == nil {
-				cmd.Env = append(os.Environ(), "MESHDDNS_SYNC_INTERVAL=soon")
+			if !slices.Contains(args, "-listen") {
+				args = append(args, "-listen", "127.0.0.1:0")
+			}
+			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
+			if strings.HasPrefix(want, "MESHDDNS_") {
+				cmd.Env = append(environ(), "MESHDDNS_SYNC_INTERVAL=soon")
 			}
 			out, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {
