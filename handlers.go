@@ -10,11 +10,14 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mattn/go-sqlite3"
 
 	"meshddns/advice"
 	"meshddns/answers"
@@ -23,6 +26,7 @@ import (
 	"meshddns/dbfault"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
+	"meshddns/docs"
 	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/httpserver"
@@ -48,7 +52,8 @@ type server struct {
 	version    string
 	dnsMetrics func(*metrics.Page) // writes those of the built-in DNS server
 	adapter    envelope.Adapter
-	requests   metrics.Counter
+	requests   metrics.Requests
+	backups    metrics.Runs
 	copying    sync.Mutex // held by the backup that is being made or sent
 }
 
@@ -64,7 +69,7 @@ const (
 
 // routes is the whole API.
 func (s *server) routes() http.Handler {
-	mux := http.NewServeMux()
+	mux := s.requests.Mux()
 	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
 	handle := a.Handle
 	s.adapter = a
@@ -94,7 +99,8 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
 	mux.HandleFunc("GET /metrics", s.metrics)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) })
+	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux.Routes, w, r) })
 }
 
 // failures are what the errors of the store and the engine are to a client.
@@ -936,13 +942,15 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	file, err := s.store.Backup(r.Context())
 	s.adapter.Audit(r, err)
 	if err != nil {
+		s.backups.Ended(s.store.now(), false)
 		s.adapter.Refuse(w, r, err)
 		return
 	}
 	defer file.Close()
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
-	if err := envelope.SendFile(w, file); err != nil {
+	err = envelope.SendFile(w, file)
+	if s.backups.Ended(s.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
 }
@@ -968,8 +976,10 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	var out bytes.Buffer
 	page := metrics.NewPage(&out)
-	page.Family("meshddns_build_info", "gauge", "Version of the program.")
-	page.Figure(1, metrics.Label{Name: "version", Value: s.version})
+	sqlite, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
+	page.Figure(1, metrics.Label{Name: "version", Value: s.version}, metrics.Label{Name: "goversion", Value: runtime.Version()},
+		metrics.Label{Name: "sqlite", Value: sqlite})
 	page.Family("meshddns_services", "gauge", "Registered services.")
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
@@ -978,14 +988,21 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, state := range reconcile.PlaceStates {
 		page.Figure(totals[state], metrics.Label{Name: "state", Value: state})
 	}
-	s.requests.Write(page, "meshddns_http_requests_total", "Answered HTTP requests.")
-	s.engine.Passes().Write(page, "meshddns_sync_runs_total", "Ended passes over all names.")
+	s.requests.Write(page)
+	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
+	s.backups.Write(page, "meshddns_backup", "Backups")
 	s.dnsMetrics(page)
+	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
 }
 
 // countRequest counts an answer. The label is the route, never the path.
-func (s *server) countRequest(route string, status int) {
-	s.requests.Add(metrics.Label{Name: "route", Value: route}, metrics.Label{Name: "code", Value: strconv.Itoa(status)})
+func (s *server) countRequest(route string, status int) { s.requests.Count(route, status) }
+
+// contract is the HTTP contract as OpenAPI 3.1, for programs.
+func (s *server) contract(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", envelope.MediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(docs.OpenAPI)))
+	w.Write(docs.OpenAPI)
 }
