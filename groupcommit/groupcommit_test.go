@@ -241,3 +241,52 @@ func TestLimit(t *testing.T) {
 		t.Errorf("%d commits of %d calls, want 3 of %d", commits, len(order), len(all))
 	}
 }
+
+// What is done by the context of a transaction is part of it: all or nothing, and what
+// was to be done after the commit is done once, and only then.
+func TestNested(t *testing.T) {
+	failed := errors.New("failed")
+	for name, test := range map[string]struct {
+		end  error
+		rows string
+		done int
+	}{
+		"committed":   {nil, "1,2", 2},
+		"rolled back": {failed, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			done := 0
+			nest := func(ctx context.Context, tx *sql.Tx) error {
+				for id := range 2 {
+					err := b.queue.Do(ctx, func(ctx context.Context, inner *sql.Tx) error {
+						if inner != tx || Tx(ctx) != tx {
+							t.Error("another transaction")
+						}
+						After(ctx, func(ctx context.Context) {
+							if done++; Tx(ctx) != nil || b.rows() != "1,2" {
+								t.Error("called within the transaction")
+							}
+						})
+						return insert(id+1)(ctx, inner)
+					})
+					if err != nil {
+						return err
+					}
+				}
+				if err := b.queue.Do(ctx, func(context.Context, *sql.Tx) error { return errRefused }); !errors.Is(err, errRefused) {
+					t.Errorf("a refusal is %v", err)
+				}
+				return test.end
+			}
+			refuse := func(context.Context, *sql.Tx) error { return errRefused }
+			if errs := b.group(refuse, nest); !errors.Is(errs[1], test.end) || b.rows() != test.rows || done != test.done {
+				t.Errorf("%v, rows %q, %d calls after; want %q, %d", errs[1], b.rows(), done, test.rows, test.done)
+			}
+		})
+	}
+	b, called := newBench(t), false
+	if After(b.t.Context(), func(context.Context) { called = true }); !called || Tx(t.Context()) != nil {
+		t.Error("outside of a transaction nothing is waited for")
+	}
+}
