@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,13 +22,12 @@ import (
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/masked"
-	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/provider"
+	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
-	"meshddns/strictjson"
 )
 
 // server answers the HTTP contract.
@@ -86,6 +84,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(s.putService))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
 
+	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
 	mux.HandleFunc("GET /metrics", s.metrics)
@@ -112,57 +111,13 @@ var failures = []envelope.Answer{
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
 }
 
+// failureOf gives the failure that an error is to who asked for something.
+func failureOf(err error) *envelope.Failure { return envelope.Adapter{Answers: failures}.Failure(err) }
+
 // deny answers for the guard, which stops a request before it gets here.
 func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
 	s.adapter.Refuse(w, r, &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)})
 	s.countRequest("", refusal.Status)
-}
-
-// badEndpoints refuses endpoints that cannot be published for a network.
-func (s *server) badEndpoints(network string, endpoints []string) error {
-	err := meshtxt.Check(network, s.store.owner, endpoints)
-	switch {
-	case errors.Is(err, meshtxt.ErrTooLong):
-		return envelope.Fail(msg.ValueTooLong, err.Error())
-	case err != nil:
-		return envelope.Fail(msg.EndpointInvalid, err.Error())
-	}
-	return nil
-}
-
-// anyNetwork is the longest network id: endpoints that fit beside it fit
-// beside every other.
-const anyNetwork = "18446744073709551615"
-
-// configurationBody is the configuration as clients write it.
-type configurationBody struct {
-	Provider        string          `json:"provider"`
-	AccessKeyID     string          `json:"access_key_id"`
-	AccessKeySecret provider.Secret `json:"access_key_secret"`
-	Endpoint        string          `json:"endpoint"`
-	Domain          string          `json:"domain"`
-	TXTRecordName   string          `json:"txt_record_name"`
-	TXTEndpoints    []string        `json:"txt_endpoints"`
-	SyncMode        string          `json:"sync_mode"`
-	RetryInterval   *int64          `json:"retry_interval"`
-	MaxRetries      *int64          `json:"max_retries"`
-	Enabled         bool            `json:"enabled"`
-}
-
-func (b configurationBody) configuration() configuration {
-	return configuration{
-		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
-		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
-		RetryInterval: optional(b.RetryInterval), MaxRetries: optional(b.MaxRetries), Enabled: b.Enabled,
-	}
-}
-
-// optional is a number that may not have been given.
-func optional(n *int64) sql.Null[int64] {
-	if n == nil {
-		return sql.Null[int64]{}
-	}
-	return sql.Null[int64]{V: *n, Valid: true}
 }
 
 func shownNumber(n sql.Null[int64]) *int64 {
@@ -172,35 +127,42 @@ func shownNumber(n sql.Null[int64]) *int64 {
 	return &n.V
 }
 
+// shownConfiguration is the configuration as clients see it.
+type shownConfiguration struct {
+	Provider        string   `json:"provider"`
+	AccessKeyID     string   `json:"access_key_id"`
+	AccessKeySecret string   `json:"access_key_secret"`
+	Endpoint        string   `json:"endpoint"`
+	Domain          string   `json:"domain"`
+	TXTRecordName   string   `json:"txt_record_name"`
+	TXTEndpoints    []string `json:"txt_endpoints"`
+	SyncMode        string   `json:"sync_mode"`
+	EffectiveMode   string   `json:"effective_sync_mode,omitempty"`
+	RetryInterval   *int64   `json:"retry_interval"`
+	MaxRetries      *int64   `json:"max_retries"`
+	Enabled         bool     `json:"enabled"`
+	UpdatedAt       string   `json:"updated_at,omitempty"`
+}
+
+func (c configuration) shown() shownConfiguration {
+	secret := ""
+	if c.Secret != "" {
+		secret = masked.Mask
+	}
+	return shownConfiguration{
+		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
+		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
+		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: shownNumber(c.RetryInterval),
+		MaxRetries: shownNumber(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
+	}
+}
+
 func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
 	c, err := s.store.Configuration(r.Context())
 	if err != nil && !errors.Is(err, errNoConfiguration) {
 		return envelope.Reply{}, err
 	}
-	secret := ""
-	if c.Secret != "" {
-		secret = masked.Mask
-	}
-	return envelope.Reply{Data: struct {
-		Provider        string   `json:"provider"`
-		AccessKeyID     string   `json:"access_key_id"`
-		AccessKeySecret string   `json:"access_key_secret"`
-		Endpoint        string   `json:"endpoint"`
-		Domain          string   `json:"domain"`
-		TXTRecordName   string   `json:"txt_record_name"`
-		TXTEndpoints    []string `json:"txt_endpoints"`
-		SyncMode        string   `json:"sync_mode"`
-		EffectiveMode   string   `json:"effective_sync_mode"`
-		RetryInterval   *int64   `json:"retry_interval"`
-		MaxRetries      *int64   `json:"max_retries"`
-		Enabled         bool     `json:"enabled"`
-		UpdatedAt       string   `json:"updated_at,omitempty"`
-	}{
-		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
-		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: shownNumber(c.RetryInterval),
-		MaxRetries: shownNumber(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
-	}}, nil
+	return envelope.Reply{Data: c.shown()}, nil
 }
 
 func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
@@ -213,17 +175,7 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 
 // saveConfiguration checks a configuration and stores it.
 func (s *server) saveConfiguration(ctx context.Context, c configuration) error {
-	switch {
-	case c.Provider == "":
-		return envelope.Fail(msg.ProviderEmpty)
-	case c.AccessKeyID == "" || c.Secret == "":
-		return envelope.Fail(msg.AccessKeyEmpty)
-	case c.Domain == "":
-		return envelope.Fail(msg.DomainEmpty)
-	case c.TXTRecordName == "":
-		return envelope.Fail(msg.TXTRecordNameEmpty)
-	}
-	if err := s.badEndpoints(anyNetwork, c.Endpoints); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	return s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
@@ -343,9 +295,6 @@ func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.LeftoverForgotten}, s.store.ledger.ForgetLeftover(r.Context(), id)
 }
 
-// ownerDigits are those of an owner, which has twelve.
-const ownerDigits = "0123456789abcdef"
-
 func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Owner string `json:"owner"`
@@ -357,10 +306,10 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	switch {
-	case len(body.Owner) != 12 || strings.Trim(body.Owner, ownerDigits) != "":
-		return envelope.Reply{}, envelope.Fail(msg.OwnerInvalid)
-	case body.Owner == s.store.owner:
+	if err := checkOwner(body.Owner); err != nil {
+		return envelope.Reply{}, err
+	}
+	if body.Owner == s.store.owner {
 		return envelope.Reply{}, ledger.ErrOwnOwner
 	}
 	done := msg.SyncPlanned
@@ -430,30 +379,20 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	}}, nil
 }
 
-// reservation is what a client wants to reserve.
-type reservation struct {
-	service, mode, custom string
-	network               *sqlrow.NetworkID // nil when it is not given
-	networkName           string
-}
-
 // reserve checks a reservation in the order of the contract, and stores it.
 func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
-	switch {
-	case want.service == "":
-		return usage{}, envelope.Fail(msg.ServiceIDEmpty)
-	case want.mode != modeAutomatic && want.mode != modeCustom:
-		return usage{}, envelope.Fail(msg.PrefixModeInvalid)
+	if err := want.check(); err != nil {
+		return usage{}, err
 	}
 	prefix, fault := want.prefix()
 	if fault != "" {
 		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
 		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
 	})
-	if err != nil && s.adapter.Failure(err).Cause != nil {
+	if err != nil && failureOf(err).Cause != nil {
 		err = s.afterService(ctx, want.service, &envelope.Failure{
 			Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err,
 		})
@@ -465,17 +404,6 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 // fault that the contract looks for later.
 func (s *server) afterService(ctx context.Context, service string, fault error) error {
 	return cmp.Or(s.store.CheckService(ctx, service), fault)
-}
-
-// prefix gives what is to be reserved, or what is wrong with it by itself.
-func (want reservation) prefix() (prefix string, fault msg.ID) {
-	switch {
-	case want.network == nil:
-		return "", msg.NetworkIDMissing
-	case want.mode == modeAutomatic:
-		return automaticPrefix(*want.network), ""
-	}
-	return want.custom, prefixFault(want.custom)
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -658,16 +586,22 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err
 	}
+	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, body.Description)
+}
+
+// saveUsage checks what a usage is to publish, and stores it with a description; nil
+// leaves either as it is.
+func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlrow.TextList, description *string) error {
 	network := anyNetwork
 	if u.Network.Valid {
 		network = u.Network.V.String()
 	}
-	if body.TXTEndpoints != nil {
-		if err := s.badEndpoints(network, body.TXTEndpoints); err != nil {
-			return envelope.Reply{}, err
+	if endpoints != nil {
+		if err := badEndpoints(network, endpoints); err != nil {
+			return err
 		}
 	}
-	return envelope.Reply{Message: msg.UsageChanged}, s.store.ChangeUsage(r.Context(), u.ID, body.TXTEndpoints, body.Description)
+	return s.store.ChangeUsage(ctx, u.ID, endpoints, description)
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
@@ -710,46 +644,6 @@ func (s *server) release(ctx context.Context, id string, force bool) (freed bool
 	return false, err
 }
 
-type serviceBody struct {
-	ID     string              `json:"id"`
-	Name   string              `json:"name"`
-	Config provider.SecretJSON `json:"config"`
-}
-
-// checkedService checks a body and makes the service of it. Masked secrets are still
-// masked.
-func (s *server) checkedService(body serviceBody) (v service, err error) {
-	if body.Name == "" {
-		return v, envelope.Fail(msg.ServiceNameEmpty)
-	}
-	v = service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
-	if json.Unmarshal(body.Config, &v.Config) != nil {
-		var compact bytes.Buffer
-		if json.Compact(&compact, body.Config) == nil {
-			v.Config = provider.Secret(compact.String())
-		}
-	}
-	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		return v, envelope.Fail(msg.ServiceConfigShape, envelope.BodyFault(err))
-	}
-	var typed struct {
-		Provider        string          `json:"provider"`
-		AccessKeyID     string          `json:"access_key_id"`
-		AccessKeySecret provider.Secret `json:"access_key_secret"`
-		Endpoint        string          `json:"endpoint"`
-		TXTEndpoints    []string        `json:"txt_endpoints"`
-	}
-	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
-		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
-	}
-	return v, s.badEndpoints(anyNetwork, typed.TXTEndpoints)
-}
-
-func goodServiceID(id string) bool {
-	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
-}
-
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
 	if err := envelope.Decode(r, &body); err != nil {
@@ -762,10 +656,7 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 		}
 		body.ID = id
 	}
-	if !goodServiceID(body.ID) {
-		return envelope.Reply{}, envelope.Fail(msg.ServiceIDInvalid)
-	}
-	v, err := s.checkedService(body)
+	v, err := body.checkedWithID()
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -783,34 +674,15 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err
 	}
-	if body.ID = r.PathValue("id"); !goodServiceID(body.ID) {
-		return envelope.Reply{}, envelope.Fail(msg.ServiceIDInvalid)
-	}
-	v, err := s.checkedService(body)
+	body.ID = r.PathValue("id")
+	v, err := body.checkedWithID()
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	err = s.store.PutService(r.Context(), body.ID, func(stored service) (service, error) {
-		config, used, err := masked.Restore(string(v.Config), string(stored.Config))
-		if err != nil || used && !sameAccount(v.Config, stored.Config) {
-			return service{}, errNoSecret
-		}
-		changed := v
-		changed.Config = provider.Secret(config)
-		return changed, nil
-	})
-	if err != nil {
+	if err := s.store.PutService(r.Context(), body.ID, v.over); err != nil {
 		return envelope.Reply{}, err
 	}
 	return s.savedService(r, body.ID)
-}
-
-// sameAccount reports whether two configs are for one account at one address:
-// else a stored key could be sent to a stranger's.
-func sameAccount(a, b provider.Secret) bool {
-	x, errX := parseServiceConfig(a)
-	y, errY := parseServiceConfig(b)
-	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
 }
 
 func (s *server) savedService(r *http.Request, id string) (envelope.Reply, error) {
@@ -861,6 +733,69 @@ func (s *server) service(r *http.Request) (envelope.Reply, error) {
 
 func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
+}
+
+// state gives all that was configured as a document for -provision. Usages that are
+// reserved meanwhile are left out, for their services may be newer than the list of them.
+func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		ctx := r.Context()
+		last, err := s.store.LastUsage(ctx)
+		c, fault := s.store.Configuration(ctx)
+		if err := cmp.Or(err, fault); err != nil && !errors.Is(err, errNoConfiguration) {
+			yield(nil, err)
+			return
+		}
+		source := provision.Source{Owner: s.store.owner, Services: s.stateServices(ctx), Usages: s.stateUsages(ctx, last)}
+		if fault == nil {
+			shown := c.shown()
+			shown.EffectiveMode, shown.UpdatedAt = "", ""
+			source.Configuration = shown
+		}
+		source.Pieces()(yield)
+	}
+}
+
+// stateServices gives the services of a document: all but those, older than the checks,
+// whose config is no object.
+func (s *server) stateServices(ctx context.Context) iter.Seq2[provision.Service, error] {
+	return func(yield func(provision.Service, error) bool) {
+		for after, more := "", true; more; {
+			page, err := s.store.Services(ctx, after, servicePage)
+			if err != nil {
+				yield(provision.Service{}, err)
+				return
+			}
+			for _, v := range page {
+				after = v.ID
+				entry := provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}
+				if v.documented() && !yield(entry, nil) {
+					return
+				}
+			}
+			more = len(page) == servicePage
+		}
+	}
+}
+
+// stateUsages gives the usages of a document up to a number.
+func (s *server) stateUsages(ctx context.Context, last int64) iter.Seq2[provision.Usage, error] {
+	return func(yield func(provision.Usage, error) bool) {
+		for filter, more := (usageFilter{}), true; more; {
+			page, err := s.store.Usages(ctx, filter, streamPage)
+			if err != nil {
+				yield(provision.Usage{}, err)
+				return
+			}
+			for _, u := range page {
+				filter.after = u.Seq
+				if u.Seq <= last && u.documented() && !yield(u.document(), nil) {
+					return
+				}
+			}
+			more = len(page) == streamPage && filter.after < last
+		}
+	}
 }
 
 // backup sends a consistent copy of the live database, one at a time.

@@ -28,6 +28,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -49,11 +50,13 @@ import (
 	"meshddns/conntest"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
+	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/metrics"
 	"meshddns/nameserver"
 	"meshddns/provider"
+	"meshddns/provision"
 )
 
 func main() {
@@ -430,4 +433,206 @@ func (d builtinDNS) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	d.serve(ended)
+}
+
+// provision applies the files that -provision names, all or nothing, before anything
+// runs at the start, and beside everything later.
+func (s *server) provision(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
+	document := provision.Read(path, credentials)
+	var changes []provision.Change
+	var a *application
+	err := s.store.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		a = &application{api: s, start: start, seen: map[string]int{}}
+		changes, err = document.Apply(ctx, a)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.owner != "" {
+		s.store.UseOwner(a.owner)
+	}
+	for _, c := range changes {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"), slog.String("what", c.What), slog.String("id", c.ID),
+			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
+	}
+	for _, id := range a.inUse {
+		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
+	}
+	s.log.Info("provisioned", "from", path, "services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
+	return nil
+}
+
+// application applies a document in one transaction, by the operations of requests. It
+// leaves alone what is as wanted.
+type application struct {
+	checks
+	api   *server
+	start bool           // nothing uses the owner yet
+	owner string         // that was taken
+	seen  map[string]int // usages of the document so far, by service, network and prefix
+	inUse []string       // services that cannot be deleted yet
+}
+
+// changed is what an operation of a document has done, as its request.
+func changed(request, id string, err error) (provision.Change, error) {
+	method, path, _ := strings.Cut(request, " ")
+	return provision.Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
+}
+
+var unchanged provision.Change
+
+// SaveOwner takes an owner for a new database; another database adopts it.
+func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
+	if err := a.CheckOwner(owner); err != nil || owner == a.api.store.owner {
+		return unchanged, err
+	}
+	if a.start {
+		taken, err := a.api.store.ledger.TakeOwner(ctx, owner)
+		if err != nil || taken {
+			a.owner = owner
+			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
+		}
+	}
+	adopted, err := a.api.store.ledger.Adopted(ctx, a.api.store.reading(ctx), owner)
+	if err != nil || adopted {
+		return unchanged, err
+	}
+	return changed("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
+}
+
+// SaveConfiguration stores a configuration that is another one.
+func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
+	var b configurationBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	c := b.configuration()
+	stored, err := a.api.store.Configuration(ctx)
+	if err == nil && c.sameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
+		return unchanged, err
+	}
+	return changed("PUT config", "", a.api.saveConfiguration(ctx, c))
+}
+
+// SaveService stores a service that is another one.
+func (a *application) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	stored, err := a.api.store.Service(ctx, b.ID)
+	if err == nil && b.service().sameAs(stored) || err != nil && !errors.Is(err, errNoService) {
+		return unchanged, err
+	}
+	v, err := b.checkedWithID()
+	if err != nil {
+		return unchanged, err
+	}
+	return changed("PUT services/{id}", v.ID, a.api.store.PutService(ctx, v.ID, v.over))
+}
+
+// SaveUsage reserves a usage that is not there, and changes what differs in one that is.
+func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
+	var b usageBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return unchanged, err
+	}
+	same, err := a.api.store.SameUsages(ctx, want)
+	if err != nil {
+		return unchanged, err
+	}
+	key := want.ServiceID + " " + want.Network.V.String() + " " + dnsname.Fold(want.Prefix)
+	number := a.seen[key]
+	a.seen[key]++
+	if number >= len(same) {
+		u, err := a.api.reserve(ctx, b.reservation())
+		if err == nil {
+			_, err = a.changeUsage(ctx, b, u)
+		}
+		return changed("POST usages", u.ID, err)
+	}
+	c, err := a.changeUsage(ctx, b, same[number])
+	if err == nil && same[number].Status == statusReleasing {
+		return changed("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
+	}
+	return c, err
+}
+
+func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (provision.Change, error) {
+	endpoints, description := b.difference(u)
+	if endpoints == nil && description == nil {
+		return unchanged, nil
+	}
+	return changed("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
+}
+
+// SameUsages gives the numbers of the usages that are the one of a body.
+func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
+	var b usageBody
+	if envelope.Parse(body, &b) != nil {
+		return nil, nil // which is told when it is to be saved
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return nil, nil
+	}
+	same, err := a.api.store.SameUsages(ctx, want)
+	if failureOf(err).Cause == nil {
+		err = nil // there is no such service
+	}
+	for _, u := range same {
+		numbers = append(numbers, u.Seq)
+	}
+	return numbers, err
+}
+
+// HeldUsages gives some usages after a number.
+func (a *application) HeldUsages(ctx context.Context, after int64) (page []provision.Held, err error) {
+	usages, err := a.api.store.Usages(ctx, usageFilter{after: after}, streamPage)
+	for _, u := range usages {
+		page = append(page, provision.Held{Seq: u.Seq, ID: u.ID, Active: u.documented()})
+	}
+	return page, err
+}
+
+// ReleaseUsage releases a usage, and waits for nobody.
+func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
+	done, err := a.api.store.ReleaseUsage(ctx, id, false)
+	c, err := changed("DELETE usages/{id}", id, err)
+	if !done.freed {
+		c.Status = http.StatusAccepted
+	}
+	return c, err
+}
+
+// HeldServices gives some services after one.
+func (a *application) HeldServices(ctx context.Context, after string) (ids []string, err error) {
+	for more := true; more && len(ids) == 0; {
+		services, err := a.api.store.Services(ctx, after, servicePage)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range services {
+			if after = v.ID; v.documented() {
+				ids = append(ids, v.ID)
+			}
+		}
+		more = len(services) > 0
+	}
+	return ids, nil
+}
+
+// DeleteService deletes a service that has no usages.
+func (a *application) DeleteService(ctx context.Context, id string) (provision.Change, error) {
+	err := a.api.store.DeleteService(ctx, id)
+	if errors.Is(err, errServiceInUse) {
+		a.inUse = append(a.inUse, id)
+		return unchanged, nil
+	}
+	return changed("DELETE services/{id}", id, err)
 }
