@@ -435,46 +435,51 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	size := cmp.Or(limit, streamPage)
-	page := s.page(r.Context(), filter, size+1)
+	size := streamPage
+	if limit > 0 {
+		size = limit + 1 // one more tells whether there are more
+	}
+	page := s.page(r.Context(), filter, size)
 	if page.err != nil {
 		s.adapter.Refuse(w, r, page.err)
 		return
 	}
 	w.Header().Set("Content-Type", envelope.MediaType)
 	out := []byte(`{"data":[`)
-	for limit == 0 && len(page.entries) > size {
-		filter.after = page.entries[size-1].Seq
+	for limit == 0 && page.size == size {
+		filter.after = page.last
 		next := make(chan listingPage, 1)
-		go func() { next <- s.page(r.Context(), filter, size+1) }()
-		out = append(listing.AppendAll(out, page.entries[:size]), ',')
+		go func() { next <- s.page(r.Context(), filter, size) }()
+		out, _ = listing.AppendAll(out, page.entries(size))
 		w.Write(out)
 		out = out[:0]
 		if page = <-next; page.err != nil {
 			s.log.Error("listing broken off", "error", page.err)
 			panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
 		}
+		if page.size > 0 {
+			out = append(out, ',')
+		}
 	}
-	out = append(listing.AppendAll(out, page.entries[:min(size, len(page.entries))]), ']')
-	if len(page.entries) > size {
-		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), page.entries[size-1].Seq, 10), "\"\n"...)
+	more := limit > 0 && page.size > limit
+	if more {
+		page.size = limit
+	}
+	out, last := listing.AppendAll(out, page.entries(page.size))
+	out = append(out, ']')
+	if more {
+		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), last, 10), "\"\n"...)
 	}
 	w.Write(append(out, "}\n"...))
 }
 
-// listingPage is a part of the list, or why there is none.
-type listingPage struct {
-	entries []listing.Usage
-	err     error
-}
-
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
+func (s *server) page(ctx context.Context, f usageFilter, limit int) listingPage {
 	if f.state == "" {
-		page.entries, page.err = s.store.Listing(ctx, f, limit)
-		return page
+		return s.store.Listing(ctx, f, limit)
 	}
+	var entries []*listing.Usage
 	for {
 		usages, err := s.store.Usages(ctx, f, limit)
 		if err != nil {
@@ -486,12 +491,11 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 		}
 		for i, u := range usages {
 			if f.after = u.Seq; states[i].state == f.state {
-				page.entries = append(page.entries, u.entry())
+				entries = append(entries, u.entry())
 			}
 		}
-		if len(usages) < limit || len(page.entries) >= limit {
-			page.entries = page.entries[:min(limit, len(page.entries))]
-			return page
+		if len(usages) < limit || len(entries) >= limit {
+			return newListingPage(entries[:min(limit, len(entries))], nil)
 		}
 	}
 }
@@ -569,7 +573,7 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 		Publish      publishAnswer `json:"publish"`
 		CreatedAt    string        `json:"created_at"`
 	}{
-		Usage: u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
+		Usage: *u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 		Publish: publishAnswer{State: p.state, Value: p.value, Error: answers.FaultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
 	}}, nil
 }

@@ -235,6 +235,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
 		dns.serve,
 		dns.keep,
+		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
 		func(ctx context.Context) error {

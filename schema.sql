@@ -1,4 +1,4 @@
--- The tables of meshddns as they are today, version 5. One file holds
+-- The tables of meshddns as they are today, version 6. One file holds
 -- everything: what was configured, who has which name, what is due, what stands
 -- at the providers, and the zones of the built-in DNS server.
 --
@@ -90,16 +90,13 @@ CREATE TABLE usages (
     created_at    TEXT    NOT NULL
 ) STRICT;
 
--- However many requests race, one prefix is given once; NOCASE folds A-Z and
--- nothing else, as DNS does (RFC 4343). What begins with '_mesh' is automatic and
--- may repeat: it belongs to its network by construction.
-CREATE UNIQUE INDEX usages_custom_prefix ON usages (provider_id, record_prefix COLLATE NOCASE)
-    WHERE substr(record_prefix, 1, 5) <> '_mesh' COLLATE NOCASE;
-CREATE INDEX usages_auto_prefix ON usages (provider_id, record_prefix COLLATE NOCASE)
-    WHERE substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE;
+-- However many requests race, one prefix of a service is given once: the name has
+-- it, in lower case, as DNS compares (RFC 4343). What begins with '_mesh' is automatic
+-- and may repeat: it belongs to its network by construction.
+CREATE UNIQUE INDEX usages_by_name ON usages
+    (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, ''));
 
 CREATE INDEX usages_by_service ON usages (provider_id, seq);
-CREATE INDEX usages_by_name ON usages (name, seq);
 
 -- Which network a usage belongs to. Its seq is the usage's.
 CREATE TABLE bindings (

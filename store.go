@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 
 	"meshddns/builtin"
+	"meshddns/checkpoint"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
 	"meshddns/groupcommit"
@@ -47,9 +49,12 @@ var migration4 string
 //go:embed migrations/5.sql
 var migration5 string
 
+//go:embed migrations/6.sql
+var migration6 string
+
 // migrations lead from one version of the schema to the next: the first from
 // version 1 to version 2. The list only grows.
-var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, splitPrefixIndex, giveZonesSerials}
+var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, splitPrefixIndex, giveZonesSerials, joinPrefixIndex}
 
 // What a store function reports beside faults of the database itself. A
 // transaction ends with one of these only before it has changed anything.
@@ -75,6 +80,7 @@ type store struct {
 	file      *dbfile.File
 	writer    *sql.DB
 	commits   *groupcommit.Queue
+	keeper    *checkpoint.Keeper
 	reader    *sql.DB
 	owner     string // marks the values in DNS that are ours
 	ledger    *ledger.Ledger
@@ -101,13 +107,17 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.file.Close())
 	}
 	s.writer.SetMaxOpenConns(1)
-	s.commits = groupcommit.New(s.writer, func() { s.committed() })
 	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
 	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close(), s.file.Close())
 	}
 	s.reader.SetMaxOpenConns(readers)
 	s.reader.SetMaxIdleConns(readers)
+	s.keeper = checkpoint.New(s.reader)
+	s.commits = groupcommit.New(s.writer, func() {
+		s.keeper.Committed()
+		s.committed()
+	})
 	if err := s.migrate(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
 	}
@@ -253,6 +263,12 @@ func splitPrefixIndex(ctx context.Context, tx *sql.Tx) error {
 // giveZonesSerials leads to version 5: a built-in zone has a serial of its own.
 func giveZonesSerials(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, migration5)
+	return err
+}
+
+// joinPrefixIndex leads to version 6.
+func joinPrefixIndex(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, migration6)
 	return err
 }
 
@@ -597,19 +613,13 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	return u, err
 }
 
-// CountUsages counts the usages of a service with a prefix, letter case aside.
-// Each kind of prefix has its index. A client that goes away does not end the query:
-// to be ready for that costs more than a search.
+// CountUsages counts the usages of a service with a prefix, letter case aside. A
+// client that goes away does not end the query: to be ready for that costs more
+// than a search.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int, err error) {
-	query := `
-		SELECT count(*) FROM usages
-		WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE AND substr(record_prefix, 1, 5) <> '_mesh' COLLATE NOCASE`
-	if isReserved(prefix) {
-		query = `
-		SELECT count(*) FROM usages
-		WHERE provider_id = ? AND record_prefix = ? COLLATE NOCASE AND substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE`
-	}
-	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), query, serviceID, prefix).Scan(&count)
+	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), `
+		SELECT count(*) FROM services s JOIN usages u ON u.provider_id = s.id AND u.name = '_mesh.' || lower(?2) || '.' || s.zone
+		WHERE s.id = ?1`, serviceID, prefix).Scan(&count)
 	return count, err
 }
 
@@ -627,8 +637,8 @@ func scanUsage(row sqlrow.Scanner) (u usage, err error) {
 }
 
 // entry is the usage in the list.
-func (u usage) entry() listing.Usage {
-	e := listing.Usage{
+func (u usage) entry() *listing.Usage {
+	e := &listing.Usage{
 		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
 	}
@@ -676,35 +686,60 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// Listing gives what Usages does as entries of the list. SQLite makes one text of
-// them, for to call it costs more than a row.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int) ([]listing.Usage, error) {
-	var page string
-	var rows int
+// listingPage is a part of the list, or why there is none: so many entries, and what
+// gives the first of them.
+type listingPage struct {
+	size    int
+	last    int64 // seq of the last entry
+	entries func(first int) iter.Seq[*listing.Usage]
+	err     error
+}
+
+// newListingPage is a page of entries that are read already.
+func newListingPage(entries []*listing.Usage, err error) listingPage {
+	p := listingPage{size: len(entries), err: err}
+	p.entries = func(first int) iter.Seq[*listing.Usage] { return slices.Values(entries[:first]) }
+	if p.size > 0 {
+		p.last = entries[p.size-1].Seq
+	}
+	return p
+}
+
+// listingFields are those of a row of a page: see package listing.
+var listingFields = strings.Join([]string{
+	"u.seq", "u.id", "u.provider_id", "u.prefix_mode", "u.record_prefix", "u.description", "u.is_exclusive", "b.network_id", "s.domain", "'=' || s.name",
+}, ", '"+listing.BetweenFields+"', ")
+
+// Listing gives what Usages does as a page of the list. SQLite makes one text of
+// it, for to call it costs more than a row.
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listingPage {
+	var text string
+	var p listingPage
 	where, args := f.where(limit)
-	err := s.reader.QueryRowContext(ctx, `
-		SELECT count(*), coalesce(group_concat(entry, char(30)), '') FROM (
-		    SELECT concat(u.seq, char(31), u.id, char(31), u.provider_id, char(31), u.prefix_mode, char(31), u.record_prefix,
-		                  char(31), u.description, char(31), u.is_exclusive, char(31), b.network_id, char(31), s.domain,
-		                  char(31), '=' || s.name) AS entry
+	p.err = s.reader.QueryRowContext(ctx, `
+		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, '`+listing.BetweenRows+`'), '') FROM (
+		    SELECT u.seq, concat(`+listingFields+`) AS entry
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
-		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&rows, &page)
-	if err != nil {
-		return nil, err
-	}
-	entries, ok := listing.Parse(page, rows)
-	if !ok { // a text has a control character that stands between the others
+		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.size, &p.last, &text)
+	if p.err == nil && !listing.Whole(text, p.size) { // a text has a control character that stands between the others
 		usages, err := s.Usages(ctx, f, limit)
+		var entries []*listing.Usage
 		for _, u := range usages {
 			entries = append(entries, u.entry())
 		}
-		return entries, err
+		return newListingPage(entries, err)
 	}
-	for i := range entries {
-		entries[i].FullDomain = fullName(entries[i].Prefix, entries[i].Domain)
+	p.entries = func(first int) iter.Seq[*listing.Usage] {
+		return func(yield func(*listing.Usage) bool) {
+			for u := range listing.All(text, first) {
+				if u.FullDomain = fullName(u.Prefix, u.Domain); !yield(u) {
+					return
+				}
+			}
+		}
 	}
-	return entries, nil
+	return p
 }
 
 // Usage gives one usage, or errNoUsage.

@@ -3,6 +3,7 @@
 package listing
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 
@@ -31,15 +32,15 @@ type Provider struct {
 	Name string `json:"name"`
 }
 
-// AppendAll writes entries, a line each.
-func AppendAll(to []byte, entries []Usage) []byte {
-	for i := range entries {
-		if i > 0 {
+// AppendAll writes entries, a line each, and gives the seq of the last.
+func AppendAll(to []byte, entries iter.Seq[*Usage]) (all []byte, last int64) {
+	for u := range entries {
+		if last != 0 {
 			to = append(to, ',')
 		}
-		to = append(Append(to, &entries[i]), '\n')
+		to, last = append(Append(to, u), '\n'), u.Seq
 	}
-	return to
+	return to, last
 }
 
 // Append writes an entry as encoding/json does.
@@ -62,56 +63,54 @@ func Append(to []byte, u *Usage) []byte {
 	return append(to, '}')
 }
 
-// A page is a text in which these two of ASCII stand between the fields of a row
-// and between the rows.
+// Between the fields of a row, and between the rows, of a page stand these two of ASCII.
 const (
-	betweenFields = "\x1f"
-	betweenRows   = "\x1e"
+	BetweenFields = "\x1f"
+	BetweenRows   = "\x1e"
 )
 
 // fields are those of a row: seq, id, provider_id, prefix_mode, record_prefix,
 // description, is_exclusive, network_id, domain, "=" and the service's name.
 const fields = 10
 
-// Parse reads a page of so many usages with TXT records, but for their full names. It
-// is not ok when a text has one of the two characters itself, for then there are more
-// of them than between the rows and fields: the rows have to be read one by one.
-func Parse(page string, rows int) (usages []Usage, ok bool) {
-	if rows == 0 {
-		return nil, true
+// Whole reports whether a page is one of so many rows. It is not when a text has one
+// of the two characters itself, for then there are more of them than between the
+// rows and fields: the rows have to be read one by one.
+func Whole(page string, rows int) bool {
+	return strings.Count(page, BetweenRows) == max(rows-1, 0) && strings.Count(page, BetweenFields) == rows*(fields-1)
+}
+
+// All reads the first rows of a whole page, which are usages with TXT records, but for
+// their full names. Each entry is good until the next.
+func All(page string, rows int) iter.Seq[*Usage] {
+	return func(yield func(*Usage) bool) {
+		var network sqlrow.NetworkID
+		var provider Provider
+		for range rows {
+			var row string
+			row, page, _ = strings.Cut(page, BetweenRows)
+			field := func() (text string) {
+				text, row, _ = strings.Cut(row, BetweenFields)
+				return text
+			}
+			u := Usage{RecordType: "TXT"}
+			u.Seq, _ = integer(field())
+			u.ID, u.ProviderID, u.Mode, u.Prefix = field(), field(), field(), field()
+			u.Description, u.IsOccupied = field(), field() == "1"
+			if n, bound := integer(field()); bound {
+				network = sqlrow.NetworkID(n)
+				u.NetworkID = &network
+			}
+			u.Domain = field()
+			if name, there := strings.CutPrefix(field(), "="); there {
+				provider = Provider{ID: u.ProviderID, Name: name}
+				u.Provider = &provider
+			}
+			if !yield(&u) {
+				return
+			}
+		}
 	}
-	if strings.Count(page, betweenRows) != rows-1 {
-		return nil, false
-	}
-	usages = make([]Usage, rows)
-	networks, providers := make([]sqlrow.NetworkID, rows), make([]Provider, rows)
-	for i := range usages {
-		row, rest, _ := strings.Cut(page, betweenRows)
-		if page = rest; strings.Count(row, betweenFields) != fields-1 {
-			return nil, false
-		}
-		u := &usages[i]
-		field := func() (text string) {
-			text, row, _ = strings.Cut(row, betweenFields)
-			return text
-		}
-		u.Seq, ok = integer(field())
-		u.ID, u.ProviderID, u.Mode, u.Prefix, u.RecordType = field(), field(), field(), field(), "TXT"
-		u.Description, u.IsOccupied = field(), field() == "1"
-		if network, bound := integer(field()); bound {
-			networks[i] = sqlrow.NetworkID(network)
-			u.NetworkID = &networks[i]
-		}
-		u.Domain = field()
-		if name, there := strings.CutPrefix(field(), "="); there {
-			providers[i] = Provider{ID: u.ProviderID, Name: name}
-			u.Provider = &providers[i]
-		}
-		if !ok {
-			return nil, false
-		}
-	}
-	return usages, true
 }
 
 // integer reads a number of the database, of which NULL is no text.

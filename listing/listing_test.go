@@ -60,27 +60,34 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// A page with a field too many or too few is not read.
-func TestParse(t *testing.T) {
+// A page is read when it has as many rows and fields as it must.
+func TestAll(t *testing.T) {
 	const whole = "7\x1fid\x1fsvc\x1fauto\x1fp\x1fd\x1f1\x1f-1\x1fexample.com\x1f="
-	usages, ok := Parse(whole+"\x1e"+"8\x1f\x1f\x1f\x1f\x1f\x1f0\x1f\x1f\x1f", 2)
-	if !ok || len(usages) != 2 || usages[0].Seq != 7 || usages[1].Seq != 8 || usages[0].Domain != "example.com" {
-		t.Fatalf("%+v %v", usages, ok)
+	const page = whole + "\x1e" + "8\x1f\x1f\x1f\x1f\x1f\x1f0\x1f\x1f\x1f"
+	if !Whole(page, 2) {
+		t.Fatal("two rows are not two")
 	}
-	if got, want := standard(t, usages), `[{"id":"id","provider_id":"svc","prefix_mode":"auto","record_prefix":"p","record_type":"TXT",`+
-		`"description":"d","is_occupied":true,"network_id":18446744073709551615,"full_domain":"","provider":{"id":"svc","name":""}},`+
-		`{"id":"","provider_id":"","prefix_mode":"","record_prefix":"","record_type":"TXT","description":"","is_occupied":false,"full_domain":""}]`; got != want {
-		t.Errorf("%s\nwant %s", got, want)
+	all, last := AppendAll(nil, All(page, 2))
+	if want := `{"id":"id","provider_id":"svc","prefix_mode":"auto","record_prefix":"p","record_type":"TXT",` +
+		`"description":"d","is_occupied":true,"network_id":18446744073709551615,"full_domain":"","provider":{"id":"svc","name":""}}` + "\n" +
+		`,{"id":"","provider_id":"","prefix_mode":"","record_prefix":"","record_type":"TXT","description":"","is_occupied":false,"full_domain":""}` + "\n"; string(all) != want || last != 8 {
+		t.Errorf("%d %s\nwant 8 %s", last, all, want)
 	}
-	for _, page := range []string{whole + "\x1f", whole + "\x1e", whole + "\x1e" + whole + "\x1fx", "x" + whole, "7"} {
-		if usages, ok := Parse(page, 1); ok {
-			t.Errorf("%q is %+v", page, usages)
+	if first, last := AppendAll(nil, All(page, 1)); !bytes.HasPrefix(all, first) || last != 7 {
+		t.Errorf("the first is %d %s", last, first)
+	}
+	for u := range All(page, 2) {
+		if u.Domain != "example.com" {
+			t.Errorf("the domain is %q", u.Domain)
+		}
+		break
+	}
+	for _, page := range []string{whole + "\x1f", whole + "\x1e", whole + "\x1e" + whole, whole + "\x1e" + whole + "\x1fx", "7", ""} {
+		if Whole(page, 1) {
+			t.Errorf("%q is one row", page)
 		}
 	}
-	if usages, ok := Parse(whole+"\x1e"+whole, 1); ok {
-		t.Errorf("one row is %+v", usages)
-	}
-	if usages, ok := Parse("", 0); !ok || usages != nil {
-		t.Errorf("no rows are %+v, %v", usages, ok)
+	if !Whole("", 0) {
+		t.Error("no rows are some")
 	}
 }
