@@ -116,7 +116,11 @@ func failureOf(err error) *envelope.Failure { return envelope.Adapter{Answers: f
 
 // deny answers for the guard, which stops a request before it gets here.
 func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
-	s.adapter.Refuse(w, r, &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)})
+	failure := &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)}
+	if failure.ID == msg.HostNotAllowed {
+		failure.Args = []any{refusal.Host}
+	}
+	s.adapter.Refuse(w, r, failure)
 	s.countRequest("", refusal.Status)
 }
 
@@ -316,7 +320,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
 		if err := s.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
-			return envelope.Reply{}, err
+			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
@@ -324,9 +328,9 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	names, err := s.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
 	if complete && err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: body.Owner}, err
 	}
-	return envelope.Reply{Message: done, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
+	return envelope.Reply{Message: done, ID: body.Owner, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
 }
 
 func (s *server) providers(r *http.Request) (envelope.Reply, error) {
@@ -668,7 +672,7 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	if err := s.store.CreateService(r.Context(), v); err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: v.ID}, err
 	}
 	return s.savedService(r, v.ID)
 }
@@ -692,7 +696,7 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 func (s *server) savedService(r *http.Request, id string) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), id)
 	if err != nil {
-		return envelope.Reply{}, err
+		return envelope.Reply{ID: id}, err
 	}
 	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: shownService(v)}, nil
 }

@@ -1313,25 +1313,39 @@ func TestCloudSecretsStayInside(t *testing.T) {
 	})
 }
 
-// Each change is one audit line, a reading is none.
+// Each change is one audit line, and so is a backup; a reading is none. It says who,
+// what, which and how it ended, and nothing of a body.
 func TestAuditLines(t *testing.T) {
 	a := newAppliance(t)
-	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`)
-	a.call(t, "DELETE", "/api/v1/ddns/services/svc", "")
-	a.must(t, "GET", "/api/v1/ddns/services", "")
-	lines := regexp.MustCompile(`msg=change .*`).FindAllString(uuidText.ReplaceAllString(a.logs.String(), "<id>"), -1)
-	for i, want := range []string{
-		`what="PUT /api/v1/ddns/services/{id}" id=svc status=200 code=""`,
-		`what="POST /api/v1/ddns/usages" id=<id> status=200 code=""`,
-		`what="DELETE /api/v1/ddns/services/{id}" id=svc status=409 code=service_in_use`,
+	config := `{"provider":"builtin","access_key_id":"secret-key","access_key_secret":"secret-word","domain":"example.com","txt_record_name":"_txt"}`
+	long := strings.Repeat("x", 5000)
+	for _, step := range []struct{ method, path, body, want string }{
+		{"PUT", "/services/svc", `{"name":"secret-name","config":{"domain":"example.com"}}`, `what="PUT /api/v1/ddns/services/{id}" id=svc status=200 code=""`},
+		{"POST", "/services", `{"id":"svc","name":"x","config":{}}`, `what="POST /api/v1/ddns/services" id=svc status=409 code=service_exists`},
+		{"POST", "/services", `{"name":"x","config":{}}`, `what="POST /api/v1/ddns/services" id=<id> status=200 code=""`},
+		{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`, `what="POST /api/v1/ddns/usages" id=<id> status=200 code=""`},
+		{"POST", "/usages", `secret-body`, `what="POST /api/v1/ddns/usages" id="" status=400 code=parameter_error`},
+		{"DELETE", "/services/svc", "", `what="DELETE /api/v1/ddns/services/{id}" id=svc status=409 code=service_in_use`},
+		{"DELETE", "/usages/gone?force=1&secret=secret", "", `what="DELETE /api/v1/ddns/usages/{id}?force" id=gone status=404 code=unknown_usage`},
+		{"DELETE", "/usages/gone?force=0", "", `what="DELETE /api/v1/ddns/usages/{id}" id=gone status=404 code=unknown_usage`},
+		{"DELETE", "/services/" + long, "", `what="DELETE /api/v1/ddns/services/{id}" id=` + long[:128] + ` status=404 code=unknown_service`},
+		{"PUT", "/config", config, `what="PUT /api/v1/ddns/config" id="" status=200 code=""`},
+		{"PUT", "/config", strings.Repeat("secret", 20000), `what="PUT /api/v1/ddns/config" id="" status=413 code=body_too_large`},
+		{"POST", "/adopt?dry_run=1", `{"owner":"0123456789ab"}`, `what="POST /api/v1/ddns/adopt?dry_run" id=0123456789ab status=200 code=""`},
+		{"POST", "/adopt", `{"owner":"0123456789ab"}`, `what="POST /api/v1/ddns/adopt" id=0123456789ab status=200 code=""`},
+		{"GET", "/backup", "", `what="GET /api/v1/ddns/backup" id="" status=200 code=""`},
+		{"GET", "/services", "", ""},
+		{"GET", "/config", "", ""},
 	} {
-		if i >= len(lines) || !strings.HasSuffix(lines[i], want) {
-			t.Errorf("audit lines %q, want %q at %d", lines, want, i)
+		before := len(a.logs.String())
+		a.call(t, step.method, "/api/v1/ddns"+step.path, step.body)
+		lines := regexp.MustCompile(`msg=change .*`).FindAllString(uuidText.ReplaceAllString(a.logs.String()[before:], "<id>"), -1)
+		if got, want := strings.Join(lines, "\n"), "msg=change who=127.0.0.1 "+step.want; got != want && (step.want != "" || got != "") {
+			t.Errorf("%s %.80s: logged\n%q, want\n%q", step.method, step.path, got, want)
 		}
 	}
-	if len(lines) != 3 {
-		t.Errorf("%d audit lines: %q", len(lines), lines)
+	if strings.Contains(a.logs.String(), "secret") {
+		t.Error("a secret is in the log")
 	}
 }
 
@@ -1342,7 +1356,7 @@ func TestGuardAnswersInTheEnvelope(t *testing.T) {
 	if err := os.WriteFile(file, []byte("first-token-of-the-two\nsecond-token-of-the-two\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := guard.ReadTokens(file)
+	tokens, err := guard.OpenTokens(file, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@
 //	meshddns [flags]
 //
 // Each flag can be given in the environment too: -dns-listen is
-// MESHDDNS_DNS_LISTEN. A flag wins over the environment. What is repeatable
-// can also be given separated by commas.
+// MESHDDNS_DNS_LISTEN, and an unknown MESHDDNS_ name is refused. A flag wins over
+// the environment. What is repeatable can also be given separated by commas.
 //
 //	-listen address        HTTP API: host:port, or unix:/path (mode 0660); default 127.0.0.1:8053
 //	-db file               the database, default meshddns.db
@@ -17,20 +17,24 @@
 //	-dns-nsid text         tells servers of one zone apart: answered to who asks for it (RFC 5001); default: not
 //	-dns-rate-limit n      answers a second over UDP to one network (/24, /56) without a cookie, 0: no limit; default 1000
 //	-ipv4, -ipv6 source    this host's public addresses: auto, interface:NAME, url:URL, none, or an address
-//	-allow-host names      Host names to accept beside the loopback ones, separated by commas
+//	-allow-host name       Host name to accept beside addresses and the loopback names; repeatable
 //	-token-file file       one or two tokens, a line each; required on an address that is not loopback
 //	-sync-interval time    between synchronisations in the modes auto and upsert-only, default 5m
 //	-log-format format     text or json
-//	-version               print the version and exit
+//	-provision file        configuration, services and usages, applied at the start; or a folder: its *.json in the order of their names
+//	-check                 tell every mistake of the flags and of the provision file, and exit: nothing is opened or changed
+//	-version, -help        print the version, or the flags, and exit
 //
-// SIGTERM and SIGINT end the program: what has begun is finished first.
+// SIGTERM and SIGINT end the program: what has begun is finished first. SIGHUP
+// reads the token file and the provision file again; a fault in one is logged, and what
+// was stays.
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -40,7 +44,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,7 +52,6 @@ import (
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnsname"
-	"meshddns/dnswire"
 	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/hostaddr"
@@ -57,159 +59,50 @@ import (
 	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provision"
+	"meshddns/settings"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	hangUps := make(chan os.Signal, 1) // one that comes while another is obeyed is obeyed after it
+	signal.Notify(hangUps, syscall.SIGHUP)
+	err := run(ctx, process{args: os.Args[1:], environ: os.Environ(), hangUps: hangUps, stdout: os.Stdout, stderr: os.Stderr})
 	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "meshddns:", err)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintln(os.Stderr, "meshddns:", strings.TrimSuffix(line, "\n"))
+		}
 		os.Exit(1)
 	}
 }
 
-// settings are what the flags and the environment say.
-type settings struct {
-	listen, db   string
-	dns          nameserver.Config
-	ipv4, ipv6   hostaddr.Source
-	allowHosts   []string
-	tokens       []guard.Token
-	syncInterval time.Duration
-	logFormat    string
-	version      bool
-}
-
-// list is a flag that can be given several times, or once with commas.
-type list struct {
-	values    []string
-	inherited bool // from the environment: the command line begins anew
-}
-
-func (l *list) String() string { return strings.Join(l.values, ",") }
-
-// Set adds values.
-func (l *list) Set(text string) error {
-	if l.inherited {
-		*l = list{}
-	}
-	l.values = append(l.values, strings.FieldsFunc(text, func(r rune) bool { return r == ',' })...)
-	return nil
-}
-
-func readSettings(args []string, getenv func(string) string, stderr io.Writer) (c settings, err error) {
-	flags := flag.NewFlagSet("meshddns", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&c.listen, "listen", "127.0.0.1:8053", "`address` of the HTTP API: host:port or unix:/path")
-	flags.StringVar(&c.db, "db", "meshddns.db", "database `file`")
-	var dnsListen, dnsHosts list
-	flags.Var(&dnsListen, "dns-listen", "`address` of the built-in DNS server, UDP and TCP; repeatable (default none)")
-	flags.Var(&dnsHosts, "dns-host", "own `name` in NS and SOA records, then further ones for NS; repeatable (default ns.<zone>)")
-	flags.StringVar(&c.dns.NSID, "dns-nsid", "", "`text` that tells servers of one zone apart, for who asks for it (default none)")
-	flags.IntVar(&c.dns.RateLimit, "dns-rate-limit", nameserver.DefaultRateLimit, "`answers` a second over UDP to one network, 0: no limit")
-	ipv4 := flags.String("ipv4", "auto", "public IPv4 address: auto, interface:NAME, url:URL, none, or an `address`")
-	ipv6 := flags.String("ipv6", "auto", "public IPv6 address: auto, interface:NAME, url:URL, none, or an `address`")
-	allowHosts := flags.String("allow-host", "", "Host `names` to accept beside the loopback ones, separated by commas")
-	tokenFile := flags.String("token-file", "", "`file` with one or two bearer tokens")
-	flags.DurationVar(&c.syncInterval, "sync-interval", 5*time.Minute, "`time` between automatic synchronisations")
-	flags.StringVar(&c.logFormat, "log-format", "text", "text or json")
-	flags.BoolVar(&c.version, "version", false, "print the version and exit")
-	if err := fromEnvironment(flags, getenv); err != nil {
-		return c, err
-	}
-	if err := flags.Parse(args); err != nil {
-		return c, err
-	}
-	switch {
-	case flags.NArg() > 0:
-		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case c.syncInterval < time.Second:
-		return c, fmt.Errorf("-sync-interval %v: want 1s at least", c.syncInterval)
-	case c.logFormat != "text" && c.logFormat != "json":
-		return c, fmt.Errorf("-log-format %q: want text or json", c.logFormat)
-	case len(c.dns.NSID) > nameserver.MaxNSID:
-		return c, fmt.Errorf("-dns-nsid has %d octets: want %d at most", len(c.dns.NSID), nameserver.MaxNSID)
-	case c.dns.RateLimit < 0 || c.dns.RateLimit > nameserver.MaxRateLimit:
-		return c, fmt.Errorf("-dns-rate-limit %d: want 0 to %d", c.dns.RateLimit, nameserver.MaxRateLimit)
-	}
-	c.allowHosts = strings.FieldsFunc(*allowHosts, func(r rune) bool { return r == ',' || r == ' ' })
-	c.dns.Addresses = dnsListen.values
-	if c.dns.Hosts, err = hostNames(dnsHosts.values); err != nil {
-		return c, err
-	}
-	return c, c.parse(*ipv4, *ipv6, *tokenFile)
-}
-
-// hostNames reads the names of name servers, which are names of hosts (RFC 1123,
-// section 2.1): who writes an address or anything else makes the zones unreachable.
-func hostNames(texts []string) (names []dnswire.Name, err error) {
-	for _, text := range texts {
-		host := dnsname.Parse(text)
-		if _, err := netip.ParseAddr(host); err == nil {
-			return nil, fmt.Errorf("-dns-host: %q is an address, want a name", text)
-		}
-		if dnsname.Fault(host) != "" || strings.Contains(host, "_") {
-			return nil, fmt.Errorf("-dns-host: %q is not the name of a host, such as ns1.example.com", text)
-		}
-		name, err := dnswire.ParseName(host)
-		if err != nil {
-			return nil, fmt.Errorf("-dns-host: %w", err)
-		}
-		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("-dns-host: %q is given twice", text)
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
-
-func (c *settings) parse(ipv4, ipv6, tokenFile string) (err error) {
-	if c.ipv4, err = hostaddr.ParseSource(hostaddr.IPv4, ipv4); err != nil {
-		return fmt.Errorf("-ipv4: %w", err)
-	}
-	if c.ipv6, err = hostaddr.ParseSource(hostaddr.IPv6, ipv6); err != nil {
-		return fmt.Errorf("-ipv6: %w", err)
-	}
-	if tokenFile != "" {
-		if c.tokens, err = guard.ReadTokens(tokenFile); err != nil {
-			return fmt.Errorf("-token-file: %w", err)
-		}
-	}
-	return nil
-}
-
-// fromEnvironment sets flags from MESHDDNS_*, before the command line does.
-func fromEnvironment(flags *flag.FlagSet, getenv func(string) string) (err error) {
-	flags.VisitAll(func(f *flag.Flag) {
-		name := "MESHDDNS_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value := getenv(name); value != "" && err == nil {
-			if fault := flags.Set(f.Name, value); fault != nil {
-				err = fmt.Errorf("%s: %w", name, fault)
-			}
-			if several, ok := f.Value.(*list); ok {
-				several.inherited = true
-			}
-		}
-	})
-	return err
+// process is what the program is given by who starts it.
+type process struct {
+	args, environ  []string
+	hangUps        <-chan os.Signal
+	stdout, stderr io.Writer
 }
 
 // run is the program. It returns when ctx has ended and all is closed.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) (err error) {
-	c, err := readSettings(args, getenv, stderr)
-	if err != nil {
+func run(ctx context.Context, p process) (err error) {
+	c, err := settings.Read(p.args, p.environ)
+	switch {
+	case c.Help:
+		settings.Usage(p.stdout)
+		return nil
+	case c.Version:
+		_, err := fmt.Fprintln(p.stdout, "meshddns", version())
+		return err
+	case c.Check:
+		return tellMistakes(c, err, p.stdout)
+	case err != nil:
 		return err
 	}
-	if c.version {
-		_, err := fmt.Fprintln(stdout, "meshddns", version())
-		return err
+	log := slog.New(slog.NewTextHandler(p.stderr, nil))
+	if c.LogFormat == "json" {
+		log = slog.New(slog.NewJSONHandler(p.stderr, nil))
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
-	if c.logFormat == "json" {
-		log = slog.New(slog.NewJSONHandler(stderr, nil))
-	}
-	store, err := openStore(ctx, c.db, log)
+	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
 	}
@@ -223,21 +116,31 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
-	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.dns.Hosts) > 0, addresses, log)}
-	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.syncInterval, log))
+	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
+	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
+	if c.Provision != "" {
+		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {
+			dns.close()
+			return fmt.Errorf("-provision: nothing of it is applied:\n%w", err)
+		}
+	}
 	listener, handler, err := listenHTTP(c, api)
 	if err != nil {
 		dns.close()
 		return err
 	}
-	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.listening(), "db", c.db)
+	for _, origin := range c.Unused(!strings.HasPrefix(c.Listen, "unix:"), dns.server != nil) {
+		log.Warn("a setting has no effect", "setting", origin)
+	}
+	steps := reloadSteps(c, api)
+	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.listening(), "db", c.DB)
 	return serve(ctx, log, tasks{
 		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
 		dns.serve,
 		dns.keep,
 		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		api.engine.Run,
-		func(ctx context.Context) error { return addresses.Watch(ctx, c.syncInterval) },
+		func(ctx context.Context) error { return addresses.Watch(ctx, c.SyncInterval) },
 		func(ctx context.Context) error {
 			select {
 			case <-addresses.Ready():
@@ -246,17 +149,65 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			}
 			return nil
 		},
+		func(ctx context.Context) error {
+			return onHangUp(ctx, p.hangUps, func() { reload(ctx, steps, log) })
+		},
 	})
+}
+
+// step is a part of a reload.
+type step struct {
+	what string // "read the token file again"
+	do   func(context.Context) error
+}
+
+// reloadSteps are those of a reload, in their order.
+func reloadSteps(c settings.Settings, api *server) (steps []step) {
+	if c.Tokens != nil {
+		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
+	}
+	if c.Provision != "" {
+		steps = append(steps, step{"apply the provision file again", func(ctx context.Context) error {
+			return api.provision(ctx, c.Provision, credentials(c), false)
+		}})
+	}
+	return steps
+}
+
+// reload does all steps in order. One that fails has changed nothing, and hinders no other.
+func reload(ctx context.Context, steps []step, log *slog.Logger) {
+	for _, s := range steps {
+		if err := s.do(ctx); err != nil {
+			log.Error("reload: what was stays", "step", s.what, "error", err)
+			continue
+		}
+		log.Info("reload", "step", s.what)
+	}
+	if len(steps) == 0 {
+		log.Info("reload: there is nothing to read again")
+	}
+}
+
+// onHangUp obeys each hang-up until ctx ends.
+func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func()) error {
+	for {
+		select {
+		case <-hangUps:
+			obey()
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // openBook makes the book of this host's addresses, which begins with those that
 // were known last.
-func openBook(ctx context.Context, c settings, s *store, log *slog.Logger) (*hostaddr.Book, error) {
+func openBook(ctx context.Context, c settings.Settings, s *store, log *slog.Logger) (*hostaddr.Book, error) {
 	last, err := s.Addresses(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return hostaddr.NewBook(c.ipv4, c.ipv6, last, s.SaveAddresses, log), nil
+	return hostaddr.NewBook(c.IPv4, c.IPv6, last, s.SaveAddresses, log), nil
 }
 
 // tasks run side by side until ctx ends. The first that fails ends the others.
@@ -291,18 +242,18 @@ func version() string {
 }
 
 // listenHTTP binds the API's address and puts the guards before its routes.
-func listenHTTP(c settings, api *server) (net.Listener, http.Handler, error) {
-	guards := guard.Config{Tokens: c.tokens, AllowHosts: c.allowHosts, Deny: api.deny, Now: time.Now}
-	if path, ok := strings.CutPrefix(c.listen, "unix:"); ok {
+func listenHTTP(c settings.Settings, api *server) (net.Listener, http.Handler, error) {
+	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
+	if path, ok := strings.CutPrefix(c.Listen, "unix:"); ok {
 		listener, err := listenUnix(path)
 		return listener, guard.Unix(guards, api.routes()), err
 	}
-	listener, err := net.Listen("tcp", c.listen)
+	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(c.tokens) == 0 && !guard.Loopback(listener.Addr().String()) {
-		return nil, nil, errors.Join(fmt.Errorf("-listen %s is not a loopback address: -token-file is required", c.listen), listener.Close())
+	if c.Tokens == nil && !guard.Loopback(listener.Addr().String()) {
+		return nil, nil, errors.Join(fmt.Errorf("-listen %s is not a loopback address: -token-file is required", c.Listen), listener.Close())
 	}
 	return listener, guard.TCP(guards, api.routes()), nil
 }
@@ -373,13 +324,13 @@ type builtinDNS struct {
 	cache  *builtin.Cache
 }
 
-func listenDNS(c settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.dns.Addresses) == 0 {
+func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
+	if len(c.DNS.Addresses) == 0 {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s.zones, log)
 	s.zones.Changed = d.cache.Changed
-	d.server, err = nameserver.Listen(c.dns, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
+	d.server, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
 	return d, err
 }
 
@@ -434,6 +385,36 @@ func (d builtinDNS) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	d.serve(ended)
+}
+
+// credentials is where the provision file's secrets are.
+func credentials(c settings.Settings) provision.CredentialFolder {
+	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
+}
+
+// tellMistakes writes every mistake of the settings, and of the files that they name, a
+// line each. There is an error when there are any.
+func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
+	var told []string
+	if fault != nil {
+		told = strings.Split(fault.Error(), "\n")
+	}
+	fine := "ok"
+	if c.Provision != "" {
+		document := provision.Read(c.Provision, credentials(c))
+		if err := document.Check(checks{}); err != nil {
+			told = append(told, strings.Split(err.Error(), "\n")...)
+		}
+		if document.Unread > 0 {
+			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set", document.Unread)
+		}
+	}
+	if len(told) == 0 {
+		_, err := fmt.Fprintln(out, fine)
+		return err
+	}
+	_, err := fmt.Fprintln(out, strings.Join(told, "\n"))
+	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
 }
 
 // provision applies the files that -provision names, all or nothing, before anything

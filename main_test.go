@@ -14,6 +14,8 @@ import (
 	"meshddns/answers"
 	"meshddns/sqlrow"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
@@ -24,6 +26,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -1127,40 +1130,154 @@ func dnsClosedPort(t testing.TB) string {
 	return tcp.Addr().String()
 }
 
-func readFlags(args []string, environment map[string]string) (settings, error) {
-	return readSettings(args, func(name string) string { return environment[name] }, io.Discard)
+// appProcess is the program, run inside the test on a port of its own choice.
+type appProcess struct {
+	t       testing.TB
+	hangUps chan os.Signal
+	log     *dnsLog
+	url     string
 }
 
-func TestDNSFlags(t *testing.T) {
-	environment := map[string]string{"MESHDDNS_DNS_LISTEN": "127.0.0.1:5301,[::1]:5301", "MESHDDNS_DNS_HOST": "a.example.com,B.example.com."}
-	for _, test := range []struct {
-		args []string
-		want string
+func runProgram(t testing.TB, environ []string, args ...string) *appProcess {
+	t.Helper()
+	p := &appProcess{t: t, hangUps: make(chan os.Signal, 1), log: &dnsLog{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	args = append([]string{"-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", filepath.Join(t.TempDir(), "meshddns.db")}, args...)
+	go func() {
+		ended <- run(ctx, process{args: args, environ: environ, hangUps: p.hangUps, stdout: io.Discard, stderr: p.log})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := dnsWait(t, ended); err != nil {
+			t.Error(err)
+		}
+	})
+	p.logged("msg=started")
+	_, listen, _ := strings.Cut(p.log.String(), "listen=")
+	listen, _, _ = strings.Cut(listen, " ")
+	p.url = "http://" + listen
+	return p
+}
+
+// logged waits for a text in the log.
+func (p *appProcess) logged(text string) {
+	p.t.Helper()
+	(&syncHost{t: p.t, log: p.log}).until(text, func() bool { return strings.Contains(p.log.String(), text) })
+}
+
+// status is that of the answer to a GET of the configuration with a token.
+func (p *appProcess) status(token string) int {
+	p.t.Helper()
+	request, err := http.NewRequest("GET", p.url+"/api/v1/ddns/config", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := (&http.Client{Timeout: dnsPatience}).Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// A hang-up ends nothing: the token file is read again, and when it is broken
+// the old tokens stay.
+func TestHangUp(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const old, new = "old-token-0123456789", "new-token-0123456789"
+	write(old)
+	p := runProgram(t, nil, "-token-file", file)
+	for _, step := range []struct {
+		content, log string
+		old, new     int
 	}{
-		{nil, "[127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.]"},
-		{[]string{"-dns-listen", "127.0.0.2:1", "-dns-listen", "127.0.0.3:1"}, "[127.0.0.2:1 127.0.0.3:1] [a.example.com. b.example.com.]"},
-		{[]string{"-dns-host", "münchen.example", "-dns-host=ns,x.example", "-dns-listen", ""}, "[] [xn--mnchen-3ya.example. ns. x.example.]"},
+		{"too-short", `level=ERROR msg="reload: what was stays" step="read the token file again"`, 200, 401},
+		{old + "\n" + new, `level=INFO msg=reload step="read the token file again"`, 200, 200},
+		{new, `level=INFO msg=reload step="read the token file again"`, 401, 200},
 	} {
-		c, err := readFlags(test.args, environment)
-		if got := fmt.Sprintf("%v %v", c.dns.Addresses, c.dns.Hosts); err != nil || got != test.want {
-			t.Errorf("%v: %s, %v; want %s", test.args, got, err, test.want)
+		write(step.content)
+		before := strings.Count(p.log.String(), step.log)
+		p.hangUps <- syscall.SIGHUP
+		(&syncHost{t: t, log: p.log}).until(step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		if o, n := p.status(old), p.status(new); o != step.old || n != step.new {
+			t.Errorf("after %s: old %d, new %d", step.log, o, n)
 		}
 	}
-	for _, host := range []string{"bad host", "a..b", "192.0.2.1", "2001:db8::1", "_ns.example.com", ".", strings.Repeat("a", 64) + ".example", "a.example,A.example."} {
-		if _, err := readFlags([]string{"-dns-host", host}, nil); err == nil || !strings.HasPrefix(err.Error(), "-dns-host: ") {
-			t.Errorf("-dns-host %q: %v", host, err)
-		}
+	if log := p.log.String(); strings.Contains(log, "-token-") || strings.Contains(log, "too-short") {
+		t.Errorf("a token is in the log:\n%s", log)
 	}
-	for _, args := range [][]string{
-		{"-dns-rate-limit", "-1"}, {"-dns-rate-limit", "1000001"}, {"-dns-nsid", strings.Repeat("n", 129)},
+}
+
+// A hang-up applies the provision file again: what differs is changed, and with a fault in
+// the file all stays as it is. At the start a fault ends the program.
+func TestHangUpProvisions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	write := func(name, more string) {
+		writeFile(t, file, `{"services": [{"id": "a", "name": "`+name+`", "config": {"domain": "a.example"}}]`+more+`}`)
+	}
+	write("one", "")
+	p := runProgram(t, nil, "-provision", file)
+	if log := p.log.String(); strings.Index(log, "msg=provisioned") > strings.Index(log, "msg=started") {
+		t.Errorf("started before it was provisioned:\n%s", log)
+	}
+	for _, step := range []struct{ name, more, log, want string }{
+		{"two", "", `msg=reload step="apply the provision file again"`, "two"},
+		{"two", "", `changes=0`, "two"},
+		{"three", `, "usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]`, `usages[0].service_id: no such service`, "two"},
+		{"four", `,`, `not JSON`, "two"},
+		{"five", "", `changes=1`, "five"},
 	} {
-		if _, err := readFlags(args, nil); err == nil || !strings.HasPrefix(err.Error(), args[0]+" ") {
-			t.Errorf("%v: %v", args, err)
+		write(step.name, step.more)
+		before := strings.Count(p.log.String(), step.log)
+		p.hangUps <- syscall.SIGHUP
+		(&syncHost{t: t, log: p.log}).until(step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		response, err := (&http.Client{Timeout: dnsPatience}).Get(p.url + "/api/v1/ddns/services/a")
+		if err != nil {
+			t.Fatal(err)
 		}
+		var body struct{ Data serviceAnswer }
+		if err := json.NewDecoder(response.Body).Decode(&body); err != nil || body.Data.Name != step.want {
+			t.Errorf("%s: the service's name is %q, %v, want %q", step.name, body.Data.Name, err, step.want)
+		}
+		response.Body.Close()
 	}
-	c, err := readFlags([]string{"-dns-rate-limit", "0", "-dns-nsid", "ams-1"}, nil)
-	if err != nil || c.dns.RateLimit != 0 || c.dns.NSID != "ams-1" {
-		t.Errorf("%+v, %v", c.dns, err)
+	write("six", `,`)
+	err := run(t.Context(), process{args: []string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "x.db"), "-provision", file}, stdout: io.Discard, stderr: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), file+":1: not JSON") {
+		t.Errorf("a start with a fault in the file: %v", err)
+	}
+}
+
+// A program without anything to read again lives on.
+func TestHangUpForNothing(t *testing.T) {
+	p := runProgram(t, nil)
+	p.hangUps <- syscall.SIGHUP
+	p.logged("there is nothing to read again")
+	if got := p.status("any"); got != 200 {
+		t.Errorf("status %d", got)
+	}
+}
+
+// The steps are done in order, all of them, whatever one says.
+func TestReloadSteps(t *testing.T) {
+	log := &dnsLog{}
+	var done []string
+	note := func(what string, err error) step {
+		return step{what, func(context.Context) error { done = append(done, what); return err }}
+	}
+	reload(t.Context(), []step{note("a", nil), note("b", errors.New("broken")), note("c", nil)}, slog.New(slog.NewTextHandler(log, nil)))
+	if got := strings.Join(done, ""); got != "abc" {
+		t.Errorf("done %q", got)
+	}
+	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "step=b error=broken") || strings.Count(got, "level=INFO") != 2 {
+		t.Error(got)
 	}
 }
 
@@ -1467,5 +1584,152 @@ func TestStateIsADocument(t *testing.T) {
 		if again := fresh().stateDocument(t); again != state {
 			t.Errorf("seed %d: a new appliance has\n%s\nwant\n%s", seed, again, state)
 		}
+	}
+}
+
+// -check tells every mistake of flags and files, a line each, and neither opens nor binds
+// anything.
+func TestCheckFlag(t *testing.T) {
+	dir := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	db, good, bad := filepath.Join(dir, "x.db"), filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")
+	writeFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`)
+	writeFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
+	for _, test := range []struct {
+		args    string
+		environ []string
+		out     string
+		failed  bool
+	}{
+		{"-provision " + good, nil, "ok, but for 1 credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set\n", false},
+		{"", nil, "ok\n", false},
+		{"-provision " + good, []string{"CREDENTIALS_DIRECTORY=" + dir},
+			good + ":1: services[0].config.access_key_secret.credential: the credential \"key\": no such file or directory\n", true},
+		{"-provision " + bad + " -log-format x -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +
+			"-log-format: \"x\" is no format of a log: want text or json\n" +
+			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
+		{"-provision " + filepath.Join(dir, "none"), nil, filepath.Join(dir, "none") + ": no such file or directory\n", true},
+	} {
+		var out, log bytes.Buffer
+		args := append([]string{"-check", "-db", db, "-listen", taken.Addr().String()}, strings.Fields(test.args)...)
+		err := run(t.Context(), process{args: args, environ: test.environ, stdout: &out, stderr: &log})
+		if out.String() != test.out || (err != nil) != test.failed || log.Len() > 0 {
+			t.Errorf("%s: %v, log %q\n%s\nwant\n%s", test.args, err, log.String(), out.String(), test.out)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+}
+
+// At a start a new database takes the owner of the file, and a database that has marked
+// something adopts it; at SIGHUP, while values are being marked, it is adopted.
+func TestProvisionOwner(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	owned := func(owner string) string {
+		writeFile(t, file, `{"owner": "`+owner+`", "services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}]}`)
+		return file
+	}
+	for _, test := range []struct {
+		name   string
+		start  bool
+		before string // a request
+		want   string
+	}{
+		{"new", true, "", "0123456789ab []"},
+		{"at SIGHUP", false, "", "own [0123456789ab]"},
+		{"with a service", true, `{"name":"x","config":{}}`, "own [0123456789ab]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "meshddns.db")
+			a := newApplianceOn(t, path, stopClock)
+			own := a.store.owner
+			if test.before != "" {
+				a.must(t, "PUT", "/api/v1/ddns/services/b", test.before)
+			}
+			for range 2 {
+				if err := a.provision(t.Context(), owned("0123456789ab"), provision.CredentialFolder{}, test.start); err != nil {
+					t.Fatal(err)
+				}
+				state, err := a.store.ledger.State(t.Context(), nil)
+				if got := strings.Replace(fmt.Sprint(a.store.owner, " ", state.Adopted), own, "own", 1); got != test.want || err != nil || state.Owner != a.store.owner {
+					t.Errorf("%s, want %s; %v, %s", got, test.want, err, state.Owner)
+				}
+			}
+			if stored := queryText(t, a.open(t), `SELECT owner FROM appliance`); stored[0] != a.store.owner {
+				t.Errorf("%q is stored", stored)
+			}
+		})
+	}
+}
+
+// A usage whose release is under way is kept when a document has it again.
+func TestProvisionKeepsWhatIsReleased(t *testing.T) {
+	a := newAppliance(t)
+	const with = `{"configuration": {"provider": "builtin", "access_key_id": "-", "access_key_secret": "-", "domain": "example.com", "txt_record_name": "@",
+		"enabled": true, "sync_mode": "auto"}, "services": [{"id": "b", "name": "B", "config": {"domain": "b.example.com"}}],
+		"usages": [{"service_id": "b", "prefix_mode": "custom", "custom_prefix": "Office", "network_id": 1}]}`
+	a.applied(t, with)
+	const name = "_mesh.office.b.example.com"
+	eventually(t, "published", func() bool { return strings.Contains(a.ask(t, name), "n=1 ") })
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`UPDATE bindings SET status = 'releasing' WHERE network_id = 1`); err != nil {
+		t.Fatal(err)
+	}
+	if state := a.stateDocument(t); strings.Contains(state, "Office") {
+		t.Errorf("what is being released is in %s", state)
+	}
+	if got, want := a.applied(t, with), `provision what="POST /api/v1/ddns/usages" id=<id> status=200`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	a.must(t, "POST", "/api/v1/ddns/sync", "")
+	if got := a.ask(t, name); !strings.Contains(got, "n=1 ") {
+		t.Errorf("the name has %q", got)
+	}
+	if rows := queryText(t, db, `SELECT count(*) FROM bindings WHERE status = 'active' AND network_id = 1`); rows[0] != "1" {
+		t.Errorf("%q usages", rows)
+	}
+}
+
+// The state is sent as it is read, page by page: a state that breaks off does not look
+// whole, and one that cannot be read is refused.
+func TestStateIsStreamed(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.addUsages(t, 3*streamPage, 4000)
+	whole := a.stateDocument(t)
+	if got := strings.Count(whole, `"service_id":"svc"`); got != 2*streamPage {
+		t.Errorf("%d usages, want those with a network: %d", got, 2*streamPage)
+	}
+	var largest, before, sum int
+	for piece, err := range a.state(httptest.NewRequest("GET", "/", nil)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, sum, largest = sum, sum+len(piece), max(largest, len(piece))
+	}
+	if largest > 64<<10 || before < 10*largest {
+		t.Errorf("a piece has %d of %d octets", largest, sum)
+	}
+	response, err := a.http.Get(a.url + "/api/v1/ddns/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`ALTER TABLE usages RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.logs.String(), "answer broken off") {
+		t.Errorf("the answer ends with %v", err)
+	}
+	if response, body := a.do(t, "GET", "/api/v1/ddns/state", nil, ""); response.StatusCode != 500 {
+		t.Error(response.Status, body)
 	}
 }

@@ -234,7 +234,11 @@ func TestTokens(t *testing.T) {
 	}
 	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
 	p.call(200, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "ddns.example.com")
-	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "192.0.2.1:8053")
+	stranger := p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Host", "evil.example.com", "Accept-Language", "en")
+	if want := `{"error":"the Host \"evil.example.com\" is not allowed: the flag -allow-host lets it in"}`; stranger.body != want+"\n" {
+		t.Errorf("refused with %s, want %s", stranger.body, want)
+	}
 	p.call(403, "GET", configPath, "", "Authorization", "Bearer second-token-987654321", "Sec-Fetch-Site", "cross-site")
 	p.call(200, "PUT", "/api/v1/ddns/services/a", `{"name":"a","config":{}}`, "Authorization", "Bearer second-token-987654321")
 	p.logged(`who="token 2" what="PUT /api/v1/ddns/services/{id}" id=a status=200`)
@@ -242,6 +246,16 @@ func TestTokens(t *testing.T) {
 		p.call(401, "GET", configPath, "", "Authorization", "Bearer wrong")
 	}
 	p.call(429, "GET", configPath, "", "Authorization", "Bearer wrong")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
+	p.logged(`status=401 code=unauthorized host=`)
+	p.logged(`msg="more requests refused" count=`)
+	if err := os.WriteFile(file, []byte("third-token-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	p.logged("msg=reload ")
+	p.call(200, "GET", configPath, "", "Authorization", "Bearer third-token-0123456789")
+	p.call(429, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
 	if strings.Contains(p.log.String(), "-token-") {
 		t.Error("a token is in the log")
 	}
@@ -266,29 +280,30 @@ func TestRefusedStart(t *testing.T) {
 	newer := filepath.Join(dir, "newer.db")
 	execute(t, newer, `PRAGMA user_version = 99`)
 	for want, args := range map[string][]string{
-		"address already in use":        {"-listen", taken.Addr().String()},
-		"-token-file is required":       {"-listen", "0.0.0.0:0"},
-		"-token-file: ":                 {"-token-file", open},
-		"schema version 99 is newer":    {"-db", newer},
-		"unexpected argument \"extra\"": {"extra"},
-		"flag provided but not defined": {"-nope"},
-		"-ipv4: ":                       {"-ipv4", "2001:db8::1"},
-		"-ipv6: ":                       {"-ipv6", "url:ftp://example.com"},
-		"-dns-host: ":                   {"-dns-host", "a..b"},
-		"-sync-interval 1ms: want":      {"-sync-interval", "1ms"},
-		"-log-format \"xml\"":           {"-log-format", "xml"},
-		"no such file or directory":     {"-db", filepath.Join(dir, "absent", "meshddns.db")},
-		"dns: ":                         {"-dns-listen", "127.0.0.1:99999"},
-		"is not a database":             {"-db", notes},
-		"MESHDDNS_SYNC_INTERVAL: ":      nil,
-		"missing port in address":       {"-listen", "127.0.0.1"},
+		"address already in use":         {"-listen", taken.Addr().String()},
+		"-token-file is required":        {"-listen", "0.0.0.0:0"},
+		"-token-file: ":                  {"-token-file", open},
+		"schema version 99 is newer":     {"-db", newer},
+		"unexpected argument \"extra\"":  {"extra"},
+		"-nope: there is no such flag":   {"-nope"},
+		"-ipv4: ":                        {"-ipv4", "2001:db8::1"},
+		"-ipv6: ":                        {"-ipv6", "url:ftp://example.com"},
+		"-dns-host: ":                    {"-dns-host", "a..b"},
+		"-sync-interval: \"1ms\" is too": {"-sync-interval", "1ms"},
+		"-log-format: \"xml\"":           {"-log-format", "xml"},
+		"no such file or directory":      {"-db", filepath.Join(dir, "absent", "meshddns.db")},
+		"has no port from 0 to 65535":    {"-dns-listen", "127.0.0.1:99999"},
+		"dns: ":                          {"-dns-listen", "192.0.2.1:0"},
+		"is not a database":              {"-db", notes},
+		"MESHDDNS_SYNC_INTERVAL: ":       nil,
+		"is no address to listen on":     {"-listen", "127.0.0.1"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
 			if args == nil {
-				cmd.Env = append(os.Environ(), "MESHDDNS_SYNC_INTERVAL=soon")
+				cmd.Env = append(environ(), "MESHDDNS_SYNC_INTERVAL=soon")
 			}
 			out, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {

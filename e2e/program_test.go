@@ -110,6 +110,12 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
+// environ is the environment without the names that these tests read: the program
+// does not know them.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") })
+}
+
 // start runs the program on free ports of its own choice, and waits until it
 // listens.
 func start(t *testing.T, args ...string) *program {
@@ -122,8 +128,7 @@ func startAt(t *testing.T, path string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, log: &buffer{}}
 	p.cmd = exec.Command(path, append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
-	// The names that these tests read are none of the program's.
-	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") })
+	p.cmd.Env = environ()
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

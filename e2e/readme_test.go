@@ -79,7 +79,7 @@ func runFirstCommand(t *testing.T, readme string) {
 	}
 	cmd := exec.Command("bash", "-c", command)
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "MESHDDNS_DB="+filepath.Join(t.TempDir(), "meshddns.db"))
+	cmd.Env = append(environ(), "MESHDDNS_DB="+filepath.Join(t.TempDir(), "meshddns.db"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run's child goes with it
 	log := &buffer{}
 	cmd.Stderr = log

@@ -29,7 +29,7 @@ type Reply struct {
 	Message msg.ID // "" for none
 	Data    any
 	Next    string // cursor of the next page, "" without one
-	ID      string // of what was made, for the audit line
+	ID      string // of what was made, or was to be, for the audit line
 }
 
 // Failure is an answer that refuses. The error behind it, if any, is logged.
@@ -130,8 +130,28 @@ func (a Adapter) audit(r *http.Request, result Reply, err error) {
 		f := a.Failure(err)
 		status, code = f.Status, f.ID
 	}
-	a.Log.LogAttrs(r.Context(), slog.LevelInfo, "change", slog.String("who", guard.Caller(r)), slog.String("what", r.Pattern),
-		slog.String("id", max(r.PathValue("id"), result.ID)), slog.Int("status", status), slog.String("code", string(code)))
+	a.Log.LogAttrs(r.Context(), slog.LevelInfo, "change", slog.String("who", guard.Caller(r)), slog.String("what", r.Pattern+raised(r)),
+		slog.String("id", auditedID(r, result)), slog.Int("status", status), slog.String("code", string(code)))
+}
+
+// raised writes the flags of a query that make another request of it ("?force").
+// Nothing else of a query gets into the log: it may be anything.
+func raised(r *http.Request) (text string) {
+	query := r.URL.Query()
+	for _, name := range []string{"dry_run", "force", "sweep"} {
+		if on, err := queryFlag(query, name); on && err == nil {
+			text += "?" + name
+		}
+	}
+	return text
+}
+
+// maxAuditedID bounds what a stranger's path can write into the log. No id is longer.
+const maxAuditedID = 128
+
+func auditedID(r *http.Request, result Reply) string {
+	id := cmp.Or(r.PathValue("id"), result.ID)
+	return id[:min(len(id), maxAuditedID)]
 }
 
 // Language is the one that a request prefers.

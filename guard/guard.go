@@ -8,6 +8,7 @@ package guard
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -19,14 +20,16 @@ import (
 
 // Config is what the guard has to know. Deny is required.
 type Config struct {
-	// Tokens that are accepted; with none, no token is asked for.
-	Tokens []Token
-	// AllowHosts are accepted as Host beside the loopback names. An entry with a port is for that port only; as clients leave
+	// Tokens that are accepted; with nil, no token is asked for.
+	Tokens *Tokens
+	// AllowHosts are accepted as Host beside addresses and the loopback names. An entry with a port is for that port only; as clients leave
 	// out 80 (http) and 443 (https), so must the entry. One that is neither a name nor an address matches nothing.
 	AllowHosts []string
 	// Deny writes the answer to a request that was stopped; headers that belong to the refusal are already set.
 	Deny func(w http.ResponseWriter, r *http.Request, refusal Refusal)
-	// Now is the clock of the rate limit; nil is time.Now.
+	// Log gets a line about refusals, one a second at most; nil is none.
+	Log *slog.Logger
+	// Now is the clock of the limits; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -34,37 +37,50 @@ type Config struct {
 type Refusal struct {
 	Status     int
 	Code       string        // "host_not_allowed", "cross_site", "unauthorized" or "too_many_attempts"
-	RetryAfter time.Duration // with too_many_attempts: when the next token is looked at
+	Host       string        // of the request, cut where it is long
+	RetryAfter time.Duration // with too_many_attempts: when the next wrong token is answered 401 again
 }
 
 // TCP guards what a network can reach: Host, site, token, in this order. /healthz needs no token, as probes have none.
 func TCP(cfg Config, next http.Handler) http.Handler {
-	return cfg.checkHost(cfg.checkSite(cfg.checkToken(next)))
+	g := newGate(cfg)
+	return g.checkHost(g.checkSite(g.checkToken(next)))
 }
 
 // Unix guards a unix socket. File permissions say who may connect, and DNS can't lead there, but a proxy may carry a browser's
 // request to it.
 func Unix(cfg Config, next http.Handler) http.Handler {
-	return cfg.checkSite(next)
+	return newGate(cfg).checkSite(next)
+}
+
+// gate is a guard at work.
+type gate struct {
+	Config
+	attempts *limiter
+	refusals *refusals
+}
+
+func newGate(cfg Config) *gate {
+	return &gate{Config: cfg, attempts: newLimiter(cfg.Now), refusals: &refusals{log: cfg.Log}}
 }
 
 // checkHost stops DNS rebinding: a page at evil.example whose name suddenly resolves to 127.0.0.1 is same-origin to the browser,
-// and only the Host tells.
-func (cfg Config) checkHost(next http.Handler) http.Handler {
-	allowed := allowedHosts(cfg.AllowHosts)
+// and only the Host tells. It is the page's own name then, never an address.
+func (g *gate) checkHost(next http.Handler) http.Handler {
+	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := parseHost(r.Host); !ok || !h.loopback() && !allowed(h) {
-			cfg.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "host_not_allowed"})
+		if h, ok := parseHost(r.Host); !ok || !h.isAddress() && !h.loopback() && !allowed(h) {
+			g.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "host_not_allowed"})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (cfg Config) checkSite(next http.Handler) http.Handler {
+func (g *gate) checkSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if crossSite(r) {
-			cfg.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "cross_site"})
+			g.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "cross_site"})
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -86,19 +102,18 @@ func crossSite(r *http.Request) bool {
 	return err != nil || origin.Host == "" || !strings.EqualFold(origin.Host, r.Host)
 }
 
-func (cfg Config) checkToken(next http.Handler) http.Handler {
-	if len(cfg.Tokens) == 0 {
+func (g *gate) checkToken(next http.Handler) http.Handler {
+	if g.Tokens == nil {
 		return next
 	}
-	attempts := newLimiter(cfg.Now)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		number, refusal := cfg.authenticate(r, attempts)
+		number, refusal := g.authenticate(r)
 		if number == 0 {
-			cfg.refuse(w, r, refusal)
+			g.refuse(w, r, refusal)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), fmt.Sprintf("token %d", number))))
@@ -106,18 +121,21 @@ func (cfg Config) checkToken(next http.Handler) http.Handler {
 }
 
 // authenticate gives the number of the request's token, from 1, or 0 and the refusal. A request without a token is no guess and
-// is not counted.
-func (cfg Config) authenticate(r *http.Request, attempts *limiter) (int, Refusal) {
+// is not counted. A right token passes however many wrong ones came before: nobody can lock the administrator out from behind the
+// same address, and the shortest token is too long to be guessed at any rate.
+func (g *gate) authenticate(r *http.Request) (int, Refusal) {
 	unauthorized := Refusal{Status: http.StatusUnauthorized, Code: "unauthorized"}
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
 		return 0, unauthorized
 	}
-	number := findToken(cfg.Tokens, bearer(authorization))
-	if wait := attempts.try(network(r.RemoteAddr), number > 0); wait > 0 {
+	if number := findToken(g.Tokens.list(), bearer(authorization)); number > 0 {
+		return number, Refusal{}
+	}
+	if wait := g.attempts.wrongToken(network(r.RemoteAddr)); wait > 0 {
 		return 0, Refusal{Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait}
 	}
-	return number, unauthorized
+	return 0, unauthorized
 }
 
 // bearer takes the token out of "Bearer TOKEN"; what has another form gives "", which is no token.
@@ -129,7 +147,7 @@ func bearer(authorization string) string {
 	return strings.TrimLeft(token, " ")
 }
 
-func (cfg Config) refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
+func (g *gate) refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	switch refusal.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -137,7 +155,9 @@ func (cfg Config) refuse(w http.ResponseWriter, r *http.Request, refusal Refusal
 		seconds := (refusal.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 	}
-	cfg.Deny(w, r, refusal)
+	refusal.Host = cut(r.Host)
+	g.refusals.note(r, refusal)
+	g.Deny(w, r, refusal)
 }
 
 type callerKey struct{}

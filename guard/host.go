@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -66,10 +67,22 @@ func isName(s string) bool {
 	return true
 }
 
-// loopback reports whether h names this machine wherever it is resolved: localhost and names below it do by RFC 6761.
+func (h host) isAddress() bool {
+	_, err := netip.ParseAddr(h.name)
+	return err == nil
+}
+
+// loopback reports whether h is a name of this machine wherever it is resolved: localhost and names below it are by RFC 6761.
 func (h host) loopback() bool {
-	addr, err := netip.ParseAddr(h.name)
-	return err == nil && addr.IsLoopback() || h.name == "localhost" || strings.HasSuffix(h.name, ".localhost")
+	return h.name == "localhost" || strings.HasSuffix(h.name, ".localhost")
+}
+
+// CheckHost refuses an entry of Config.AllowHosts that no Host can match.
+func CheckHost(entry string) error {
+	if _, ok := parseHost(entry); !ok {
+		return fmt.Errorf("%q is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053", entry)
+	}
+	return nil
 }
 
 func allowedHosts(entries []string) func(host) bool {

@@ -27,10 +27,9 @@ func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, wrong: map[netip.Prefix][]time.Time{}}
 }
 
-// try counts one attempt with a right or wrong token, or says how long the network has to wait. While it waits right tokens are
-// not accepted either, else guessing would go on unhindered, and nothing is counted, else the wait would never end. Asking and
-// counting are one step: guesses sent side by side must not pass together.
-func (l *limiter) try(from netip.Prefix, right bool) (wait time.Duration) {
+// wrongToken counts a wrong token, or says how long the network has to wait before the next one is counted: what comes meanwhile is
+// not, else the wait would never end. Asking and counting are one step: guesses sent side by side must not pass together.
+func (l *limiter) wrongToken(from netip.Prefix) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -41,10 +40,8 @@ func (l *limiter) try(from netip.Prefix, right bool) (wait time.Duration) {
 	if len(recent) >= maxWrong {
 		return recent[0].Add(window).Sub(now)
 	}
-	if !right {
-		l.makeRoom(from, now)
-		l.wrong[from] = append(recent, now)
-	}
+	l.makeRoom(from, now)
+	l.wrong[from] = append(recent, now)
 	return 0
 }
 

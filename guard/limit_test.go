@@ -38,17 +38,19 @@ func TestLimit(t *testing.T) {
 		{0, 1, "127.0.0.2", wrongToken, "401 unauthorized"},
 		{20 * time.Second, 9, "127.0.0.2", wrongToken, "401 unauthorized"},
 		{0, 1, "127.0.0.2", wrongToken, "429 too_many_attempts, retry after 40"},
-		{0, 1, "127.0.0.2", firstToken, "429 too_many_attempts, retry after 40"},
+		{0, 5, "127.0.0.2", firstToken, "200 token 1"}, // a right one passes, and changes nothing
+		{0, 1, "127.0.0.2", wrongToken, "429 too_many_attempts, retry after 40"},
 		{0, 1, "127.0.0.2", "", "401 unauthorized"},
 		{0, 1, "127.0.0.3", firstToken, "200 token 1"},
 		{500 * time.Millisecond, 30, "127.0.0.2", wrongToken, "429 too_many_attempts, retry after 40"},
-		{39*time.Second + 499*time.Millisecond, 1, "127.0.0.2", firstToken, "429 too_many_attempts, retry after 1"},
+		{39*time.Second + 499*time.Millisecond, 1, "127.0.0.2", wrongToken, "429 too_many_attempts, retry after 1"},
 		{time.Millisecond, 1, "127.0.0.2", firstToken, "200 token 1"},
 		// The minute slides: nine of the ten still count, so one more guess is let through, not ten.
 		{0, 1, "127.0.0.2", wrongToken, "401 unauthorized"},
 		{0, 1, "127.0.0.2", wrongToken, "429 too_many_attempts, retry after 20"},
 		{time.Minute, 10, "127.0.0.2", wrongToken, "401 unauthorized"},
-		{0, 1, "127.0.0.2", secondToken, "429 too_many_attempts, retry after 60"},
+		{0, 1, "127.0.0.2", wrongToken, "429 too_many_attempts, retry after 60"},
+		{0, 1, "127.0.0.2", secondToken, "200 token 2"},
 	} {
 		clock.advance(step.wait)
 		for i := range step.times {
@@ -83,7 +85,7 @@ func TestLimiterIsBounded(t *testing.T) {
 	l := newLimiter(clock.now)
 	nth := func(i int) netip.Prefix { return network(fmt.Sprintf("[2001:db8:0:%x::1]:1", i)) }
 	for i := range maxNetworks + 1000 {
-		l.try(nth(i), false)
+		l.wrongToken(nth(i))
 		clock.advance(time.Millisecond)
 	}
 	if len(l.wrong) != maxNetworks {
@@ -94,12 +96,12 @@ func TestLimiterIsBounded(t *testing.T) {
 			t.Errorf("network %d: remembered %v, want %v", i, known, want)
 		}
 	}
-	l.try(nth(1000), false)
+	l.wrongToken(nth(1000))
 	if _, known := l.wrong[nth(1001)]; !known {
 		t.Error("one more from a known network pushed out another")
 	}
 	clock.advance(window)
-	l.try(nth(0), false)
+	l.wrongToken(nth(0))
 	if len(l.wrong) != 1 {
 		t.Errorf("%d networks remembered when all others have expired", len(l.wrong))
 	}

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -18,7 +21,7 @@ const (
 	maxTokens = 2  // the old and the new one, while they are rotated
 )
 
-// Token is a secret that callers show. It can be compared but not printed, and its text is forgotten; it comes from ReadTokens.
+// Token is a secret that callers show. It can be compared but not printed, and its text is forgotten; it comes from OpenTokens.
 type Token struct {
 	// sum is a function because fmt does not ask Format about what lies in somebody's unexported field, and follows pointers
 	// there when the verb is wrong for them, but can't look into a function.
@@ -48,11 +51,39 @@ func findToken(tokens []Token, text string) int {
 	return number
 }
 
-// ReadTokens reads a token file: one token a line, one or two of them, each of 16 or more printable ASCII characters without
+// Tokens are those of a token file. The file can be read again while requests are checked against them.
+type Tokens struct {
+	path, credentials string
+	current           atomic.Pointer[[]Token]
+}
+
+// OpenTokens reads a token file: one token a line, one or two of them, each of 16 or more printable ASCII characters without
 // white space; blank lines and white space around a token are skipped. It must be a regular file without any permission for group
-// or others. Errors name file and line, never what is in it.
-func ReadTokens(path string) ([]Token, error) {
-	f, err := openPrivate(path)
+// or others; below the directory of credentials, "" for none, the group may read: there systemd sets mode 0440 and an ACL that lets in
+// nobody but the service, and the kernel shows the ACL's mask as the group's permission. Errors name file and line, never what is in it.
+func OpenTokens(path, credentials string) (*Tokens, error) {
+	t := &Tokens{path: path, credentials: credentials}
+	if err := t.Reload(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Reload reads the file again. With an error the tokens stay what they were; without one the old ones that the file no longer has are
+// refused from the next request on.
+func (t *Tokens) Reload() error {
+	tokens, err := readTokens(t.path, t.credentials)
+	if err != nil {
+		return err
+	}
+	t.current.Store(&tokens)
+	return nil
+}
+
+func (t *Tokens) list() []Token { return *t.current.Load() }
+
+func readTokens(path, credentials string) ([]Token, error) {
+	f, err := openPrivate(path, credentials)
 	if err != nil {
 		return nil, fmt.Errorf("token file: %w", err)
 	}
@@ -64,9 +95,19 @@ func ReadTokens(path string) ([]Token, error) {
 	return tokens, nil
 }
 
+// below reports whether a path as it is written lies in a directory.
+func below(path, dir string) bool {
+	path, err := filepath.Abs(path)
+	return err == nil && filepath.IsAbs(dir) && strings.HasPrefix(path, filepath.Clean(dir)+"/")
+}
+
 // openPrivate opens a regular file that only its owner can use. It judges the open file, which nobody can exchange any more, and
 // opens without blocking, as a FIFO would wait for its writer.
-func openPrivate(path string) (*os.File, error) {
+func openPrivate(path, credentials string) (*os.File, error) {
+	var forbidden fs.FileMode = 0o077
+	if below(path, credentials) {
+		forbidden = 0o037
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -76,7 +117,7 @@ func openPrivate(path string) (*os.File, error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is not a regular file", path)
-	case info.Mode().Perm()&0o077 != 0:
+	case info.Mode().Perm()&forbidden != 0:
 		err = fmt.Errorf("%s has mode %04o: group and others must have no permission (0600)", path, info.Mode().Perm())
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -49,7 +50,7 @@ func TestReadTokens(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := writeTokens(t, tt.content, 0o600)
-			tokens, err := ReadTokens(path)
+			tokens, err := readTokens(path, "")
 			if len(tokens) != tt.want || (err == nil) != (tt.err == "") {
 				t.Fatalf("got %d tokens, %v", len(tokens), err)
 			}
@@ -71,8 +72,92 @@ func TestReadTokensMode(t *testing.T) {
 		0o600: true, 0o400: true, 0o640: false, 0o440: false, 0o604: false, 0o620: false, 0o602: false, 0o644: false,
 	} {
 		path := writeTokens(t, firstToken, mode)
-		if _, err := ReadTokens(path); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), path) {
+		if _, err := readTokens(path, ""); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), path) {
 			t.Errorf("%04o: %v", mode, err)
+		}
+	}
+}
+
+// Below the directory of credentials, and nowhere else, the group may read.
+func TestCredentialMode(t *testing.T) {
+	path := writeTokens(t, firstToken, 0o600)
+	dir := filepath.Dir(path)
+	t.Chdir(dir)
+	for _, test := range []struct {
+		path, credentials string
+		mode              os.FileMode
+		ok                bool
+	}{
+		{path, dir, 0o440, true},
+		{path, dir + "/", 0o440, true},
+		{path, filepath.Dir(dir), 0o440, true},
+		{"token", dir, 0o640, true},
+		{path, dir, 0o400, true},
+		{path, dir, 0o444, false},
+		{path, dir, 0o460, false},
+		{path, dir, 0o450, false},
+		{path, "", 0o440, false},
+		{path, ".", 0o440, false},
+		{path, dir[:len(dir)-1], 0o440, false},
+		{path, path, 0o440, false},
+		{filepath.Join(dir, "sub") + "/../token", filepath.Join(dir, "sub"), 0o440, false},
+	} {
+		if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenTokens(test.path, test.credentials); (err == nil) != test.ok {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+// While requests run the tokens are exchanged as a whole, and a fault leaves those that were.
+func TestReload(t *testing.T) {
+	path := writeTokens(t, firstToken, 0o600)
+	tokens, err := OpenTokens(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serveTCP(t, Config{Tokens: tokens})
+	var requests sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		requests.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if got := attempt(t, addr, "127.0.0.1", secondToken); !strings.HasPrefix(got, "200 token ") && got != "401 unauthorized" && !strings.HasPrefix(got, "429 ") {
+					t.Error(got)
+				}
+			}
+		})
+	}
+	for _, step := range []struct{ content, old, new string }{
+		{firstToken + "\n" + secondToken, "200 token 1", "200 token 2"},
+		{"", "200 token 1", "200 token 2"},
+		{"short", "200 token 1", "200 token 2"},
+		{secondToken, "401 unauthorized", "200 token 1"},
+	} {
+		if err := os.WriteFile(path, []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := tokens.Reload(); (err != nil) != (len(step.content) < minToken) {
+			t.Errorf("%q: %v", step.content, err)
+		}
+		if step.new == "200 token 1" {
+			close(stop)
+			requests.Wait()
+		}
+		for token, want := range map[string]string{firstToken: step.old, secondToken: step.new} {
+			if got := attempt(t, addr, "127.0.0.2", token); got != want {
+				t.Errorf("%q: %q answered %q, want %q", step.content, token, got, want)
+			}
 		}
 	}
 }
@@ -87,7 +172,7 @@ func TestReadTokensNotAFile(t *testing.T) {
 		dir: "is not a regular file", fifo: "is not a regular file", "/dev/null": "is not a regular file",
 		filepath.Join(dir, "none"): "no such file or directory",
 	} {
-		if _, err := ReadTokens(path); err == nil || !strings.Contains(err.Error(), path) || !strings.HasSuffix(err.Error(), want) {
+		if _, err := readTokens(path, ""); err == nil || !strings.Contains(err.Error(), path) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -96,11 +181,13 @@ func TestReadTokensNotAFile(t *testing.T) {
 // TestTokenIsHidden: whatever prints a token, alone or inside something, shows neither its text nor its hash.
 func TestTokenIsHidden(t *testing.T) {
 	token := newToken(firstToken)
+	tokens := &Tokens{}
+	tokens.current.Store(&[]Token{token})
 	inside := struct {
 		Config   Config
 		exported any
 		hidden   Token
-	}{Config{Tokens: []Token{token}}, token, token}
+	}{Config{Tokens: tokens}, token, token}
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		if got := fmt.Sprintf(verb, token); got != "***" {

@@ -2,7 +2,7 @@ package hostaddr
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -23,7 +23,7 @@ type Book struct {
 	mu        sync.Mutex
 	last, now meshtxt.Addresses
 	saved     meshtxt.Addresses // of last, what save has taken
-	fault     string            // of the last look
+	told      [2]string         // what was logged of the last look at each source
 }
 
 // NewBook makes a book that begins with the last known addresses, and hands the
@@ -63,12 +63,22 @@ func (b *Book) All() (all []netip.Addr) {
 // Reachable reports whether the last known addresses have one that is not private.
 func (b *Book) Reachable() bool {
 	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool {
-		return !a.IsPrivate() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !shared.Contains(a)
+		return !Private(a) && !a.IsLoopback() && !a.IsLinkLocalUnicast()
 	})
 }
 
-// shared is what carriers share among their customers (RFC 6598).
-var shared = netip.MustParsePrefix("100.64.0.0/10")
+// Private gives those of the last known addresses that are private. A record that
+// has one in it is of use within one network only.
+func (b *Book) Private() (private meshtxt.Addresses) {
+	last, _ := b.Known()
+	if Private(last.IPv4) {
+		private.IPv4 = last.IPv4
+	}
+	if Private(last.IPv6) {
+		private.IPv6 = last.IPv6
+	}
+	return private
+}
 
 // Ready is closed when the addresses have been looked up once.
 func (b *Book) Ready() <-chan struct{} { return b.ready }
@@ -111,26 +121,23 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 // look looks the addresses up. One that is not found now stays the last known:
 // a service that is down, or a moment without a route, must not empty a record.
 func (b *Book) look(ctx context.Context) {
-	ipv4, err4 := b.sources[0].Addr(ctx)
-	ipv6, err6 := b.sources[1].Addr(ctx)
+	ipv4, err4 := b.sources[0].look(ctx)
+	ipv6, err6 := b.sources[1].look(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	b.mu.Lock()
-	b.now = meshtxt.Addresses{IPv4: ipv4, IPv6: ipv6}
-	if ipv4.IsValid() {
-		b.last.IPv4 = ipv4
+	b.now = meshtxt.Addresses{IPv4: ipv4.addr, IPv6: ipv6.addr}
+	if ipv4.addr.IsValid() {
+		b.last.IPv4 = ipv4.addr
 	}
-	if ipv6.IsValid() {
-		b.last.IPv6 = ipv6
+	if ipv6.addr.IsValid() {
+		b.last.IPv6 = ipv6.addr
 	}
 	last, saved := b.last, b.saved
-	fault, old := errorText(errors.Join(err4, err6)), b.fault
-	b.fault = fault
 	b.mu.Unlock()
-	if fault != old && fault != "" {
-		b.log.Warn("look up public address", "error", fault)
-	}
+	b.tell(0, ipv4, err4, last.IPv4)
+	b.tell(1, ipv6, err6, last.IPv6)
 	if last == saved {
 		return
 	}
@@ -144,9 +151,27 @@ func (b *Book) look(ctx context.Context) {
 	b.saved = last
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
+// tell logs what a look at a source has found when it is not a public address, and
+// again when it becomes something else. Only the watcher calls it.
+func (b *Book) tell(number int, f finding, err error, last netip.Addr) {
+	source, message, level := b.sources[number], "no public address", slog.LevelInfo
+	switch {
+	case err != nil:
+		f.note, message, level = err.Error(), "look up public address", slog.LevelWarn
+	case f.addr.IsValid():
+		message, level = "private address", slog.LevelWarn
+	case f.seen:
+		level = slog.LevelWarn
 	}
-	return err.Error()
+	if old := b.told[number]; f.note == old {
+		return
+	}
+	if b.told[number] = f.note; f.note == "" {
+		return
+	}
+	attrs := []slog.Attr{slog.String("family", fmt.Sprintf("IPv%d", source.family)), slog.String("source", source.String()), slog.String("reason", f.note)}
+	if last.IsValid() {
+		attrs = append(attrs, slog.Any("published", last))
+	}
+	b.log.LogAttrs(context.Background(), level, message, attrs...)
 }

@@ -54,9 +54,12 @@ func ParseSource(f Family, text string) (Source, error) {
 	return s, nil
 }
 
+// maxInterface is what the kernel has room for in the name of an interface (IFNAMSIZ).
+const maxInterface = 15
+
 func checkName(name string) error {
-	if name == "" {
-		return errors.New("interface: needs the name of an interface")
+	if name == "" || len(name) > maxInterface || strings.ContainsAny(name, "/ \t\n") {
+		return fmt.Errorf("interface:%.40q: needs the name of an interface, such as eth0", name)
 	}
 	return nil
 }
@@ -77,12 +80,21 @@ func parseURL(text string) (*url.URL, error) {
 func parseAddr(f Family, text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("need auto, none, interface:NAME, url:URL or an IPv%d address", f)
+		return netip.Addr{}, fmt.Errorf("%sneed auto, none, interface:NAME, url:URL or an IPv%d address", shown(text), f)
 	}
 	return a, checkAddr(f, a)
 }
 
-// checkAddr refuses what no A or AAAA record of this host can hold. A private address passes: somebody named it.
+// shown is a text for an error, but nothing that may be a URL without its "url:".
+func shown(text string) string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-_"
+	if strings.Trim(text, letters) != "" {
+		return ""
+	}
+	return fmt.Sprintf("%q is no source: ", text)
+}
+
+// checkAddr refuses what no A or AAAA record of this host can hold, or is of use in one. A private address passes: somebody named it.
 func checkAddr(f Family, a netip.Addr) error {
 	switch {
 	case a.Is4() != (f == IPv4), a.Is4In6():
@@ -93,30 +105,55 @@ func checkAddr(f Family, a netip.Addr) error {
 		return fmt.Errorf("%s is the unspecified address", a)
 	case a.IsMulticast():
 		return fmt.Errorf("%s is a multicast address", a)
+	case a.IsLoopback():
+		return fmt.Errorf("%s is a loopback address, which nobody else can reach", a)
+	case a.IsLinkLocalUnicast():
+		return fmt.Errorf("%s is a link-local address, which is reached from one link only", a)
+	case !a.IsGlobalUnicast():
+		return fmt.Errorf("%s is a broadcast address", a)
 	}
 	return nil
+}
+
+// Private reports whether the source is a private address, as somebody named it.
+func (s Source) Private() bool { return Private(s.addr) }
+
+// finding is what a source has at one moment.
+type finding struct {
+	addr netip.Addr // the zero Addr: none
+	note string     // why there is none, or what is to be known of it; "": nothing
+	seen bool       // there is an address, and it is not public
 }
 
 // Addr returns the address now. When the host has none (no default route, say, or only private addresses under auto)
 // it returns the zero Addr and no error.
 func (s Source) Addr(ctx context.Context) (netip.Addr, error) {
-	a, err := s.find(ctx)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%s: %w", s, err)
-	}
-	return a, nil
+	f, err := s.look(ctx)
+	return f.addr, err
 }
 
-func (s Source) find(ctx context.Context) (netip.Addr, error) {
+func (s Source) look(ctx context.Context) (finding, error) {
+	f, err := s.find(ctx)
+	if err != nil {
+		return finding{}, fmt.Errorf("%s: %w", s, err)
+	}
+	if Private(f.addr) {
+		f.note, f.seen = fmt.Sprintf("%s is %s: it is published, and reached from its own network only", f.addr, kind(f.addr)), true
+	}
+	return f, nil
+}
+
+func (s Source) find(ctx context.Context) (f finding, err error) {
 	switch {
 	case s.auto:
 		return autoAddr(s.family)
 	case s.iface != "":
 		return interfaceAddr(s.family, s.iface)
 	case s.url != nil:
-		return ask(ctx, s.family, s.url)
+		f.addr, err = ask(ctx, s.family, s.url)
+		return f, err
 	}
-	return s.addr, nil
+	return finding{addr: s.addr}, nil
 }
 
 // String is the flag's text again, but of a URL only the host: the rest may be a secret.

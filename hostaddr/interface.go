@@ -17,22 +17,49 @@ import (
 )
 
 // autoAddr is the first public address of the interface that the default route uses.
-func autoAddr(f Family) (netip.Addr, error) {
+func autoAddr(f Family) (finding, error) {
 	name, err := defaultInterface(f)
-	if err != nil || name == "" {
-		return netip.Addr{}, err
+	if err != nil {
+		return finding{}, err
+	}
+	if name == "" {
+		return finding{note: fmt.Sprintf("there is no default route for IPv%d", f)}, nil
 	}
 	addrs, err := interfaceAddrs(f, name)
-	return first(addrs, isPublic), err
+	if a := first(addrs, isPublic); err != nil || a.IsValid() {
+		return finding{addr: a}, err
+	}
+	note := unfit(f, name+", the interface of the default route,", addrs)
+	if len(addrs) > 0 {
+		note += ": url:URL asks a service outside for the public one"
+	}
+	return finding{note: note, seen: len(addrs) > 0}, nil
 }
 
 // interfaceAddr takes a private address where there is no public one: the user named the interface.
-func interfaceAddr(f Family, name string) (netip.Addr, error) {
+func interfaceAddr(f Family, name string) (finding, error) {
 	addrs, err := interfaceAddrs(f, name)
-	if a := first(addrs, isPublic); a.IsValid() {
-		return a, err
+	if err != nil {
+		return finding{}, err
 	}
-	return first(addrs, netip.Addr.IsGlobalUnicast), err
+	for _, eligible := range []func(netip.Addr) bool{isPublic, netip.Addr.IsGlobalUnicast} {
+		if a := first(addrs, eligible); a.IsValid() {
+			return finding{addr: a}, nil
+		}
+	}
+	return finding{note: unfit(f, name, addrs), seen: len(addrs) > 0}, nil
+}
+
+// unfit says what an interface has, none of which is taken.
+func unfit(f Family, name string, addrs []netip.Addr) string {
+	if len(addrs) == 0 {
+		return fmt.Sprintf("%s has no IPv%d address", name, f)
+	}
+	var found []string
+	for _, a := range addrs {
+		found = append(found, fmt.Sprintf("%s, which is %s", a, kind(a)))
+	}
+	return fmt.Sprintf("%s has only %s", name, strings.Join(found, ", and "))
 }
 
 func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
@@ -42,23 +69,37 @@ func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// interfaceAddrs gives the addresses of an interface, the most lasting first.
-func interfaceAddrs(f Family, name string) ([]netip.Addr, error) {
+// interfaceAddrs gives the addresses of an interface, the most lasting first. Those of IPv6 are in a file, those of IPv4 only netlink
+// tells, and whether an interface exists.
+func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
+	if f == IPv6 {
+		addrs, err = readNet(f, "if_inet6", func(r io.Reader) ([]netip.Addr, error) { return parseInet6(r, name) })
+		if err != nil || len(addrs) > 0 {
+			return addrs, err
+		}
+	}
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", name, err)
+		return nil, fmt.Errorf("%q: %w", name, hinted(err))
 	}
 	if f == IPv6 {
-		return readNet(f, "if_inet6", func(r io.Reader) ([]netip.Addr, error) { return parseInet6(r, name) })
+		return nil, nil
 	}
 	all, err := ifi.Addrs()
-	var addrs []netip.Addr
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
 			addrs = append(addrs, p.Addr())
 		}
 	}
-	return addrs, err
+	return addrs, hinted(err)
+}
+
+// hinted names the setting of systemd that lets no netlink socket be made, where that is what an error says.
+func hinted(err error) error {
+	if errors.Is(err, syscall.EAFNOSUPPORT) {
+		return fmt.Errorf("%w: RestrictAddressFamilies= has to have AF_NETLINK", err)
+	}
+	return err
 }
 
 // defaultInterface is the interface of the default route with the lowest metric, "" if there is none.

@@ -39,3 +39,24 @@ func isPublic(a netip.Addr) bool {
 	}
 	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
+
+// shared is what carriers share among their customers (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// Private reports whether an address is reached from within one network only: of RFC 1918, RFC 4193 or RFC 6598.
+func Private(a netip.Addr) bool { return a.IsPrivate() || shared.Contains(a) }
+
+// kind says what an address is that is not public.
+func kind(a netip.Addr) string {
+	switch {
+	case shared.Contains(a):
+		return "shared with others behind a carrier's NAT (RFC 6598)"
+	case a.IsPrivate():
+		return "private"
+	case a.IsLinkLocalUnicast():
+		return "link-local"
+	case a.IsLoopback():
+		return "loopback"
+	}
+	return "not reachable from everywhere"
+}

@@ -43,7 +43,7 @@ func Watch(ctx context.Context, changed func()) error {
 func listen() (*os.File, error) {
 	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, syscall.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("open netlink socket: %w", err)
+		return nil, fmt.Errorf("open netlink socket: %w", hinted(err))
 	}
 	if err := syscall.Bind(fd, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK, Groups: groups}); err != nil {
 		syscall.Close(fd)

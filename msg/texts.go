@@ -144,7 +144,7 @@ var texts = map[ID][2]string{
 	Unauthorized:     {"缺少令牌或令牌无效", "the token is missing or wrong"},
 	TooManyAttempts:  {"错误令牌次数过多，请稍后再试", "too many wrong tokens, try again later"},
 	CrossSite:        {"拒绝来自其他网站的请求", "a request from another site is refused"},
-	HostNotAllowed:   {"不允许的 Host", "this Host is not allowed"},
+	HostNotAllowed:   {"不允许的 Host %q，可用 -allow-host 放行", "the Host %q is not allowed: the flag -allow-host lets it in"},
 
 	ProviderEmpty:      {"provider 不能为空", "provider must not be empty"},
 	AccessKeyEmpty:     {"access_key_id 和 access_key_secret 不能为空", "access_key_id and access_key_secret must not be empty"},

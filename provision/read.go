@@ -57,8 +57,11 @@ func Read(path string, credentials CredentialFolder) *Document {
 // files gives the files that a path stands for.
 func files(path string) ([]string, error) {
 	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return []string{path}, err
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
 	}
 	entries, err := os.ReadDir(path)
 	var names []string

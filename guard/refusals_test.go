@@ -1,0 +1,78 @@
+package guard
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRefusalsAreLogged: who was refused and why, one line a second, and how many got no line, also when none comes after them.
+func TestRefusalsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		plain := slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}
+		guarded := TCP(Config{Tokens: twoTokens(), Log: slog.New(slog.NewTextHandler(&out, &plain)), Deny: deny}, nil)
+		ask := func(times int, host, token string) {
+			for range times {
+				r := httptest.NewRequest("GET", "/secret-path", nil)
+				r.RemoteAddr, r.Host = "192.0.2.7:1234", host
+				if token != "" {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				guarded.ServeHTTP(httptest.NewRecorder(), r)
+			}
+		}
+		logged := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := out.String(); got != want {
+				t.Errorf("logged:\n%swant:\n%s", got, want)
+			}
+			out.Reset()
+		}
+		pass := func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		}
+		const refused, more = `level=WARN msg="request refused" who=192.0.2.7 `, `level=WARN msg="more requests refused" `
+		ask(1, "evil.example", "")
+		logged(refused + "status=403 code=host_not_allowed host=evil.example\n")
+		pass(2 * refusalPause)
+		logged("")
+		ask(5, "localhost", "")
+		logged(refused + "status=401 code=unauthorized host=localhost\n")
+		pass(refusalPause)
+		logged(more + "count=4\n")
+		ask(20, "localhost", wrongToken)
+		logged("")
+		pass(refusalPause)
+		logged(more + "count=20\n")
+		pass(refusalPause)
+		ask(1, "localhost", wrongToken)
+		logged(refused + "status=429 code=too_many_attempts host=localhost\n")
+		pass(refusalPause)
+		logged("")
+		ask(1, strings.Repeat("a", 10000), "")
+		logged(refused + "status=403 code=host_not_allowed host=" + strings.Repeat("a", maxShown) + "\n")
+		pass(refusalPause)
+		logged("")
+	})
+}
+
+// TestNothingRefused: what passes is not logged.
+func TestNothingRefused(t *testing.T) {
+	var out bytes.Buffer
+	addr := serveTCP(t, Config{Tokens: twoTokens(), Log: slog.New(slog.NewTextHandler(&out, nil))})
+	if got := attempt(t, addr, "127.0.0.1", firstToken); got != "200 token 1" || out.Len() > 0 {
+		t.Errorf("%s, logged %s", got, out.String())
+	}
+}
