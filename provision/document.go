@@ -181,18 +181,30 @@ func (d *Document) add(name string, body []byte) {
 		return
 	}
 	r.token()
-	r.members(nil, func(name string, at path) {
-		switch name {
-		case "services":
-			r.array(at, f.service)
-			d.hasServices = true
-		case "usages":
-			r.array(at, f.usage)
-			d.hasUsages = true
-		default:
-			f.part(name, r.value(at), at)
+	r.members(nil, func(name string, at path) { f.member(r, name, at) })
+}
+
+// member reads a member of the document. The answer of GET state may be the file as it
+// is, with the document in its data: some programs that would take that out round ids.
+func (f *file) member(r *reader, name string, at path) {
+	switch name {
+	case "services":
+		r.array(at, f.service)
+		f.hasServices = true
+	case "usages":
+		r.array(at, f.usage)
+		f.hasUsages = true
+	case "data":
+		if len(at) == 1 && r.peek() == '{' {
+			r.token()
+			r.members(at, func(name string, at path) { f.member(r, name, at) })
+			r.token()
+			return
 		}
-	})
+		fallthrough
+	default:
+		f.part(name, r.value(at), at)
+	}
 }
 
 // part reads a part that is no list.
