@@ -1526,7 +1526,7 @@ func randomDocument(random *rand.Rand) string {
 	var services, usages []json.RawMessage
 	for i := range random.IntN(5) {
 		services = append(services, json.RawMessage(fmt.Sprintf(`{"id":"s-%d","name":%s,"config":{"domain":"s%d.example","txt_endpoints":%s%s}}`, i, pick(`"x"`, `"办公室"`), i, endpoints(),
-			pick("", `,"big":18446744073709551617,"rate":1.50,"list":[1,{"a_token":"t"}]`, `,"provider":"webhook","access_key_id":"k","access_key_secret":"<&>"`))))
+			pick("", `,"big":18446744073709551617,"rate":1.50,"list":[1,{"a_token":"hidden"}]`, `,"provider":"webhook","access_key_id":"k","access_key_secret":"hidden <&>"`))))
 		for j := range random.IntN(6) {
 			u := fmt.Sprintf(`{"service_id":"s-%d","prefix_mode":"custom","custom_prefix":"Prefix_%d","network_id":%d,"txt_endpoints":%s,"description":%s}`,
 				i, j, random.Uint64()>>random.IntN(64), endpoints(), text())
@@ -1570,7 +1570,7 @@ func TestStateIsADocument(t *testing.T) {
 		}
 		a := fresh()
 		state := a.stateDocument(t)
-		if strings.Contains(state, "hidden") || strings.Contains(state, "<&>") {
+		if strings.Contains(state, "hidden") {
 			t.Errorf("seed %d: a secret is in %s", seed, state)
 		}
 		before, from := a.files(t), len(a.logs.String())

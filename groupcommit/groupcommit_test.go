@@ -247,12 +247,14 @@ func TestLimit(t *testing.T) {
 func TestNested(t *testing.T) {
 	failed := errors.New("failed")
 	for name, test := range map[string]struct {
-		end  error
-		rows string
-		done int
+		end   error
+		other Func // of the same group
+		rows  string
+		done  int
 	}{
-		"committed":   {nil, "1,2", 2},
-		"rolled back": {failed, "", 0},
+		"committed":   {nil, func(context.Context, *sql.Tx) error { return errRefused }, "1,2", 2},
+		"run twice":   {nil, func(context.Context, *sql.Tx) error { return failed }, "1,2", 2},
+		"rolled back": {failed, func(context.Context, *sql.Tx) error { return errRefused }, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -279,9 +281,8 @@ func TestNested(t *testing.T) {
 				}
 				return test.end
 			}
-			refuse := func(context.Context, *sql.Tx) error { return errRefused }
-			if errs := b.group(refuse, nest); !errors.Is(errs[1], test.end) || b.rows() != test.rows || done != test.done {
-				t.Errorf("%v, rows %q, %d calls after; want %q, %d", errs[1], b.rows(), done, test.rows, test.done)
+			if errs := b.group(nest, test.other); !errors.Is(errs[0], test.end) || b.rows() != test.rows || done != test.done {
+				t.Errorf("%v, rows %q, %d calls after; want %q, %d", errs[0], b.rows(), done, test.rows, test.done)
 			}
 		})
 	}
