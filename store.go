@@ -748,14 +748,15 @@ func (s *store) Usage(ctx context.Context, id string) (usage, error) {
 }
 
 // SameUsages gives the usages of a service that reserve a prefix for a network, letter
-// case aside, those that are being released behind the others.
+// case aside, those that are being released behind the others. Few have one name, which
+// is what is searched by, and not (+) the service, which may have a million.
 func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err error) {
 	q := s.reading(ctx)
 	_, zone, err := selectZone(ctx, q, u.ServiceID)
 	if err != nil {
 		return nil, err
 	}
-	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND u.provider_id = ? AND b.network_id = ? ORDER BY u.seq`,
+	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ? ORDER BY u.seq`,
 		dnsname.Fold(fullName(u.Prefix, zone)), u.ServiceID, u.Network)
 	slices.SortStableFunc(same, func(a, b usage) int { return strings.Compare(a.Status, b.Status) })
 	return same, err
