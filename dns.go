@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
@@ -56,6 +57,56 @@ var providers = []struct {
 // opens makes one type of all constructors.
 func opens[C provider.DNS](open func(provider.Credentials) (C, error)) func(provider.Credentials) (provider.DNS, error) {
 	return func(c provider.Credentials) (provider.DNS, error) { return open(c) }
+}
+
+// syncModes are those that a configuration may have.
+var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
+
+// The members of a configuration and of a service's config, and those of the
+// answers that hold them: GET, edit, PUT is to be quiet.
+var (
+	configurationMembers = []string{
+		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
+		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
+	}
+	serviceMembers = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "warnings"}
+	entryMembers   = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
+)
+
+// configurationWarnings tell what of a configuration cannot work as it stands. members are all
+// that it was given with.
+func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
+	return slices.Concat(advice.Members(members, configurationMembers), advice.Provider(c.Provider, providerNames()),
+		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
+}
+
+// serviceWarnings tell what of a stored service cannot work as it stands. members are
+// those beside its config.
+func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]advice.Warning, error) {
+	config, err := parseServiceConfig(v.Config)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(advice.Members(members, serviceMembers), advice.Members(strictjson.Names([]byte(v.Config)), entryMembers),
+		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
+	if config.Provider != "" {
+		return append(all, advice.Provider(config.Provider, providerNames())...), nil
+	}
+	global, err := s.store.Configuration(ctx)
+	switch zone, domain := dnsname.Parse(config.Domain), dnsname.Parse(global.Domain); {
+	case errors.Is(err, errNoConfiguration) || config.Domain == "":
+		return all, nil
+	case err == nil && !dnsname.Within(zone, domain):
+		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{zone, domain}})
+	}
+	return all, err
+}
+
+func providerNames() (names []string) {
+	for _, p := range providers {
+		names = append(names, p.name)
+	}
+	return names
 }
 
 // newAccount makes an account. The built-in server uses nothing but its name, so
@@ -236,13 +287,13 @@ func optional(n *int64) sql.Null[int64] {
 // badEndpoints refuses endpoints that cannot be published for a network.
 func badEndpoints(network string, endpoints []string) error {
 	err := meshtxt.Check(network, anyOwner, endpoints)
-	switch {
-	case errors.Is(err, meshtxt.ErrTooLong):
-		return envelope.Fail(msg.ValueTooLong, err.Error())
-	case err != nil:
-		return envelope.Fail(msg.EndpointInvalid, err.Error())
+	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
+		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
 	}
-	return nil
+	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
+		return envelope.Fail(msg.EndpointInvalid, bad.Text)
+	}
+	return err
 }
 
 // Endpoints that fit beside the longest network id fit beside every other. All owners
@@ -285,7 +336,11 @@ func (body serviceBody) checked() (v service, err error) {
 		return v, envelope.Fail(msg.ServiceNameEmpty)
 	}
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		return v, envelope.Fail(msg.ServiceConfigShape, envelope.BodyFault(err))
+		fault := envelope.BodyFault(err)
+		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
+			fault = envelope.Phrase{ID: msg.ConfigEmpty}
+		}
+		return v, envelope.Fail(msg.ServiceConfigShape, fault)
 	}
 	var typed struct {
 		Provider        string          `json:"provider"`
@@ -297,6 +352,9 @@ func (body serviceBody) checked() (v service, err error) {
 	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
 		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
+	}
+	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
 	}
 	return v, badEndpoints(anyNetwork, typed.TXTEndpoints)
 }
@@ -379,7 +437,7 @@ var blamed = map[msg.ID]string{
 	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
 	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",
 	msg.NameTooLong: "custom_prefix", msg.ServiceNameEmpty: "name", msg.ServiceConfigShape: "config",
-	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain",
+	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
 }
 
 // Blame tells which member a refusal is about, and why it is refused.

@@ -3152,3 +3152,87 @@ func TestCacheIsGivenUp(t *testing.T) {
 	}
 	b.same("c.example.net", dnswire.TypeTXT)
 }
+
+// TestLogTellsOfChanges has a provider fail, and a stranger hold a name, for many
+// intervals: each is told when it begins, when the reason is another, and when it ends.
+func TestLogTellsOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		service := h.service("example.com")
+		for n := range 50 {
+			h.reserve(service, fmt.Sprintf("name%d", n), sqlrow.NetworkID(n+1))
+		}
+		h.mode(modeAuto)
+		h.loop()
+		dnsPass(time.Minute)
+		for _, step := range []struct {
+			what      string
+			change    func()
+			intervals int
+			want      []string // the lines, each by its beginning
+		}{
+			{"all is well", func() {}, 20, nil},
+			{"down", func() { v.fails(dnsFault(provider.Network)) }, 20, []string{
+				"WARN \"zone is down\" zone=example.com provider=vendor code=network detail=zone names=51", "INFO synchronised trigger=interval names=51 failed=51"}},
+			{"slow by turns", func() { v.fails(dnsFault(provider.Temporary)) }, 3, nil},
+			{"another reason", func() { v.fails(dnsFault(provider.BadCredentials)) }, 20, []string{
+				"WARN \"zone is down\" zone=example.com provider=vendor code=credentials detail=zone names=51"}},
+			{"well again", v.works, 20, []string{
+				"INFO \"zone is well again\" zone=example.com provider=vendor code=credentials after=", "INFO synchronised trigger=interval names=51 failed=0"}},
+			{"a stranger", func() { v.put("example.com", "_mesh.name7.example.com", provider.TXT{dnsStranger}) }, 20, []string{
+				"WARN record name=_mesh.name7.example.com provider=vendor action=conflict code=conflict", "INFO synchronised trigger=interval names=51 failed=1"}},
+			{"no quota", func() {
+				v.fails(func(_ context.Context, c dnsCall) error {
+					if c.what == "read" || c.what == "list" {
+						return &provider.Error{Kind: provider.Quota, Detail: "month \u202e\x1b[2J"}
+					}
+					return nil
+				})
+			}, 20, []string{
+				"WARN records names=", "WARN records names=", "INFO synchronised trigger=interval names=51 failed=51"}},
+			{"well at last", func() { v.works(); v.remove("example.com", "_mesh.name7.example.com", dnsStranger) }, 20, []string{
+				"INFO records names=", "INFO records names=", "INFO synchronised trigger=interval names=51 failed=0"}},
+			{"down again", func() { v.fails(dnsFault(provider.Network)) }, 20, []string{
+				"WARN \"zone is down\" zone=example.com", "INFO synchronised trigger=interval names=51 failed=51"}},
+			{"another run of the program", h.restart, 20, []string{
+				"WARN \"zone is down\" zone=example.com", "INFO synchronised trigger=start names=51 failed=51"}},
+		} {
+			before := len(h.log.String())
+			step.change()
+			dnsPass(time.Duration(step.intervals) * 6 * time.Minute)
+			var got []string
+			for line := range strings.Lines(h.log.String()[before:]) {
+				_, line, _ = strings.Cut(strings.TrimSpace(line), " level=")
+				got = append(got, strings.Replace(line, "msg=", "", 1))
+			}
+			if strings.ContainsAny(strings.Join(got, ""), "\u202e\x1b") {
+				t.Errorf("%s: %q", step.what, got)
+			}
+			ok := len(got) == len(step.want)
+			for i := 0; ok && i < len(got); i++ {
+				ok = strings.HasPrefix(got[i], step.want[i])
+			}
+			if !ok {
+				t.Errorf("%s: %d lines\n%.3000s\nwant\n%s", step.what, len(got), strings.Join(got, "\n"), strings.Join(step.want, "\n"))
+			}
+		}
+	})
+}
+
+// TestCodesHaveTexts has words for each reason that a record or a test may have.
+func TestCodesHaveTexts(t *testing.T) {
+	for _, code := range []string{
+		string(provider.Network), string(provider.Temporary), string(provider.Throttled), string(provider.BadCredentials), string(provider.Permission),
+		string(provider.ClockSkew), string(provider.ZoneNotFound), string(provider.Conflict), string(provider.Changed), string(provider.Invalid),
+		string(provider.Quota), string(provider.BadAnswer), string(conntest.NoResolver), reconcile.CodeUnknownProvider, reconcile.CodeNotListening,
+		reconcile.CodeNoProvider, reconcile.CodeInvalid, reconcile.CodeInvalidName, reconcile.CodeNetworkConflict, reconcile.CodeCredentialsGone,
+		reconcile.CodeDeletesForbidden, reconcile.CodeAddressUnknown, reconcile.CodeSameOwner, reconcile.CodeZoneUnreachable, reconcile.CodeDatabase,
+		reconcile.CodeInterrupted, reconcile.CodeOrphan,
+	} {
+		for _, language := range []msg.Language{msg.Chinese, msg.English} {
+			if text := msg.ID(code).In(language); text == code || text == "" {
+				t.Errorf("%s has no text", code)
+			}
+		}
+	}
+}

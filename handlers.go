@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/conntest"
 	"meshddns/envelope"
@@ -171,18 +172,25 @@ func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
 
 func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	var body configurationBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.ConfigurationSaved}, s.saveConfiguration(r.Context(), body.configuration())
+	warnings, err := s.saveConfiguration(r.Context(), body.configuration(), members)
+	answer := envelope.Reply{Message: msg.ConfigurationSaved}
+	if len(warnings) > 0 {
+		answer.Data = map[string]any{"warnings": advice.Texts(warnings, envelope.Language(r))}
+	}
+	return answer, err
 }
 
-// saveConfiguration checks a configuration and stores it.
-func (s *server) saveConfiguration(ctx context.Context, c configuration) error {
+// saveConfiguration checks a configuration and stores it. members are all that it
+// was given with.
+func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
 	if err := c.check(); err != nil {
-		return err
+		return nil, err
 	}
-	return s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
+	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
 }
 
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
@@ -654,7 +662,8 @@ func (s *server) release(ctx context.Context, id string, force bool) (freed bool
 
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	if body.ID == "" {
@@ -674,12 +683,13 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.CreateService(r.Context(), v); err != nil {
 		return envelope.Reply{ID: v.ID}, err
 	}
-	return s.savedService(r, v.ID)
+	return s.savedService(r, v.ID, members)
 }
 
 func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	body.ID = r.PathValue("id")
@@ -690,15 +700,19 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.PutService(r.Context(), body.ID, v.over); err != nil {
 		return envelope.Reply{}, err
 	}
-	return s.savedService(r, body.ID)
+	return s.savedService(r, body.ID, members)
 }
 
-func (s *server) savedService(r *http.Request, id string) (envelope.Reply, error) {
+func (s *server) savedService(r *http.Request, id string, members []string) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), id)
 	if err != nil {
 		return envelope.Reply{ID: id}, err
 	}
-	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: shownService(v)}, nil
+	warnings, err := s.serviceWarnings(r.Context(), v, members)
+	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: struct {
+		serviceAnswer
+		Warnings []string `json:"warnings,omitempty"`
+	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}, err
 }
 
 type serviceAnswer struct {

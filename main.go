@@ -10,7 +10,7 @@
 // MESHDDNS_DNS_LISTEN, and an unknown MESHDDNS_ name is refused. A flag wins over
 // the environment. What is repeatable can also be given separated by commas.
 //
-//	-listen address        HTTP API: host:port, or unix:/path (mode 0660); default 127.0.0.1:8053
+//	-listen address        HTTP API: host:port, or unix:/path (mode 0660); repeatable; default 127.0.0.1:8053
 //	-db file               the database, default meshddns.db
 //	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
 //	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
@@ -44,11 +44,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"meshddns/advice"
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnsname"
@@ -56,6 +58,7 @@ import (
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/metrics"
+	"meshddns/msg"
 	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provision"
@@ -124,18 +127,18 @@ func run(ctx context.Context, p process) (err error) {
 			return fmt.Errorf("-provision: nothing of it is applied:\n%w", err)
 		}
 	}
-	listener, handler, err := listenHTTP(c, api)
+	fronts, err := listenHTTP(c, api)
 	if err != nil {
 		dns.close()
 		return err
 	}
-	for _, origin := range c.Unused(!strings.HasPrefix(c.Listen, "unix:"), dns.server != nil) {
+	for _, origin := range c.Unused(fronts.tcp(), dns.server != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c, api)
-	log.Info("started", "version", version(), "listen", listener.Addr().String(), "dns", dns.listening(), "db", c.DB)
+	log.Info("started", "version", version(), "listen", fronts.listening(), "dns", dns.listening(), "db", c.DB)
 	return serve(ctx, log, tasks{
-		func(ctx context.Context) error { return serveHTTP(ctx, listener, handler, log) },
+		func(ctx context.Context) error { return fronts.serve(ctx, log) },
 		dns.serve,
 		dns.keep,
 		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
@@ -241,21 +244,74 @@ func version() string {
 	return info.Main.Version
 }
 
-// listenHTTP binds the API's address and puts the guards before its routes.
-func listenHTTP(c settings.Settings, api *server) (net.Listener, http.Handler, error) {
+// front is an address of the API, with the guards that belong to it.
+type front struct {
+	net.Listener
+	handler http.Handler
+}
+
+type fronts []front
+
+// listenHTTP binds the API's addresses, all or none, and puts the guards before its routes.
+func listenHTTP(c settings.Settings, api *server) (all fronts, err error) {
 	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
-	if path, ok := strings.CutPrefix(c.Listen, "unix:"); ok {
-		listener, err := listenUnix(path)
-		return listener, guard.Unix(guards, api.routes()), err
+	routes := api.routes()
+	tcp, unix := guard.TCP(guards, routes), guard.Unix(guards, routes)
+	for _, address := range c.Listen {
+		f := front{handler: tcp}
+		path, isUnix := strings.CutPrefix(address, "unix:")
+		if isUnix {
+			f.handler = unix
+			f.Listener, err = listenUnix(path)
+		} else {
+			f.Listener, err = net.Listen("tcp", address)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("-listen: %w", err), all.close())
+		}
+		all = append(all, f)
+		if !isUnix && c.Tokens == nil && !guard.Loopback(f.Addr().String()) {
+			return nil, errors.Join(fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", address), all.close())
+		}
 	}
-	listener, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return nil, nil, err
+	return all, nil
+}
+
+func (all fronts) close() error {
+	var faults []error
+	for _, f := range all {
+		faults = append(faults, f.Close())
 	}
-	if c.Tokens == nil && !guard.Loopback(listener.Addr().String()) {
-		return nil, nil, errors.Join(fmt.Errorf("-listen %s is not a loopback address: -token-file is required", c.Listen), listener.Close())
+	return errors.Join(faults...)
+}
+
+// listening tells the addresses that are listened on.
+func (all fronts) listening() string {
+	var addresses []string
+	for _, f := range all {
+		addresses = append(addresses, f.Addr().String())
 	}
-	return listener, guard.TCP(guards, api.routes()), nil
+	return strings.Join(addresses, ",")
+}
+
+// tcp reports whether the API is reached over TCP.
+func (all fronts) tcp() bool {
+	return slices.ContainsFunc(all, func(f front) bool { return f.Addr().Network() == "tcp" })
+}
+
+func (all fronts) serve(ctx context.Context, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(all))
+	for _, f := range all {
+		go func() { ended <- serveHTTP(ctx, f, f.handler, log) }()
+	}
+	var err error
+	for range all {
+		err = errors.Join(err, <-ended)
+		cancel() // one that ends before its time ends the others
+	}
+	return err
 }
 
 // socketMode lets the group of the socket's file in: its permissions are the
@@ -438,6 +494,9 @@ func (s *server) provision(ctx context.Context, path string, credentials provisi
 		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"), slog.String("what", c.What), slog.String("id", c.ID),
 			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
 	}
+	for _, text := range advice.Texts(a.warnings, msg.English) {
+		s.log.Warn("what is stored cannot work", "from", path, "reason", text)
+	}
 	for _, id := range a.inUse {
 		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
 	}
@@ -454,6 +513,8 @@ type application struct {
 	owner string         // that was taken
 	seen  map[string]int // usages of the document so far, by service, network and prefix
 	inUse []string       // services that cannot be deleted yet
+
+	warnings []advice.Warning // of what is stored and cannot work
 }
 
 // changed is what an operation of a document has done, as its request.
@@ -494,7 +555,9 @@ func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provi
 	if err == nil && c.sameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
 		return unchanged, err
 	}
-	return changed("PUT config", "", a.api.saveConfiguration(ctx, c))
+	warnings, err := a.api.saveConfiguration(ctx, c, nil)
+	a.warnings = append(a.warnings, warnings...)
+	return changed("PUT config", "", err)
 }
 
 // SaveService stores a service that is another one.
@@ -511,7 +574,12 @@ func (a *application) SaveService(ctx context.Context, body []byte) (provision.C
 	if err != nil {
 		return unchanged, err
 	}
-	return changed("PUT services/{id}", v.ID, a.api.store.PutService(ctx, v.ID, v.over))
+	if err := a.api.store.PutService(ctx, v.ID, v.over); err != nil {
+		return unchanged, err
+	}
+	warnings, err := a.api.serviceWarnings(ctx, v, nil)
+	a.warnings = append(a.warnings, warnings...)
+	return changed("PUT services/{id}", v.ID, err)
 }
 
 // SaveUsage reserves a usage that is not there, and changes what differs in one that is.

@@ -857,6 +857,14 @@ func (v *dnsVendor) put(zone, name string, value provider.TXT) {
 	v.values[at] = append(v.values[at], value)
 }
 
+// remove takes values of somebody else away.
+func (v *dnsVendor) remove(zone, name, value string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := [2]string{zone, name}
+	v.values[at] = slices.DeleteFunc(v.values[at], func(stands provider.TXT) bool { return stands.Text() == value })
+}
+
 // at gives what stands at a name in a zone.
 func (v *dnsVendor) at(zone, name string) (values []string) {
 	v.mu.Lock()
@@ -1182,6 +1190,38 @@ func (p *appProcess) status(token string) int {
 	return response.StatusCode
 }
 
+// The API is at all addresses, with the guards of each: a unix socket needs no token.
+func TestSeveralAddresses(t *testing.T) {
+	socket, file := filepath.Join(t.TempDir(), "api"), filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("a-token-0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := runProgram(t, nil, "-listen", "unix:"+socket+",127.0.0.1:0", "-token-file", file, "-dns-nsid", "here")
+	addresses := strings.Split(strings.TrimPrefix(p.url, "http://"), ",")
+	if len(addresses) != 3 || addresses[1] != socket {
+		t.Fatalf("listens on %q", addresses)
+	}
+	for i, want := range []int{401, 200, 401} {
+		client := &http.Client{Timeout: dnsPatience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if i == 1 {
+				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			}
+			return new(net.Dialer).DialContext(ctx, "tcp", addresses[i])
+		}}}
+		response, err := client.Get("http://localhost/api/v1/ddns/config")
+		client.CloseIdleConnections()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", addresses[i], response.StatusCode, want)
+		}
+	}
+	if log := p.log.String(); strings.Count(log, "a setting has no effect") != 1 || !strings.Contains(log, "setting=-dns-nsid") {
+		t.Error(log)
+	}
+}
+
 // A hang-up ends nothing: the token file is read again, and when it is broken
 // the old tokens stay.
 func TestHangUp(t *testing.T) {
@@ -1485,7 +1525,7 @@ func TestProvisionFaults(t *testing.T) {
 		{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
 			`1.json:1: usages[0].custom_prefix: the prefix is taken`},
 		{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
-			`1.json:1: usages[0].txt_endpoints: txt_endpoints: not an endpoint of the form scheme://host:port: "x"`},
+			`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port`},
 		{"too many usages", `{"usages": [` + strings.Join(usages(5), ",") + `],
 "prune": true}`, `1.json:2: prune: 4 of 9 usages are not in the document, more than a third: only "all" removes so many`},
 	} {

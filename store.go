@@ -705,20 +705,17 @@ func newListingPage(entries []*listing.Usage, err error) listingPage {
 	return p
 }
 
-// listingFields are those of a row of a page: see package listing.
-var listingFields = strings.Join([]string{
-	"u.seq", "u.id", "u.provider_id", "u.prefix_mode", "u.record_prefix", "u.description", "u.is_exclusive", "b.network_id", "s.domain", "'=' || s.name",
-}, ", '"+listing.BetweenFields+"', ")
-
 // Listing gives what Usages does as a page of the list. SQLite makes one text of
 // it, for to call it costs more than a row.
 func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listingPage {
 	var text string
 	var p listingPage
 	where, args := f.where(limit)
+	args = append([]any{listing.BetweenFields, listing.BetweenRows}, args...)
 	p.err = s.reader.QueryRowContext(ctx, `
-		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, '`+listing.BetweenRows+`'), '') FROM (
-		    SELECT u.seq, concat(`+listingFields+`) AS entry
+		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, ?2), '') FROM (
+		    SELECT u.seq, concat(u.seq, ?1, u.id, ?1, u.provider_id, ?1, u.prefix_mode, ?1, u.record_prefix, ?1,
+		                         u.description, ?1, u.is_exclusive, ?1, b.network_id, ?1, s.domain, ?1, '=' || s.name) AS entry
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
 		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.size, &p.last, &text)
@@ -756,9 +753,9 @@ func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err erro
 	if err != nil {
 		return nil, err
 	}
-	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ? ORDER BY u.seq`,
+	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
 		dnsname.Fold(fullName(u.Prefix, zone)), u.ServiceID, u.Network)
-	slices.SortStableFunc(same, func(a, b usage) int { return strings.Compare(a.Status, b.Status) })
+	slices.SortFunc(same, func(a, b usage) int { return cmp.Or(strings.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq)) })
 	return same, err
 }
 

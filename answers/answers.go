@@ -10,6 +10,7 @@ import (
 
 	"meshddns/msg"
 	"meshddns/reconcile"
+	"meshddns/scrub"
 )
 
 // Fault is a fault within a text.
@@ -26,7 +27,11 @@ func FaultText(f reconcile.Fault, language msg.Language) string {
 	case f.Detail == "":
 		return msg.ID(f.Code).In(language)
 	}
-	return msg.ID(f.Code).In(language) + ": " + f.Detail
+	joint := ": "
+	if language == msg.Chinese {
+		joint = "："
+	}
+	return msg.ID(f.Code).In(language) + joint + msg.Detail(f.Detail, language)
 }
 
 // TestItem is the outcome of one step of a connection test.
@@ -77,7 +82,8 @@ type record struct {
 	DurationMS int64       `json:"duration_ms"`
 }
 
-// Report gives a report, and when the next pass is planned.
+// Report gives a report, and when the next pass is planned. Names, zones and values
+// of orphans are as the provider has them, which may be no text.
 func Report(r reconcile.Report, next time.Time, language msg.Language) any {
 	answer := struct {
 		StartedAt  time.Time      `json:"started_at"`
@@ -97,7 +103,8 @@ func Report(r reconcile.Report, next time.Time, language msg.Language) any {
 	}
 	for _, o := range r.Records {
 		answer.Records = append(answer.Records, record{
-			Name: o.Name, Provider: o.Provider, Zone: o.Zone, NetworkID: json.Number(o.Network), Action: o.Action, Value: o.Value,
+			Name: scrub.Printable(o.Name), Provider: o.Provider, Zone: scrub.Printable(o.Zone), NetworkID: json.Number(o.Network),
+			Action: o.Action, Value: scrub.Printable(o.Value),
 			Error: FaultText(o.Fault, language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
 		})
 	}
@@ -123,9 +130,9 @@ type Leftover struct {
 // again.
 func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.Language) Leftover {
 	return Leftover{
-		ID: strconv.FormatInt(p.ID, 10), Name: p.Name, Zone: p.Zone, Provider: p.Account.Provider, Endpoint: p.Account.Endpoint,
-		AccessKeyID: p.Account.AccessKeyID, Value: cmp.Or(p.Standing, p.Intent), Error: FaultText(p.Fault, language),
-		Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
+		ID: strconv.FormatInt(p.ID, 10), Name: scrub.Printable(p.Name), Zone: scrub.Printable(p.Zone), Provider: p.Account.Provider,
+		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: scrub.Printable(cmp.Or(p.Standing, p.Intent)),
+		Error: FaultText(p.Fault, language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
 	}
 }
 

@@ -127,7 +127,10 @@ func start(t *testing.T, args ...string) *program {
 func startAt(t *testing.T, path string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, log: &buffer{}}
-	p.cmd = exec.Command(path, append([]string{"-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, args...)...)
+	if !slices.Contains(args, "-listen") {
+		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
+	}
+	p.cmd = exec.Command(path, append([]string{"-dns-listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Env = environ()
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -50,7 +51,7 @@ var TypeText = map[string]Phrase{
 func BodyFault(err error) any {
 	e, ok := errors.AsType[*strictjson.Error](err)
 	if !ok {
-		return err.Error()
+		return Phrase{ID: msg.BodyUnread}
 	}
 	switch e.Fault {
 	case strictjson.Empty:
@@ -65,6 +66,15 @@ func BodyFault(err error) any {
 		return Phrase{msg.BodyWrongType, []any{e.Field, TypeText[e.Want]}}
 	}
 	return Phrase{ID: msg.BodySyntax}
+}
+
+// DecodeMembers is Decode, and gives the names of all members, also of those that
+// the struct does not have.
+func DecodeMembers(r *http.Request, into any) (names []string, err error) {
+	var body bytes.Buffer
+	r.Body = io.NopCloser(io.TeeReader(r.Body, &body))
+	err = Decode(r, into)
+	return strictjson.Names(body.Bytes()), err
 }
 
 // queryFlag reads a flag of the query: absent is false.
@@ -100,7 +110,7 @@ func Flags(r *http.Request, names ...string) (set map[string]bool, err error) {
 func ParseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, Fail(msg.ParameterError, err.Error())
+		return nil, Fail(msg.ParameterError, Phrase{ID: msg.QuerySyntax})
 	}
 	return query, nil
 }

@@ -22,8 +22,9 @@ import (
 type Config struct {
 	// Tokens that are accepted; with nil, no token is asked for.
 	Tokens *Tokens
-	// AllowHosts are accepted as Host beside addresses and the loopback names. An entry with a port is for that port only; as clients leave
-	// out 80 (http) and 443 (https), so must the entry. One that is neither a name nor an address matches nothing.
+	// AllowHosts are accepted as Host beside addresses and the loopback names. An entry with a port
+	// is for that port only; as clients leave out 80 (http) and 443 (https), so must the entry. One
+	// that is neither a name nor an address matches nothing.
 	AllowHosts []string
 	// Deny writes the answer to a request that was stopped; headers that belong to the refusal are already set.
 	Deny func(w http.ResponseWriter, r *http.Request, refusal Refusal)
@@ -120,9 +121,10 @@ func (g *gate) checkToken(next http.Handler) http.Handler {
 	})
 }
 
-// authenticate gives the number of the request's token, from 1, or 0 and the refusal. A request without a token is no guess and
-// is not counted. A right token passes however many wrong ones came before: nobody can lock the administrator out from behind the
-// same address, and the shortest token is too long to be guessed at any rate.
+// authenticate gives the number of the request's token, from 1, or 0 and the refusal. A request
+// without a token is no guess and is not counted. A right token passes however many wrong ones came
+// before: nobody can lock the administrator out from behind the same address, and the shortest
+// token is too long to be guessed at any rate.
 func (g *gate) authenticate(r *http.Request) (int, Refusal) {
 	unauthorized := Refusal{Status: http.StatusUnauthorized, Code: "unauthorized"}
 	authorization := r.Header.Get("Authorization")

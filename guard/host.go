@@ -72,7 +72,8 @@ func (h host) isAddress() bool {
 	return err == nil
 }
 
-// loopback reports whether h is a name of this machine wherever it is resolved: localhost and names below it are by RFC 6761.
+// loopback reports whether h is a name of this machine wherever it is resolved: localhost and names
+// below it are by RFC 6761.
 func (h host) loopback() bool {
 	return h.name == "localhost" || strings.HasSuffix(h.name, ".localhost")
 }

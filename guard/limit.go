@@ -27,8 +27,9 @@ func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, wrong: map[netip.Prefix][]time.Time{}}
 }
 
-// wrongToken counts a wrong token, or says how long the network has to wait before the next one is counted: what comes meanwhile is
-// not, else the wait would never end. Asking and counting are one step: guesses sent side by side must not pass together.
+// wrongToken counts a wrong token, or says how long the network has to wait before the next one is
+// counted: what comes meanwhile is not, else the wait would never end. Asking and counting are one
+// step: guesses sent side by side must not pass together.
 func (l *limiter) wrongToken(from netip.Prefix) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,8 @@ const (
 	maxShown     = 200 // octets of what a stranger sends
 )
 
-// refusals is the log of what was refused. A flood of refusals gets one line a second, and the next line says how many got none.
+// refusals is the log of what was refused. A flood of refusals gets one line a second, and the next
+// line says how many got none.
 type refusals struct {
 	log    *slog.Logger
 	mu     sync.Mutex
@@ -35,7 +36,8 @@ func (l *refusals) note(r *http.Request, refusal Refusal) {
 	l.pause()
 }
 
-// pause ends by itself, with a line about what was missed in it: the last ones of a flood are told too.
+// pause ends by itself, with a line about what was missed in it: the last ones of a flood are told
+// too.
 func (l *refusals) pause() {
 	l.paused = true
 	time.AfterFunc(refusalPause, func() {

@@ -21,7 +21,8 @@ const (
 	maxTokens = 2  // the old and the new one, while they are rotated
 )
 
-// Token is a secret that callers show. It can be compared but not printed, and its text is forgotten; it comes from OpenTokens.
+// Token is a secret that callers show. It can be compared but not printed, and its text is
+// forgotten; it comes from OpenTokens.
 type Token struct {
 	// sum is a function because fmt does not ask Format about what lies in somebody's unexported field, and follows pointers
 	// there when the verb is wrong for them, but can't look into a function.
@@ -51,16 +52,19 @@ func findToken(tokens []Token, text string) int {
 	return number
 }
 
-// Tokens are those of a token file. The file can be read again while requests are checked against them.
+// Tokens are those of a token file. The file can be read again while requests are checked against
+// them.
 type Tokens struct {
 	path, credentials string
 	current           atomic.Pointer[[]Token]
 }
 
-// OpenTokens reads a token file: one token a line, one or two of them, each of 16 or more printable ASCII characters without
-// white space; blank lines and white space around a token are skipped. It must be a regular file without any permission for group
-// or others; below the directory of credentials, "" for none, the group may read: there systemd sets mode 0440 and an ACL that lets in
-// nobody but the service, and the kernel shows the ACL's mask as the group's permission. Errors name file and line, never what is in it.
+// OpenTokens reads a token file: one token a line, one or two of them, each of 16 or more printable
+// ASCII characters without white space; blank lines and white space around a token are skipped. It
+// must be a regular file without any permission for group or others; below the directory of
+// credentials, "" for none, the group may read: there systemd sets mode 0440 and an ACL that lets
+// in nobody but the service, and the kernel shows the ACL's mask as the group's permission. Errors
+// name file and line, never what is in it.
 func OpenTokens(path, credentials string) (*Tokens, error) {
 	t := &Tokens{path: path, credentials: credentials}
 	if err := t.Reload(); err != nil {
@@ -69,8 +73,8 @@ func OpenTokens(path, credentials string) (*Tokens, error) {
 	return t, nil
 }
 
-// Reload reads the file again. With an error the tokens stay what they were; without one the old ones that the file no longer has are
-// refused from the next request on.
+// Reload reads the file again. With an error the tokens stay what they were; without one the old
+// ones that the file no longer has are refused from the next request on.
 func (t *Tokens) Reload() error {
 	tokens, err := readTokens(t.path, t.credentials)
 	if err != nil {

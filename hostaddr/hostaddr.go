@@ -94,7 +94,8 @@ func shown(text string) string {
 	return fmt.Sprintf("%q is no source: ", text)
 }
 
-// checkAddr refuses what no A or AAAA record of this host can hold, or is of use in one. A private address passes: somebody named it.
+// checkAddr refuses what no A or AAAA record of this host can hold, or is of use in one. A private
+// address passes: somebody named it.
 func checkAddr(f Family, a netip.Addr) error {
 	switch {
 	case a.Is4() != (f == IPv4), a.Is4In6():

@@ -69,8 +69,8 @@ func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// interfaceAddrs gives the addresses of an interface, the most lasting first. Those of IPv6 are in a file, those of IPv4 only netlink
-// tells, and whether an interface exists.
+// interfaceAddrs gives the addresses of an interface, the most lasting first. Those of IPv6 are in
+// a file, those of IPv4 only netlink tells, and whether an interface exists.
 func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 	if f == IPv6 {
 		addrs, err = readNet(f, "if_inet6", func(r io.Reader) ([]netip.Addr, error) { return parseInet6(r, name) })
@@ -94,7 +94,8 @@ func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 	return addrs, hinted(err)
 }
 
-// hinted names the setting of systemd that lets no netlink socket be made, where that is what an error says.
+// hinted names the setting of systemd that lets no netlink socket be made, where that is what an
+// error says.
 func hinted(err error) error {
 	if errors.Is(err, syscall.EAFNOSUPPORT) {
 		return fmt.Errorf("%w: RestrictAddressFamilies= has to have AF_NETLINK", err)

@@ -15,7 +15,8 @@ import (
 
 const withoutNetlink = "HOSTADDR_TEST_WITHOUT_NETLINK"
 
-// refuseNetlink lets the calling thread, and what it starts, make no netlink socket, as systemd's RestrictAddressFamilies= does.
+// refuseNetlink lets the calling thread, and what it starts, make no netlink socket, as systemd's
+// RestrictAddressFamilies= does.
 func refuseNetlink() error {
 	const (
 		prSetNoNewPrivs, prSetSeccomp, seccompModeFilter = 38, 22, 2
@@ -60,7 +61,8 @@ func startWithoutNetlink(t *testing.T) {
 	}
 }
 
-// Who may make no netlink socket is told so, with the setting that forbids it. An IPv6 address is found without.
+// Who may make no netlink socket is told so, with the setting that forbids it. An IPv6 address is
+// found without.
 func TestWithoutNetlink(t *testing.T) {
 	if os.Getenv(withoutNetlink) == "" {
 		if !inNamespace(t) {
@@ -97,7 +99,8 @@ func newAutoBook(t *testing.T) *bookWorld {
 	return w
 }
 
-// What auto has found and does not publish is logged with the reason: once, and again when it becomes something else.
+// What auto has found and does not publish is logged with the reason: once, and again when it
+// becomes something else.
 func TestAutoTellsWhatItFound(t *testing.T) {
 	if !inNamespace(t) {
 		return

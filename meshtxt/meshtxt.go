@@ -8,7 +8,6 @@
 package meshtxt
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -98,11 +97,17 @@ func expand(endpoint string, a Addresses) (text string, ok bool) {
 	return endpoint, true
 }
 
-// ErrTooLong is the error for a value of more than MaxValue octets.
-var ErrTooLong = errors.New("value longer than one character-string")
+// TooLongError is the error for a value of more than MaxValue octets.
+type TooLongError struct{ Octets int }
 
-// ErrEndpoint is the error for a text that is not scheme://host:port.
-var ErrEndpoint = errors.New("not an endpoint of the form scheme://host:port")
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("the value has %d octets, %d at most", e.Octets, MaxValue)
+}
+
+// EndpointError is the error for a text that is not scheme://host:port.
+type EndpointError struct{ Text string }
+
+func (e *EndpointError) Error() string { return fmt.Sprintf("%q is not scheme://host:port", e.Text) }
 
 // Check reports whether the endpoints can be published for a network: each
 // is scheme://host:port, and the value fits whatever the addresses are.
@@ -110,11 +115,11 @@ func Check(network, owner string, endpoints []string) error {
 	expanded, _ := Expand(endpoints, longest)
 	for i, text := range expanded {
 		if !isEndpoint(text) {
-			return fmt.Errorf("%w: %q", ErrEndpoint, endpoints[i])
+			return &EndpointError{endpoints[i]}
 		}
 	}
 	if size := len(Value(network, owner, expanded)); size > MaxValue {
-		return fmt.Errorf("%w: %d octets, %d at most", ErrTooLong, size, MaxValue)
+		return &TooLongError{size}
 	}
 	return nil
 }

@@ -9,6 +9,9 @@ const (
 	BodyNotObject    ID = "body_not_object"
 	BodyDuplicate    ID = "body_duplicate"
 	BodyWrongType    ID = "body_wrong_type"
+	BodyUnread       ID = "body_unread"
+	QuerySyntax      ID = "query_syntax"
+	ConfigEmpty      ID = "config_empty"
 	BodyTooLarge     ID = "body_too_large"
 	TypeBool         ID = "type_bool"
 	TypeInt64        ID = "type_int64"
@@ -51,6 +54,9 @@ const (
 	ServiceNameEmpty   ID = "service_name_empty"
 	ServiceConfigShape ID = "service_config_not_object"
 	ServiceEntryType   ID = "service_entry_not_string"
+
+	ServiceDomainInvalid ID = "service_domain_invalid"
+
 	ServiceIDInvalid   ID = "service_id_invalid"
 	ServiceExists      ID = "service_exists"
 	ServiceInUse       ID = "service_in_use"
@@ -108,6 +114,17 @@ const (
 	SameOwner        ID = "same_owner_elsewhere"
 	Orphan           ID = "orphan"
 	ZoneUnreachable  ID = "zone_unreachable"
+	DatabaseFailed   ID = "database_down"
+)
+
+// Warnings of what is stored and cannot work as it stands.
+const (
+	WarnMember       ID = "warn_member"
+	WarnProvider     ID = "warn_provider"
+	WarnProviderLike ID = "warn_provider_like"
+	WarnMode         ID = "warn_sync_mode"
+	WarnPrivate      ID = "warn_private_address"
+	WarnNoProvider   ID = "warn_no_provider"
 )
 
 // Items of a connection test.
@@ -123,13 +140,16 @@ const (
 // texts are {Chinese, English}.
 var texts = map[ID][2]string{
 	ParameterError:   {"参数错误：%s", "parameter error: %s"},
-	BodyEmpty:        {"没有内容", "there is nothing"},
-	BodyNotUTF8:      {"不是有效的 UTF-8 文本", "not valid UTF-8"},
-	BodySyntax:       {"不是单个 JSON 值", "not one JSON value"},
+	BodyEmpty:        {"请求体为空", "the body is empty"},
+	BodyNotUTF8:      {"不是合法的 UTF-8 文本", "not valid UTF-8"},
+	BodySyntax:       {"不是合法的 JSON", "not valid JSON"},
 	BodyNotObject:    {"不是 JSON 对象", "not a JSON object"},
-	BodyDuplicate:    {"字段 %q 出现了两次", "member %q stands twice"},
+	BodyDuplicate:    {"字段 %q 重复出现", "member %q is given twice"},
 	BodyWrongType:    {"字段 %q 类型不符，应为：%s", "member %q: want %s"},
 	BodyTooLarge:     {"请求体超过 %d KiB", "the body is over %d KiB"},
+	BodyUnread:       {"请求体未能完整读取", "the body cannot be read whole"},
+	QuerySyntax:      {"查询字符串格式错误", "the query is malformed"},
+	ConfigEmpty:      {"内容为空", "it is empty"},
 	TypeBool:         {"true 或 false", "true or false"},
 	TypeInt64:        {"64 位整数", "a 64-bit integer"},
 	TypeUint64:       {"0 到 18446744073709551615 的整数", "an integer from 0 to 18446744073709551615"},
@@ -137,23 +157,23 @@ var texts = map[ID][2]string{
 	TypeString:       {"字符串", "a string"},
 	QueryMissing:     {"缺少查询参数 %s", "query parameter %s is missing"},
 	QueryInvalid:     {"查询参数 %s 无效", "query parameter %s is not valid"},
-	NotFound:         {"没有这个路径", "no such path"},
-	MethodNotAllowed: {"此路径不支持该方法，可用：%s", "this path does not take the method; it takes %s"},
+	NotFound:         {"路径不存在", "no such path"},
+	MethodNotAllowed: {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
 	InternalError:    {"服务器内部错误", "internal error"},
-	DatabaseDown:     {"数据库无法访问", "the database does not answer"},
-	Unauthorized:     {"缺少令牌或令牌无效", "the token is missing or wrong"},
-	TooManyAttempts:  {"错误令牌次数过多，请稍后再试", "too many wrong tokens, try again later"},
-	CrossSite:        {"拒绝来自其他网站的请求", "a request from another site is refused"},
+	DatabaseDown:     {"无法访问数据库", "the database does not answer"},
+	Unauthorized:     {"缺少令牌，或令牌无效", "the token is missing or wrong"},
+	TooManyAttempts:  {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
+	CrossSite:        {"已拒绝来自其他网站的请求", "a request from another site is refused"},
 	HostNotAllowed:   {"不允许的 Host %q，可用 -allow-host 放行", "the Host %q is not allowed: the flag -allow-host lets it in"},
 
 	ProviderEmpty:      {"provider 不能为空", "provider must not be empty"},
 	AccessKeyEmpty:     {"access_key_id 和 access_key_secret 不能为空", "access_key_id and access_key_secret must not be empty"},
 	DomainEmpty:        {"domain 不能为空", "domain must not be empty"},
 	TXTRecordNameEmpty: {"txt_record_name 不能为空", "txt_record_name must not be empty"},
-	SecretNotStored: {"密钥仅在 provider、access_key_id、endpoint 与已保存的一致时才能沿用，请填写完整密钥",
+	SecretNotStored: {"仅当 provider、access_key_id、endpoint 与已保存的一致时才能沿用已保存的密钥，否则请填写完整密钥",
 		"a masked secret keeps the stored one only where provider, access_key_id and endpoint are the stored ones; send the secret itself"},
-	EndpointInvalid: {"txt_endpoints 中的地址无效：%s", "txt_endpoints: %s"},
-	ValueTooLong:    {"TXT 记录值过长：%s", "the TXT value is too long: %s"},
+	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port", "txt_endpoints: %q is not scheme://host:port"},
+	ValueTooLong:    {"TXT 记录值过长：%d 字节，最多 %d 字节", "the TXT value is too long: %d octets, %d at most"},
 
 	ServiceIDEmpty:       {"service_id 不能为空", "service_id must not be empty"},
 	PrefixModeInvalid:    {"prefix_mode 必须是 auto 或 custom", "prefix_mode must be auto or custom"},
@@ -164,69 +184,78 @@ var texts = map[ID][2]string{
 	PrefixEmpty:          {"自定义前缀不能为空", "the prefix must not be empty"},
 	PrefixTooLong:        {"自定义前缀最多 63 个字符", "the prefix must be at most 63 characters long"},
 	PrefixCharacters:     {"自定义前缀只能包含字母、数字、下划线和连字符", "the prefix may hold only a-z A-Z 0-9 _ -"},
-	PrefixReserved:       {"自定义前缀不能以 _mesh 开头，该开头保留给自动模式", "the prefix must not begin with _mesh, which is reserved for auto"},
+	PrefixReserved:       {"自定义前缀不能以 _mesh 开头（保留给自动模式）", "the prefix must not begin with _mesh, which is reserved for auto"},
 	PrefixTaken:          {"该前缀已被占用", "the prefix is taken"},
-	NameTooLong:          {"完整记录名超过 DNS 允许的长度（全名 253 字节，每段 63 字节）", "the full record name is longer than DNS allows (253 octets, 63 a label)"},
-	UnknownUsage:         {"用途记录不存在", "no such usage"},
+	NameTooLong:          {"完整记录名超出 DNS 的长度限制（全名 253 字节，每段 63 字节）", "the full record name is longer than DNS allows (253 octets, 63 a label)"},
+	UnknownUsage:         {"前缀预留记录不存在", "no such usage"},
 
-	ServiceNameEmpty:   {"name 不能为空", "name must not be empty"},
-	ServiceConfigShape: {"config 无效：%s", "config: %s"},
-	ServiceEntryType:   {"config 中的 %s 类型不符，应为：%s", "config entry %s: want %s"},
-	ServiceIDInvalid:   {"id 无效：1 到 128 个字符，只能包含字母、数字和 . _ ~ -", "the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -"},
-	ServiceExists:      {"该 id 的服务已存在", "a service with this id exists"},
-	ServiceInUse:       {"该服务仍有前缀在使用，不能删除", "the service has usages and cannot be deleted"},
-	ServiceDomainInUse: {"该服务仍有前缀在使用，不能更改域名", "the service has usages, its domain cannot change"},
-	SyncDisabled:       {"同步已停用：配置中 enabled 为 false", "synchronisation is off: enabled is false in the configuration"},
-	SyncNotConfigured:  {"同步失败：尚未保存配置", "synchronisation failed: no configuration is stored"},
-	SyncFailed:         {"同步失败：%d / %d 条记录未完成，首个原因：%s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
-	SyncUnfinished:     {"同步尚未完成，仍在后台继续：已处理 %d 个名称", "the synchronisation goes on in the background: %d names are done so far"},
-	StoreFailed:        {"预留未能保存：%s", "the reservation is not stored: %s"},
-	UnknownLeftover:    {"遗留记录不存在", "no such leftover"},
-	OwnerInvalid:       {"owner 必须是 12 位十六进制数字", "owner must be 12 hex digits in lower case"},
-	OwnerIsOwn:         {"owner 是本数据库自己的标识", "the owner is this database's own"},
-	BackupRuns:         {"另一份备份正在生成或传输，请稍后再试", "another backup is being made or sent: try again when it is through"},
+	ServiceNameEmpty:     {"name 不能为空", "name must not be empty"},
+	ServiceConfigShape:   {"config 无效：%s", "config: %s"},
+	ServiceEntryType:     {"config 中的 %s 类型不符，应为：%s", "config entry %s: want %s"},
+	ServiceDomainInvalid: {"config 中的 domain %q 不是合法的 DNS 域名", "config entry domain: %q is not a DNS name"},
+	ServiceIDInvalid:     {"id 无效：1 到 128 个字符，只能包含字母、数字和 . _ ~ -", "the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -"},
+	ServiceExists:        {"id 相同的服务已存在", "a service with this id exists"},
+	ServiceInUse:         {"该服务仍有前缀预留，不能删除", "the service has usages and cannot be deleted"},
+	ServiceDomainInUse:   {"该服务仍有前缀预留，不能更改域名", "the service has usages, its domain cannot change"},
+	SyncDisabled:         {"同步已停用：配置中 enabled 为 false", "synchronisation is off: enabled is false in the configuration"},
+	SyncNotConfigured:    {"同步失败：尚未保存配置", "synchronisation failed: no configuration is stored"},
+	SyncFailed:           {"同步失败：%d / %d 个名称未完成，首个为 %s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
+	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d 个名称", "the synchronisation goes on in the background: %d names are done so far"},
+	StoreFailed:          {"预留保存失败：%s", "the reservation is not stored: %s"},
+	UnknownLeftover:      {"遗留记录不存在", "no such leftover"},
+	OwnerInvalid:         {"owner 必须是 12 位小写十六进制数字", "owner must be 12 hex digits in lower case"},
+	OwnerIsOwn:           {"owner 就是本数据库自己的标识", "the owner is this database's own"},
+	BackupRuns:           {"另一份备份正在生成或传输，请稍后再试", "another backup is being made or sent: try again when it is through"},
 
 	ConfigurationSaved: {"配置已保存", "the configuration is saved"},
 	ServiceSaved:       {"服务已保存", "the service is saved"},
 	ServiceDeleted:     {"服务已删除", "the service is deleted"},
 	UsageCreated:       {"前缀预留成功", "the prefix is reserved"},
-	UsageChanged:       {"用途记录已更新", "the usage is changed"},
+	UsageChanged:       {"前缀预留已更新", "the usage is changed"},
 	UsageReleased:      {"前缀已释放", "the prefix is released"},
-	UsageReleasing:     {"记录尚未撤回，前缀仍被占用，下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
+	UsageReleasing:     {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
 	SyncDone:           {"同步成功", "synchronised"},
 	SyncPlanned:        {"仅预览，未写入", "a preview, nothing was written"},
-	LeftoverForgotten:  {"遗留记录已清除", "the leftover is forgotten"},
-	OwnerAdopted:       {"已接管，下次同步时替换其记录", "adopted: the owner's values are replaced by the next synchronisation"},
+	LeftoverForgotten:  {"已不再跟踪该遗留记录", "the leftover is forgotten"},
+	OwnerAdopted:       {"已接管，其记录将在下次同步时替换", "adopted: the owner's values are replaced by the next synchronisation"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
 	Temporary:        {"服务商暂时故障", "the provider has a temporary fault"},
-	Throttled:        {"请求过于频繁", "too many requests"},
-	Credentials:      {"密钥无效", "the credentials are not accepted"},
-	Permission:       {"密钥没有权限", "the key has no permission"},
+	Throttled:        {"请求过于频繁，已被服务商限流", "too many requests"},
+	Credentials:      {"服务商不接受该密钥", "the credentials are not accepted"},
+	Permission:       {"密钥权限不足", "the key has no permission"},
 	ClockSkew:        {"本机时钟与服务商相差过大", "this host's clock differs too much from the provider's"},
-	ZoneNotFound:     {"服务商处没有该域名的区域", "the provider does not serve the zone"},
+	ZoneNotFound:     {"服务商账号下未托管该域名", "the provider does not serve the zone"},
 	Conflict:         {"记录名已被他人占用", "the name is held by somebody else"},
 	Changed:          {"记录正被其他程序修改", "another writer keeps changing the name"},
-	Invalid:          {"服务商不接受该值", "the provider does not take this"},
-	Quota:            {"超出配额", "a quota is used up"},
-	BadAnswer:        {"无法理解服务商的应答", "the provider's answer cannot be understood"},
-	UnknownProvider:  {"未知的 provider", "unknown provider"},
-	NotListening:     {"内置 DNS 服务器未启动（缺少 -dns-listen）", "the built-in DNS server is not running (-dns-listen is not set)"},
-	NoProvider:       {"该服务没有可用的服务商：自身未配置，域名也不在配置的域名之下", "nowhere to publish: the service has no provider, and its domain is not below the configuration's"},
-	InvalidName:      {"不是有效的 DNS 名称", "not a valid DNS name"},
-	NetworkConflict:  {"记录名属于另一个网络", "the name belongs to another network"},
+	Invalid:          {"服务商不接受该设置或记录值", "the provider does not take this"},
+	Quota:            {"超出服务商的配额", "a quota is used up"},
+	BadAnswer:        {"无法识别服务商的应答", "the provider's answer cannot be understood"},
+	UnknownProvider:  {"不支持的 provider", "unknown provider"},
+	NotListening:     {"内置 DNS 服务器未启动（未设置 -dns-listen）", "the built-in DNS server is not running (-dns-listen is not set)"},
+	NoProvider:       {"该服务没有可用的服务商：自身未配置，域名也不在全局配置的域名之下", "nowhere to publish: the service has no provider, and its domain is not below the configuration's"},
+	InvalidName:      {"不是合法的 DNS 名称", "not a valid DNS name"},
+	NetworkConflict:  {"记录名已属于另一个网络", "the name belongs to another network"},
 	CredentialsGone:  {"发布时所用的服务商已不在配置中，请手动删除该记录", "the provider that it was published with is no longer configured; delete the value by hand"},
 	DeletesForbidden: {"upsert-only 模式不删除记录", "mode upsert-only deletes nothing"},
-	AddressUnknown:   {"公网地址当前未知，沿用上次的地址，从未知晓的则跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
-	SameOwner:        {"记录一再被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
-	Orphan:           {"带有本机标识但无人登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
-	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器的名称没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
-	Interrupted:      {"操作被中断，下次同步时重试", "interrupted; the next synchronisation tries again"},
+	AddressUnknown:   {"公网地址未知，已沿用上次的地址；从未取得过的已跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
+	SameOwner:        {"记录反复被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
+	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
+	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
+	DatabaseFailed:   {"数据库故障，将在下次同步时重试", "the database fails; the next synchronisation tries again"},
+	Interrupted:      {"操作被中断，将在下次同步时重试", "interrupted; the next synchronisation tries again"},
+
+	WarnMember:       {"字段 %q 未被识别，已忽略；是否应为 %q？", "member %q is unknown and ignored; is %q meant?"},
+	WarnProvider:     {"provider %q 不在支持的服务商之列，无法发布", "provider %q is not in the list of providers: nothing can be published"},
+	WarnProviderLike: {"provider %q 不在支持的服务商之列，无法发布；是否应为 %q？", "provider %q is not in the list of providers: nothing can be published; is %q meant?"},
+	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
+	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
+	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
 
 	TestOK:       {"正常", "ok"},
-	TestSkipped:  {"因前面的失败而跳过", "skipped after the failure before"},
+	TestSkipped:  {"前面的步骤失败，已跳过", "skipped after the failure before"},
 	FieldEmpty:   {"字段不能为空", "a field must not be empty"},
-	ValueMissing: {"写入的值没有读到", "the value that was written is not there"},
-	NotDelegated: {"公网 DNS 没有把该域名委派给此服务商", "the world does not ask this provider about the zone"},
-	NoResolver:   {"没有可用的 DNS 解析器，无法查看公网 DNS", "no resolver can be reached, so the public DNS is not seen"},
+	ValueMissing: {"未能读到所写入的值", "the value that was written is not there"},
+	NotDelegated: {"公网 DNS 未将该域名委派给此服务商", "the public DNS does not delegate the zone to this provider"},
+	NoResolver:   {"没有可用的 DNS 解析器，无法检查公网 DNS", "no resolver can be reached, so the public DNS is not seen"},
 }

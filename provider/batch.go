@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -170,7 +171,7 @@ func (c *Client) check(z zone, all jobs) {
 		case dnsname.Fold(j.change.Zone) != z.name:
 			j.end(&Error{Kind: Invalid, Detail: j.name + " is of another zone than the changes before it"})
 		case named[j.name]:
-			j.end(&Error{Kind: Invalid, Detail: "two changes of " + strconv.Quote(j.name) + " at once"})
+			j.end(&Error{Kind: Invalid, Detail: fmt.Sprintf("two changes of %s at once", strconv.Quote(j.name))})
 		default:
 			named[j.name] = true
 		}

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"meshddns/scrub"
 )
 
 const (
@@ -53,12 +55,13 @@ type api struct {
 	Hidden   []Secret // what no error says, beside the secret of the key
 }
 
-// scrub hides what must not be said.
-func (a *api) scrub(text string) string {
-	for _, secret := range append(a.Hidden, a.Key.AccessKeySecret) {
-		text = secret.Scrub(text)
+// said makes one line of a vendor's words, without what must not be said.
+func (a *api) said(words string, limit int) string {
+	secrets := []string{string(a.Key.AccessKeySecret)}
+	for _, secret := range a.Hidden {
+		secrets = append(secrets, string(secret))
 	}
-	return text
+	return scrub.Line(words, limit, secrets...)
 }
 
 // newAPI takes the vendor's own address, or the endpoint in the credentials
@@ -246,11 +249,11 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
 	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
 	e.Detail = fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status)
 	for _, part := range []string{v.code, v.message} {
-		if part = printable(a.scrub(part)); part != "" {
+		if part = a.said(part, scrub.MaxPart); part != "" {
 			e.Detail += ": " + part
 		}
 	}
-	if id := printable(a.scrub(v.requestID)); id != "" {
+	if id := a.said(v.requestID, scrub.MaxPart); id != "" {
 		e.Detail += " (request " + id + ")"
 	}
 	if e.Kind == Throttled || e.Kind == Temporary {
@@ -260,28 +263,22 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
 		e.Kind = ClockSkew
 		e.Detail += fmt.Sprintf(": the provider's time minus ours is %+.0f s", skew.Seconds())
 	}
-	e.Detail = a.scrub(e.Detail)
 	return e
-}
-
-const longestMessage = 500 // octets of a vendor's words that an error repeats
-
-// printable makes a vendor's words fit for one line of a log.
-func printable(message string) string {
-	message = strings.Join(strings.Fields(strings.ToValidUTF8(message, "?")), " ")
-	if len(message) > longestMessage {
-		message = strings.ToValidUTF8(message[:longestMessage], "") + "..."
-	}
-	return message
 }
 
 // scrubbed is an error without what no error may show: package json repeats
 // values that it cannot read.
 func (a *api) scrubbed(err error) error {
-	if err == nil || a.scrub(err.Error()) == err.Error() {
-		return err
+	if err == nil {
+		return nil
 	}
-	return errors.New(a.scrub(err.Error()))
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // whose words are about types of Go
+		err = fmt.Errorf("the JSON has a %q at %q, which does not belong there", e.Value, e.Field)
+	}
+	if words := a.said(err.Error(), scrub.MaxPart); words != err.Error() {
+		return errors.New(words)
+	}
+	return err
 }
 
 // skew compares the clocks by the Date of an answer.

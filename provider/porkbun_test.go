@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshddns/provider/cloudtest"
+	"meshddns/scrub"
 )
 
 func TestPorkbunExchanges(t *testing.T) {
@@ -133,7 +134,7 @@ func TestPorkbunZoneAbove(t *testing.T) {
 func TestPorkbunKeysStayHidden(t *testing.T) {
 	c := cloudtest.Porkbun(t)
 	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{
-		"status": "ERROR", "code": c.AccessKeySecret, "message": strings.Repeat("x", longestMessage-10) + c.AccessKeyID + c.AccessKeySecret,
+		"status": "ERROR", "code": c.AccessKeySecret, "message": strings.Repeat("x", scrub.MaxPart-10) + c.AccessKeyID + c.AccessKeySecret,
 	})))
 	_, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, cloudtest.Zone)
 	for _, part := range []string{c.AccessKeyID[:6], c.AccessKeySecret[:6]} {

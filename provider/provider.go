@@ -7,23 +7,23 @@ package provider
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"meshddns/scrub"
 )
 
 // Secret is a text that no log, message or answer shows: every way of
 // printing it gives "***".
 type Secret string
 
-const masked = "***"
+const masked = scrub.Mask
 
 func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, masked) }
 func (s Secret) LogValue() slog.Value         { return slog.StringValue(masked) }
@@ -42,21 +42,11 @@ func (s *SecretJSON) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// shortestSecret is the length from which a text is taken for a secret: the
-// built-in server takes any, and "-" is in many a name.
-const shortestSecret = 4
+// Scrub hides the secret in a text, in whatever writing.
+func (s Secret) Scrub(text string) string { return scrub.Hide(text, string(s)) }
 
-// Scrub hides the secret in a text, also where it is quoted, percent-encoded
-// or in base64.
-func (s Secret) Scrub(text string) string {
-	plain := string(s)
-	if len(plain) < shortestSecret {
-		return text
-	}
-	quoted := strconv.Quote(plain)
-	base64 := base64.StdEncoding.EncodeToString([]byte(plain))
-	return strings.NewReplacer(plain, masked, quoted[1:len(quoted)-1], masked, escape(plain), masked, base64, masked).Replace(text)
-}
+// Line makes one line of words of others: without the secret, and of bounded length.
+func (s Secret) Line(text string) string { return scrub.Line(text, scrub.MaxLine, string(s)) }
 
 // Credentials are what a client is made from.
 type Credentials struct {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -92,7 +91,6 @@ func NewWebhook(c Credentials) (*Client, error) {
 		return nil, err
 	}
 	a.timeless = true
-	a.Hidden = []Secret{Secret(c.AccessKeyID + ":" + string(c.AccessKeySecret))} // which goes out in base64
 	v := &webhook{a}
 	return clientOf(v, v.change), nil
 }
@@ -285,7 +283,7 @@ func (v *webhook) fits(value TXT) error {
 	case !utf8.ValidString(text):
 		return errors.New("a bridge is asked in JSON, which has no octets but UTF-8")
 	case !value.Equal(cutTXT(text)):
-		return errors.New("a bridge is told " + strconv.Itoa(maxString) + " octets a character-string, and no other cut")
+		return fmt.Errorf("a bridge is told %d octets a character-string, and no other cut", maxString)
 	}
 	return nil
 }

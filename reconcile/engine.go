@@ -50,6 +50,7 @@ type Config struct {
 type Engine struct {
 	config Config
 	wake   chan struct{}
+	news   *news
 
 	mu        sync.Mutex
 	ctx       context.Context
@@ -70,6 +71,9 @@ type Engine struct {
 	settled  int // so far
 }
 
+// Addresses gives this host's addresses, as they are published.
+func (e *Engine) Addresses() Addresses { return e.config.Addresses() }
+
 // Passes counts the passes that have ended, by result.
 func (e *Engine) Passes() *metrics.Counter { return &e.passes }
 
@@ -79,7 +83,7 @@ const zonesAtOnce = 32
 // New makes an engine, which works while Run does.
 func New(c Config) *Engine {
 	return &Engine{
-		config: c, wake: make(chan struct{}, 1), lanes: map[string]*lane{}, conns: map[int64]*connection{},
+		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
 		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce),
 	}
 }
@@ -108,8 +112,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		next, err := e.round(ctx)
+		if ctx.Err() == nil {
+			e.news.database("synchronise", "", err)
+		}
 		if err != nil && ctx.Err() == nil {
-			e.config.Log.Error("synchronise", "error", err)
 			e.refuse(err)
 			next = e.config.Now().Add(breath)
 		}

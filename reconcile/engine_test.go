@@ -22,6 +22,8 @@ func TestDescribe(t *testing.T) {
 		"a cause":     {fmt.Errorf("read: %w", &provider.Error{Kind: provider.Quota, Err: errors.New("full")}), Fault{"quota", "full"}, false},
 		"none":        {errors.New("odd"), Fault{"bad_answer", "odd"}, false},
 		"the secret":  {&provider.Error{Kind: provider.BadCredentials, Detail: "bad key s3cr3t!"}, Fault{"credentials", "bad key ***!"}, false},
+		"its hex":     {&provider.Error{Kind: provider.Invalid, Detail: "no key 733363723374210a"}, Fault{"invalid", "no key ***"}, false},
+		"no text":     {&provider.Error{Kind: provider.Invalid, Detail: "a\x1b[2J\u202e\nb\xff"}, Fault{"invalid", "a?[2J? b?"}, false},
 		"interrupted": {fmt.Errorf("read: %w", context.Canceled), Fault{CodeInterrupted, "read: context canceled"}, true},
 	} {
 		got := Describe(test.err, "s3cr3t")

@@ -131,10 +131,15 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 	var ended []*task
 	e.mu.Lock()
 	e.judge(l, b, now)
+	failed, waiting := 0, len(l.queue)
 	for n, j := range jobs {
 		i := b.items[n]
+		i.withZone = i.fault.Code != "" && (i.untried || b.down != nil && i.fault.Code == l.fault.Code)
 		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, givenUp: l.givenUp(now, e.retry)}
 		o, back := v.conclude()
+		if o.zoneDown && o.level() > slog.LevelInfo {
+			failed++
+		}
 		t := j.task
 		t.follow = t.follow || i.followed || i.left != nil
 		t.take(&s, i, o, back)
@@ -142,10 +147,16 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 			ended = append(ended, t)
 		}
 	}
+	fault := l.fault
 	e.mu.Unlock()
-	e.logOutcomes(ended)
-	if err := e.settle(e.ctx, &s, ended); err != nil {
-		e.config.Log.Error("settle", "error", err)
+	if first := b.items[0].record; failed > 0 {
+		e.news.zoneDown(first, fault, failed+waiting)
+	} else if b.down == nil && b.answered {
+		e.news.zoneWell(first)
+	}
+	e.tellOutcomes(ended)
+	err := e.settle(e.ctx, &s, ended)
+	if e.news.database("settle", l.key, err); err != nil {
 		e.mu.Lock()
 		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
 		e.mu.Unlock()
@@ -217,20 +228,10 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	return err
 }
 
-func (e *Engine) logOutcomes(ended []*task) {
+func (e *Engine) tellOutcomes(ended []*task) {
+	var all []Outcome
 	for _, t := range ended {
-		for _, o := range t.outcomes {
-			level := slog.LevelInfo
-			switch {
-			case o.Action == "":
-				continue
-			case o.Action == ActionUnchanged && (o.Fault.Code == "" || o.Fault.Code == CodeZoneUnreachable): // which is said for all
-				continue
-			case o.bad() || o.warning():
-				level = slog.LevelWarn
-			}
-			e.config.Log.Log(context.Background(), level, "record",
-				"name", o.Name, "provider", o.Provider, "action", o.Action, "code", o.Fault.Code, "detail", o.Fault.Detail, "attempts", o.Attempts)
-		}
+		all = append(all, t.outcomes...)
 	}
+	e.news.outcomes(all)
 }

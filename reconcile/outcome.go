@@ -36,7 +36,7 @@ type Fault struct {
 }
 
 // Describe turns an error into a fault. A provider may repeat the secret in
-// its words: here, where all of them come by, it is hidden.
+// its words, and send what is no text: here, where all of them come by, it goes.
 func Describe(err error, secret provider.Secret) Fault {
 	f := Fault{Code: string(provider.BadAnswer), Detail: err.Error()}
 	if e, ok := errors.AsType[*provider.Error](err); ok {
@@ -45,7 +45,7 @@ func Describe(err error, secret provider.Secret) Fault {
 	if errors.Is(err, context.Canceled) {
 		f.Code = CodeInterrupted
 	}
-	f.Detail = secret.Scrub(f.Detail)
+	f.Detail = secret.Line(f.Detail)
 	return f
 }
 
@@ -65,6 +65,10 @@ type Outcome struct {
 	Fault    Fault         `json:"fault,omitzero"`
 	Attempts int           `json:"attempts"`
 	Duration time.Duration `json:"duration"`
+
+	at       string // the account, and of a withdrawal the place
+	zoneDown bool   // it failed with its zone, and not by itself
+	was      string // what was wrong before
 }
 
 func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == ActionConflict }

@@ -137,6 +137,7 @@ func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) er
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.Orphans = false
+	e.news.passBegins(p.Number)
 	e.pass = &pass{progress: p, paced: paced(p.Report.Trigger), horizon: now.Add(Debounce)}
 	return nil
 }
@@ -207,6 +208,7 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 	defer e.mu.Unlock()
 	p.waiting = slices.DeleteFunc(waiting, func(r *request) bool { return r.gone })
 	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(waiting, r) })
+	e.news.passBegins(number)
 	e.pass, e.idleAt = p, time.Time{}
 	clear(e.conns)
 	for _, l := range e.lanes {
@@ -354,7 +356,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		result = "failed"
 	}
 	e.passes.Add(metrics.Label{Name: "result", Value: result})
-	e.config.Log.Info("synchronised", "trigger", report.Trigger, "names", report.Names, "failed", report.Bad, "duration", report.FinishedAt.Sub(report.StartedAt))
+	e.news.passEnds(report)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.end(report, nil)

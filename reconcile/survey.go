@@ -159,7 +159,7 @@ func (e *Engine) findOrphans(ctx context.Context) (all []Place, err error) {
 		found, err := e.orphansOf(ctx, conn, z)
 		seen[identity] = err == nil // another key may list what this one may not
 		if err != nil {
-			e.config.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "error", z.Account.Secret.Scrub(err.Error()))
+			e.config.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "error", z.Account.Secret.Line(err.Error()))
 		}
 		all = append(all, found...)
 	}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"meshddns/provider"
@@ -30,7 +31,7 @@ func (v verdict) conclude() (o Outcome, back Due) {
 	i, r := v.item, v.item.record
 	o = Outcome{
 		Name: r.Name, Provider: r.Account.Provider, Zone: cmp.Or(i.zone, r.Place.Zone), Network: r.Network, Value: r.Want,
-		Fault: i.fault, Attempts: v.job.attempt + 1, Duration: i.took,
+		Fault: i.fault, Attempts: v.job.attempt + 1, Duration: i.took, at: r.at(), zoneDown: i.withZone,
 	}
 	switch {
 	case i.fault.Code == "":
@@ -67,6 +68,14 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		back = Due{At: v.now.Add(lookAgain), Lane: LaneLook}
 	}
 	return o, back
+}
+
+// at tells the record from others of its name and network.
+func (r Record) at() string {
+	if r.withdrawal() {
+		return fmt.Sprint(r.Account.ID, " ", r.Place.ID)
+	}
+	return fmt.Sprint(r.Account.ID)
 }
 
 // succeeded is the action of an item that is as wanted.

@@ -20,24 +20,25 @@ const (
 
 // item is one record in work.
 type item struct {
-	record  Record
-	goal    goal
-	zone    string
-	zoneID  string
-	seen    provider.RRset
-	change  provider.Change
-	action  string
-	place   Place // as it is to be stored
-	ended   bool  // the place is no more
-	stored  bool  // with what was intended, so what came of it is news
-	untried bool  // the zone is down: nothing was asked
-	done    bool
-	fault   Fault
-	wait    time.Duration // that the provider asked for
-	began   time.Time
-	took    time.Duration
-	left    *Place   // the place that the value leaves, for it belongs into another zone
-	store   []*Place // what has news
+	record   Record
+	goal     goal
+	zone     string
+	zoneID   string
+	seen     provider.RRset
+	change   provider.Change
+	action   string
+	place    Place // as it is to be stored
+	ended    bool  // the place is no more
+	stored   bool  // with what was intended, so what came of it is news
+	untried  bool  // the zone is down: nothing was asked
+	withZone bool  // the fault is the zone's
+	done     bool
+	fault    Fault
+	wait     time.Duration // that the provider asked for
+	began    time.Time
+	took     time.Duration
+	left     *Place   // the place that the value leaves, for it belongs into another zone
+	store    []*Place // what has news
 	// followed is set when another key has a zone of this name: its value is looked
 	// at after this one is withdrawn.
 	followed bool

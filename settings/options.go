@@ -27,7 +27,7 @@ func one(read func(s *Settings, text string) error) func(*Settings, []string) er
 
 // options are all, in the order of the help.
 var options = []option{
-	{name: "listen", value: "address", preset: "127.0.0.1:8053", read: one((*Settings).readListen),
+	{name: "listen", value: "address", preset: "127.0.0.1:8053", several: true, read: (*Settings).readListen,
 		usage: "HTTP API: host:port, or unix:/path (mode 0660)"},
 	{name: "db", value: "file", preset: "meshddns.db", read: one((*Settings).readDB),
 		usage: "the database"},

@@ -17,8 +17,8 @@ import (
 
 // Settings are what the command line and the environment say.
 type Settings struct {
-	Listen       string // host:port, or unix:/path
-	DB           string // a file
+	Listen       []string // each host:port, or unix:/path; one at least
+	DB           string   // a file
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
 	AllowHosts   []string      // as guard.Config has them
@@ -75,10 +75,12 @@ func prefixed(origin string, err error) error {
 // listened on: only then is its address known.
 func (s *Settings) open() error {
 	_, withToken := s.given["token-file"]
-	if withToken || s.Listen == "" || isUnix(s.Listen) || guard.Loopback(s.Listen) || isName(s.Listen) {
-		return nil
+	for _, address := range s.Listen {
+		if !withToken && !isUnix(address) && !guard.Loopback(address) && !isName(address) {
+			return fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", address)
+		}
 	}
-	return fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", s.Listen)
+	return nil
 }
 
 // Unused names what was given and has no effect on a program that answers no HTTP
@@ -101,7 +103,8 @@ type said struct {
 // collector has what was said of each option, by its name.
 type collector map[string]said
 
-// set notes a value. Another origin begins anew, and so does an option of one value: of two the last one counts.
+// set notes a value. Another origin begins anew, and so does an option of one value: of two the
+// last one counts.
 func (c collector) set(o option, origin, text string) {
 	was := c[o.name]
 	if was.origin != origin || !o.several {
@@ -189,7 +192,8 @@ func (c collector) commandLine(args []string) (faults []error) {
 	return faults
 }
 
-// nearest gives the name of the option whose written form, or the beginning of it, is most like a text.
+// nearest gives the name of the option whose written form, or the beginning of it, is most like a
+// text.
 func nearest(text string, written func(string) string) string {
 	far := func(o option) int {
 		whole := written(o.name)

@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.LogFormat, s.Version, s.Help)
-	if want := "127.0.0.1:8053 meshddns.db {[] []  1000} auto auto [] true 5m0s text false false\n"; got != want {
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000} auto auto [] true 5m0s text false false\n"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -37,11 +37,11 @@ func TestDefaults(t *testing.T) {
 func TestBothWays(t *testing.T) {
 	token := tokenFile(t, 0o600)
 	given := [][2]string{
-		{"listen", "unix:/run/x"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
+		{"listen", "unix:/run/x,127.0.0.1:0"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
 		{"dns-nsid", "ams-1"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"allow-host", "a.example,b.example:80 c.example"},
 		{"token-file", token}, {"sync-interval", "90s"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "unix:/run/x x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s json /etc/x true true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s json /etc/x true true true\n"
 	say := func(s Settings) string {
 		return fmt.Sprintln(s.Listen, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
 			s.SyncInterval, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
@@ -95,7 +95,7 @@ func TestRepeated(t *testing.T) {
 func TestNonsense(t *testing.T) {
 	long := strings.Repeat("n", 200)
 	for _, c := range [][3]string{
-		{"listen", "", `"" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "", `there is no address: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "127.0.0.1", `"127.0.0.1" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "::1:8053", `"::1:8053" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "localhost:", `"localhost:" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053, or unix:/path`},
@@ -109,6 +109,9 @@ func TestNonsense(t *testing.T) {
 		{"listen", "unix:/" + long, fmt.Sprintf(`"unix:/%s" has a path of 201 octets: a socket's has 107 at most`, long)},
 		{"listen", ":8053", `":8053" is not a loopback address: -token-file is required`},
 		{"listen", "192.0.2.1:0", `"192.0.2.1:0" is not a loopback address: -token-file is required`},
+		{"listen", "127.0.0.1:8053,unix:/run/x,127.0.0.1:8053", `"127.0.0.1:8053" is given twice`},
+		{"listen", "unix:/run/x,unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "unix:/run/x,0.0.0.0:80", `"0.0.0.0:80" is not a loopback address: -token-file is required`},
 		{"db", "", `"" is no file, such as meshddns.db`},
 		{"db", "/var/lib/", `"/var/lib/" is no file, such as meshddns.db`},
 		{"ipv4", "127.0.0.1", `127.0.0.1 is a loopback address, which nobody else can reach`},
@@ -204,7 +207,7 @@ func TestEveryMistake(t *testing.T) {
 	if want := "MESHDDNS_X -nope -db -dns-host -dns-host MESHDDNS_IPV4 MESHDDNS_SYNC_INTERVAL -log-format"; strings.Join(got, " ") != want {
 		t.Errorf("got %q, want %s\n%v", got, want, err)
 	}
-	if s.DNS.NSID != "here" || s.Listen == "" || fmt.Sprint(s.DNS.Hosts) != "[good.example.]" {
+	if s.DNS.NSID != "here" || len(s.Listen) != 1 || fmt.Sprint(s.DNS.Hosts) != "[good.example.]" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -316,7 +319,7 @@ func FuzzRead(f *testing.F) {
 		switch {
 		case err != nil && err.Error() == "":
 			t.Error("an error without a text")
-		case err == nil && (s.SyncInterval < time.Second || s.Listen == "" || s.DB == "" || s.Listen == unixScheme):
+		case err == nil && (s.SyncInterval < time.Second || len(s.Listen) == 0 || s.DB == "" || slices.Contains(s.Listen, unixScheme)):
 			t.Errorf("%+v", s)
 		}
 	})

@@ -35,12 +35,28 @@ func isName(address string) bool {
 	return err == nil && host != "" && notAddress != nil
 }
 
-func (s *Settings) readListen(text string) error {
-	if err := checkListen(text); err != nil {
-		return err
+func (s *Settings) readListen(texts []string) error {
+	if len(texts) == 0 {
+		return errors.New("there is no address: " + listenForm)
 	}
-	s.Listen = text
-	return nil
+	err := eachOnce(texts, checkListen)
+	if err == nil {
+		s.Listen = texts
+	}
+	return err
+}
+
+// eachOnce checks addresses, none of which can be listened on twice.
+func eachOnce(texts []string, check func(string) error) error {
+	var faults []error
+	for i, text := range texts {
+		err := check(text)
+		if err == nil && slices.Contains(texts[:i], text) && !strings.HasSuffix(text, ":0") {
+			err = fmt.Errorf("%q is given twice", text)
+		}
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
 }
 
 // checkListen refuses the abstract sockets that an empty path and "@" stand for:
@@ -83,16 +99,8 @@ func (s *Settings) readDB(text string) error {
 }
 
 func (s *Settings) readDNSListen(texts []string) error {
-	var faults []error
-	for i, text := range texts {
-		err := checkHostPort(text, dnsForm)
-		if err == nil && slices.Contains(texts[:i], text) && !strings.HasSuffix(text, ":0") {
-			err = fmt.Errorf("%q is given twice", text)
-		}
-		faults = append(faults, err)
-	}
 	s.DNS.Addresses = texts
-	return errors.Join(faults...)
+	return eachOnce(texts, func(text string) error { return checkHostPort(text, dnsForm) })
 }
 
 // hostFault reports whether a text is no name of a host (RFC 1123, section 2.1):

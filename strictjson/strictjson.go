@@ -72,6 +72,15 @@ type Member struct {
 	Value json.RawMessage
 }
 
+// Names gives the names of the members of an object, none of what is none.
+func Names(body []byte) (names []string) {
+	members, _ := Object(body)
+	for _, m := range members {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
 // Object checks body by the rules of the package and gives its members.
 func Object(body []byte) ([]Member, error) {
 	switch {

@@ -1,0 +1,219 @@
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"meshddns/provider"
+	"meshddns/scrub"
+)
+
+// news tells the log what changes, and not what stays as it is: that a zone is down,
+// that a name is not as it should be, and that either is well again. What it has
+// told it forgets with the program, and then tells what is wrong once more.
+type news struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu    sync.Mutex
+	pass  int64 // the number of the pass that runs, or of the last one
+	zones map[string]*trouble
+	names map[string]*trouble // by name and place
+	full  bool                // more names are not as they should be than are remembered
+	base  map[string]string   // why the database failed, by what it was asked for
+	bad   int                 // names that were not as they should be when the last pass ended
+}
+
+// trouble is what was told.
+type trouble struct {
+	code  string
+	since time.Time
+	pass  int64 // that saw it last
+}
+
+const (
+	// toldNames bounds the names whose trouble is remembered, with some 200 octets each.
+	toldNames = 10_000
+	// toldApart is how many names of one batch with the same trouble have a line each.
+	toldApart = 3
+)
+
+func newNews(log *slog.Logger, now func() time.Time) *news {
+	return &news{log: log, now: now, zones: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]string{}}
+}
+
+// tell logs a line whose words may come from a provider.
+func (n *news) tell(level slog.Level, message string, attributes ...any) {
+	for i, value := range attributes {
+		if text, ok := value.(string); ok {
+			attributes[i] = scrub.Printable(text)
+		}
+	}
+	n.log.Log(context.Background(), level, message, attributes...)
+}
+
+// reason is what makes two faults of a zone one: a server that is overloaded is now
+// slow and now refuses.
+func reason(f Fault) string {
+	if f.Code == string(provider.Network) {
+		return string(provider.Temporary)
+	}
+	return f.Code
+}
+
+// zoneDown tells that a zone cannot be worked on, and how many names wait for it.
+func (n *news) zoneDown(r Record, f Fault, names int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	told := n.zones[r.lane()]
+	if told != nil && told.code == reason(f) {
+		told.pass = n.pass
+		return
+	}
+	n.zones[r.lane()] = &trouble{code: reason(f), since: n.now(), pass: n.pass}
+	n.tell(slog.LevelWarn, "zone is down", "zone", r.Domain, "provider", r.Account.Provider, "code", f.Code, "detail", f.Detail, "names", names)
+}
+
+// zoneWell tells that a zone that was down answers.
+func (n *news) zoneWell(r Record) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if told := n.zones[r.lane()]; told != nil {
+		delete(n.zones, r.lane())
+		n.tell(slog.LevelInfo, "zone is well again", "zone", r.Domain, "provider", r.Account.Provider, "code", told.code, "after", n.now().Sub(told.since).Round(time.Second))
+	}
+}
+
+// outcomes tells what became of some records. Many that have begun to fail together
+// for one reason, or are well again together, are one line.
+func (n *news) outcomes(all []Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	told := map[string][]Outcome{}
+	for _, o := range all {
+		if o.was = ""; !n.isNew(&o) {
+			continue
+		}
+		if o.changed() {
+			n.record(o)
+			continue
+		}
+		kind := o.Action + " " + o.Fault.Code + " " + o.was
+		told[kind] = append(told[kind], o)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(told)) {
+		same := told[kind]
+		if first := same[0]; len(same) > toldApart {
+			n.tell(first.level(), "records", "names", len(same), "first", first.Name, "provider", first.Provider,
+				"action", first.Action, "code", first.Fault.Code, "was", first.was, "detail", first.Fault.Detail)
+			continue
+		}
+		for _, o := range same {
+			n.record(o)
+		}
+	}
+}
+
+// record tells of one record.
+func (n *news) record(o Outcome) {
+	n.tell(o.level(), "record", "name", o.Name, "provider", o.Provider, "action", o.Action,
+		"code", o.Fault.Code, "was", o.was, "detail", o.Fault.Detail, "attempts", o.Attempts)
+}
+
+// isNew reports whether an outcome is to be told, and notes in it what was wrong.
+func (n *news) isNew(o *Outcome) bool {
+	told := n.names[o.key()]
+	switch {
+	case o.Action == "":
+		return false
+	case o.zoneDown:
+		if told != nil {
+			told.pass = n.pass
+		}
+		return false
+	case o.Fault.Code != "" && o.Fault.Code != CodeZoneUnreachable: // which is said for all zones
+		return n.remember(*o, told)
+	case told != nil:
+		o.was = told.code
+		delete(n.names, o.key())
+		return true
+	}
+	return o.changed()
+}
+
+// remember notes that a record is not as it should be, and reports whether that is
+// to be told: it is new, or there is another reason, or something was changed.
+func (n *news) remember(o Outcome, told *trouble) bool {
+	switch {
+	case told != nil && told.code == o.Fault.Code:
+		told.pass = n.pass
+		return o.changed()
+	case told == nil && len(n.names) >= toldNames:
+		if !n.full {
+			n.tell(slog.LevelWarn, "more names are not as they should be than are told one by one", "names", toldNames)
+		}
+		n.full = true
+		return o.changed()
+	}
+	n.names[o.key()] = &trouble{code: o.Fault.Code, since: n.now(), pass: n.pass}
+	return true
+}
+
+// passBegins takes the number of a pass.
+func (n *news) passBegins(number int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pass = number
+}
+
+// passEnds tells of a pass that somebody asked for, or that has found another number of
+// names that are not as they should be. What it and the one before have not met
+// any more, such as a name that was released, is forgotten.
+func (n *news) passEnds(r Report) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	forget := func(_ string, t *trouble) bool { return t.pass < n.pass-1 }
+	maps.DeleteFunc(n.zones, forget)
+	maps.DeleteFunc(n.names, forget)
+	n.full = n.full && len(n.names) >= toldNames
+	if r.Trigger != TriggerInterval || r.Bad != n.bad {
+		n.tell(slog.LevelInfo, "synchronised", "trigger", r.Trigger, "names", r.Names, "failed", r.Bad, "duration", r.FinishedAt.Sub(r.StartedAt))
+	}
+	n.bad = r.Bad
+}
+
+// database tells that the database fails at something that a zone, or nobody, waits
+// for, with another reason again, or that it does no more.
+func (n *news) database(what, zone string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was, failed := n.base[what+zone]
+	switch {
+	case err == nil && failed:
+		delete(n.base, what+zone)
+		n.tell(slog.LevelInfo, "the database is well again", "what", what)
+	case err != nil && was != err.Error():
+		n.base[what+zone] = err.Error()
+		n.tell(slog.LevelError, "the database fails", "what", what, "error", err.Error())
+	}
+}
+
+// level is that of an outcome in the log: what needs a person is a warning.
+func (o Outcome) level() slog.Level {
+	if o.bad() || o.warning() || o.Action == ActionLeftover {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// changed reports whether something was written.
+func (o Outcome) changed() bool {
+	return o.Action == ActionCreate || o.Action == ActionUpdate || o.Action == ActionDelete
+}
+
+// key tells the outcome from others at its name.
+func (o Outcome) key() string { return o.Name + " " + o.Network + " " + o.at }

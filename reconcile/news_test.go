@@ -1,0 +1,71 @@
+package reconcile
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNewsIsBounded has more names fail, one after the other, than are remembered:
+// the log says so once, and what two passes have not met is forgotten.
+func TestNewsIsBounded(t *testing.T) {
+	var log strings.Builder
+	n := newNews(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return time.Unix(0, 0) })
+	n.passBegins(1)
+	fail := func(i int) {
+		n.outcomes([]Outcome{{Name: fmt.Sprint("name", i), Action: ActionConflict, Fault: Fault{Code: "conflict"}, at: "1"}})
+	}
+	for range 2 {
+		for i := range 2 * toldNames {
+			fail(i)
+		}
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != toldNames+1 || len(n.names) != toldNames {
+		t.Errorf("%d lines, %d names", lines, len(n.names))
+	}
+	if full := strings.Count(log.String(), "more names"); full != 1 {
+		t.Errorf("told %d times that there are more", full)
+	}
+	for number := range int64(3) {
+		n.passBegins(2 + number)
+		fail(7)
+		n.passEnds(Report{Trigger: TriggerInterval})
+	}
+	if len(n.names) != 1 || strings.Count(log.String(), "\n") != toldNames+1 {
+		t.Errorf("%d names after passes without them", len(n.names))
+	}
+}
+
+// TestNewsOfARecord is the life of one record in the log.
+func TestNewsOfARecord(t *testing.T) {
+	var log strings.Builder
+	n := newNews(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return time.Unix(0, 0) })
+	leftover := Outcome{Name: "a", Action: ActionLeftover, Fault: Fault{Code: "credentials"}, at: "1 7"}
+	for i, step := range []struct {
+		outcome Outcome
+		want    string
+	}{
+		{Outcome{Name: "a", Action: ActionCreate, at: "1"}, "level=INFO msg=record name=a"},
+		{Outcome{Name: "a", Action: ActionUnchanged, at: "1"}, ""},
+		{Outcome{Name: "a", Action: "", Fault: Fault{Code: "network"}, at: "1"}, ""}, // tried again
+		{Outcome{Name: "a", Action: ActionFailed, Fault: Fault{Code: "network"}, at: "1", zoneDown: true}, ""},
+		{Outcome{Name: "a", Action: ActionConflict, Fault: Fault{Code: "conflict", Detail: "x"}, at: "1"}, "level=WARN"},
+		{Outcome{Name: "a", Action: ActionConflict, Fault: Fault{Code: "conflict", Detail: "y"}, at: "1"}, ""},
+		{leftover, "level=WARN"},
+		{Outcome{Name: "a", Action: ActionFailed, Fault: Fault{Code: "quota"}, at: "1"}, "level=WARN"},
+		{leftover, ""},
+		{Outcome{Name: "a", Action: ActionUpdate, Fault: Fault{Code: CodeAddressUnknown}, at: "1"}, "level=WARN"},
+		{Outcome{Name: "a", Action: ActionUnchanged, Fault: Fault{Code: CodeAddressUnknown}, at: "1"}, ""},
+		{Outcome{Name: "a", Action: ActionUnchanged, at: "1"}, "level=INFO msg=record name=a provider=\"\" action=unchanged code=\"\" was=address_unknown"},
+		{Outcome{Name: "a", Action: ActionSkipped, Fault: Fault{Code: CodeNoProvider}}, "level=INFO"},
+		{Outcome{Name: "a", Action: ActionSkipped, Fault: Fault{Code: CodeNoProvider}}, ""},
+	} {
+		log.Reset()
+		n.outcomes([]Outcome{step.outcome})
+		if got := log.String(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
