@@ -62,7 +62,9 @@ import (
 	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provision"
+	"meshddns/reconcile"
 	"meshddns/settings"
+	"meshddns/systemd"
 )
 
 func main() {
@@ -72,8 +74,12 @@ func main() {
 	err := run(ctx, process{args: os.Args[1:], environ: os.Environ(), hangUps: hangUps, stdout: os.Stdout, stderr: os.Stderr})
 	stop()
 	if err != nil {
+		output := io.Writer(os.Stderr)
+		if systemd.IsJournal(os.Getenv, os.Stderr) {
+			output = systemd.Prioritized(output, slog.LevelError)
+		}
 		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintln(os.Stderr, "meshddns:", strings.TrimSuffix(line, "\n"))
+			fmt.Fprintln(output, "meshddns:", strings.TrimSuffix(line, "\n"))
 		}
 		os.Exit(1)
 	}
@@ -84,6 +90,22 @@ type process struct {
 	args, environ  []string
 	hangUps        <-chan os.Signal
 	stdout, stderr io.Writer
+}
+
+func (p process) getenv(name string) string { return settings.Lookup(p.environ, name) }
+
+// newLog writes in a format; to the journal each line with its priority.
+func (p process) newLog(name string) *slog.Logger {
+	format := func(w io.Writer) slog.Handler {
+		if name == "json" {
+			return slog.NewJSONHandler(w, nil)
+		}
+		return slog.NewTextHandler(w, nil)
+	}
+	if systemd.IsJournal(p.getenv, p.stderr) {
+		return slog.New(systemd.NewHandler(p.stderr, format))
+	}
+	return slog.New(format(p.stderr))
 }
 
 // run is the program. It returns when ctx has ended and all is closed.
@@ -101,10 +123,12 @@ func run(ctx context.Context, p process) (err error) {
 	case err != nil:
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, nil))
-	if c.LogFormat == "json" {
-		log = slog.New(slog.NewJSONHandler(p.stderr, nil))
+	log := p.newLog(c.LogFormat)
+	manager, err := systemd.Open(p.getenv)
+	if err != nil {
+		return err
 	}
+	defer manager.Close()
 	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
@@ -136,8 +160,11 @@ func run(ctx context.Context, p process) (err error) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c, api)
+	unit := unit{manager: manager, store: store, serves: serves(fronts.listening(), dns.listening()), log: log}
 	log.Info("started", "version", version(), "listen", fronts.listening(), "dns", dns.listening(), "db", c.DB)
 	return serve(ctx, log, tasks{
+		unit.begin,
+		unit.watch,
 		func(ctx context.Context) error { return fronts.serve(ctx, log) },
 		dns.serve,
 		dns.keep,
@@ -153,9 +180,76 @@ func run(ctx context.Context, p process) (err error) {
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, p.hangUps, func() { reload(ctx, steps, log) })
+			return onHangUp(ctx, p.hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
 		},
 	})
+}
+
+// unit is the program as the service manager sees it.
+type unit struct {
+	manager *systemd.Service
+	store   *store
+	serves  string // where
+	log     *slog.Logger
+}
+
+// serves says where the program answers.
+func serves(http, dns string) string {
+	if dns == "" {
+		return "HTTP on " + http
+	}
+	return "HTTP on " + http + ", DNS on " + dns
+}
+
+// begin says that the program serves, and later that it stops.
+func (u unit) begin(ctx context.Context) error {
+	u.ready(ctx)
+	<-ctx.Done()
+	u.told(u.manager.Stopping())
+	return nil
+}
+
+// reload says when a reload begins and ends, which "systemctl reload" waits for.
+func (u unit) reload(ctx context.Context, reload func()) {
+	u.told(u.manager.Reloading())
+	reload()
+	u.ready(ctx)
+}
+
+func (u unit) ready(ctx context.Context) {
+	status, err := u.status(ctx)
+	if err != nil {
+		status = u.serves + "; the database does not answer: " + err.Error()
+	}
+	u.told(u.manager.Ready(status))
+}
+
+// watch answers the watchdog for as long as the database answers, also while the program stops.
+func (u unit) watch(ctx context.Context) error {
+	u.manager.Watch(ctx, func(ctx context.Context) error {
+		status, err := u.status(ctx)
+		if err != nil {
+			return err
+		}
+		return u.manager.Status(status)
+	}, u.log)
+	return nil
+}
+
+// status is what the program has to do, as the database says.
+func (u unit) status(ctx context.Context) (string, error) {
+	totals, err := u.store.Totals(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the database: %w", err)
+	}
+	return fmt.Sprintf("%s; services %d, prefixes %d, names published %d",
+		u.serves, totals["services"], totals["usages"], totals[reconcile.Published]), nil
+}
+
+func (u unit) told(err error) {
+	if err != nil {
+		u.log.Warn("the service manager does not hear", "error", err)
+	}
 }
 
 // step is a part of a reload.
@@ -236,7 +330,13 @@ func serve(ctx context.Context, log *slog.Logger, all tasks) error {
 	return nil
 }
 
+// release is the version that deploy/build gives by -ldflags -X; else the go command's is told.
+var release string
+
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "unknown"

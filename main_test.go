@@ -1774,3 +1774,51 @@ func TestStateIsStreamed(t *testing.T) {
 		t.Error(response.Status, body)
 	}
 }
+
+// The service manager is told when the program serves, reads its files again and stops, and the
+// watchdog for as long as the database answers.
+func TestServiceManager(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { manager.Close() })
+	manager.SetReadDeadline(time.Now().Add(dnsPatience))
+	told := func(want string) {
+		t.Helper()
+		buffer := make([]byte, 4096)
+		var all []string
+		for {
+			n, err := manager.Read(buffer)
+			if err != nil {
+				t.Fatalf("%q is not told, but %q: %v", want, all, err)
+			}
+			if all = append(all, string(buffer[:n])); strings.HasPrefix(all[len(all)-1], want) {
+				return
+			}
+		}
+	}
+	t.Cleanup(func() { told("STOPPING=1\n") }) // before the socket is closed, after the program
+	p := runProgram(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=20000000"})
+	told("READY=1\nSTATUS=HTTP on " + strings.TrimPrefix(p.url, "http://") + "; services 0, prefixes 0, names published 0")
+	told("STATUS=HTTP on ")
+	told("WATCHDOG=1")
+	p.hangUps <- syscall.SIGHUP
+	told("RELOADING=1\n")
+	told("READY=1\n")
+}
+
+// A variable of another form is an error of start-up: systemd would wait for ever.
+func TestServiceManagerThatCannotBeTold(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	for variable, want := range map[string]string{
+		"NOTIFY_SOCKET=notify": `NOTIFY_SOCKET: "notify": want a path or @name`,
+		"WATCHDOG_USEC=30s":    `WATCHDOG_USEC: "30s": want microseconds`,
+	} {
+		err := run(t.Context(), process{args: []string{"-db", db}, environ: []string{variable}, stdout: io.Discard, stderr: io.Discard})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", variable, err)
+		}
+	}
+}

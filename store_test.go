@@ -32,6 +32,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
 	"meshddns/builtin"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
@@ -2197,4 +2199,12 @@ func TestUnreadableRowsAreListed(t *testing.T) {
 		t.Error(answer)
 	}
 	a.must(t, "GET", "/api/v1/ddns/services/odd", "")
+}
+
+// TestSQLiteVersion: before 3.51.3 two connections that write and checkpoint at one time
+// could corrupt the database (https://sqlite.org/wal.html#walresetbug).
+func TestSQLiteVersion(t *testing.T) {
+	if version, number, _ := sqlite3.Version(); number < 3_051_003 {
+		t.Errorf("SQLite %s: want 3.51.3 at least", version)
+	}
 }

@@ -42,7 +42,7 @@ type Settings struct {
 func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
 	faults := append(texts.environment(environ), texts.commandLine(args)...)
-	s := Settings{Credentials: lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
+	s := Settings{Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
 	for _, o := range options {
 		values, origin := []string{o.preset}, "-"+o.name
 		if said, ok := texts[o.name]; ok {
@@ -129,7 +129,8 @@ func variable(name string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-func lookup(environ []string, name string) string {
+// Lookup gives the value of a variable, "" without one.
+func Lookup(environ []string, name string) string {
 	for _, entry := range environ {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
 			return value
@@ -145,7 +146,7 @@ func (c collector) environment(environ []string) (faults []error) {
 	for _, o := range options {
 		name := variable(o.name)
 		known[name] = true
-		if value := lookup(environ, name); value != "" {
+		if value := Lookup(environ, name); value != "" {
 			c.set(o, name, value)
 		}
 	}
