@@ -19,6 +19,8 @@ import (
 	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/conntest"
+	"meshddns/dbfault"
+	"meshddns/dbfile"
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/guard"
@@ -62,7 +64,7 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest}
+	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
 	handle := a.Handle
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
@@ -112,6 +114,23 @@ var failures = []envelope.Answer{
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
+}
+
+// broken tells what is wrong with the database.
+func broken(err error) msg.ID {
+	switch kind := dbfault.Of(err); {
+	case errors.Is(err, dbfile.ErrGone):
+		return msg.DatabaseGone
+	case errors.Is(err, dbfile.ErrNoRoom):
+		return msg.BackupNoRoom
+	case kind == dbfault.Full:
+		return msg.DiskFull
+	case kind == dbfault.Locked:
+		return msg.DatabaseLocked
+	case kind == dbfault.Damaged:
+		return msg.DatabaseDamaged
+	}
+	return ""
 }
 
 // deny answers for the guard, which stops a request before it gets here.
@@ -466,10 +485,14 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
 		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
 	})
-	if err != nil && s.adapter.Failure(err).Cause != nil {
-		err = s.afterService(ctx, want.service, &envelope.Failure{
-			Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err,
-		})
+	if err == nil {
+		return u, nil
+	}
+	if failure := s.adapter.Failure(err); failure.Cause != nil {
+		if failure.ID == msg.InternalError {
+			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
+		}
+		err = s.afterService(ctx, want.service, failure)
 	}
 	return u, err
 }
@@ -919,8 +942,13 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
-	if err := s.store.Ping(r.Context()); err != nil {
-		return envelope.Reply{}, &envelope.Failure{Status: http.StatusServiceUnavailable, ID: msg.DatabaseDown, Cause: err}
+	if err := s.store.Health(r.Context()); err != nil {
+		failure := s.adapter.Failure(err)
+		failure.Status = http.StatusServiceUnavailable
+		if failure.ID == msg.InternalError {
+			failure.ID = msg.DatabaseDown
+		}
+		return envelope.Reply{}, failure
 	}
 	return envelope.Reply{Message: msg.TestOK}, nil
 }

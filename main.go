@@ -307,7 +307,13 @@ func serve(ctx context.Context, log *slog.Logger, all tasks) error {
 	return nil
 }
 
+// release is the version that deploy/build gives by -ldflags -X; else the go command's is told.
+var release string
+
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "unknown"

@@ -450,6 +450,7 @@ func (h *syncHost) backup(t testing.TB) (path string) {
 // version gives a function whose value changes with each write by another.
 func (h *syncHost) version() func() int {
 	h.t.Helper()
+	settle(h.store)
 	db, err := sql.Open("sqlite3", dataSource(h.store.path, url.Values{}))
 	if err != nil {
 		h.t.Fatal(err)

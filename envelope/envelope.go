@@ -58,6 +58,9 @@ var statuses = map[msg.ID]int{
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
 	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
+	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
+	msg.BackupNoRoom: http.StatusInternalServerError,
 }
 
 // Phrase is an argument of a text that is itself a text.
@@ -99,6 +102,10 @@ type Adapter struct {
 	Log     *slog.Logger
 	Answers []Answer // of errors that are no Failure
 	Counted func(route string, status int)
+
+	// Broken tells what is to be done about an error that is in no table, "" when the
+	// client is told no more than that there is one. The text has the error in it.
+	Broken func(error) msg.ID
 }
 
 // Handle makes a handler of a function that answers or fails.
@@ -182,7 +189,13 @@ func (a Adapter) Failure(err error) *Failure {
 			return Fail(known.ID)
 		}
 	}
-	return &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
+	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
+	if a.Broken != nil {
+		if id := a.Broken(err); id != "" {
+			f.ID, f.Args = id, []any{err.Error()}
+		}
+	}
+	return f
 }
 
 // Refuse writes a failed answer. Its cause is logged here, once.
