@@ -10,20 +10,26 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
 	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/conntest"
+	"meshddns/crash"
 	"meshddns/dbfault"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
+	"meshddns/docs"
 	"meshddns/envelope"
 	"meshddns/guard"
+	"meshddns/httpserver"
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/masked"
@@ -46,7 +52,8 @@ type server struct {
 	version    string
 	dnsMetrics func(*metrics.Page) // writes those of the built-in DNS server
 	adapter    envelope.Adapter
-	requests   metrics.Counter
+	requests   metrics.Requests
+	backups    metrics.Runs
 	copying    sync.Mutex // held by the backup that is being made or sent
 }
 
@@ -55,15 +62,14 @@ const (
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	streamPage     = 500
-	servicePage    = 100 // of which each may have a config of 64 KiB
+	servicePage    = 100                                 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
 
 // routes is the whole API.
 func (s *server) routes() http.Handler {
-	mux := http.NewServeMux()
+	mux := s.requests.Mux()
 	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
 	handle := a.Handle
 	s.adapter = a
@@ -93,7 +99,8 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
 	mux.HandleFunc("GET /metrics", s.metrics)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) })
+	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux.Routes, w, r) })
 }
 
 // failures are what the errors of the store and the engine are to a client.
@@ -292,7 +299,7 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	if body.WriteTest {
 		limit = writeTestTime
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	ctx, cancel := httpserver.Patience(r.Context(), limit)
 	defer cancel()
 	items := s.clients.test(ctx, s.public, c, body.WriteTest)
 	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
@@ -303,7 +310,7 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	var result reconcile.Report
 	done := msg.SyncDone
@@ -402,7 +409,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	names, err := s.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
@@ -534,16 +541,24 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}{count, count > 0}}, nil
 }
 
+// Pages of a list that is streamed: what a client does not read is kept, so they grow
+// as it reads on.
+const (
+	firstPage   = 20
+	pageGrowth  = 20
+	largestPage = 500
+)
+
 // availableUsages lists usages: a page when a limit is given, else all of
-// them, streamed. It reads page by page, one while that before is written, so a
-// slow client holds no connection of the database.
+// them, streamed. It reads one page while that before is written, so a slow client
+// holds no connection of the database.
 func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	filter, limit, err := listingQuery(r)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	size := streamPage
+	size := firstPage
 	if limit > 0 {
 		size = limit + 1 // one more tells whether there are more
 	}
@@ -555,15 +570,14 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", envelope.MediaType)
 	out := []byte(`{"data":[`)
 	for limit == 0 && page.size == size {
-		filter.after = page.last
+		filter.after, size = page.last, min(size+pageGrowth, largestPage)
 		next := make(chan listingPage, 1)
 		go func() { next <- s.page(r.Context(), filter, size) }()
-		out, _ = listing.AppendAll(out, page.entries(size))
+		out, _ = listing.AppendAll(out, page.entries(page.size))
 		w.Write(out)
 		out = out[:0]
 		if page = <-next; page.err != nil {
-			s.log.Error("listing broken off", "error", page.err)
-			panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
+			s.adapter.BreakOff(r, page.err)
 		}
 		if page.size > 0 {
 			out = append(out, ',')
@@ -583,7 +597,8 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) listingPage {
+func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
+	defer crash.Catch(&page.err)
 	if f.state == "" {
 		return s.store.Listing(ctx, f, limit)
 	}
@@ -715,7 +730,7 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), releaseTime)
+	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
 	defer cancel()
 	freed, err := s.release(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
@@ -927,17 +942,16 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	file, err := s.store.Backup(r.Context())
 	s.adapter.Audit(r, err)
 	if err != nil {
+		s.backups.Ended(s.store.now(), false)
 		s.adapter.Refuse(w, r, err)
 		return
 	}
 	defer file.Close()
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
-	if err := envelope.SendFile(w, file); err != nil {
-		if r.Context().Err() == nil {
-			s.log.Error("send backup", "error", err)
-		}
-		panic(http.ErrAbortHandler) // a cut copy must not look whole
+	err = envelope.SendFile(w, file)
+	if s.backups.Ended(s.store.now(), err == nil); err != nil {
+		s.adapter.BreakOff(r, err)
 	}
 }
 
@@ -962,8 +976,10 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	var out bytes.Buffer
 	page := metrics.NewPage(&out)
-	page.Family("meshddns_build_info", "gauge", "Version of the program.")
-	page.Figure(1, metrics.Label{Name: "version", Value: s.version})
+	sqlite, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
+	page.Figure(1, metrics.Label{Name: "version", Value: s.version}, metrics.Label{Name: "goversion", Value: runtime.Version()},
+		metrics.Label{Name: "sqlite", Value: sqlite})
 	page.Family("meshddns_services", "gauge", "Registered services.")
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
@@ -972,14 +988,21 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, state := range reconcile.PlaceStates {
 		page.Figure(totals[state], metrics.Label{Name: "state", Value: state})
 	}
-	s.requests.Write(page, "meshddns_http_requests_total", "Answered HTTP requests.")
-	s.engine.Passes().Write(page, "meshddns_sync_runs_total", "Ended passes over all names.")
+	s.requests.Write(page)
+	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
+	s.backups.Write(page, "meshddns_backup", "Backups")
 	s.dnsMetrics(page)
+	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
 }
 
 // countRequest counts an answer. The label is the route, never the path.
-func (s *server) countRequest(route string, status int) {
-	s.requests.Add(metrics.Label{Name: "route", Value: route}, metrics.Label{Name: "code", Value: strconv.Itoa(status)})
+func (s *server) countRequest(route string, status int) { s.requests.Count(route, status) }
+
+// contract is the HTTP contract as OpenAPI 3.1, for programs.
+func (s *server) contract(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", envelope.MediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(docs.OpenAPI)))
+	w.Write(docs.OpenAPI)
 }

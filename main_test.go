@@ -1324,3 +1324,50 @@ func TestServiceManagerThatCannotBeTold(t *testing.T) {
 		}
 	}
 }
+
+// A panic in a part of the program ends it with an error, after a line in the log; what
+// answers ends before what works for it.
+func TestCrashedTask(t *testing.T) {
+	log := &dnsLog{}
+	var order []string
+	ended := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			order = append(order, name) // the two end one after the other
+			return nil
+		}
+	}
+	crashing := func(context.Context) error { panic("injected") }
+	err := serve(t.Context(), slog.New(slog.NewTextHandler(log, nil)), tasks{ended("front")}, tasks{ended("behind"), crashing})
+	if err == nil || err.Error() != "panic: injected" || !strings.Contains(log.String(), "main_test.go") {
+		t.Errorf("%v\n%s", err, log)
+	}
+	if !slices.Equal(order, []string{"front", "behind"}) {
+		t.Errorf("ended: %v", order)
+	}
+}
+
+// A record whose work panics fails, and the others are published.
+func TestCrashedRecord(t *testing.T) {
+	h, v := newVendorHost(t)
+	service := h.service(servertest.Zone)
+	h.reserve(service, "office", 1)
+	h.reserve(service, "home", 2)
+	v.fails(func(_ context.Context, c dnsCall) error {
+		if c.name == dnsOffice && c.what == "change" {
+			panic("injected")
+		}
+		return nil
+	})
+	r := h.run()
+	if r.Bad != 1 || r.FirstBad().Name != dnsOffice || !strings.Contains(r.FirstBad().Fault.Detail, "panic: injected") {
+		t.Errorf("%+v", r)
+	}
+	if n := strings.Count(h.log.String(), "main_test.go"); n == 0 {
+		t.Errorf("no stack in the log:\n%s", h.log)
+	}
+	v.works()
+	if r := h.run(); r.Bad != 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -18,6 +18,7 @@ import (
 // Settings are what the command line and the environment say.
 type Settings struct {
 	Listen       []string // each host:port, or unix:/path; one at least
+	SocketGroup  string   // of unix sockets, by name or number; "": the program's own
 	DB           string   // a file
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
