@@ -58,14 +58,9 @@ __attribute__((constructor)) static void begin(void) {
 		journal = open(to, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
 
-static int ends(const char *path, const char *suffix) {
-	size_t n = strlen(path), m = strlen(suffix);
-	return n >= m && strcmp(path + n - m, suffix) == 0;
-}
-
 static int watched(const char *path) {
-	return control && strncmp(path, dir, strlen(dir)) == 0 && !ends(path, "-shm") && !ends(path, "-lock") &&
-	       !ends(path, " (deleted)");
+	return control && strncmp(path, dir, strlen(dir)) == 0 && !strstr(path, "-shm") && !strstr(path, "-lock") &&
+	       !strstr(path, " (deleted)");
 }
 
 /* Gives the path of a descriptor, NULL when the file does not count. */
@@ -101,10 +96,7 @@ static int fault(enum kind kind) {
 	return control->error;
 }
 
-/*
- * Does an operation: counted, perhaps failed, recorded. A short write writes half and
- * says so, once; SQLite tries the rest, which finds no room.
- */
+/* Does an operation: counted, perhaps failed, recorded. A short write writes half and says so. */
 #define DO(kind, path, offset, data, size, call, shortened)                \
 	do {                                                                      \
 		pthread_mutex_lock(&mutex);                                       \
