@@ -228,11 +228,13 @@ func underFault(t *testing.T, old bool, f diskFault) (hit, noticed bool) {
 			return true, true
 		}
 	}
-	if d.control.hits > 0 {
-		d.heal()
-	}
 	r.synchronise()
+	d.heal()
+	r.synchronise() // a crash may have come behind the answer
 	checkAnswers(r.p, []*witness{r.w})
+	if d.control.hits == 0 {
+		d.control.at = f.nth // perhaps when the program ends
+	}
 	r.end()
 	compare(t, d.db, []*witness{r.w})
 	return d.control.hits > 0, r.failures > 0
