@@ -11,6 +11,7 @@
 // the environment. What is repeatable can also be given separated by commas.
 //
 //	-listen address        HTTP API: host:port, or unix:/path (mode 0660); repeatable; default 127.0.0.1:8053
+//	-socket-group group    of the unix sockets, by name or number; default: the program's own
 //	-db file               the database, default meshddns.db
 //	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
 //	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
@@ -21,14 +22,19 @@
 //	-token-file file       one or two tokens, a line each; required on an address that is not loopback
 //	-sync-interval time    between synchronisations in the modes auto and upsert-only, default 5m
 //	-log-format format     text or json
+//	-provision file        configuration, services and usages, applied at the start; or a folder: its *.json in the order of their names
+//	-check                 tell every mistake of the flags and of the provision file, and exit: nothing is opened or changed
 //	-version, -help        print the version, or the flags, and exit
 //
-// SIGTERM and SIGINT end the program: what has begun is finished first. SIGHUP
-// reads the token file again; a fault in it is logged, and the old tokens stay.
+// SIGTERM and SIGINT end the program: what has come is answered, and what has begun
+// is finished first. SIGHUP reads the token file and the provision file again; a fault
+// in one is logged, and what was stays.
 package main
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -39,19 +45,25 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"meshddns/advice"
 	"meshddns/builtin"
 	"meshddns/conntest"
+	"meshddns/crash"
+	"meshddns/dnsname"
+	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/hostaddr"
+	"meshddns/httpserver"
 	"meshddns/metrics"
+	"meshddns/msg"
 	"meshddns/nameserver"
 	"meshddns/provider"
+	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/settings"
 	"meshddns/systemd"
@@ -108,6 +120,8 @@ func run(ctx context.Context, p process) (err error) {
 	case c.Version:
 		_, err := fmt.Fprintln(p.stdout, "meshddns", version())
 		return err
+	case c.Check:
+		return tellMistakes(c, err, p.stdout)
 	case err != nil:
 		return err
 	}
@@ -117,6 +131,14 @@ func run(ctx context.Context, p process) (err error) {
 		return err
 	}
 	defer manager.Close()
+	for _, origin := range c.TakeSockets(manager.Sockets) {
+		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
+	}
+	return runWith(ctx, c, manager, p.hangUps, log)
+}
+
+// runWith is the program once it knows what it is to do and where it logs.
+func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service, hangUps <-chan os.Signal, log *slog.Logger) (err error) {
 	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
@@ -130,25 +152,30 @@ func run(ctx context.Context, p process) (err error) {
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
+	api := &server{store: store, log: log, version: version(), public: conntest.Internet}
 	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
-	fronts, err := listenHTTP(c, api)
+	if c.Provision != "" {
+		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {
+			dns.close()
+			return fmt.Errorf("-provision: nothing of it is applied:\n%w", err)
+		}
+	}
+	front, err := listenHTTP(c, manager.Sockets.HTTP, api)
 	if err != nil {
 		dns.close()
 		return err
 	}
-	for _, origin := range c.Unused(fronts.tcp(), dns.server != nil) {
+	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page) }
+	for _, origin := range c.Unused(front.TCP(), dns.server != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
-	steps := reloadSteps(c)
-	unit := unit{manager: manager, store: store, serves: serves(fronts.listening(), dns.listening()), log: log}
-	log.Info("started", "version", version(), "listen", fronts.listening(), "dns", dns.listening(), "db", c.DB)
-	return serve(ctx, log, tasks{
-		unit.begin,
+	steps := reloadSteps(c, api)
+	listen := strings.Join(front.Addrs(), ",")
+	unit := unit{manager: manager, store: store, serves: serves(listen, dns.listening()), log: log}
+	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
+	return serve(ctx, log, tasks{unit.begin, front.Serve, dns.serve}, tasks{
 		unit.watch,
-		func(ctx context.Context) error { return fronts.serve(ctx, log) },
-		dns.serve,
 		dns.keep,
 		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		api.engine.Run,
@@ -162,7 +189,7 @@ func run(ctx context.Context, p process) (err error) {
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, p.hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
+			return onHangUp(ctx, hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
 		},
 	})
 }
@@ -241,9 +268,14 @@ type step struct {
 }
 
 // reloadSteps are those of a reload, in their order.
-func reloadSteps(c settings.Settings) (steps []step) {
+func reloadSteps(c settings.Settings, api *server) (steps []step) {
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
+	}
+	if c.Provision != "" {
+		steps = append(steps, step{"apply the provision file again", func(ctx context.Context) error {
+			return api.provision(ctx, c.Provision, credentials(c), false)
+		}})
 	}
 	return steps
 }
@@ -284,23 +316,42 @@ func openBook(ctx context.Context, c settings.Settings, s *store, log *slog.Logg
 	return hostaddr.NewBook(c.IPv4, c.IPv6, last, s.SaveAddresses, log), nil
 }
 
-// tasks run side by side until ctx ends. The first that fails ends the others.
+// tasks run side by side until their context ends.
 type tasks []func(context.Context) error
 
-func serve(ctx context.Context, log *slog.Logger, all tasks) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// run begins all, and tells who waits when they have returned. What goes wrong in one,
+// a panic too, is told.
+func (all tasks) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
 	var running sync.WaitGroup
 	for _, task := range all {
 		running.Go(func() {
-			if err := task(ctx); err != nil {
-				cancel(err)
+			if err := crash.Call(func() error { return task(ctx) }); err != nil {
+				failed(err)
 			}
 		})
 	}
+	return &running
+}
+
+// serve runs what answers clients, and what works behind it for as long as an answer
+// may wait for that. The first task that fails ends all.
+func serve(ctx context.Context, log *slog.Logger, front, behind tasks) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	failed := func(err error) {
+		if crashed, ok := errors.AsType[*crash.Error](err); ok {
+			log.Error("a part of the program has crashed", "error", crashed)
+		}
+		cancel(err)
+	}
+	answering, working := front.run(ctx, failed), behind.run(work, failed)
 	<-ctx.Done()
 	log.Info("stopping")
-	running.Wait()
+	answering.Wait()
+	end()
+	working.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -321,134 +372,28 @@ func version() string {
 	return info.Main.Version
 }
 
-// front is an address of the API, with the guards that belong to it.
-type front struct {
-	net.Listener
-	handler http.Handler
-}
-
-type fronts []front
+// shutdownTime is for the answers in flight: longer than a write that has
+// begun and its clean-up.
+const shutdownTime = 2*provider.WriteTime + 5*time.Second
 
 // listenHTTP binds the API's addresses, all or none, and puts the guards before its routes.
-func listenHTTP(c settings.Settings, api *server) (all fronts, err error) {
+func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*httpserver.Server, error) {
 	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
+	for _, l := range inherited {
+		if err := httpserver.Guarded(l, c.Tokens != nil); err != nil {
+			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
+		}
+	}
+	listeners, err := httpserver.Listen(httpserver.Addresses{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
+	if err != nil {
+		return nil, err
+	}
 	routes := api.routes()
-	tcp, unix := guard.TCP(guards, routes), guard.Unix(guards, routes)
-	for _, address := range c.Listen {
-		f := front{handler: tcp}
-		path, isUnix := strings.CutPrefix(address, "unix:")
-		if isUnix {
-			f.handler = unix
-			f.Listener, err = listenUnix(path)
-		} else {
-			f.Listener, err = net.Listen("tcp", address)
-		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("-listen: %w", err), all.close())
-		}
-		all = append(all, f)
-		if !isUnix && c.Tokens == nil && !guard.Loopback(f.Addr().String()) {
-			return nil, errors.Join(fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", address), all.close())
-		}
-	}
-	return all, nil
-}
-
-func (all fronts) close() error {
-	var faults []error
-	for _, f := range all {
-		faults = append(faults, f.Close())
-	}
-	return errors.Join(faults...)
-}
-
-// listening tells the addresses that are listened on.
-func (all fronts) listening() string {
-	var addresses []string
-	for _, f := range all {
-		addresses = append(addresses, f.Addr().String())
-	}
-	return strings.Join(addresses, ",")
-}
-
-// tcp reports whether the API is reached over TCP.
-func (all fronts) tcp() bool {
-	return slices.ContainsFunc(all, func(f front) bool { return f.Addr().Network() == "tcp" })
-}
-
-func (all fronts) serve(ctx context.Context, log *slog.Logger) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, len(all))
-	for _, f := range all {
-		go func() { ended <- serveHTTP(ctx, f, f.handler, log) }()
-	}
-	var err error
-	for range all {
-		err = errors.Join(err, <-ended)
-		cancel() // one that ends before its time ends the others
-	}
-	return err
-}
-
-// socketMode lets the group of the socket's file in: its permissions are the
-// only guard.
-const socketMode = 0o660
-
-// listenUnix binds a unix socket. A socket file that nobody listens on is
-// what an earlier end by SIGKILL left, and is replaced.
-func listenUnix(path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-		if conn, err := net.Dial("unix", path); err == nil {
-			return nil, errors.Join(fmt.Errorf("%s: another program listens there", path), conn.Close())
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	old := syscall.Umask(0o777 &^ socketMode)
-	listener, err := net.Listen("unix", path)
-	syscall.Umask(old)
-	return listener, err
-}
-
-const (
-	headerTime = 10 * time.Second
-	bodyTime   = 30 * time.Second
-	idleTime   = 2 * time.Minute
-	maxHeader  = 16<<10 - 4<<10 // net/http adds 4 KiB of its own: 16 KiB in all
-
-	// shutdownTime is for the answers in flight: longer than a write that has
-	// begun and its clean-up.
-	shutdownTime = 2*provider.WriteTime + 5*time.Second
-)
-
-func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	requests, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       bodyTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    maxHeader,
-		// "OPTIONS *" is answered like every other unknown path.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		BaseContext:                  func(net.Listener) context.Context { return requests },
-		ConnContext:                  guard.ConnContext,
-	}
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		cancel() // a synchronisation stops before its next record
-		limit, done := context.WithTimeout(context.Background(), shutdownTime)
-		defer done()
-		stopped <- errors.Join(server.Shutdown(limit), server.Close())
-	})
-	if err := server.Serve(listener); stop() {
-		return err
-	}
-	return <-stopped
+	return httpserver.New(httpserver.Config{
+		Listeners: listeners, Inherited: inherited,
+		TCP: api.adapter.Safe(guard.TCP(guards, routes)), Unix: api.adapter.Safe(guard.Unix(guards, routes)),
+		ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: api.log,
+	}), nil
 }
 
 // builtinDNS is the built-in DNS server, or none.
@@ -458,7 +403,7 @@ type builtinDNS struct {
 }
 
 func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.DNS.Addresses) == 0 {
+	if len(c.DNS.Addresses)+len(c.DNS.Listeners)+len(c.DNS.PacketConns) == 0 {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s.zones, log)
@@ -518,4 +463,248 @@ func (d builtinDNS) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	d.serve(ended)
+}
+
+// credentials is where the provision file's secrets are.
+func credentials(c settings.Settings) provision.CredentialFolder {
+	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
+}
+
+// tellMistakes writes every mistake of the settings, and of the files that they name, a
+// line each. There is an error when there are any.
+func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
+	var told []string
+	if fault != nil {
+		told = strings.Split(fault.Error(), "\n")
+	}
+	fine := "ok"
+	if c.Provision != "" {
+		document := provision.Read(c.Provision, credentials(c))
+		if err := document.Check(checks{}); err != nil {
+			told = append(told, strings.Split(err.Error(), "\n")...)
+		}
+		if document.Unread > 0 {
+			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set", document.Unread)
+		}
+	}
+	if len(told) == 0 {
+		_, err := fmt.Fprintln(out, fine)
+		return err
+	}
+	_, err := fmt.Fprintln(out, strings.Join(told, "\n"))
+	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
+}
+
+// provision applies the files that -provision names, all or nothing, before anything
+// runs at the start, and beside everything later.
+func (s *server) provision(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
+	document := provision.Read(path, credentials)
+	var changes []provision.Change
+	var a *application
+	err := s.store.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		a = &application{api: s, start: start, seen: map[string]int{}}
+		changes, err = document.Apply(ctx, a)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.owner != "" {
+		s.store.UseOwner(a.owner)
+	}
+	for _, c := range changes {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"), slog.String("what", c.What), slog.String("id", c.ID),
+			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
+	}
+	for _, text := range advice.Texts(a.warnings, msg.English) {
+		s.log.Warn("what is stored cannot work", "from", path, "reason", text)
+	}
+	for _, id := range a.inUse {
+		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
+	}
+	s.log.Info("provisioned", "from", path, "services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
+	return nil
+}
+
+// application applies a document in one transaction, by the operations of requests. It
+// leaves alone what is as wanted.
+type application struct {
+	checks
+	api   *server
+	start bool           // nothing uses the owner yet
+	owner string         // that was taken
+	seen  map[string]int // usages of the document so far, by service, network and prefix
+	inUse []string       // services that cannot be deleted yet
+
+	warnings []advice.Warning // of what is stored and cannot work
+}
+
+// changed is what an operation of a document has done, as its request.
+func changed(request, id string, err error) (provision.Change, error) {
+	method, path, _ := strings.Cut(request, " ")
+	return provision.Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
+}
+
+var unchanged provision.Change
+
+// SaveOwner takes an owner for a new database; another database adopts it.
+func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
+	if err := a.CheckOwner(owner); err != nil || owner == a.api.store.owner {
+		return unchanged, err
+	}
+	if a.start {
+		taken, err := a.api.store.ledger.TakeOwner(ctx, owner)
+		if err != nil || taken {
+			a.owner = owner
+			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
+		}
+	}
+	adopted, err := a.api.store.ledger.Adopted(ctx, a.api.store.reading(ctx), owner)
+	if err != nil || adopted {
+		return unchanged, err
+	}
+	return changed("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
+}
+
+// SaveConfiguration stores a configuration that is another one.
+func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
+	var b configurationBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	c := b.configuration()
+	stored, err := a.api.store.Configuration(ctx)
+	if err == nil && c.sameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
+		return unchanged, err
+	}
+	warnings, err := a.api.saveConfiguration(ctx, c, nil)
+	a.warnings = append(a.warnings, warnings...)
+	return changed("PUT config", "", err)
+}
+
+// SaveService stores a service that is another one.
+func (a *application) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	stored, err := a.api.store.Service(ctx, b.ID)
+	if err == nil && b.service().sameAs(stored) || err != nil && !errors.Is(err, errNoService) {
+		return unchanged, err
+	}
+	v, err := b.checkedWithID()
+	if err != nil {
+		return unchanged, err
+	}
+	if err := a.api.store.PutService(ctx, v.ID, v.over); err != nil {
+		return unchanged, err
+	}
+	warnings, err := a.api.serviceWarnings(ctx, v, nil)
+	a.warnings = append(a.warnings, warnings...)
+	return changed("PUT services/{id}", v.ID, err)
+}
+
+// SaveUsage reserves a usage that is not there, and changes what differs in one that is.
+func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
+	var b usageBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return unchanged, err
+	}
+	same, err := a.api.store.SameUsages(ctx, want)
+	if err != nil {
+		return unchanged, err
+	}
+	key := want.ServiceID + " " + want.Network.V.String() + " " + dnsname.Fold(want.Prefix)
+	number := a.seen[key]
+	a.seen[key]++
+	if number >= len(same) {
+		u, err := a.api.reserve(ctx, b.reservation())
+		if err == nil {
+			_, err = a.changeUsage(ctx, b, u)
+		}
+		return changed("POST usages", u.ID, err)
+	}
+	c, err := a.changeUsage(ctx, b, same[number])
+	if err == nil && same[number].Status == statusReleasing {
+		return changed("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
+	}
+	return c, err
+}
+
+func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (provision.Change, error) {
+	endpoints, description := b.difference(u)
+	if endpoints == nil && description == nil {
+		return unchanged, nil
+	}
+	return changed("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
+}
+
+// SameUsages gives the numbers of the usages that are the one of a body.
+func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
+	var b usageBody
+	if envelope.Parse(body, &b) != nil {
+		return nil, nil // which is told when it is to be saved
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return nil, nil
+	}
+	same, err := a.api.store.SameUsages(ctx, want)
+	if failureOf(err).Cause == nil {
+		err = nil // there is no such service
+	}
+	for _, u := range same {
+		numbers = append(numbers, u.Seq)
+	}
+	return numbers, err
+}
+
+// HeldUsages gives some usages after a number.
+func (a *application) HeldUsages(ctx context.Context, after int64) (page []provision.Held, err error) {
+	usages, err := a.api.store.Usages(ctx, usageFilter{after: after}, usagePage)
+	for _, u := range usages {
+		page = append(page, provision.Held{Seq: u.Seq, ID: u.ID, Active: u.documented()})
+	}
+	return page, err
+}
+
+// ReleaseUsage releases a usage, and waits for nobody.
+func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
+	done, err := a.api.store.ReleaseUsage(ctx, id, false)
+	c, err := changed("DELETE usages/{id}", id, err)
+	if !done.freed {
+		c.Status = http.StatusAccepted
+	}
+	return c, err
+}
+
+// HeldServices gives some services after one.
+func (a *application) HeldServices(ctx context.Context, after string) (ids []string, err error) {
+	for more := true; more && len(ids) == 0; {
+		services, err := a.api.store.Services(ctx, after, servicePage)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range services {
+			if after = v.ID; v.documented() {
+				ids = append(ids, v.ID)
+			}
+		}
+		more = len(services) > 0
+	}
+	return ids, nil
+}
+
+// DeleteService deletes a service that has no usages.
+func (a *application) DeleteService(ctx context.Context, id string) (provision.Change, error) {
+	err := a.api.store.DeleteService(ctx, id)
+	if errors.Is(err, errServiceInUse) {
+		a.inUse = append(a.inUse, id)
+		return unchanged, nil
+	}
+	return changed("DELETE services/{id}", id, err)
 }

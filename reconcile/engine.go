@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/crash"
 	"meshddns/metrics"
 	"meshddns/provider"
 )
@@ -55,6 +56,7 @@ type Engine struct {
 	mu        sync.Mutex
 	ctx       context.Context
 	workers   sync.WaitGroup
+	crashed   chan error // a worker has, and may hold the lock
 	lanes     map[string]*lane
 	conns     map[int64]*connection
 	busy      map[string]*task
@@ -65,7 +67,7 @@ type Engine struct {
 	idleAt    time.Time // of the next pass by the interval; zero when none is planned
 	awaited   map[string][]*Waiter
 	slots     chan struct{} // bounds the zones worked on at a time
-	passes    metrics.Counter
+	passes    metrics.Runs
 
 	settling int // of work under way
 	settled  int // so far
@@ -74,8 +76,8 @@ type Engine struct {
 // Addresses gives this host's addresses, as they are published.
 func (e *Engine) Addresses() Addresses { return e.config.Addresses() }
 
-// Passes counts the passes that have ended, by result.
-func (e *Engine) Passes() *metrics.Counter { return &e.passes }
+// Passes tells of the passes that have ended.
+func (e *Engine) Passes() *metrics.Runs { return &e.passes }
 
 // zonesAtOnce bounds the zones that are worked on at a time.
 const zonesAtOnce = 32
@@ -85,6 +87,7 @@ func New(c Config) *Engine {
 	return &Engine{
 		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
 		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce),
+		crashed: make(chan error, 1),
 	}
 }
 
@@ -96,12 +99,41 @@ func (e *Engine) Wake() {
 	}
 }
 
-// Run works until ctx ends, and returns when what has begun is finished.
+// Run works until ctx ends, and returns when what has begun is finished. A panic in
+// what is not the work on a record is its error, at once.
 func (e *Engine) Run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := crash.Call(func() error { return e.run(ctx) })
+		if _, ok := errors.AsType[*crash.Error](err); !ok {
+			e.workers.Wait()
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-e.crashed:
+		return err
+	}
+}
+
+// begin has a worker do something.
+func (e *Engine) begin(work func()) {
+	e.workers.Go(func() {
+		if err := crash.Call(func() error { work(); return nil }); err != nil {
+			select {
+			case e.crashed <- err:
+			default: // one is enough
+			}
+		}
+	})
+}
+
+func (e *Engine) run(ctx context.Context) error {
 	e.mu.Lock()
 	e.ctx = ctx
 	e.mu.Unlock()
-	defer e.workers.Wait()
 	select {
 	case <-e.config.Ready:
 	case <-ctx.Done():
@@ -129,6 +161,13 @@ func (e *Engine) recover(ctx context.Context) error {
 	keys, err := e.config.Database.ZoneLanes(ctx)
 	if err != nil {
 		return err
+	}
+	last, err := e.config.Database.LastReport(ctx)
+	if err != nil {
+		return err
+	}
+	if last != nil && last.OK() {
+		e.passes.Remember(last.FinishedAt)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -437,7 +476,7 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 		l.queue = slices.Insert(l.queue, l.turn(why), j)
 		if !l.working {
 			l.working = true
-			e.workers.Go(func() { e.runLane(l) })
+			e.begin(func() { e.runLane(l) })
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"meshddns/meshtxt"
-	"meshddns/metrics"
 )
 
 // What begins a pass.
@@ -300,7 +299,7 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	if !search {
 		return
 	}
-	e.workers.Go(func() {
+	e.begin(func() {
 		found, err := e.findOrphans(ctx)
 		if err == nil && sweep {
 			err = e.config.Database.AddLeftovers(ctx, found)
@@ -351,11 +350,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		e.mu.Unlock()
 		return err
 	}
-	result := "ok"
-	if report.Bad > 0 {
-		result = "failed"
-	}
-	e.passes.Add(metrics.Label{Name: "result", Value: result})
+	e.passes.Ended(report.FinishedAt, report.Bad == 0)
 	e.news.passEnds(report)
 	e.mu.Lock()
 	defer e.mu.Unlock()

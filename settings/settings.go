@@ -13,11 +13,13 @@ import (
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/nameserver"
+	"meshddns/systemd"
 )
 
 // Settings are what the command line and the environment say.
 type Settings struct {
 	Listen       []string // each host:port, or unix:/path; one at least
+	SocketGroup  string   // of unix sockets, by name or number; "": the program's own
 	DB           string   // a file
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
@@ -25,6 +27,8 @@ type Settings struct {
 	Tokens       *guard.Tokens // nil: none is asked for
 	SyncInterval time.Duration // 1s at least
 	LogFormat    string        // "text" or "json"
+	Provision    string        // a file or a folder, "" for none
+	Check        bool          // tell the mistakes, nothing else
 	Version      bool          // print the version, nothing else
 	Help         bool          // print Usage, nothing else
 
@@ -121,6 +125,20 @@ func (c collector) set(o option, origin, text string) {
 }
 
 const prefix = "MESHDDNS_"
+
+// TakeSockets puts a service manager's sockets in the place of addresses, and names the
+// settings that have no effect for that reason.
+func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
+	if len(sockets.HTTP) > 0 {
+		s.Listen = nil
+		unused = append(unused, s.given["listen"], s.given["socket-group"])
+	}
+	if len(sockets.DNSTCP)+len(sockets.DNSUDP) > 0 {
+		s.DNS.Addresses, s.DNS.Listeners, s.DNS.PacketConns = nil, sockets.DNSTCP, sockets.DNSUDP
+		unused = append(unused, s.given["dns-listen"])
+	}
+	return slices.DeleteFunc(unused, func(origin string) bool { return origin == "" })
+}
 
 // variable is an option's name in the environment.
 func variable(name string) string {

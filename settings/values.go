@@ -46,6 +46,11 @@ func (s *Settings) readListen(texts []string) error {
 	return err
 }
 
+func (s *Settings) readSocketGroup(text string) error {
+	s.SocketGroup = text
+	return nil
+}
+
 // eachOnce checks addresses, none of which can be listened on twice.
 func eachOnce(texts []string, check func(string) error) error {
 	var faults []error
@@ -206,6 +211,18 @@ func (s *Settings) readLogFormat(text string) error {
 	}
 	s.LogFormat = text
 	return nil
+}
+
+func (s *Settings) readProvision(text string) error {
+	if s.Provision = text; text == "" {
+		return errors.New(`"" is no file: without one leave the flag out`)
+	}
+	return nil
+}
+
+func (s *Settings) readCheck(text string) (err error) {
+	s.Check, err = readSwitch(text)
+	return err
 }
 
 func (s *Settings) readVersion(text string) (err error) {
