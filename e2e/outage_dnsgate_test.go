@@ -18,7 +18,7 @@ type dnsGate struct {
 	t      *testing.T
 	target string
 	addr   string
-	sent   atomic.Int64
+	made   atomic.Int64 // how often a fault has met somebody
 
 	mu    sync.Mutex
 	fault string
@@ -99,6 +99,9 @@ func (g *dnsGate) set(fault string) {
 			g.t.Error("the port of the gate is gone")
 		}
 	}
+	if fault == "reset" || fault == blackHole {
+		g.made.Add(1)
+	}
 	switch fault {
 	case "reset": // nobody listens: TCP is reset, UDP is told that the port is closed
 		g.close()
@@ -122,8 +125,16 @@ func (g *dnsGate) now() (string, <-chan struct{}) {
 func (g *dnsGate) loses() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.fault == "30 % loss" && g.dice.Float64() < 0.3
+	lost := g.fault == "30 % loss" && g.dice.Float64() < 0.3
+	if lost {
+		g.made.Add(1)
+	}
+	return lost
 }
+
+// times tells how often a fault has met somebody; what the kernel drops or refuses
+// nobody can see.
+func (g *dnsGate) times() int64 { return g.made.Load() }
 
 func (g *dnsGate) hold() func() {
 	g.mu.Lock()
@@ -158,6 +169,9 @@ func (g *dnsGate) serveTCP(c net.Conn) {
 	g.mu.Lock()
 	full := g.fault == "one connection" && len(g.conns) > 0
 	g.conns[c] = true
+	if full || slices.Contains([]string{"timeout", "drip", "HTML", "1 GB", "truncated"}, g.fault) {
+		g.made.Add(1)
+	}
 	g.mu.Unlock()
 	defer func() {
 		g.mu.Lock()
@@ -230,8 +244,7 @@ func (g *dnsGate) floodTo(c net.Conn) {
 	message[4] |= 0x80
 	block := bytes.Repeat(message, 16)
 	for range gigabyte / len(block) {
-		n, err := c.Write(block)
-		g.sent.Add(int64(n))
+		_, err := c.Write(block)
 		if err != nil {
 			return
 		}
@@ -268,6 +281,9 @@ func (g *dnsGate) receiveAll(udp net.PacketConn) {
 
 func (g *dnsGate) serveUDP(udp net.PacketConn, from net.Addr, question []byte) {
 	fault, end := g.now()
+	if slices.Contains([]string{"timeout", "drip", "HTML", "1 GB", "truncated"}, fault) {
+		g.made.Add(1)
+	}
 	switch {
 	case fault == "timeout" || fault == "drip":
 		g.silence(from.String(), end)
@@ -280,7 +296,6 @@ func (g *dnsGate) serveUDP(udp net.PacketConn, from net.Addr, question []byte) {
 		copy(flood, question)
 		flood[2] |= 0x80
 		udp.WriteTo(flood, from)
-		g.sent.Add(int64(len(flood)))
 		return
 	case g.loses():
 		return

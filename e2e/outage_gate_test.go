@@ -34,7 +34,7 @@ type gate struct {
 	certs  map[string]*tls.Certificate
 	addr   string
 	server *http.Server
-	sent   atomic.Int64 // octets of endless answers
+	made   atomic.Int64 // how often a fault has met somebody
 
 	mu    sync.Mutex
 	fault string
@@ -113,6 +113,7 @@ func (g *gate) set(fault string) {
 		hole()
 	}
 	if fault == blackHole {
+		g.made.Add(1) // nobody can see what the kernel drops
 		hole := silentPort(g.t, g.addr)
 		g.mu.Lock()
 		g.holes = append(g.holes, hole)
@@ -154,6 +155,8 @@ func (g *gate) open() map[int64]bool {
 	return maps.Clone(g.held)
 }
 
+func (g *gate) times() int64 { return g.made.Load() }
+
 func (g *gate) chance() float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +175,11 @@ func (d *doorkeeper) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch d.g.now() {
+		fault := d.g.now()
+		if slices.Contains([]string{"reset", "plaintext", "mute TLS", "wrong name", "expired", "self-signed"}, fault) {
+			d.g.made.Add(1)
+		}
+		switch fault {
 		case "reset":
 			c.(*net.TCPConn).SetLinger(0)
 			c.Close()
@@ -190,6 +197,7 @@ func (d *doorkeeper) Accept() (net.Conn, error) {
 			if !full {
 				return c, nil
 			}
+			d.g.made.Add(1)
 			c.(*net.TCPConn).SetLinger(0)
 			c.Close()
 		default:
@@ -216,6 +224,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fault := g.now()
+	if slices.Contains([]string{"timeout", "drip", "1 GB", "gzip bomb", "HTML", "redirect loop", "5xx"}, fault) || strings.HasPrefix(fault, "429") {
+		g.made.Add(1)
+	}
 	switch fault {
 	case "timeout":
 		end, done := g.hold()
@@ -247,13 +258,16 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if fault == "30 % loss" && g.chance() < 0.15 {
+		g.made.Add(1)
 		panic(http.ErrAbortHandler)
 	}
-	if fault == "a million records" && million(w, r) {
+	if fault == millionRecords && million(w, r) {
+		g.made.Add(1)
 		return
 	}
 	p := g.ask(r, body)
 	if fault == "30 % loss" && g.chance() < 0.15 {
+		g.made.Add(1)
 		panic(http.ErrAbortHandler)
 	}
 	g.answer(w, r, fault, p)
@@ -306,14 +320,12 @@ var bomb = sync.OnceValue(func() []byte {
 func (g *gate) flood(w http.ResponseWriter, fault string) {
 	if fault == "gzip bomb" {
 		w.Header().Set("Content-Encoding", "gzip")
-		n, _ := w.Write(bomb())
-		g.sent.Add(int64(n))
+		w.Write(bomb())
 		return
 	}
 	block := bytes.Repeat([]byte{' '}, 1<<20)
 	for range gigabyte >> 20 {
-		n, err := w.Write(block)
-		g.sent.Add(int64(n))
+		_, err := w.Write(block)
 		if err != nil {
 			return
 		}
@@ -354,13 +366,16 @@ func (g *gate) answer(w http.ResponseWriter, r *http.Request, fault string, p pa
 	w.Header().Del("Content-Length")
 	switch fault {
 	case "truncated":
+		g.made.Add(1)
 		w.Header().Set("Content-Length", strconv.Itoa(len(p.body)+100))
 	case "wrong Date":
+		g.made.Add(1)
 		w.Header().Set("Date", time.Now().AddDate(9, 0, 0).UTC().Format(http.TimeFormat))
 	case "stuck page":
 		p = g.stuck(r, p)
 	case "total too high":
 		p.body = total.ReplaceAllFunc(p.body, func(text []byte) []byte {
+			g.made.Add(1)
 			parts := total.FindSubmatch(text)
 			n, _ := strconv.Atoi(string(parts[2]))
 			return fmt.Appendf(nil, "%s%d", parts[1], n+7)
@@ -386,6 +401,7 @@ func (g *gate) stuck(r *http.Request, p page) page {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first, ok := g.seen[key]; ok {
+		g.made.Add(1)
 		return first
 	}
 	g.seen[key] = p

@@ -26,7 +26,7 @@ type outage struct {
 	name  string
 	codes string // of which one is said, a pattern; "" where everything goes on
 	held  bool   // calls stay open meanwhile
-	asked bool   // the provider asks for an hour's patience: POST /sync tries at once
+	hour  bool   // the provider asks for patience, and has an hour of it: a restart asks at once
 	tls   bool   // there is no such thing without TLS
 	bound bool   // POST /test is waited for while the fault lasts
 	many  bool   // zones are down and well again more than once
@@ -58,11 +58,11 @@ var outages = []outage{
 	{name: "429 0", codes: `^throttled$`, tls: true},
 	{name: "429 -5", codes: `^throttled$`, tls: true},
 	{name: "429 99999999999999999999", codes: `^throttled$`, tls: true},
-	{name: "429 2147483647", codes: `^throttled$`, tls: true, asked: true},
-	{name: "429 Fri, 31 Dec 9999 23:59:59 GMT", codes: `^throttled$`, tls: true, asked: true},
+	{name: "429 2147483647", codes: `^throttled$`, tls: true, hour: true},
+	{name: "429 Fri, 31 Dec 9999 23:59:59 GMT", codes: `^throttled$`, tls: true, hour: true},
 	{name: "wrong Date", tls: true},
 	{name: clockSkew, codes: `^clock_skew$`, tls: true, only: `alidns|tencentcloud|huaweicloud|volcengine|baiducloud|route53|jdcloud`},
-	{name: "a million records", tls: true, only: `alidns|powerdns|webhook`},
+	{name: millionRecords, tls: true, only: `alidns|powerdns|webhook`},
 	{name: "stuck page", tls: true, many: true},
 	{name: "total too high", tls: true, many: true},
 	{name: "one connection", many: true},
@@ -72,17 +72,19 @@ var outages = []outage{
 const (
 	clockSkew = "the clock of the provider"
 	slowDNS   = "slow DNS"
+	// millionRecords is the number in a zone that a list is asked for.
+	millionRecords = "a million records"
 	// allOutages is the variable that has every fault meet every provider.
 	allOutages = "MESHDDNS_PROVIDER_FAULTS"
 )
 
 // few are the faults of the short form, which differ most, by provider.
 var few = map[string][]string{
-	"alidns":   {"timeout", "30 % loss", "1 GB", "gzip bomb", "wrong name", "429 2", clockSkew, "a million records", "stuck page", "one connection"},
+	"alidns":   {"timeout", "30 % loss", "1 GB", "gzip bomb", "wrong name", "429 2", clockSkew, millionRecords, "stuck page", "one connection"},
 	"route53":  {blackHole, "truncated", "redirect loop", "429 Fri, 31 Dec 9999 23:59:59 GMT", "mute TLS", "wrong Date"},
-	"webhook":  {"drip", "HTML", "reset", "plaintext", "429", "a million records", slowDNS},
+	"webhook":  {"drip", "HTML", "reset", "plaintext", "429", slowDNS},
 	"rfc2136":  {"timeout", blackHole, "reset", "30 % loss", "truncated", "1 GB", "one connection"},
-	"powerdns": {"a million records"},
+	"powerdns": {millionRecords},
 }
 
 // TestProviderFaults has every fault of the network and of a provider meet a zone
@@ -110,8 +112,8 @@ func TestProviderFaults(t *testing.T) {
 
 // door is the way to the provider that has faults.
 type door interface {
-	set(fault string)
 	open() map[int64]bool
+	times() int64 // that a fault was made
 }
 
 // outageHouse is a program with a zone at a provider that is to have a fault, one at
@@ -121,6 +123,7 @@ type outageHouse struct {
 	outage   outage
 	p        *program
 	db       string
+	script   string // that runs the program
 	provider string
 	door     door
 	set      func(fault string)
@@ -150,10 +153,20 @@ func newOutageHouse(t *testing.T, name string, o outage) *outageHouse {
 	key, secret, endpoint := h.provide(folder, name)
 	h.healthy = cloudtest.Webhook(t)
 	h.db = filepath.Join(folder, "meshddns.db")
-	h.p = startAt(t, h.script(folder), "-db", h.db, "-sync-interval", "1s", "-ipv4", "none", "-ipv6", "none")
-	h.p.client.Timeout = 70 * time.Second
+	h.script = h.writeScript(folder)
+	if o.name == millionRecords { // a list that is at hand already is not asked for
+		h.set(o.name)
+		h.patience = 2 * time.Minute
+	}
+	h.start()
 	h.service = fmt.Sprintf(`"provider":%q,"access_key_id":%q,"access_key_secret":%q,"endpoint":%q`, name, key, secret, endpoint)
 	return h
+}
+
+// start runs the program.
+func (h *outageHouse) start() {
+	h.p = startAt(h.t, h.script, "-db", h.db, "-sync-interval", "1s", "-dns-host", "ns.example.net", "-ipv4", "none", "-ipv6", "none")
+	h.p.client.Timeout = 70 * time.Second
 }
 
 // provide starts the provider, with a gate before it.
@@ -188,9 +201,9 @@ func (h *outageHouse) provide(folder, name string) (key, secret, endpoint string
 	return c.AccessKeyID, c.AccessKeySecret, "https://" + net.JoinHostPort(host, port)
 }
 
-// script runs the program with the certificates of the test, and with its resolver
+// writeScript makes a script that runs the program with the certificates of the test, and with its resolver
 // where there is one.
-func (h *outageHouse) script(folder string) string {
+func (h *outageHouse) writeScript(folder string) string {
 	path := filepath.Join(folder, "run")
 	text := fmt.Sprintf("#!/bin/sh\nexport SSL_CERT_FILE=%s\nexec %s \"$@\"\n", filepath.Join(folder, "authority.pem"), quickBinary(h.t))
 	if h.outage.name == slowDNS {
@@ -442,6 +455,9 @@ func (h *outageHouse) during() error {
 	end()
 	tested.Wait()
 	calls.wait.Wait()
+	if h.door.times() == 0 && h.resolver == nil && h.outage.name != clockSkew {
+		return errors.New("the fault has met nobody")
+	}
 	if h.outage.bound && !strings.Contains(calls.test, `"ok":false`) {
 		return fmt.Errorf("the test of the connection says %s", calls.test)
 	}
@@ -524,7 +540,7 @@ func (h *outageHouse) says() error {
 			return fmt.Errorf("the log says %q, want code %s", line[0], h.outage.codes)
 		}
 	}
-	if h.outage.held { // the report waits for the zone
+	if h.outage.bound { // the report waits for the zone
 		return nil
 	}
 	return h.wait("the report counts it", func() bool {
@@ -552,10 +568,9 @@ func (h *outageHouse) goesOn() error {
 // after waits until all is as it was acknowledged, without a request where that is
 // promised.
 func (h *outageHouse) after() error {
-	if h.outage.asked {
-		if _, err := h.ask("POST", syncPath, "", 200); err != nil {
-			return err
-		}
+	if h.outage.hour {
+		h.p.stop()
+		h.start()
 	}
 	var err error
 	waited := h.wait("all is as wanted again", func() bool {
@@ -628,13 +643,13 @@ const (
 	// spareFiles are the connections that are kept for the next call: four to each of
 	// the two providers, and those of the test itself to the program.
 	spareFiles = 12
-	// spareMemory is what the collector keeps of eight answers of four megabytes that
+	// spareHeap is what the collector keeps of eight answers of four megabytes that
 	// were read at a time, in KiB.
-	spareMemory = 96 << 10
-	// peakMemory is eight calls at a time that read four megabytes each into a slice
-	// that doubles; peakZone also a list of 64 MiB, parsed, and the like of it once more.
-	peakMemory = 160 << 10
-	peakZone   = 640 << 10
+	spareHeap = 96 << 10
+	// peakCalls is eight calls at a time that read four megabytes each into a slice
+	// that doubles; peakLists also a list of 64 MiB, parsed, and the like of it once more.
+	peakCalls = 160 << 10
+	peakLists = 640 << 10
 	// spareRoutines are those of a program at rest, with its connections.
 	spareRoutines = 80
 )
@@ -646,15 +661,15 @@ func (h *outageHouse) leaves() error {
 	var now resources
 	err := h.wait("descriptors and memory are as before", func() bool {
 		now = resourcesOf(pid)
-		return now.files <= h.before.files+spareFiles && now.resident <= h.before.resident+spareMemory
+		return now.files <= h.before.files+spareFiles && now.resident <= h.before.resident+spareHeap
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %+v, before %+v", err, now, h.before)
 	}
 	h.peak = now.peak
-	most := int64(peakMemory)
-	if h.outage.name == "a million records" {
-		most = peakZone
+	most := int64(peakCalls)
+	if h.outage.name == millionRecords {
+		most = peakLists
 	}
 	if now.peak > h.before.peak+most {
 		return fmt.Errorf("the program took %d KiB at most, before %d", now.peak, h.before.peak)
