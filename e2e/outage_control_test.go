@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -60,6 +61,7 @@ func TestProviderFaultsControls(t *testing.T) {
 						h.t.Fatal(err)
 					}
 					h.t.Cleanup(func() { c.Close() })
+					io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") // who has asked may stay
 				}
 				h.p.eventually("they are accepted", func() bool { return resourcesOf(h.p.cmd.Process.Pid).files > h.before.files+2*spareFiles })
 			},
