@@ -12,6 +12,9 @@ import (
 
 // TestProviderFaultsControls plants what TestProviderFaults is there to find.
 func TestProviderFaultsControls(t *testing.T) {
+	if buildFlag == "-race" {
+		t.Skip("see TestProviderFaults")
+	}
 	for _, control := range []struct {
 		name, finds string
 		before      func(h *outageHouse) // the fault
