@@ -19,9 +19,13 @@ import (
 	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/conntest"
+	"meshddns/crash"
+	"meshddns/dbfault"
+	"meshddns/dbfile"
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/guard"
+	"meshddns/httpserver"
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/masked"
@@ -53,8 +57,7 @@ const (
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	streamPage     = 500
-	servicePage    = 100 // of which each may have a config of 64 KiB
+	servicePage    = 100                                 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
@@ -62,7 +65,7 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest}
+	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
 	handle := a.Handle
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
@@ -112,6 +115,23 @@ var failures = []envelope.Answer{
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
+}
+
+// broken tells what is wrong with the database.
+func broken(err error) msg.ID {
+	switch kind := dbfault.Of(err); {
+	case errors.Is(err, dbfile.ErrGone):
+		return msg.DatabaseGone
+	case errors.Is(err, dbfile.ErrNoRoom):
+		return msg.BackupNoRoom
+	case kind == dbfault.Full:
+		return msg.DiskFull
+	case kind == dbfault.Locked:
+		return msg.DatabaseLocked
+	case kind == dbfault.Damaged:
+		return msg.DatabaseDamaged
+	}
+	return ""
 }
 
 // deny answers for the guard, which stops a request before it gets here.
@@ -273,7 +293,7 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	if body.WriteTest {
 		limit = writeTestTime
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	ctx, cancel := httpserver.Patience(r.Context(), limit)
 	defer cancel()
 	items := s.clients.test(ctx, s.public, c, body.WriteTest)
 	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
@@ -284,7 +304,7 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	var result reconcile.Report
 	done := msg.SyncDone
@@ -383,7 +403,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
 	names, err := s.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
@@ -466,10 +486,14 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
 		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
 	})
-	if err != nil && s.adapter.Failure(err).Cause != nil {
-		err = s.afterService(ctx, want.service, &envelope.Failure{
-			Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err,
-		})
+	if err == nil {
+		return u, nil
+	}
+	if failure := s.adapter.Failure(err); failure.Cause != nil {
+		if failure.ID == msg.InternalError {
+			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
+		}
+		err = s.afterService(ctx, want.service, failure)
 	}
 	return u, err
 }
@@ -511,16 +535,24 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}{count, count > 0}}, nil
 }
 
+// Pages of a list that is streamed: what a client does not read is kept, so they grow
+// as it reads on.
+const (
+	firstPage   = 20
+	pageGrowth  = 20
+	largestPage = 500
+)
+
 // availableUsages lists usages: a page when a limit is given, else all of
-// them, streamed. It reads page by page, one while that before is written, so a
-// slow client holds no connection of the database.
+// them, streamed. It reads one page while that before is written, so a slow client
+// holds no connection of the database.
 func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	filter, limit, err := listingQuery(r)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	size := streamPage
+	size := firstPage
 	if limit > 0 {
 		size = limit + 1 // one more tells whether there are more
 	}
@@ -532,15 +564,14 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", envelope.MediaType)
 	out := []byte(`{"data":[`)
 	for limit == 0 && page.size == size {
-		filter.after = page.last
+		filter.after, size = page.last, min(size+pageGrowth, largestPage)
 		next := make(chan listingPage, 1)
 		go func() { next <- s.page(r.Context(), filter, size) }()
-		out, _ = listing.AppendAll(out, page.entries(size))
+		out, _ = listing.AppendAll(out, page.entries(page.size))
 		w.Write(out)
 		out = out[:0]
 		if page = <-next; page.err != nil {
-			s.log.Error("listing broken off", "error", page.err)
-			panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
+			s.adapter.BreakOff(r, page.err)
 		}
 		if page.size > 0 {
 			out = append(out, ',')
@@ -560,7 +591,8 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) listingPage {
+func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
+	defer crash.Catch(&page.err)
 	if f.state == "" {
 		return s.store.Listing(ctx, f, limit)
 	}
@@ -692,7 +724,7 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), releaseTime)
+	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
 	defer cancel()
 	freed, err := s.release(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
@@ -911,16 +943,18 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
 	if err := envelope.SendFile(w, file); err != nil {
-		if r.Context().Err() == nil {
-			s.log.Error("send backup", "error", err)
-		}
-		panic(http.ErrAbortHandler) // a cut copy must not look whole
+		s.adapter.BreakOff(r, err)
 	}
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
-	if err := s.store.Ping(r.Context()); err != nil {
-		return envelope.Reply{}, &envelope.Failure{Status: http.StatusServiceUnavailable, ID: msg.DatabaseDown, Cause: err}
+	if err := s.store.Health(r.Context()); err != nil {
+		failure := s.adapter.Failure(err)
+		failure.Status = http.StatusServiceUnavailable
+		if failure.ID == msg.InternalError {
+			failure.ID = msg.DatabaseDown
+		}
+		return envelope.Reply{}, failure
 	}
 	return envelope.Reply{Message: msg.TestOK}, nil
 }

@@ -755,6 +755,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 // files gives the bytes of the database and of its log.
 func (a *appliance) files(t testing.TB) []byte {
 	t.Helper()
+	settle(a.store)
 	var all []byte
 	for _, suffix := range []string{"", "-wal"} {
 		content, err := os.ReadFile(a.path + suffix)
@@ -864,7 +865,7 @@ func TestListingIsTheRows(t *testing.T) {
 	a := newAppliance(t)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"a\u001fb","config":{"domain":"example.com"}}`)
 	a.must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{"domain":"example.org"}}`)
-	a.addUsages(t, 2*streamPage+1, 2)
+	a.addUsages(t, 1001, 2)
 	db := a.open(t)
 	defer db.Close()
 	for round, change := range []string{
@@ -1000,7 +1001,7 @@ func TestListingBrokenOff(t *testing.T) {
 	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the answer ends with %v", err)
 	}
-	if !strings.Contains(a.logs.String(), "listing broken off") {
+	if !strings.Contains(a.logs.String(), "answer broken off") {
 		t.Error("nothing is logged")
 	}
 }
@@ -1954,4 +1955,234 @@ func TestPrivateAddressIsTold(t *testing.T) {
 	if _, answer := a.do(t, "PUT", "/api/v1/ddns/config", nil, string(got.Data)); strings.Contains(answer, "warnings") {
 		t.Errorf("what GET gives is warned of: %s", answer)
 	}
+}
+
+// wantHealth waits until healthz has a status and a code.
+func (a *appliance) wantHealth(t testing.TB, status int, code string) {
+	t.Helper()
+	var got string
+	eventually(t, fmt.Sprint("healthz is ", status, " ", code), func() bool {
+		s, c, answer := a.call(t, "GET", "/healthz", "")
+		got = answer
+		return s == status && c == code
+	})
+	if status != http.StatusOK && !strings.Contains(got, "（") {
+		t.Errorf("no reason in %s", got)
+	}
+}
+
+// wantBackup takes a backup, which has to be a database.
+func (a *appliance) wantBackup(t testing.TB) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Log(a.logs)
+		}
+	}()
+	if answer := a.must(t, "GET", "/api/v1/ddns/backup", ""); !strings.HasPrefix(answer, "SQLite format 3\x00") {
+		t.Errorf("the backup is %.100q", answer)
+	}
+}
+
+// fillUp writes until the disk is full, and gives how many writes were acknowledged.
+func (a *appliance) fillUp(t testing.TB) (acknowledged int) {
+	t.Helper()
+	for n := range 5000 {
+		body := fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"fill%d","network_id":%d}`, n, n)
+		status, code, answer := a.call(t, "POST", "/api/v1/ddns/usages", body)
+		if status == http.StatusOK {
+			acknowledged++
+			continue
+		}
+		if status != http.StatusInternalServerError || code != "disk_full" || !strings.Contains(answer, "磁盘已满") {
+			t.Fatalf("%d %s %s", status, code, answer)
+		}
+		return acknowledged
+	}
+	t.Fatal("the disk is never full")
+	return 0
+}
+
+// The disk is full while the program runs: writes say so, all else goes on, and it
+// heals by itself. So it is when it starts on a full disk.
+func TestFullDisk(t *testing.T) {
+	dir := smallDisk(t)
+	path := filepath.Join(dir, "meshddns.db")
+	const config = `{"provider":"builtin","access_key_id":"a","access_key_secret":"b","domain":"example.com","txt_record_name":"_mesh","enabled":true,"txt_endpoints":["tcp://192.0.2.1:1"]}`
+	check := func(a *appliance, usages int) {
+		t.Helper()
+		a.wantHealth(t, http.StatusServiceUnavailable, "disk_full")
+		if status, code, _ := a.call(t, "PUT", "/api/v1/ddns/config", config); status != http.StatusInternalServerError || code != "disk_full" {
+			t.Errorf("configuration: %d %s", status, code)
+		}
+		if got := a.ask(t, "_mesh.example.com"); !strings.Contains(got, "tcp://192.0.2.1:1") {
+			t.Errorf("DNS: %q", got)
+		}
+		if got := strings.Count(a.must(t, "GET", "/api/v1/ddns/usages/available", ""), `"full_domain"`); got != usages {
+			t.Errorf("%d usages, want %d", got, usages)
+		}
+		a.wantBackup(t)
+	}
+	heal := func(a *appliance) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(dir, "fill")); err != nil {
+			t.Fatal(err)
+		}
+		a.wantHealth(t, http.StatusOK, "")
+		a.must(t, "PUT", "/api/v1/ddns/config", config)
+		a.wantBackup(t)
+	}
+	usages := 0
+	t.Run("running", func(t *testing.T) {
+		a := newApplianceOn(t, path)
+		a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.org"}}`)
+		a.must(t, "PUT", "/api/v1/ddns/config", config)
+		a.must(t, "POST", "/api/v1/ddns/sync", "")
+		settle(a.store)
+		fillDisk(t, dir, 0)
+		usages = a.fillUp(t)
+		check(a, usages)
+		heal(a)
+	})
+	fillDisk(t, dir, 0)
+	t.Run("started", func(t *testing.T) {
+		if _, err := os.Stat(path + "-wal"); err == nil {
+			t.Fatal("the stop was not clean")
+		}
+		a := newApplianceOn(t, path)
+		if !a.store.gate.Frozen() {
+			t.Fatal("the disk is not full")
+		}
+		check(a, usages)
+		heal(a)
+		a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"after","network_id":1}`)
+		usages++
+	})
+	s := mustOpen(t, path)
+	if got, err := s.Usages(t.Context(), usageFilter{}, 10_000); err != nil || len(got) != usages {
+		t.Errorf("%d usages, %v, want %d", len(got), err, usages)
+	}
+}
+
+// After a kill the log is still there, of which the index may not be: it is read on a
+// full disk too.
+func TestFullDiskAfterAKill(t *testing.T) {
+	dir := smallDisk(t)
+	killed := filledStore(t)
+	if _, err := killed.CreateUsage(t.Context(), custom("office", 42)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "meshddns.db")
+	for _, suffix := range []string{"", "-wal"} {
+		content, err := os.ReadFile(killed.path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+suffix, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fillDisk(t, dir, 0)
+	s := mustOpen(t, path)
+	if got, err := s.Usages(t.Context(), usageFilter{}, 10); err != nil || len(got) != 1 {
+		t.Errorf("%d usages, %v", len(got), err)
+	}
+}
+
+// Nobody has room for a backup: that is said.
+func TestBackupWithoutRoom(t *testing.T) {
+	dir := smallDisk(t)
+	a := newApplianceOn(t, filepath.Join(dir, "meshddns.db"))
+	fillDisk(t, dir, 0)
+	t.Setenv("TMPDIR", dir)
+	if status, code, answer := a.call(t, "GET", "/api/v1/ddns/backup", ""); status != http.StatusInternalServerError || code != "backup_no_room" || !strings.Contains(answer, dir) {
+		t.Errorf("%d %s %s", status, code, answer)
+	}
+}
+
+// What would be lost is not acknowledged: the file, or its log, is another one.
+func TestFileIsGone(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"deleted":     os.Remove,
+		"moved":       func(path string) error { return os.Rename(path, path+".old") },
+		"replaced":    func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
+		"log deleted": func(path string) error { return os.Remove(path + "-wal") },
+		"log replaced": func(path string) error {
+			return errors.Join(os.Remove(path+"-wal"), os.WriteFile(path+"-wal", nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAppliance(t)
+			a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.org"}}`)
+			a.wantHealth(t, http.StatusOK, "")
+			if err := spoil(a.path); err != nil {
+				t.Fatal(err)
+			}
+			var asking sync.WaitGroup
+			for n := range 16 {
+				asking.Go(func() {
+					body := fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, n, n)
+					response, answer, err := a.exchange("POST", "/api/v1/ddns/usages", nil, strings.NewReader(body))
+					if err != nil || response.StatusCode != http.StatusInternalServerError || response.Header.Get("X-Error-Code") != "database_gone" {
+						t.Errorf("%v %v %s", err, response, answer)
+					}
+				})
+			}
+			asking.Wait()
+			if t.Failed() {
+				t.Log(a.logs.String())
+			}
+			a.wantHealth(t, http.StatusServiceUnavailable, "database_gone")
+			a.must(t, "GET", "/api/v1/ddns/services/svc", "")
+		})
+	}
+}
+
+// A page of zeros is found soon after the start.
+func TestZeroedPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshddns.db")
+	s := mustOpen(t, path)
+	page := queryText(t, s.reader, `SELECT rootpage FROM sqlite_schema WHERE name = 'marks'`)[0]
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.ParseInt(page, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(make([]byte, 4096), (number-1)*4096); err != nil {
+		t.Fatal(err)
+	}
+	a := newApplianceOn(t, path)
+	a.wantHealth(t, http.StatusServiceUnavailable, "database_damaged")
+	if !strings.Contains(a.logs.String(), "level=ERROR msg=\"restore a backup\"") {
+		t.Errorf("not logged: %s", a.logs)
+	}
+}
+
+// Another program that holds the database is named as the reason.
+func TestLockedByAnother(t *testing.T) {
+	a := newAppliance(t)
+	db := a.open(t)
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	if status, code, answer := a.call(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{}}`); status != http.StatusInternalServerError || code != "database_locked" {
+		t.Errorf("%d %s %s", status, code, answer)
+	}
+	if _, err := conn.ExecContext(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{}}`)
 }

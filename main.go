@@ -11,6 +11,7 @@
 // the environment. What is repeatable can also be given separated by commas.
 //
 //	-listen address        HTTP API: host:port, or unix:/path (mode 0660); repeatable; default 127.0.0.1:8053
+//	-socket-group group    of the unix sockets, by name or number; default: the program's own
 //	-db file               the database, default meshddns.db
 //	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
 //	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
@@ -23,7 +24,8 @@
 //	-log-format format     text or json
 //	-version, -help        print the version, or the flags, and exit
 //
-// SIGTERM and SIGINT end the program: what has begun is finished first. SIGHUP
+// SIGTERM and SIGINT end the program: what has come is answered, and what has begun
+// is finished first. SIGHUP
 // reads the token file again; a fault in it is logged, and the old tokens stay.
 package main
 
@@ -33,13 +35,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,12 +46,16 @@ import (
 
 	"meshddns/builtin"
 	"meshddns/conntest"
+	"meshddns/crash"
 	"meshddns/guard"
 	"meshddns/hostaddr"
+	"meshddns/httpserver"
 	"meshddns/metrics"
 	"meshddns/nameserver"
 	"meshddns/provider"
+	"meshddns/reconcile"
 	"meshddns/settings"
+	"meshddns/systemd"
 )
 
 func main() {
@@ -62,8 +65,12 @@ func main() {
 	err := run(ctx, process{args: os.Args[1:], environ: os.Environ(), hangUps: hangUps, stdout: os.Stdout, stderr: os.Stderr})
 	stop()
 	if err != nil {
+		output := io.Writer(os.Stderr)
+		if systemd.IsJournal(os.Getenv, os.Stderr) {
+			output = systemd.Prioritized(output, slog.LevelError)
+		}
 		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintln(os.Stderr, "meshddns:", strings.TrimSuffix(line, "\n"))
+			fmt.Fprintln(output, "meshddns:", strings.TrimSuffix(line, "\n"))
 		}
 		os.Exit(1)
 	}
@@ -74,6 +81,22 @@ type process struct {
 	args, environ  []string
 	hangUps        <-chan os.Signal
 	stdout, stderr io.Writer
+}
+
+func (p process) getenv(name string) string { return settings.Lookup(p.environ, name) }
+
+// newLog writes in a format; to the journal each line with its priority.
+func (p process) newLog(name string) *slog.Logger {
+	format := func(w io.Writer) slog.Handler {
+		if name == "json" {
+			return slog.NewJSONHandler(w, nil)
+		}
+		return slog.NewTextHandler(w, nil)
+	}
+	if systemd.IsJournal(p.getenv, p.stderr) {
+		return slog.New(systemd.NewHandler(p.stderr, format))
+	}
+	return slog.New(format(p.stderr))
 }
 
 // run is the program. It returns when ctx has ended and all is closed.
@@ -89,10 +112,12 @@ func run(ctx context.Context, p process) (err error) {
 	case err != nil:
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, nil))
-	if c.LogFormat == "json" {
-		log = slog.New(slog.NewJSONHandler(p.stderr, nil))
+	log := p.newLog(c.LogFormat)
+	manager, err := systemd.Open(p.getenv)
+	if err != nil {
+		return err
 	}
+	defer manager.Close()
 	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
@@ -106,22 +131,24 @@ func run(ctx context.Context, p process) (err error) {
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), dnsMetrics: dns.metrics, public: conntest.Internet}
+	api := &server{store: store, log: log, version: version(), public: conntest.Internet}
 	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
-	fronts, err := listenHTTP(c, api)
+	front, err := listenHTTP(c, api)
 	if err != nil {
 		dns.close()
 		return err
 	}
-	for _, origin := range c.Unused(fronts.tcp(), dns.server != nil) {
+	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page) }
+	for _, origin := range c.Unused(front.TCP(), dns.server != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c)
-	log.Info("started", "version", version(), "listen", fronts.listening(), "dns", dns.listening(), "db", c.DB)
-	return serve(ctx, log, tasks{
-		func(ctx context.Context) error { return fronts.serve(ctx, log) },
-		dns.serve,
+	listening := strings.Join(front.Addrs(), ",")
+	unit := unit{manager: manager, store: store, serves: serves(listening, dns.listening()), log: log}
+	log.Info("started", "version", version(), "listen", listening, "dns", dns.listening(), "db", c.DB)
+	return serve(ctx, log, tasks{unit.begin, front.Serve, dns.serve}, tasks{
+		unit.watch,
 		dns.keep,
 		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		api.engine.Run,
@@ -135,9 +162,76 @@ func run(ctx context.Context, p process) (err error) {
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, p.hangUps, func() { reload(ctx, steps, log) })
+			return onHangUp(ctx, p.hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
 		},
 	})
+}
+
+// unit is the program as the service manager sees it.
+type unit struct {
+	manager *systemd.Service
+	store   *store
+	serves  string // where
+	log     *slog.Logger
+}
+
+// serves says where the program answers.
+func serves(http, dns string) string {
+	if dns == "" {
+		return "HTTP on " + http
+	}
+	return "HTTP on " + http + ", DNS on " + dns
+}
+
+// begin says that the program serves, and later that it stops.
+func (u unit) begin(ctx context.Context) error {
+	u.ready(ctx)
+	<-ctx.Done()
+	u.told(u.manager.Stopping())
+	return nil
+}
+
+// reload says when a reload begins and ends, which "systemctl reload" waits for.
+func (u unit) reload(ctx context.Context, reload func()) {
+	u.told(u.manager.Reloading())
+	reload()
+	u.ready(ctx)
+}
+
+func (u unit) ready(ctx context.Context) {
+	status, err := u.status(ctx)
+	if err != nil {
+		status = u.serves + "; the database does not answer: " + err.Error()
+	}
+	u.told(u.manager.Ready(status))
+}
+
+// watch answers the watchdog for as long as the database answers, also while the program stops.
+func (u unit) watch(ctx context.Context) error {
+	u.manager.Watch(ctx, func(ctx context.Context) error {
+		status, err := u.status(ctx)
+		if err != nil {
+			return err
+		}
+		return u.manager.Status(status)
+	}, u.log)
+	return nil
+}
+
+// status is what the program has to do, as the database says.
+func (u unit) status(ctx context.Context) (string, error) {
+	totals, err := u.store.Totals(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the database: %w", err)
+	}
+	return fmt.Sprintf("%s; services %d, prefixes %d, names published %d",
+		u.serves, totals["services"], totals["usages"], totals[reconcile.Published]), nil
+}
+
+func (u unit) told(err error) {
+	if err != nil {
+		u.log.Warn("the service manager does not hear", "error", err)
+	}
 }
 
 // step is a part of a reload.
@@ -190,30 +284,55 @@ func openBook(ctx context.Context, c settings.Settings, s *store, log *slog.Logg
 	return hostaddr.NewBook(c.IPv4, c.IPv6, last, s.SaveAddresses, log), nil
 }
 
-// tasks run side by side until ctx ends. The first that fails ends the others.
+// tasks run side by side until their context ends.
 type tasks []func(context.Context) error
 
-func serve(ctx context.Context, log *slog.Logger, all tasks) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// run begins all, and tells who waits when they have returned. What goes wrong in one,
+// a panic too, is told.
+func (all tasks) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
 	var running sync.WaitGroup
 	for _, task := range all {
 		running.Go(func() {
-			if err := task(ctx); err != nil {
-				cancel(err)
+			if err := crash.Call(func() error { return task(ctx) }); err != nil {
+				failed(err)
 			}
 		})
 	}
+	return &running
+}
+
+// serve runs what answers clients, and what works behind it for as long as an answer
+// may wait for that. The first task that fails ends all.
+func serve(ctx context.Context, log *slog.Logger, front, behind tasks) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	failed := func(err error) {
+		if crashed, ok := errors.AsType[*crash.Error](err); ok {
+			log.Error("a part of the program has crashed", "error", crashed)
+		}
+		cancel(err)
+	}
+	answering, working := front.run(ctx, failed), behind.run(work, failed)
 	<-ctx.Done()
 	log.Info("stopping")
-	running.Wait()
+	answering.Wait()
+	end()
+	working.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
 }
 
+// release is the version that deploy/build gives by -ldflags -X; else the go command's is told.
+var release string
+
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "unknown"
@@ -221,134 +340,22 @@ func version() string {
 	return info.Main.Version
 }
 
-// front is an address of the API, with the guards that belong to it.
-type front struct {
-	net.Listener
-	handler http.Handler
-}
-
-type fronts []front
+// shutdownTime is for the answers in flight: longer than a write that has
+// begun and its clean-up.
+const shutdownTime = 2*provider.WriteTime + 5*time.Second
 
 // listenHTTP binds the API's addresses, all or none, and puts the guards before its routes.
-func listenHTTP(c settings.Settings, api *server) (all fronts, err error) {
+func listenHTTP(c settings.Settings, api *server) (*httpserver.Server, error) {
 	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
+	listeners, err := httpserver.Listen(httpserver.Addresses{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
+	if err != nil {
+		return nil, err
+	}
 	routes := api.routes()
-	tcp, unix := guard.TCP(guards, routes), guard.Unix(guards, routes)
-	for _, address := range c.Listen {
-		f := front{handler: tcp}
-		path, isUnix := strings.CutPrefix(address, "unix:")
-		if isUnix {
-			f.handler = unix
-			f.Listener, err = listenUnix(path)
-		} else {
-			f.Listener, err = net.Listen("tcp", address)
-		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("-listen: %w", err), all.close())
-		}
-		all = append(all, f)
-		if !isUnix && c.Tokens == nil && !guard.Loopback(f.Addr().String()) {
-			return nil, errors.Join(fmt.Errorf("-listen: %q is not a loopback address: -token-file is required", address), all.close())
-		}
-	}
-	return all, nil
-}
-
-func (all fronts) close() error {
-	var faults []error
-	for _, f := range all {
-		faults = append(faults, f.Close())
-	}
-	return errors.Join(faults...)
-}
-
-// listening tells the addresses that are listened on.
-func (all fronts) listening() string {
-	var addresses []string
-	for _, f := range all {
-		addresses = append(addresses, f.Addr().String())
-	}
-	return strings.Join(addresses, ",")
-}
-
-// tcp reports whether the API is reached over TCP.
-func (all fronts) tcp() bool {
-	return slices.ContainsFunc(all, func(f front) bool { return f.Addr().Network() == "tcp" })
-}
-
-func (all fronts) serve(ctx context.Context, log *slog.Logger) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, len(all))
-	for _, f := range all {
-		go func() { ended <- serveHTTP(ctx, f, f.handler, log) }()
-	}
-	var err error
-	for range all {
-		err = errors.Join(err, <-ended)
-		cancel() // one that ends before its time ends the others
-	}
-	return err
-}
-
-// socketMode lets the group of the socket's file in: its permissions are the
-// only guard.
-const socketMode = 0o660
-
-// listenUnix binds a unix socket. A socket file that nobody listens on is
-// what an earlier end by SIGKILL left, and is replaced.
-func listenUnix(path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-		if conn, err := net.Dial("unix", path); err == nil {
-			return nil, errors.Join(fmt.Errorf("%s: another program listens there", path), conn.Close())
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	old := syscall.Umask(0o777 &^ socketMode)
-	listener, err := net.Listen("unix", path)
-	syscall.Umask(old)
-	return listener, err
-}
-
-const (
-	headerTime = 10 * time.Second
-	bodyTime   = 30 * time.Second
-	idleTime   = 2 * time.Minute
-	maxHeader  = 16<<10 - 4<<10 // net/http adds 4 KiB of its own: 16 KiB in all
-
-	// shutdownTime is for the answers in flight: longer than a write that has
-	// begun and its clean-up.
-	shutdownTime = 2*provider.WriteTime + 5*time.Second
-)
-
-func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	requests, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       bodyTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    maxHeader,
-		// "OPTIONS *" is answered like every other unknown path.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		BaseContext:                  func(net.Listener) context.Context { return requests },
-		ConnContext:                  guard.ConnContext,
-	}
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		cancel() // a synchronisation stops before its next record
-		limit, done := context.WithTimeout(context.Background(), shutdownTime)
-		defer done()
-		stopped <- errors.Join(server.Shutdown(limit), server.Close())
-	})
-	if err := server.Serve(listener); stop() {
-		return err
-	}
-	return <-stopped
+	return httpserver.New(httpserver.Config{
+		Listeners: listeners, TCP: api.adapter.Safe(guard.TCP(guards, routes)), Unix: api.adapter.Safe(guard.Unix(guards, routes)),
+		ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: api.log,
+	}), nil
 }
 
 // builtinDNS is the built-in DNS server, or none.
@@ -358,7 +365,7 @@ type builtinDNS struct {
 }
 
 func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.DNS.Addresses) == 0 {
+	if len(c.DNS.Addresses)+len(c.DNS.Listeners)+len(c.DNS.PacketConns) == 0 {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s.zones, log)

@@ -450,6 +450,7 @@ func (h *syncHost) backup(t testing.TB) (path string) {
 // version gives a function whose value changes with each write by another.
 func (h *syncHost) version() func() int {
 	h.t.Helper()
+	settle(h.store)
 	db, err := sql.Open("sqlite3", dataSource(h.store.path, url.Values{}))
 	if err != nil {
 		h.t.Fatal(err)
@@ -1273,5 +1274,100 @@ func TestReloadSteps(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "step=b error=broken") || strings.Count(got, "level=INFO") != 2 {
 		t.Error(got)
+	}
+}
+
+// The service manager is told when the program serves, reads its files again and stops, and the
+// watchdog for as long as the database answers.
+func TestServiceManager(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { manager.Close() })
+	manager.SetReadDeadline(time.Now().Add(dnsPatience))
+	told := func(want string) {
+		t.Helper()
+		buffer := make([]byte, 4096)
+		var all []string
+		for {
+			n, err := manager.Read(buffer)
+			if err != nil {
+				t.Fatalf("%q is not told, but %q: %v", want, all, err)
+			}
+			if all = append(all, string(buffer[:n])); strings.HasPrefix(all[len(all)-1], want) {
+				return
+			}
+		}
+	}
+	t.Cleanup(func() { told("STOPPING=1\n") }) // before the socket is closed, after the program
+	p := runProgram(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=20000000"})
+	told("READY=1\nSTATUS=HTTP on " + strings.TrimPrefix(p.url, "http://") + "; services 0, prefixes 0, names published 0")
+	told("STATUS=HTTP on ")
+	told("WATCHDOG=1")
+	p.hangUps <- syscall.SIGHUP
+	told("RELOADING=1\n")
+	told("READY=1\n")
+}
+
+// A variable of another form is an error of start-up: systemd would wait for ever.
+func TestServiceManagerThatCannotBeTold(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	for variable, want := range map[string]string{
+		"NOTIFY_SOCKET=notify": `NOTIFY_SOCKET: "notify": want a path or @name`,
+		"WATCHDOG_USEC=30s":    `WATCHDOG_USEC: "30s": want microseconds`,
+	} {
+		err := run(t.Context(), process{args: []string{"-db", db}, environ: []string{variable}, stdout: io.Discard, stderr: io.Discard})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", variable, err)
+		}
+	}
+}
+
+// A panic in a part of the program ends it with an error, after a line in the log; what
+// answers ends before what works for it.
+func TestCrashedTask(t *testing.T) {
+	log := &dnsLog{}
+	var order []string
+	ended := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			order = append(order, name) // the two end one after the other
+			return nil
+		}
+	}
+	crashing := func(context.Context) error { panic("injected") }
+	err := serve(t.Context(), slog.New(slog.NewTextHandler(log, nil)), tasks{ended("front")}, tasks{ended("behind"), crashing})
+	if err == nil || err.Error() != "panic: injected" || !strings.Contains(log.String(), "main_test.go") {
+		t.Errorf("%v\n%s", err, log)
+	}
+	if !slices.Equal(order, []string{"front", "behind"}) {
+		t.Errorf("ended: %v", order)
+	}
+}
+
+// A record whose work panics fails, and the others are published.
+func TestCrashedRecord(t *testing.T) {
+	h, v := newVendorHost(t)
+	service := h.service(servertest.Zone)
+	h.reserve(service, "office", 1)
+	h.reserve(service, "home", 2)
+	v.fails(func(_ context.Context, c dnsCall) error {
+		if c.name == dnsOffice && c.what == "change" {
+			panic("injected")
+		}
+		return nil
+	})
+	r := h.run()
+	if r.Bad != 1 || r.FirstBad().Name != dnsOffice || !strings.Contains(r.FirstBad().Fault.Detail, "panic: injected") {
+		t.Errorf("%+v", r)
+	}
+	if n := strings.Count(h.log.String(), "main_test.go"); n == 0 {
+		t.Errorf("no stack in the log:\n%s", h.log)
+	}
+	v.works()
+	if r := h.run(); r.Bad != 0 {
+		t.Errorf("%+v", r)
 	}
 }

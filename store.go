@@ -16,7 +16,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,8 +28,11 @@ import (
 
 	"meshddns/builtin"
 	"meshddns/checkpoint"
+	"meshddns/dbconn"
+	"meshddns/dbfault"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
+	"meshddns/erase"
 	"meshddns/groupcommit"
 	"meshddns/ledger"
 	"meshddns/listing"
@@ -78,16 +85,22 @@ const (
 type store struct {
 	path      string
 	file      *dbfile.File
+	gate      *dbconn.Gate
 	writer    *sql.DB
 	commits   *groupcommit.Queue
 	keeper    *checkpoint.Keeper
 	reader    *sql.DB
+	eraser    *erase.Eraser
 	owner     string // marks the values in DNS that are ours
 	ledger    *ledger.Ledger
 	zones     *builtin.Table
 	now       func() time.Time
 	newID     func() (string, error)
-	committed func() // called after each commit: something may be due
+	committed func()                // called after each commit: something may be due
+	full      atomic.Bool           // a write has found the disk full, and no later one that there is room
+	damage    atomic.Pointer[error] // what a look at the whole file has found
+	stop      context.CancelFunc
+	looking   sync.WaitGroup
 }
 
 const readers = 4
@@ -99,60 +112,213 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	if s.file, err = dbfile.Open(path); err != nil {
 		return nil, err
 	}
-	if err := dbfile.RemoveTempFolders(s.path); err != nil {
+	if err := s.file.RemoveTempFolders(); err != nil {
 		return nil, errors.Join(err, s.file.Close())
 	}
-	// Eight megabytes hold the pages of many indexes that reservations in no order change.
-	if s.writer, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}})); err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.file.Close())
-	}
-	s.writer.SetMaxOpenConns(1)
 	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
-	if s.reader, err = sql.Open("sqlite3", dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})); err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.writer.Close(), s.file.Close())
-	}
-	s.reader.SetMaxOpenConns(readers)
-	s.reader.SetMaxIdleConns(readers)
+	s.gate = dbconn.New(s.file.Check, dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}}), bareSource(s.path))
+	s.reader = s.gate.Readers(readers)
+	// Eight megabytes hold the pages of many indexes that reservations in no order change.
+	s.writer = s.gate.Writer(dataSource(s.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
 	s.keeper = checkpoint.New(s.reader)
 	s.commits = groupcommit.New(s.writer, func() {
 		s.keeper.Committed()
 		s.committed()
 	})
-	if err := s.migrate(ctx, log); err != nil {
+	s.commits.Confirm = s.file.CheckLogged
+	s.eraser = erase.New(s.writer, s.reader, busyTime, log)
+	background, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if err := s.begin(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
 	}
 	s.zones = builtin.NewTable(s.reader, s.writer, s.path, s.tx, func() time.Time { return s.now() })
 	s.ledger = ledger.New(s.reader, s.tx, func() time.Time { return s.now() }, s.owner)
+	s.ledger.Erased = s.eraser.Ask
+	s.looking.Go(func() { s.lookThrough(background, log) })
 	return s, nil
 }
+
+// busyTime is how long a connection waits for another program.
+const busyTime = 5 * time.Second
 
 // dataSource holds the settings of every connection: a PRAGMA would reach
 // one connection of a pool only.
 func dataSource(path string, settings url.Values) string {
+	settings.Set("mode", "rw") // dbfile makes the file: should it go, no connection makes another one
 	settings.Set("_journal_mode", "WAL")
 	if !settings.Has("_synchronous") {
 		settings.Set("_synchronous", "FULL")
 	}
 	settings.Set("_foreign_keys", "1")
-	settings.Set("_busy_timeout", "5000")
+	settings.Set("_busy_timeout", strconv.FormatInt(busyTime.Milliseconds(), 10))
 	settings.Set("_stmt_cache_size", "64")
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
+}
+
+// bareSource is for reading the file alone, which nobody changes.
+func bareSource(path string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1&_cache_size=-1000&_stmt_cache_size=64"
 }
 
 // Close ends the use of the database. The last connection to go writes the
 // log back into the file.
 func (s *store) Close() error {
-	return errors.Join(s.reader.Close(), s.writer.Close(), s.file.Close())
+	s.stop()
+	s.looking.Wait()
+	s.eraser.Close()
+	return errors.Join(s.reader.Close(), s.writer.Close(), s.gate.Close(), s.file.Close())
 }
 
-// Ping reports whether the database answers.
-func (s *store) Ping(ctx context.Context) error {
+const (
+	minRoom    = 4 << 10  // octets of a page
+	enoughRoom = 64 << 10 // for a change, and the log's index
+)
+
+// Health tells why the database does not work as it should, nil when it does: when it
+// does not answer, is not the file any more that was opened, is damaged, or can store
+// nothing.
+func (s *store) Health(ctx context.Context) error {
 	var one int
-	return s.reader.QueryRowContext(ctx, `SELECT 1 FROM appliance`).Scan(&one)
+	if err := s.reader.QueryRowContext(ctx, `SELECT 1 FROM appliance`).Scan(&one); err != nil {
+		return err
+	}
+	if err := s.file.Check(); err != nil {
+		return err
+	}
+	if damage := s.damage.Load(); damage != nil {
+		return *damage
+	}
+	return s.room(ctx)
+}
+
+// room tells whether something can be stored. When a write has failed for want of room
+// another one is tried once there is some: what is left in the log may take a small one.
+func (s *store) room(ctx context.Context) error {
+	free, folder := s.file.Free()
+	full := s.full.Load()
+	switch {
+	case free < minRoom, full && free < enoughRoom:
+		return fmt.Errorf("%d octets are free in %s: %w", free, folder, syscall.ENOSPC)
+	case !full:
+		return nil
+	}
+	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE appliance SET owner = owner WHERE id = 1`)
+		return err
+	})
+	if err == nil {
+		s.full.Store(false)
+	}
+	return err
+}
+
+// lookThrough looks once at the whole file, table by table so that the log can be
+// emptied meanwhile, and cleans it of what earlier programs have left in it.
+func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
+	if !s.gate.Frozen() {
+		if err := s.eraser.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
+			log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
+		}
+		if s.file.LogSize() > 0 {
+			s.eraser.Ask() // the program may have been killed before it could
+		}
+	}
+	err := dbfault.Find(ctx, s.reader)
+	switch {
+	case ctx.Err() != nil || err == nil:
+	case dbfault.Of(err) == dbfault.Damaged:
+		log.Error("restore a backup", "file", s.path, "error", err)
+		s.damage.Store(&err)
+	default:
+		log.Warn("the database is not looked through", "error", err)
+	}
 }
 
 // schemaVersion is that of schema.sql.
 func schemaVersion() int { return len(migrations) + 1 }
+
+// begin reads the schema's version, and brings the schema to today's. On a full disk
+// what is there is read.
+func (s *store) begin(ctx context.Context, log *slog.Logger) error {
+	var version int
+	err := s.writer.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version)
+	if dbfault.Of(err) == dbfault.Full {
+		return s.beginFrozen(ctx, log, err)
+	}
+	switch {
+	case err != nil:
+		return err
+	case version > schemaVersion():
+		return s.newer(version)
+	case 0 < version && version < schemaVersion():
+		if err := s.keepCopy(ctx, version, log); err != nil {
+			return err
+		}
+	}
+	if err := s.migrate(ctx, log); err != nil {
+		return err
+	}
+	return s.file.CheckLogged()
+}
+
+// beginFrozen reads a database on a disk that has no room for the index of its log.
+// A log that is left needs no index for who has the database alone.
+func (s *store) beginFrozen(ctx context.Context, log *slog.Logger, full error) error {
+	if s.file.LogSize() > 0 {
+		if err := dbconn.Fold(ctx, "file:"+(&url.URL{Path: s.path}).EscapedPath()); err != nil {
+			return fmt.Errorf("%w; its log cannot be read without room: make some", errors.Join(full, err))
+		}
+	}
+	s.gate.Freeze()
+	var version int
+	if err := s.reader.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+		return err
+	}
+	switch {
+	case version > schemaVersion():
+		return s.newer(version)
+	case version < schemaVersion():
+		return fmt.Errorf("bring the schema from version %d to %d: %w", version, schemaVersion(), full)
+	}
+	log.Error("the disk is full: nothing can be stored until it has room", "file", s.path, "error", full)
+	s.full.Store(true)
+	return s.reader.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
+}
+
+// newer refuses a file of a newer program, and says how to go back.
+func (s *store) newer(version int) error {
+	kept := s.file.Kept(schemaVersion())
+	if kept == "" {
+		return fmt.Errorf("schema version %d is newer than this program's %d, and no copy of version %d was kept beside it: start the newer program, or restore a backup",
+			version, schemaVersion(), schemaVersion())
+	}
+	return fmt.Errorf("schema version %d is newer than this program's %d; to go back to what was stored before the upgrade, and lose what came after it: %s",
+		version, schemaVersion(), s.file.WayBack(kept))
+}
+
+// keepCopy keeps a copy of the database beside it before its schema is changed.
+func (s *store) keepCopy(ctx context.Context, version int, log *slog.Logger) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("keep a copy before the upgrade from version %d to %d, which is not made without: %w", version, schemaVersion(), err)
+		}
+	}()
+	dir, err := s.file.TempFolder()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "copy.db")
+	if _, err := s.writer.ExecContext(ctx, `VACUUM INTO ?`, path); err != nil {
+		return err
+	}
+	kept, err := s.file.Keep(path, version)
+	if err == nil {
+		log.Info("the database is kept as it was before the upgrade", "copy", kept, "back", s.file.WayBack(kept))
+	}
+	return err
+}
 
 func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -171,14 +337,11 @@ func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 
 // migrateFrom brings the schema from a version, 0 for an empty file, to today's.
 func (s *store) migrateFrom(ctx context.Context, tx *sql.Tx, version int, log *slog.Logger) error {
-	switch {
-	case version > schemaVersion():
-		return fmt.Errorf("schema version %d is newer than this program's %d", version, schemaVersion())
-	case version == 0:
+	if version == 0 {
 		if err := create(ctx, tx); err != nil {
 			return err
 		}
-	default:
+	} else {
 		log.Info("the database is brought to this program's version", "file", s.path, "from", version, "to", schemaVersion())
 		for ; version < schemaVersion(); version++ {
 			if err := migrations[version-1](ctx, tx); err != nil {
@@ -196,6 +359,9 @@ func create(ctx context.Context, tx *sql.Tx) error {
 	rand.Read(owner[:])
 	if _, err := tx.ExecContext(ctx, schemaSQL); err != nil {
 		return fmt.Errorf("create tables: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, erase.Mark); err != nil {
+		return err
 	}
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO appliance (id, owner) VALUES (1, ?);
@@ -281,7 +447,21 @@ func scanPair(row sqlrow.Scanner) (pair [2]string, err error) {
 // those of other callers: f may run twice. A client that goes away does not cancel
 // it: what has begun is finished.
 func (s *store) tx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	return s.commits.Do(ctx, f)
+	err := s.commits.Do(ctx, f)
+	if err != nil && dbfault.Of(err) == dbfault.Full {
+		s.full.Store(true)
+	}
+	return err
+}
+
+// changeSecrets runs a transaction that may replace or delete secrets, and may change
+// what names are built-in zones. Of the old secrets nothing stays in the files.
+func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error) error {
+	err := s.zones.ChangeZones(ctx, f)
+	if err == nil {
+		s.eraser.Ask()
+	}
+	return err
 }
 
 // newUUID gives an id that sorts after the earlier ones, so that inserts go
@@ -329,7 +509,7 @@ func selectConfiguration(ctx context.Context, q sqlrow.Queryer) (c configuration
 // With keepSecret the stored secret stays, which is errNoSecret unless it belongs
 // to the same credentials: it must not be sent to another address.
 func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecret bool) error {
-	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		stored, err := selectConfiguration(ctx, tx)
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return err
@@ -418,7 +598,7 @@ func (s *store) Services(ctx context.Context, after string, limit int) ([]servic
 
 // CreateService registers a service; errServiceExists when its id is in use.
 func (s *store) CreateService(ctx context.Context, v service) error {
-	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		_, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
 		if err == nil {
 			return errServiceExists
@@ -434,7 +614,7 @@ func (s *store) CreateService(ctx context.Context, v service) error {
 // stored one, which is zero when there is none. A changed zone is errDomainInUse
 // while usages exist: their names would change under them.
 func (s *store) PutService(ctx context.Context, id string, change func(stored service) (service, error)) error {
-	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		stored, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 		if err != nil && !errors.Is(err, errNoService) {
 			return err
@@ -491,7 +671,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *b
 // DeleteService removes a service; errServiceInUse while usages exist. Its key
 // stays as long as a value stands that it was published with.
 func (s *store) DeleteService(ctx context.Context, id string) error {
-	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		v, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 		switch {
 		case err != nil:
@@ -850,26 +1030,27 @@ func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 	return totals, rows.Err()
 }
 
-// Backup makes a consistent copy of the live database beside it and opens it.
-// The copy has no name any more, so it is gone when it is closed.
+// Backup makes a consistent copy of the live database, where there is room for it, and
+// opens it. The copy has no name any more, so it is gone when it is closed.
 func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
-	dir, err := dbfile.TempFolder(s.path)
+	dir, err := s.file.CopyFolder()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// Nothing but the copy is written, and to flush that would hold up every commit.
-	db, err := sql.Open("sqlite3", dataSource(s.path, url.Values{"_synchronous": {"OFF"}}))
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
 	path := filepath.Join(dir, "copy.db")
-	err = s.logKept(ctx, func() error {
-		_, err := db.ExecContext(ctx, `VACUUM INTO ?`, path)
-		return err
-	})
-	if err != nil {
+	if s.gate.Frozen() {
+		err = dbconn.CopyInto(ctx, bareSource(s.path), path)
+	} else {
+		err = s.logKept(ctx, func() error {
+			// Nothing but the copy is written, and to flush that would hold up every commit.
+			return dbconn.CopyInto(ctx, dataSource(s.path, url.Values{"_synchronous": {"OFF"}}), path)
+		})
+	}
+	if dbfault.Of(err) == dbfault.Full {
+		return nil, fmt.Errorf("%w in %s: %w", dbfile.ErrNoRoom, filepath.Dir(dir), err)
+	}
+	if err = cmp.Or(s.file.Check(), err); err != nil {
 		return nil, fmt.Errorf("copy database: %w", err)
 	}
 	return os.Open(path)

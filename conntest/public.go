@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/crash"
 	"meshddns/dnswire"
 	"meshddns/provider"
 )
@@ -115,8 +116,10 @@ func anySees(ctx context.Context, servers []string, name string, value provider.
 	answers := make(chan error, len(servers))
 	for _, server := range servers {
 		go func() {
-			set, err := ask(ctx, server, name)
-			answers <- see(set, value, err)
+			answers <- crash.Call(func() error {
+				set, err := ask(ctx, server, name)
+				return see(set, value, err)
+			})
 		}()
 	}
 	var last error

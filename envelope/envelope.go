@@ -7,15 +7,18 @@ package envelope
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 
+	"meshddns/crash"
 	"meshddns/guard"
 	"meshddns/msg"
 )
@@ -58,6 +61,9 @@ var statuses = map[msg.ID]int{
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
 	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
+	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
+	msg.BackupNoRoom: http.StatusInternalServerError,
 }
 
 // Phrase is an argument of a text that is itself a text.
@@ -99,15 +105,22 @@ type Adapter struct {
 	Log     *slog.Logger
 	Answers []Answer // of errors that are no Failure
 	Counted func(route string, status int)
+
+	// Broken tells what is to be done about an error that is in no table, "" when the
+	// client is told no more than that there is one. The text has the error in it.
+	Broken func(error) msg.ID
 }
 
 // Handle makes a handler of a function that answers or fails.
 func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A copy: net/http looks at the body of its own request, by its type, to know
+		// whether the client waits for a word before it sends one.
+		r = r.WithContext(r.Context())
 		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
 		result, err := Reply{}, error(TooLarge)
 		if r.ContentLength <= MaxBody {
-			result, err = answer(r)
+			result, err = attempt(answer, r)
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			a.audit(r, result, err)
@@ -118,6 +131,12 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler 
 		}
 		a.write(w, r, result)
 	})
+}
+
+// attempt makes a panic an error, so that it has its audit line and its answer.
+func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {
+	defer crash.Catch(&err)
+	return answer(r)
 }
 
 // Audit logs a request that changes nothing, and still is one to know of.
@@ -182,18 +201,35 @@ func (a Adapter) Failure(err error) *Failure {
 			return Fail(known.ID)
 		}
 	}
-	return &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
+	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
+	if a.Broken != nil {
+		if id := a.Broken(err); id != "" {
+			f.ID, f.Args = id, []any{err.Error()}
+		}
+	}
+	return f
 }
 
 // Refuse writes a failed answer. Its cause is logged here, once.
 func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := a.Failure(err)
-	if f.Cause != nil {
+	if f.Status == http.StatusRequestEntityTooLarge {
+		w.Header().Set("Connection", "close") // nobody waits for the rest
+	}
+	if f.Cause != nil && !(r.Context().Err() != nil && errors.Is(f.Cause, context.Canceled)) {
 		a.Log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.Cause)
 	}
 	w.Header().Set("X-Error-Code", string(f.ID))
 	spoken := Language(r)
 	writeJSON(w, f.Status, map[string]string{"error": f.ID.In(spoken, f.words(spoken)...)})
+}
+
+// BreakOff cuts an answer whose status is sent: it must not look whole.
+func (a Adapter) BreakOff(r *http.Request, err error) {
+	if r.Context().Err() == nil { // else the client has gone
+		a.Log.Error("answer broken off", "route", r.Pattern, "error", err)
+	}
+	panic(http.ErrAbortHandler)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
@@ -214,6 +250,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status) }()
+	defer a.rescue(counted, r)
 	f := Fail(msg.NotFound)
 	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {
 		if mux.ServeHTTP(counted, r); r.Pattern != "" {
@@ -230,25 +267,60 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	a.Refuse(w, r, f)
 }
 
+// Safe answers for what stands before the routes, should it panic.
+func (a Adapter) Safe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := &statusWriter{ResponseWriter: w}
+		defer a.rescue(begun, r)
+		next.ServeHTTP(begun, r)
+	})
+}
+
+// rescue is deferred: it answers a request whose handler panics. An answer that has
+// begun is cut, for it must not look whole.
+func (a Adapter) rescue(w *statusWriter, r *http.Request) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	fault := &crash.Error{Value: value, Stack: debug.Stack()}
+	switch {
+	case value == http.ErrAbortHandler:
+		panic(value) // who broke off has said why
+	case w.begun:
+		a.Log.Error("answer broken off", "method", r.Method, "route", r.Pattern, "error", fault)
+		panic(http.ErrAbortHandler)
+	}
+	clear(w.Header())
+	w.status = http.StatusInternalServerError
+	a.Refuse(w.ResponseWriter, r, fault)
+}
+
 // statusWriter remembers the status. It drops what the mux itself answers, all but
 // the header: a request without a handler has no pattern.
 type statusWriter struct {
 	http.ResponseWriter
-	request *http.Request
+	request *http.Request // nil: nothing is dropped
 	status  int
+	begun   bool
 }
+
+// dropped reports whether nobody but the mux answers.
+func (w *statusWriter) dropped() bool { return w.request != nil && w.request.Pattern == "" }
 
 func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
-	if w.request.Pattern != "" {
+	if !w.dropped() {
+		w.begun = true
 		w.ResponseWriter.WriteHeader(status)
 	}
 }
 
 func (w *statusWriter) Write(data []byte) (int, error) {
-	if w.request.Pattern == "" {
+	if w.dropped() {
 		return len(data), nil
 	}
+	w.begun = true
 	return w.ResponseWriter.Write(data)
 }
 

@@ -1,10 +1,13 @@
 package envelope
 
 import (
+	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -39,6 +42,88 @@ func TestRoute(t *testing.T) {
 		}
 		if header.Get("Connection") != "" || header.Get("X-Content-Type-Options") != "" || header.Get("Location") != "" {
 			t.Errorf("%s %s: what the mux said has stayed: %v", test.method, test.target, header)
+		}
+	}
+}
+
+// A panic is a failure like others, with one line in the log, wherever it comes from; an
+// answer that has begun is cut.
+func TestPanic(t *testing.T) {
+	var log strings.Builder
+	var counted string
+	a := Adapter{
+		Log:     slog.New(slog.NewTextHandler(&log, nil)),
+		Counted: func(route string, status int) { counted = fmt.Sprint(route, " ", status) },
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /decode", a.Handle(func(*http.Request) (Reply, error) { panic("injected") }))
+	mux.Handle("GET /unencodable", a.Handle(func(*http.Request) (Reply, error) { return Reply{Data: func() {}}, nil }))
+	mux.Handle("GET /list", a.Stream(func(*http.Request) iter.Seq2[any, error] { panic("injected") }))
+	mux.HandleFunc("GET /plain", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "7")
+		panic("injected")
+	})
+	mux.HandleFunc("GET /begun", func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte("begun"))
+		panic("injected")
+	})
+	mux.HandleFunc("GET /aborted", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	routes := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) }))
+	guarded := a.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/guard" {
+			panic("injected")
+		}
+		routes.ServeHTTP(w, r)
+	}))
+	for path, want := range map[string]struct {
+		status string
+		lines  int
+	}{
+		"/decode": {"500", 1}, "/unencodable": {"500", 1}, "/list": {"500", 1}, "/plain": {"500", 1}, "/guard": {"500", 1},
+		"/begun": {"cut", 1}, "/aborted": {"cut", 0},
+	} {
+		log.Reset()
+		counted = ""
+		w, status := httptest.NewRecorder(), ""
+		func() {
+			defer func() {
+				if value := recover(); value == http.ErrAbortHandler {
+					status = "cut"
+				} else if value != nil {
+					t.Errorf("%s: %v gets out", path, value)
+				}
+			}()
+			guarded.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			status = fmt.Sprint(w.Code)
+		}()
+		if lines := strings.Count(log.String(), "\n"); status != want.status || lines != want.lines || lines > 0 && !strings.Contains(log.String(), "envelope_test.go") {
+			t.Errorf("%s: %s, want %s; log: %s", path, status, want.status, log.String())
+		}
+		if status != "500" {
+			continue
+		}
+		var body map[string]string
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || len(body) != 1 || body["error"] == "" || w.Header().Get("X-Error-Code") != "internal_error" {
+			t.Errorf("%s: %q, %v", path, w.Body, w.Header())
+		}
+		if path != "/guard" && counted != "GET "+path+" 500" {
+			t.Errorf("%s: counted as %q", path, counted)
+		}
+	}
+}
+
+// A body that is too large ends the connection, and net/http's own request keeps its body.
+func TestTooLarge(t *testing.T) {
+	a := Adapter{Log: slog.New(slog.DiscardHandler)}
+	handler := a.Handle(func(r *http.Request) (Reply, error) { return Reply{}, Decode(r, &struct{}{}) })
+	for _, length := range []int64{-1, MaxBody + 1} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat(" ", MaxBody+1)))
+		r.ContentLength = length
+		body := r.Body
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != http.StatusRequestEntityTooLarge || w.Header().Get("Connection") != "close" || r.Body != body {
+			t.Errorf("length %d: %d, %v, body kept %t", length, w.Code, w.Header(), r.Body == body)
 		}
 	}
 }

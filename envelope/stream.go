@@ -21,8 +21,7 @@ func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Han
 		for entry, err := range list(r) {
 			switch {
 			case err != nil && sent:
-				a.Log.Error("answer broken off", "route", r.Pattern, "error", err)
-				panic(http.ErrAbortHandler) // the status is sent: a cut answer must not look whole
+				a.BreakOff(r, err)
 			case err != nil:
 				a.Refuse(w, r, err)
 				return

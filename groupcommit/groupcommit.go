@@ -4,6 +4,7 @@
 package groupcommit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -28,6 +29,10 @@ const maxGroup = 256
 // Queue runs functions in the order in which they come. There is no goroutine
 // behind it: one of the callers leads, and runs and commits what waits.
 type Queue struct {
+	// Confirm is asked after each commit, before anybody is told of it: an error is
+	// the result of all whose work it was. It is asked by one goroutine at a time.
+	Confirm func() error
+
 	db        *sql.DB
 	committed func()
 
@@ -38,7 +43,9 @@ type Queue struct {
 
 // New makes a queue for a database, best with a single connection. committed is
 // called after each commit.
-func New(db *sql.DB, committed func()) *Queue { return &Queue{db: db, committed: committed} }
+func New(db *sql.DB, committed func()) *Queue {
+	return &Queue{Confirm: func() error { return nil }, db: db, committed: committed}
+}
 
 // call is one caller of Do, who waits for turn.
 type call struct {
@@ -120,10 +127,24 @@ func (q *Queue) lead(group []*call) {
 			c.turn <- next
 		}
 	}()
-	if q.together(group) {
-		next = finish
-		q.committed()
+	if !q.together(group) {
+		return
 	}
+	next = finish
+	if err := q.confirm(); err != nil {
+		for _, c := range group {
+			c.err = cmp.Or(c.err, err)
+		}
+		return
+	}
+	q.committed()
+}
+
+func (q *Queue) confirm() error {
+	if err := q.Confirm(); err != nil {
+		return fmt.Errorf("after the commit: %w", err)
+	}
+	return nil
 }
 
 // together runs a group in one transaction, and reports whether it is committed.
@@ -167,6 +188,9 @@ func (q *Queue) alone(c *call) error {
 	}
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
+	}
+	if err := q.confirm(); err != nil {
+		return err
 	}
 	q.committed()
 	return nil

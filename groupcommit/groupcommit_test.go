@@ -241,3 +241,34 @@ func TestLimit(t *testing.T) {
 		t.Errorf("%d commits of %d calls, want 3 of %d", commits, len(order), len(all))
 	}
 }
+
+// What is not confirmed is nobody's success, alone or in a group; who was refused is
+// told of that.
+func TestConfirm(t *testing.T) {
+	b := newBench(t)
+	gone := errors.New("gone")
+	asked := 0
+	b.queue.Confirm = func() error {
+		if asked++; asked == 2 { // the call that the group waits behind
+			return nil
+		}
+		return gone
+	}
+	if err := b.queue.Do(t.Context(), insert(1)); !errors.Is(err, gone) {
+		t.Errorf("alone: %v", err)
+	}
+	before := b.commits.Load()
+	refused := func(context.Context, *sql.Tx) error { return errRefused }
+	for i, err := range b.group(insert(2), insert(3), refused) {
+		if want := []error{gone, gone, errRefused}[i]; !errors.Is(err, want) {
+			t.Errorf("call %d: %v, want %v", i, err, want)
+		}
+	}
+	if now := b.commits.Load(); now != before+1 {
+		t.Errorf("%d commits are announced, want the leader's own", now-before)
+	}
+	b.queue.Confirm = func() error { return nil }
+	if err := b.queue.Do(t.Context(), insert(4)); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}

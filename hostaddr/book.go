@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/crash"
 	"meshddns/meshtxt"
 )
 
@@ -89,11 +90,13 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 	reported := make(chan struct{}, 1)
 	failed := make(chan error, 1)
 	go func() {
-		failed <- Watch(ctx, func() {
-			select {
-			case reported <- struct{}{}:
-			default:
-			}
+		failed <- crash.Call(func() error {
+			return Watch(ctx, func() {
+				select {
+				case reported <- struct{}{}:
+				default:
+				}
+			})
 		})
 	}()
 	ticker := time.NewTicker(interval)

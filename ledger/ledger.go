@@ -18,6 +18,8 @@ import (
 
 // Ledger is those tables.
 type Ledger struct {
+	Erased func() // called when a key is erased, after the commit
+
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
@@ -27,7 +29,7 @@ type Ledger struct {
 // New makes a ledger of a pool for reading and of what runs a function in one
 // transaction on the one connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
-	return &Ledger{reader: reader, tx: tx, now: now, owner: owner}
+	return &Ledger{Erased: func() {}, reader: reader, tx: tx, now: now, owner: owner}
 }
 
 // What a function reports beside faults of the database itself.
@@ -120,16 +122,20 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 // Settle commits what came of some work: places, usages that are free by it, and
 // when to come back to the names, unless they have changed meanwhile.
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var erased int64
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		erased = 0
 		for _, p := range work.Places {
 			if _, err := g.savePlace(ctx, tx, p); err != nil {
 				return err
 			}
 		}
 		for _, p := range work.Ended {
-			if err := endPlace(ctx, tx, p); err != nil {
+			keys, err := endPlace(ctx, tx, p)
+			if err != nil {
 				return err
 			}
+			erased += keys
 		}
 		for _, d := range work.Names {
 			if err := g.settleName(ctx, tx, d); err != nil {
@@ -138,6 +144,10 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 		}
 		return nil
 	})
+	if err == nil && erased > 0 {
+		g.Erased()
+	}
+	return err
 }
 
 func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) error {

@@ -83,18 +83,22 @@ func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (
 	return p.ID, err
 }
 
-// endPlace forgets a place, and the key that nothing else needs.
-func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
+// endPlace forgets a place, and the key that nothing else needs. It gives the number
+// of keys that are erased.
+func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (int64, error) {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
-		return err
+		return 0, err
 	}
-	_, err := tx.ExecContext(ctx, `
+	deleted, err := tx.ExecContext(ctx, `
 		DELETE FROM accounts
 		WHERE id = ? AND
 		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
 		      NOT EXISTS (SELECT 1 FROM services WHERE account = accounts.id) AND
 		      NOT EXISTS (SELECT 1 FROM configuration WHERE account = accounts.id)`, p.Account.ID)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return deleted.RowsAffected()
 }
 
 // Places gives the places of a name with what is shown of them.
@@ -163,16 +167,21 @@ func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 
 // ForgetLeftover ends a leftover that a person has removed.
 func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var erased int64
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
 		if err != nil {
 			return err
 		}
-		if err := endPlace(ctx, tx, p.Place); err != nil {
+		if erased, err = endPlace(ctx, tx, p.Place); err != nil {
 			return err
 		}
 		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
 	})
+	if err == nil && erased > 0 {
+		g.Erased()
+	}
+	return err
 }
 
 // Zones gives every zone in which something of ours may be: those of the places,

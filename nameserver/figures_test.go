@@ -32,7 +32,7 @@ func TestMetrics(t *testing.T) {
 	if err := askOn(stream); err != nil {
 		t.Fatal(err)
 	}
-	idle(t, s, "127.0.0.2", maxFromOne+1)
+	idle(t, s, "127.0.0.2", maxConnections/sharers+1)
 	s.limits.over.Add(3)
 	wants := []string{
 		`meshddns_dns_answers_total{rcode="NXDOMAIN"} 1`,

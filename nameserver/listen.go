@@ -3,20 +3,50 @@ package nameserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"syscall"
+	"time"
 )
 
 // endpoint is one address with its port of TCP and of UDP.
 type endpoint struct {
-	tcp *net.TCPListener
-	udp []*net.UDPConn // all of one port: the kernel deals queries out by who asks
+	tcp       *net.TCPListener // nil: none was inherited
+	udp       []*net.UDPConn   // all of one port: the kernel deals queries out by who asks
+	inherited bool
+}
+
+func (e endpoint) address() string {
+	if e.tcp == nil {
+		return e.udp[0].LocalAddr().String()
+	}
+	return e.tcp.Addr().String()
+}
+
+// drainTime is for what the kernel has taken already: closing the sockets would lose it.
+const drainTime = 50 * time.Millisecond
+
+// stop ends the reading of the sockets, of one's own when they are empty.
+func (e endpoint) stop() {
+	at := longAgo
+	if !e.inherited {
+		at = time.Now().Add(drainTime)
+	}
+	if e.tcp != nil {
+		e.tcp.SetDeadline(at)
+	}
+	for _, udp := range e.udp {
+		udp.SetReadDeadline(at)
+	}
 }
 
 func (e endpoint) close() {
-	e.tcp.Close()
+	if e.tcp != nil {
+		e.tcp.Close()
+	}
 	for _, udp := range e.udp {
 		udp.Close()
 	}
@@ -79,6 +109,49 @@ func closeAll(ends []endpoint) {
 	}
 }
 
+// inherit makes endpoints of sockets that are bound: TCP and UDP of one address are
+// one.
+func inherit(listeners []net.Listener, conns []net.PacketConn) (ends []endpoint, err error) {
+	for _, l := range listeners {
+		tcp, ok := l.(*net.TCPListener)
+		if !ok {
+			return nil, fmt.Errorf("inherited DNS socket %s is of %s, want TCP", l.Addr(), l.Addr().Network())
+		}
+		ends = append(ends, endpoint{tcp: tcp, inherited: true})
+	}
+	for _, c := range conns {
+		udp, ok := c.(*net.UDPConn)
+		if !ok {
+			return nil, fmt.Errorf("inherited DNS socket %s is of %s, want UDP", c.LocalAddr(), c.LocalAddr().Network())
+		}
+		if err := prepareUDP(udp); err != nil {
+			return nil, fmt.Errorf("inherited DNS socket %s: %w", c.LocalAddr(), err)
+		}
+		at := slices.IndexFunc(ends, func(e endpoint) bool { return e.udp == nil && e.address() == udp.LocalAddr().String() })
+		if at < 0 {
+			ends = append(ends, endpoint{inherited: true})
+			at = len(ends) - 1
+		}
+		ends[at].udp = []*net.UDPConn{udp}
+	}
+	return ends, nil
+}
+
+// prepareUDP makes room for queries, and has the kernel say which address was asked.
+func prepareUDP(udp *net.UDPConn) error {
+	udp.SetReadBuffer(udpBuffer) // as far as the system allows
+	udp.SetWriteBuffer(udpBuffer)
+	local, _ := udp.LocalAddr().(*net.UDPAddr)
+	if local == nil || !local.IP.IsUnspecified() {
+		return nil
+	}
+	raw, err := udp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return receiveDestination(raw)
+}
+
 func bindOne(address netip.AddrPort) (e endpoint, err error) {
 	family := "6" // an IPv6 socket of Go's that is asked for by its family takes no IPv4
 	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
@@ -125,11 +198,9 @@ func listenUDP(network string, address netip.AddrPort, further bool) (*net.UDPCo
 		return nil, err
 	}
 	udp := conn.(*net.UDPConn)
-	udp.SetReadBuffer(udpBuffer) // as far as the system allows
-	udp.SetWriteBuffer(udpBuffer)
 	raw, err := udp.SyscallConn()
-	if err == nil && address.Addr().IsUnspecified() {
-		err = receiveDestination(raw)
+	if err == nil {
+		err = prepareUDP(udp)
 	}
 	if err != nil {
 		udp.Close()

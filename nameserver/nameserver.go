@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"meshddns/crash"
 	"meshddns/dnswire"
 )
 
@@ -24,6 +26,10 @@ type Config struct {
 	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
 	NSID      string         // tells servers of one zone apart (RFC 5001); "": not answered
 	RateLimit int            // answers a second over UDP to one network, 0: no limit
+	// Sockets of the service manager, who keeps them: what comes when this program
+	// stops is for the next one.
+	Listeners   []net.Listener
+	PacketConns []net.PacketConn
 }
 
 // MaxNSID bounds an NSID, so that every answer has room for it.
@@ -68,33 +74,38 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 		}
 		s.ends = append(s.ends, ends...)
 	}
+	ends, err := inherit(c.Listeners, c.PacketConns)
+	if err != nil {
+		closeAll(s.ends)
+		return nil, err
+	}
+	s.ends = append(s.ends, ends...)
+	s.connections.most = connectionsFor(descriptors())
 	return s, nil
 }
 
 // Addrs gives the addresses that are listened on, host:port.
 func (s *Server) Addrs() (addresses []string) {
 	for _, end := range s.ends {
-		addresses = append(addresses, end.tcp.Addr().String())
+		addresses = append(addresses, end.address())
 	}
 	return addresses
 }
 
 // Addr gives the first of them.
-func (s *Server) Addr() string { return s.ends[0].tcp.Addr().String() }
+func (s *Server) Addr() string { return s.ends[0].address() }
 
-// Serve answers until ctx ends, then closes the sockets, lets answers in
-// flight finish, and returns nil; an unexpected socket failure is its error.
+// Serve answers until ctx ends, then what has come by then, also over connections
+// that are open, closes the sockets, and returns nil; an unexpected socket failure
+// is its error.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer closeAll(s.ends)
-	// UDP stops by a deadline, not by closing: what was read is still answered.
+	// Sockets stop by a deadline, not by closing: what was taken is still answered.
 	defer context.AfterFunc(ctx, func() {
 		for _, end := range s.ends {
-			end.tcp.Close()
-			for _, udp := range end.udp {
-				udp.SetReadDeadline(longAgo)
-			}
+			end.stop()
 		}
 	})()
 	loops := s.loops()
@@ -102,7 +113,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	for _, loop := range loops {
 		go func() {
 			defer cancel() // one loop that fails ends the others
-			ended <- loop(ctx)
+			ended <- crash.Call(func() error { return loop(ctx) })
 		}()
 	}
 	var err error
@@ -115,7 +126,12 @@ func (s *Server) Serve(ctx context.Context) error {
 // loops gives what reads the sockets: one a socket, or one a core on the only one.
 func (s *Server) loops() (loops []func(context.Context) error) {
 	for _, end := range s.ends {
-		loops = append(loops, func(ctx context.Context) error { return s.serveTCP(ctx, end.tcp) })
+		if end.tcp != nil {
+			loops = append(loops, func(ctx context.Context) error { return s.serveTCP(ctx, end.tcp) })
+		}
+		if len(end.udp) == 0 {
+			continue
+		}
 		for i := range max(len(end.udp), runtime.GOMAXPROCS(0)) {
 			udp := end.udp[i%len(end.udp)]
 			loops = append(loops, func(ctx context.Context) error { return s.serveUDP(ctx, udp) })
@@ -138,13 +154,16 @@ const failureInterval = time.Minute
 
 // failed logs that a question could not be answered.
 func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
+	s.logFailure(ctx, err, "name", q.Name.String(), "type", uint16(q.Type))
+}
+
+func (s *Server) logFailure(ctx context.Context, err error, about ...any) {
 	now, last := time.Now().UnixNano(), s.failures.last.Load()
 	if now-last < int64(failureInterval) || !s.failures.last.CompareAndSwap(last, now) {
 		s.failures.hushed.Add(1)
 		return
 	}
-	s.log.ErrorContext(ctx, "dns query not answered", "name", q.Name.String(), "type", uint16(q.Type),
-		"error", err, "not_logged_before", s.failures.hushed.Swap(0))
+	s.log.ErrorContext(ctx, "dns query not answered", append(about, "error", err, "not_logged_before", s.failures.hushed.Swap(0))...)
 }
 
 // hostIn gives the server's own name in NS and SOA records of a zone. An apex

@@ -253,7 +253,7 @@ func TestOneAddressKeepsNobodyOut(t *testing.T) {
 // A client's own longest idle connection makes room for one above its share.
 func TestOneAddressHasAShare(t *testing.T) {
 	s := start(t, "", testZones())
-	open := idle(t, s, "127.0.0.2", maxFromOne)
+	open := idle(t, s, "127.0.0.2", maxConnections/sharers)
 	if err := askOn(open[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +273,8 @@ func TestWhoHasMostMakesRoom(t *testing.T) {
 	s := start(t, "", testZones())
 	modest := idle(t, s, "127.0.0.100", 1)
 	var first []net.Conn
-	for i := range maxConnections / maxFromOne {
-		open := idle(t, s, fmt.Sprintf("127.0.0.%d", 2+i), maxFromOne)
+	for i := range sharers {
+		open := idle(t, s, fmt.Sprintf("127.0.0.%d", 2+i), maxConnections/sharers)
 		first = append(first, open[0])
 	}
 	// One more than there is room for came with the last client, and now another.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"meshddns/crash"
 	"meshddns/dnsname"
 )
 
@@ -302,7 +303,7 @@ func each(n int, f func(i int) error) []error {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				if errs[i] = state.failure(); errs[i] == nil {
-					errs[i] = f(i)
+					errs[i] = crash.Call(func() error { return f(i) })
 					state.note(errs[i])
 				}
 			}

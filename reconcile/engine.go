@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/crash"
 	"meshddns/metrics"
 	"meshddns/provider"
 )
@@ -55,6 +56,7 @@ type Engine struct {
 	mu        sync.Mutex
 	ctx       context.Context
 	workers   sync.WaitGroup
+	crashed   chan error // a worker has, and may hold the lock
 	lanes     map[string]*lane
 	conns     map[int64]*connection
 	busy      map[string]*task
@@ -85,6 +87,7 @@ func New(c Config) *Engine {
 	return &Engine{
 		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
 		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce),
+		crashed: make(chan error, 1),
 	}
 }
 
@@ -96,12 +99,41 @@ func (e *Engine) Wake() {
 	}
 }
 
-// Run works until ctx ends, and returns when what has begun is finished.
+// Run works until ctx ends, and returns when what has begun is finished. A panic in
+// what is not the work on a record is its error, at once.
 func (e *Engine) Run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := crash.Call(func() error { return e.run(ctx) })
+		if _, ok := errors.AsType[*crash.Error](err); !ok {
+			e.workers.Wait()
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-e.crashed:
+		return err
+	}
+}
+
+// begin has a worker do something.
+func (e *Engine) begin(work func()) {
+	e.workers.Go(func() {
+		if err := crash.Call(func() error { work(); return nil }); err != nil {
+			select {
+			case e.crashed <- err:
+			default: // one is enough
+			}
+		}
+	})
+}
+
+func (e *Engine) run(ctx context.Context) error {
 	e.mu.Lock()
 	e.ctx = ctx
 	e.mu.Unlock()
-	defer e.workers.Wait()
 	select {
 	case <-e.config.Ready:
 	case <-ctx.Done():
@@ -437,7 +469,7 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 		l.queue = slices.Insert(l.queue, l.turn(why), j)
 		if !l.working {
 			l.working = true
-			e.workers.Go(func() { e.runLane(l) })
+			e.begin(func() { e.runLane(l) })
 		}
 	}
 }

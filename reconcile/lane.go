@@ -98,7 +98,10 @@ func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
 			i.fault, i.done, i.untried = *held, true, true
 		}
 	} else {
-		b.work(e.ctx)
+		b.rescue(func() { b.work(e.ctx) }, b.items...)
+		if b.crash != nil {
+			e.config.Log.Error("a record is not worked on", "error", b.crash)
+		}
 	}
 	if e.ctx.Err() != nil && !slices.ContainsFunc(b.items, func(i *item) bool { return i.fault.Code != CodeInterrupted }) {
 		return // the program ends: all is as it was stored

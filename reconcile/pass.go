@@ -300,7 +300,7 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	if !search {
 		return
 	}
-	e.workers.Go(func() {
+	e.begin(func() {
 		found, err := e.findOrphans(ctx)
 		if err == nil && sweep {
 			err = e.config.Database.AddLeftovers(ctx, found)

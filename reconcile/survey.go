@@ -27,7 +27,7 @@ func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	for cursor := ""; ; {
 		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
 		if err != nil {
-			return report, err
+			return report, unfinished(ctx, err)
 		}
 		if len(names) == 0 {
 			report.finish(e.config.Now())
@@ -61,11 +61,19 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	return nil
 }
 
+// unfinished is what an error is to who waits, when the wait is over.
+func unfinished(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ErrUnfinished
+	}
+	return err
+}
+
 // survey reads what stands at some names, and writes nothing.
 func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Record, err error) {
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, unfinished(ctx, err)
 	}
 	lanes := map[string][]Record{}
 	for _, r := range Desired(state, e.config.Addresses()) {
@@ -86,7 +94,10 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 			for _, r := range records {
 				b.items = append(b.items, newItem(r, false))
 			}
-			b.work(ctx)
+			b.rescue(func() { b.work(ctx) }, b.items...)
+			if b.crash != nil {
+				e.config.Log.Error("a record is not looked at", "error", b.crash)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			items = append(items, b.items...)
@@ -106,7 +117,7 @@ func (e *Engine) Held(ctx context.Context, owner string) (held []string, err err
 	for cursor := ""; ; {
 		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
 		if err != nil || len(names) == 0 {
-			return held, err
+			return held, unfinished(ctx, err)
 		}
 		cursor = names[len(names)-1]
 		items, _, err := e.survey(ctx, names, conns)

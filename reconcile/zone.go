@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/crash"
 	"meshddns/dnsname"
 	"meshddns/provider"
 )
@@ -73,6 +74,7 @@ type batch struct {
 	mu        sync.Mutex
 	answered  bool  // a call has succeeded
 	down      error // a failure that would meet every other call too
+	crash     error // the last panic
 }
 
 // work brings the records to their wanted state as far as it can.
@@ -125,12 +127,30 @@ func (b *batch) each(ctx context.Context, f func(*item)) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			if !b.spare(ctx, i) {
-				f(i)
-			}
+			b.rescue(func() {
+				if !b.spare(ctx, i) {
+					f(i)
+				}
+			}, i)
 		})
 	}
 	group.Wait()
+}
+
+// rescue calls a function whose panic is the fault of some items, and of nothing else.
+func (b *batch) rescue(f func(), items ...*item) {
+	err := crash.Call(func() error { f(); return nil })
+	if err == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.crash = err
+	for _, i := range items {
+		if !i.done {
+			i.fail(err)
+		}
+	}
 }
 
 // spare ends an item without a call when calls are pointless by now.

@@ -29,6 +29,8 @@ func one(read func(s *Settings, text string) error) func(*Settings, []string) er
 var options = []option{
 	{name: "listen", value: "address", preset: "127.0.0.1:8053", several: true, read: (*Settings).readListen,
 		usage: "HTTP API: host:port, or unix:/path (mode 0660)"},
+	{name: "socket-group", value: "group", read: one((*Settings).readSocketGroup),
+		usage: "of the unix sockets, by name or number; none: the program's own"},
 	{name: "db", value: "file", preset: "meshddns.db", read: one((*Settings).readDB),
 		usage: "the database"},
 	{name: "dns-listen", value: "address", several: true, read: (*Settings).readDNSListen,

@@ -18,6 +18,7 @@ import (
 // Settings are what the command line and the environment say.
 type Settings struct {
 	Listen       []string // each host:port, or unix:/path; one at least
+	SocketGroup  string   // of unix sockets, by name or number; "": the program's own
 	DB           string   // a file
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
@@ -40,7 +41,7 @@ type Settings struct {
 func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
 	faults := append(texts.environment(environ), texts.commandLine(args)...)
-	s := Settings{Credentials: lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
+	s := Settings{Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
 	for _, o := range options {
 		values, origin := []string{o.preset}, "-"+o.name
 		if said, ok := texts[o.name]; ok {
@@ -127,7 +128,8 @@ func variable(name string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-func lookup(environ []string, name string) string {
+// Lookup gives the value of a variable, "" without one.
+func Lookup(environ []string, name string) string {
 	for _, entry := range environ {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
 			return value
@@ -143,7 +145,7 @@ func (c collector) environment(environ []string) (faults []error) {
 	for _, o := range options {
 		name := variable(o.name)
 		known[name] = true
-		if value := lookup(environ, name); value != "" {
+		if value := Lookup(environ, name); value != "" {
 			c.set(o, name, value)
 		}
 	}

@@ -46,6 +46,11 @@ func (s *Settings) readListen(texts []string) error {
 	return err
 }
 
+func (s *Settings) readSocketGroup(text string) error {
+	s.SocketGroup = text
+	return nil
+}
+
 // eachOnce checks addresses, none of which can be listened on twice.
 func eachOnce(texts []string, check func(string) error) error {
 	var faults []error

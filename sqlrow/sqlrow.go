@@ -45,7 +45,8 @@ func (l TextList) Value() (driver.Value, error) {
 	return string(text), err
 }
 
-// Scan reads a list as it is stored.
+// Scan reads a list as it is stored. What is no list, which this program never
+// stores, counts as an empty one: one spoiled row stops no other.
 func (l *TextList) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
@@ -54,7 +55,10 @@ func (l *TextList) Scan(value any) error {
 	if *l = nil; text == "[]" {
 		return nil
 	}
-	return json.Unmarshal([]byte(text), l)
+	if json.Unmarshal([]byte(text), l) != nil {
+		*l = nil
+	}
+	return nil
 }
 
 // Stamp is a time as it is stored to be compared, in milliseconds since 1970;

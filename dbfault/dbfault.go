@@ -1,0 +1,79 @@
+// Package dbfault tells of an error of SQLite what a person can do about it.
+package dbfault
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/mattn/go-sqlite3"
+
+	"meshddns/sqlrow"
+)
+
+// Kind is what is wrong.
+type Kind int
+
+const (
+	Other   Kind = iota // nothing that SQLite has said
+	Broken              // another error of SQLite
+	Full                // the disk, or its quota
+	Locked              // another program holds the database
+	Damaged             // what is in the file is no database, or no whole one
+)
+
+// Of gives the kind of an error, whatever it is wrapped in.
+func Of(err error) Kind {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return Full
+	}
+	if errors.Is(err, errFound) {
+		return Damaged
+	}
+	fault, ok := errors.AsType[sqlite3.Error](err)
+	if !ok {
+		return Other
+	}
+	switch {
+	case fault.Code == sqlite3.ErrFull, fault.SystemErrno == syscall.ENOSPC, fault.SystemErrno == syscall.EDQUOT:
+		return Full
+	case fault.Code == sqlite3.ErrBusy, fault.Code == sqlite3.ErrLocked:
+		return Locked
+	case fault.Code == sqlite3.ErrCorrupt, fault.Code == sqlite3.ErrNotADB:
+		return Damaged
+	case fault.Code == sqlite3.ErrConstraint:
+		return Other
+	}
+	return Broken
+}
+
+// errFound is the error of a file of which a part cannot be read.
+var errFound = errors.New("the database is damaged")
+
+// maxFound bounds what is told of a damage, in octets.
+const maxFound = 300
+
+// Find looks through a whole database, and gives an error of kind Damaged when a part
+// cannot be read, another one when it cannot look. It goes table by table, so that the log can be emptied in between.
+func Find(ctx context.Context, db *sql.DB) error {
+	tables, err := sqlrow.Collect(ctx, db, sqlrow.Text, `SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0`)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		found, err := sqlrow.Collect(ctx, db, sqlrow.Text, `SELECT * FROM pragma_quick_check(?)`, table)
+		if kind := Of(err); kind == Damaged || kind == Broken {
+			return fmt.Errorf("%w: table %s: %w", errFound, table, err)
+		}
+		if err != nil {
+			return err
+		}
+		if text := strings.Join(found, "; "); text != "ok" {
+			return fmt.Errorf("%w: table %s: %s", errFound, table, text[:min(len(text), maxFound)])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+# Yocto recipe: the static binary of deploy/build and the units. Beside this file a folder "files" with
+# dist/meshddns-linux-ARCH as meshddns, and the units of deploy/systemd.
+#
+# Checked: nothing but this text by its reader; there was no bitbake here. Written for scarthgap.
+SUMMARY = "DDNS for mesh networks"
+DESCRIPTION = "Keeps the DNS TXT records by which the nodes of a mesh network find each other."
+SECTION = "net"
+# The sources state no licence yet.
+LICENSE = "CLOSED"
+
+SRC_URI = " \
+    file://meshddns \
+    file://meshddns.service \
+    file://meshddns.socket \
+    file://meshddns-dns.socket \
+"
+S = "${UNPACKDIR}"
+UNPACKDIR ??= "${WORKDIR}"
+
+inherit systemd features_check
+REQUIRED_DISTRO_FEATURES = "systemd"
+COMPATIBLE_HOST = "(x86_64|aarch64|arm|riscv64).*-linux"
+
+# Built before, static and stripped.
+INHIBIT_PACKAGE_STRIP = "1"
+INHIBIT_PACKAGE_DEBUG_SPLIT = "1"
+INSANE_SKIP:${PN} += "already-stripped"
+do_configure[noexec] = "1"
+do_compile[noexec] = "1"
+
+do_install() {
+    install -D -m 0755 ${UNPACKDIR}/meshddns ${D}${bindir}/meshddns
+    install -d ${D}${systemd_system_unitdir}
+    install -m 0644 ${UNPACKDIR}/meshddns.service ${UNPACKDIR}/meshddns.socket ${UNPACKDIR}/meshddns-dns.socket \
+        ${D}${systemd_system_unitdir}
+}
+
+# meshddns-dns.socket is for the operator to enable: it takes port 53.
+SYSTEMD_SERVICE:${PN} = "meshddns.service meshddns.socket"
+FILES:${PN} += "${systemd_system_unitdir}/meshddns-dns.socket"

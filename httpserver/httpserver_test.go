@@ -1,0 +1,392 @@
+package httpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait; soon is less than any time that the server gives a client.
+const (
+	patience = 30 * time.Second
+	soon     = headerTime - time.Second
+)
+
+// echo answers with what it is sent, but for what it refuses without a look.
+func echo(w http.ResponseWriter, r *http.Request) {
+	if r.Method != "POST" {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+	if err != nil {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		return
+	}
+	w.Write(body)
+}
+
+func listenTCP(t testing.TB) *net.TCPListener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.(*net.TCPListener)
+}
+
+// run serves until it is told to stop, which waits for the end.
+func run(t testing.TB, c Config) (stop func()) {
+	t.Helper()
+	c.Log, c.ShutdownTime = slog.New(slog.DiscardHandler), patience
+	s := New(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func dial(t testing.TB, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(patience))
+	return c
+}
+
+// A request whose body does not come is answered at once if nobody wants the body, and
+// the connection ends with the answer.
+func TestUnsentBody(t *testing.T) {
+	l := listenTCP(t)
+	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(echo)})
+	chunk := fmt.Sprintf("%x\r\n%s\r\n", 70<<10, strings.Repeat("x", 70<<10))
+	for name, test := range map[string]struct {
+		request string
+		status  int
+	}{
+		"refused":                {"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n", 405},
+		"refused, in part":       {"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc", 405},
+		"refused, chunked":       {"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 405},
+		"refused, expecting":     {"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n", 405},
+		"refused, large":         {"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\nExpect: 100-continue\r\n\r\n", 405},
+		"chunked over the limit": {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk, 413},
+		"of a length, over it":   {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 70<<10), 413},
+		"expecting, over it":     {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n" + chunk, 413},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, l)
+			begun := time.Now()
+			if _, err := io.WriteString(c, test.request); err != nil {
+				t.Fatal(err)
+			}
+			in := bufio.NewReader(c)
+			response, err := http.ReadResponse(in, nil)
+			for err == nil && response.StatusCode == http.StatusContinue {
+				response, err = http.ReadResponse(in, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); response.StatusCode != test.status || !response.Close || took > soon {
+				t.Errorf("status %d, Connection: close %t, after %v", response.StatusCode, response.Close, took)
+			}
+			if _, err := io.Copy(io.Discard, in); err != nil {
+				t.Errorf("the connection does not end in good order: %v", err)
+			}
+		})
+	}
+}
+
+// A connection whose requests have come as a whole is kept, and a client that waits for
+// a word before it sends the body gets it.
+func TestKeptConnection(t *testing.T) {
+	l := listenTCP(t)
+	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(echo)})
+	c := dial(t, l)
+	in := bufio.NewReader(c)
+	for range 3 {
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+		response, err := http.ReadResponse(in, nil)
+		if err != nil || response.StatusCode != http.StatusContinue {
+			t.Fatalf("%+v, %v", response, err)
+		}
+		io.WriteString(c, "abc")
+		response, err = http.ReadResponse(in, nil)
+		if err != nil || response.Close {
+			t.Fatalf("%+v, %v", response, err)
+		}
+		if body, err := io.ReadAll(response.Body); string(body) != "abc" || err != nil {
+			t.Fatalf("%q, %v", body, err)
+		}
+	}
+}
+
+// inherited is a socket as another process has it.
+func inherited(t testing.TB, l *net.TCPListener) net.Listener {
+	t.Helper()
+	file, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	same, err := net.FileListener(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return same
+}
+
+// Where the sockets stay open, no request is lost in twenty restarts, over new
+// connections and over kept ones.
+func TestRestarts(t *testing.T) {
+	l := listenTCP(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var answered, failed atomic.Int64
+	var load sync.WaitGroup
+	for i := range 8 {
+		load.Go(func() {
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: i%2 == 0}}
+			defer client.CloseIdleConnections()
+			for ctx.Err() == nil {
+				if err := ask(client, l.Addr().String()); err != nil {
+					t.Errorf("after %d requests: %v", answered.Load(), err)
+					failed.Add(1)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for range 20 {
+		stop := run(t, Config{Inherited: []net.Listener{inherited(t, l)}, TCP: http.HandlerFunc(echo)})
+		for before := answered.Load(); answered.Load() < before+200 && failed.Load() == 0; {
+			wait(t)
+		}
+		stop()
+	}
+	stop := run(t, Config{Inherited: []net.Listener{inherited(t, l)}, TCP: http.HandlerFunc(echo)})
+	cancel()
+	load.Wait()
+	stop()
+	t.Logf("%d requests answered, %d failed", answered.Load(), failed.Load())
+}
+
+// ask has a small body echoed.
+func ask(client *http.Client, address string) error {
+	// A body that cannot be had again: the transport does not ask twice.
+	response, err := client.Post("http://"+address+"/", "", io.MultiReader(strings.NewReader("abc")))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || string(body) != "abc" {
+		return fmt.Errorf("status %d, %q, %v", response.StatusCode, body, err)
+	}
+	return nil
+}
+
+// wait lets others run.
+func wait(t testing.TB) {
+	t.Helper()
+	select {
+	case <-time.After(time.Millisecond):
+	case <-t.Context().Done():
+		t.Fatal("the test ends")
+	}
+}
+
+// What waits in a socket of this program's own is answered before it is closed, and what
+// is in work is finished.
+func TestStop(t *testing.T) {
+	l := listenTCP(t)
+	held := make(chan struct{})
+	begun := make(chan struct{}, 1)
+	stop := run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-held
+		if r.Context().Err() != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})})
+	c := dial(t, l)
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-begun
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	for { // until nobody is let in any more
+		more, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			break
+		}
+		more.Close()
+	}
+	close(held)
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || response.StatusCode != 200 || !response.Close {
+		t.Errorf("%+v, %v", response, err)
+	}
+	<-stopped
+}
+
+// A wait for others ends with the patience of a server that is being stopped.
+func TestPatience(t *testing.T) {
+	base, hurry := context.WithCancel(context.Background())
+	ctx, cancel := Patience(context.WithValue(t.Context(), patienceKey{}, base), time.Hour)
+	defer cancel()
+	if ctx.Err() != nil {
+		t.Fatal("no patience at all")
+	}
+	hurry()
+	<-ctx.Done()
+	if t.Context().Err() != nil {
+		t.Error("the request has ended with it")
+	}
+}
+
+func TestSockets(t *testing.T) {
+	for address, want := range map[string]string{
+		"unix:": "has no path", "unix:@api": "is abstract", "unix:\x00api": "is abstract", "0.0.0.0:0": "-token-file is required",
+	} {
+		if _, err := Listen(Addresses{List: []string{"127.0.0.1:0", address}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", address, err, want)
+		}
+	}
+	abstract, err := net.Listen("unix", "@meshddns-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer abstract.Close()
+	if Guarded(abstract, true) == nil {
+		t.Error("an inherited abstract socket is taken")
+	}
+	path := filepath.Join(t.TempDir(), "api.sock")
+	group := "12345"
+	if os.Getuid() != 0 {
+		group = fmt.Sprint(os.Getgid())
+	}
+	listeners, err := Listen(Addresses{List: []string{"unix:" + path, "127.0.0.1:0", "127.0.0.1:0"}, Group: group})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, Config{Listeners: listeners, TCP: http.NotFoundHandler(), Unix: http.HandlerFunc(echo)})
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != socketMode || fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid) != group {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	for i, want := range []string{"200", "404", "404"} {
+		c := dial(t, listeners[i])
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		if response, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || !strings.HasPrefix(response.Status, want) {
+			t.Errorf("%s: %v, %v; want %s", listeners[i].Addr(), response, err, want)
+		}
+	}
+	if _, err := Listen(Addresses{List: []string{"unix:" + path}}); err == nil || !strings.Contains(err.Error(), "another program listens") {
+		t.Errorf("a socket in use: %v", err)
+	}
+	if _, err := Listen(Addresses{List: []string{"unix:" + path + "2"}, Group: "no such group"}); err == nil || !strings.Contains(err.Error(), "-socket-group") {
+		t.Errorf("a group that is not: %v", err)
+	}
+}
+
+// Until its group is right, a socket is for its owner alone.
+func TestSocketOfAnotherFile(t *testing.T) {
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(target, nil, 0o600), os.Symlink(target, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{target, link} {
+		if giveToGroup(path, os.Getgid()) == nil {
+			t.Errorf("%s is given to the group", path)
+		}
+	}
+	if info, _ := os.Stat(target); info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v", info.Mode())
+	}
+}
+
+// What is in the way of a client is never its own request in work, but one that keeps
+// the server waiting.
+func TestRoom(t *testing.T) {
+	g := newGate(16)
+	from := func(network string) *conn {
+		inner, other := net.Pipe()
+		t.Cleanup(func() { inner.Close(); other.Close() })
+		c := g.admit(inner)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.count(c, -1, 0)
+		c.client = client{user: uint32(len(network))}
+		g.count(c, 1, 0)
+		return c
+	}
+	old := time.Now().Add(-time.Hour)
+	var all []*conn
+	for range 16 {
+		c := from("a")
+		c.reads.Store(true)
+		c.since = old.Add(time.Duration(len(all)) * time.Second)
+		all = append(all, c)
+	}
+	for i := range 4 {
+		if !g.work(all[i]) {
+			t.Fatal("no turn")
+		}
+	}
+	fresh := from("b")
+	if all[0].gone || !all[4].gone || fresh.gone {
+		t.Errorf("gone: in work %t, the oldest that sends %t, the new one %t", all[0].gone, all[4].gone, fresh.gone)
+	}
+	turn := make(chan bool)
+	go func() { turn <- g.work(all[5]) }() // a fifth one of the same client
+	all[2].sent.Store(old.UnixNano())
+	all[2].writes.Store(true)
+	if !<-turn || !all[2].gone {
+		t.Errorf("who does not read has not made room: %t", all[2].gone)
+	}
+}
+
+func TestWriteInParts(t *testing.T) {
+	inner, other := net.Pipe()
+	c := newGate(16).admit(inner)
+	var got bytes.Buffer
+	read := make(chan struct{})
+	go func() { io.Copy(&got, other); close(read) }()
+	want := bytes.Repeat([]byte("meshddns"), 20_000)
+	if n, err := c.Write(want); n != len(want) || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := c.Write(nil); n != 0 || err != nil {
+		t.Errorf("nothing: %d, %v", n, err)
+	}
+	c.Close()
+	if <-read; !bytes.Equal(got.Bytes(), want) {
+		t.Error("what was read is not what was written")
+	}
+}

@@ -1,0 +1,95 @@
+package httpserver
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// serve waits for a request's turn and has it answered.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	c, begun := r.Context().Value(connKey{}).(*conn), time.Now()
+	if !s.gate.work(c) {
+		panic(http.ErrAbortHandler)
+	}
+	defer c.done.Store(true)
+	a := &answer{ResponseWriter: w, conn: c}
+	if r.ContentLength != 0 {
+		// The server's own request keeps its body: by its type net/http knows how the
+		// request ends.
+		a.body = &body{ReadCloser: r.Body, answer: a, since: begun}
+		r = r.WithContext(r.Context())
+		r.Body = a.body
+	}
+	handler := s.config.TCP
+	if _, ok := c.Conn.(*net.UnixConn); ok {
+		handler = s.config.Unix
+	}
+	handler.ServeHTTP(a, r)
+	a.begin()
+}
+
+// answer is an answer on its way.
+type answer struct {
+	http.ResponseWriter
+	conn  *conn
+	body  *body // of the request, nil without one
+	begun bool
+}
+
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answer) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		a.begin()
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.begin()
+	return a.ResponseWriter.Write(p)
+}
+
+// begin says before the header goes whether another request may come. Where the
+// body was not read to its end net/http would first wait for it.
+func (a *answer) begin() {
+	if a.begun {
+		return
+	}
+	a.begun = true
+	unread := a.body != nil && !a.body.ended
+	if unread || a.conn.gate.stopping.Load() {
+		a.Header().Set("Connection", "close")
+	}
+	if unread {
+		http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Now().Add(lingerTime))
+	}
+}
+
+// body is a request's body. While it is read the client is waited for, and may have
+// to make room.
+type body struct {
+	io.ReadCloser
+	answer *answer
+	since  time.Time // when the header had come
+	begun  bool
+	ended  bool // read to its end
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	c := b.answer.conn
+	if !b.begun {
+		b.begun = true
+		c.gate.read(c, b.since)
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF && !b.ended {
+		b.ended = true
+		if !c.gate.work(c) {
+			return n, net.ErrClosed
+		}
+	}
+	return n, err
+}

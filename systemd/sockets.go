@@ -1,0 +1,119 @@
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Names of sockets, FileDescriptorName= in a socket unit.
+const (
+	nameHTTP = "http" // TCP or a unix stream
+	nameDNS  = "dns"  // TCP and UDP
+)
+
+const (
+	firstSocket = 3   // SD_LISTEN_FDS_START
+	maxSockets  = 128 // more than any unit has
+)
+
+// Sockets are those that the manager opened. The stop of the program does not close the
+// manager's own descriptor of them: what comes meanwhile waits for the next start.
+type Sockets struct {
+	HTTP   []net.Listener   // *net.TCPListener or *net.UnixListener
+	DNSTCP []net.Listener   // *net.TCPListener
+	DNSUDP []net.PacketConn // *net.UDPConn
+}
+
+// Close closes them all.
+func (s Sockets) Close() (err error) {
+	for _, socket := range s.HTTP {
+		err = errors.Join(err, socket.Close())
+	}
+	for _, socket := range s.DNSTCP {
+		err = errors.Join(err, socket.Close())
+	}
+	for _, socket := range s.DNSUDP {
+		err = errors.Join(err, socket.Close())
+	}
+	return err
+}
+
+// inherit takes the descriptors from first on, one a name. What it opens is closed on exec,
+// and nothing is left open when one is wrong.
+func inherit(first int, names []string) (s Sockets, err error) {
+	for i, name := range names {
+		file := os.NewFile(uintptr(first+i), name)
+		if fault := s.add(file, name); fault != nil {
+			err = errors.Join(err, fmt.Errorf("socket %d (%q): %w", first+i, name, fault))
+		}
+		file.Close() // add has taken a duplicate, closed on exec
+	}
+	if err != nil {
+		return Sockets{}, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// add puts a socket where its name and its kind say.
+func (s *Sockets) add(file *os.File, name string) error {
+	if name != nameHTTP && name != nameDNS {
+		return fmt.Errorf("unknown name: want %s or %s (FileDescriptorName= in the socket unit)", nameHTTP, nameDNS)
+	}
+	kind, err := syscall.GetsockoptInt(int(file.Fd()), syscall.SOL_SOCKET, syscall.SO_TYPE)
+	if err != nil {
+		return fmt.Errorf("it is no socket: %w", err)
+	}
+	if kind == syscall.SOCK_DGRAM {
+		return s.addPackets(file, name)
+	}
+	listens, err := syscall.GetsockoptInt(int(file.Fd()), syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
+	if err != nil {
+		return err
+	}
+	if listens == 0 {
+		return errors.New("it does not listen: want Accept=no in the socket unit")
+	}
+	return s.addListener(file, name)
+}
+
+func (s *Sockets) addPackets(file *os.File, name string) error {
+	conn, err := net.FilePacketConn(file)
+	if err != nil {
+		return err
+	}
+	if _, ok := conn.(*net.UDPConn); !ok || name != nameDNS {
+		return errors.Join(wrongKind(name, conn.LocalAddr()), conn.Close())
+	}
+	s.DNSUDP = append(s.DNSUDP, conn)
+	return nil
+}
+
+func (s *Sockets) addListener(file *os.File, name string) error {
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return err
+	}
+	_, isTCP := listener.(*net.TCPListener)
+	switch address := listener.Addr(); {
+	case isTCP && name == nameDNS:
+		s.DNSTCP = append(s.DNSTCP, listener)
+	case isTCP, name == nameHTTP && address.Network() == "unix" && strings.HasPrefix(address.String(), "/"):
+		s.HTTP = append(s.HTTP, listener)
+	default: // an abstract one too, which every user could open
+		return errors.Join(wrongKind(name, address), listener.Close())
+	}
+	return nil
+}
+
+// wrongKind says what a socket is and what its name asks for.
+func wrongKind(name string, address net.Addr) error {
+	want := "TCP, or a unix stream socket with a path (ListenStream=)"
+	if name == nameDNS {
+		want = "TCP or UDP (ListenStream=, ListenDatagram=)"
+	}
+	return fmt.Errorf("it is %s %s: want %s", address.Network(), address, want)
+}

@@ -1,0 +1,129 @@
+// Package systemd is the program's side of the service manager: what it tells the manager
+// (notify.go), the watchdog (watchdog.go), the sockets that the manager opened (sockets.go)
+// and the priorities of log lines (journal.go). Without a manager all of it does nothing.
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Service is a program that a service manager started, or nobody's when no variable says so.
+type Service struct {
+	// Sockets are those that the manager opened, or none.
+	Sockets  Sockets
+	conn     *net.UnixConn // nil: the manager wants to be told nothing
+	interval time.Duration // within which the watchdog wants a ping; 0: there is none
+}
+
+// variables are for this process only: a child that inherits them would speak for the service.
+var variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+
+// Open reads what the manager says in the environment (sd_notify(3), sd_watchdog_enabled(3),
+// sd_listen_fds(3)), takes the sockets, and removes the variables from the process's
+// environment. A value of another form and a socket that cannot be used are errors.
+func Open(getenv func(string) string) (*Service, error) {
+	said, err := parse(getenv, os.Getpid())
+	for _, name := range variables {
+		os.Unsetenv(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{interval: said.interval}
+	if said.notify != "" {
+		// One socket for good: a ping must not fail because descriptors have run out.
+		if s.conn, err = net.DialUnix("unixgram", nil, &net.UnixAddr{Name: said.notify, Net: "unixgram"}); err != nil {
+			return nil, fmt.Errorf("NOTIFY_SOCKET: %w", err)
+		}
+	}
+	if s.Sockets, err = inherit(firstSocket, said.sockets); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close ends what Open began. The sockets belong to who took them.
+func (s *Service) Close() error {
+	if s.conn == nil {
+		return nil
+	}
+	return s.conn.Close()
+}
+
+// environment is what the variables say to one process.
+type environment struct {
+	notify   string        // a path, or @ and an abstract name; "": none
+	interval time.Duration // of the watchdog, 0: none
+	sockets  []string      // the name of each, in their order from firstSocket on
+}
+
+// parse reads the variables. Those that are for another process say nothing.
+func parse(getenv func(string) string, pid int) (e environment, err error) {
+	e.notify = getenv("NOTIFY_SOCKET")
+	if e.notify != "" && (e.notify[0] != '/' && e.notify[0] != '@' || len(e.notify) == 1) {
+		return environment{}, fmt.Errorf("NOTIFY_SOCKET: %q: want a path or @name", e.notify)
+	}
+	if e.interval, err = parseInterval(getenv, pid); err != nil {
+		return environment{}, err
+	}
+	if e.sockets, err = parseSockets(getenv, pid); err != nil {
+		return environment{}, err
+	}
+	return e, nil
+}
+
+// parseInterval reads the time within which the watchdog wants a ping.
+func parseInterval(getenv func(string) string, pid int) (time.Duration, error) {
+	text := getenv("WATCHDOG_USEC")
+	if text == "" {
+		return 0, nil
+	}
+	if own, err := forProcess(getenv, "WATCHDOG_PID", pid); err != nil || !own && getenv("WATCHDOG_PID") != "" {
+		return 0, err
+	}
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	usec, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || usec < 2 || usec > most {
+		return 0, fmt.Errorf("WATCHDOG_USEC: %q: want microseconds, 2 to %d", text, most)
+	}
+	return time.Duration(usec) * time.Microsecond, nil
+}
+
+// parseSockets reads the names of the sockets.
+func parseSockets(getenv func(string) string, pid int) ([]string, error) {
+	if own, err := forProcess(getenv, "LISTEN_PID", pid); err != nil || !own {
+		return nil, err
+	}
+	count, err := strconv.Atoi(getenv("LISTEN_FDS"))
+	if err != nil || count < 0 || count > maxSockets {
+		return nil, fmt.Errorf("LISTEN_FDS: %q: want a number, 0 to %d", getenv("LISTEN_FDS"), maxSockets)
+	}
+	if count == 0 {
+		return nil, nil
+	}
+	names := strings.Split(getenv("LISTEN_FDNAMES"), ":")
+	if len(names) != count {
+		return nil, fmt.Errorf("LISTEN_FDNAMES: %q: want %d names with colons between (FileDescriptorName= in the socket unit)",
+			getenv("LISTEN_FDNAMES"), count)
+	}
+	return names, nil
+}
+
+// forProcess reports whether a variable has the number of a process; empty it has none.
+func forProcess(getenv func(string) string, name string, pid int) (bool, error) {
+	text := getenv(name)
+	if text == "" {
+		return false, nil
+	}
+	number, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return false, fmt.Errorf("%s: %q: want the number of a process", name, text)
+	}
+	return int(number) == pid, nil
+}
