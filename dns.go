@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +19,10 @@ import (
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnsname"
+	"meshddns/envelope"
 	"meshddns/hostaddr"
 	"meshddns/ledger"
+	"meshddns/masked"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provider"
@@ -231,6 +236,217 @@ func (c configuration) mode() string {
 		return c.SyncMode
 	}
 	return modeManual
+}
+
+// configurationBody is the configuration as clients write it.
+type configurationBody struct {
+	Provider        string          `json:"provider"`
+	AccessKeyID     string          `json:"access_key_id"`
+	AccessKeySecret provider.Secret `json:"access_key_secret"`
+	Endpoint        string          `json:"endpoint"`
+	Domain          string          `json:"domain"`
+	TXTRecordName   string          `json:"txt_record_name"`
+	TXTEndpoints    []string        `json:"txt_endpoints"`
+	SyncMode        string          `json:"sync_mode"`
+	RetryInterval   *int64          `json:"retry_interval"`
+	MaxRetries      *int64          `json:"max_retries"`
+	Enabled         bool            `json:"enabled"`
+}
+
+func (b configurationBody) configuration() configuration {
+	return configuration{
+		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
+		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
+		RetryInterval: optional(b.RetryInterval), MaxRetries: optional(b.MaxRetries), Enabled: b.Enabled,
+	}
+}
+
+// check refuses what cannot be stored, in the order of the contract.
+func (c configuration) check() error {
+	switch {
+	case c.Provider == "":
+		return envelope.Fail(msg.ProviderEmpty)
+	case c.AccessKeyID == "" || c.Secret == "":
+		return envelope.Fail(msg.AccessKeyEmpty)
+	case c.Domain == "":
+		return envelope.Fail(msg.DomainEmpty)
+	case c.TXTRecordName == "":
+		return envelope.Fail(msg.TXTRecordNameEmpty)
+	}
+	return badEndpoints(anyNetwork, c.Endpoints)
+}
+
+// optional is a number that may not have been given.
+func optional(n *int64) sql.Null[int64] {
+	if n == nil {
+		return sql.Null[int64]{}
+	}
+	return sql.Null[int64]{V: *n, Valid: true}
+}
+
+// badEndpoints refuses endpoints that cannot be published for a network.
+func badEndpoints(network string, endpoints []string) error {
+	err := meshtxt.Check(network, anyOwner, endpoints)
+	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
+		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
+	}
+	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
+		return envelope.Fail(msg.EndpointInvalid, bad.Text)
+	}
+	return err
+}
+
+// Endpoints that fit beside the longest network id fit beside every other. All owners
+// have one length.
+const (
+	anyNetwork = "18446744073709551615"
+	anyOwner   = "000000000000"
+)
+
+// checkOwner refuses what is no owner.
+func checkOwner(owner string) error {
+	if len(owner) != len(anyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
+		return envelope.Fail(msg.OwnerInvalid)
+	}
+	return nil
+}
+
+type serviceBody struct {
+	ID     string              `json:"id"`
+	Name   string              `json:"name"`
+	Config provider.SecretJSON `json:"config"`
+}
+
+// service makes the service of a body. Masked secrets are still masked.
+func (body serviceBody) service() service {
+	v := service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
+	if json.Unmarshal(body.Config, &v.Config) != nil {
+		var compact bytes.Buffer
+		if json.Compact(&compact, body.Config) == nil {
+			v.Config = provider.Secret(compact.String())
+		}
+	}
+	return v
+}
+
+// checked checks a body and makes the service of it.
+func (body serviceBody) checked() (v service, err error) {
+	v = body.service()
+	if body.Name == "" {
+		return v, envelope.Fail(msg.ServiceNameEmpty)
+	}
+	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
+		fault := envelope.BodyFault(err)
+		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
+			fault = envelope.Phrase{ID: msg.ConfigEmpty}
+		}
+		return v, envelope.Fail(msg.ServiceConfigShape, fault)
+	}
+	var typed struct {
+		Provider        string          `json:"provider"`
+		AccessKeyID     string          `json:"access_key_id"`
+		AccessKeySecret provider.Secret `json:"access_key_secret"`
+		Endpoint        string          `json:"endpoint"`
+		TXTEndpoints    []string        `json:"txt_endpoints"`
+	}
+	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
+		e, _ := errors.AsType[*strictjson.Error](err)
+		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
+	}
+	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
+	}
+	return v, badEndpoints(anyNetwork, typed.TXTEndpoints)
+}
+
+func goodServiceID(id string) bool {
+	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
+}
+
+// over gives the service as it replaces a stored one, whose secrets take the place of
+// masks.
+func (v service) over(stored service) (service, error) {
+	config, used, err := masked.Restore(string(v.Config), string(stored.Config))
+	if err != nil || used && !sameAccount(v.Config, stored.Config) {
+		return service{}, errNoSecret
+	}
+	v.Config = provider.Secret(config)
+	return v, nil
+}
+
+// checkedWithID is checked for a service that has to have an id.
+func (body serviceBody) checkedWithID() (service, error) {
+	if !goodServiceID(body.ID) {
+		return service{}, envelope.Fail(msg.ServiceIDInvalid)
+	}
+	return body.checked()
+}
+
+// documented reports whether a document can have the service: its config is an object.
+func (v service) documented() bool { return v.Domain.Valid }
+
+// sameAs reports whether a service is registered already as it is here.
+func (v service) sameAs(stored service) bool {
+	changed, err := v.over(stored)
+	return err == nil && v.ID == stored.ID && v.Name == stored.Name && strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
+}
+
+// sameAs reports whether a configuration is stored already as it is here.
+func (c configuration) sameAs(stored configuration) bool {
+	if c.Secret == masked.Mask && stored.sameCredentials(c) {
+		c.Secret = stored.Secret
+	}
+	return c.sameCredentials(stored) && c.Secret == stored.Secret && c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName &&
+		c.SyncMode == stored.SyncMode && c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
+		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
+}
+
+// sameAccount reports whether two configs are for one account at one address:
+// else a stored key could be sent to a stranger's.
+func sameAccount(a, b provider.Secret) bool {
+	x, errX := parseServiceConfig(a)
+	y, errY := parseServiceConfig(b)
+	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
+}
+
+// checks are those of the operations that need no database.
+type checks struct{}
+
+func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
+
+func (checks) CheckConfiguration(body []byte) error {
+	var b configurationBody
+	return cmp.Or(envelope.Parse(body, &b), b.configuration().check())
+}
+
+func (checks) CheckService(body []byte) error {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return err
+	}
+	_, err := b.checkedWithID()
+	return err
+}
+
+// blamed are the members that refusals are about.
+var blamed = map[msg.ID]string{
+	msg.ProviderEmpty: "provider", msg.AccessKeyEmpty: "access_key_secret", msg.DomainEmpty: "domain",
+	msg.TXTRecordNameEmpty: "txt_record_name", msg.SecretNotStored: masked.Mask, msg.EndpointInvalid: "txt_endpoints",
+	msg.ValueTooLong: "txt_endpoints", msg.ServiceIDEmpty: "service_id", msg.PrefixModeInvalid: "prefix_mode",
+	msg.UnknownService: "service_id", msg.ServiceConfigInvalid: "service_id", msg.ServiceDomainMissing: "service_id",
+	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
+	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",
+	msg.NameTooLong: "custom_prefix", msg.ServiceNameEmpty: "name", msg.ServiceConfigShape: "config",
+	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
+}
+
+// Blame tells which member a refusal is about, and why it is refused.
+func (checks) Blame(err error) (member, reason string, ok bool) {
+	f := failureOf(err)
+	if f.ID == msg.SecretNotStored {
+		return masked.Mask, "is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here", true
+	}
+	return blamed[f.ID], f.Error(), f.Cause == nil
 }
 
 // publishing is how far a usage's record is.

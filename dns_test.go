@@ -335,6 +335,9 @@ func TestSyncTwoAppliances(t *testing.T) {
 // TestSyncManyWriters has two appliances and another program write to one
 // name at once: no foreign value is lost, and no two owners stand there.
 func TestSyncManyWriters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	const rounds = 12
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		var writers sync.WaitGroup
@@ -526,6 +529,9 @@ func wantFailure(t *testing.T, h *syncHost, r reconcile.Report, want string) {
 // TestSyncSilent has servers that do not answer, or nothing that can be read. Who
 // asks has an end of waiting of their own.
 func TestSyncSilent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, handle := range map[string]dnsHandler{"silent": dnsSilent, "garbage": dnsGarbage} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -956,6 +962,9 @@ func TestSyncReleaseBesideCloudAlias(t *testing.T) {
 
 // TestSyncCloudWithoutList has a release meet a success that lists nothing.
 func TestSyncCloudWithoutList(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	c := cloudtest.AliDNS(t)
 	h := newSyncHost(t, dnsBuiltinServer)
 	u := h.reserve(h.cloudService(c, "example.com"), "office", 42)
@@ -1596,6 +1605,9 @@ func TestSyncLoopGoesOn(t *testing.T) {
 // TestSyncDatabaseFails has the database refuse a statement: without the intent
 // nothing is written to DNS, and without the outcome it is not believed.
 func TestSyncDatabaseFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for name, test := range map[string]struct {
 		trigger string
 		delete  bool

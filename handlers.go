@@ -10,11 +10,13 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/mattn/go-sqlite3"
 
 	"meshddns/advice"
 	"meshddns/answers"
@@ -23,19 +25,19 @@ import (
 	"meshddns/dbfault"
 	"meshddns/dbfile"
 	"meshddns/dnsname"
+	"meshddns/docs"
 	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/httpserver"
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/masked"
-	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/provider"
+	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
-	"meshddns/strictjson"
 )
 
 // server answers the HTTP contract.
@@ -48,7 +50,8 @@ type server struct {
 	version    string
 	dnsMetrics func(*metrics.Page) // writes those of the built-in DNS server
 	adapter    envelope.Adapter
-	requests   metrics.Counter
+	requests   metrics.Requests
+	backups    metrics.Runs
 	copying    sync.Mutex // held by the backup that is being made or sent
 }
 
@@ -57,14 +60,15 @@ const (
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	servicePage    = 100                                 // of which each may have a config of 64 KiB
+	usagePage      = 100
+	servicePage    = 100 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
 
 // routes is the whole API.
 func (s *server) routes() http.Handler {
-	mux := http.NewServeMux()
+	mux := s.requests.Mux()
 	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
 	handle := a.Handle
 	s.adapter = a
@@ -91,10 +95,12 @@ func (s *server) routes() http.Handler {
 	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(s.putService))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
 
+	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
 	mux.HandleFunc("GET /metrics", s.metrics)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) })
+	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux.Routes, w, r) })
 }
 
 // failures are what the errors of the store and the engine are to a client.
@@ -115,6 +121,11 @@ var failures = []envelope.Answer{
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
+}
+
+// failureOf gives the failure that an error is to who asked for something.
+func failureOf(err error) *envelope.Failure {
+	return envelope.Adapter{Answers: failures, Broken: broken}.Failure(err)
 }
 
 // broken tells what is wrong with the database.
@@ -144,53 +155,6 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refu
 	s.countRequest("", refusal.Status)
 }
 
-// badEndpoints refuses endpoints that cannot be published for a network.
-func (s *server) badEndpoints(network string, endpoints []string) error {
-	err := meshtxt.Check(network, s.store.owner, endpoints)
-	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
-		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
-	}
-	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
-		return envelope.Fail(msg.EndpointInvalid, bad.Text)
-	}
-	return err
-}
-
-// anyNetwork is the longest network id: endpoints that fit beside it fit
-// beside every other.
-const anyNetwork = "18446744073709551615"
-
-// configurationBody is the configuration as clients write it.
-type configurationBody struct {
-	Provider        string          `json:"provider"`
-	AccessKeyID     string          `json:"access_key_id"`
-	AccessKeySecret provider.Secret `json:"access_key_secret"`
-	Endpoint        string          `json:"endpoint"`
-	Domain          string          `json:"domain"`
-	TXTRecordName   string          `json:"txt_record_name"`
-	TXTEndpoints    []string        `json:"txt_endpoints"`
-	SyncMode        string          `json:"sync_mode"`
-	RetryInterval   *int64          `json:"retry_interval"`
-	MaxRetries      *int64          `json:"max_retries"`
-	Enabled         bool            `json:"enabled"`
-}
-
-func (b configurationBody) configuration() configuration {
-	return configuration{
-		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
-		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
-		RetryInterval: optional(b.RetryInterval), MaxRetries: optional(b.MaxRetries), Enabled: b.Enabled,
-	}
-}
-
-// optional is a number that may not have been given.
-func optional(n *int64) sql.Null[int64] {
-	if n == nil {
-		return sql.Null[int64]{}
-	}
-	return sql.Null[int64]{V: *n, Valid: true}
-}
-
 func shownNumber(n sql.Null[int64]) *int64 {
 	if !n.Valid {
 		return nil
@@ -198,35 +162,42 @@ func shownNumber(n sql.Null[int64]) *int64 {
 	return &n.V
 }
 
+// shownConfiguration is the configuration as clients see it.
+type shownConfiguration struct {
+	Provider        string   `json:"provider"`
+	AccessKeyID     string   `json:"access_key_id"`
+	AccessKeySecret string   `json:"access_key_secret"`
+	Endpoint        string   `json:"endpoint"`
+	Domain          string   `json:"domain"`
+	TXTRecordName   string   `json:"txt_record_name"`
+	TXTEndpoints    []string `json:"txt_endpoints"`
+	SyncMode        string   `json:"sync_mode"`
+	EffectiveMode   string   `json:"effective_sync_mode,omitempty"`
+	RetryInterval   *int64   `json:"retry_interval"`
+	MaxRetries      *int64   `json:"max_retries"`
+	Enabled         bool     `json:"enabled"`
+	UpdatedAt       string   `json:"updated_at,omitempty"`
+}
+
+func (c configuration) shown() shownConfiguration {
+	secret := ""
+	if c.Secret != "" {
+		secret = masked.Mask
+	}
+	return shownConfiguration{
+		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
+		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
+		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: shownNumber(c.RetryInterval),
+		MaxRetries: shownNumber(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
+	}
+}
+
 func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
 	c, err := s.store.Configuration(r.Context())
 	if err != nil && !errors.Is(err, errNoConfiguration) {
 		return envelope.Reply{}, err
 	}
-	secret := ""
-	if c.Secret != "" {
-		secret = masked.Mask
-	}
-	return envelope.Reply{Data: struct {
-		Provider        string   `json:"provider"`
-		AccessKeyID     string   `json:"access_key_id"`
-		AccessKeySecret string   `json:"access_key_secret"`
-		Endpoint        string   `json:"endpoint"`
-		Domain          string   `json:"domain"`
-		TXTRecordName   string   `json:"txt_record_name"`
-		TXTEndpoints    []string `json:"txt_endpoints"`
-		SyncMode        string   `json:"sync_mode"`
-		EffectiveMode   string   `json:"effective_sync_mode"`
-		RetryInterval   *int64   `json:"retry_interval"`
-		MaxRetries      *int64   `json:"max_retries"`
-		Enabled         bool     `json:"enabled"`
-		UpdatedAt       string   `json:"updated_at,omitempty"`
-	}{
-		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
-		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: shownNumber(c.RetryInterval),
-		MaxRetries: shownNumber(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
-	}}, nil
+	return envelope.Reply{Data: c.shown()}, nil
 }
 
 func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
@@ -246,17 +217,7 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 // saveConfiguration checks a configuration and stores it. members are all that it
 // was given with.
 func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
-	switch {
-	case c.Provider == "":
-		return nil, envelope.Fail(msg.ProviderEmpty)
-	case c.AccessKeyID == "" || c.Secret == "":
-		return nil, envelope.Fail(msg.AccessKeyEmpty)
-	case c.Domain == "":
-		return nil, envelope.Fail(msg.DomainEmpty)
-	case c.TXTRecordName == "":
-		return nil, envelope.Fail(msg.TXTRecordNameEmpty)
-	}
-	if err := s.badEndpoints(anyNetwork, c.Endpoints); err != nil {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
 	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
@@ -376,9 +337,6 @@ func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.LeftoverForgotten}, s.store.ledger.ForgetLeftover(r.Context(), id)
 }
 
-// ownerDigits are those of an owner, which has twelve.
-const ownerDigits = "0123456789abcdef"
-
 func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Owner string `json:"owner"`
@@ -390,10 +348,10 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	switch {
-	case len(body.Owner) != 12 || strings.Trim(body.Owner, ownerDigits) != "":
-		return envelope.Reply{}, envelope.Fail(msg.OwnerInvalid)
-	case body.Owner == s.store.owner:
+	if err := checkOwner(body.Owner); err != nil {
+		return envelope.Reply{}, err
+	}
+	if body.Owner == s.store.owner {
 		return envelope.Reply{}, ledger.ErrOwnOwner
 	}
 	done := msg.SyncPlanned
@@ -463,33 +421,23 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	}}, nil
 }
 
-// reservation is what a client wants to reserve.
-type reservation struct {
-	service, mode, custom string
-	network               *sqlrow.NetworkID // nil when it is not given
-	networkName           string
-}
-
 // reserve checks a reservation in the order of the contract, and stores it.
 func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
-	switch {
-	case want.service == "":
-		return usage{}, envelope.Fail(msg.ServiceIDEmpty)
-	case want.mode != modeAutomatic && want.mode != modeCustom:
-		return usage{}, envelope.Fail(msg.PrefixModeInvalid)
+	if err := want.check(); err != nil {
+		return usage{}, err
 	}
 	prefix, fault := want.prefix()
 	if fault != "" {
 		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: "mesh sync - " + want.networkName,
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
 		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
 	})
 	if err == nil {
 		return u, nil
 	}
-	if failure := s.adapter.Failure(err); failure.Cause != nil {
+	if failure := failureOf(err); failure.Cause != nil {
 		if failure.ID == msg.InternalError {
 			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
 		}
@@ -502,17 +450,6 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 // fault that the contract looks for later.
 func (s *server) afterService(ctx context.Context, service string, fault error) error {
 	return cmp.Or(s.store.CheckService(ctx, service), fault)
-}
-
-// prefix gives what is to be reserved, or what is wrong with it by itself.
-func (want reservation) prefix() (prefix string, fault msg.ID) {
-	switch {
-	case want.network == nil:
-		return "", msg.NetworkIDMissing
-	case want.mode == modeAutomatic:
-		return automaticPrefix(*want.network), ""
-	}
-	return want.custom, prefixFault(want.custom)
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -707,16 +644,22 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err
 	}
+	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, body.Description)
+}
+
+// saveUsage checks what a usage is to publish, and stores it with a description; nil
+// leaves either as it is.
+func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlrow.TextList, description *string) error {
 	network := anyNetwork
 	if u.Network.Valid {
 		network = u.Network.V.String()
 	}
-	if body.TXTEndpoints != nil {
-		if err := s.badEndpoints(network, body.TXTEndpoints); err != nil {
-			return envelope.Reply{}, err
+	if endpoints != nil {
+		if err := badEndpoints(network, endpoints); err != nil {
+			return err
 		}
 	}
-	return envelope.Reply{Message: msg.UsageChanged}, s.store.ChangeUsage(r.Context(), u.ID, body.TXTEndpoints, body.Description)
+	return s.store.ChangeUsage(ctx, u.ID, endpoints, description)
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
@@ -759,53 +702,6 @@ func (s *server) release(ctx context.Context, id string, force bool) (freed bool
 	return false, err
 }
 
-type serviceBody struct {
-	ID     string              `json:"id"`
-	Name   string              `json:"name"`
-	Config provider.SecretJSON `json:"config"`
-}
-
-// checkedService checks a body and makes the service of it. Masked secrets are still
-// masked.
-func (s *server) checkedService(body serviceBody) (v service, err error) {
-	if body.Name == "" {
-		return v, envelope.Fail(msg.ServiceNameEmpty)
-	}
-	v = service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
-	if json.Unmarshal(body.Config, &v.Config) != nil {
-		var compact bytes.Buffer
-		if json.Compact(&compact, body.Config) == nil {
-			v.Config = provider.Secret(compact.String())
-		}
-	}
-	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		fault := envelope.BodyFault(err)
-		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
-			fault = envelope.Phrase{ID: msg.ConfigEmpty}
-		}
-		return v, envelope.Fail(msg.ServiceConfigShape, fault)
-	}
-	var typed struct {
-		Provider        string          `json:"provider"`
-		AccessKeyID     string          `json:"access_key_id"`
-		AccessKeySecret provider.Secret `json:"access_key_secret"`
-		Endpoint        string          `json:"endpoint"`
-		TXTEndpoints    []string        `json:"txt_endpoints"`
-	}
-	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
-		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
-	}
-	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
-		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
-	}
-	return v, s.badEndpoints(anyNetwork, typed.TXTEndpoints)
-}
-
-func goodServiceID(id string) bool {
-	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
-}
-
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
 	members, err := envelope.DecodeMembers(r, &body)
@@ -819,10 +715,7 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 		}
 		body.ID = id
 	}
-	if !goodServiceID(body.ID) {
-		return envelope.Reply{}, envelope.Fail(msg.ServiceIDInvalid)
-	}
-	v, err := s.checkedService(body)
+	v, err := body.checkedWithID()
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -841,34 +734,15 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	if body.ID = r.PathValue("id"); !goodServiceID(body.ID) {
-		return envelope.Reply{}, envelope.Fail(msg.ServiceIDInvalid)
-	}
-	v, err := s.checkedService(body)
+	body.ID = r.PathValue("id")
+	v, err := body.checkedWithID()
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	err = s.store.PutService(r.Context(), body.ID, func(stored service) (service, error) {
-		config, used, err := masked.Restore(string(v.Config), string(stored.Config))
-		if err != nil || used && !sameAccount(v.Config, stored.Config) {
-			return service{}, errNoSecret
-		}
-		changed := v
-		changed.Config = provider.Secret(config)
-		return changed, nil
-	})
-	if err != nil {
+	if err := s.store.PutService(r.Context(), body.ID, v.over); err != nil {
 		return envelope.Reply{}, err
 	}
 	return s.savedService(r, body.ID, members)
-}
-
-// sameAccount reports whether two configs are for one account at one address:
-// else a stored key could be sent to a stranger's.
-func sameAccount(a, b provider.Secret) bool {
-	x, errX := parseServiceConfig(a)
-	y, errY := parseServiceConfig(b)
-	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
 }
 
 func (s *server) savedService(r *http.Request, id string, members []string) (envelope.Reply, error) {
@@ -925,6 +799,69 @@ func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
+// state gives all that was configured as a document for -provision. Usages that are
+// reserved meanwhile are left out, for their services may be newer than the list of them.
+func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		ctx := r.Context()
+		last, err := s.store.LastUsage(ctx)
+		c, fault := s.store.Configuration(ctx)
+		if err := cmp.Or(err, fault); err != nil && !errors.Is(err, errNoConfiguration) {
+			yield(nil, err)
+			return
+		}
+		source := provision.Source{Owner: s.store.owner, Services: s.stateServices(ctx), Usages: s.stateUsages(ctx, last)}
+		if fault == nil {
+			shown := c.shown()
+			shown.EffectiveMode, shown.UpdatedAt = "", ""
+			source.Configuration = shown
+		}
+		source.Pieces()(yield)
+	}
+}
+
+// stateServices gives the services of a document: all but those, older than the checks,
+// whose config is no object.
+func (s *server) stateServices(ctx context.Context) iter.Seq2[provision.Service, error] {
+	return func(yield func(provision.Service, error) bool) {
+		for after, more := "", true; more; {
+			page, err := s.store.Services(ctx, after, servicePage)
+			if err != nil {
+				yield(provision.Service{}, err)
+				return
+			}
+			for _, v := range page {
+				after = v.ID
+				entry := provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}
+				if v.documented() && !yield(entry, nil) {
+					return
+				}
+			}
+			more = len(page) == servicePage
+		}
+	}
+}
+
+// stateUsages gives the usages of a document up to a number.
+func (s *server) stateUsages(ctx context.Context, last int64) iter.Seq2[provision.Usage, error] {
+	return func(yield func(provision.Usage, error) bool) {
+		for filter, more := (usageFilter{}), true; more; {
+			page, err := s.store.Usages(ctx, filter, usagePage)
+			if err != nil {
+				yield(provision.Usage{}, err)
+				return
+			}
+			for _, u := range page {
+				filter.after = u.Seq
+				if u.Seq <= last && u.documented() && !yield(u.document(), nil) {
+					return
+				}
+			}
+			more = len(page) == usagePage && filter.after < last
+		}
+	}
+}
+
 // backup sends a consistent copy of the live database, one at a time.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	if !s.copying.TryLock() {
@@ -936,13 +873,15 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	file, err := s.store.Backup(r.Context())
 	s.adapter.Audit(r, err)
 	if err != nil {
+		s.backups.Ended(s.store.now(), false)
 		s.adapter.Refuse(w, r, err)
 		return
 	}
 	defer file.Close()
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
-	if err := envelope.SendFile(w, file); err != nil {
+	err = envelope.SendFile(w, file)
+	if s.backups.Ended(s.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
 }
@@ -968,8 +907,10 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	var out bytes.Buffer
 	page := metrics.NewPage(&out)
-	page.Family("meshddns_build_info", "gauge", "Version of the program.")
-	page.Figure(1, metrics.Label{Name: "version", Value: s.version})
+	sqlite, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
+	page.Figure(1, metrics.Label{Name: "version", Value: s.version}, metrics.Label{Name: "goversion", Value: runtime.Version()},
+		metrics.Label{Name: "sqlite", Value: sqlite})
 	page.Family("meshddns_services", "gauge", "Registered services.")
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
@@ -978,14 +919,21 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, state := range reconcile.PlaceStates {
 		page.Figure(totals[state], metrics.Label{Name: "state", Value: state})
 	}
-	s.requests.Write(page, "meshddns_http_requests_total", "Answered HTTP requests.")
-	s.engine.Passes().Write(page, "meshddns_sync_runs_total", "Ended passes over all names.")
+	s.requests.Write(page)
+	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
+	s.backups.Write(page, "meshddns_backup", "Backups")
 	s.dnsMetrics(page)
+	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
 }
 
 // countRequest counts an answer. The label is the route, never the path.
-func (s *server) countRequest(route string, status int) {
-	s.requests.Add(metrics.Label{Name: "route", Value: route}, metrics.Label{Name: "code", Value: strconv.Itoa(status)})
+func (s *server) countRequest(route string, status int) { s.requests.Count(route, status) }
+
+// contract is the HTTP contract as OpenAPI 3.1, for programs.
+func (s *server) contract(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", envelope.MediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(docs.OpenAPI)))
+	w.Write(docs.OpenAPI)
 }

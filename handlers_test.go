@@ -16,8 +16,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +27,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/mattn/go-sqlite3"
 
 	"meshddns/builtin"
 	"meshddns/conntest"
@@ -1441,7 +1445,10 @@ func TestBuiltinWithoutServer(t *testing.T) {
 
 // The operator's three: health is in a script, the other two are no JSON.
 func TestMetrics(t *testing.T) {
-	a := newAppliance(t)
+	sqliteVersion, _, _ := sqlite3.Version()
+	a := newAppliance(t, func(a *appliance) {
+		a.store.now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC) }
+	})
 	a.must(t, "PUT", "/api/v1/ddns/config",
 		`{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","enabled":true}`)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
@@ -1455,11 +1462,11 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("Content-Type %q", got)
 	}
 	for _, want := range []string{
-		`meshddns_build_info{version="test"} 1`, `meshddns_services 1`, `meshddns_usages 1`, `meshddns_records{state="published"} 2`,
+		`meshddns_build_info{version="test",goversion="` + runtime.Version() + `",sqlite="` + sqliteVersion + `"} 1`, `meshddns_services 1`, `meshddns_usages 1`, `meshddns_records{state="published"} 2`,
 		`meshddns_http_requests_total{route="POST /api/v1/ddns/usages",code="200"} 1`,
 		`meshddns_http_requests_total{route="GET /api/v1/ddns/services/{id}",code="404"} 1`,
 		`meshddns_http_requests_total{route="",code="404"} 1`, `meshddns_sync_runs_total{result="ok"} 1`, `meshddns_dns_answers_total{rcode="NOERROR"} 1`,
-		`# TYPE meshddns_dns_cached_names gauge`,
+		`# TYPE meshddns_dns_cached_names gauge`, `meshddns_sync_last_success_timestamp_seconds 1767323045.678`,
 	} {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("no line %s in\n%s", want, page)
@@ -1468,6 +1475,100 @@ func TestMetrics(t *testing.T) {
 	if strings.Contains(page, "a-path-is-no-label") {
 		t.Errorf("a path is a label:\n%s", page)
 	}
+}
+
+// What can be counted is there before it has happened: an alert on an increase sees
+// the first one. The page is as the people of Prometheus want one.
+func TestMetricsFromTheStart(t *testing.T) {
+	a := newAppliance(t)
+	_, page := a.do(t, "GET", "/metrics", nil, "")
+	for _, want := range []string{
+		`meshddns_services 0`, `meshddns_records{state="leftover"} 0`, `meshddns_sync_runs_total{result="ok"} 0`, `meshddns_sync_runs_total{result="failed"} 0`,
+		`meshddns_sync_last_success_timestamp_seconds 0`, `meshddns_backup_runs_total{result="failed"} 0`, `meshddns_backup_last_success_timestamp_seconds 0`,
+		`meshddns_http_requests_total{route="DELETE /api/v1/ddns/usages/{id}",code="200"} 0`, `meshddns_http_requests_total{route="",code="401"} 0`,
+		`meshddns_dns_answers_total{rcode="SERVFAIL"} 0`, `meshddns_dns_answers_total{rcode="BADVERS"} 0`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("no line %s in\n%s", want, page)
+		}
+	}
+	a.must(t, "GET", "/api/v1/ddns/backup", "")
+	eventually(t, "the backup is counted", func() bool {
+		_, page := a.do(t, "GET", "/metrics", nil, "")
+		return strings.Contains(page, "meshddns_backup_runs_total{result=\"ok\"} 1\n") && !strings.Contains(page, "meshddns_backup_last_success_timestamp_seconds 0\n")
+	})
+	operate, err := os.ReadFile("docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(string(operate), "`"+family[1]+"`") {
+			t.Errorf("docs/operate.md says nothing of %s", family[1])
+		}
+	}
+	if _, err := exec.LookPath("promtool"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("promtool is not installed")
+		}
+		t.Skip("promtool is not installed")
+	}
+	check := exec.Command("promtool", "check", "metrics")
+	check.Stdin = strings.NewReader(page)
+	if said, err := check.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, said)
+	}
+}
+
+// The contract that is served is the one in docs, and has the routes of the program,
+// all of them and no other.
+func TestContract(t *testing.T) {
+	a := newAppliance(t)
+	response, text := a.do(t, "GET", "/api/v1/ddns/openapi.json", nil, "")
+	if file, err := os.ReadFile("docs/openapi.json"); err != nil || response.StatusCode != 200 || text != string(file) {
+		t.Errorf("%s, %v: %.100s", response.Status, err, text)
+	}
+	if got := response.Header.Get("Content-Type"); got != envelope.MediaType {
+		t.Errorf("Content-Type %q", got)
+	}
+	var contract struct{ Paths map[string]map[string]any }
+	if err := json.Unmarshal([]byte(text), &contract); err != nil {
+		t.Fatal(err)
+	}
+	var written, served []string
+	_, page := a.do(t, "GET", "/metrics", nil, "")
+	for _, match := range regexp.MustCompile(`_requests_total\{route="([^"]+)",code="200"\}`).FindAllStringSubmatch(page, -1) {
+		served = append(served, match[1])
+	}
+	for path, item := range contract.Paths {
+		for method := range item {
+			route := strings.ToUpper(method) + " " + path
+			if coming := route == comingRoute && !slices.Contains(served, route); method != "parameters" && !coming {
+				written = append(written, route)
+			}
+		}
+	}
+	slices.Sort(written)
+	if slices.Sort(served); !slices.Equal(written, served) {
+		t.Errorf("docs/openapi.json has the routes\n%q\nthe program has\n%q", written, served)
+	}
+}
+
+// comingRoute is in the contract, and may still be missing in the program.
+const comingRoute = "GET /api/v1/ddns/state"
+
+// What an earlier run of the program has synchronised is not forgotten.
+func TestLastSuccessOutlivesTheProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshddns.db")
+	t.Run("first run", func(t *testing.T) {
+		a := newApplianceOn(t, path)
+		a.must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"@","enabled":true}`)
+		a.must(t, "POST", "/api/v1/ddns/sync", "")
+	})
+	a := newApplianceOn(t, path)
+	eventually(t, "the time is known", func() bool {
+		_, page := a.do(t, "GET", "/metrics", nil, "")
+		return strings.Contains(page, "\nmeshddns_sync_last_success_timestamp_seconds 1")
+	})
 }
 
 // A backup is one whole database, also while others write: a usage never

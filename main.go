@@ -22,15 +22,19 @@
 //	-token-file file       one or two tokens, a line each; required on an address that is not loopback
 //	-sync-interval time    between synchronisations in the modes auto and upsert-only, default 5m
 //	-log-format format     text or json
+//	-provision file        configuration, services and usages, applied at the start; or a folder: its *.json in the order of their names
+//	-check                 tell every mistake of the flags and of the provision file, and exit: nothing is opened or changed
 //	-version, -help        print the version, or the flags, and exit
 //
 // SIGTERM and SIGINT end the program: what has come is answered, and what has begun
-// is finished first. SIGHUP
-// reads the token file again; a fault in it is logged, and the old tokens stay.
+// is finished first. SIGHUP reads the token file and the provision file again; a fault
+// in one is logged, and what was stays.
 package main
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -44,15 +48,20 @@ import (
 	"syscall"
 	"time"
 
+	"meshddns/advice"
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/crash"
+	"meshddns/dnsname"
+	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/httpserver"
 	"meshddns/metrics"
+	"meshddns/msg"
 	"meshddns/nameserver"
 	"meshddns/provider"
+	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/settings"
 	"meshddns/systemd"
@@ -109,6 +118,8 @@ func run(ctx context.Context, p process) (err error) {
 	case c.Version:
 		_, err := fmt.Fprintln(p.stdout, "meshddns", version())
 		return err
+	case c.Check:
+		return tellMistakes(c, err, p.stdout)
 	case err != nil:
 		return err
 	}
@@ -134,6 +145,12 @@ func run(ctx context.Context, p process) (err error) {
 	api := &server{store: store, log: log, version: version(), public: conntest.Internet}
 	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
+	if c.Provision != "" {
+		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {
+			dns.close()
+			return fmt.Errorf("-provision: nothing of it is applied:\n%w", err)
+		}
+	}
 	front, err := listenHTTP(c, api)
 	if err != nil {
 		dns.close()
@@ -143,7 +160,7 @@ func run(ctx context.Context, p process) (err error) {
 	for _, origin := range c.Unused(front.TCP(), dns.server != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
-	steps := reloadSteps(c)
+	steps := reloadSteps(c, api)
 	listening := strings.Join(front.Addrs(), ",")
 	unit := unit{manager: manager, store: store, serves: serves(listening, dns.listening()), log: log}
 	log.Info("started", "version", version(), "listen", listening, "dns", dns.listening(), "db", c.DB)
@@ -241,9 +258,14 @@ type step struct {
 }
 
 // reloadSteps are those of a reload, in their order.
-func reloadSteps(c settings.Settings) (steps []step) {
+func reloadSteps(c settings.Settings, api *server) (steps []step) {
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
+	}
+	if c.Provision != "" {
+		steps = append(steps, step{"apply the provision file again", func(ctx context.Context) error {
+			return api.provision(ctx, c.Provision, credentials(c), false)
+		}})
 	}
 	return steps
 }
@@ -425,4 +447,248 @@ func (d builtinDNS) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	d.serve(ended)
+}
+
+// credentials is where the provision file's secrets are.
+func credentials(c settings.Settings) provision.CredentialFolder {
+	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
+}
+
+// tellMistakes writes every mistake of the settings, and of the files that they name, a
+// line each. There is an error when there are any.
+func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
+	var told []string
+	if fault != nil {
+		told = strings.Split(fault.Error(), "\n")
+	}
+	fine := "ok"
+	if c.Provision != "" {
+		document := provision.Read(c.Provision, credentials(c))
+		if err := document.Check(checks{}); err != nil {
+			told = append(told, strings.Split(err.Error(), "\n")...)
+		}
+		if document.Unread > 0 {
+			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set", document.Unread)
+		}
+	}
+	if len(told) == 0 {
+		_, err := fmt.Fprintln(out, fine)
+		return err
+	}
+	_, err := fmt.Fprintln(out, strings.Join(told, "\n"))
+	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
+}
+
+// provision applies the files that -provision names, all or nothing, before anything
+// runs at the start, and beside everything later.
+func (s *server) provision(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
+	document := provision.Read(path, credentials)
+	var changes []provision.Change
+	var a *application
+	err := s.store.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		a = &application{api: s, start: start, seen: map[string]int{}}
+		changes, err = document.Apply(ctx, a)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.owner != "" {
+		s.store.UseOwner(a.owner)
+	}
+	for _, c := range changes {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"), slog.String("what", c.What), slog.String("id", c.ID),
+			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
+	}
+	for _, text := range advice.Texts(a.warnings, msg.English) {
+		s.log.Warn("what is stored cannot work", "from", path, "reason", text)
+	}
+	for _, id := range a.inUse {
+		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
+	}
+	s.log.Info("provisioned", "from", path, "services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
+	return nil
+}
+
+// application applies a document in one transaction, by the operations of requests. It
+// leaves alone what is as wanted.
+type application struct {
+	checks
+	api   *server
+	start bool           // nothing uses the owner yet
+	owner string         // that was taken
+	seen  map[string]int // usages of the document so far, by service, network and prefix
+	inUse []string       // services that cannot be deleted yet
+
+	warnings []advice.Warning // of what is stored and cannot work
+}
+
+// changed is what an operation of a document has done, as its request.
+func changed(request, id string, err error) (provision.Change, error) {
+	method, path, _ := strings.Cut(request, " ")
+	return provision.Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
+}
+
+var unchanged provision.Change
+
+// SaveOwner takes an owner for a new database; another database adopts it.
+func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
+	if err := a.CheckOwner(owner); err != nil || owner == a.api.store.owner {
+		return unchanged, err
+	}
+	if a.start {
+		taken, err := a.api.store.ledger.TakeOwner(ctx, owner)
+		if err != nil || taken {
+			a.owner = owner
+			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
+		}
+	}
+	adopted, err := a.api.store.ledger.Adopted(ctx, a.api.store.reading(ctx), owner)
+	if err != nil || adopted {
+		return unchanged, err
+	}
+	return changed("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
+}
+
+// SaveConfiguration stores a configuration that is another one.
+func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
+	var b configurationBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	c := b.configuration()
+	stored, err := a.api.store.Configuration(ctx)
+	if err == nil && c.sameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
+		return unchanged, err
+	}
+	warnings, err := a.api.saveConfiguration(ctx, c, nil)
+	a.warnings = append(a.warnings, warnings...)
+	return changed("PUT config", "", err)
+}
+
+// SaveService stores a service that is another one.
+func (a *application) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	stored, err := a.api.store.Service(ctx, b.ID)
+	if err == nil && b.service().sameAs(stored) || err != nil && !errors.Is(err, errNoService) {
+		return unchanged, err
+	}
+	v, err := b.checkedWithID()
+	if err != nil {
+		return unchanged, err
+	}
+	if err := a.api.store.PutService(ctx, v.ID, v.over); err != nil {
+		return unchanged, err
+	}
+	warnings, err := a.api.serviceWarnings(ctx, v, nil)
+	a.warnings = append(a.warnings, warnings...)
+	return changed("PUT services/{id}", v.ID, err)
+}
+
+// SaveUsage reserves a usage that is not there, and changes what differs in one that is.
+func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
+	var b usageBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return unchanged, err
+	}
+	same, err := a.api.store.SameUsages(ctx, want)
+	if err != nil {
+		return unchanged, err
+	}
+	key := want.ServiceID + " " + want.Network.V.String() + " " + dnsname.Fold(want.Prefix)
+	number := a.seen[key]
+	a.seen[key]++
+	if number >= len(same) {
+		u, err := a.api.reserve(ctx, b.reservation())
+		if err == nil {
+			_, err = a.changeUsage(ctx, b, u)
+		}
+		return changed("POST usages", u.ID, err)
+	}
+	c, err := a.changeUsage(ctx, b, same[number])
+	if err == nil && same[number].Status == statusReleasing {
+		return changed("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
+	}
+	return c, err
+}
+
+func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (provision.Change, error) {
+	endpoints, description := b.difference(u)
+	if endpoints == nil && description == nil {
+		return unchanged, nil
+	}
+	return changed("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
+}
+
+// SameUsages gives the numbers of the usages that are the one of a body.
+func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
+	var b usageBody
+	if envelope.Parse(body, &b) != nil {
+		return nil, nil // which is told when it is to be saved
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return nil, nil
+	}
+	same, err := a.api.store.SameUsages(ctx, want)
+	if failureOf(err).Cause == nil {
+		err = nil // there is no such service
+	}
+	for _, u := range same {
+		numbers = append(numbers, u.Seq)
+	}
+	return numbers, err
+}
+
+// HeldUsages gives some usages after a number.
+func (a *application) HeldUsages(ctx context.Context, after int64) (page []provision.Held, err error) {
+	usages, err := a.api.store.Usages(ctx, usageFilter{after: after}, usagePage)
+	for _, u := range usages {
+		page = append(page, provision.Held{Seq: u.Seq, ID: u.ID, Active: u.documented()})
+	}
+	return page, err
+}
+
+// ReleaseUsage releases a usage, and waits for nobody.
+func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
+	done, err := a.api.store.ReleaseUsage(ctx, id, false)
+	c, err := changed("DELETE usages/{id}", id, err)
+	if !done.freed {
+		c.Status = http.StatusAccepted
+	}
+	return c, err
+}
+
+// HeldServices gives some services after one.
+func (a *application) HeldServices(ctx context.Context, after string) (ids []string, err error) {
+	for more := true; more && len(ids) == 0; {
+		services, err := a.api.store.Services(ctx, after, servicePage)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range services {
+			if after = v.ID; v.documented() {
+				ids = append(ids, v.ID)
+			}
+		}
+		more = len(services) > 0
+	}
+	return ids, nil
+}
+
+// DeleteService deletes a service that has no usages.
+func (a *application) DeleteService(ctx context.Context, id string) (provision.Change, error) {
+	err := a.api.store.DeleteService(ctx, id)
+	if errors.Is(err, errServiceInUse) {
+		a.inUse = append(a.inUse, id)
+		return unchanged, nil
+	}
+	return changed("DELETE services/{id}", id, err)
 }

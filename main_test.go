@@ -10,15 +10,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"meshddns/answers"
 	"meshddns/sqlrow"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +39,7 @@ import (
 	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provider/servertest"
+	"meshddns/provision"
 	"meshddns/reconcile"
 )
 
@@ -1251,6 +1256,46 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
+// A hang-up applies the provision file again: what differs is changed, and with a fault in
+// the file all stays as it is. At the start a fault ends the program.
+func TestHangUpProvisions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	write := func(name, more string) {
+		writeFile(t, file, `{"services": [{"id": "a", "name": "`+name+`", "config": {"domain": "a.example"}}]`+more+`}`)
+	}
+	write("one", "")
+	p := runProgram(t, nil, "-provision", file)
+	if log := p.log.String(); strings.Index(log, "msg=provisioned") > strings.Index(log, "msg=started") {
+		t.Errorf("started before it was provisioned:\n%s", log)
+	}
+	for _, step := range []struct{ name, more, log, want string }{
+		{"two", "", `msg=reload step="apply the provision file again"`, "two"},
+		{"two", "", `changes=0`, "two"},
+		{"three", `, "usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]`, `usages[0].service_id: no such service`, "two"},
+		{"four", `,`, `not JSON`, "two"},
+		{"five", "", `changes=1`, "five"},
+	} {
+		write(step.name, step.more)
+		before := strings.Count(p.log.String(), step.log)
+		p.hangUps <- syscall.SIGHUP
+		(&syncHost{t: t, log: p.log}).until(step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		response, err := (&http.Client{Timeout: dnsPatience}).Get(p.url + "/api/v1/ddns/services/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body struct{ Data serviceAnswer }
+		if err := json.NewDecoder(response.Body).Decode(&body); err != nil || body.Data.Name != step.want {
+			t.Errorf("%s: the service's name is %q, %v, want %q", step.name, body.Data.Name, err, step.want)
+		}
+		response.Body.Close()
+	}
+	write("six", `,`)
+	err := run(t.Context(), process{args: []string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "x.db"), "-provision", file}, stdout: io.Discard, stderr: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), file+":1: not JSON") {
+		t.Errorf("a start with a fault in the file: %v", err)
+	}
+}
+
 // A program without anything to read again lives on.
 func TestHangUpForNothing(t *testing.T) {
 	p := runProgram(t, nil)
@@ -1274,6 +1319,459 @@ func TestReloadSteps(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "step=b error=broken") || strings.Count(got, "level=INFO") != 2 {
 		t.Error(got)
+	}
+}
+
+// TestProvisionMistakes finds what testdata/provision/mistakes.txt says of the files in
+// it; "go test -update" writes it anew. "no credentials" is without a folder of them.
+func TestProvisionMistakes(t *testing.T) {
+	const golden = "testdata/provision/mistakes.txt"
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	credentials := t.TempDir()
+	for name, value := range map[string]string{
+		"key": "sesame-sesame\n", "empty": "\n", "latin1": "caf\xe9", "large": strings.Repeat("x", 64<<10+1), "folder/x": "",
+	} {
+		writeFile(t, filepath.Join(credentials, name), value)
+	}
+	blocks := strings.Split(strings.TrimSpace(string(text)), "\n\n# ")
+	for i, block := range blocks {
+		given, want, _ := strings.Cut(block, "\n-> ")
+		dir := t.TempDir()
+		parts := strings.Split("\n"+strings.TrimRight(given, "\n"), "\nfile ")
+		for _, part := range parts[1:] {
+			name, body, _ := strings.Cut(part, "\n")
+			body = manyLetters.ReplaceAllStringFunc(body, func(many string) string {
+				n, _ := strconv.Atoi(strings.Trim(many, "< x>"))
+				return strings.Repeat("x", n)
+			})
+			if quoted, ok := strings.CutPrefix(body, "bytes "); ok {
+				if body, err = strconv.Unquote(quoted); err != nil {
+					t.Fatal(err)
+				}
+			}
+			writeFile(t, filepath.Join(dir, name), body)
+		}
+		from := provision.CredentialFolder{Folder: credentials}
+		if strings.Contains(parts[0], "\nno credentials") {
+			from.Folder = ""
+		}
+		got := "ok"
+		if err := provision.Read(dir, from).Check(checks{}); err != nil {
+			got = strings.ReplaceAll(err.Error(), dir+"/", "")
+		}
+		if got = strings.ReplaceAll(got, "\n", "\n   "); got != strings.TrimRight(want, "\n") && !*update {
+			t.Errorf("# %s\n-> %s\nwant\n-> %s", given, got, want)
+		}
+		if strings.Contains(got, "sesame") {
+			t.Errorf("a secret is in\n%s", got)
+		}
+		blocks[i] = strings.TrimRight(given, "\n") + "\n-> " + got
+	}
+	if *update {
+		writeFile(t, golden, strings.Join(blocks, "\n\n# ")+"\n")
+	}
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// applied applies documents to an appliance as SIGHUP does, and gives the audit lines, or
+// the mistakes.
+func (a *appliance) applied(t testing.TB, documents ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, text := range documents {
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("%d.json", i)), text)
+	}
+	credentials := t.TempDir()
+	writeFile(t, filepath.Join(credentials, "key"), "sesame\n")
+	before := len(a.logs.String())
+	err := a.provision(t.Context(), dir, provision.CredentialFolder{Folder: credentials}, false)
+	if err != nil {
+		return strings.ReplaceAll(err.Error(), dir+"/", "")
+	}
+	return strings.Join(a.audited(before), "\n")
+}
+
+var auditLine = regexp.MustCompile(`msg=change who=(.*)`)
+
+// audited gives the audit lines from an octet of the log on, without what varies.
+func (a *appliance) audited(from int) (lines []string) {
+	for _, found := range auditLine.FindAllStringSubmatch(a.logs.String()[from:], -1) {
+		line, _, _ := strings.Cut(uuidText.ReplaceAllString(found[1], "<id>"), ` code="" file=`)
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+const wholeDocument = `{
+  "configuration": {"provider": "builtin", "access_key_id": "-", "access_key_secret": {"credential": "key"}, "domain": "example.com", "txt_record_name": "@"},
+  "services": [
+    {"id": "a", "name": "A", "config": {"domain": "a.example", "provider": "webhook", "access_key_id": "x", "access_key_secret": {"credential": "key"}, "n": 1.50}},
+    {"id": "b", "name": "B", "config": {"domain": "b.example"}}
+  ],
+  "usages": [
+    {"service_id": "a", "prefix_mode": "auto", "network_id": 18446744073709551615, "network_name": "office"},
+    {"service_id": "b", "prefix_mode": "custom", "custom_prefix": "Office", "network_id": 1, "txt_endpoints": ["tcp://192.0.2.1:1"], "description": "mine"}
+  ]
+}`
+
+// A document is applied by the operations of requests, once: what is there stays as it
+// is, byte for byte, and what differs is changed.
+func TestProvision(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	const (
+		configured = `provision what="PUT /api/v1/ddns/config" id="" status=200`
+		serviceA   = `provision what="PUT /api/v1/ddns/services/{id}" id=a status=200`
+		serviceB   = `provision what="PUT /api/v1/ddns/services/{id}" id=b status=200`
+		reserved   = `provision what="POST /api/v1/ddns/usages" id=<id> status=200`
+		patched    = `provision what="PATCH /api/v1/ddns/usages/{id}" id=<id> status=200`
+		released   = `provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=200`
+		deletedB   = `provision what="DELETE /api/v1/ddns/services/{id}" id=b status=200`
+		adopted    = `provision what="POST /api/v1/ddns/adopt" id=0123456789ab status=200`
+	)
+	replace := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(wholeDocument) }
+	for _, step := range []struct{ name, document, want string }{
+		{"all of it", wholeDocument, strings.Join([]string{configured, serviceA, serviceB, reserved, reserved}, "\n")},
+		{"once more", wholeDocument, ""},
+		{"masked", replace(`{"credential": "key"}`, `"********"`), ""},
+		{"in another writing", replace("1.50", "1.5", `"Office"`, `"oFFICE"`, `"id": "b", "name": "B"`, `"name": "B",   "id": "b"`), ""},
+		{"only parts of it", `{"services": [{"id": "b", "name": "B", "config": {"domain": "b.example"}}], "prune": false}`, ""},
+		{"less said of a usage", replace(`, "txt_endpoints": ["tcp://192.0.2.1:1"], "description": "mine"`, ""), ""},
+		{"another name", replace(`"name": "B"`, `"name": "C"`), serviceB},
+		{"another number", replace(`1.50`, `1.51`, `"name": "B"`, `"name": "C"`), serviceA},
+		{"another secret", `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example", "provider": "webhook", "access_key_id": "x", "access_key_secret": "other", "n": 1.51}}]}`, serviceA},
+		{"a masked secret beside a change", `{"services": [{"id": "a", "name": "D", "config": {"domain": "a.example", "provider": "webhook", "access_key_id": "x", "access_key_secret": "********"}}]}`, serviceA},
+		{"endpoints and a description", replace(`"mine"`, `"yours"`, ":1\"", ":2\"", `"name": "B"`, `"name": "C"`), serviceA + "\n" + patched},
+		{"a network's name", `{"usages": [{"service_id": "a", "prefix_mode": "auto", "network_id": 18446744073709551615, "network_name": "home"}]}`, patched},
+		{"a usage twice", `{"usages": [{"service_id": "a", "prefix_mode": "auto", "network_id": 5}, {"service_id": "a", "prefix_mode": "auto", "network_id": 5}]}`, reserved + "\n" + reserved},
+		{"a usage twice once more", `{"usages": [{"service_id": "a", "prefix_mode": "auto", "network_id": 5}, {"service_id": "a", "prefix_mode": "auto", "network_id": 5}]}`, ""},
+		{"an owner", `{"owner": "0123456789ab"}`, adopted},
+		{"an owner once more", `{"owner": "0123456789ab"}`, ""},
+		{"its own owner", `{"owner": "` + a.store.owner + `"}`, ""},
+		{"a prefix for another network", `{"prune": true, "services": [{"id": "a", "name": "D", "config": {"domain": "a.example"}}],
+			"usages": [{"service_id": "b", "prefix_mode": "custom", "custom_prefix": "office", "network_id": 7},
+				{"service_id": "a", "prefix_mode": "auto", "network_id": 18446744073709551615}, {"service_id": "a", "prefix_mode": "auto", "network_id": 5}]}`,
+			released + "\n" + serviceA + "\n" + reserved},
+		{"usages that nobody manages keep their service", `{"prune": true, "services": [{"id": "a", "name": "D", "config": {"domain": "a.example"}}]}`, ""},
+		{"pruned", `{"prune": true, "services": [{"id": "a", "name": "D", "config": {"domain": "a.example"}}],
+			"usages": [{"service_id": "a", "prefix_mode": "auto", "network_id": 18446744073709551615}, {"service_id": "a", "prefix_mode": "auto", "network_id": 5}]}`,
+			released + "\n" + deletedB},
+	} {
+		before := a.files(t)
+		if got := a.applied(t, step.document); got != step.want {
+			t.Errorf("%s:\n%s\nwant\n%s", step.name, got, step.want)
+		}
+		if same := bytes.Equal(before, a.files(t)); same != (step.want == "") {
+			t.Errorf("%s: the database is the same: %v", step.name, same)
+		}
+	}
+	if strings.Contains(a.logs.String(), "sesame") {
+		t.Error("the log has a secret")
+	}
+}
+
+// A fault names the file, the line and the member, and nothing of the files is applied.
+func TestProvisionFaults(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{}}`)
+	for i := range 9 {
+		a.must(t, "POST", "/api/v1/ddns/usages", fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, i, i))
+	}
+	const fine = `{"owner": "0123456789ab", "services": [{"id": "new", "name": "N", "config": {"domain": "new.example"}}]}`
+	usages := func(to int) (all []string) {
+		for i := range to {
+			all = append(all, fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, i, i))
+		}
+		return all
+	}
+	before := a.files(t)
+	for _, step := range []struct{ name, document, want string }{
+		{"masked on a new appliance", `{
+"configuration": {"provider": "builtin", "access_key_id": "-", "domain": "example.com", "txt_record_name": "@",
+  "access_key_secret": "********"},
+"services": [{"id": "s", "name": "S", "config": {"provider": "x", "access_key_id": "y",
+  "access_key_secret": "********", "more": {"token":
+    "********"}}}]}`,
+			`1.json:3: configuration.access_key_secret: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here
+1.json:5: services[0].config.access_key_secret: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here
+1.json:6: services[0].config.more.token: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here`},
+		{"several", `{
+"services": [
+  {"id": "svc", "name": "x", "config": {"domain":
+    "other.example"}},
+  {"id": "bad id", "name": "x", "config": {}}],
+"usages": [
+  {"service_id": "none", "prefix_mode": "auto", "network_id": 1},
+  {"service_id": "bare", "prefix_mode": "auto", "network_id": 1},
+  {"service_id": "bad id", "prefix_mode": "auto", "network_id": 1},
+  {"service_id": "new", "prefix_mode": "custom", "network_id": 1,
+   "custom_prefix": "a.b"}]}`,
+			`1.json:4: services[0].config.domain: the service has usages, its domain cannot change
+1.json:5: services[1].id: the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -
+1.json:7: usages[0].service_id: no such service
+1.json:8: usages[1].service_id: the service's config has no domain
+1.json:11: usages[3].custom_prefix: the prefix may hold only a-z A-Z 0-9 _ -`},
+		{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
+			`1.json:1: usages[0].custom_prefix: the prefix is taken`},
+		{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
+			`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port`},
+		{"too many usages", `{"usages": [` + strings.Join(usages(5), ",") + `],
+"prune": true}`, `1.json:2: prune: 4 of 9 usages are not in the document, more than a third: only "all" removes so many`},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			if got := a.applied(t, fine, step.document); got != step.want {
+				t.Errorf("\n%s\nwant\n%s", got, step.want)
+			}
+			if !bytes.Equal(before, a.files(t)) {
+				t.Error("the database is another one")
+			}
+		})
+	}
+	few := `{"usages": [` + strings.Join(usages(6), ",") + `], "prune": true}`
+	if got := len(strings.Split(a.applied(t, few), "\n")); got != 3 {
+		t.Errorf("%d are pruned, want 3", got)
+	}
+	if got := len(strings.Split(a.applied(t, `{"usages": [], "services": [], "prune": "all"}`), "\n")); got != 8 {
+		t.Errorf("%d are pruned, want 6 usages and 2 services", got)
+	}
+}
+
+// randomDocument is a document of everything that clients can say, secrets as they are.
+func randomDocument(random *rand.Rand) string {
+	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
+	endpoints := func() string {
+		return pick(`[]`, `["tcp://192.0.2.1:1"]`, `["wg://[2001:db8::1]:51820","tcp://{ipv4}:11010"]`)
+	}
+	text := func() string {
+		return strconv.Quote(pick("", "office", "a <b> & 'c'", "办公室", "mesh sync - x", "\\ 😀"))
+	}
+	document := map[string]json.RawMessage{"owner": json.RawMessage(fmt.Sprintf(`"%012x"`, random.Uint64()>>16))}
+	if random.IntN(4) > 0 {
+		document["configuration"] = json.RawMessage(fmt.Sprintf(`{"provider":%q,"access_key_id":"id","access_key_secret":"hidden-%d","endpoint":%q,
+			"domain":"Example.com.","txt_record_name":%q,"txt_endpoints":%s,"sync_mode":%q,"retry_interval":%s,"max_retries":%s,"enabled":%s}`,
+			pick("builtin", "webhook", "nobody's"), random.IntN(100), pick("", "https://dns.example"), pick("@", "_txt"), endpoints(), pick("", "manual", "odd"),
+			pick("null", "-1", "9223372036854775807"), pick("null", "0"), pick("true", "false")))
+	}
+	var services, usages []json.RawMessage
+	for i := range random.IntN(5) {
+		services = append(services, json.RawMessage(fmt.Sprintf(`{"id":"s-%d","name":%s,"config":{"domain":"s%d.example","txt_endpoints":%s%s}}`, i, pick(`"x"`, `"办公室"`), i, endpoints(),
+			pick("", `,"big":18446744073709551617,"rate":1.50,"list":[1,{"a_token":"hidden"}]`, `,"provider":"webhook","access_key_id":"k","access_key_secret":"hidden <&>"`))))
+		for j := range random.IntN(6) {
+			u := fmt.Sprintf(`{"service_id":"s-%d","prefix_mode":"custom","custom_prefix":"Prefix_%d","network_id":%d,"txt_endpoints":%s,"description":%s}`,
+				i, j, random.Uint64()>>random.IntN(64), endpoints(), text())
+			if random.IntN(2) == 0 {
+				u = fmt.Sprintf(`{"service_id":"s-%d","prefix_mode":"auto","network_id":%s,"network_name":%s}`, i, pick("0", "42", "18446744073709551615"), text())
+			}
+			usages = append(usages, json.RawMessage(u))
+		}
+	}
+	for name, list := range map[string][]json.RawMessage{"services": services, "usages": usages} {
+		document[name], _ = json.Marshal(append([]json.RawMessage{}, list...))
+	}
+	whole, _ := json.Marshal(document)
+	return string(whole)
+}
+
+// state gives the document that GET state answers with, checked as JSON and in its order.
+func (a *appliance) stateDocument(t testing.TB) string {
+	t.Helper()
+	var answer struct{ Data json.RawMessage }
+	if err := json.Unmarshal([]byte(a.must(t, "GET", "/api/v1/ddns/state", "")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return string(answer.Data)
+}
+
+// What GET state gives, applied where it comes from, changes nothing; on a new appliance,
+// with the secrets in place, it gives the same state, the owner included.
+func TestStateIsADocument(t *testing.T) {
+	for seed := range uint64(25) {
+		random := rand.New(rand.NewPCG(9, seed))
+		document := randomDocument(random)
+		fresh := func() *appliance {
+			a := newAppliance(t, stopClock)
+			dir := t.TempDir()
+			writeFile(t, filepath.Join(dir, "whole.json"), document)
+			if err := a.provision(t.Context(), dir, provision.CredentialFolder{}, true); err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, document)
+			}
+			return a
+		}
+		a := fresh()
+		state := a.stateDocument(t)
+		if strings.Contains(state, "hidden") {
+			t.Errorf("seed %d: a secret is in %s", seed, state)
+		}
+		before, from := a.files(t), len(a.logs.String())
+		if got := a.applied(t, state); got != "" || !bytes.Equal(before, a.files(t)) || !strings.Contains(a.logs.String()[from:], "changes=0") {
+			t.Errorf("seed %d: the own state changes %s\n%s", seed, got, state)
+		}
+		pruned := strings.Replace(state, `{"owner"`, `{"prune":true,"owner"`, 1)
+		if got := a.applied(t, pruned); got != "" || !bytes.Equal(before, a.files(t)) {
+			t.Errorf("seed %d: the own state prunes %s\n%s", seed, got, state)
+		}
+		if again := fresh().stateDocument(t); again != state {
+			t.Errorf("seed %d: a new appliance has\n%s\nwant\n%s", seed, again, state)
+		}
+	}
+}
+
+// -check tells every mistake of flags and files, a line each, and neither opens nor binds
+// anything.
+func TestCheckFlag(t *testing.T) {
+	dir := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	db, good, bad := filepath.Join(dir, "x.db"), filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")
+	writeFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`)
+	writeFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
+	for _, test := range []struct {
+		args    string
+		environ []string
+		out     string
+		failed  bool
+	}{
+		{"-provision " + good, nil, "ok, but for 1 credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set\n", false},
+		{"", nil, "ok\n", false},
+		{"-provision " + good, []string{"CREDENTIALS_DIRECTORY=" + dir},
+			good + ":1: services[0].config.access_key_secret.credential: the credential \"key\": no such file or directory\n", true},
+		{"-provision " + bad + " -log-format x -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +
+			"-log-format: \"x\" is no format of a log: want text or json\n" +
+			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
+		{"-provision " + filepath.Join(dir, "none"), nil, filepath.Join(dir, "none") + ": no such file or directory\n", true},
+	} {
+		var out, log bytes.Buffer
+		args := append([]string{"-check", "-db", db, "-listen", taken.Addr().String()}, strings.Fields(test.args)...)
+		err := run(t.Context(), process{args: args, environ: test.environ, stdout: &out, stderr: &log})
+		if out.String() != test.out || (err != nil) != test.failed || log.Len() > 0 {
+			t.Errorf("%s: %v, log %q\n%s\nwant\n%s", test.args, err, log.String(), out.String(), test.out)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+}
+
+// At a start a new database takes the owner of the file, and a database that has marked
+// something adopts it; at SIGHUP, while values are being marked, it is adopted.
+func TestProvisionOwner(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	owned := func(owner string) string {
+		writeFile(t, file, `{"owner": "`+owner+`", "services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}]}`)
+		return file
+	}
+	for _, test := range []struct {
+		name   string
+		start  bool
+		before string // a request
+		want   string
+	}{
+		{"new", true, "", "0123456789ab []"},
+		{"at SIGHUP", false, "", "own [0123456789ab]"},
+		{"with a service", true, `{"name":"x","config":{}}`, "own [0123456789ab]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "meshddns.db")
+			a := newApplianceOn(t, path, stopClock)
+			own := a.store.owner
+			if test.before != "" {
+				a.must(t, "PUT", "/api/v1/ddns/services/b", test.before)
+			}
+			for range 2 {
+				if err := a.provision(t.Context(), owned("0123456789ab"), provision.CredentialFolder{}, test.start); err != nil {
+					t.Fatal(err)
+				}
+				state, err := a.store.ledger.State(t.Context(), nil)
+				if got := strings.Replace(fmt.Sprint(a.store.owner, " ", state.Adopted), own, "own", 1); got != test.want || err != nil || state.Owner != a.store.owner {
+					t.Errorf("%s, want %s; %v, %s", got, test.want, err, state.Owner)
+				}
+			}
+			if stored := queryText(t, a.open(t), `SELECT owner FROM appliance`); stored[0] != a.store.owner {
+				t.Errorf("%q is stored", stored)
+			}
+		})
+	}
+}
+
+// A usage whose release is under way is kept when a document has it again.
+func TestProvisionKeepsWhatIsReleased(t *testing.T) {
+	a := newAppliance(t)
+	const with = `{"configuration": {"provider": "builtin", "access_key_id": "-", "access_key_secret": "-", "domain": "example.com", "txt_record_name": "@",
+		"enabled": true, "sync_mode": "auto"}, "services": [{"id": "b", "name": "B", "config": {"domain": "b.example.com"}}],
+		"usages": [{"service_id": "b", "prefix_mode": "custom", "custom_prefix": "Office", "network_id": 1}]}`
+	a.applied(t, with)
+	const name = "_mesh.office.b.example.com"
+	eventually(t, "published", func() bool { return strings.Contains(a.ask(t, name), "n=1 ") })
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`UPDATE bindings SET status = 'releasing' WHERE network_id = 1`); err != nil {
+		t.Fatal(err)
+	}
+	if state := a.stateDocument(t); strings.Contains(state, "Office") {
+		t.Errorf("what is being released is in %s", state)
+	}
+	if got, want := a.applied(t, with), `provision what="POST /api/v1/ddns/usages" id=<id> status=200`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	a.must(t, "POST", "/api/v1/ddns/sync", "")
+	if got := a.ask(t, name); !strings.Contains(got, "n=1 ") {
+		t.Errorf("the name has %q", got)
+	}
+	if rows := queryText(t, db, `SELECT count(*) FROM bindings WHERE status = 'active' AND network_id = 1`); rows[0] != "1" {
+		t.Errorf("%q usages", rows)
+	}
+}
+
+// The state is sent as it is read, page by page: a state that breaks off does not look
+// whole, and one that cannot be read is refused.
+func TestStateIsStreamed(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.addUsages(t, 3*streamPage, 4000)
+	whole := a.stateDocument(t)
+	if got := strings.Count(whole, `"service_id":"svc"`); got != 2*streamPage {
+		t.Errorf("%d usages, want those with a network: %d", got, 2*streamPage)
+	}
+	var largest, before, sum int
+	for piece, err := range a.state(httptest.NewRequest("GET", "/", nil)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, sum, largest = sum, sum+len(piece), max(largest, len(piece))
+	}
+	if largest > 64<<10 || before < 10*largest {
+		t.Errorf("a piece has %d of %d octets", largest, sum)
+	}
+	response, err := a.http.Get(a.url + "/api/v1/ddns/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`ALTER TABLE usages RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.logs.String(), "answer broken off") {
+		t.Errorf("the answer ends with %v", err)
+	}
+	if response, body := a.do(t, "GET", "/api/v1/ddns/state", nil, ""); response.StatusCode != 500 {
+		t.Error(response.Status, body)
 	}
 }
 

@@ -464,6 +464,15 @@ func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, t
 	return err
 }
 
+// reading is where to read: the transaction that the context was made for, which has
+// changes that nobody else sees yet, or else the last committed state.
+func (s *store) reading(ctx context.Context) sqlrow.Queryer {
+	if tx := groupcommit.Tx(ctx); tx != nil {
+		return tx
+	}
+	return s.reader
+}
+
 // newUUID gives an id that sorts after the earlier ones, so that inserts go
 // to the end of an index.
 func newUUID() (string, error) {
@@ -492,7 +501,7 @@ type configuration struct {
 
 // Configuration gives the stored configuration, or errNoConfiguration.
 func (s *store) Configuration(ctx context.Context) (configuration, error) {
-	return selectConfiguration(ctx, s.reader)
+	return selectConfiguration(ctx, s.reading(ctx))
 }
 
 func selectConfiguration(ctx context.Context, q sqlrow.Queryer) (c configuration, err error) {
@@ -588,12 +597,12 @@ func scanService(row sqlrow.Scanner) (v service, err error) {
 
 // Service gives one service, or errNoService.
 func (s *store) Service(ctx context.Context, id string) (service, error) {
-	return scanService(s.reader.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
+	return scanService(s.reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 }
 
 // Services gives at most limit services in the order of their ids, from an id on.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
-	return sqlrow.Collect(ctx, s.reader, scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
+	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
 }
 
 // CreateService registers a service; errServiceExists when its id is in use.
@@ -722,7 +731,7 @@ const (
 
 // CheckService tells why a service can have no usages, nil when it can.
 func (s *store) CheckService(ctx context.Context, id string) error {
-	_, _, err := selectZone(ctx, s.reader, id)
+	_, _, err := selectZone(ctx, s.reading(ctx), id)
 	return err
 }
 
@@ -833,7 +842,7 @@ type usageFilter struct {
 // Usages gives at most limit usages in the order of their reservation.
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
 	where, args := f.where(limit)
-	return sqlrow.Collect(ctx, s.reader, scanUsage, selectUsages+where, args...)
+	return sqlrow.Collect(ctx, s.reading(ctx), scanUsage, selectUsages+where, args...)
 }
 
 // where selects at most limit usages.
@@ -849,6 +858,12 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 		query, args = ` WHERE u.provider_id = ? AND u.seq > ?`, []any{f.serviceID, f.after}
 	}
 	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ?`, append(args, limit)
+}
+
+// LastUsage gives the number of the usage that was reserved last, 0 without one.
+func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
+	err = s.reader.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM usages`).Scan(&seq)
+	return seq, err
 }
 
 // listingPage is a part of the list, or why there is none: so many entries, and what
@@ -907,6 +922,37 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listingPa
 // Usage gives one usage, or errNoUsage.
 func (s *store) Usage(ctx context.Context, id string) (usage, error) {
 	return scanUsage(s.reader.QueryRowContext(ctx, selectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
+}
+
+// SameUsages gives the usages of a service that reserve a prefix for a network, letter
+// case aside, those that are being released behind the others. Few have one name, which
+// is what is searched by, and not (+) the service, which may have a million.
+func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err error) {
+	q := s.reading(ctx)
+	_, zone, err := selectZone(ctx, q, u.ServiceID)
+	if err != nil {
+		return nil, err
+	}
+	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
+		dnsname.Fold(fullName(u.Prefix, zone)), u.ServiceID, u.Network)
+	slices.SortFunc(same, func(a, b usage) int { return cmp.Or(strings.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq)) })
+	return same, err
+}
+
+// KeepUsage takes the release of a usage back.
+func (s *store) KeepUsage(ctx context.Context, u usage) error {
+	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, statusActive, u.Seq); err != nil {
+			return err
+		}
+		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
+	})
+}
+
+// UseOwner is called when an owner was taken, before anything is marked with it.
+func (s *store) UseOwner(owner string) {
+	s.owner = owner
+	s.ledger.UseOwner(owner)
 }
 
 // ChangeUsage sets what a usage publishes and its description; nil leaves

@@ -41,6 +41,7 @@ import (
 	"meshddns/meshtxt"
 	"meshddns/provider"
 	"meshddns/provider/cloudtest"
+	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
 )
@@ -1704,7 +1705,7 @@ const hiddenSecret = "hunter2-is-my-secret"
 var secretHolders = []any{
 	configuration{}, configurationBody{}, serviceConfig{}, service{}, serviceBody{}, ledger.StoredPlace{},
 	provider.Credentials{}, reconcile.Account{}, reconcile.Usage{}, reconcile.Own{}, reconcile.Place{}, reconcile.Name{},
-	reconcile.State{}, reconcile.Record{}, reconcile.Zone{}, reconcile.Settlement{},
+	reconcile.State{}, reconcile.Record{}, reconcile.Zone{}, reconcile.Settlement{}, provision.Entry{},
 }
 
 // hide puts the secret wherever it can be, and gives in how many places.
@@ -1715,6 +1716,8 @@ func hide(v reflect.Value, depth int) (count int) {
 	case v.Type() == reflect.TypeFor[provider.Secret]():
 		v.SetString(hiddenSecret)
 		return 1
+	case v.Type() == reflect.TypeFor[provider.SecretJSON]():
+		return hideText(v)
 	}
 	switch v.Kind() {
 	case reflect.Struct:

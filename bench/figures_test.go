@@ -102,6 +102,9 @@ func measure(t *testing.T, groups []group) {
 
 // TestFigures measures what names cost: publishing, looking, changing.
 func TestFigures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	measure(t, []group{
 		{"change", oneChange},
 		{"reads", reads},

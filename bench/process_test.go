@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -49,16 +50,20 @@ var build = sync.OnceValues(func() (path string, err error) {
 	return buildIn("..", dir)
 })
 
-// buildIn builds the program of a source tree with the command of its README: that
-// is what is used.
+// buildIn builds the program of a source tree with the command of its pages, or in
+// older ones of its README: that is what is used.
 func buildIn(tree, into string) (path string, err error) {
 	readme, err := os.ReadFile(filepath.Join(tree, "README.md"))
 	if err != nil {
 		return "", err
 	}
-	command := regexp.MustCompile(`(?m)^\$ (CGO_ENABLED=1 .*go build .*/meshddns" \.)$`).FindSubmatch(readme)
+	page, err := os.ReadFile(filepath.Join(tree, "docs", "image.md"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	command := regexp.MustCompile(`(?m)^\$ (CGO_ENABLED=1 .*go build .*/meshddns" \.)$`).FindSubmatch(append(page, readme...))
 	if command == nil {
-		return "", fmt.Errorf("%s/README.md does not say how the program is built", tree)
+		return "", fmt.Errorf("neither docs/image.md nor README.md in %s says how the program is built", tree)
 	}
 	cmd := exec.Command("sh", "-c", string(command[1]))
 	cmd.Dir, cmd.Env = tree, append(os.Environ(), "TMPDIR="+into)

@@ -47,7 +47,7 @@ func startSpeed(t *testing.T, b *table) {
 		t.Fatal(err)
 	}
 	b.state(t, absolute{
-		row: "static binary", measured: fmt.Sprintf("%d octets, built as the README says", info.Size()),
+		row: "static binary", measured: fmt.Sprintf("%d octets, built as docs/image.md says", info.Size()),
 		bound: most(11, 10), show: decimals, unit: " MB", counts: true,
 	}, float64(info.Size())/(1<<20))
 }

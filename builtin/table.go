@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"meshddns/dnsname"
+	"meshddns/groupcommit"
 	"meshddns/sqlrow"
 )
 
@@ -79,9 +80,8 @@ func (c *ZoneChange) Begin(ctx context.Context, tx *sql.Tx, names ...string) (er
 // ChangeZones runs a transaction that may make names zones of the built-in server,
 // or take that from them. Each such zone and the one around it get new serials.
 func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *ZoneChange) error) error {
-	var change ZoneChange
-	err := t.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		change = ZoneChange{}
+	return t.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		change := ZoneChange{}
 		if err := f(ctx, tx, &change); err != nil {
 			return err
 		}
@@ -99,12 +99,11 @@ func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx 
 				}
 			}
 		}
+		if len(change.names) > 0 {
+			groupcommit.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, change.names) })
+		}
 		return nil
 	})
-	if err == nil && len(change.names) > 0 {
-		t.Changed(ctx, nil, change.names)
-	}
-	return err
 }
 
 // zonesAround gives the zones of the built-in server that some names lie in.

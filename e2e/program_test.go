@@ -72,7 +72,7 @@ func openSources() error {
 			return err
 		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..":
 			return fs.SkipDir
-		case strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".sql"), strings.HasSuffix(path, ".mod"), strings.HasSuffix(path, ".md"):
+		case strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".sql"), strings.HasSuffix(path, ".mod"), strings.HasSuffix(path, ".md"), strings.HasSuffix(path, ".json"):
 			_, err = os.ReadFile(path)
 		}
 		return err

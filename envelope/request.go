@@ -27,10 +27,15 @@ func Decode(r *http.Request, into any) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return TooLarge
 	}
-	if err == nil {
-		err = strictjson.Decode(body, into)
-	}
 	if err != nil {
+		return Fail(msg.ParameterError, BodyFault(err))
+	}
+	return Parse(body, into)
+}
+
+// Parse reads a body that has been read into a struct.
+func Parse(body []byte, into any) error {
+	if err := strictjson.Decode(body, into); err != nil {
 		return Fail(msg.ParameterError, BodyFault(err))
 	}
 	return nil

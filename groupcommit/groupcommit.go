@@ -53,6 +53,34 @@ type call struct {
 	f    Func
 	turn chan turn
 	err  error
+	last *running
+}
+
+// running is the transaction that a Func runs in.
+type running struct {
+	queue *Queue
+	tx    *sql.Tx
+	after []func(context.Context)
+}
+
+type runningKey struct{}
+
+// Tx gives the transaction that a context was made for, nil outside of one.
+func Tx(ctx context.Context) *sql.Tx {
+	if r, ok := ctx.Value(runningKey{}).(*running); ok {
+		return r.tx
+	}
+	return nil
+}
+
+// After calls f when the transaction that the context was made for is committed,
+// before Do returns, and at once outside of one. f gets a context of no transaction.
+func After(ctx context.Context, f func(context.Context)) {
+	if r, ok := ctx.Value(runningKey{}).(*running); ok {
+		r.after = append(r.after, f)
+		return
+	}
+	f(ctx)
 }
 
 // turn is what a caller is told to do.
@@ -68,12 +96,22 @@ const (
 // gives the error of f or of the commit. Nobody pays for another's fault: when a
 // function of a group fails or panics, or the commit fails, each runs again in a
 // transaction of its own. The end of ctx does not end what has begun.
+//
+// With the context of a function that runs in a transaction, f runs in that one, so
+// that several changes become one. Who gets an error of such an f, a Refusal too,
+// has to fail as well, and not with a Refusal, when anything was changed before.
 func (q *Queue) Do(ctx context.Context, f Func) error {
+	if r, ok := ctx.Value(runningKey{}).(*running); ok && r.queue == q {
+		return f(ctx, r.tx)
+	}
 	c := &call{ctx: context.WithoutCancel(ctx), f: f, turn: make(chan turn, 1)}
 	q.join(c)
 	for {
 		switch <-c.turn {
 		case finish:
+			if c.err == nil {
+				c.committed()
+			}
 			return c.err
 		case redo:
 			return q.alone(c)
@@ -157,7 +195,7 @@ func (q *Queue) together(group []*call) bool {
 	}
 	defer tx.Rollback()
 	for _, c := range group {
-		c.err = c.run(tx)
+		c.err = c.run(q, tx)
 		if _, refused := c.err.(Refusal); c.err != nil && !refused {
 			return false
 		}
@@ -167,13 +205,27 @@ func (q *Queue) together(group []*call) bool {
 
 // run runs a function of a group. Should it panic, it will once more, in the
 // goroutine of its own caller.
-func (c *call) run(tx *sql.Tx) (err error) {
+func (c *call) run(q *Queue, tx *sql.Tx) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("panic: %v", fault)
 		}
 	}()
-	return c.f(c.ctx, tx)
+	return c.in(q, tx)
+}
+
+// in runs the function of a call in a transaction. What an earlier run has left to
+// be done after it is forgotten.
+func (c *call) in(q *Queue, tx *sql.Tx) error {
+	c.last = &running{queue: q, tx: tx}
+	return c.f(context.WithValue(c.ctx, runningKey{}, c.last), tx)
+}
+
+// committed does what was to be done after the transaction.
+func (c *call) committed() {
+	for _, f := range c.last.after {
+		f(c.ctx)
+	}
 }
 
 // alone runs a call in a transaction of its own.
@@ -183,7 +235,7 @@ func (q *Queue) alone(c *call) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer tx.Rollback()
-	if err := c.f(c.ctx, tx); err != nil {
+	if err := c.in(q, tx); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -193,5 +245,6 @@ func (q *Queue) alone(c *call) error {
 		return err
 	}
 	q.committed()
+	c.committed()
 	return nil
 }

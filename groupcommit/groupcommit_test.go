@@ -242,6 +242,56 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// What is done by the context of a transaction is part of it: all or nothing, and what
+// was to be done after the commit is done once, and only then.
+func TestNested(t *testing.T) {
+	failed := errors.New("failed")
+	for name, test := range map[string]struct {
+		end   error
+		other Func // of the same group
+		rows  string
+		done  int
+	}{
+		"committed":   {nil, func(context.Context, *sql.Tx) error { return errRefused }, "1,2", 2},
+		"run twice":   {nil, func(context.Context, *sql.Tx) error { return failed }, "1,2", 2},
+		"rolled back": {failed, func(context.Context, *sql.Tx) error { return errRefused }, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			done := 0
+			nest := func(ctx context.Context, tx *sql.Tx) error {
+				for id := range 2 {
+					err := b.queue.Do(ctx, func(ctx context.Context, inner *sql.Tx) error {
+						if inner != tx || Tx(ctx) != tx {
+							t.Error("another transaction")
+						}
+						After(ctx, func(ctx context.Context) {
+							if done++; Tx(ctx) != nil || b.rows() != "1,2" {
+								t.Error("called within the transaction")
+							}
+						})
+						return insert(id+1)(ctx, inner)
+					})
+					if err != nil {
+						return err
+					}
+				}
+				if err := b.queue.Do(ctx, func(context.Context, *sql.Tx) error { return errRefused }); !errors.Is(err, errRefused) {
+					t.Errorf("a refusal is %v", err)
+				}
+				return test.end
+			}
+			if errs := b.group(nest, test.other); !errors.Is(errs[0], test.end) || b.rows() != test.rows || done != test.done {
+				t.Errorf("%v, rows %q, %d calls after; want %q, %d", errs[0], b.rows(), done, test.rows, test.done)
+			}
+		})
+	}
+	b, called := newBench(t), false
+	if After(b.t.Context(), func(context.Context) { called = true }); !called || Tx(t.Context()) != nil {
+		t.Error("outside of a transaction nothing is waited for")
+	}
+}
+
 // What is not confirmed is nobody's success, alone or in a group; who was refused is
 // told of that.
 func TestConfirm(t *testing.T) {

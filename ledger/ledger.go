@@ -32,6 +32,27 @@ func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx)
 	return &Ledger{Erased: func() {}, reader: reader, tx: tx, now: now, owner: owner}
 }
 
+// TakeOwner makes an owner this database's, if that has marked nothing with its own yet,
+// and reports whether it did.
+func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err error) {
+	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `
+			UPDATE appliance SET owner = ? WHERE id = 1 AND
+			    NOT EXISTS (SELECT 1 FROM configuration WHERE id = 1) AND NOT EXISTS (SELECT 1 FROM services WHERE id > '') AND
+			    NOT EXISTS (SELECT 1 FROM places WHERE id > 0) AND NOT EXISTS (SELECT 1 FROM adopted)`, owner)
+		if err != nil {
+			return err
+		}
+		count, err := result.RowsAffected()
+		taken = count > 0
+		return err
+	})
+	return taken, err
+}
+
+// UseOwner is called when an owner was taken. Nothing else may run.
+func (g *Ledger) UseOwner(owner string) { g.owner = owner }
+
 // What a function reports beside faults of the database itself.
 const (
 	ErrNoLeftover = groupcommit.Refusal("no such leftover")
@@ -89,6 +110,12 @@ func (g *Ledger) Adopt(ctx context.Context, owner string) error {
 		}
 		return g.RequestPass(ctx, tx, reconcile.TriggerChange)
 	})
+}
+
+// Adopted reports whether the values of an owner count as ours.
+func (g *Ledger) Adopted(ctx context.Context, q sqlrow.Queryer, owner string) (adopted bool, err error) {
+	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM adopted WHERE owner = ?)`, owner).Scan(&adopted)
+	return adopted, err
 }
 
 // Intend commits what is about to be written, if it is still wanted.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,20 @@ func (p *Page) Family(name, kind, help string) {
 // Figure writes one figure of the family.
 func (p *Page) Figure(value uint64, labels ...Label) {
 	fmt.Fprintf(p.w, "%s%s %d\n", p.name, labelText(labels), value)
+}
+
+// Float is Figure for what is no whole number.
+func (p *Page) Float(value float64, labels ...Label) {
+	fmt.Fprintf(p.w, "%s%s %s\n", p.name, labelText(labels), strconv.FormatFloat(value, 'f', -1, 64))
+}
+
+// Time writes a time in seconds since the epoch, 0 for one that never was.
+func (p *Page) Time(at time.Time, labels ...Label) {
+	seconds := 0.0
+	if !at.IsZero() {
+		seconds = float64(at.UnixMilli()) / 1000
+	}
+	p.Float(seconds, labels...)
 }
 
 // Histogram writes one histogram of times, in seconds: how many there were up to
@@ -80,7 +95,13 @@ type Counter struct {
 }
 
 // Add counts one.
-func (c *Counter) Add(labels ...Label) {
+func (c *Counter) Add(labels ...Label) { c.add(1, labels) }
+
+// Declare has the counter show a 0 until something is counted: the first event is
+// an increase only where a figure stood before it.
+func (c *Counter) Declare(labels ...Label) { c.add(0, labels) }
+
+func (c *Counter) add(n uint64, labels []Label) {
 	var key [maxLabels]Label
 	copy(key[:], labels)
 	c.mu.Lock()
@@ -88,7 +109,7 @@ func (c *Counter) Add(labels ...Label) {
 	if c.counts == nil {
 		c.counts = map[[maxLabels]Label]uint64{}
 	}
-	c.counts[key]++
+	c.counts[key] += n
 }
 
 // Write writes the family of the counter, in the order of the labels.

@@ -1,7 +1,6 @@
 package nameserver
 
 import (
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,6 +51,13 @@ func (s *Server) Stats() map[string]uint64 {
 	return stats
 }
 
+// usual are the rcodes that the server answers with: they are shown before the
+// first such answer too.
+var usual = []dnswire.Rcode{
+	dnswire.RcodeSuccess, dnswire.RcodeFormErr, dnswire.RcodeServFail, dnswire.RcodeNXDomain, dnswire.RcodeNotImp,
+	dnswire.RcodeRefused, dnswire.RcodeNotAuth, dnswire.RcodeBadVers, dnswire.RcodeBadCookie,
+}
+
 // mnemonic names an rcode; 16 is BADVERS here, and BADSIG only within TSIG.
 func mnemonic(rcode dnswire.Rcode) string {
 	if rcode == dnswire.RcodeBadVers {
@@ -63,9 +69,10 @@ func mnemonic(rcode dnswire.Rcode) string {
 // WriteMetrics writes all figures of the server.
 func (s *Server) WriteMetrics(page *metrics.Page) {
 	page.Family("meshddns_dns_answers_total", "counter", "Answers of the built-in DNS server.")
-	answers := s.Stats()
-	for _, rcode := range slices.Sorted(maps.Keys(answers)) {
-		page.Figure(answers[rcode], metrics.Label{Name: "rcode", Value: rcode})
+	for i := range s.answered {
+		if n := s.answered[i].Load(); n > 0 || slices.Contains(usual, dnswire.Rcode(i)) {
+			page.Figure(n, metrics.Label{Name: "rcode", Value: mnemonic(dnswire.Rcode(i))})
+		}
 	}
 	udp, tcp := metrics.Label{Name: "transport", Value: "udp"}, metrics.Label{Name: "transport", Value: "tcp"}
 	page.Family("meshddns_dns_answer_seconds", "histogram", "Time from reading a query to sending the answer.")

@@ -87,6 +87,9 @@ func TestContractClouds(t *testing.T) {
 }
 
 func TestContractServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: s.Addr})
 		if err != nil {

@@ -89,6 +89,9 @@ func TestCostAliDNS(t *testing.T) {
 }
 
 func TestCostRoute53(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	t.Parallel()
 	c := cloudtest.Route53(t)
 	c.SetPageLimit(0)
@@ -102,6 +105,9 @@ func TestCostRoute53(t *testing.T) {
 }
 
 func TestCostPowerDNS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	t.Parallel()
 	s := servertest.PowerDNS(t)
 	var requests atomic.Int64

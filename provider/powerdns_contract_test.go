@@ -138,6 +138,9 @@ func (s pdnsServer) contents(t testing.TB, name string) (contents []string) {
 }
 
 func TestContractPowerDNS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	s, client := newPDNSServer(t)
 	foreign := oddValues()
 	for _, r := range pdnsSpellings {

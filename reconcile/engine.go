@@ -67,7 +67,7 @@ type Engine struct {
 	idleAt    time.Time // of the next pass by the interval; zero when none is planned
 	awaited   map[string][]*Waiter
 	slots     chan struct{} // bounds the zones worked on at a time
-	passes    metrics.Counter
+	passes    metrics.Runs
 
 	settling int // of work under way
 	settled  int // so far
@@ -76,8 +76,8 @@ type Engine struct {
 // Addresses gives this host's addresses, as they are published.
 func (e *Engine) Addresses() Addresses { return e.config.Addresses() }
 
-// Passes counts the passes that have ended, by result.
-func (e *Engine) Passes() *metrics.Counter { return &e.passes }
+// Passes tells of the passes that have ended.
+func (e *Engine) Passes() *metrics.Runs { return &e.passes }
 
 // zonesAtOnce bounds the zones that are worked on at a time.
 const zonesAtOnce = 32
@@ -161,6 +161,13 @@ func (e *Engine) recover(ctx context.Context) error {
 	keys, err := e.config.Database.ZoneLanes(ctx)
 	if err != nil {
 		return err
+	}
+	last, err := e.config.Database.LastReport(ctx)
+	if err != nil {
+		return err
+	}
+	if last != nil && last.OK() {
+		e.passes.Remember(last.FinishedAt)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"meshddns/meshtxt"
-	"meshddns/metrics"
 )
 
 // What begins a pass.
@@ -351,11 +350,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		e.mu.Unlock()
 		return err
 	}
-	result := "ok"
-	if report.Bad > 0 {
-		result = "failed"
-	}
-	e.passes.Add(metrics.Label{Name: "result", Value: result})
+	e.passes.Ended(report.FinishedAt, report.Bad == 0)
 	e.news.passEnds(report)
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,6 +26,8 @@ type Settings struct {
 	Tokens       *guard.Tokens // nil: none is asked for
 	SyncInterval time.Duration // 1s at least
 	LogFormat    string        // "text" or "json"
+	Provision    string        // a file or a folder, "" for none
+	Check        bool          // tell the mistakes, nothing else
 	Version      bool          // print the version, nothing else
 	Help         bool          // print Usage, nothing else
 

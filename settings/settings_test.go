@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.LogFormat, s.Version, s.Help)
-	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000} auto auto [] true 5m0s text false false\n"; got != want {
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] []} auto auto [] true 5m0s text false false\n"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -37,14 +37,14 @@ func TestDefaults(t *testing.T) {
 func TestBothWays(t *testing.T) {
 	token := tokenFile(t, 0o600)
 	given := [][2]string{
-		{"listen", "unix:/run/x,127.0.0.1:0"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
+		{"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
 		{"dns-nsid", "ams-1"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"allow-host", "a.example,b.example:80 c.example"},
-		{"token-file", token}, {"sync-interval", "90s"}, {"log-format", "json"}, {"version", "true"}, {"help", "1"},
+		{"token-file", token}, {"sync-interval", "90s"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "[unix:/run/x 127.0.0.1:0] x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s json true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s json /etc/x true true true\n"
 	say := func(s Settings) string {
-		return fmt.Sprintln(s.Listen, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
-			s.SyncInterval, s.LogFormat, s.Version, s.Help)
+		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
+			s.SyncInterval, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
 	}
 	var flags, inline, environ, named []string
 	for _, g := range given {

@@ -213,6 +213,18 @@ func (s *Settings) readLogFormat(text string) error {
 	return nil
 }
 
+func (s *Settings) readProvision(text string) error {
+	if s.Provision = text; text == "" {
+		return errors.New(`"" is no file: without one leave the flag out`)
+	}
+	return nil
+}
+
+func (s *Settings) readCheck(text string) (err error) {
+	s.Check, err = readSwitch(text)
+	return err
+}
+
 func (s *Settings) readVersion(text string) (err error) {
 	s.Version, err = readSwitch(text)
 	return err

@@ -139,6 +139,9 @@ func fill(t testing.TB, c *Cache, from, to int) {
 // A name takes little, and what goes gives its memory back: names that come and
 // go leave nothing.
 func TestMemoryOfNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	const names, most = 100_000, 130
 	c := newCache(t)
 	fill(t, c, 0, names)

@@ -1,0 +1,210 @@
+package docs
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// comingCodes are in the contract, and may still be missing in the program.
+var comingCodes = []string{"disk_full", "database_locked", "database_damaged", "database_gone", "backup_no_room"}
+
+// The codes that the program can give are in the contract, and no other.
+func TestCodes(t *testing.T) {
+	codes := messages(t)
+	var contract struct {
+		Components struct {
+			Schemas map[string]struct{ Enum []string }
+		}
+	}
+	if err := json.Unmarshal(OpenAPI, &contract); err != nil {
+		t.Fatal(err)
+	}
+	parts := phrases(t)
+	refusals := slices.DeleteFunc(codes["Refusals of a request."], func(code string) bool { return slices.Contains(parts, code) })
+	faults := slices.Concat(codes["Why a record is not as it should be."], codes["Items of a connection test."])
+	for name, want := range map[string][]string{"ErrorCode": refusals, "FaultCode": faults} {
+		got := slices.DeleteFunc(contract.Components.Schemas[name].Enum, func(code string) bool {
+			return slices.Contains(comingCodes, code) && !slices.Contains(want, code)
+		})
+		slices.Sort(want)
+		if slices.Sort(got); len(want) < 20 || !slices.Equal(got, want) {
+			t.Errorf("%s in docs/openapi.json:\n%q\nin the program:\n%q", name, got, want)
+		}
+	}
+}
+
+// phrases gives the IDs of texts that only stand within others: the code is that of the
+// whole text.
+func phrases(t *testing.T) (ids []string) {
+	t.Helper()
+	names := constants(t)
+	for _, pattern := range []string{"../*.go", "../*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range phrase.FindAllStringSubmatch(string(text), -1) {
+				ids = append(ids, names[match[1]])
+			}
+		}
+	}
+	return ids
+}
+
+// phrase is the literal of one: envelope.Phrase, or an element of a table of them.
+var phrase = regexp.MustCompile(`(?:Phrase|: )\{(?:ID: )?msg\.(\w+)`)
+
+// messages gives the IDs in package msg, by the first sentence about their block.
+func messages(t *testing.T) map[string][]string {
+	t.Helper()
+	codes := map[string][]string{}
+	for _, block := range blocks(t) {
+		about, _, _ := strings.Cut(block.Doc.Text(), ".")
+		about = strings.Join(strings.Fields(about), " ") + "."
+		for _, spec := range block.Specs {
+			codes[about] = append(codes[about], value(t, spec.(*ast.ValueSpec)))
+		}
+	}
+	return codes
+}
+
+// constants gives the IDs by their names.
+func constants(t *testing.T) map[string]string {
+	t.Helper()
+	names := map[string]string{}
+	for _, block := range blocks(t) {
+		for _, spec := range block.Specs {
+			names[spec.(*ast.ValueSpec).Names[0].Name] = value(t, spec.(*ast.ValueSpec))
+		}
+	}
+	return names
+}
+
+func value(t *testing.T, spec *ast.ValueSpec) string {
+	t.Helper()
+	text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// blocks gives the constants of package msg's texts.
+func blocks(t *testing.T) (all []*ast.GenDecl) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../msg/texts.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, declaration := range file.Decls {
+		if block, ok := declaration.(*ast.GenDecl); ok && block.Tok == token.CONST {
+			all = append(all, block)
+		}
+	}
+	return all
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
+	noWord  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors gives what a page can be linked at, as GitHub makes it of the headings.
+func anchors(text string) (all []string) {
+	for _, match := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// deadLinks gives the links of a page that lead nowhere.
+func deadLinks(page, text string) (dead []string) {
+	for _, match := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		path, anchor, _ := strings.Cut(match[1], "#")
+		if strings.Contains(path, "://") {
+			continue
+		}
+		target := page
+		if path != "" {
+			target = filepath.Join(filepath.Dir(page), path)
+		}
+		there, err := os.Stat(target)
+		if err == nil && anchor != "" && !there.IsDir() {
+			text, errRead := os.ReadFile(target)
+			if err = errRead; err == nil && !slices.Contains(anchors(string(text)), anchor) {
+				err = os.ErrNotExist
+			}
+		}
+		if err != nil {
+			dead = append(dead, match[1])
+		}
+	}
+	return dead
+}
+
+// The page of the calls names every code.
+func TestPageOfCodes(t *testing.T) {
+	page, err := os.ReadFile("api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, codes, _ := strings.Cut(string(page), "\n## Codes\n")
+	var contract struct {
+		Components struct {
+			Schemas struct{ ErrorCode struct{ Enum []string } }
+		}
+	}
+	if err := json.Unmarshal(OpenAPI, &contract); err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range contract.Components.Schemas.ErrorCode.Enum {
+		if !strings.Contains(codes, "`"+code+"`") {
+			t.Errorf("api.md does not name %s", code)
+		}
+	}
+}
+
+// No link between the pages is dead, and README leads to each of them.
+func TestLinks(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil || len(pages) < 6 {
+		t.Fatalf("pages: %q, %v", pages, err)
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		if !strings.Contains(string(readme), "](docs/"+page) {
+			t.Errorf("README.md does not lead to docs/%s", page)
+		}
+	}
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dead := deadLinks(page, string(text)); len(dead) > 0 {
+			t.Errorf("%s: dead links %q", page, dead)
+		}
+	}
+	if dead := deadLinks("design.md", "[a](no.md) [b](../README.md#tests) [c](../README.md#nothing) [d](#transactions) [e](#no)"); !slices.Equal(dead, []string{"no.md", "../README.md#nothing", "#no"}) {
+		t.Errorf("dead links found: %q", dead)
+	}
+}

@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A first boot with a provision file answers dig, and nobody has called the API. A boot
+// with a lost disk answers the same, and the state is a file that a boot takes as well.
+func TestProvisionedBoot(t *testing.T) {
+	need(t, "dig")
+	dir := t.TempDir()
+	file, credentials := filepath.Join(dir, "10-site.json"), t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	site := func(port string) string {
+		return `{"owner": "0123456789ab",
+			"configuration": {"provider": "builtin", "access_key_id": "-", "access_key_secret": {"credential": "dns-key"}, "domain": "mesh.example.com",
+				"txt_record_name": "@", "enabled": true, "sync_mode": "auto", "txt_endpoints": ["tcp://203.0.113.7:` + port + `"]},
+			"services": [{"id": "svc", "name": "Service", "config": {"domain": "mesh.example.com"}}]}`
+	}
+	write(file, site("1"))
+	write(filepath.Join(dir, "20-usages.json"), `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "office", "network_id": 18446744073709551615}]}`)
+	write(filepath.Join(credentials, "dns-key"), "open-sesame\n")
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	answers := func(p *program, port string) {
+		t.Helper()
+		want := `"v=mesh1 n=18446744073709551615 o=0123456789ab tcp://203.0.113.7:` + port + `"`
+		p.eventually("dig answers "+want, func() bool { return p.dig("+short", "_mesh.office.mesh.example.com", "TXT") == want })
+		if strings.Contains(p.log.String(), "sesame") {
+			t.Errorf("a secret is in the log:\n%s", p.log)
+		}
+	}
+	p := start(t, "-db", filepath.Join(t.TempDir(), "one.db"), "-provision", dir)
+	answers(p, "1")
+
+	write(file, site("2"))
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	answers(p, "2")
+
+	state := filepath.Join(t.TempDir(), "state.json")
+	write(state, strings.Replace(p.call(200, "GET", "/api/v1/ddns/state", "").body, `"********"`, `{"credential": "dns-key"}`, 1))
+	p.stop()
+	answers(start(t, "-db", filepath.Join(t.TempDir(), "two.db"), "-provision", dir), "2")
+
+	answers(start(t, "-db", filepath.Join(t.TempDir(), "three.db"), "-provision", state), "2")
+
+	out, err := exec.Command(binary(t), "-check", "-provision", dir).CombinedOutput()
+	if err != nil || string(out) != "ok\n" {
+		t.Errorf("-check: %v %s", err, out)
+	}
+	write(file, `{"owner": 7}`)
+	out, err = exec.Command(binary(t), "-check", "-provision", dir).Output()
+	if code := exitCode(err); code != 1 || string(out) != file+":1: owner: is 7, want a string\n" {
+		t.Errorf("-check: status %d, %s", code, out)
+	}
+}
+
+// exitCode is the status that a program has ended with.
+func exitCode(err error) int {
+	if ended, ok := err.(*exec.ExitError); ok {
+		return ended.ExitCode()
+	}
+	return 0
+}

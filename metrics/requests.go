@@ -1,0 +1,50 @@
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// Requests counts answered HTTP requests by route, never by path, and status. The
+// zero value is ready; calls may overlap.
+type Requests struct{ answered Counter }
+
+// refusals are the statuses of requests that reach no route.
+var refusals = []int{
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
+}
+
+// Count counts an answer; the route is "" for what reached none.
+func (r *Requests) Count(route string, status int) { r.answered.Add(requestLabels(route, status)...) }
+
+// Write writes the family.
+func (r *Requests) Write(p *Page) {
+	r.answered.Write(p, "meshddns_http_requests_total", "Answered HTTP requests.")
+}
+
+func requestLabels(route string, status int) []Label {
+	return []Label{{"route", route}, {"code", strconv.Itoa(status)}}
+}
+
+// Mux is a mux whose routes are in the figures before anybody asks for them.
+type Mux struct {
+	Routes   *http.ServeMux
+	requests *Requests
+}
+
+// Mux gives an empty mux, and declares what can come before any route.
+func (r *Requests) Mux() Mux {
+	for _, status := range refusals {
+		r.answered.Declare(requestLabels("", status)...)
+	}
+	return Mux{Routes: http.NewServeMux(), requests: r}
+}
+
+// Handle registers a handler, as http.ServeMux does.
+func (m Mux) Handle(route string, handler http.Handler) {
+	m.requests.answered.Declare(requestLabels(route, http.StatusOK)...)
+	m.Routes.Handle(route, handler)
+}
+
+// HandleFunc registers a function, as http.ServeMux does.
+func (m Mux) HandleFunc(route string, handler http.HandlerFunc) { m.Handle(route, handler) }

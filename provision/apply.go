@@ -1,0 +1,282 @@
+package provision
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"meshddns/masked"
+)
+
+// Checks are what the operations of the API check before they look at what there is. A
+// refusal is an error; Blame gives the member of the body that it is about, "" for none,
+// masked.Mask for those that are masked, and the reason. What is no refusal is not ok.
+type Checks interface {
+	CheckOwner(owner string) error
+	CheckConfiguration(body []byte) error
+	CheckService(body []byte) error
+	CheckUsage(body []byte) error
+	Blame(err error) (member, reason string, ok bool)
+}
+
+// Check finds the mistakes that can be found without a database. The error is Mistakes,
+// all of them, in the order of files and lines.
+func (d *Document) Check(c Checks) error {
+	w := work{Document: d, checks: c, mistakes: slices.Clone(d.mistakes)}
+	check := func(e Entry, check func([]byte) error) error {
+		if e.bad {
+			return nil
+		}
+		return w.done(e, Change{}, check(e.Body))
+	}
+	var err error
+	if d.Owner != nil {
+		err = check(*d.Owner, func([]byte) error { return c.CheckOwner(d.Owner.text()) })
+	}
+	if d.Configuration != nil && err == nil {
+		err = check(*d.Configuration, c.CheckConfiguration)
+	}
+	for i := 0; i < len(d.Services) && err == nil; i++ {
+		err = check(d.Services[i], c.CheckService)
+	}
+	for i := 0; i < len(d.Usages) && err == nil; i++ {
+		err = check(d.Usages[i], c.CheckUsage)
+	}
+	return cmp.Or(err, w.result())
+}
+
+// Appliance is what a document is applied to, by the operations of the API in one
+// transaction. Each gives what it has done, which is nothing where all is as wanted.
+type Appliance interface {
+	Checks
+	SaveOwner(ctx context.Context, owner string) (Change, error)
+	SaveConfiguration(ctx context.Context, body []byte) (Change, error)
+	SaveService(ctx context.Context, body []byte) (Change, error)
+	SaveUsage(ctx context.Context, body []byte) (Change, error)
+
+	// SameUsages gives the numbers of the usages that are the one of a body.
+	SameUsages(ctx context.Context, body []byte) ([]int64, error)
+	// HeldUsages gives some usages after a number, in order; none behind the last.
+	HeldUsages(ctx context.Context, after int64) ([]Held, error)
+	ReleaseUsage(ctx context.Context, id string) (Change, error)
+	// HeldServices gives the ids of some services after one, in order.
+	HeldServices(ctx context.Context, after string) ([]string, error)
+	DeleteService(ctx context.Context, id string) (Change, error)
+}
+
+// Held is a usage that there is.
+type Held struct {
+	Seq    int64
+	ID     string
+	Active bool // it is not released, and can be in a document
+}
+
+// Change is what was done, as the request that does the same; nothing when What is "".
+type Change struct {
+	What, ID string
+	Status   int    // of the answer
+	File     string // that asks for it
+}
+
+// Apply brings an appliance to what the document says. An error means that all of it
+// has to be undone; it is Mistakes if it is about the document.
+func (d *Document) Apply(ctx context.Context, a Appliance) ([]Change, error) {
+	if len(d.mistakes) > 0 {
+		return nil, d.Check(a)
+	}
+	w := &work{Document: d, checks: a, broken: map[string]bool{}}
+	var usages, services []string
+	for _, step := range []func() error{
+		func() (err error) { usages, err = w.lackingUsages(ctx, a); return err },
+		func() (err error) { services, err = w.lackingServices(ctx, a); return err },
+		func() error { return w.saveOwner(ctx, a) },
+		// Before the usages are saved: a prefix that is free by it can be another network's.
+		func() error {
+			return w.remove(usages, func(id string) (Change, error) { return a.ReleaseUsage(ctx, id) })
+		},
+		func() error { return w.saveConfiguration(ctx, a) },
+		func() error { return w.saveServices(ctx, a) },
+		func() error { return w.saveUsages(ctx, a) },
+		func() error {
+			return w.remove(services, func(id string) (Change, error) { return a.DeleteService(ctx, id) })
+		},
+	} {
+		if err := step(); err != nil {
+			return nil, err // the transaction may have ended: nothing may be done in it
+		}
+	}
+	return w.changes, w.result()
+}
+
+// work is how far the application of a document is.
+type work struct {
+	*Document
+	checks   Checks
+	changes  []Change
+	mistakes Mistakes
+	broken   map[string]bool // services that are refused
+}
+
+func (w *work) result() error {
+	if len(w.mistakes) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(w.mistakes, func(a, b Mistake) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return w.mistakes
+}
+
+// done keeps what came of an entry. A refusal is a mistake; another error is given back.
+func (w *work) done(e Entry, c Change, err error) error {
+	if err == nil {
+		if c.File = e.file; c.What != "" {
+			w.changes = append(w.changes, c)
+		}
+		return nil
+	}
+	member, reason, ok := w.checks.Blame(err)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s: %w", e.Mistake("", "").where(), err)
+	case member == masked.Mask:
+		w.mistakes = append(w.mistakes, e.Masked(reason)...)
+	default:
+		if n := e.node(); n.member(member) == nil && n.member("config") != nil && n.member("config").member(member) != nil {
+			member = "config." + member // of a service
+		}
+		w.mistakes = append(w.mistakes, e.Mistake(member, reason))
+	}
+	return nil
+}
+
+func (w *work) saveOwner(ctx context.Context, a Appliance) error {
+	if w.Owner == nil {
+		return nil
+	}
+	c, err := a.SaveOwner(ctx, w.Owner.text())
+	return w.done(*w.Owner, c, err)
+}
+
+func (w *work) saveConfiguration(ctx context.Context, a Appliance) error {
+	if w.Configuration == nil {
+		return nil
+	}
+	c, err := a.SaveConfiguration(ctx, w.Configuration.Body)
+	return w.done(*w.Configuration, c, err)
+}
+
+func (w *work) saveServices(ctx context.Context, a Appliance) error {
+	for _, e := range w.Services {
+		c, err := a.SaveService(ctx, e.Body)
+		if err != nil {
+			w.broken[e.member("id")] = true
+		}
+		if err := w.done(e, c, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *work) saveUsages(ctx context.Context, a Appliance) error {
+	for _, e := range w.Usages {
+		if w.broken[e.member("service_id")] {
+			continue // what else is wrong with it cannot be known
+		}
+		c, err := a.SaveUsage(ctx, e.Body)
+		if err := w.done(e, c, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lackingUsages gives the usages to release: those that the document lacks.
+func (w *work) lackingUsages(ctx context.Context, a Appliance) (lacking []string, err error) {
+	if w.Prune == PruneNone || !w.hasUsages {
+		return nil, nil
+	}
+	kept := map[int64]bool{}
+	for _, e := range w.Usages {
+		same, err := a.SameUsages(ctx, e.Body)
+		if err != nil {
+			return nil, err
+		}
+		for _, seq := range same {
+			kept[seq] = true
+		}
+	}
+	total := 0
+	for after, more := int64(0), true; more; {
+		page, err := a.HeldUsages(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, held := range page {
+			if after = held.Seq; held.Active {
+				total++
+			}
+			if held.Active && !kept[held.Seq] {
+				lacking = append(lacking, held.ID)
+			}
+		}
+		more = len(page) > 0
+	}
+	return w.few("usages", lacking, total), nil
+}
+
+// lackingServices gives the services to delete: those that the document lacks, and that
+// no usage of it needs.
+func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []string, err error) {
+	if w.Prune == PruneNone || !w.hasServices {
+		return nil, nil
+	}
+	kept := map[string]bool{}
+	for _, e := range w.Services {
+		kept[e.member("id")] = true
+	}
+	for _, e := range w.Usages {
+		kept[e.member("service_id")] = true
+	}
+	total := 0
+	for after, more := "", true; more; {
+		page, err := a.HeldServices(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range page {
+			if after = id; !kept[id] {
+				lacking = append(lacking, id)
+			}
+		}
+		total += len(page)
+		more = len(page) > 0
+	}
+	return w.few("services", lacking, total), nil
+}
+
+// fewAtMost may go whatever part of all they are.
+const fewAtMost = 3
+
+// few gives what is lacking, unless it is too much of what there is.
+func (w *work) few(what string, lacking []string, total int) []string {
+	if n := len(lacking); w.Prune != PruneAll && n > fewAtMost && 3*n > total {
+		w.mistakes = append(w.mistakes, w.pruneAt.Mistake("",
+			fmt.Sprintf(`%d of %d %s are not in the document, more than a third: only "all" removes so many`, n, total, what)))
+		return nil
+	}
+	return lacking
+}
+
+func (w *work) remove(ids []string, remove func(id string) (Change, error)) error {
+	for _, id := range ids {
+		c, err := remove(id)
+		if err := w.done(*w.pruneAt, c, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
