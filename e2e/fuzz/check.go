@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -140,11 +141,11 @@ func (o *operation) checkRequest(r request, u *url.URL, a answer) (wrong []strin
 	} else if o.body == nil || fault != "" {
 		return wrong
 	}
-	fault, deep := o.bodyFault(r)
+	fault, unclear := o.bodyFault(r)
 	if granted && fault != "" {
 		wrong = append(wrong, "granted, and "+fault)
 	}
-	if a.header.Get("X-Error-Code") == "parameter_error" && fault == "" && !deep {
+	if a.header.Get("X-Error-Code") == "parameter_error" && fault == "" && !unclear {
 		wrong = append(wrong, "a parameter error, and the request is as the document wants it")
 	}
 	return wrong
@@ -175,22 +176,25 @@ func (o *operation) queryFault(text string) string {
 	return ""
 }
 
-// bodyFault says what the document has against a body. Of a deep one it cannot tell: there
-// is a limit, and it is nobody's business which.
-func (o *operation) bodyFault(r request) (fault string, deep bool) {
+// likeInteger is a number that JSON Schema takes for an integer and the program does not.
+var likeInteger = regexp.MustCompile(`[0-9](\.0*)?([eE][+-]?[0-9]+)|[0-9]\.0|-0`)
+
+// bodyFault says what the document has against a body. Of some it cannot tell: there is a
+// limit to depth, and it is nobody's business which, and 1e2 is an integer to a schema.
+func (o *operation) bodyFault(r request) (fault string, unclear bool) {
 	body := []byte(r.content())
-	deep = bytes.Count(body, []byte("[")) > 50 || bytes.Count(body, []byte("{")) > 50
+	unclear = bytes.Count(body, []byte("[")) > 50 || bytes.Count(body, []byte("{")) > 50 || likeInteger.Match(body)
 	if !readable(body) {
-		return "the body is not strict JSON", deep
+		return "the body is not strict JSON", unclear
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {
-		return err.Error(), deep
+		return err.Error(), unclear
 	}
 	if err := o.body.Validate(withoutNulls(value)); err != nil {
-		return "the body: " + err.Error(), deep
+		return "the body: " + err.Error(), unclear
 	}
-	return "", deep
+	return "", unclear
 }
 
 // withoutNulls leaves out members that are null, which count as absent.

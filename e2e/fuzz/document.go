@@ -75,6 +75,14 @@ func Parse(text []byte) (*Document, error) {
 	if d.anywhere, err = d.responses(root["x-any-path"], "/x-any-path"); err != nil {
 		return nil, err
 	}
+	// The guards come before the path.
+	for status, name := range map[string]string{"401": "Unauthorized", "403": "Forbidden", "429": "TooManyAttempts"} {
+		guard, err := d.responses(object{status: object{"$ref": "#/components/responses/" + name}}, "")
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(d.anywhere, guard)
+	}
 	paths, _ := root["paths"].(object)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		item, _ := paths[path].(object)
