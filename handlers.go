@@ -24,7 +24,6 @@ import (
 	"meshddns/crash"
 	"meshddns/dbfault"
 	"meshddns/dbfile"
-	"meshddns/dnsname"
 	"meshddns/docs"
 	"meshddns/envelope"
 	"meshddns/guard"

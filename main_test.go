@@ -1742,10 +1742,10 @@ func TestProvisionKeepsWhatIsReleased(t *testing.T) {
 func TestStateIsStreamed(t *testing.T) {
 	a := newAppliance(t, stopClock)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.addUsages(t, 3*streamPage, 4000)
+	a.addUsages(t, 3*usagePage, 4000)
 	whole := a.stateDocument(t)
-	if got := strings.Count(whole, `"service_id":"svc"`); got != 2*streamPage {
-		t.Errorf("%d usages, want those with a network: %d", got, 2*streamPage)
+	if got := strings.Count(whole, `"service_id":"svc"`); got != 2*usagePage {
+		t.Errorf("%d usages, want those with a network: %d", got, 2*usagePage)
 	}
 	var largest, before, sum int
 	for piece, err := range a.state(httptest.NewRequest("GET", "/", nil)) {
