@@ -71,7 +71,7 @@ func run(t *testing.T, d *Document, p *program, requests int, seed uint64, chang
 	var working sync.WaitGroup
 	for i := range clients {
 		working.Go(func() {
-			g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i))), d: d, client: i, token: token}
+			g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(i))), d: d, client: i}
 			c := &client{address: p.address}
 			defer c.close()
 			for sent.Add(1) <= int64(requests) && p.alive() {

@@ -67,7 +67,6 @@ type generator struct {
 	*rand.Rand
 	d        *Document
 	client   int
-	token    string
 	usages   []string // that were made, and not released
 	networks uint64
 }

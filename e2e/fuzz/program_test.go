@@ -18,8 +18,6 @@ import (
 	"time"
 )
 
-const token = "0123456789abcdef-the-token"
-
 // limit bounds every wait.
 const limit = 60 * time.Second
 

@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// token is the one that the program asks for.
+const token = "0123456789abcdef-the-token"
+
 // request is one as it goes over the wire.
 type request struct {
 	method, target string
@@ -45,17 +48,17 @@ func (g *generator) next() request {
 	} else if g.chance(3) {
 		r.hasBody, body = true, pick(g, "{}", "x", strings.Repeat("y", 70_000))
 	}
-	host, auth := "127.0.0.1", "Authorization: Bearer "+g.token
+	host, auth := "127.0.0.1", "Authorization: Bearer "+token
 	switch g.IntN(60) {
 	case 0:
 		r.method = pick(g, "HEAD", "OPTIONS", "TRACE", "PATCH", "PUT", "DELETE", "POST", "GET", "BREW", "get", "QUERY", "CONNECT", strings.Repeat("M", 300))
 	case 1:
-		r.target = g.oddTarget(r.target)
+		r.target, r.wrong = g.oddTarget(r.target), true
 	case 2:
 		host = pick(g, "localhost", "LOCALHOST:80", "[::1]", "evil.example", "127.0.0.1.example", "127.0.0.1:99999", "a b", "", "xn--a")
 		r.keyless, r.wrong = true, true
 	case 3:
-		auth = pick(g, "", "Authorization: Bearer wrong", "Authorization: "+g.token, "Authorization: Basic eDp5", "Authorization: Bearer "+g.token+"x", "authorization:bearer "+g.token)
+		auth = pick(g, "", "Authorization: Bearer wrong", "Authorization: "+token, "Authorization: Basic eDp5", "Authorization: Bearer "+token+"x", "authorization:bearer "+token)
 		r.keyless = true
 	case 4:
 		r.headers = append(r.headers, pick(g, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: nonsense", "Origin: null", "Origin: http://127.0.0.1"))
