@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -79,19 +80,19 @@ func (c *client) response(method string) (*http.Response, error) {
 
 // learn keeps what later requests can be about.
 func (g *generator) learn(r request, a answer) {
-	const usages = "/api/v1/ddns/usages"
+	path, _, _ := strings.Cut(r.target, "?")
+	kind, id, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/ddns/"), "/")
+	ids := map[string]*[]string{"usages": &g.usages, "services": &g.services}[kind]
 	switch {
-	case a.status == http.StatusOK && r.method == "POST" && strings.HasPrefix(r.target, usages):
+	case ids == nil:
+	case a.status == http.StatusOK && r.method == "POST":
 		var made struct{ Data struct{ ID string } }
-		if json.Unmarshal(a.body, &made) == nil && made.Data.ID != "" {
-			g.usages = append(g.usages, made.Data.ID)
+		if json.Unmarshal(a.body, &made) == nil && made.Data.ID != "" && !strings.HasPrefix(made.Data.ID, "svc-") {
+			*ids = append(*ids, made.Data.ID)
 		}
-	case r.method == "DELETE" && strings.HasPrefix(r.target, usages+"/") && (a.status == http.StatusOK || a.status == http.StatusNotFound):
-		for i, id := range g.usages {
-			if strings.HasPrefix(r.target, usages+"/"+id) {
-				g.usages = append(g.usages[:i], g.usages[i+1:]...)
-				break
-			}
+	case r.method == "DELETE" && (a.status == http.StatusOK || a.status == http.StatusNotFound):
+		if at := slices.Index(*ids, id); at >= 0 {
+			*ids = slices.Delete(*ids, at, at+1)
 		}
 	}
 }

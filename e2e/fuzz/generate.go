@@ -68,6 +68,7 @@ type generator struct {
 	d        *Document
 	client   int
 	usages   []string // that were made, and not released
+	services []string // whose id the program has chosen, and that are not deleted
 	networks uint64
 }
 
@@ -194,15 +195,26 @@ func (g *generator) integer(s object) string {
 	return pick(g, "0", "1", "-1", "5", "3600", "-9223372036854775808", "9223372036854775807")
 }
 
+// patterns knows texts for the patterns of the document, by a part of each.
+var patterns = []struct {
+	part string
+	make func(g *generator) []string
+}{
+	{"://", func(*generator) []string {
+		return []string{"tcp://{ipv4}:11010", "udp://203.0.113.7:1", "wss://[{ipv6}]:443", "quic://host.example.com:65535", "x://y"}
+	}},
+	{"0-9a-f", func(g *generator) []string { return []string{fmt.Sprintf("%012x", g.Uint64()>>16)} }},
+	{"~-", func(g *generator) []string { return []string{g.service()} }},
+	{"[1-9]", func(*generator) []string { return []string{"", "1", "7", "1000"} }},
+	{"{0,20}", func(g *generator) []string { return []string{"", "0", "42", fmt.Sprint(uint64(g.client)*1000 + g.Uint64N(100))} }},
+	{"[0-9]*", func(*generator) []string { return []string{"", "0", "17", "9223372036854775807"} }},
+}
+
 func (g *generator) string(s object, name string) string {
 	if pattern, ok := s["pattern"].(string); ok && !g.chance(5) {
-		for like, examples := range map[string][]string{
-			"://":    {"tcp://{ipv4}:11010", "udp://203.0.113.7:1", "wss://[{ipv6}]:443", "quic://host.example.com:65535", "x://y"},
-			"0-9a-f": {fmt.Sprintf("%012x", g.Uint64()>>16)}, "~-": {g.service()},
-			"[1-9]": {"", "1", "7", "1000"}, "{0,20}": {"", "0", "42", fmt.Sprint(uint64(g.client)*1000 + g.Uint64N(100))}, "[0-9]*": {"", "0", "17", "9223372036854775807"},
-		} {
-			if strings.Contains(pattern, like) {
-				return pick(g, examples...)
+		for _, known := range patterns {
+			if strings.Contains(pattern, known.part) {
+				return pick(g, known.make(g)...)
 			}
 		}
 	}

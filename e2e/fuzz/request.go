@@ -96,20 +96,25 @@ func (r *request) encode(g *generator, body string) {
 	}
 }
 
-// operation picks one. What takes long, or makes much to list, is asked for less often.
+// operation picks one. What takes long, or makes much to list, is asked for less often, and
+// what was made goes again: else memory would grow with what is stored.
 func (g *generator) operation() *operation {
-	for {
-		switch o := pick(g, g.d.operations...); {
-		case len(g.usages) > 25 && g.chance(40):
-			if release := g.d.route("DELETE", "/api/v1/ddns/usages/x"); release != nil {
-				return release
+	for i, made := range [][]string{g.usages, g.services} {
+		if len(made) > most && g.chance(40) {
+			if remove := g.d.route("DELETE", "/api/v1/ddns/"+[]string{"usages", "services"}[i]+"/x"); remove != nil {
+				return remove
 			}
-		case g.chance(rare[o.String()]):
-		default:
+		}
+	}
+	for {
+		if o := pick(g, g.d.operations...); !g.chance(rare[o.String()]) {
 			return o
 		}
 	}
 }
+
+// most is how much one client keeps.
+const most = 20
 
 // rare says how many of a hundred requests are not made.
 var rare = map[string]int{
@@ -127,6 +132,8 @@ func (g *generator) path(o *operation) string {
 	switch {
 	case strings.HasSuffix(before, "/usages/") && len(g.usages) > 0:
 		id = pick(g, g.usages...)
+	case strings.HasSuffix(before, "/services/") && (g.chance(20) || len(g.services) > most) && len(g.services) > 0:
+		id = pick(g, g.services...)
 	case strings.HasSuffix(before, "/leftovers/"):
 		id = fmt.Sprint(g.IntN(300))
 	}
