@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -130,6 +131,14 @@ func run(ctx context.Context, p process) (err error) {
 		return err
 	}
 	defer manager.Close()
+	for _, origin := range c.TakeSockets(manager.Sockets) {
+		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
+	}
+	return runWith(ctx, c, manager, p.hangUps, log)
+}
+
+// runWith is the program once it knows what it is to do and where it logs.
+func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service, hangUps <-chan os.Signal, log *slog.Logger) (err error) {
 	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
@@ -152,7 +161,7 @@ func run(ctx context.Context, p process) (err error) {
 			return fmt.Errorf("-provision: nothing of it is applied:\n%w", err)
 		}
 	}
-	front, err := listenHTTP(c, api)
+	front, err := listenHTTP(c, manager.Sockets.HTTP, api)
 	if err != nil {
 		dns.close()
 		return err
@@ -162,9 +171,9 @@ func run(ctx context.Context, p process) (err error) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c, api)
-	listening := strings.Join(front.Addrs(), ",")
-	unit := unit{manager: manager, store: store, serves: serves(listening, dns.listening()), log: log}
-	log.Info("started", "version", version(), "listen", listening, "dns", dns.listening(), "db", c.DB)
+	listen := strings.Join(front.Addrs(), ",")
+	unit := unit{manager: manager, store: store, serves: serves(listen, dns.listening()), log: log}
+	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
 	return serve(ctx, log, tasks{unit.begin, front.Serve, dns.serve}, tasks{
 		unit.watch,
 		dns.keep,
@@ -180,7 +189,7 @@ func run(ctx context.Context, p process) (err error) {
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, p.hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
+			return onHangUp(ctx, hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
 		},
 	})
 }
@@ -368,15 +377,21 @@ func version() string {
 const shutdownTime = 2*provider.WriteTime + 5*time.Second
 
 // listenHTTP binds the API's addresses, all or none, and puts the guards before its routes.
-func listenHTTP(c settings.Settings, api *server) (*httpserver.Server, error) {
+func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*httpserver.Server, error) {
 	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
+	for _, l := range inherited {
+		if err := httpserver.Guarded(l, c.Tokens != nil); err != nil {
+			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
+		}
+	}
 	listeners, err := httpserver.Listen(httpserver.Addresses{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
 	if err != nil {
 		return nil, err
 	}
 	routes := api.routes()
 	return httpserver.New(httpserver.Config{
-		Listeners: listeners, TCP: api.adapter.Safe(guard.TCP(guards, routes)), Unix: api.adapter.Safe(guard.Unix(guards, routes)),
+		Listeners: listeners, Inherited: inherited,
+		TCP: api.adapter.Safe(guard.TCP(guards, routes)), Unix: api.adapter.Safe(guard.Unix(guards, routes)),
 		ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: api.log,
 	}), nil
 }

@@ -1800,7 +1800,7 @@ func TestServiceManager(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { told("STOPPING=1\n") }) // before the socket is closed, after the program
-	p := runProgram(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=20000000"})
+	p := runProgram(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000000"})
 	told("READY=1\nSTATUS=HTTP on " + strings.TrimPrefix(p.url, "http://") + "; services 0, prefixes 0, names published 0")
 	told("STATUS=HTTP on ")
 	told("WATCHDOG=1")

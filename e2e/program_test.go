@@ -126,12 +126,18 @@ func start(t *testing.T, args ...string) *program {
 // startAt runs the program of a path.
 func startAt(t *testing.T, path string, args ...string) *program {
 	t.Helper()
+	return startWith(t, nil, path, args...)
+}
+
+// startWith runs it with more in its environment.
+func startWith(t *testing.T, more []string, path string, args ...string) *program {
+	t.Helper()
 	p := &program{t: t, log: &buffer{}}
 	if !slices.Contains(args, "-listen") {
 		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
 	}
 	p.cmd = exec.Command(path, append([]string{"-dns-listen", "127.0.0.1:0"}, args...)...)
-	p.cmd.Env = environ()
+	p.cmd.Env = append(environ(), more...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/nameserver"
+	"meshddns/systemd"
 )
 
 // Settings are what the command line and the environment say.
@@ -124,6 +125,20 @@ func (c collector) set(o option, origin, text string) {
 }
 
 const prefix = "MESHDDNS_"
+
+// TakeSockets puts a service manager's sockets in the place of addresses, and names the
+// settings that have no effect for that reason.
+func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
+	if len(sockets.HTTP) > 0 {
+		s.Listen = nil
+		unused = append(unused, s.given["listen"], s.given["socket-group"])
+	}
+	if len(sockets.DNSTCP)+len(sockets.DNSUDP) > 0 {
+		s.DNS.Addresses, s.DNS.Listeners, s.DNS.PacketConns = nil, sockets.DNSTCP, sockets.DNSUDP
+		unused = append(unused, s.given["dns-listen"])
+	}
+	return slices.DeleteFunc(unused, func(origin string) bool { return origin == "" })
+}
 
 // variable is an option's name in the environment.
 func variable(name string) string {

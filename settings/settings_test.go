@@ -3,12 +3,15 @@ package settings
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/systemd"
 )
 
 // tokenFile makes a file with a token.
@@ -323,4 +326,34 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// Sockets of a service manager stand in the place of addresses; what was given for nothing is named.
+func TestTakeSockets(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	http, dns := systemd.Sockets{HTTP: []net.Listener{tcp}}, systemd.Sockets{DNSTCP: []net.Listener{tcp}}
+	for _, test := range []struct {
+		sockets             systemd.Sockets
+		args                []string
+		listen, dns, unused string
+	}{
+		{systemd.Sockets{}, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[127.0.0.1:0]", "[]"},
+		{http, []string{"-dns-listen", "127.0.0.1:0"}, "[]", "[127.0.0.1:0]", "[]"},
+		{http, []string{"-listen", "127.0.0.1:0"}, "[]", "[]", "[-listen]"},
+		{dns, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[]", "[-dns-listen]"},
+	} {
+		s, err := Read(test.args, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unused := s.TakeSockets(test.sockets)
+		got := fmt.Sprint(s.Listen, s.DNS.Addresses, len(s.DNS.Listeners), unused)
+		if want := fmt.Sprint(test.listen, " ", test.dns, " ", len(test.sockets.DNSTCP), " ", test.unused); got != want {
+			t.Errorf("%v: %s, want %s", test.args, got, want)
+		}
+	}
 }
