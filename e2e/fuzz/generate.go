@@ -115,7 +115,7 @@ func (g *generator) hint(name string) (string, bool) {
 func (g *generator) value(schema any, name string) tree {
 	s, _ := g.d.behind(schema, "")
 	if c, ok := s["const"]; ok {
-		return raw(fmt.Sprintf("%s", mustJSON(c)))
+		return raw(mustJSON(c))
 	}
 	if values, ok := s["enum"].([]any); ok {
 		return raw(mustJSON(pick(g, values...)))
@@ -206,7 +206,9 @@ var patterns = []struct {
 	{"0-9a-f", func(g *generator) []string { return []string{fmt.Sprintf("%012x", g.Uint64()>>16)} }},
 	{"~-", func(g *generator) []string { return []string{g.service()} }},
 	{"[1-9]", func(*generator) []string { return []string{"", "1", "7", "1000"} }},
-	{"{0,20}", func(g *generator) []string { return []string{"", "0", "42", fmt.Sprint(uint64(g.client)*1000 + g.Uint64N(100))} }},
+	{"{0,20}", func(g *generator) []string {
+		return []string{"", "0", "42", fmt.Sprint(uint64(g.client)*1000 + g.Uint64N(100))}
+	}},
 	{"[0-9]*", func(*generator) []string { return []string{"", "0", "17", "9223372036854775807"} }},
 }
 
