@@ -724,7 +724,7 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.CreateService(r.Context(), v); err != nil {
 		return envelope.Reply{ID: v.ID}, err
 	}
-	return s.savedService(r, v.ID, members)
+	return s.savedService(r, v, members)
 }
 
 func (s *server) putService(r *http.Request) (envelope.Reply, error) {
@@ -741,11 +741,19 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.PutService(r.Context(), body.ID, v.over); err != nil {
 		return envelope.Reply{}, err
 	}
-	return s.savedService(r, body.ID, members)
+	return s.savedService(r, v, members)
 }
 
-func (s *server) savedService(r *http.Request, id string, members []string) (envelope.Reply, error) {
+// savedService tells of a service that was stored. Somebody else may have deleted it since:
+// it was stored all the same.
+func (s *server) savedService(r *http.Request, saved service, members []string) (envelope.Reply, error) {
+	id := saved.ID
 	v, err := s.store.Service(r.Context(), id)
+	if errors.Is(err, errNoService) {
+		saved.CreatedAt = sqlrow.Shown(s.store.now())
+		saved.UpdatedAt = saved.CreatedAt
+		v, err = saved, nil
+	}
 	if err != nil {
 		return envelope.Reply{ID: id}, err
 	}

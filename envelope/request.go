@@ -119,7 +119,7 @@ func ParseQuery(r *http.Request) (url.Values, error) {
 func PageQuery(query url.Values) (limit int, after int64, err error) {
 	if query.Has("limit") && query.Get("limit") != "" {
 		limit, err = strconv.Atoi(query.Get("limit"))
-		if err != nil || limit < 1 || limit > MaxPage {
+		if err != nil || limit < 1 || limit > MaxPage || strconv.Itoa(limit) != query.Get("limit") {
 			return 0, 0, Fail(msg.QueryInvalid, "limit")
 		}
 	}

@@ -153,7 +153,7 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		erased = 0
 		for _, p := range work.Places {
-			if _, err := g.savePlace(ctx, tx, p); err != nil {
+			if err := g.settlePlace(ctx, tx, p); err != nil {
 				return err
 			}
 		}

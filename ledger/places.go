@@ -83,6 +83,22 @@ func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (
 	return p.ID, err
 }
 
+// settlePlace stores what came of a place. One that never was stored tells of a write that
+// was not tried, and has no meaning once its account is gone.
+func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
+	known := p.ID > 0
+	if !known {
+		if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)`, p.Account.ID).Scan(&known); err != nil {
+			return err
+		}
+	}
+	if !known {
+		return nil
+	}
+	_, err := g.savePlace(ctx, tx, p)
+	return err
+}
+
 // endPlace forgets a place, and the key that nothing else needs. It gives the number
 // of keys that are erased.
 func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (int64, error) {

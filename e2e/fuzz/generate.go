@@ -1,0 +1,233 @@
+package fuzz
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// tree is a JSON value that is being made: raw text, *members, or list.
+type tree any
+
+type raw string
+
+type members struct{ all []named }
+
+type named struct {
+	name  string
+	value tree
+}
+
+type list struct{ items []tree }
+
+// write gives the text of a tree.
+func write(out *strings.Builder, t tree) {
+	switch t := t.(type) {
+	case raw:
+		out.WriteString(string(t))
+	case *members:
+		for i, m := range t.all {
+			out.WriteByte("{,"[min(i, 1)])
+			out.WriteString(quoted(m.name) + ":")
+			write(out, m.value)
+		}
+		if len(t.all) == 0 {
+			out.WriteByte('{')
+		}
+		out.WriteByte('}')
+	case *list:
+		out.WriteByte('[')
+		for i, item := range t.items {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			write(out, item)
+		}
+		out.WriteByte(']')
+	}
+}
+
+func text(t tree) string {
+	var out strings.Builder
+	write(&out, t)
+	return out.String()
+}
+
+func quoted(s string) string {
+	q, _ := json.Marshal(s) // a string always can be
+	return string(q)
+}
+
+// generator makes the requests of one client. What it makes depends on its chance and
+// on the ids that it was given.
+type generator struct {
+	*rand.Rand
+	d        *Document
+	client   int
+	usages   []string // that were made, and not released
+	services []string // whose id the program has chosen, and that are not deleted
+	networks uint64
+}
+
+func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
+
+func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
+
+// service is an id out of few, so that what one request makes another finds.
+func (g *generator) service() string { return fmt.Sprintf("svc-%d-%d", g.client%4, g.IntN(5)) }
+
+var domains = []string{"mesh.example.com", "example.com", "a.mesh.example.com", "office.example.org", "xn--fiq228c.example", "MESH.example.com."}
+
+// hint is a value for a member of this name by which things happen: random texts would
+// never name a service that exists.
+func (g *generator) hint(name string) (string, bool) {
+	switch name {
+	case "service_id", "id":
+		return g.service(), true
+	case "custom_prefix", "prefix":
+		return fmt.Sprintf("p-%d-%d", g.client, g.IntN(40)), true
+	case "domain":
+		return pick(g, domains...), true
+	case "provider":
+		return pick(g, "builtin", "builtin", "builtin", "rfc2136", "powerdns", "alidns", "route53", "webhook", "cloudflare", "nobody"), true
+	case "endpoint":
+		return pick(g, "", "", "http://127.0.0.1:1", "127.0.0.1:1", "https://127.0.0.1:1/x", "http://[::1]:1"), true
+	case "txt_record_name":
+		return pick(g, "@", "_txt", "a.b"), true
+	case "access_key_id":
+		return pick(g, "id", "hmac-sha256:key", "token", "localhost"), true
+	case "access_key_secret":
+		return pick(g, "c2VjcmV0IGtleSB0ZXh0", "********", "secret"), true
+	case "sync_mode":
+		return pick(g, "auto", "manual", "manual", "upsert-only", "never heard"), true
+	case "name", "network_name", "description":
+		return pick(g, "Office", "办公室", "a \"b\" \\ <c> \u2028 \u0001"), true
+	case "owner":
+		return fmt.Sprintf("%012x", g.Uint64()>>16), true
+	}
+	return "", false
+}
+
+// value makes a value that a schema allows, for a member of a name.
+func (g *generator) value(schema any, name string) tree {
+	s, _ := g.d.behind(schema, "")
+	if c, ok := s["const"]; ok {
+		return raw(mustJSON(c))
+	}
+	if values, ok := s["enum"].([]any); ok {
+		return raw(mustJSON(pick(g, values...)))
+	}
+	if either, ok := s["oneOf"].([]any); ok {
+		one := pick(g, either...)
+		if member(one, "contentMediaType") != nil { // the other one as a text
+			return raw(quoted(text(g.value(either[0], name))))
+		}
+		return g.value(one, name)
+	}
+	kind, _ := s["type"].(string)
+	if kinds, ok := s["type"].([]any); ok {
+		kind, _ = pick(g, kinds...).(string)
+	}
+	switch kind {
+	case "object":
+		return g.object(s)
+	case "array":
+		l := &list{}
+		for range g.IntN(4) {
+			l.items = append(l.items, g.value(s["items"], name))
+		}
+		return l
+	case "integer":
+		return raw(g.integer(s))
+	case "boolean":
+		return raw(pick(g, "true", "true", "false"))
+	case "null":
+		return raw("null")
+	}
+	return raw(quoted(g.string(s, name)))
+}
+
+func mustJSON(value any) string {
+	out, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // it came out of JSON
+	}
+	return string(out)
+}
+
+func (g *generator) object(s object) tree {
+	o := &members{}
+	properties, _ := s["properties"].(object)
+	required, _ := s["required"].([]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if slices.Contains(required, any(name)) || g.chance(60) {
+			o.all = append(o.all, named{name, g.value(properties[name], name)})
+		}
+	}
+	if g.chance(10) {
+		o.all = append(o.all, named{pick(g, "x", "Provider", "x_token", ""), g.anything(3)})
+	}
+	g.Shuffle(len(o.all), func(i, j int) { o.all[i], o.all[j] = o.all[j], o.all[i] })
+	return o
+}
+
+// anything is JSON of any form.
+func (g *generator) anything(depth int) tree {
+	if depth == 0 || g.chance(60) {
+		return raw(pick(g, "1", "null", "true", `"x"`, `""`, "-0.5e-3", `{}`, `[]`, `"\u0000\ud83d\ude00"`))
+	}
+	if g.chance(50) {
+		return &list{[]tree{g.anything(depth - 1), g.anything(depth - 1)}}
+	}
+	return &members{[]named{{"a", g.anything(depth - 1)}, {"secret", g.anything(depth - 1)}}}
+}
+
+func (g *generator) integer(s object) string {
+	if s["format"] == "uint64" {
+		if g.networks++; g.chance(70) {
+			return fmt.Sprint(uint64(g.client)*1000 + g.networks%100)
+		}
+		return pick(g, "0", "1", "9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551615")
+	}
+	return pick(g, "0", "1", "-1", "5", "3600", "-9223372036854775808", "9223372036854775807")
+}
+
+// patterns knows texts for the patterns of the document, by a part of each.
+var patterns = []struct {
+	part string
+	make func(g *generator) []string
+}{
+	{"://", func(*generator) []string {
+		return []string{"tcp://{ipv4}:11010", "udp://203.0.113.7:1", "wss://[{ipv6}]:443", "quic://host.example.com:65535", "x://y"}
+	}},
+	{"0-9a-f", func(g *generator) []string { return []string{fmt.Sprintf("%012x", g.Uint64()>>16)} }},
+	{"~-", func(g *generator) []string { return []string{g.service()} }},
+	{"[1-9]", func(*generator) []string { return []string{"", "1", "7", "1000"} }},
+	{"{0,20}", func(g *generator) []string {
+		return []string{"", "0", "42", fmt.Sprint(uint64(g.client)*1000 + g.Uint64N(100))}
+	}},
+	{"[0-9]*", func(*generator) []string { return []string{"", "0", "17", "9223372036854775807"} }},
+}
+
+func (g *generator) string(s object, name string) string {
+	if pattern, ok := s["pattern"].(string); ok && !g.chance(5) {
+		for _, known := range patterns {
+			if strings.Contains(pattern, known.part) {
+				return pick(g, known.make(g)...)
+			}
+		}
+	}
+	if value, ok := g.hint(name); ok && g.chance(90) {
+		return value
+	}
+	length, _ := s["minLength"].(json.Number)
+	least, _ := length.Int64()
+	out := ""
+	for range int(least) + g.IntN(12) {
+		out += pick(g, "a", "Z", "0", "-", "_", ".", " ", "/", "\\", "\"", "é", "文", "😀", "\x00", "\n", "\u202e", "%", "*", ":")
+	}
+	return out
+}
