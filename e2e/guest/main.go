@@ -22,12 +22,11 @@ const (
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Println("GUEST", err)
-	}
+	fmt.Println("GUEST", run())
 	syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
+// run returns when nothing is to be done any more, with the reason.
 func run() error {
 	for _, m := range [][3]string{{"dev", "/dev", "devtmpfs"}, {"proc", "/proc", "proc"}, {"tmp", "/tmp", "tmpfs"}, {"/dev/nvme0n1", "/data", "ext4"}} {
 		os.Mkdir(m[1], 0o755)
