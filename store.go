@@ -256,7 +256,7 @@ func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 			return err
 		}
 	}
-	if err := s.migrate(ctx, log); err != nil {
+	if err := errors.Join(s.migrate(ctx, log), s.emptyLogAt(ctx, logPages)); err != nil {
 		return err
 	}
 	return s.file.CheckLogged()
@@ -1102,9 +1102,9 @@ func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
 	return os.Open(path)
 }
 
-// logPages is the size of the log at which a commit empties it, SQLite's default. A
-// longer log makes more reservations a second, and the slowest of them slower.
-const logPages = 1000
+// logPages is the size of the log at which a commit empties it, of which the most has
+// been done beside the commits by then (package checkpoint).
+const logPages = 3000
 
 // emptyLogAt sets that size; 0 is never.
 func (s *store) emptyLogAt(ctx context.Context, pages int) error {

@@ -29,7 +29,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- k.Run(ctx, slog.New(slog.DiscardHandler)) }()
 	for range lookEvery {
-		if _, err := db.Exec(`INSERT INTO t VALUES (zeroblob(200000))`); err != nil {
+		if _, err := db.Exec(`INSERT INTO t VALUES (zeroblob(400000))`); err != nil {
 			t.Fatal(err)
 		}
 		k.Committed()

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"meshddns/dnswire"
 	"meshddns/provider/cloudtest"
@@ -337,13 +338,27 @@ func (b builtinOutside) exec(statement string, name string, args ...any) {
 	}
 }
 
+// served waits until the server has seen that a value came or went: who asks while the
+// program itself writes may be answered from before.
+func (b builtinOutside) served(name string, value []string, there bool) {
+	b.t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); <-time.After(time.Millisecond) {
+		if there == slices.ContainsFunc(b.Values(b.t, name), func(v []string) bool { return slices.Equal(v, value) }) {
+			return
+		}
+	}
+	b.t.Fatalf("%s: the server does not see that %q is there, or not: %v", name, value, there)
+}
+
 func (b builtinOutside) Add(_ testing.TB, name string, value []string) {
 	b.t.Helper()
+	defer b.served(name, value, true)
 	b.exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, 60)`, name, dnswire.TXTData(value))
 }
 
 func (b builtinOutside) Remove(_ testing.TB, name string, value []string) {
 	b.t.Helper()
+	defer b.served(name, value, false)
 	b.exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, name, dnswire.TXTData(value))
 }
 

@@ -210,14 +210,14 @@ func TestStaticStartFaults(t *testing.T) {
 			}
 			runs++
 			p := launch(t, nil, script, "-db", db, "-ipv4", "none", "-ipv6", "none")
+			p.cmd.Process.Kill()
+			p.cmd.Wait() // and for its log
 			if p.client == nil {
 				refused++
 				if !strings.Contains(p.log.String(), "meshddns: ") {
 					t.Errorf("%s %d: the program ended without a reason:\n%s", call, n, p.log)
 				}
 			}
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
 			startAt(t, path, "-db", db, "-ipv4", "none", "-ipv6", "none").stop()
 			compare(t, db, []*witness{w})
 			for _, kept := range keptCopies(t, db) {

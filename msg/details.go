@@ -138,6 +138,7 @@ var details = [][2]string{
 	{"the list ends after * items of *", "列表在第 $1 条（共 $2 条）处中断"},
 	{"the list had * items, and has * while it is read", "读取期间列表由 $1 条变为 $2 条"},
 	{"the account's zones are on over * pages", "账号的区域列表超过 $1 页"},
+	{"page * of the account's zones is one of those before it", "账号区域列表的第 $1 页与此前某页相同"},
 	{"the list of zones goes on where it began", "区域列表的续读位置未前进"},
 	{"the list of zones has over * pages", "区域列表超过 $1 页"},
 	{"the list of record sets does not end", "记录集列表没有尽头"},
