@@ -798,8 +798,8 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 // than a search.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int, err error) {
 	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), `
-		SELECT count(*) FROM services s JOIN usages u ON u.provider_id = s.id AND u.name = '_mesh.' || lower(?2) || '.' || s.zone
-		WHERE s.id = ?1`, serviceID, prefix).Scan(&count)
+		SELECT count(*) FROM usages
+		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
 	return count, err
 }
 
