@@ -100,13 +100,13 @@ func (l load) client(address string, enough func() bool) (delays []time.Duration
 	return delays, nil
 }
 
-// readAnswer reads an answer that must be 200 and have a length.
+// readAnswer reads an answer that must be a success and have a length.
 func readAnswer(r *bufio.Reader) error {
 	status, err := r.ReadSlice('\n')
 	if err != nil {
 		return err
 	}
-	good, fault := bytes.HasPrefix(status, []byte("HTTP/1.1 200 ")), string(status)
+	good, fault := bytes.HasPrefix(status, []byte("HTTP/1.1 20")), string(status)
 	length := -1
 	for {
 		header, err := r.ReadSlice('\n')

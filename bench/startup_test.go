@@ -55,9 +55,14 @@ func startSpeed(t *testing.T, b *table) {
 // started runs a command, and tells how long it took until it answered.
 func started(t *testing.T, listen string, command ...string) (*process, time.Duration) {
 	t.Helper()
+	return startedAt(t, "http://"+listen+"/healthz", command...)
+}
+
+func startedAt(t *testing.T, url string, command ...string) (*process, time.Duration) {
+	t.Helper()
 	began := time.Now()
 	p := launch(t, filepath.Join(dir, "started.log"), nil, command...)
-	firstAnswer(t, "http://"+listen+"/healthz")
+	firstAnswer(t, url)
 	return p, time.Since(began)
 }
 

@@ -201,17 +201,18 @@ func cleanUp(ctx context.Context, client provider.DNS, probe provider.Change, un
 	defer again.Stop()
 	for {
 		seen, err := client.Read(ctx, probe.Zone, probe.Name)
-		if err != nil {
+		if err == nil && unseen && len(seen.Values) == 0 {
+			err = &provider.Error{Kind: provider.Temporary, Detail: probe.Name, Err: provider.ErrUnseen}
+		} else if err == nil {
+			err = client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: probe.Add})
+		}
+		if e, ok := errors.AsType[*provider.Error](err); !ok || !e.Transient() {
 			return err
 		}
-		if unseen && len(seen.Values) == 0 {
-			select {
-			case <-again.C:
-				continue
-			case <-ctx.Done():
-				return &provider.Error{Kind: provider.Temporary, Detail: probe.Name, Err: provider.ErrUnseen}
-			}
+		select {
+		case <-again.C: // nobody else takes the value away
+		case <-ctx.Done():
+			return err
 		}
-		return client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: probe.Add})
 	}
 }

@@ -237,3 +237,34 @@ func TestCleanUpLate(t *testing.T) {
 		}
 	})
 }
+
+// flaky is a client whose provider breaks connections for a while after the write.
+type flaky struct {
+	late
+	broken int
+}
+
+func (f *flaky) Change(ctx context.Context, c provider.Change) error {
+	if len(c.Remove) > 0 {
+		if f.broken--; f.broken >= 0 {
+			return &provider.Error{Kind: provider.Network}
+		}
+	}
+	return f.late.Change(ctx, c)
+}
+
+// TestCleanUpAgain has the clean-up fail as often as it may: the value goes, or the
+// item says that it stays.
+func TestCleanUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for broken, kind := range map[int]provider.Kind{3: "", 1 << 30: provider.Network} {
+			client := &flaky{broken: broken}
+			test := &Test{}
+			test.Write(t.Context(), client, "example.com", 60)
+			last := test.Items[len(test.Items)-1]
+			if left := client.value != nil; last.Name != "cleanup" || provider.KindOf(last.Err) != kind || left != (kind != "") {
+				t.Errorf("%d times: %+v, and %q is left", broken, last, client.value)
+			}
+		}
+	})
+}

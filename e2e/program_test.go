@@ -132,6 +132,17 @@ func startAt(t *testing.T, path string, args ...string) *program {
 // startWith runs it with more in its environment.
 func startWith(t *testing.T, more []string, path string, args ...string) *program {
 	t.Helper()
+	p := launch(t, more, path, args...)
+	if p.client == nil {
+		t.Fatalf("the program has ended:\n%s", p.log)
+	}
+	return p
+}
+
+// launch is startWith for a program that may end instead of listening: then it has no
+// client.
+func launch(t *testing.T, more []string, path string, args ...string) *program {
+	t.Helper()
 	p := &program{t: t, log: &buffer{}}
 	if !slices.Contains(args, "-listen") {
 		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
@@ -151,12 +162,27 @@ func startWith(t *testing.T, more []string, path string, args ...string) *progra
 	})
 	started := regexp.MustCompile(`msg=started .*listen=(\S+) dns=(\S+)`)
 	p.eventually("the program has started", func() bool {
+		ended := p.ended()
 		found := started.FindStringSubmatch(p.log.String())
 		if found != nil {
 			p.http, p.dns = found[1], found[2]
 		}
-		return found != nil
+		return found != nil || ended
 	})
+	if p.http != "" {
+		p.connect()
+	}
+	return p
+}
+
+// ended tells whether the process has ended, and waits for nothing.
+func (p *program) ended() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// connect makes the client.
+func (p *program) connect() {
 	network := "tcp"
 	if strings.HasPrefix(p.http, "/") {
 		network = "unix"
@@ -166,12 +192,17 @@ func startWith(t *testing.T, more []string, path string, args ...string) *progra
 			return new(net.Dialer).DialContext(ctx, network, p.http)
 		},
 	}}
-	t.Cleanup(p.client.CloseIdleConnections)
-	return p
+	p.t.Cleanup(p.client.CloseIdleConnections)
 }
 
 // eventually waits for a condition that another process brings about.
 func (p *program) eventually(what string, holds func() bool) {
+	p.t.Helper()
+	p.patiently(limit, what, holds)
+}
+
+// patiently is eventually for what may take longer.
+func (p *program) patiently(limit time.Duration, what string, holds func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -284,6 +315,13 @@ func need(t *testing.T, programs ...string) {
 // that run.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
+	return inNamespaces(t, syscall.CLONE_NEWNET, 0)
+}
+
+// inNamespaces is inNamespace for other kinds: new ones, and those that are left when
+// the process runs already, with mounts that nobody else sees.
+func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
+	t.Helper()
 	const mark = "MESHDDNS_TEST_NAMESPACE"
 	if os.Getenv(mark) == t.Name() {
 		return true
@@ -292,7 +330,7 @@ func inNamespace(t *testing.T) bool {
 	binary(t) // the files that the other process opens do not count, see openSources
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), mark+"="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: clone, Unshareflags: unshare}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}

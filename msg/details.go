@@ -1,7 +1,6 @@
 package msg
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,51 +14,121 @@ func Detail(text string, language Language) string {
 		return text
 	}
 	for _, p := range phrases() {
-		if strings.Contains(text, p.literal) {
-			text = p.english.ReplaceAllString(text, p.chinese)
+		if strings.Contains(text, p.longest) {
+			text = p.translate(text)
 		}
 	}
 	return text
 }
 
-// phrase is a part of a detail.
+// phrase is a part of a detail: literal parts, and a word between each and the next.
 type phrase struct {
-	literal string // its longest part that is always the same
-	english *regexp.Regexp
+	parts   []string
+	longest string // of the parts
+	first   bool   // stands at the beginning only
 	chinese string
 }
-
-// anyWord is what stands at a "*": a quoted text, or one without spaces and without the
-// sign behind it.
-const anyWord = `("(?:[^"\\]|\\.)*"|[^\s]*[^\s:,;])`
 
 // phrases are those of the table, the longest first: some are parts of others.
 var phrases = sync.OnceValue(func() (all []phrase) {
 	for _, line := range details {
-		parts := strings.Split(line[0], "*")
-		pattern := ""
-		if rest, first := strings.CutPrefix(parts[0], "^"); first {
-			pattern, parts[0] = "^", rest
-		}
-		for i, part := range parts {
-			if i > 0 {
-				pattern += anyWord
-			}
-			pattern += regexp.QuoteMeta(part)
-		}
-		chinese := line[1]
-		for i := range parts[1:] {
-			chinese = strings.ReplaceAll(chinese, "$"+strconv.Itoa(i+1), "${"+strconv.Itoa(i+1)+"}")
-		}
-		longest := slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) })
-		all = append(all, phrase{longest, regexp.MustCompile(pattern), chinese})
+		all = append(all, phraseOf(line))
 	}
-	slices.SortStableFunc(all, func(a, b phrase) int { return len(b.literal) - len(a.literal) })
+	slices.SortStableFunc(all, func(a, b phrase) int { return len(b.longest) - len(a.longest) })
 	return all
 })
 
+func phraseOf(line [2]string) phrase {
+	english, first := strings.CutPrefix(line[0], "^")
+	parts := strings.Split(english, "*")
+	longest := slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) })
+	return phrase{parts: parts, longest: longest, first: first, chinese: line[1]}
+}
+
+// translate puts Chinese in the place of the phrase, wherever it stands.
+func (p phrase) translate(text string) string {
+	var out strings.Builder
+	unfit := 0 // end of a word that the phrase does not begin with: no end of it fits its rest either
+	for at := 0; at < len(text); {
+		if at > 0 && p.first {
+			return out.String() + text[at:]
+		}
+		words, behind, ok := match(p.parts, text[at:], at < unfit)
+		if ok {
+			out.WriteString(p.with(words))
+			at = len(text) - len(behind)
+			continue
+		}
+		if p.parts[0] == "" && at >= unfit {
+			unfit = at + unspacedWord(text[at:])
+		}
+		out.WriteByte(text[at])
+		at++
+	}
+	return out.String()
+}
+
+// with gives the Chinese with words in the place of $1, $2 and so on.
+func (p phrase) with(words []string) string {
+	var pairs []string
+	for i, word := range words {
+		pairs = append(pairs, "$"+strconv.Itoa(i+1), word)
+	}
+	return strings.NewReplacer(pairs...).Replace(p.chinese)
+}
+
+// match reads parts, with words between them, at the beginning of a text: a word is as long
+// as can be, so that the part behind it fits. The first may have to be a quoted one.
+func match(parts []string, text string, inQuotes bool) (words []string, behind string, ok bool) {
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if !ok || len(parts) == 1 {
+		return nil, rest, ok
+	}
+	if length := quotedWord(rest); length > 0 {
+		if words, behind, ok := match(parts[1:], rest[length:], false); ok {
+			return append([]string{rest[:length]}, words...), behind, true
+		}
+	}
+	if inQuotes {
+		return nil, "", false
+	}
+	for length := unspacedWord(rest); length > 0; length-- {
+		if strings.IndexByte(":,;", rest[length-1]) >= 0 {
+			continue // belongs to what is behind the word
+		}
+		if words, behind, ok := match(parts[1:], rest[length:], false); ok {
+			return append([]string{rest[:length]}, words...), behind, true
+		}
+	}
+	return nil, "", false
+}
+
+// quotedWord gives the length of the quoted word that a text begins with, 0 when there is none.
+func quotedWord(text string) int {
+	if !strings.HasPrefix(text, `"`) {
+		return 0
+	}
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
+		}
+	}
+	return 0
+}
+
+// unspacedWord gives how much of a text is before its first space.
+func unspacedWord(text string) int {
+	if end := strings.IndexAny(text, " \t\n\f\r"); end >= 0 {
+		return end
+	}
+	return len(text)
+}
+
 // details are {English, Chinese}; "*" is a word, $1 the first of them, and "^" the
-// beginning.
+// beginning. A word is a quoted text, or one without spaces and without the sign behind it.
 var details = [][2]string{
 	{"the list goes on, but the answer does not say where", "列表未完，但应答未给出续读位置"},
 	{"the list has over * pages", "列表超过 $1 页"},

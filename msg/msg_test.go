@@ -4,12 +4,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math/rand/v2"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPreferred(t *testing.T) {
@@ -177,6 +179,74 @@ func TestDetail(t *testing.T) {
 		}
 		if got := Detail(text, English); got != text {
 			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// pattern is a phrase of the table as a regular expression.
+func pattern(english string) *regexp.Regexp {
+	const word = `("(?:[^"\\]|\\.)*"|[^\s]*[^\s:,;])`
+	english, first := strings.CutPrefix(english, "^")
+	text := strings.ReplaceAll(regexp.QuoteMeta(english), `\*`, word)
+	if first {
+		text = "^" + text
+	}
+	return regexp.MustCompile("(?s)" + text)
+}
+
+// A phrase is found where a regular expression finds it, in texts made of phrases, words and signs.
+func TestPhrasesAreRegular(t *testing.T) {
+	var patterns []*regexp.Regexp
+	var chinese, pieces []string
+	for _, line := range details {
+		patterns = append(patterns, pattern(line[0]))
+		chinese = append(chinese, regexp.MustCompile(`\$(\d)`).ReplaceAllString(line[1], "$${$1}"))
+		pieces = append(pieces, strings.Split(strings.TrimPrefix(line[0], "^"), "*")...)
+	}
+	pieces = append(pieces, " ", " ", ":", ",", ";", ": ", `"`, `\`, `\"`, "\n", "\t", "\u00a0", "\xff", "域名", "caf\u00e9", "$1",
+		"a", "x.example.", "127.0.0.1:53", "7", `"a b"`, `"a \" b:"`, `"a b\\"`, `"unfinished`, `x"y z"`, "at", "::1")
+	translated := 0
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(1, seed))
+		for i, line := range details {
+			p := phraseOf(line)
+			text := ""
+			for range random.IntN(4) {
+				text += pieces[random.IntN(len(pieces))]
+			}
+			for range 1 + random.IntN(3) {
+				for n, part := range p.parts {
+					for range min(n, 1) * (1 + random.IntN(3)) {
+						text += pieces[len(pieces)-1-random.IntN(27)]
+					}
+					text += part
+				}
+				text += pieces[random.IntN(len(pieces))]
+			}
+			want := patterns[i].ReplaceAllString(text, chinese[i])
+			if got := p.translate(text); got != want {
+				t.Fatalf("%q in %q\nis   %q\nwant %q", line[0], text, got, want)
+			}
+			if want != text {
+				translated++
+			}
+		}
+	}
+	if all := 50 * len(details); translated < all/2 || translated == all {
+		t.Errorf("%d of %d texts had their phrase: want most", translated, all)
+	}
+}
+
+// A long word, as a value may be, takes no time that grows with its square.
+func TestDetailOfLongWords(t *testing.T) {
+	done := make(chan string, 1)
+	for _, piece := range []string{"a", `"`, `"a`, ":"} {
+		word := strings.Repeat(piece, 1<<20/len(piece))
+		go func() { done <- Detail(word+": it has a broken escape", Chinese) }()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("a megabyte of %q takes over a minute", piece)
 		}
 	}
 }

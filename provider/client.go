@@ -29,6 +29,9 @@ type Client struct {
 	all    bool // zones has every zone of the account
 	names  map[string]turn
 	costs  map[string]int // calls that the last list of a whole zone took, by its name
+
+	unanswered int   // searches for zones that failed in a way that would meet every other
+	failure    error // of the last of them
 }
 
 // vendor is what the API of any vendor can do.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"meshddns/provider/cloudtest"
@@ -133,4 +134,50 @@ func TestWholePages(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, Changed)
 		}
 	}
+}
+
+// TestZonesPaged reads a list of zones whose page comes twice: its length is right, and
+// some zones are not there.
+func TestZonesPaged(t *testing.T) {
+	total := 4
+	_, err := zonesPaged(func(int, int) ([]string, *int, error) { return []string{"a", "b"}, &total, nil })
+	if KindOf(err) != Changed {
+		t.Errorf("%v, want %s", err, Changed)
+	}
+}
+
+// silent is a vendor that gives no answer.
+type silent struct {
+	vendor
+	calls int
+}
+
+func (s *silent) zones(context.Context) ([]zone, error) {
+	s.calls++
+	time.Sleep(callTime)
+	return nil, &Error{Kind: Network, Detail: "no answer"}
+}
+
+// Who waits for a search for zones that fails has its failure, and does not search once
+// more; who comes later does.
+func TestSearchFailsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &silent{}
+		c := clientOf(v, nil)
+		for round := range 2 {
+			began := time.Now()
+			for range 8 {
+				go func() {
+					if _, err := c.Zone(t.Context(), "a.example.com"); KindOf(err) != Network || time.Since(began) != callTime {
+						t.Errorf("%v after %v", err, time.Since(began))
+					}
+				}()
+			}
+			time.Sleep(2 * callTime)
+			synctest.Wait()
+			if v.calls != round+1 {
+				t.Errorf("%d searches, want %d", v.calls, round+1)
+			}
+		}
+	})
 }

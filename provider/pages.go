@@ -1,6 +1,9 @@
 package provider
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 const maxPages = 1000 // of any list
 
@@ -59,12 +62,21 @@ func wholePages[T any](id func(T) string, fetch pageOf[T]) ([]T, error) {
 }
 
 // zonesPaged collects the list of an account's zones, unless that has too
-// many pages.
+// many pages. A page that comes twice hides another, whose zones would seem to be
+// missing.
 func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
+	seen := map[string]bool{}
 	return paged(func(page, given int) ([]T, *int, error) {
 		if page > zonePages {
 			return nil, nil, &Error{Kind: tooMany, Detail: fmt.Sprintf("the account's zones are on over %d pages", zonePages)}
 		}
-		return fetch(page, given)
+		items, total, err := fetch(page, given)
+		if text, err := json.Marshal(items); err == nil && len(items) > 0 {
+			if seen[string(text)] {
+				return nil, nil, &Error{Kind: Changed, Detail: fmt.Sprintf("page %d of the account's zones is one of those before it", page)}
+			}
+			seen[string(text)] = true
+		}
+		return items, total, err
 	})
 }

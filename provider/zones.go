@@ -114,8 +114,8 @@ func (c *Client) remembered(name string) (k known, found bool) {
 // lookUp asks the vendor for a zone, unless another search has found it
 // meanwhile.
 func (c *Client) lookUp(ctx context.Context, name string) (known, error) {
-	if !c.search.take(ctx) {
-		return known{}, &Error{Kind: Network, Detail: "another search for a zone is under way", Err: context.Cause(ctx)}
+	if err := c.takeSearch(ctx); err != nil {
+		return known{}, err
 	}
 	defer c.search.end()
 	k, found := c.remembered(name)
@@ -124,7 +124,7 @@ func (c *Client) lookUp(ctx context.Context, name string) (known, error) {
 	}
 	k, err := c.ask(ctx, name, k)
 	if err != nil {
-		return known{}, err
+		return known{}, c.searchFailed(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,8 +154,8 @@ func (c *Client) listZones(ctx context.Context) error {
 	if !ok || c.hasListed() {
 		return nil
 	}
-	if !c.search.take(ctx) {
-		return &Error{Kind: Network, Detail: "another search for zones is under way", Err: context.Cause(ctx)}
+	if err := c.takeSearch(ctx); err != nil {
+		return err
 	}
 	defer c.search.end()
 	if c.hasListed() {
@@ -163,7 +163,7 @@ func (c *Client) listZones(ctx context.Context) error {
 	}
 	zones, err := v.zones(ctx)
 	if err != nil && KindOf(err) != tooMany {
-		return err
+		return c.searchFailed(err)
 	}
 	_, partly := c.vendor.(zoneCompleter)
 	c.mu.Lock()
@@ -175,6 +175,35 @@ func (c *Client) listZones(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// takeSearch waits for the turn to search. Who has waited for a search that got no
+// answer has the same failure: to wait for as long once more would help nobody.
+func (c *Client) takeSearch(ctx context.Context) error {
+	c.mu.Lock()
+	failed := c.unanswered
+	c.mu.Unlock()
+	if !c.search.take(ctx) {
+		return &Error{Kind: Network, Detail: "another search for a zone is under way", Err: context.Cause(ctx)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unanswered == failed {
+		return nil
+	}
+	c.search.end()
+	return c.failure
+}
+
+// searchFailed notes the failure of a search, if it would meet every other too. The
+// caller has the turn.
+func (c *Client) searchFailed(err error) error {
+	if kind := KindOf(err); kind == Network || kind == Temporary || kind == Throttled {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.unanswered, c.failure = c.unanswered+1, err
+	}
+	return err
 }
 
 func (c *Client) hasListed() bool {

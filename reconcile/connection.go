@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"meshddns/dnsname"
@@ -23,6 +24,8 @@ type connection struct {
 	Secret  provider.Secret
 	mu      sync.Mutex
 	domains map[string]found // zones of domains
+	failed  atomic.Int64     // searches for zones of domains
+	failure error            // of the last of them
 	lists   map[string]*list // of zones, by apex
 }
 
@@ -60,27 +63,35 @@ func (c *connection) batchSize() int {
 }
 
 // knowsZones reports whether to ask for the zone of a name costs nothing.
-func (c *connection) knowsZones(ctx context.Context) bool {
+func (c *connection) knowsZones(ctx context.Context) (bool, error) {
 	lister, ok := c.client.(provider.ZoneLister)
 	if !ok {
-		return false
+		return false, nil
 	}
-	known, err := lister.ZonesKnown(ctx)
-	return known && err == nil
+	return lister.ZonesKnown(ctx)
 }
 
-// domain gives the zone of a domain, asked for once.
+// domain gives the zone of a domain, asked for once. Who has waited for a search
+// that failed has its failure.
 func (c *connection) domain(ctx context.Context, domain string) found {
+	failed := c.failed.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f, ok := c.domains[domain]
-	if !ok {
-		f.apex, f.err = c.client.Zone(ctx, domain)
-		f.apex = dnsname.Fold(f.apex)
-		if f.err == nil {
-			c.domains[domain] = f
-		}
+	switch {
+	case ok:
+		return f
+	case c.failed.Load() != failed:
+		return found{err: c.failure}
 	}
+	f.apex, f.err = c.client.Zone(ctx, domain)
+	f.apex = dnsname.Fold(f.apex)
+	if f.err != nil {
+		c.failure = f.err
+		c.failed.Add(1)
+		return f
+	}
+	c.domains[domain] = f
 	return f
 }
 

@@ -119,3 +119,22 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 }
+
+// TestSilence has a provider that answered before answer nobody any more: the rest of a
+// batch is not asked. One answer among the failures, and it is.
+func TestSilence(t *testing.T) {
+	silent := &provider.Error{Kind: provider.Network}
+	for want, answers := range map[bool]int{true: -1, false: overlapping / 2} {
+		b := &batch{answered: true}
+		for n := range overlapping + 1 {
+			var err error = silent
+			if n == answers {
+				err = nil
+			}
+			b.note(&item{}, err)
+		}
+		if down := b.down != nil; down != want || b.answered == want {
+			t.Errorf("with an answer at %d: down %t, answered %t", answers, down, b.answered)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"meshddns/crash"
@@ -73,6 +74,7 @@ type batch struct {
 	dry       bool // nothing is written, neither there nor here
 	mu        sync.Mutex
 	answered  bool  // a call has succeeded
+	silent    int   // calls in a row that got no answer
 	down      error // a failure that would meet every other call too
 	crash     error // the last panic
 }
@@ -83,7 +85,7 @@ func (b *batch) work(ctx context.Context) {
 		i.began = b.now()
 		b.settleWithoutCalls(i)
 	}
-	b.each(ctx, func(i *item) { b.note(i, b.find(ctx, i)) })
+	b.findAll(ctx)
 	b.read(ctx)
 	b.plan()
 	if !b.dry {
@@ -175,17 +177,37 @@ func (b *batch) note(i *item, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
-		b.answered = true
+		b.answered, b.silent = true, 0
 		return
 	}
 	i.fail(err)
-	switch kind := provider.KindOf(err); {
+	kind := provider.KindOf(err)
+	if kind == provider.Network || kind == provider.Temporary {
+		b.silent++
+	}
+	switch {
+	case b.silent >= overlapping: // as many as were under way together: what answered before does not any more
+		b.answered, b.down = false, err
 	case kind == provider.Throttled:
 		b.down = err
 	case b.answered:
 	case kind == provider.Network, kind == provider.Temporary, kind == provider.BadCredentials, kind == provider.ClockSkew:
 		b.down = err
 	}
+}
+
+// findAll finds the zones of the items. One that is known without a call is no sign
+// that the provider answers, until none of the others has failed.
+func (b *batch) findAll(ctx context.Context) {
+	var found atomic.Bool
+	b.each(ctx, func(i *item) {
+		if err := b.find(ctx, i); err != nil {
+			b.note(i, err)
+		} else {
+			found.Store(true)
+		}
+	})
+	b.answered = b.down == nil && found.Load()
 }
 
 // find finds the zone of an item: by its name, and not by a domain it was asked
@@ -198,7 +220,8 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	i.zone = r.Place.Zone
 	switch {
 	case r.withdrawal() && i.zone != "":
-	case i.zone != "" && len(b.items) >= bulkFrom && !b.conn.knowsZones(ctx) && b.conn.domain(ctx, r.Domain).apex == i.zone:
+	case i.zone != "" && len(b.items) >= bulkFrom:
+		i.zone, err = b.findAmongMany(ctx, r, i.zone)
 	default:
 		i.zone, err = b.conn.client.Zone(ctx, r.Name)
 	}
@@ -218,6 +241,25 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	}
 	i.choosePlace()
 	return nil
+}
+
+// findAmongMany finds a zone by the domain of its names where each name would be a
+// call of its own. Who gives no answer to this is not asked in another way.
+func (b *batch) findAmongMany(ctx context.Context, r Record, stored string) (string, error) {
+	known, err := b.conn.knowsZones(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !known {
+		f := b.conn.domain(ctx, r.Domain)
+		if e, ok := errors.AsType[*provider.Error](f.err); ok && e.Transient() {
+			return "", f.err
+		}
+		if f.apex == stored {
+			return stored, nil
+		}
+	}
+	return b.conn.client.Zone(ctx, r.Name)
 }
 
 // keep looks only whether the zone is still there of a value that stays until it

@@ -1,7 +1,7 @@
 package scrub
 
 import (
-	"html"
+	"encoding/xml"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -140,18 +140,48 @@ func number(text string, start, digits int) (uint64, bool) {
 	return value, err == nil
 }
 
-// entity is a character reference of HTML or XML.
+// entity is a character reference of HTML or XML: a number, or a name that a character of
+// ASCII has in HTML 5 or any has in HTML 4.
 func entity(text string) (string, int) {
 	if text[0] != '&' {
 		return "", 0
 	}
-	end := strings.IndexByte(text[:min(len(text), 12)], ';')
+	end := strings.IndexByte(text[:min(len(text), len("&DiacriticalGrave;"))], ';')
 	if end < 0 {
 		return "", 0
 	}
-	meaning := html.UnescapeString(text[:end+1])
-	if meaning == text[:end+1] {
+	name := text[1:end]
+	if digits, ok := strings.CutPrefix(name, "#"); ok {
+		return numericEntity(digits, end+1)
+	}
+	meaning, ok := asciiEntities[name]
+	if !ok {
+		meaning, ok = xml.HTMLEntity[name]
+	}
+	if !ok {
 		return "", 0
 	}
 	return meaning, end + 1
+}
+
+func numericEntity(digits string, length int) (string, int) {
+	base := 10
+	if strings.HasPrefix(digits, "x") || strings.HasPrefix(digits, "X") {
+		digits, base = digits[1:], 16
+	}
+	value, err := strconv.ParseUint(digits, base, 31)
+	if err != nil {
+		return "", 0
+	}
+	return string(rune(value)), length
+}
+
+// asciiEntities are the names of ASCII's signs in HTML 5.
+var asciiEntities = map[string]string{
+	"Tab": "\t", "NewLine": "\n", "excl": "!", "quot": `"`, "QUOT": `"`, "num": "#", "dollar": "$", "percnt": "%",
+	"amp": "&", "AMP": "&", "apos": "'", "lpar": "(", "rpar": ")", "ast": "*", "midast": "*", "plus": "+",
+	"comma": ",", "period": ".", "sol": "/", "colon": ":", "semi": ";", "lt": "<", "LT": "<", "equals": "=",
+	"gt": ">", "GT": ">", "quest": "?", "commat": "@", "lbrack": "[", "lsqb": "[", "bsol": `\`,
+	"rbrack": "]", "rsqb": "]", "Hat": "^", "lowbar": "_", "UnderBar": "_", "grave": "`", "DiacriticalGrave": "`",
+	"lbrace": "{", "lcub": "{", "vert": "|", "verbar": "|", "VerticalLine": "|", "rbrace": "}", "rcub": "}",
 }

@@ -3,7 +3,6 @@
 package scrub
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -26,19 +25,35 @@ const MaxPart = 500
 // depth is how many writings may lie over each other: JSON in a URL in JSON.
 const depth = 3
 
-// signature is a signature in what a vendor repeats of a request: no secret by itself,
-// and nobody's business.
-var signature = regexp.MustCompile(`(?i)signature=[^&\s,;"']*`)
-
 // Line gives the words as one line of at most limit octets: without the secrets,
 // signatures, and characters that are no text.
 func Line(text string, limit int, secrets ...string) string {
-	text = signature.ReplaceAllString(Hide(head(text, limit, secrets), secrets...), Mask)
+	text = hideSignatures(Hide(head(text, limit, secrets), secrets...))
 	line := Hide(Printable(text), secrets...) // again: what was in the way is gone
 	if len(line) > limit {
 		line = strings.ToValidUTF8(line[:limit], "") + "..."
 	}
 	return line
+}
+
+// hideSignatures puts the mask in the place of signatures in what a vendor repeats of a
+// request: no secrets by themselves, and nobody's business.
+func hideSignatures(text string) string {
+	const name = "signature="
+	var found []span
+	folded := fold(text)
+	for at := 0; ; {
+		next := strings.Index(folded[at:], name)
+		if next < 0 {
+			return without(found, text, len(text))
+		}
+		s := span{at + next, len(text)}
+		if length := strings.IndexAny(text[s.start:], "&,;\"' \t\n\f\r"); length >= 0 {
+			s.end = s.start + length
+		}
+		found = append(found, s)
+		at = s.end
+	}
 }
 
 // head is as much of a long text as can be in its line: to search megabytes would

@@ -134,7 +134,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
-	own, err := exec.Command("sh", "-c", "env | grep -cE '^(LISTEN|NOTIFY|WATCHDOG)'; ls -l /proc/self/fd | grep -c socket:").Output()
+	own, _ := exec.Command("sh", "-c", "env | grep -cE '^(LISTEN|NOTIFY|WATCHDOG)'; ls -l /proc/self/fd | grep -c socket:").Output()
 	fmt.Println(len(s.Sockets.HTTP), len(s.Sockets.DNSTCP), len(s.Sockets.DNSUDP), strings.Fields(string(own)))
 	if len(s.Sockets.HTTP) > 0 {
 		conn, err := s.Sockets.HTTP[0].Accept()

@@ -1,0 +1,498 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// slowName is in the certificates of the gates, for who reaches them by a name.
+const slowName = "slow.test"
+
+// gate stands before a provider with an HTTP API, and hands on what it is asked
+// over TLS, or makes a fault of it.
+type gate struct {
+	t      *testing.T
+	target atomic.Pointer[string] // host:port of the provider
+	certs  map[string]*tls.Certificate
+	addr   string
+	server *http.Server
+	made   atomic.Int64 // how often a fault has met somebody
+
+	mu    sync.Mutex
+	fault string
+	end   chan struct{} // closed when the fault ends
+	holes []func()      // what keeps the port closed
+	conns map[net.Conn]bool
+	held  map[int64]bool // calls that the fault keeps open, by number
+	last  int64
+	seen  map[string]page // the first answer to each call, for "stuck page"
+	dice  *rand.Rand
+}
+
+// page is an answer as it was.
+type page struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func newGate(t *testing.T, target string, certs map[string]*tls.Certificate) *gate {
+	t.Helper()
+	g := &gate{t: t, certs: certs, conns: map[net.Conn]bool{}, held: map[int64]bool{}, dice: rand.New(rand.NewPCG(1, 2))}
+	g.target.Store(&target)
+	g.server = &http.Server{Handler: g, ErrorLog: log.New(io.Discard, "", 0), ConnState: g.track}
+	g.listen("127.0.0.1:0")
+	t.Cleanup(func() { g.set(""); g.server.Close() })
+	return g
+}
+
+func (g *gate) listen(addr string) {
+	plain, err := net.Listen("tcp", addr)
+	if err != nil {
+		g.t.Errorf("the port of the gate: %v", err)
+		return
+	}
+	g.addr = plain.Addr().String()
+	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if c := g.certs[g.now()]; c != nil {
+			return c, nil
+		}
+		return g.certs[""], nil
+	}}
+	go g.server.Serve(tls.NewListener(&doorkeeper{plain, g}, config))
+	g.mu.Lock()
+	g.holes = append(g.holes, func() { plain.Close() })
+	g.mu.Unlock()
+}
+
+func (g *gate) now() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fault
+}
+
+// set begins a fault; "" ends it. What is open breaks.
+func (g *gate) set(fault string) {
+	g.mu.Lock()
+	holes, was := g.holes, g.fault
+	if g.end != nil {
+		close(g.end)
+	}
+	g.fault, g.end, g.seen = fault, make(chan struct{}), map[string]page{}
+	moves := fault == blackHole || was == blackHole
+	if moves {
+		g.holes = nil
+	}
+	conns := slices.Collect(maps.Keys(g.conns))
+	g.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+	if !moves {
+		return
+	}
+	for _, hole := range holes {
+		hole()
+	}
+	if fault == blackHole {
+		g.made.Add(1) // nobody can see what the kernel drops
+		hole := silentPort(g.t, g.addr)
+		g.mu.Lock()
+		g.holes = append(g.holes, hole)
+		g.mu.Unlock()
+		return
+	}
+	g.listen(g.addr)
+}
+
+func (g *gate) track(c net.Conn, state http.ConnState) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		g.conns[c] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(g.conns, c)
+	}
+}
+
+// hold notes a call that is kept open; done is to be called at its end.
+func (g *gate) hold() (end <-chan struct{}, done func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last++
+	number := g.last
+	g.held[number] = true
+	return g.end, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.held, number)
+	}
+}
+
+// open gives the calls that are kept open now.
+func (g *gate) open() map[int64]bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.held)
+}
+
+func (g *gate) times() int64 { return g.made.Load() }
+
+func (g *gate) chance() float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dice.Float64()
+}
+
+// doorkeeper makes the faults of connections.
+type doorkeeper struct {
+	net.Listener
+	g *gate
+}
+
+func (d *doorkeeper) Accept() (net.Conn, error) {
+	for {
+		c, err := d.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		fault := d.g.now()
+		if slices.Contains([]string{"reset", "plaintext", "mute TLS", "wrong name", "expired", "self-signed"}, fault) {
+			d.g.made.Add(1)
+		}
+		switch fault {
+		case "reset":
+			c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		case "plaintext":
+			go func() {
+				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+				c.Close()
+			}()
+		case "mute TLS":
+			go d.g.mute(c)
+		case "one connection":
+			d.g.mu.Lock()
+			full := len(d.g.conns) > 0
+			d.g.mu.Unlock()
+			if !full {
+				return c, nil
+			}
+			d.g.made.Add(1)
+			c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		default:
+			return c, nil
+		}
+	}
+}
+
+// mute reads what comes and says nothing.
+func (g *gate) mute(c net.Conn) {
+	end, done := g.hold()
+	defer done()
+	go func() {
+		<-end
+		c.Close()
+	}()
+	io.Copy(io.Discard, c)
+	c.Close()
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	fault := g.now()
+	if slices.Contains([]string{"timeout", "drip", "1 GB", "gzip bomb", "HTML", "redirect loop", "5xx"}, fault) || strings.HasPrefix(fault, "429") {
+		g.made.Add(1)
+	}
+	switch fault {
+	case "timeout":
+		end, done := g.hold()
+		defer done()
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+		panic(http.ErrAbortHandler)
+	case "drip":
+		g.drip(w, r)
+		return
+	case "1 GB", "gzip bomb":
+		g.flood(w, fault)
+		return
+	case "HTML":
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "<!doctype html><title>Maintenance</title><p>We are back soon.")
+		return
+	case "redirect loop":
+		http.Redirect(w, r, r.RequestURI, http.StatusFound)
+		return
+	case "5xx":
+		http.Error(w, "bad gateway", http.StatusBadGateway)
+		return
+	}
+	if after, ok := strings.CutPrefix(fault, "429"); ok {
+		g.throttle(w, strings.TrimSpace(after))
+		return
+	}
+	if fault == "30 % loss" && g.chance() < 0.15 {
+		g.made.Add(1)
+		panic(http.ErrAbortHandler)
+	}
+	if fault == millionRecords && million(w, r) {
+		g.made.Add(1)
+		return
+	}
+	p := g.ask(r, body)
+	if fault == "30 % loss" && g.chance() < 0.15 {
+		g.made.Add(1)
+		panic(http.ErrAbortHandler)
+	}
+	g.answer(w, r, fault, p)
+}
+
+// throttle refuses, with a Retry-After where one is given.
+func (g *gate) throttle(w http.ResponseWriter, after string) {
+	if after == "date" {
+		after = time.Now().Add(2 * time.Second).UTC().Format(http.TimeFormat)
+	}
+	if after != "" {
+		w.Header().Set("Retry-After", after)
+	}
+	http.Error(w, "slowly, please", http.StatusTooManyRequests)
+}
+
+func (g *gate) drip(w http.ResponseWriter, r *http.Request) {
+	end, done := g.hold()
+	defer done()
+	w.Header().Set("Content-Length", "1000")
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		io.WriteString(w, " ")
+		w.(http.Flusher).Flush()
+		select {
+		case <-ticker.C:
+		case <-end:
+			panic(http.ErrAbortHandler)
+		case <-r.Context().Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+const gigabyte = 1 << 30
+
+// bomb is a gigabyte of spaces, packed.
+var bomb = sync.OnceValue(func() []byte {
+	var out bytes.Buffer
+	pack := gzip.NewWriter(&out)
+	block := bytes.Repeat([]byte{' '}, 1<<20)
+	for range gigabyte >> 20 {
+		pack.Write(block)
+	}
+	pack.Close()
+	return out.Bytes()
+})
+
+func (g *gate) flood(w http.ResponseWriter, fault string) {
+	if fault == "gzip bomb" {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(bomb())
+		return
+	}
+	block := bytes.Repeat([]byte{' '}, 1<<20)
+	for range gigabyte >> 20 {
+		_, err := w.Write(block)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// ask hands a request on as it came: its signature is over its octets.
+func (g *gate) ask(r *http.Request, body []byte) page {
+	path, query, has := strings.Cut(r.RequestURI, "?")
+	u := &url.URL{Scheme: "http", Host: *g.target.Load(), Opaque: path, RawQuery: query, ForceQuery: has}
+	request := (&http.Request{
+		Method: r.Method, URL: u, Host: r.Host, Header: r.Header.Clone(),
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}).WithContext(r.Context())
+	response, err := upstream.RoundTrip(request)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return page{response.StatusCode, response.Header, text}
+}
+
+// upstream adds nothing to a request.
+var upstream = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
+
+// total is how many items a list has, as vendors say it.
+var total = regexp.MustCompile(`((?i:"(?:total_?count|total|count|recordtotal)"\s*:\s*"?|<(?:total)>))(\d+)`)
+
+// answer says what the provider has said, or what the fault makes of it.
+func (g *gate) answer(w http.ResponseWriter, r *http.Request, fault string, p page) {
+	for name, values := range p.header {
+		w.Header()[name] = values
+	}
+	w.Header().Del("Content-Length")
+	switch fault {
+	case "truncated":
+		g.made.Add(1)
+		w.Header().Set("Content-Length", strconv.Itoa(len(p.body)+100))
+	case "wrong Date":
+		g.made.Add(1)
+		w.Header().Set("Date", time.Now().AddDate(9, 0, 0).UTC().Format(http.TimeFormat))
+	case "stuck page":
+		p = g.stuck(r, p)
+	case "total too high":
+		p.body = total.ReplaceAllFunc(p.body, func(text []byte) []byte {
+			g.made.Add(1)
+			parts := total.FindSubmatch(text)
+			n, _ := strconv.Atoi(string(parts[2]))
+			return fmt.Appendf(nil, "%s%d", parts[1], n+7)
+		})
+	}
+	w.WriteHeader(p.status)
+	w.Write(p.body)
+}
+
+// lists are the calls that give lists, by method, path and the header or parameter
+// that names them.
+func (g *gate) stuck(r *http.Request, p page) page {
+	action := r.Header.Get("X-Acs-Action") + r.Header.Get("X-TC-Action") + r.URL.Query().Get("Action")
+	asks := r.Method == http.MethodGet || strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "List")
+	if !asks || p.status != http.StatusOK {
+		return p
+	}
+	query := r.URL.Query()
+	for _, cursor := range pageParameters {
+		query.Del(cursor)
+	}
+	key := r.Method + " " + r.URL.Path + " " + action + " " + query.Encode()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if first, ok := g.seen[key]; ok {
+		g.made.Add(1)
+		return first
+	}
+	g.seen[key] = p
+	return p
+}
+
+var pageParameters = []string{
+	"PageNumber", "page", "pageNumber", "offset", "marker", "name", "type", "identifier", "PageSize", "Offset", "start",
+	"Timestamp", "SignatureNonce", "Signature", "nextmarker", "Marker",
+}
+
+// million answers a call for a whole zone with a million records, where the vendor
+// has one.
+func million(w http.ResponseWriter, r *http.Request) bool {
+	const records = 1_000_000
+	query := r.URL.Query()
+	switch {
+	case r.Header.Get("X-Acs-Action") == "DescribeDomainRecords":
+		number, _ := strconv.Atoi(query.Get("PageNumber"))
+		size, _ := strconv.Atoi(query.Get("PageSize"))
+		fmt.Fprintf(w, `{"RequestId":"x","TotalCount":%d,"DomainRecords":{"Record":[`, records)
+		for i := range size {
+			n := (number-1)*size + i
+			fmt.Fprintf(w, `%s{"RecordId":"%d","RR":"host-%d","Type":"TXT","Value":"the value of %d","Line":"default","Status":"ENABLE","TTL":600}`, comma(i), n, n, n)
+		}
+		io.WriteString(w, `]}}`)
+	case r.Method == http.MethodGet && query.Get("zone") != "" && r.URL.Path == "/": // a bridge
+		fmt.Fprintf(w, `{"zone":%q,"names":[`, query.Get("zone"))
+		for n := range records {
+			if _, err := fmt.Fprintf(w, `%s{"name":"host-%d.example.com","ttl":60,"values":["the value of %d"]}`, comma(n), n, n); err != nil {
+				return true
+			}
+		}
+		io.WriteString(w, `]}`)
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/zones/example.com.") && !query.Has("rrset_name"):
+		io.WriteString(w, `{"id":"example.com.","name":"example.com.","kind":"Native","rrsets":[`)
+		for n := range records {
+			if _, err := fmt.Fprintf(w, `%s{"name":"host-%d.example.com.","type":"TXT","ttl":60,"records":[{"content":"\"the value of %d\"","disabled":false}],"comments":[]}`, comma(n), n, n); err != nil {
+				return true
+			}
+		}
+		io.WriteString(w, `]}`)
+	default:
+		return false
+	}
+	return true
+}
+
+func comma(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return ","
+}
+
+const blackHole = "black hole"
+
+// silentPort takes a port and lets no connection come about: its queue is full, so
+// the kernel drops every SYN.
+func silentPort(t *testing.T, addr string) (undo func()) {
+	host, port, _ := net.SplitHostPort(addr)
+	number, _ := strconv.Atoi(port)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	}
+	if err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: number, Addr: [4]byte(net.ParseIP(host).To4())})
+	}
+	if err == nil {
+		err = syscall.Listen(fd, 0)
+	}
+	if err != nil {
+		t.Errorf("a port without answer: %v", err)
+		return func() {}
+	}
+	var waiting []net.Conn
+	for range 8 {
+		c, err := net.DialTimeout("tcp", addr, 300*time.Millisecond)
+		if err != nil {
+			break
+		}
+		waiting = append(waiting, c)
+	}
+	if len(waiting) == 8 {
+		t.Error("the port takes connections without end: it is no black hole")
+	}
+	return func() {
+		for _, c := range waiting {
+			c.Close()
+		}
+		syscall.Close(fd)
+	}
+}
