@@ -474,7 +474,8 @@ func publishingOf(u usage, n reconcile.Name, places []ledger.StoredPlace) publis
 		}
 	}
 	for _, r := range reconcile.Desired(reconcile.State{Names: []reconcile.Name{n}}, reconcile.Addresses{}) {
-		if r.Network != network {
+		left := r.Place.State == reconcile.Leftover || r.Place.State == reconcile.Withdrawn
+		if r.Network != network || left && u.Status != statusReleasing { // what is left is not where it is wanted
 			continue
 		}
 		switch {

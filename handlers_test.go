@@ -2287,3 +2287,28 @@ func TestLockedByAnother(t *testing.T) {
 	}
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{}}`)
 }
+
+// A usage that has nowhere to be published any more is in the state none, whatever of it is
+// left where it was.
+func TestNowhereWithLeftover(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	configure := func(domain string) {
+		a.must(t, "PUT", "/api/v1/ddns/config", `{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"`+domain+
+			`","txt_record_name":"_txt","enabled":true,"sync_mode":"upsert-only"}`)
+		a.must(t, "POST", "/api/v1/ddns/sync", "")
+	}
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	var made struct{ Data struct{ ID string } }
+	text := a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":7}`)
+	if err := json.Unmarshal([]byte(text), &made); err != nil {
+		t.Fatal(err)
+	}
+	configure("example.com")
+	configure("elsewhere.example")
+	if left := a.must(t, "GET", "/api/v1/ddns/leftovers", ""); !strings.Contains(left, `"value":"v=mesh1 n=7`) {
+		t.Fatalf("leftovers %s", left)
+	}
+	if got := a.must(t, "GET", "/api/v1/ddns/usages/"+made.Data.ID, ""); !strings.Contains(got, `"publish":{"state":"none",`) {
+		t.Errorf("%s", got)
+	}
+}
