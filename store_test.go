@@ -678,7 +678,7 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	before := setting()
 	gone, cancel := context.WithCancel(t.Context())
 	err := s.logKept(gone, func() error {
-		for n := range 150 {
+		for n := range 300 { // some eleven pages each
 			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
 				return err
 			}
