@@ -1496,6 +1496,7 @@ func TestProvisionFaults(t *testing.T) {
 		}
 		return all
 	}
+	settle(a.store) // so that nobody else writes into the files
 	before := a.files(t)
 	for _, step := range []struct{ name, document, want string }{
 		{"masked on a new appliance", `{
@@ -1742,10 +1743,10 @@ func TestProvisionKeepsWhatIsReleased(t *testing.T) {
 func TestStateIsStreamed(t *testing.T) {
 	a := newAppliance(t, stopClock)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.addUsages(t, 3*usagePage, 4000)
+	a.addUsages(t, 60*usagePage, 4000) // more than sockets hold
 	whole := a.stateDocument(t)
-	if got := strings.Count(whole, `"service_id":"svc"`); got != 2*usagePage {
-		t.Errorf("%d usages, want those with a network: %d", got, 2*usagePage)
+	if got := strings.Count(whole, `"service_id":"svc"`); got != 40*usagePage {
+		t.Errorf("%d usages, want those with a network: %d", got, 40*usagePage)
 	}
 	var largest, before, sum int
 	for piece, err := range a.state(httptest.NewRequest("GET", "/", nil)) {

@@ -247,13 +247,13 @@ func (r *run) begin() {
 		return
 	}
 	r.failures++
+	r.p.cmd.Wait() // and for its log
 	if r.control.hits == 0 {
 		r.t.Fatalf("the program ended without a fault:\n%s", r.p.log)
 	}
 	if r.control.err > crashBefore && !strings.Contains(r.p.log.String(), "meshddns: ") {
 		r.t.Errorf("the program ended without a reason:\n%s", r.p.log)
 	}
-	r.p.cmd.Wait()
 	r.heal()
 	if r.p = r.start(); r.p.client == nil {
 		r.t.Fatalf("the program does not start after the fault:\n%s", r.p.log)

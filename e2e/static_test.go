@@ -466,7 +466,12 @@ func (g *guest) lost() (lost []string) {
 
 // A power cut of a machine whose disk has a volatile cache loses nothing that was
 // acknowledged: MESHDDNS_POWER_CUTS says how many. The control has synchronous=NORMAL.
+// The NVMe disk of QEMU must heed a write's FUA bit, with which ext4 makes the end of its
+// journal durable: one that does not loses that end, and what was acknowledged with it.
 func TestStaticPowerCut(t *testing.T) {
+	if os.Getenv("MESHDDNS_POWER_CUTS") == "" {
+		t.Skip("MESHDDNS_POWER_CUTS is not given")
+	}
 	need(t, "qemu-system-x86_64", "mke2fs", "e2fsck", "debugfs")
 	cuts := number(t, "MESHDDNS_POWER_CUTS", 1)
 	for _, c := range []struct {
