@@ -771,6 +771,15 @@ func (a *appliance) files(t testing.TB) []byte {
 	return all
 }
 
+// rows are those of all tables.
+func (a *appliance) rows(t *testing.T) (all []string) {
+	t.Helper()
+	for _, table := range queryText(t, a.store.reader, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`) {
+		all = append(append(all, table), queryText(t, a.store.reader, `SELECT * FROM `+table+` ORDER BY 1`)...)
+	}
+	return all
+}
+
 // A body of 64 KiB is taken, one octet more is not, whether or not its length
 // is told beforehand.
 func TestBodyLimit(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"sync/atomic"
 )
 
 const (
@@ -16,16 +17,16 @@ const (
 // Keeper works when Run does. Without it SQLite does all the work in a commit.
 type Keeper struct {
 	db      *sql.DB
-	commits int
+	commits atomic.Int64
 	due     chan struct{}
 }
 
 // New makes a keeper, which uses a connection that writes nothing else.
 func New(db *sql.DB) *Keeper { return &Keeper{db: db, due: make(chan struct{}, 1)} }
 
-// Committed is called after each commit, one at a time.
+// Committed is called after each commit.
 func (k *Keeper) Committed() {
-	if k.commits++; k.commits%lookEvery == 0 {
+	if k.commits.Add(1)%lookEvery == 0 {
 		select {
 		case k.due <- struct{}{}:
 		default:
