@@ -160,7 +160,7 @@ var errNoFolder = errors.New("$CREDENTIALS_DIRECTORY is not set")
 // read gives a credential without its final newline.
 func (c CredentialFolder) read(name string) (provider.Secret, error) {
 	if c.Folder == "" {
-		return "", errNoFolder
+		return "", fmt.Errorf("the credential %q: %w", name, errNoFolder)
 	}
 	value, err := readFile(filepath.Join(c.Folder, name), maxCredential)
 	value = bytes.TrimSuffix(value, []byte("\n"))

@@ -2,6 +2,7 @@
 // as any client does, and hides nothing: no request is tried again.
 //
 //	load ask HTTP UNIX NAME      requests and queries until SIGTERM, over new and kept connections
+//	load crowd HTTP UNIX NAME    the same by sixteen clients of each kind
 //	load reserve HTTP FILE       reservations until SIGTERM; the prefixes that were acknowledged go to FILE
 //	load verify HTTP FILE LOST   each of FILE is there, and at most LOST others of this program
 //
@@ -45,7 +46,9 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	switch {
 	case len(args) == 4 && args[0] == "ask":
-		return ask(ctx, args[1], args[2], args[3])
+		return ask(ctx, 1, args[1], args[2], args[3])
+	case len(args) == 4 && args[0] == "crowd":
+		return ask(ctx, 16, args[1], args[2], args[3])
 	case len(args) == 3 && args[0] == "reserve":
 		return reserve(ctx, args[1], args[2])
 	case len(args) == 4 && args[0] == "verify":
@@ -55,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return verify(args[1], args[2], lost)
 	}
-	return errors.New("usage: load ask HTTP UNIX NAME | reserve HTTP FILE | verify HTTP FILE LOST")
+	return errors.New("usage: load ask|crowd HTTP UNIX NAME | reserve HTTP FILE | verify HTTP FILE LOST")
 }
 
 // counts is what workers of one kind have seen.
@@ -76,30 +79,42 @@ func (c *counts) add(err error) {
 	}
 }
 
-func ask(ctx context.Context, address, socket, name string) error {
+// ask has so many clients of each kind, which are counted together.
+func ask(ctx context.Context, clients int, address, socket, name string) error {
 	kinds := []struct {
 		what string
-		ask  func() error
+		ask  func() func() error // of one client
 	}{
-		{"http, new connections", fresh("tcp", address)},
-		{"http, kept connection", kept("tcp", address)},
-		{"http, kept connection 2", kept("tcp", address)},
-		{"unix, new connections", fresh("unix", socket)},
-		{"unix, kept connection", kept("unix", socket)},
-		{"dns, udp", query("udp", name)},
-		{"dns, tcp", query("tcp", name)},
+		{"http, new connections", func() func() error { return fresh("tcp", address) }},
+		{"http, kept connection", func() func() error { return kept("tcp", address) }},
+		{"http, kept connection 2", func() func() error { return kept("tcp", address) }},
+		{"unix, new connections", func() func() error { return fresh("unix", socket) }},
+		{"unix, kept connection", func() func() error { return kept("unix", socket) }},
+		{"dns, udp", func() func() error { return query("udp", name) }},
+		{"dns, tcp", func() func() error { return query("tcp", name) }},
 	}
 	all := make([]counts, len(kinds))
+	var alone sync.Mutex
 	var asking sync.WaitGroup
 	for i, kind := range kinds {
 		all[i].what = kind.what
-		asking.Go(func() {
-			for ctx.Err() == nil {
-				all[i].add(kind.ask())
-			}
-		})
+		for range clients {
+			once := kind.ask()
+			asking.Go(func() {
+				for ctx.Err() == nil {
+					err := once()
+					alone.Lock()
+					all[i].add(err)
+					alone.Unlock()
+				}
+			})
+		}
 	}
 	asking.Wait()
+	return report(all)
+}
+
+func report(all []counts) error {
 	var sum counts
 	for _, c := range all {
 		fmt.Printf("%s: %d right, %d failed", c.what, c.right, c.failed)
