@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -37,6 +35,7 @@ import (
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/meshtxt"
+	"meshddns/migrations"
 	"meshddns/provider"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
@@ -47,21 +46,7 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-//go:embed migrations/3.sql
-var migration3 string
-
-//go:embed migrations/4.sql
-var migration4 string
-
-//go:embed migrations/5.sql
-var migration5 string
-
-//go:embed migrations/6.sql
-var migration6 string
-
-// migrations lead from one version of the schema to the next: the first from
-// version 1 to version 2. The list only grows.
-var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, splitPrefixIndex, giveZonesSerials, joinPrefixIndex}
+var schema = migrations.Schema{Tables: schemaSQL, Steps: migrations.Steps()}
 
 // What a store function reports beside faults of the database itself. A
 // transaction ends with one of these only before it has changed anything.
@@ -235,9 +220,6 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// schemaVersion is that of schema.sql.
-func schemaVersion() int { return len(migrations) + 1 }
-
 // begin reads the schema's version, and brings the schema to today's. On a full disk
 // what is there is read.
 func (s *store) begin(ctx context.Context, log *slog.Logger) error {
@@ -249,10 +231,10 @@ func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 	switch {
 	case err != nil:
 		return err
-	case version > schemaVersion():
-		return s.newer(version)
-	case 0 < version && version < schemaVersion():
-		if err := s.keepCopy(ctx, version, log); err != nil {
+	case version > schema.Version():
+		return schema.Newer(version, s.file)
+	case 0 < version && version < schema.Version():
+		if err := schema.KeepCopy(ctx, s.writer, s.file, version, log); err != nil {
 			return err
 		}
 	}
@@ -276,171 +258,24 @@ func (s *store) beginFrozen(ctx context.Context, log *slog.Logger, full error) e
 		return err
 	}
 	switch {
-	case version > schemaVersion():
-		return s.newer(version)
-	case version < schemaVersion():
-		return fmt.Errorf("bring the schema from version %d to %d: %w", version, schemaVersion(), full)
+	case version > schema.Version():
+		return schema.Newer(version, s.file)
+	case version < schema.Version():
+		return fmt.Errorf("bring the schema from version %d to %d: %w", version, schema.Version(), full)
 	}
 	log.Error("the disk is full: nothing can be stored until it has room", "file", s.path, "error", full)
 	s.full.Store(true)
 	return s.reader.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
 }
 
-// newer refuses a file of a newer program, and says how to go back.
-func (s *store) newer(version int) error {
-	kept := s.file.Kept(schemaVersion())
-	if kept == "" {
-		return fmt.Errorf("schema version %d is newer than this program's %d, and no copy of version %d was kept beside it: start the newer program, or restore a backup",
-			version, schemaVersion(), schemaVersion())
-	}
-	return fmt.Errorf("schema version %d is newer than this program's %d; to go back to what was stored before the upgrade, and lose what came after it: %s",
-		version, schemaVersion(), s.file.WayBack(kept))
-}
-
-// keepCopy keeps a copy of the database beside it before its schema is changed.
-func (s *store) keepCopy(ctx context.Context, version int, log *slog.Logger) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("keep a copy before the upgrade from version %d to %d, which is not made without: %w", version, schemaVersion(), err)
-		}
-	}()
-	dir, err := s.file.TempFolder()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "copy.db")
-	if _, err := s.writer.ExecContext(ctx, `VACUUM INTO ?`, path); err != nil {
-		return err
-	}
-	kept, err := s.file.Keep(path, version)
-	if err == nil {
-		log.Info("the database is kept as it was before the upgrade", "copy", kept, "back", s.file.WayBack(kept))
-	}
-	return err
-}
-
+// migrate brings the schema to today's, and reads whose database it is.
 func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var version int
-		if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+		if err := schema.Migrate(ctx, tx, log.With("file", s.path)); err != nil {
 			return err
-		}
-		if version != schemaVersion() {
-			if err := s.migrateFrom(ctx, tx, version, log); err != nil {
-				return err
-			}
 		}
 		return tx.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
 	})
-}
-
-// migrateFrom brings the schema from a version, 0 for an empty file, to today's.
-func (s *store) migrateFrom(ctx context.Context, tx *sql.Tx, version int, log *slog.Logger) error {
-	if version == 0 {
-		if err := create(ctx, tx); err != nil {
-			return err
-		}
-	} else {
-		log.Info("the database is brought to this program's version", "file", s.path, "from", version, "to", schemaVersion())
-		for ; version < schemaVersion(); version++ {
-			if err := migrations[version-1](ctx, tx); err != nil {
-				return fmt.Errorf("migrate to version %d: %w", version+1, err)
-			}
-		}
-	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion()))
-	return err
-}
-
-// create makes the tables of a new file.
-func create(ctx context.Context, tx *sql.Tx) error {
-	var owner [6]byte
-	rand.Read(owner[:])
-	if _, err := tx.ExecContext(ctx, schemaSQL); err != nil {
-		return fmt.Errorf("create tables: %w", err)
-	}
-	if _, err := tx.ExecContext(ctx, erase.Mark); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, `
-		INSERT INTO appliance (id, owner) VALUES (1, ?);
-		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`, hex.EncodeToString(owner[:]))
-	return err
-}
-
-// addConfigurationZone leads to version 2: the configuration has a zone as
-// services have, and every zone is written anew with A-labels, which SQL cannot.
-func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, `ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''`); err != nil {
-		return err
-	}
-	services, err := sqlrow.Collect(ctx, tx, scanPair, `SELECT id, config FROM services`)
-	if err != nil {
-		return err
-	}
-	for _, r := range services {
-		config, _ := parseServiceConfig(provider.Secret(r[1])) // an older row may have anything, and then no zone
-		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone = ? WHERE id = ?`, dnsname.Parse(config.Domain), r[0]); err != nil {
-			return err
-		}
-	}
-	configurations, err := sqlrow.Collect(ctx, tx, scanPair, `SELECT domain, '' FROM configuration`)
-	for _, r := range configurations {
-		_, err = tx.ExecContext(ctx, `UPDATE configuration SET zone = ?`, dnsname.Parse(r[0]))
-	}
-	return err
-}
-
-// makePlaces leads to version 3: what stands at the providers has places, and
-// what is due is in the database.
-func makePlaces(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, migration3); err != nil {
-		return err
-	}
-	services, err := sqlrow.Collect(ctx, tx, scanPair, `SELECT id, zone FROM services`)
-	if err != nil {
-		return err
-	}
-	for _, r := range services {
-		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone_key = ? WHERE id = ?`, dnsname.Reverse(r[1]), r[0]); err != nil {
-			return err
-		}
-	}
-	c, err := selectConfiguration(ctx, tx)
-	if errors.Is(err, errNoConfiguration) {
-		return nil
-	}
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `UPDATE configuration SET name = ?`, c.recordName())
-	}
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, NULL, '', 0) ON CONFLICT DO NOTHING`, c.recordName())
-	}
-	return err
-}
-
-// splitPrefixIndex leads to version 4.
-func splitPrefixIndex(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, migration4)
-	return err
-}
-
-// giveZonesSerials leads to version 5: a built-in zone has a serial of its own.
-func giveZonesSerials(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, migration5)
-	return err
-}
-
-// joinPrefixIndex leads to version 6.
-func joinPrefixIndex(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, migration6)
-	return err
-}
-
-func scanPair(row sqlrow.Scanner) (pair [2]string, err error) {
-	err = row.Scan(&pair[0], &pair[1])
-	return pair, err
 }
 
 // tx runs f in a transaction, which is committed when f succeeds, together with
