@@ -471,64 +471,33 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}{count, count > 0}}, nil
 }
 
-// Pages of a list that is streamed: what a client does not read is kept, so they grow
-// as it reads on.
-const (
-	firstPage   = 20
-	pageGrowth  = 20
-	largestPage = 500
-)
-
-// availableUsages lists usages: a page when a limit is given, else all of
-// them, streamed. It reads one page while that before is written, so a slow client
-// holds no connection of the database.
+// availableUsages lists usages: a page when a limit is given, else all of them, streamed.
 func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	filter, limit, err := listingQuery(r)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	size := firstPage
-	if limit > 0 {
-		size = limit + 1 // one more tells whether there are more
+	read := func(after int64, size int) listing.Page {
+		f := filter
+		f.after = after
+		return s.page(r.Context(), f, size)
 	}
-	page := s.page(r.Context(), filter, size)
-	if page.err != nil {
-		s.adapter.Refuse(w, r, page.err)
+	first := read(filter.after, listing.FirstSize(limit))
+	if first.Err != nil {
+		s.adapter.Refuse(w, r, first.Err)
 		return
 	}
 	w.Header().Set("Content-Type", envelope.MediaType)
-	out := []byte(`{"data":[`)
-	for limit == 0 && page.size == size {
-		filter.after, size = page.last, min(size+pageGrowth, largestPage)
-		next := make(chan listingPage, 1)
-		go func() { next <- s.page(r.Context(), filter, size) }()
-		out, _ = listing.AppendAll(out, page.entries(page.size))
-		w.Write(out)
-		out = out[:0]
-		if page = <-next; page.err != nil {
-			s.adapter.BreakOff(r, page.err)
-		}
-		if page.size > 0 {
-			out = append(out, ',')
-		}
+	if err := listing.Write(w, limit, first, read); err != nil {
+		s.adapter.BreakOff(r, err)
 	}
-	more := limit > 0 && page.size > limit
-	if more {
-		page.size = limit
-	}
-	out, last := listing.AppendAll(out, page.entries(page.size))
-	out = append(out, ']')
-	if more {
-		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), last, 10), "\"\n"...)
-	}
-	w.Write(append(out, "}\n"...))
 }
 
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
-	defer crash.Catch(&page.err)
+func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listing.Page) {
+	defer crash.Catch(&page.Err)
 	if f.state == "" {
 		return s.store.Listing(ctx, f, limit)
 	}
@@ -536,11 +505,11 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 	for {
 		usages, err := s.store.Usages(ctx, f, limit)
 		if err != nil {
-			return listingPage{err: err}
+			return listing.Page{Err: err}
 		}
 		states, err := s.publishing(ctx, usages)
 		if err != nil {
-			return listingPage{err: err}
+			return listing.Page{Err: err}
 		}
 		for i, u := range usages {
 			if f.after = u.Seq; states[i].state == f.state {
@@ -548,7 +517,7 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 			}
 		}
 		if len(usages) < limit || len(entries) >= limit {
-			return newListingPage(entries[:min(limit, len(entries))], nil)
+			return listing.PageOf(entries[:min(limit, len(entries))], nil)
 		}
 	}
 }

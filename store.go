@@ -105,7 +105,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	s.reader = s.gate.Readers(readers)
 	// Eight megabytes hold the pages of many indexes that reservations in no order change.
 	s.writer = s.gate.Writer(dataSource(s.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
-	s.keeper = checkpoint.New(s.reader)
+	s.keeper = checkpoint.New(s.writer, s.reader)
 	s.commits = groupcommit.New(s.writer, func() {
 		s.keeper.Committed()
 		s.committed()
@@ -238,7 +238,7 @@ func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 			return err
 		}
 	}
-	if err := errors.Join(s.migrate(ctx, log), s.emptyLogAt(ctx, logPages)); err != nil {
+	if err := errors.Join(s.migrate(ctx, log), s.keeper.Begin(ctx)); err != nil {
 		return err
 	}
 	return s.file.CheckLogged()
@@ -701,48 +701,28 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// listingPage is a part of the list, or why there is none: so many entries, and what
-// gives the first of them.
-type listingPage struct {
-	size    int
-	last    int64 // seq of the last entry
-	entries func(first int) iter.Seq[*listing.Usage]
-	err     error
-}
-
-// newListingPage is a page of entries that are read already.
-func newListingPage(entries []*listing.Usage, err error) listingPage {
-	p := listingPage{size: len(entries), err: err}
-	p.entries = func(first int) iter.Seq[*listing.Usage] { return slices.Values(entries[:first]) }
-	if p.size > 0 {
-		p.last = entries[p.size-1].Seq
-	}
-	return p
-}
-
 // Listing gives what Usages does as a page of the list. SQLite makes one text of
 // it, for to call it costs more than a row.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listingPage {
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int) (p listing.Page) {
 	var text string
-	var p listingPage
 	where, args := f.where(limit)
 	args = append([]any{listing.BetweenFields, listing.BetweenRows}, args...)
-	p.err = s.reader.QueryRowContext(ctx, `
+	p.Err = s.reader.QueryRowContext(ctx, `
 		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, ?2), '') FROM (
 		    SELECT u.seq, concat(u.seq, ?1, u.id, ?1, u.provider_id, ?1, u.prefix_mode, ?1, u.record_prefix, ?1,
 		                         u.description, ?1, u.is_exclusive, ?1, b.network_id, ?1, s.domain, ?1, '=' || s.name) AS entry
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
-		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.size, &p.last, &text)
-	if p.err == nil && !listing.Whole(text, p.size) { // a text has a control character that stands between the others
+		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.Size, &p.Last, &text)
+	if p.Err == nil && !listing.Whole(text, p.Size) { // a text has a control character that stands between the others
 		usages, err := s.Usages(ctx, f, limit)
 		var entries []*listing.Usage
 		for _, u := range usages {
 			entries = append(entries, u.entry())
 		}
-		return newListingPage(entries, err)
+		return listing.PageOf(entries, err)
 	}
-	p.entries = func(first int) iter.Seq[*listing.Usage] {
+	p.Entries = func(first int) iter.Seq[*listing.Usage] {
 		return func(yield func(*listing.Usage) bool) {
 			for u := range listing.All(text, first) {
 				if u.FullDomain = fullName(u.Prefix, u.Domain); !yield(u) {
@@ -923,7 +903,7 @@ func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
 	if s.gate.Frozen() {
 		err = dbconn.CopyInto(ctx, bareSource(s.path), path)
 	} else {
-		err = s.logKept(ctx, func() error {
+		err = s.keeper.Hold(ctx, func() error {
 			// Nothing but the copy is written, and to flush that would hold up every commit.
 			return dbconn.CopyInto(ctx, dataSource(s.path, url.Values{"_synchronous": {"OFF"}}), path)
 		})
@@ -935,28 +915,4 @@ func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
 		return nil, fmt.Errorf("copy database: %w", err)
 	}
 	return os.Open(path)
-}
-
-// logPages is the size of the log at which a commit empties it, of which the most has
-// been done beside the commits by then (package checkpoint).
-const logPages = 3000
-
-// emptyLogAt sets that size; 0 is never.
-func (s *store) emptyLogAt(ctx context.Context, pages int) error {
-	_, err := s.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, pages))
-	return err
-}
-
-// logKept runs something that reads for long, so that the log of the database grows
-// meanwhile. No commit has to empty it: that is done here, beside the commits.
-func (s *store) logKept(ctx context.Context, read func() error) (err error) {
-	if err := s.emptyLogAt(ctx, 0); err != nil {
-		return err
-	}
-	ctx = context.WithoutCancel(ctx)
-	defer func() {
-		_, fault := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
-		err = errors.Join(err, fault, s.emptyLogAt(ctx, logPages))
-	}()
-	return read()
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 
 	"meshddns/builtin"
+	"meshddns/checkpoint"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
 	"meshddns/ledger"
@@ -677,14 +678,14 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	}
 	before := setting()
 	gone, cancel := context.WithCancel(t.Context())
-	err := s.logKept(gone, func() error {
+	err := s.keeper.Hold(gone, func() error {
 		for n := range 300 { // some eleven pages each
 			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
 				return err
 			}
 		}
 		cancel()
-		if log, emptied := state(); log < logPages || emptied > 0 {
+		if log, emptied := state(); log < checkpoint.LogPages || emptied > 0 {
 			t.Errorf("%d of %d pages of the log are emptied by commits", emptied, log)
 		}
 		return gone.Err()
@@ -695,7 +696,7 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	if log, emptied := state(); emptied < log {
 		t.Errorf("only %d of %d pages of the log are emptied", emptied, log)
 	}
-	if after := setting(); before != logPages || after != logPages {
+	if after := setting(); before != checkpoint.LogPages || after != checkpoint.LogPages {
 		t.Errorf("a commit empties the log at %d pages, and then at %d", before, after)
 	}
 }
