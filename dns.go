@@ -21,11 +21,11 @@ import (
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/hostaddr"
-	"meshddns/ledger"
 	"meshddns/masked"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provider"
+	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/strictjson"
 )
@@ -382,8 +382,14 @@ func (body serviceBody) checkedWithID() (service, error) {
 	return body.checked()
 }
 
-// documented reports whether a document can have the service: its config is an object.
+// documented reports whether a document can have the service: its config is an object,
+// which that of a row older than the checks need not be.
 func (v service) documented() bool { return v.Domain.Valid }
+
+// document is the service in a document, if that can have it.
+func (v service) document() (d provision.Service, ok bool) {
+	return provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}, v.documented()
+}
 
 // sameAs reports whether a service is registered already as it is here.
 func (v service) sameAs(stored service) bool {
@@ -449,56 +455,6 @@ func (checks) Blame(err error) (member, reason string, ok bool) {
 	return blamed[f.ID], f.Error(), f.Cause == nil
 }
 
-// publishing is how far a usage's record is.
-type publishing struct {
-	state, value string
-	fault        reconcile.Fault
-	attempts     int
-	at           string
-}
-
-// stateNone is the state of a usage that has nowhere to be published.
-const stateNone = "none"
-
-// publishingOf works out how far a usage's record is, from what is stored of its
-// name: what counts is the place where it is wanted, and what stands anywhere.
-func publishingOf(u usage, n reconcile.Name, places []ledger.StoredPlace) publishing {
-	p := publishing{state: stateNone}
-	if !u.Network.Valid {
-		return p
-	}
-	network := u.Network.V.String()
-	for _, place := range places {
-		if meshtxt.Network(place.Place.Standing) == network {
-			p.value = cmp.Or(p.value, place.Place.Standing)
-		}
-	}
-	for _, r := range reconcile.Desired(reconcile.State{Names: []reconcile.Name{n}}, reconcile.Addresses{}) {
-		left := r.Place.State == reconcile.Leftover || r.Place.State == reconcile.Withdrawn
-		if r.Network != network || left && u.Status != statusReleasing { // what is left is not where it is wanted
-			continue
-		}
-		switch {
-		case r.Fault.Code == reconcile.CodeNoProvider:
-			return publishing{state: stateNone}
-		case r.Fault.Code == reconcile.CodeNetworkConflict:
-			return publishing{state: reconcile.Conflict, fault: r.Fault}
-		}
-		p.state = cmp.Or(r.Place.State, p.state)
-		p.fault, p.attempts = r.Place.Fault, r.Place.Attempts
-		for _, place := range places {
-			if place.Place.ID == r.Place.ID {
-				p.at = place.At
-			}
-		}
-		break
-	}
-	if u.Status == statusReleasing {
-		p.state = reconcile.Withdrawing
-	}
-	return p
-}
-
 // testRecordTTL is in seconds.
 const testRecordTTL = 60
 
@@ -523,15 +479,7 @@ func (c clients) test(ctx context.Context, public conntest.Public, conf configur
 	if write {
 		test.Write(ctx, client, zone, testRecordTTL)
 	}
-	var items []answers.TestItem
-	for _, item := range test.Items {
-		shown := answers.TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
-		if news := cmp.Or(item.Err, item.Warning); news != nil {
-			shown.Fault = reconcile.Describe(news, conf.Secret)
-		}
-		items = append(items, shown)
-	}
-	return items
+	return answers.TestItems(test.Items, conf.Secret)
 }
 
 // missing says which field of a configuration cannot be tried.

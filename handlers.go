@@ -59,8 +59,6 @@ const (
 	releaseTime    = 30 * time.Second
 	testTime       = 30 * time.Second
 	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	usagePage      = 100
-	servicePage    = 100 // of which each may have a config of 64 KiB
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
@@ -512,7 +510,7 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 			return listing.Page{Err: err}
 		}
 		for i, u := range usages {
-			if f.after = u.Seq; states[i].state == f.state {
+			if f.after = u.Seq; states[i].State == f.state {
 				entries = append(entries, u.entry())
 			}
 		}
@@ -523,7 +521,7 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 }
 
 // publishing says how far the records of some usages are.
-func (s *server) publishing(ctx context.Context, usages []usage) ([]publishing, error) {
+func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publishing, error) {
 	names := map[string]int{}
 	var list []string
 	for _, u := range usages {
@@ -536,19 +534,16 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]publishing, 
 	if err != nil {
 		return nil, err
 	}
-	var all []publishing
+	var all []answers.Publishing
 	for _, u := range usages {
 		places, err := s.store.ledger.Places(ctx, u.Name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, publishingOf(u, state.Names[names[u.Name]], places))
+		all = append(all, u.publishing(state.Names[names[u.Name]], places))
 	}
 	return all, nil
 }
-
-// publishStates are those that a listing can be about.
-var publishStates = []string{stateNone, reconcile.Pending, reconcile.Published, reconcile.Failed, reconcile.Conflict, reconcile.Withdrawing}
 
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	query, err := envelope.ParseQuery(r)
@@ -556,7 +551,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 		return filter, 0, err
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: query.Get("state")}
-	if filter.state != "" && !slices.Contains(publishStates, filter.state) {
+	if filter.state != "" && !slices.Contains(answers.PublishStates, filter.state) {
 		return filter, 0, envelope.Fail(msg.QueryInvalid, "state")
 	}
 	if text := query.Get("network_id"); text != "" {
@@ -570,14 +565,6 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	return filter, limit, err
 }
 
-type publishAnswer struct {
-	State    string `json:"state"`
-	Value    string `json:"value"`
-	Error    string `json:"error"`
-	Attempts int    `json:"attempts"`
-	At       string `json:"at"`
-}
-
 func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -587,16 +574,15 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	p := states[0]
 	return envelope.Reply{Data: struct {
 		listing.Usage
-		Status       string        `json:"status"`
-		TXTEndpoints []string      `json:"txt_endpoints"`
-		Publish      publishAnswer `json:"publish"`
-		CreatedAt    string        `json:"created_at"`
+		Status       string   `json:"status"`
+		TXTEndpoints []string `json:"txt_endpoints"`
+		Publish      any      `json:"publish"`
+		CreatedAt    string   `json:"created_at"`
 	}{
 		Usage: *u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-		Publish: publishAnswer{State: p.state, Value: p.value, Error: answers.FaultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
+		Publish: states[0].In(envelope.Language(r)),
 	}}, nil
 }
 
@@ -749,21 +735,7 @@ func shownService(v service) serviceAnswer {
 }
 
 func (s *server) services(r *http.Request) iter.Seq2[any, error] {
-	return func(yield func(any, error) bool) {
-		for after, more := "", true; more; {
-			page, err := s.store.Services(r.Context(), after, servicePage)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, v := range page {
-				if after = v.ID; !yield(shownService(v), nil) {
-					return
-				}
-			}
-			more = len(page) == servicePage
-		}
-	}
+	return sqlrow.Made(s.store.AllServices(r.Context()), func(v service) (any, bool) { return shownService(v), true })
 }
 
 func (s *server) service(r *http.Request) (envelope.Reply, error) {
@@ -786,55 +758,17 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 			yield(nil, err)
 			return
 		}
-		source := provision.Source{Owner: s.store.owner, Services: s.stateServices(ctx), Usages: s.stateUsages(ctx, last)}
+		source := provision.Source{
+			Owner:    s.store.owner,
+			Services: sqlrow.Made(s.store.AllServices(ctx), service.document),
+			Usages:   sqlrow.Made(s.store.AllUsages(ctx, last), usage.document),
+		}
 		if fault == nil {
 			shown := c.shown()
 			shown.EffectiveMode, shown.UpdatedAt = "", ""
 			source.Configuration = shown
 		}
 		source.Pieces()(yield)
-	}
-}
-
-// stateServices gives the services of a document: all but those, older than the checks,
-// whose config is no object.
-func (s *server) stateServices(ctx context.Context) iter.Seq2[provision.Service, error] {
-	return func(yield func(provision.Service, error) bool) {
-		for after, more := "", true; more; {
-			page, err := s.store.Services(ctx, after, servicePage)
-			if err != nil {
-				yield(provision.Service{}, err)
-				return
-			}
-			for _, v := range page {
-				after = v.ID
-				entry := provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}
-				if v.documented() && !yield(entry, nil) {
-					return
-				}
-			}
-			more = len(page) == servicePage
-		}
-	}
-}
-
-// stateUsages gives the usages of a document up to a number.
-func (s *server) stateUsages(ctx context.Context, last int64) iter.Seq2[provision.Usage, error] {
-	return func(yield func(provision.Usage, error) bool) {
-		for filter, more := (usageFilter{}), true; more; {
-			page, err := s.store.Usages(ctx, filter, usagePage)
-			if err != nil {
-				yield(provision.Usage{}, err)
-				return
-			}
-			for _, u := range page {
-				filter.after = u.Seq
-				if u.Seq <= last && u.documented() && !yield(u.document(), nil) {
-					return
-				}
-			}
-			more = len(page) == usagePage && filter.after < last
-		}
 	}
 }
 

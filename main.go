@@ -38,7 +38,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -66,6 +68,7 @@ import (
 	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/settings"
+	"meshddns/sqlrow"
 	"meshddns/systemd"
 )
 
@@ -663,13 +666,11 @@ func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []in
 	return numbers, err
 }
 
-// HeldUsages gives some usages after a number.
-func (a *application) HeldUsages(ctx context.Context, after int64) (page []provision.Held, err error) {
-	usages, err := a.api.store.Usages(ctx, usageFilter{after: after}, usagePage)
-	for _, u := range usages {
-		page = append(page, provision.Held{Seq: u.Seq, ID: u.ID, Active: u.documented()})
-	}
-	return page, err
+// HeldUsages gives the usages that a document can have.
+func (a *application) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
+	return sqlrow.Made(a.api.store.AllUsages(ctx, math.MaxInt64), func(u usage) (provision.Held, bool) {
+		return provision.Held{Seq: u.Seq, ID: u.ID}, u.documented()
+	})
 }
 
 // ReleaseUsage releases a usage, and waits for nobody.
@@ -682,21 +683,9 @@ func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Ch
 	return c, err
 }
 
-// HeldServices gives some services after one.
-func (a *application) HeldServices(ctx context.Context, after string) (ids []string, err error) {
-	for more := true; more && len(ids) == 0; {
-		services, err := a.api.store.Services(ctx, after, servicePage)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range services {
-			if after = v.ID; v.documented() {
-				ids = append(ids, v.ID)
-			}
-		}
-		more = len(services) > 0
-	}
-	return ids, nil
+// HeldServices gives the ids of the services that a document can have.
+func (a *application) HeldServices(ctx context.Context) iter.Seq2[string, error] {
+	return sqlrow.Made(a.api.store.AllServices(ctx), func(v service) (string, bool) { return v.ID, v.documented() })
 }
 
 // DeleteService deletes a service that has no usages.

@@ -336,8 +336,8 @@ func (h *syncHost) publishing(u usage) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := publishingOf(u, state.Names[0], places)
-	return dnsWords(p.state, p.value, p.fault.Code)
+	p := u.publishing(state.Names[0], places)
+	return dnsWords(p.State, p.Value, p.Fault.Code)
 }
 
 // dnsWords joins the words that are not empty.

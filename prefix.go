@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/answers"
 	"meshddns/dnsname"
 	"meshddns/envelope"
+	"meshddns/ledger"
 	"meshddns/msg"
 	"meshddns/provision"
+	"meshddns/reconcile"
 	"meshddns/sqlrow"
 )
 
@@ -150,9 +153,9 @@ func (u usage) documented() bool {
 	return u.Network.Valid && u.Status == statusActive && u.Domain.Valid
 }
 
-// document is the usage in a document.
-func (u usage) document() provision.Usage {
-	d := provision.Usage{
+// document is the usage in a document, if that can have it.
+func (u usage) document() (d provision.Usage, ok bool) {
+	d = provision.Usage{
 		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
 	}
 	if u.Mode == modeCustom {
@@ -161,5 +164,13 @@ func (u usage) document() provision.Usage {
 	if name, ok := strings.CutPrefix(u.Description, describing); ok {
 		d.NetworkName = name
 	}
-	return d
+	return d, u.documented()
+}
+
+// publishing works out how far a usage's record is, from what is stored of its name.
+func (u usage) publishing(n reconcile.Name, places []ledger.StoredPlace) answers.Publishing {
+	if !u.Network.Valid {
+		return answers.Publishing{State: answers.StateNone}
+	}
+	return answers.PublishingOf(u.Network.V.String(), u.Status == statusReleasing, n, places)
 }

@@ -440,6 +440,14 @@ func (s *store) Services(ctx context.Context, after string, limit int) ([]servic
 	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
 }
 
+// servicePage bounds a page of services, of which each may have a config of 64 KiB.
+const servicePage = 100
+
+// AllServices gives all services in the order of their ids.
+func (s *store) AllServices(ctx context.Context) iter.Seq2[service, error] {
+	return sqlrow.Pages(servicePage, func(behind service) ([]service, error) { return s.Services(ctx, behind.ID, servicePage) })
+}
+
 // CreateService registers a service; errServiceExists when its id is in use.
 func (s *store) CreateService(ctx context.Context, v service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
@@ -678,6 +686,17 @@ type usageFilter struct {
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
 	where, args := f.where(limit)
 	return sqlrow.Collect(ctx, s.reading(ctx), scanUsage, selectUsages+where, args...)
+}
+
+// usagePage bounds a page of usages that are read in order to read them all.
+const usagePage = 100
+
+// AllUsages gives the usages up to a number in the order of their reservation.
+func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[usage, error] {
+	return sqlrow.Pages(usagePage, func(behind usage) ([]usage, error) {
+		page, err := s.Usages(ctx, usageFilter{after: behind.Seq}, usagePage)
+		return slices.DeleteFunc(page, func(u usage) bool { return u.Seq > last }), err
+	})
 }
 
 // where selects at most limit usages.
