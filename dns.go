@@ -23,10 +23,13 @@ import (
 	"meshddns/hostaddr"
 	"meshddns/masked"
 	"meshddns/meshtxt"
+	"meshddns/metrics"
 	"meshddns/msg"
+	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provision"
 	"meshddns/reconcile"
+	"meshddns/settings"
 	"meshddns/strictjson"
 )
 
@@ -177,6 +180,68 @@ func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
 	e := reconcile.New(c)
 	s.committed = e.Wake
 	return e
+}
+
+// builtinDNS is the built-in DNS server, or none.
+type builtinDNS struct {
+	server *nameserver.Server
+	cache  *builtin.Cache
+}
+
+// listenDNS makes the server that the settings ask for, which answers once it serves.
+func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
+	if len(c.DNS.Addresses)+len(c.DNS.Listeners)+len(c.DNS.PacketConns) == 0 {
+		return d, nil
+	}
+	d.cache = builtin.NewCache(s.zones, log)
+	s.zones.Changed = d.cache.Changed
+	d.server, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
+	return d, err
+}
+
+// listening tells the addresses that are listened on.
+func (d builtinDNS) listening() string {
+	if d.server == nil {
+		return ""
+	}
+	return strings.Join(d.server.Addrs(), ",")
+}
+
+// address is where this host reaches the server, "" without one.
+func (d builtinDNS) address() string {
+	if d.server == nil {
+		return ""
+	}
+	return d.server.LocalAddr()
+}
+
+func (d builtinDNS) metrics(page *metrics.Page) {
+	if d.server != nil {
+		d.server.WriteMetrics(page)
+		d.cache.WriteMetrics(page)
+	}
+}
+
+func (d builtinDNS) serve(ctx context.Context) error {
+	if d.server == nil {
+		return nil
+	}
+	return d.server.Serve(ctx)
+}
+
+// keep keeps the zones in memory.
+func (d builtinDNS) keep(ctx context.Context) error {
+	if d.server == nil {
+		return nil
+	}
+	return d.cache.Run(ctx)
+}
+
+// close gives the sockets back when the program cannot start.
+func (d builtinDNS) close() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	d.serve(ended)
 }
 
 // serviceConfig is what the program reads in a service's config.
@@ -434,25 +499,11 @@ func (checks) CheckService(body []byte) error {
 	return err
 }
 
-// blamed are the members that refusals are about.
-var blamed = map[msg.ID]string{
-	msg.ProviderEmpty: "provider", msg.AccessKeyEmpty: "access_key_secret", msg.DomainEmpty: "domain",
-	msg.TXTRecordNameEmpty: "txt_record_name", msg.SecretNotStored: masked.Mask, msg.EndpointInvalid: "txt_endpoints",
-	msg.ValueTooLong: "txt_endpoints", msg.ServiceIDEmpty: "service_id", msg.PrefixModeInvalid: "prefix_mode",
-	msg.UnknownService: "service_id", msg.ServiceConfigInvalid: "service_id", msg.ServiceDomainMissing: "service_id",
-	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
-	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",
-	msg.NameTooLong: "custom_prefix", msg.ServiceNameEmpty: "name", msg.ServiceConfigShape: "config",
-	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
-}
-
 // Blame tells which member a refusal is about, and why it is refused.
 func (checks) Blame(err error) (member, reason string, ok bool) {
 	f := failureOf(err)
-	if f.ID == msg.SecretNotStored {
-		return masked.Mask, "is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here", true
-	}
-	return blamed[f.ID], f.Error(), f.Cause == nil
+	member, reason = provision.Blamed(f)
+	return member, reason, f.Cause == nil
 }
 
 // testRecordTTL is in seconds.

@@ -43,7 +43,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -53,7 +52,6 @@ import (
 	"time"
 
 	"meshddns/advice"
-	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/crash"
 	"meshddns/dnsname"
@@ -63,7 +61,6 @@ import (
 	"meshddns/httpserver"
 	"meshddns/metrics"
 	"meshddns/msg"
-	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provision"
 	"meshddns/reconcile"
@@ -175,10 +172,13 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	}
 	steps := reloadSteps(c, api)
 	listen := strings.Join(front.Addrs(), ",")
-	unit := unit{manager: manager, store: store, serves: serves(listen, dns.listening()), log: log}
+	unit := systemd.Unit{
+		Service: manager, Serves: serves(listen, dns.listening()), Log: log,
+		Work: func(ctx context.Context) (string, error) { return work(ctx, store) },
+	}
 	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
-	return serve(ctx, log, tasks{unit.begin, front.Serve, dns.serve}, tasks{
-		unit.watch,
+	return serve(ctx, log, tasks{unit.Begin, front.Serve, dns.serve}, tasks{
+		unit.Watch,
 		dns.keep,
 		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		api.engine.Run,
@@ -192,17 +192,9 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
+			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) })
 		},
 	})
-}
-
-// unit is the program as the service manager sees it.
-type unit struct {
-	manager *systemd.Service
-	store   *store
-	serves  string // where
-	log     *slog.Logger
 }
 
 // serves says where the program answers.
@@ -213,55 +205,13 @@ func serves(http, dns string) string {
 	return "HTTP on " + http + ", DNS on " + dns
 }
 
-// begin says that the program serves, and later that it stops.
-func (u unit) begin(ctx context.Context) error {
-	u.ready(ctx)
-	<-ctx.Done()
-	u.told(u.manager.Stopping())
-	return nil
-}
-
-// reload says when a reload begins and ends, which "systemctl reload" waits for.
-func (u unit) reload(ctx context.Context, reload func()) {
-	u.told(u.manager.Reloading())
-	reload()
-	u.ready(ctx)
-}
-
-func (u unit) ready(ctx context.Context) {
-	status, err := u.status(ctx)
-	if err != nil {
-		status = u.serves + "; the database does not answer: " + err.Error()
-	}
-	u.told(u.manager.Ready(status))
-}
-
-// watch answers the watchdog for as long as the database answers, also while the program stops.
-func (u unit) watch(ctx context.Context) error {
-	u.manager.Watch(ctx, func(ctx context.Context) error {
-		status, err := u.status(ctx)
-		if err != nil {
-			return err
-		}
-		return u.manager.Status(status)
-	}, u.log)
-	return nil
-}
-
-// status is what the program has to do, as the database says.
-func (u unit) status(ctx context.Context) (string, error) {
-	totals, err := u.store.Totals(ctx)
+// work asks the database what the program has to do.
+func work(ctx context.Context, s *store) (string, error) {
+	totals, err := s.Totals(ctx)
 	if err != nil {
 		return "", fmt.Errorf("read the database: %w", err)
 	}
-	return fmt.Sprintf("%s; services %d, prefixes %d, names published %d",
-		u.serves, totals["services"], totals["usages"], totals[reconcile.Published]), nil
-}
-
-func (u unit) told(err error) {
-	if err != nil {
-		u.log.Warn("the service manager does not hear", "error", err)
-	}
+	return fmt.Sprintf("services %d, prefixes %d, names published %d", totals["services"], totals["usages"], totals[reconcile.Published]), nil
 }
 
 // step is a part of a reload.
@@ -399,75 +349,6 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 	}), nil
 }
 
-// builtinDNS is the built-in DNS server, or none.
-type builtinDNS struct {
-	server *nameserver.Server
-	cache  *builtin.Cache
-}
-
-func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.DNS.Addresses)+len(c.DNS.Listeners)+len(c.DNS.PacketConns) == 0 {
-		return d, nil
-	}
-	d.cache = builtin.NewCache(s.zones, log)
-	s.zones.Changed = d.cache.Changed
-	d.server, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
-	return d, err
-}
-
-// listening tells the addresses that are listened on.
-func (d builtinDNS) listening() string {
-	if d.server == nil {
-		return ""
-	}
-	return strings.Join(d.server.Addrs(), ",")
-}
-
-// address is where this host reaches the server, "" without one.
-func (d builtinDNS) address() string {
-	if d.server == nil {
-		return ""
-	}
-	address, err := netip.ParseAddrPort(d.server.Addr())
-	if err != nil || !address.Addr().IsUnspecified() {
-		return d.server.Addr()
-	}
-	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	if address.Addr().Is6() {
-		loopback = netip.IPv6Loopback()
-	}
-	return netip.AddrPortFrom(loopback, address.Port()).String()
-}
-
-func (d builtinDNS) metrics(page *metrics.Page) {
-	if d.server != nil {
-		d.server.WriteMetrics(page)
-		d.cache.WriteMetrics(page)
-	}
-}
-
-func (d builtinDNS) serve(ctx context.Context) error {
-	if d.server == nil {
-		return nil
-	}
-	return d.server.Serve(ctx)
-}
-
-// keep keeps the zones in memory.
-func (d builtinDNS) keep(ctx context.Context) error {
-	if d.server == nil {
-		return nil
-	}
-	return d.cache.Run(ctx)
-}
-
-// close gives the sockets back when the program cannot start.
-func (d builtinDNS) close() {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	d.serve(ended)
-}
-
 // credentials is where the provision file's secrets are.
 func credentials(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
@@ -542,12 +423,6 @@ type application struct {
 	warnings []advice.Warning // of what is stored and cannot work
 }
 
-// changed is what an operation of a document has done, as its request.
-func changed(request, id string, err error) (provision.Change, error) {
-	method, path, _ := strings.Cut(request, " ")
-	return provision.Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
-}
-
 var unchanged provision.Change
 
 // SaveOwner takes an owner for a new database; another database adopts it.
@@ -566,7 +441,7 @@ func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Ch
 	if err != nil || adopted {
 		return unchanged, err
 	}
-	return changed("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
+	return provision.Did("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
 }
 
 // SaveConfiguration stores a configuration that is another one.
@@ -582,7 +457,7 @@ func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provi
 	}
 	warnings, err := a.api.saveConfiguration(ctx, c, nil)
 	a.warnings = append(a.warnings, warnings...)
-	return changed("PUT config", "", err)
+	return provision.Did("PUT config", "", err)
 }
 
 // SaveService stores a service that is another one.
@@ -604,7 +479,7 @@ func (a *application) SaveService(ctx context.Context, body []byte) (provision.C
 	}
 	warnings, err := a.api.serviceWarnings(ctx, v, nil)
 	a.warnings = append(a.warnings, warnings...)
-	return changed("PUT services/{id}", v.ID, err)
+	return provision.Did("PUT services/{id}", v.ID, err)
 }
 
 // SaveUsage reserves a usage that is not there, and changes what differs in one that is.
@@ -629,11 +504,11 @@ func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Cha
 		if err == nil {
 			_, err = a.changeUsage(ctx, b, u)
 		}
-		return changed("POST usages", u.ID, err)
+		return provision.Did("POST usages", u.ID, err)
 	}
 	c, err := a.changeUsage(ctx, b, same[number])
 	if err == nil && same[number].Status == statusReleasing {
-		return changed("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
+		return provision.Did("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
 	}
 	return c, err
 }
@@ -643,7 +518,7 @@ func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (pr
 	if endpoints == nil && description == nil {
 		return unchanged, nil
 	}
-	return changed("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
+	return provision.Did("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
 }
 
 // SameUsages gives the numbers of the usages that are the one of a body.
@@ -676,7 +551,7 @@ func (a *application) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, 
 // ReleaseUsage releases a usage, and waits for nobody.
 func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
 	done, err := a.api.store.ReleaseUsage(ctx, id, false)
-	c, err := changed("DELETE usages/{id}", id, err)
+	c, err := provision.Did("DELETE usages/{id}", id, err)
 	if !done.freed {
 		c.Status = http.StatusAccepted
 	}
@@ -695,5 +570,5 @@ func (a *application) DeleteService(ctx context.Context, id string) (provision.C
 		a.inUse = append(a.inUse, id)
 		return unchanged, nil
 	}
-	return changed("DELETE services/{id}", id, err)
+	return provision.Did("DELETE services/{id}", id, err)
 }

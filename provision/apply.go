@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -78,6 +79,13 @@ type Change struct {
 	What, ID string
 	Status   int    // of the answer
 	File     string // that asks for it
+}
+
+// Did is the change that a request of the API would have made, such as "POST adopt", with
+// what came of it.
+func Did(request, id string, err error) (Change, error) {
+	method, path, _ := strings.Cut(request, " ")
+	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
 }
 
 // Apply brings an appliance to what the document says. An error means that all of it
