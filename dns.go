@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -30,6 +29,7 @@ import (
 	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/settings"
+	"meshddns/sqlrow"
 	"meshddns/strictjson"
 )
 
@@ -65,21 +65,10 @@ func opens[C provider.DNS](open func(provider.Credentials) (C, error)) func(prov
 // syncModes are those that a configuration may have.
 var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
 
-// The members of a configuration and of a service's config, and those of the
-// answers that hold them: GET, edit, PUT is to be quiet.
-var (
-	configurationMembers = []string{
-		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
-		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
-	}
-	serviceMembers = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "warnings"}
-	entryMembers   = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
-)
-
 // configurationWarnings tell what of a configuration cannot work as it stands. members are all
 // that it was given with.
 func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
-	return slices.Concat(advice.Members(members, configurationMembers), advice.Provider(c.Provider, providerNames()),
+	return slices.Concat(advice.Members(members, advice.Configuration), advice.Provider(c.Provider, providerNames()),
 		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
 }
 
@@ -90,7 +79,7 @@ func (s *server) serviceWarnings(ctx context.Context, v service, members []strin
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(advice.Members(members, serviceMembers), advice.Members(strictjson.Names([]byte(v.Config)), entryMembers),
+	all := slices.Concat(advice.Members(members, advice.Service), advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
 		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
 	if config.Provider != "" {
 		return append(all, advice.Provider(config.Provider, providerNames())...), nil
@@ -480,30 +469,62 @@ func sameAccount(a, b provider.Secret) bool {
 	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
 }
 
-// checks are those of the operations that need no database.
-type checks struct{}
-
-func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
-
-func (checks) CheckConfiguration(body []byte) error {
-	var b configurationBody
-	return cmp.Or(envelope.Parse(body, &b), b.configuration().check())
-}
-
-func (checks) CheckService(body []byte) error {
-	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return err
+// saveConfiguration checks a configuration and stores it. members are all that it
+// was given with; what of it cannot work is told.
+func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
+	if err := c.check(); err != nil {
+		return nil, err
 	}
-	_, err := b.checkedWithID()
-	return err
+	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
 }
 
-// Blame tells which member a refusal is about, and why it is refused.
-func (checks) Blame(err error) (member, reason string, ok bool) {
-	f := failureOf(err)
-	member, reason = provision.Blamed(f)
-	return member, reason, f.Cause == nil
+// registerService checks and stores a new service, under a new id where it has none. It
+// gives the service as it is stored, and what of it cannot work; with an error no more
+// than an id that it could have had.
+func (s *server) registerService(ctx context.Context, body serviceBody, members []string) (v service, _ []advice.Warning, err error) {
+	if body.ID == "" {
+		if body.ID, err = s.store.newID(); err != nil {
+			return service{}, nil, err
+		}
+	}
+	if v, err = body.checkedWithID(); err != nil {
+		return service{}, nil, err
+	}
+	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
+		return service{}, nil, err
+	}
+	if err := s.store.CreateService(ctx, v); err != nil {
+		return service{ID: v.ID}, nil, err
+	}
+	return s.stored(ctx, v, members)
+}
+
+// replaceService is registerService for a service with an id, which may be there.
+func (s *server) replaceService(ctx context.Context, body serviceBody, members []string) (service, []advice.Warning, error) {
+	v, err := body.checkedWithID()
+	if err != nil {
+		return service{}, nil, err
+	}
+	if err := s.store.PutService(ctx, v.ID, v.over); err != nil {
+		return service{}, nil, err
+	}
+	return s.stored(ctx, v, members)
+}
+
+// stored gives a service that was just stored. Somebody else may have deleted it since:
+// it was stored all the same.
+func (s *server) stored(ctx context.Context, saved service, members []string) (service, []advice.Warning, error) {
+	v, err := s.store.Service(ctx, saved.ID)
+	if errors.Is(err, errNoService) {
+		v, err = saved, nil
+		v.CreatedAt = sqlrow.Shown(s.store.now())
+		v.UpdatedAt = v.CreatedAt
+	}
+	if err != nil {
+		return service{ID: saved.ID}, nil, err
+	}
+	warnings, err := s.serviceWarnings(ctx, v, members)
+	return v, warnings, err
 }
 
 // testRecordTTL is in seconds.

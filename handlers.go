@@ -211,15 +211,6 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	return answer, err
 }
 
-// saveConfiguration checks a configuration and stores it. members are all that it
-// was given with.
-func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
-}
-
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Provider        string          `json:"provider"`
@@ -418,37 +409,6 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	}}, nil
 }
 
-// reserve checks a reservation in the order of the contract, and stores it.
-func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
-	if err := want.check(); err != nil {
-		return usage{}, err
-	}
-	prefix, fault := want.prefix()
-	if fault != "" {
-		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
-	}
-	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
-		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
-	})
-	if err == nil {
-		return u, nil
-	}
-	if failure := failureOf(err); failure.Cause != nil {
-		if failure.ID == msg.InternalError {
-			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
-		}
-		err = s.afterService(ctx, want.service, failure)
-	}
-	return u, err
-}
-
-// afterService gives what is wrong with the service of a reservation, else the
-// fault that the contract looks for later.
-func (s *server) afterService(ctx context.Context, service string, fault error) error {
-	return cmp.Or(s.store.CheckService(ctx, service), fault)
-}
-
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	query, err := envelope.ParseQuery(r)
 	if err != nil {
@@ -520,31 +480,6 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 	}
 }
 
-// publishing says how far the records of some usages are.
-func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publishing, error) {
-	names := map[string]int{}
-	var list []string
-	for _, u := range usages {
-		if _, ok := names[u.Name]; !ok {
-			names[u.Name] = len(list)
-			list = append(list, u.Name)
-		}
-	}
-	state, err := s.store.ledger.State(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	var all []answers.Publishing
-	for _, u := range usages {
-		places, err := s.store.ledger.Places(ctx, u.Name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, u.publishing(state.Names[names[u.Name]], places))
-	}
-	return all, nil
-}
-
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	query, err := envelope.ParseQuery(r)
 	if err != nil {
@@ -601,21 +536,6 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, body.Description)
 }
 
-// saveUsage checks what a usage is to publish, and stores it with a description; nil
-// leaves either as it is.
-func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlrow.TextList, description *string) error {
-	network := anyNetwork
-	if u.Network.Valid {
-		network = u.Network.V.String()
-	}
-	if endpoints != nil {
-		if err := badEndpoints(network, endpoints); err != nil {
-			return err
-		}
-	}
-	return s.store.ChangeUsage(ctx, u.ID, endpoints, description)
-}
-
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	flag, err := envelope.Flags(r, "force")
 	if err != nil {
@@ -633,53 +553,14 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.UsageReleased}, nil
 }
 
-// release gives a prefix free. What it has published is withdrawn first: it waits
-// until that was tried, and reports whether the prefix is free by then.
-func (s *server) release(ctx context.Context, id string, force bool) (freed bool, err error) {
-	u, err := s.store.Usage(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	waiter := s.engine.Expect(u.Name)
-	defer waiter.Close()
-	done, err := s.store.ReleaseUsage(ctx, id, force)
-	if err != nil {
-		return false, err
-	}
-	if waiter.Wait(ctx, done.version); done.freed {
-		return true, nil
-	}
-	_, err = s.store.Usage(context.WithoutCancel(ctx), id)
-	if errors.Is(err, errNoUsage) {
-		return true, nil
-	}
-	return false, err
-}
-
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	var body serviceBody
 	members, err := envelope.DecodeMembers(r, &body)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	if body.ID == "" {
-		id, err := s.store.newID()
-		if err != nil {
-			return envelope.Reply{}, err
-		}
-		body.ID = id
-	}
-	v, err := body.checkedWithID()
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
-		return envelope.Reply{}, err
-	}
-	if err := s.store.CreateService(r.Context(), v); err != nil {
-		return envelope.Reply{ID: v.ID}, err
-	}
-	return s.savedService(r, v, members)
+	v, warnings, err := s.registerService(r.Context(), body, members)
+	return serviceReply(r, v, warnings), err
 }
 
 func (s *server) putService(r *http.Request) (envelope.Reply, error) {
@@ -689,34 +570,16 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	body.ID = r.PathValue("id")
-	v, err := body.checkedWithID()
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	if err := s.store.PutService(r.Context(), body.ID, v.over); err != nil {
-		return envelope.Reply{}, err
-	}
-	return s.savedService(r, v, members)
+	v, warnings, err := s.replaceService(r.Context(), body, members)
+	return serviceReply(r, v, warnings), err
 }
 
-// savedService tells of a service that was stored. Somebody else may have deleted it since:
-// it was stored all the same.
-func (s *server) savedService(r *http.Request, saved service, members []string) (envelope.Reply, error) {
-	id := saved.ID
-	v, err := s.store.Service(r.Context(), id)
-	if errors.Is(err, errNoService) {
-		saved.CreatedAt = sqlrow.Shown(s.store.now())
-		saved.UpdatedAt = saved.CreatedAt
-		v, err = saved, nil
-	}
-	if err != nil {
-		return envelope.Reply{ID: id}, err
-	}
-	warnings, err := s.serviceWarnings(r.Context(), v, members)
-	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: struct {
+// serviceReply tells of a service that was stored.
+func serviceReply(r *http.Request, v service, warnings []advice.Warning) envelope.Reply {
+	return envelope.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
 		serviceAnswer
 		Warnings []string `json:"warnings,omitempty"`
-	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}, err
+	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}
 }
 
 type serviceAnswer struct {

@@ -47,13 +47,11 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"meshddns/advice"
 	"meshddns/conntest"
-	"meshddns/crash"
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/guard"
@@ -67,6 +65,7 @@ import (
 	"meshddns/settings"
 	"meshddns/sqlrow"
 	"meshddns/systemd"
+	"meshddns/tasks"
 )
 
 func main() {
@@ -177,7 +176,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		Work: func(ctx context.Context) (string, error) { return work(ctx, store) },
 	}
 	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
-	return serve(ctx, log, tasks{unit.Begin, front.Serve, dns.serve}, tasks{
+	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
 		unit.Watch,
 		dns.keep,
 		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
@@ -267,48 +266,6 @@ func openBook(ctx context.Context, c settings.Settings, s *store, log *slog.Logg
 		return nil, err
 	}
 	return hostaddr.NewBook(c.IPv4, c.IPv6, last, s.SaveAddresses, log), nil
-}
-
-// tasks run side by side until their context ends.
-type tasks []func(context.Context) error
-
-// run begins all, and tells who waits when they have returned. What goes wrong in one,
-// a panic too, is told.
-func (all tasks) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
-	var running sync.WaitGroup
-	for _, task := range all {
-		running.Go(func() {
-			if err := crash.Call(func() error { return task(ctx) }); err != nil {
-				failed(err)
-			}
-		})
-	}
-	return &running
-}
-
-// serve runs what answers clients, and what works behind it for as long as an answer
-// may wait for that. The first task that fails ends all.
-func serve(ctx context.Context, log *slog.Logger, front, behind tasks) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	failed := func(err error) {
-		if crashed, ok := errors.AsType[*crash.Error](err); ok {
-			log.Error("a part of the program has crashed", "error", crashed)
-		}
-		cancel(err)
-	}
-	answering, working := front.run(ctx, failed), behind.run(work, failed)
-	<-ctx.Done()
-	log.Info("stopping")
-	answering.Wait()
-	end()
-	working.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
 }
 
 // release is the version that deploy/build gives by -ldflags -X; else the go command's is told.
@@ -410,6 +367,47 @@ func (s *server) provision(ctx context.Context, path string, credentials provisi
 	return nil
 }
 
+// checks are those of the operations that need no database.
+type checks struct{}
+
+func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
+
+func (checks) CheckConfiguration(body []byte) error {
+	var b configurationBody
+	return cmp.Or(envelope.Parse(body, &b), b.configuration().check())
+}
+
+func (checks) CheckService(body []byte) error {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return err
+	}
+	_, err := b.checkedWithID()
+	return err
+}
+
+func (checks) CheckUsage(body []byte) error {
+	var b usageBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return err
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return err
+	}
+	if _, fault := b.reservation().prefix(); fault != "" {
+		return envelope.Fail(fault)
+	}
+	return badEndpoints(want.Network.V.String(), b.TXTEndpoints)
+}
+
+// Blame tells which member a refusal is about, and why it is refused.
+func (checks) Blame(err error) (member, reason string, ok bool) {
+	f := failureOf(err)
+	member, reason = provision.Blamed(f)
+	return member, reason, f.Cause == nil
+}
+
 // application applies a document in one transaction, by the operations of requests. It
 // leaves alone what is as wanted.
 type application struct {
@@ -470,14 +468,7 @@ func (a *application) SaveService(ctx context.Context, body []byte) (provision.C
 	if err == nil && b.service().sameAs(stored) || err != nil && !errors.Is(err, errNoService) {
 		return unchanged, err
 	}
-	v, err := b.checkedWithID()
-	if err != nil {
-		return unchanged, err
-	}
-	if err := a.api.store.PutService(ctx, v.ID, v.over); err != nil {
-		return unchanged, err
-	}
-	warnings, err := a.api.serviceWarnings(ctx, v, nil)
+	v, warnings, err := a.api.replaceService(ctx, b, nil)
 	a.warnings = append(a.warnings, warnings...)
 	return provision.Did("PUT services/{id}", v.ID, err)
 }

@@ -1823,28 +1823,6 @@ func TestServiceManagerThatCannotBeTold(t *testing.T) {
 	}
 }
 
-// A panic in a part of the program ends it with an error, after a line in the log; what
-// answers ends before what works for it.
-func TestCrashedTask(t *testing.T) {
-	log := &dnsLog{}
-	var order []string
-	ended := func(name string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			<-ctx.Done()
-			order = append(order, name) // the two end one after the other
-			return nil
-		}
-	}
-	crashing := func(context.Context) error { panic("injected") }
-	err := serve(t.Context(), slog.New(slog.NewTextHandler(log, nil)), tasks{ended("front")}, tasks{ended("behind"), crashing})
-	if err == nil || err.Error() != "panic: injected" || !strings.Contains(log.String(), "main_test.go") {
-		t.Errorf("%v\n%s", err, log)
-	}
-	if !slices.Equal(order, []string{"front", "behind"}) {
-		t.Errorf("ended: %v", order)
-	}
-}
-
 // A record whose work panics fails, and the others are published.
 func TestCrashedRecord(t *testing.T) {
 	h, v := newVendorHost(t)

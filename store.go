@@ -561,12 +561,6 @@ const (
 	statusReleasing = ledger.StatusReleasing
 )
 
-// Ways to come by a prefix.
-const (
-	modeAutomatic = "auto"
-	modeCustom    = "custom"
-)
-
 const (
 	usageType     = "mesh_sync"
 	recordTypeTXT = "TXT"
@@ -657,21 +651,6 @@ func scanUsage(row sqlrow.Scanner) (u usage, err error) {
 	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
 		&u.Endpoints, &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain)
 	return u, sqlrow.Absent(err, errNoUsage)
-}
-
-// entry is the usage in the list.
-func (u usage) entry() *listing.Usage {
-	e := &listing.Usage{
-		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
-		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-	}
-	if u.Network.Valid {
-		e.NetworkID = &u.Network.V
-	}
-	if u.ServiceName.Valid {
-		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
-	}
-	return e
 }
 
 // usageFilter selects usages; a zero field selects all.
