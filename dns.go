@@ -1,9 +1,13 @@
+// The providers, their accounts and clients, and the connection test; what the reconciler
+// and the built-in DNS server are made of; the configuration and the services as they are
+// written, what is checked in them, and the operations that requests and provision files
+// share.
+
 package main
 
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -62,38 +66,6 @@ func opens[C provider.DNS](open func(provider.Credentials) (C, error)) func(prov
 	return func(c provider.Credentials) (provider.DNS, error) { return open(c) }
 }
 
-// syncModes are those that a configuration may have.
-var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
-
-// configurationWarnings tell what of a configuration cannot work as it stands. members are all
-// that it was given with.
-func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
-	return slices.Concat(advice.Members(members, advice.Configuration), advice.Provider(c.Provider, providerNames()),
-		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
-}
-
-// serviceWarnings tell what of a stored service cannot work as it stands. members are
-// those beside its config.
-func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]advice.Warning, error) {
-	config, err := parseServiceConfig(v.Config)
-	if err != nil {
-		return nil, err
-	}
-	all := slices.Concat(advice.Members(members, advice.Service), advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
-		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
-	if config.Provider != "" {
-		return append(all, advice.Provider(config.Provider, providerNames())...), nil
-	}
-	global, err := s.store.Configuration(ctx)
-	switch zone, domain := dnsname.Parse(config.Domain), dnsname.Parse(global.Domain); {
-	case errors.Is(err, errNoConfiguration) || config.Domain == "":
-		return all, nil
-	case err == nil && !dnsname.Within(zone, domain):
-		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{zone, domain}})
-	}
-	return all, err
-}
-
 func providerNames() (names []string) {
 	for _, p := range providers {
 		names = append(names, p.name)
@@ -145,6 +117,33 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 		}
 	}
 	return nil, &provider.Error{Kind: reconcile.CodeUnknownProvider, Detail: strconv.Quote(a.Provider)}
+}
+
+// testRecordTTL is in seconds.
+const testRecordTTL = 60
+
+// test tries a configuration, and with write also a value at a name of its own,
+// which is taken away again.
+func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []answers.TestItem {
+	var client provider.DNS
+	zone := dnsname.Parse(conf.Domain)
+	test := &conntest.Test{Public: public}
+	test.Step("params", func() (err error) {
+		if err := conf.missing(); err != nil {
+			return err
+		}
+		client, err = c.open(conf.account())
+		if b, ok := client.(builtin.Client); ok {
+			b.Candidate = zone
+			client = b
+		}
+		return err
+	})
+	test.Connect(ctx, client, zone, conf.recordName())
+	if write {
+		test.Write(ctx, client, zone, testRecordTTL)
+	}
+	return answers.TestItems(test.Items, conf.Secret)
 }
 
 // engineConfig wires the reconciler to the database, the providers and the
@@ -233,6 +232,217 @@ func (d builtinDNS) close() {
 	d.serve(ended)
 }
 
+// Modes of synchronisation; every other text means manual.
+const (
+	modeManual     = "manual"
+	modeAuto       = "auto"
+	modeUpsertOnly = "upsert-only"
+)
+
+// syncModes are those that a configuration may have.
+var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
+
+// recordName is the name of the configuration's own record.
+func (c configuration) recordName() string {
+	if c.TXTRecordName == "@" {
+		return dnsname.Parse(c.Domain)
+	}
+	return dnsname.Parse(c.TXTRecordName + "." + c.Domain)
+}
+
+func (c configuration) mode() string {
+	if c.SyncMode == modeAuto || c.SyncMode == modeUpsertOnly {
+		return c.SyncMode
+	}
+	return modeManual
+}
+
+// configurationBody is the configuration as clients write it.
+type configurationBody struct {
+	Provider        string          `json:"provider"`
+	AccessKeyID     string          `json:"access_key_id"`
+	AccessKeySecret provider.Secret `json:"access_key_secret"`
+	Endpoint        string          `json:"endpoint"`
+	Domain          string          `json:"domain"`
+	TXTRecordName   string          `json:"txt_record_name"`
+	TXTEndpoints    []string        `json:"txt_endpoints"`
+	SyncMode        string          `json:"sync_mode"`
+	RetryInterval   *int64          `json:"retry_interval"`
+	MaxRetries      *int64          `json:"max_retries"`
+	Enabled         bool            `json:"enabled"`
+}
+
+func (b configurationBody) configuration() configuration {
+	return configuration{
+		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
+		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
+		RetryInterval: sqlrow.Given(b.RetryInterval), MaxRetries: sqlrow.Given(b.MaxRetries), Enabled: b.Enabled,
+	}
+}
+
+// check refuses what cannot be stored, in the order of the contract.
+func (c configuration) check() error {
+	switch {
+	case c.Provider == "":
+		return envelope.Fail(msg.ProviderEmpty)
+	case c.AccessKeyID == "" || c.Secret == "":
+		return envelope.Fail(msg.AccessKeyEmpty)
+	case c.Domain == "":
+		return envelope.Fail(msg.DomainEmpty)
+	case c.TXTRecordName == "":
+		return envelope.Fail(msg.TXTRecordNameEmpty)
+	}
+	return badEndpoints(anyNetwork, c.Endpoints)
+}
+
+// storedName is the record name of a configuration that is stored, "" without.
+func (c configuration) storedName() string {
+	if c.AccountID == 0 {
+		return ""
+	}
+	return c.recordName()
+}
+
+// sameCredentials reports whether c's secret, if there is one, is for the
+// account and the address of d.
+func (c configuration) sameCredentials(d configuration) bool {
+	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID && c.Endpoint == d.Endpoint
+}
+
+// unmasked gives the configuration with the stored secret in the place of a mask. It is
+// errNoSecret unless that belongs to the same credentials: else it could be sent to a
+// stranger's address.
+func (c configuration) unmasked(stored configuration) (configuration, error) {
+	if c.Secret != masked.Mask {
+		return c, nil
+	}
+	if !stored.sameCredentials(c) {
+		return c, errNoSecret
+	}
+	c.Secret = stored.Secret
+	return c, nil
+}
+
+// sameAs reports whether a configuration is stored already as it is here.
+func (c configuration) sameAs(stored configuration) bool {
+	c, err := c.unmasked(stored)
+	return err == nil && c.sameCredentials(stored) && c.Secret == stored.Secret && c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName &&
+		c.SyncMode == stored.SyncMode && c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
+		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
+}
+
+// missing says which field of a configuration cannot be tried.
+func (c configuration) missing() error {
+	for _, field := range [][2]string{
+		{"provider", c.Provider}, {"access_key_id", c.AccessKeyID}, {"access_key_secret", string(c.Secret)},
+		{"domain", c.Domain}, {"txt_record_name", c.TXTRecordName},
+	} {
+		if field[1] == "" {
+			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: field[0]}
+		}
+	}
+	if reason := dnsname.Fault(c.recordName()); reason != "" {
+		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: reason}
+	}
+	return nil
+}
+
+// serviceBody is a service as clients write it.
+type serviceBody struct {
+	ID     string              `json:"id"`
+	Name   string              `json:"name"`
+	Config provider.SecretJSON `json:"config"`
+}
+
+// service makes the service of a body. Masked secrets are still masked.
+func (body serviceBody) service() service {
+	v := service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
+	if json.Unmarshal(body.Config, &v.Config) != nil {
+		var compact bytes.Buffer
+		if json.Compact(&compact, body.Config) == nil {
+			v.Config = provider.Secret(compact.String())
+		}
+	}
+	return v
+}
+
+// checked checks a body in the order of the contract, and makes the service of it.
+func (body serviceBody) checked() (v service, err error) {
+	v = body.service()
+	if !goodServiceID(body.ID) {
+		return v, envelope.Fail(msg.ServiceIDInvalid)
+	}
+	if body.Name == "" {
+		return v, envelope.Fail(msg.ServiceNameEmpty)
+	}
+	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
+		fault := envelope.BodyFault(err)
+		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
+			fault = envelope.Phrase{ID: msg.ConfigEmpty}
+		}
+		return v, envelope.Fail(msg.ServiceConfigShape, fault)
+	}
+	var typed struct {
+		Provider        string          `json:"provider"`
+		AccessKeyID     string          `json:"access_key_id"`
+		AccessKeySecret provider.Secret `json:"access_key_secret"`
+		Endpoint        string          `json:"endpoint"`
+		TXTEndpoints    []string        `json:"txt_endpoints"`
+	}
+	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
+		e, _ := errors.AsType[*strictjson.Error](err)
+		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
+	}
+	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
+	}
+	return v, badEndpoints(anyNetwork, typed.TXTEndpoints)
+}
+
+// over gives the service as it replaces a stored one, whose secrets take the place of
+// masks.
+func (v service) over(stored service) (service, error) {
+	config, used, err := masked.Restore(string(v.Config), string(stored.Config))
+	if err != nil || used && !sameAccount(v.Config, stored.Config) {
+		return service{}, errNoSecret
+	}
+	v.Config = provider.Secret(config)
+	return v, nil
+}
+
+// sameAs reports whether a service is registered already as it is here.
+func (v service) sameAs(stored service) bool {
+	changed, err := v.over(stored)
+	return err == nil && v.ID == stored.ID && v.Name == stored.Name && strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
+}
+
+// sameAccount reports whether two configs are for one account at one address:
+// else a stored key could be sent to a stranger's.
+func sameAccount(a, b provider.Secret) bool {
+	x, errX := parseServiceConfig(a)
+	y, errY := parseServiceConfig(b)
+	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
+}
+
+// What the id of a service may be: it is a part of paths.
+const (
+	maxServiceID   = 128
+	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
+)
+
+func goodServiceID(id string) bool {
+	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
+}
+
+// documented reports whether a document can have the service: its config is an object,
+// which that of a row older than the checks need not be.
+func (v service) documented() bool { return v.Domain.Valid }
+
+// document is the service in a document, if that can have it.
+func (v service) document() (d provision.Service, ok bool) {
+	return provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}, v.documented()
+}
+
 // serviceConfig is what the program reads in a service's config.
 type serviceConfig struct {
 	Domain, Provider, AccessKeyID, Endpoint string
@@ -270,74 +480,6 @@ func (c configuration) account() reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-// recordName is the name of the configuration's own record.
-func (c configuration) recordName() string {
-	if c.TXTRecordName == "@" {
-		return dnsname.Parse(c.Domain)
-	}
-	return dnsname.Parse(c.TXTRecordName + "." + c.Domain)
-}
-
-// Modes of synchronisation; every other text means manual.
-const (
-	modeManual     = "manual"
-	modeAuto       = "auto"
-	modeUpsertOnly = "upsert-only"
-)
-
-func (c configuration) mode() string {
-	if c.SyncMode == modeAuto || c.SyncMode == modeUpsertOnly {
-		return c.SyncMode
-	}
-	return modeManual
-}
-
-// configurationBody is the configuration as clients write it.
-type configurationBody struct {
-	Provider        string          `json:"provider"`
-	AccessKeyID     string          `json:"access_key_id"`
-	AccessKeySecret provider.Secret `json:"access_key_secret"`
-	Endpoint        string          `json:"endpoint"`
-	Domain          string          `json:"domain"`
-	TXTRecordName   string          `json:"txt_record_name"`
-	TXTEndpoints    []string        `json:"txt_endpoints"`
-	SyncMode        string          `json:"sync_mode"`
-	RetryInterval   *int64          `json:"retry_interval"`
-	MaxRetries      *int64          `json:"max_retries"`
-	Enabled         bool            `json:"enabled"`
-}
-
-func (b configurationBody) configuration() configuration {
-	return configuration{
-		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
-		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
-		RetryInterval: optional(b.RetryInterval), MaxRetries: optional(b.MaxRetries), Enabled: b.Enabled,
-	}
-}
-
-// check refuses what cannot be stored, in the order of the contract.
-func (c configuration) check() error {
-	switch {
-	case c.Provider == "":
-		return envelope.Fail(msg.ProviderEmpty)
-	case c.AccessKeyID == "" || c.Secret == "":
-		return envelope.Fail(msg.AccessKeyEmpty)
-	case c.Domain == "":
-		return envelope.Fail(msg.DomainEmpty)
-	case c.TXTRecordName == "":
-		return envelope.Fail(msg.TXTRecordNameEmpty)
-	}
-	return badEndpoints(anyNetwork, c.Endpoints)
-}
-
-// optional is a number that may not have been given.
-func optional(n *int64) sql.Null[int64] {
-	if n == nil {
-		return sql.Null[int64]{}
-	}
-	return sql.Null[int64]{V: *n, Valid: true}
-}
-
 // badEndpoints refuses endpoints that cannot be published for a network.
 func badEndpoints(network string, endpoints []string) error {
 	err := meshtxt.Check(network, anyOwner, endpoints)
@@ -365,110 +507,6 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-type serviceBody struct {
-	ID     string              `json:"id"`
-	Name   string              `json:"name"`
-	Config provider.SecretJSON `json:"config"`
-}
-
-// service makes the service of a body. Masked secrets are still masked.
-func (body serviceBody) service() service {
-	v := service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
-	if json.Unmarshal(body.Config, &v.Config) != nil {
-		var compact bytes.Buffer
-		if json.Compact(&compact, body.Config) == nil {
-			v.Config = provider.Secret(compact.String())
-		}
-	}
-	return v
-}
-
-// checked checks a body and makes the service of it.
-func (body serviceBody) checked() (v service, err error) {
-	v = body.service()
-	if body.Name == "" {
-		return v, envelope.Fail(msg.ServiceNameEmpty)
-	}
-	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		fault := envelope.BodyFault(err)
-		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
-			fault = envelope.Phrase{ID: msg.ConfigEmpty}
-		}
-		return v, envelope.Fail(msg.ServiceConfigShape, fault)
-	}
-	var typed struct {
-		Provider        string          `json:"provider"`
-		AccessKeyID     string          `json:"access_key_id"`
-		AccessKeySecret provider.Secret `json:"access_key_secret"`
-		Endpoint        string          `json:"endpoint"`
-		TXTEndpoints    []string        `json:"txt_endpoints"`
-	}
-	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
-		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
-	}
-	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
-		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
-	}
-	return v, badEndpoints(anyNetwork, typed.TXTEndpoints)
-}
-
-func goodServiceID(id string) bool {
-	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
-}
-
-// over gives the service as it replaces a stored one, whose secrets take the place of
-// masks.
-func (v service) over(stored service) (service, error) {
-	config, used, err := masked.Restore(string(v.Config), string(stored.Config))
-	if err != nil || used && !sameAccount(v.Config, stored.Config) {
-		return service{}, errNoSecret
-	}
-	v.Config = provider.Secret(config)
-	return v, nil
-}
-
-// checkedWithID is checked for a service that has to have an id.
-func (body serviceBody) checkedWithID() (service, error) {
-	if !goodServiceID(body.ID) {
-		return service{}, envelope.Fail(msg.ServiceIDInvalid)
-	}
-	return body.checked()
-}
-
-// documented reports whether a document can have the service: its config is an object,
-// which that of a row older than the checks need not be.
-func (v service) documented() bool { return v.Domain.Valid }
-
-// document is the service in a document, if that can have it.
-func (v service) document() (d provision.Service, ok bool) {
-	return provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}, v.documented()
-}
-
-// sameAs reports whether a service is registered already as it is here.
-func (v service) sameAs(stored service) bool {
-	changed, err := v.over(stored)
-	return err == nil && v.ID == stored.ID && v.Name == stored.Name && strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
-}
-
-// sameAs reports whether a configuration is stored already as it is here.
-func (c configuration) sameAs(stored configuration) bool {
-	if c.Secret == masked.Mask && stored.sameCredentials(c) {
-		c.Secret = stored.Secret
-	}
-	return c.sameCredentials(stored) && c.Secret == stored.Secret && c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName &&
-		c.SyncMode == stored.SyncMode && c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
-		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
-}
-
-// sameAccount reports whether two configs are for one account at one address:
-// else a stored key could be sent to a stranger's.
-func sameAccount(a, b provider.Secret) bool {
-	x, errX := parseServiceConfig(a)
-	y, errY := parseServiceConfig(b)
-	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
-}
-
 // saveConfiguration checks a configuration and stores it. members are all that it
 // was given with; what of it cannot work is told.
 func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
@@ -487,7 +525,7 @@ func (s *server) registerService(ctx context.Context, body serviceBody, members 
 			return service{}, nil, err
 		}
 	}
-	if v, err = body.checkedWithID(); err != nil {
+	if v, err = body.checked(); err != nil {
 		return service{}, nil, err
 	}
 	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
@@ -501,7 +539,7 @@ func (s *server) registerService(ctx context.Context, body serviceBody, members 
 
 // replaceService is registerService for a service with an id, which may be there.
 func (s *server) replaceService(ctx context.Context, body serviceBody, members []string) (service, []advice.Warning, error) {
-	v, err := body.checkedWithID()
+	v, err := body.checked()
 	if err != nil {
 		return service{}, nil, err
 	}
@@ -527,45 +565,31 @@ func (s *server) stored(ctx context.Context, saved service, members []string) (s
 	return v, warnings, err
 }
 
-// testRecordTTL is in seconds.
-const testRecordTTL = 60
-
-// test tries a configuration, and with write also a value at a name of its own,
-// which is taken away again.
-func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []answers.TestItem {
-	var client provider.DNS
-	zone := dnsname.Parse(conf.Domain)
-	test := &conntest.Test{Public: public}
-	test.Step("params", func() (err error) {
-		if err := conf.missing(); err != nil {
-			return err
-		}
-		client, err = c.open(conf.account())
-		if b, ok := client.(builtin.Client); ok {
-			b.Candidate = zone
-			client = b
-		}
-		return err
-	})
-	test.Connect(ctx, client, zone, conf.recordName())
-	if write {
-		test.Write(ctx, client, zone, testRecordTTL)
-	}
-	return answers.TestItems(test.Items, conf.Secret)
+// configurationWarnings tell what of a configuration cannot work as it stands. members are all
+// that it was given with.
+func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
+	return slices.Concat(advice.Members(members, advice.Configuration), advice.Provider(c.Provider, providerNames()),
+		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
 }
 
-// missing says which field of a configuration cannot be tried.
-func (c configuration) missing() error {
-	for _, field := range [][2]string{
-		{"provider", c.Provider}, {"access_key_id", c.AccessKeyID}, {"access_key_secret", string(c.Secret)},
-		{"domain", c.Domain}, {"txt_record_name", c.TXTRecordName},
-	} {
-		if field[1] == "" {
-			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: field[0]}
-		}
+// serviceWarnings tell what of a stored service cannot work as it stands. members are
+// those beside its config.
+func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]advice.Warning, error) {
+	config, err := parseServiceConfig(v.Config)
+	if err != nil {
+		return nil, err
 	}
-	if reason := dnsname.Fault(c.recordName()); reason != "" {
-		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: reason}
+	all := slices.Concat(advice.Members(members, advice.Service), advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
+		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
+	if config.Provider != "" {
+		return append(all, advice.Provider(config.Provider, providerNames())...), nil
 	}
-	return nil
+	global, err := s.store.Configuration(ctx)
+	switch zone, domain := dnsname.Parse(config.Domain), dnsname.Parse(global.Domain); {
+	case errors.Is(err, errNoConfiguration) || config.Domain == "":
+		return all, nil
+	case err == nil && !dnsname.Within(zone, domain):
+		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{zone, domain}})
+	}
+	return all, err
 }

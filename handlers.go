@@ -1,3 +1,6 @@
+// The HTTP contract: its routes, what errors are to a client, and one function a route, which
+// decodes, asks an operation or the store, and answers.
+
 package main
 
 import (
@@ -55,12 +58,10 @@ type server struct {
 }
 
 const (
-	syncTime       = 60 * time.Second
-	releaseTime    = 30 * time.Second
-	testTime       = 30 * time.Second
-	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	maxServiceID   = 128
-	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
+	syncTime      = 60 * time.Second
+	releaseTime   = 30 * time.Second
+	testTime      = 30 * time.Second
+	writeTestTime = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
 )
 
 // routes is the whole API.
@@ -152,13 +153,6 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refu
 	s.countRequest("", refusal.Status)
 }
 
-func shownNumber(n sql.Null[int64]) *int64 {
-	if !n.Valid {
-		return nil
-	}
-	return &n.V
-}
-
 // shownConfiguration is the configuration as clients see it.
 type shownConfiguration struct {
 	Provider        string   `json:"provider"`
@@ -184,8 +178,8 @@ func (c configuration) shown() shownConfiguration {
 	return shownConfiguration{
 		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
 		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: shownNumber(c.RetryInterval),
-		MaxRetries: shownNumber(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
+		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: sqlrow.Pointer(c.RetryInterval),
+		MaxRetries: sqlrow.Pointer(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
 	}
 }
 
@@ -233,10 +227,9 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return envelope.Reply{}, err
 		}
-		if !stored.sameCredentials(c) {
-			return envelope.Reply{}, errNoSecret
+		if c, err = c.unmasked(stored); err != nil {
+			return envelope.Reply{}, err
 		}
-		c.Secret = stored.Secret
 	}
 	limit := testTime
 	if body.WriteTest {

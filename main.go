@@ -382,7 +382,7 @@ func (checks) CheckService(body []byte) error {
 	if err := envelope.Parse(body, &b); err != nil {
 		return err
 	}
-	_, err := b.checkedWithID()
+	_, err := b.checked()
 	return err
 }
 
@@ -475,15 +475,7 @@ func (a *application) SaveService(ctx context.Context, body []byte) (provision.C
 
 // SaveUsage reserves a usage that is not there, and changes what differs in one that is.
 func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
-	var b usageBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return unchanged, err
-	}
-	want, err := b.wanted()
-	if err != nil {
-		return unchanged, err
-	}
-	same, err := a.api.store.SameUsages(ctx, want)
+	b, want, same, err := a.api.sameUsages(ctx, body)
 	if err != nil {
 		return unchanged, err
 	}
@@ -514,17 +506,9 @@ func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (pr
 
 // SameUsages gives the numbers of the usages that are the one of a body.
 func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
-	var b usageBody
-	if envelope.Parse(body, &b) != nil {
-		return nil, nil // which is told when it is to be saved
-	}
-	want, err := b.wanted()
-	if err != nil {
-		return nil, nil
-	}
-	same, err := a.api.store.SameUsages(ctx, want)
+	_, _, same, err := a.api.sameUsages(ctx, body)
 	if failureOf(err).Cause == nil {
-		err = nil // there is no such service
+		err = nil // a refusal, which is told when it is to be saved
 	}
 	for _, u := range same {
 		numbers = append(numbers, u.Seq)

@@ -1,3 +1,6 @@
+// Prefixes and full names, as pure functions; usages as they are asked for, listed and
+// documented; the operations on them that requests and provision files share.
+
 package main
 
 import (
@@ -127,6 +130,18 @@ func (b usageBody) wanted() (usage, error) {
 	return usage{ServiceID: want.service, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true}}, nil
 }
 
+// sameUsages reads a usage of a document, and gives those that there are of it.
+func (s *server) sameUsages(ctx context.Context, body []byte) (b usageBody, want usage, same []usage, err error) {
+	if err = envelope.Parse(body, &b); err != nil {
+		return b, want, nil, err
+	}
+	if want, err = b.wanted(); err != nil {
+		return b, want, nil, err
+	}
+	same, err = s.store.SameUsages(ctx, want)
+	return b, want, same, err
+}
+
 // difference is what a body has to change in a usage; nil for nothing.
 func (b usageBody) difference(u usage) (endpoints sqlrow.TextList, description *string) {
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
@@ -153,9 +168,7 @@ func (u usage) entry() *listing.Usage {
 	e := &listing.Usage{
 		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-	}
-	if u.Network.Valid {
-		e.NetworkID = &u.Network.V
+		NetworkID: sqlrow.Pointer(u.Network),
 	}
 	if u.ServiceName.Valid {
 		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}

@@ -1,3 +1,6 @@
+// The database: opened, kept well and copied; the questions about the configuration and the
+// services; those about usages. Package main has no other SQL.
+
 package main
 
 import (
@@ -358,11 +361,11 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return err
 		}
+		c := c // this may run twice
 		if keepSecret {
-			if !stored.sameCredentials(c) {
-				return errNoSecret
+			if c, err = c.unmasked(stored); err != nil {
+				return err
 			}
-			c.Secret = stored.Secret
 		}
 		account, err := ledger.UseAccount(ctx, tx, newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret))
 		if err != nil {
@@ -394,20 +397,6 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 		}
 		return errors.Join(s.ledger.RequestPass(ctx, tx, reconcile.TriggerChange), ledger.LeaveAccount(ctx, tx, stored.AccountID, account))
 	})
-}
-
-// storedName is the record name of a configuration that is stored, "" without.
-func (c configuration) storedName() string {
-	if c.AccountID == 0 {
-		return ""
-	}
-	return c.recordName()
-}
-
-// sameCredentials reports whether c's secret, if there is one, is for the
-// account and the address of d.
-func (c configuration) sameCredentials(d configuration) bool {
-	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID && c.Endpoint == d.Endpoint
 }
 
 // service is a registered DNS service.
@@ -891,26 +880,14 @@ func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 
 // Backup makes a consistent copy of the live database, where there is room for it, and
 // opens it. The copy has no name any more, so it is gone when it is closed.
-func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
-	dir, err := s.file.CopyFolder()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "copy.db")
-	if s.gate.Frozen() {
-		err = dbconn.CopyInto(ctx, bareSource(s.path), path)
-	} else {
-		err = s.keeper.Hold(ctx, func() error {
+func (s *store) Backup(ctx context.Context) (*os.File, error) {
+	return s.file.Copied(func(path string) error {
+		if s.gate.Frozen() {
+			return dbconn.CopyInto(ctx, bareSource(s.path), path)
+		}
+		return s.keeper.Hold(ctx, func() error {
 			// Nothing but the copy is written, and to flush that would hold up every commit.
 			return dbconn.CopyInto(ctx, dataSource(s.path, url.Values{"_synchronous": {"OFF"}}), path)
 		})
-	}
-	if dbfault.Of(err) == dbfault.Full {
-		return nil, fmt.Errorf("%w in %s: %w", dbfile.ErrNoRoom, filepath.Dir(dir), err)
-	}
-	if err = cmp.Or(s.file.Check(), err); err != nil {
-		return nil, fmt.Errorf("copy database: %w", err)
-	}
-	return os.Open(path)
+	})
 }

@@ -62,6 +62,22 @@ func (l *TextList) Scan(value any) error {
 	return nil
 }
 
+// Given is a value that may not have been given, nil, as it is stored.
+func Given[T any](value *T) sql.Null[T] {
+	if value == nil {
+		return sql.Null[T]{}
+	}
+	return sql.Null[T]{V: *value, Valid: true}
+}
+
+// Pointer is the inverse of Given.
+func Pointer[T any](stored sql.Null[T]) *T {
+	if !stored.Valid {
+		return nil
+	}
+	return &stored.V
+}
+
 // Stamp is a time as it is stored to be compared, in milliseconds since 1970;
 // the zero time is 0.
 func Stamp(t time.Time) int64 {
