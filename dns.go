@@ -1,6 +1,6 @@
 // The providers, their accounts and clients, and the connection test; what the reconciler
-// and the built-in DNS server are made of; the configuration and the services as they are
-// written, what is checked in them, and the operations that requests and provision files
+// and the built-in DNS server are made of; the configuration and the services: what may be
+// written, when it says nothing new, and the operations that requests and provision files
 // share.
 
 package main
@@ -25,7 +25,6 @@ import (
 	"meshddns/envelope"
 	"meshddns/hostaddr"
 	"meshddns/masked"
-	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/nameserver"
@@ -326,8 +325,9 @@ func (c configuration) unmasked(stored configuration) (configuration, error) {
 // sameAs reports whether a configuration is stored already as it is here.
 func (c configuration) sameAs(stored configuration) bool {
 	c, err := c.unmasked(stored)
-	return err == nil && c.sameCredentials(stored) && c.Secret == stored.Secret && c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName &&
-		c.SyncMode == stored.SyncMode && c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
+	return err == nil && c.sameCredentials(stored) && c.Secret == stored.Secret &&
+		c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName && c.SyncMode == stored.SyncMode &&
+		c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
 		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
 }
 
@@ -413,7 +413,8 @@ func (v service) over(stored service) (service, error) {
 // sameAs reports whether a service is registered already as it is here.
 func (v service) sameAs(stored service) bool {
 	changed, err := v.over(stored)
-	return err == nil && v.ID == stored.ID && v.Name == stored.Name && strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
+	return err == nil && v.ID == stored.ID && v.Name == stored.Name &&
+		strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
 }
 
 // sameAccount reports whether two configs are for one account at one address:
@@ -421,7 +422,8 @@ func (v service) sameAs(stored service) bool {
 func sameAccount(a, b provider.Secret) bool {
 	x, errX := parseServiceConfig(a)
 	y, errY := parseServiceConfig(b)
-	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
+	return errX == nil && errY == nil &&
+		x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
 }
 
 // What the id of a service may be: it is a part of paths.
@@ -440,7 +442,8 @@ func (v service) documented() bool { return v.Domain.Valid }
 
 // document is the service in a document, if that can have it.
 func (v service) document() (d provision.Service, ok bool) {
-	return provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}, v.documented()
+	config := json.RawMessage(masked.Hide(string(v.Config)))
+	return provision.Service{ID: v.ID, Name: v.Name, Config: config}, v.documented()
 }
 
 // serviceConfig is what the program reads in a service's config.
@@ -480,25 +483,6 @@ func (c configuration) account() reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-// badEndpoints refuses endpoints that cannot be published for a network.
-func badEndpoints(network string, endpoints []string) error {
-	err := meshtxt.Check(network, anyOwner, endpoints)
-	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
-		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
-	}
-	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
-		return envelope.Fail(msg.EndpointInvalid, bad.Text)
-	}
-	return err
-}
-
-// Endpoints that fit beside the longest network id fit beside every other. All owners
-// have one length.
-const (
-	anyNetwork = "18446744073709551615"
-	anyOwner   = "000000000000"
-)
-
 // checkOwner refuses what is no owner.
 func checkOwner(owner string) error {
 	if len(owner) != len(anyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
@@ -519,13 +503,16 @@ func (s *server) saveConfiguration(ctx context.Context, c configuration, members
 // registerService checks and stores a new service, under a new id where it has none. It
 // gives the service as it is stored, and what of it cannot work; with an error no more
 // than an id that it could have had.
-func (s *server) registerService(ctx context.Context, body serviceBody, members []string) (v service, _ []advice.Warning, err error) {
+func (s *server) registerService(ctx context.Context, body serviceBody, members []string) (service, []advice.Warning, error) {
 	if body.ID == "" {
-		if body.ID, err = s.store.newID(); err != nil {
+		id, err := s.store.newID()
+		if err != nil {
 			return service{}, nil, err
 		}
+		body.ID = id
 	}
-	if v, err = body.checked(); err != nil {
+	v, err := body.checked()
+	if err != nil {
 		return service{}, nil, err
 	}
 	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
@@ -579,7 +566,8 @@ func (s *server) serviceWarnings(ctx context.Context, v service, members []strin
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(advice.Members(members, advice.Service), advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
+	all := slices.Concat(advice.Members(members, advice.Service),
+		advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
 		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
 	if config.Provider != "" {
 		return append(all, advice.Provider(config.Provider, providerNames())...), nil

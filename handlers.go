@@ -264,7 +264,8 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	}
 	if result.Bad > 0 {
 		first := result.FirstBad()
-		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, answers.Fault(first.Fault))
+		fault := answers.Fault(first.Fault)
+		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, fault)
 	}
 	return envelope.Reply{Message: done, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
 }
@@ -349,7 +350,8 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if complete && err != nil {
 		return envelope.Reply{ID: body.Owner}, err
 	}
-	return envelope.Reply{Message: done, ID: body.Owner, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
+	answer := map[string]any{"records": append([]string{}, names...), "complete": complete}
+	return envelope.Reply{Message: done, ID: body.Owner, Data: answer}, nil
 }
 
 func (s *server) providers(r *http.Request) (envelope.Reply, error) {
@@ -384,7 +386,8 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	u, err := s.reserve(r.Context(), reservation{
-		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix, network: body.NetworkID, networkName: body.NetworkName,
+		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
+		network: body.NetworkID, networkName: body.NetworkName,
 	})
 	if err != nil {
 		return envelope.Reply{}, err
@@ -541,7 +544,8 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	if !freed {
-		return envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: map[string]string{"status": statusReleasing}}, nil
+		answer := map[string]string{"status": statusReleasing}
+		return envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}, nil
 	}
 	return envelope.Reply{Message: msg.UsageReleased}, nil
 }
@@ -586,7 +590,8 @@ type serviceAnswer struct {
 
 func shownService(v service) serviceAnswer {
 	return serviceAnswer{
-		ID: v.ID, Name: v.Name, Config: masked.Hide(string(v.Config)), UsageCount: v.UsageCount, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		ID: v.ID, Name: v.Name, Config: masked.Hide(string(v.Config)), UsageCount: v.UsageCount,
+		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 	}
 }
 

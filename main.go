@@ -1,3 +1,6 @@
+// The program from its start to its end; what it does when it is told to read its files
+// again, or to check them; the provision file, applied by the operations of requests.
+
 // Meshddns keeps the DNS TXT records by which the nodes of a mesh network
 // find each other. It reserves names, publishes them at a DNS provider or
 // answers for them itself, and keeps what is published true.
@@ -210,7 +213,8 @@ func work(ctx context.Context, s *store) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the database: %w", err)
 	}
-	return fmt.Sprintf("services %d, prefixes %d, names published %d", totals["services"], totals["usages"], totals[reconcile.Published]), nil
+	return fmt.Sprintf("services %d, prefixes %d, names published %d",
+		totals["services"], totals["usages"], totals[reconcile.Published]), nil
 }
 
 // step is a part of a reload.
@@ -325,7 +329,8 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 			told = append(told, strings.Split(err.Error(), "\n")...)
 		}
 		if document.Unread > 0 {
-			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set", document.Unread)
+			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set",
+				document.Unread)
 		}
 	}
 	if len(told) == 0 {
@@ -354,7 +359,8 @@ func (s *server) provision(ctx context.Context, path string, credentials provisi
 		s.store.UseOwner(a.owner)
 	}
 	for _, c := range changes {
-		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"), slog.String("what", c.What), slog.String("id", c.ID),
+		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
+			slog.String("what", c.What), slog.String("id", c.ID),
 			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
 	}
 	for _, text := range advice.Texts(a.warnings, msg.English) {
@@ -363,7 +369,8 @@ func (s *server) provision(ctx context.Context, path string, credentials provisi
 	for _, id := range a.inUse {
 		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
 	}
-	s.log.Info("provisioned", "from", path, "services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
+	s.log.Info("provisioned", "from", path,
+		"services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
 	return nil
 }
 

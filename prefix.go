@@ -1,12 +1,12 @@
-// Prefixes and full names, as pure functions; usages as they are asked for, listed and
-// documented; the operations on them that requests and provision files share.
+// Prefixes and full names, and what may be published, as pure functions; usages as they are
+// asked for, listed and documented; the operations on them that requests and provision
+// files share.
 
 package main
 
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"errors"
 	"slices"
@@ -17,6 +17,7 @@ import (
 	"meshddns/envelope"
 	"meshddns/ledger"
 	"meshddns/listing"
+	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provision"
 	"meshddns/reconcile"
@@ -68,6 +69,25 @@ const describing = "mesh sync - "
 func fullName(prefix, domain string) string {
 	return meshLabel + "." + prefix + "." + domain
 }
+
+// badEndpoints refuses endpoints that cannot be published for a network.
+func badEndpoints(network string, endpoints []string) error {
+	err := meshtxt.Check(network, anyOwner, endpoints)
+	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
+		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
+	}
+	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
+		return envelope.Fail(msg.EndpointInvalid, bad.Text)
+	}
+	return err
+}
+
+// Endpoints that fit beside the longest network id fit beside every other. All owners
+// have one length.
+const (
+	anyNetwork = "18446744073709551615"
+	anyOwner   = "000000000000"
+)
 
 // reservation is what a client wants to reserve.
 type reservation struct {
@@ -127,7 +147,10 @@ func (b usageBody) wanted() (usage, error) {
 	if want.network == nil {
 		return usage{}, envelope.Fail(fault)
 	}
-	return usage{ServiceID: want.service, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true}}, nil
+	return usage{
+		ServiceID: want.service, Prefix: prefix,
+		Network: sqlrow.Given(want.network),
+	}, nil
 }
 
 // sameUsages reads a usage of a document, and gives those that there are of it.
@@ -179,7 +202,8 @@ func (u usage) entry() *listing.Usage {
 // document is the usage in a document, if that can have it.
 func (u usage) document() (d provision.Usage, ok bool) {
 	d = provision.Usage{
-		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
+		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V,
+		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
 	}
 	if u.Mode == modeCustom {
 		d.CustomPrefix = u.Prefix
@@ -201,7 +225,7 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
-		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
+		Network: sqlrow.Given(want.network),
 	})
 	if err == nil {
 		return u, nil
