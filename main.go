@@ -181,10 +181,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	}
 	steps := reloadSteps(c, api)
 	listen := strings.Join(front.Addrs(), ",")
-	unit := systemd.Unit{
-		Service: manager, Serves: serves(listen, dns.listening()), Log: log,
-		Work: func(ctx context.Context) (string, error) { return work(ctx, store) },
-	}
+	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
 	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
 	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
 		unit.Watch,
@@ -216,13 +213,15 @@ func serves(http, dns string) string {
 }
 
 // work asks the database what the program has to do.
-func work(ctx context.Context, s *store) (string, error) {
-	totals, err := s.Totals(ctx)
-	if err != nil {
-		return "", fmt.Errorf("read the database: %w", err)
+func work(s *store) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		totals, err := s.Totals(ctx)
+		if err != nil {
+			return "", fmt.Errorf("read the database: %w", err)
+		}
+		return fmt.Sprintf("services %d, prefixes %d, names published %d",
+			totals["services"], totals["usages"], totals[reconcile.Published]), nil
 	}
-	return fmt.Sprintf("services %d, prefixes %d, names published %d",
-		totals["services"], totals["usages"], totals[reconcile.Published]), nil
 }
 
 // step is a part of a reload.

@@ -45,7 +45,8 @@ func (s Schema) Newer(version int, file *dbfile.File) error {
 func (s Schema) KeepCopy(ctx context.Context, db *sql.DB, file *dbfile.File, version int, log *slog.Logger) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("keep a copy before the upgrade from version %d to %d, which is not made without: %w", version, s.Version(), err)
+			err = fmt.Errorf("keep a copy before the upgrade from version %d to %d, which is not made without: %w",
+				version, s.Version(), err)
 		}
 	}()
 	dir, err := file.TempFolder()
@@ -100,6 +101,7 @@ func (s Schema) create(ctx context.Context, tx *sql.Tx) error {
 	rand.Read(owner[:])
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO appliance (id, owner) VALUES (1, ?);
-		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`, hex.EncodeToString(owner[:]))
+		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`,
+		hex.EncodeToString(owner[:]))
 	return err
 }

@@ -50,7 +50,8 @@ func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	for _, r := range services {
-		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone = ? WHERE id = ?`, dnsname.Parse(domainIn(r[1])), r[0]); err != nil {
+		zone := dnsname.Parse(domainIn(r[1]))
+		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone = ? WHERE id = ?`, zone, r[0]); err != nil {
 			return err
 		}
 	}
@@ -85,7 +86,8 @@ func makePlaces(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	for _, r := range services {
-		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone_key = ? WHERE id = ?`, dnsname.Reverse(r[1]), r[0]); err != nil {
+		key := dnsname.Reverse(r[1])
+		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone_key = ? WHERE id = ?`, key, r[0]); err != nil {
 			return err
 		}
 	}
@@ -98,7 +100,9 @@ func makePlaces(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE configuration SET name = ?`, name); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, NULL, '', 0) ON CONFLICT DO NOTHING`, name)
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, NULL, '', 0)
+			ON CONFLICT DO NOTHING`, name)
 	}
 	return err
 }
