@@ -157,7 +157,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	further(p, all, 1)
 	stop()
-	p.stop()
+	p.rest()
 	found, acknowledged := 0, 0
 	for n := range backups {
 		if wrong, _ := wanting(t, file(n, "backup"), all, known[n]); len(wrong) > 0 {

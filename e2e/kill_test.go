@@ -73,6 +73,7 @@ func killLoop(t *testing.T, kills, clients int, seed uint64) {
 	})
 	compare(t, path, all)
 	checkAnswers(p, all)
+	p.rest()
 	t.Logf("%d kills among %d clients, %d acknowledgements, none lost; the slowest start took %v", kills, clients, acknowledged, slowest.Round(time.Millisecond))
 }
 
