@@ -232,6 +232,7 @@ func underFault(t *testing.T, old bool, f diskFault) (hit, noticed bool) {
 	d.heal()
 	r.synchronise() // a crash may have come behind the answer
 	checkAnswers(r.p, []*witness{r.w})
+	r.p.quiet()
 	if d.control.hits == 0 {
 		d.control.at = f.nth // perhaps when the program ends
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -72,6 +73,7 @@ func killLoop(t *testing.T, kills, clients int, seed uint64) {
 	})
 	compare(t, path, all)
 	checkAnswers(p, all)
+	p.rest()
 	t.Logf("%d kills among %d clients, %d acknowledgements, none lost; the slowest start took %v", kills, clients, acknowledged, slowest.Round(time.Millisecond))
 }
 
@@ -96,13 +98,14 @@ func killAmong(p *program, all []*witness, answers int64) (acknowledged int) {
 // witness is a client that remembers what was acknowledged. Nobody else changes what
 // it changes.
 type witness struct {
-	t      *testing.T
-	number int
-	chance *rand.Rand
-	made   int
-	facts  map[string]string // by what they are about
-	ids    map[string]string // of usages, by prefix
-	doubt  change            // asked for, and not answered
+	t       *testing.T
+	number  int
+	account string // of the configuration, the built-in server's if empty
+	chance  *rand.Rand
+	made    int
+	facts   map[string]string // by what they are about
+	ids     map[string]string // of usages, by prefix
+	doubt   change            // asked for, and not answered
 }
 
 // change is what a request makes of a fact; "" is its end.
@@ -172,8 +175,8 @@ func (w *witness) next() (request string, c change) {
 		}
 		return "DELETE " + servicesPath + other + " ", change{"service " + other, ""}
 	case n < 18 && w.number == 0:
-		return fmt.Sprintf(`PUT %s {"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"mesh.example.com",`+
-			`"txt_record_name":"@","enabled":true,"sync_mode":"manual","retry_interval":%d}`, configPath, w.made), change{"configuration", strconv.Itoa(w.made)}
+		return fmt.Sprintf(`PUT %s {%s,"domain":"mesh.example.com","txt_record_name":"@","enabled":true,"sync_mode":"manual","retry_interval":%d}`,
+			configPath, cmp.Or(w.account, `"provider":"builtin","access_key_id":"-","access_key_secret":"-"`), w.made), change{"configuration", strconv.Itoa(w.made)}
 	case n < 19:
 		owner := fmt.Sprintf("%06x%06x", w.number, w.made)
 		return fmt.Sprintf(`POST /api/v1/ddns/adopt {"owner":%q}`, owner), change{"adopted " + owner, "yes"}

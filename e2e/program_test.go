@@ -90,6 +90,7 @@ type program struct {
 	http   string // host:port or the path of a unix socket
 	dns    string
 	client *http.Client
+	began  resources // what it held when it listened
 }
 
 // buffer is a log that is read while it is written.
@@ -170,6 +171,7 @@ func launch(t *testing.T, more []string, path string, args ...string) *program {
 		return found != nil || ended
 	})
 	if p.http != "" {
+		p.began = resourcesOf(p.cmd.Process.Pid)
 		p.connect()
 	}
 	return p
@@ -204,6 +206,13 @@ func (p *program) eventually(what string, holds func() bool) {
 // patiently is eventually for what may take longer.
 func (p *program) patiently(limit time.Duration, what string, holds func() bool) {
 	p.t.Helper()
+	if !p.within(limit, holds) {
+		p.t.Fatalf("not within %v: %s", limit, what)
+	}
+}
+
+// within waits for a condition, and tells whether it holds in the end.
+func (p *program) within(limit time.Duration, holds func() bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -212,9 +221,10 @@ func (p *program) patiently(limit time.Duration, what string, holds func() bool)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			p.t.Fatalf("not within %v: %s", limit, what)
+			return false
 		}
 	}
+	return true
 }
 
 // logged waits for a text in the log, which comes through a pipe.

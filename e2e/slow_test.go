@@ -62,6 +62,8 @@ func TestSlowClients(t *testing.T) {
 			} else {
 				t.Logf("%d KiB of memory at most", peak)
 			}
+			end()
+			p.rest()
 		})
 	}
 }
@@ -149,6 +151,7 @@ func fillUsages(t *testing.T, db string, count int) {
 	execute(t, db, `
 		INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status)
 		SELECT seq, id, seq, id, provider_id, 'active' FROM usages WHERE seq NOT IN (SELECT seq FROM bindings)`)
+	execute(t, db, `INSERT INTO names (name, version, due, lane, pass) SELECT name, 1, NULL, '', 0 FROM usages WHERE name NOT IN (SELECT name FROM names)`)
 }
 
 // peakMemory is the most that a process has had, in KiB.

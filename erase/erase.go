@@ -36,6 +36,7 @@ type Eraser struct {
 	asked   int
 	running bool
 	closed  bool
+	told    bool // that another program keeps the log
 }
 
 // New makes an eraser of the pool of the one connection that writes, which waits so
@@ -126,11 +127,26 @@ func (s *Eraser) Clean(ctx context.Context, room func() bool) error {
 	return nil
 }
 
+// kept reports whether Litestream copies the log, which has a table in the database. It
+// lets go of the log for a moment when it empties it itself: what is cut then, and it has
+// not read yet, is missing in its copy for ever, and nobody notices.
+func (s *Eraser) kept(ctx context.Context) (kept bool, err error) {
+	err = s.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')`).Scan(&kept)
+	if kept && !s.told {
+		s.told = true
+		s.log.Info("replaced secrets stay in the log of the database until Litestream empties it, and in its copies")
+	}
+	return kept, err
+}
+
 // empty writes the log into the file and cuts it. Most is done beside the commits;
 // the rest while none is made, which does not wait for a reader.
 func (s *Eraser) empty() (err error) {
 	ctx := context.Background()
 	if _, err := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
+		return err
+	}
+	if kept, err := s.kept(ctx); err != nil || kept {
 		return err
 	}
 	conn, err := s.writer.Conn(ctx)

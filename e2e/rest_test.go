@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// restMemory is what the collector keeps of what was used, and what SQLite keeps of the
+// file, in KiB.
+const restMemory = 48 << 10
+
+// quiet waits until a program that nobody asks anything has the descriptors and the memory
+// that it began with.
+func (p *program) quiet() {
+	p.t.Helper()
+	if wrong := p.unquiet(); wrong != "" {
+		p.t.Error(wrong)
+	}
+}
+
+func (p *program) unquiet() (wrong string) {
+	p.client.CloseIdleConnections()
+	p.within(limit, func() bool {
+		now := resourcesOf(p.cmd.Process.Pid)
+		wrong = ""
+		if now.files > p.began.files+spareFiles || now.resident > p.began.resident+restMemory {
+			wrong = fmt.Sprintf("left over are %d descriptors and %d KiB, of %d and %d at the start", now.files, now.resident, p.began.files, p.began.resident)
+		}
+		return wrong == ""
+	})
+	return wrong
+}
+
+// rest is quiet, and then ends the program, which tells what goroutines are left.
+func (p *program) rest() {
+	p.t.Helper()
+	p.quiet()
+	if n := p.goroutines(); n == 0 || n > restRoutines {
+		p.t.Errorf("%d goroutines are left", n)
+	}
+}
+
+// restRoutines are those of a program at rest, and some of calls that have just ended.
+const restRoutines = 50
+
+// goroutines ends the program, and counts them.
+func (p *program) goroutines() int {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd.Wait()
+	return strings.Count(p.log.String(), "\ngoroutine ")
+}
+
+// What a program holds for too long is found.
+func TestRestFindsLeaks(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-db", filepath.Join(t.TempDir(), "meshddns.db"))
+	p.configure("manual", "tcp://203.0.113.7:1")
+	p.quiet()
+	for range restRoutines {
+		c, err := net.Dial("tcp", p.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := resourcesOf(p.cmd.Process.Pid)
+	if now.files <= p.began.files+spareFiles {
+		t.Errorf("%d descriptors with %d connections, %d at the start: no leak would be found", now.files, restRoutines, p.began.files)
+	}
+	if n := p.goroutines(); n <= restRoutines {
+		t.Errorf("%d goroutines with %d connections: no leak would be found", n, restRoutines)
+	}
+	at := start(t, "-db", filepath.Join(t.TempDir(), "meshddns.db"))
+	at.configure("manual", "tcp://203.0.113.7:1")
+	at.call(200, "POST", syncPath, "")
+	t.Logf("%d goroutines at rest, %d descriptors at the start", at.goroutines(), at.began.files)
+}
