@@ -13,11 +13,13 @@ import (
 // control is a database without the index of the names.
 func TestOnePrefixFor64(t *testing.T) {
 	t.Parallel()
-	if given := onePrefix(t, ""); given != rounds {
+	given, twice := onePrefix(t, ""), onePrefix(t, `DROP INDEX usages_by_name`)
+	t.Logf("64 clients, %d prefixes: %d reservations; without the index %d", rounds, given, twice)
+	if given != rounds {
 		t.Errorf("%d reservations of %d prefixes", given, rounds)
 	}
-	if given := onePrefix(t, `DROP INDEX usages_by_name`); given <= rounds {
-		t.Errorf("without the index %d reservations of %d prefixes: this test would find no prefix that is given twice", given, rounds)
+	if twice <= rounds {
+		t.Error("no prefix is given twice without the index: this test would find none")
 	}
 }
 
@@ -85,31 +87,32 @@ func churn(t *testing.T, spoil string) (wrong []string) {
 	db := openDatabase(t, path)
 	all := make([]*witness, 16)
 	var working sync.WaitGroup
-	var given, looks atomic.Int64
+	var given atomic.Int64
+	const answers, every = 1000, 50
+	look := make(chan bool, answers/every)
 	for i := range all {
 		all[i] = newWitness(t, i, 1)
 		working.Go(func() {
-			for n := given.Add(1); n <= 2000 && !t.Failed(); n = given.Add(1) {
+			for n := given.Add(1); n <= answers && !t.Failed(); n = given.Add(1) {
 				if !all[i].step(p) {
 					t.Error("the program does not answer")
+				}
+				if n%every == 0 {
+					look <- true
 				}
 			}
 		})
 	}
-	done := make(chan struct{})
-	go func() { working.Wait(); close(done) }()
-	for ended := false; !ended; looks.Add(1) {
-		select {
-		case <-done:
-			ended = true
-		default:
-		}
+	go func() { working.Wait(); close(look) }()
+	looks := 0
+	for range look {
 		wrong = append(wrong, unsound(t, db)...)
+		looks++
 	}
 	p.stop() // a race that was found is another status than 0
 	if text := p.log.String(); strings.Contains(text, "DATA RACE") {
 		t.Error("a data race")
 	}
-	t.Logf("16 clients, 2000 answers, %d looks at the invariants, %d rows %q", looks.Load(), len(wrong), spoil)
+	t.Logf("16 clients, %d answers, %d looks at the invariants, %d rows %q", answers, looks, len(wrong), spoil)
 	return append(wrong, differences(t, db, all)...)
 }

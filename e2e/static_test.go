@@ -66,9 +66,10 @@ func normalBinary(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(folder, "overlay"), "-trimpath", "-tags", "netgo,osusergo,nethttpomithttp2,sqlite_omit_load_extension",
-		"-ldflags", "-linkmode external -extldflags -static", "-o", path, "..")
-	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+strings.TrimSpace(string(flags)))
+	// As deploy/build does, so that SQLite is compiled once for both.
+	cmd := exec.Command("go", "build", "-overlay", filepath.Join(folder, "overlay"), "-trimpath", "-buildvcs=false", "-buildmode=pie",
+		"-tags", "netgo,osusergo,nethttpomithttp2,sqlite_omit_load_extension", "-ldflags", "-linkmode external -extldflags -static-pie", "-o", path, "..")
+	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+strings.TrimSpace(string(flags)), "CC=x86_64-linux-gnu-gcc", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the control: %v\n%s", err, out)
 	}
