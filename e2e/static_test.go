@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -68,9 +66,10 @@ func normalBinary(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(folder, "overlay"), "-trimpath", "-tags", "netgo,osusergo,nethttpomithttp2,sqlite_omit_load_extension",
-		"-ldflags", "-linkmode external -extldflags -static", "-o", path, "..")
-	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+strings.TrimSpace(string(flags)))
+	// As deploy/build does, so that SQLite is compiled once for both.
+	cmd := exec.Command("go", "build", "-overlay", filepath.Join(folder, "overlay"), "-trimpath", "-buildvcs=false", "-buildmode=pie",
+		"-tags", "netgo,osusergo,nethttpomithttp2,sqlite_omit_load_extension", "-ldflags", "-linkmode external -extldflags -static-pie", "-o", path, "..")
+	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+strings.TrimSpace(string(flags)), "CC=x86_64-linux-gnu-gcc", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the control: %v\n%s", err, out)
 	}
@@ -309,196 +308,4 @@ func TestStaticFullDisk(t *testing.T) {
 	p.cmd.Wait()
 	mustHave(p, db, acknowledged)
 	t.Logf("%d reservations acknowledged, %d refused on the full disk; none lost", len(acknowledged), refused)
-}
-
-// guest is a virtual machine whose only programs are a binary and guest/main.go.
-type guest struct {
-	t      *testing.T
-	kernel string
-	initrd string
-	disk   *volatileDisk
-	acked  map[string]bool
-}
-
-const diskSize = 48 << 20
-
-// newGuest makes a machine with an empty file system.
-func newGuest(t *testing.T, binary string) *guest {
-	t.Helper()
-	folder := t.TempDir()
-	g := &guest{t: t, kernel: kernel(t), initrd: filepath.Join(folder, "initrd"), acked: map[string]bool{}}
-	boot := filepath.Join(folder, "init")
-	build := exec.Command("go", "build", "-o", boot, "./guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the guest: %v\n%s", err, out)
-	}
-	var archive bytes.Buffer
-	for _, file := range []struct{ name, path string }{{"init", boot}, {"meshddns", binary}} {
-		content, err := os.ReadFile(file.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		addEntry(&archive, file.name, 0o100755, content)
-	}
-	for _, name := range []string{"dev", "proc", "tmp", "data"} {
-		addEntry(&archive, name, 0o40755, nil)
-	}
-	addEntry(&archive, "TRAILER!!!", 0, nil)
-	image := filepath.Join(folder, "image")
-	if err := os.WriteFile(g.initrd, archive.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mke2fs", "-q", "-t", "ext4", image, fmt.Sprint(diskSize/1024)+"k").CombinedOutput(); err != nil {
-		t.Fatalf("mke2fs: %v\n%s", err, out)
-	}
-	content, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.disk = newVolatileDisk(t, content)
-	return g
-}
-
-// addEntry adds a file to an archive as the kernel reads it (cpio, newc).
-func addEntry(archive *bytes.Buffer, name string, mode int, content []byte) {
-	fmt.Fprintf(archive, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
-		archive.Len()+1, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name)+1, 0, name)
-	pad := func() { archive.Write(make([]byte, -archive.Len()&3)) }
-	pad()
-	archive.Write(content)
-	pad()
-}
-
-// kernel gives Debian's kernel for virtual machines, which has NVMe and ext4 built in.
-// MESHDDNS_KERNEL names another one; else its package is loaded, and not installed.
-func kernel(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("MESHDDNS_KERNEL"); path != "" {
-		return path
-	}
-	need(t, "apt-get", "dpkg-deb")
-	path, err := debianKernel()
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
-	return path
-}
-
-var debianKernel = sync.OnceValues(func() (path string, err error) {
-	cmd := exec.Command("sh", "-c", `set -e
-		package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1)
-		apt-get -o APT::Sandbox::User=root download "$package"
-		dpkg-deb --fsys-tarfile "$package"*.deb | tar -x ./boot`)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	found, _ := filepath.Glob(filepath.Join(dir, "boot/vmlinuz-*"))
-	if err != nil || len(found) != 1 {
-		return "", fmt.Errorf("no kernel: %v\n%s", err, out)
-	}
-	return found[0], nil
-})
-
-var ackLine = regexp.MustCompile(`ACK (b\d+-\d+-\d+) \.`)
-
-// boot runs the machine until there are so many acknowledgements, and cuts its power.
-func (g *guest) boot(number, acknowledgements int, chance *rand.Rand) {
-	g.t.Helper()
-	console := &buffer{}
-	cmd := exec.Command("qemu-system-x86_64", "-accel", "tcg", "-m", "256", "-display", "none", "-serial", "stdio", "-monitor", "none",
-		"-no-reboot", "-nic", "none", "-kernel", g.kernel, "-initrd", g.initrd,
-		"-append", fmt.Sprintf("console=ttyS0 loglevel=3 panic=-1 boot=%d", number),
-		"-drive", "if=none,id=disk,format=raw,cache=writeback,file=nbd+unix:///?socket="+g.disk.path, "-device", "nvme,drive=disk,serial=1")
-	cmd.Stdout, cmd.Stderr = console, console
-	if err := cmd.Start(); err != nil {
-		g.t.Fatal(err)
-	}
-	p := &program{t: g.t, cmd: cmd}
-	defer func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}()
-	p.patiently(4*limit, "the guest acknowledges", func() bool {
-		if p.ended() {
-			g.t.Fatalf("the guest has ended:\n%s", console)
-		}
-		return strings.Count(console.String(), "ACK ") > acknowledgements
-	})
-	// What is on the console now was acknowledged while the disk had power.
-	said := console.String()
-	lost := g.disk.cut(chance)
-	for _, found := range ackLine.FindAllStringSubmatch(said, -1) {
-		g.acked[found[1]] = true
-	}
-	g.t.Logf("boot %d: power cut, %d written sectors lost, %d acknowledgements so far", number, lost, len(g.acked))
-}
-
-// lost tells which acknowledged reservations are not on the disk, and looks whether the
-// database is sound.
-func (g *guest) lost() (lost []string) {
-	g.t.Helper()
-	folder := g.t.TempDir()
-	image, db := filepath.Join(folder, "image"), filepath.Join(folder, "meshddns.db")
-	if err := os.WriteFile(image, g.disk.safe, 0o600); err != nil {
-		g.t.Fatal(err)
-	}
-	defer os.Remove(image)
-	if out, err := exec.Command("e2fsck", "-fy", image).CombinedOutput(); err != nil && err.(*exec.ExitError).ExitCode() > 1 {
-		g.t.Fatalf("e2fsck: %v\n%s", err, out)
-	}
-	for _, name := range []string{"meshddns.db", "meshddns.db-wal"} {
-		exec.Command("debugfs", "-R", "dump /"+name+" "+filepath.Join(folder, name), image).Run()
-	}
-	d := openDatabase(g.t, db)
-	defer d.Close()
-	mustBeSound(g.t, d)
-	stored := storedFacts(g.t, d)
-	for prefix := range g.acked {
-		if stored["usage "+prefix].is == "" {
-			lost = append(lost, prefix)
-		}
-	}
-	return lost
-}
-
-// A power cut of a machine whose disk has a volatile cache loses nothing that was
-// acknowledged: MESHDDNS_POWER_CUTS says how many. The control has synchronous=NORMAL.
-// The NVMe disk of QEMU must heed a write's FUA bit, with which ext4 makes the end of its
-// journal durable: one that does not loses that end, and what was acknowledged with it.
-func TestStaticPowerCut(t *testing.T) {
-	if os.Getenv("MESHDDNS_POWER_CUTS") == "" {
-		t.Skip("MESHDDNS_POWER_CUTS is not given")
-	}
-	need(t, "qemu-system-x86_64", "mke2fs", "e2fsck", "debugfs")
-	cuts := number(t, "MESHDDNS_POWER_CUTS", 1)
-	for _, c := range []struct {
-		name   string
-		binary func(*testing.T) string
-		loses  bool
-	}{{"as shipped", staticBinary, false}, {"synchronous=NORMAL", normalBinary, true}} {
-		t.Run(c.name, func(t *testing.T) {
-			chance := rand.New(rand.NewPCG(1, 1))
-			g := newGuest(t, c.binary(t))
-			lost, acknowledged := 0, 0
-			for n := 0; n < cuts || c.loses && lost == 0 && n < cuts+9; n++ { // the control may be lucky
-				g.boot(n, 200+chance.IntN(400), chance)
-				gone := g.lost()
-				lost += len(gone)
-				acknowledged = len(g.acked) + lost
-				for _, prefix := range gone {
-					delete(g.acked, prefix)
-				}
-				if len(gone) > 0 && !c.loses {
-					t.Errorf("cut %d: %d of %d acknowledged reservations are lost, such as %s", n, len(gone), len(g.acked), gone[0])
-				}
-			}
-			t.Logf("%d power cuts at least: %d of %d acknowledged reservations lost; %d flushes of the disk", cuts, lost, acknowledged, g.disk.flushes)
-			if c.loses && lost == 0 {
-				t.Error("the control loses nothing: this test would find no loss")
-			}
-		})
-	}
 }

@@ -20,10 +20,20 @@ type volatileDisk struct {
 	mu      sync.Mutex
 	now     []byte  // what is read
 	safe    []byte  // what a power cut leaves
-	pending []int64 // sectors that were written since the last flush
+	pending []int64 // blocks that were written since the last flush
 	flushes int
-	conn    net.Conn
+	conn    net.Conn // nil while it has no power
+
+	left   int           // the power is cut with so many writes; 0 is never
+	chance *rand.Rand    // decides what survives
+	cuts   int           // so far
+	lost   int           // blocks, at all cuts
+	gone   chan struct{} // is closed by the cut
 }
+
+// diskBlock is written whole or not at all. It is ext4's: a torn block at the end of its
+// journal is not taken for the end, and needs a check of the file system.
+const diskBlock = 1024
 
 const (
 	nbdFixedNewstyle = 1
@@ -66,22 +76,29 @@ func newVolatileDisk(t *testing.T, content []byte) *volatileDisk {
 	return d
 }
 
-// cut cuts the power: what was not flushed is lost, but for some sectors by chance.
-func (d *volatileDisk) cut(chance *rand.Rand) (lost int) {
+// cutWith cuts the power in the middle of the nth write from now, and closes the channel.
+func (d *volatileDisk) cutWith(n int, chance *rand.Rand) (gone <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.conn.Close()
-	keep := []int{0, 1, 9}[chance.IntN(3)] // of ten
-	for _, s := range d.pending {
-		if chance.IntN(10) < keep {
-			copy(d.safe[s*sector:(s+1)*sector], d.now[s*sector:])
+	d.left, d.chance, d.gone = n, chance, make(chan struct{})
+	return d.gone
+}
+
+// cut cuts the power: what was not flushed is lost, but for some blocks by chance. The
+// first cut loses all of it.
+func (d *volatileDisk) cut() {
+	keep := []int{0, 9, 5, 1}[d.cuts%4] // of ten
+	for _, b := range d.pending {
+		if d.chance.IntN(10) < keep {
+			copy(d.safe[b*diskBlock:(b+1)*diskBlock], d.now[b*diskBlock:])
 		} else {
-			lost++
+			d.lost++
 		}
 	}
 	copy(d.now, d.safe)
-	d.pending = nil
-	return lost
+	d.pending, d.conn = nil, nil
+	d.cuts++
+	close(d.gone)
 }
 
 func (d *volatileDisk) serve(conn net.Conn) {
@@ -109,6 +126,7 @@ func (d *volatileDisk) serve(conn net.Conn) {
 		}
 		answer, err := d.do(conn, request.Type, int64(request.Offset), int64(request.Length), data)
 		if err != nil {
+			io.Copy(io.Discard, conn) // a disk without power does not even fail
 			return
 		}
 		head := octets.BigEndian.AppendUint32(nil, 0x67446698)
@@ -179,13 +197,17 @@ func (d *volatileDisk) do(conn net.Conn, kind uint16, offset, length int64, data
 		return append([]byte(nil), d.now[offset:offset+length]...), nil
 	case nbdWrite:
 		copy(d.now[offset:], data)
-		for s := offset / sector; s*sector < offset+length; s++ {
-			d.pending = append(d.pending, s)
+		for b := offset / diskBlock; b*diskBlock < offset+length; b++ {
+			d.pending = append(d.pending, b)
+		}
+		if d.left--; d.left == 0 {
+			d.cut()
+			return nil, io.EOF
 		}
 		return nil, nil
 	case nbdFlush:
-		for _, s := range d.pending {
-			copy(d.safe[s*sector:(s+1)*sector], d.now[s*sector:])
+		for _, b := range d.pending {
+			copy(d.safe[b*diskBlock:(b+1)*diskBlock], d.now[b*diskBlock:])
 		}
 		d.pending, d.flushes = nil, d.flushes+1
 		return nil, nil

@@ -4,11 +4,14 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,14 +31,15 @@ func main() {
 
 // run returns when nothing is to be done any more, with the reason.
 func run() error {
-	for _, m := range [][3]string{{"dev", "/dev", "devtmpfs"}, {"proc", "/proc", "proc"}, {"tmp", "/tmp", "tmpfs"}, {"/dev/nvme0n1", "/data", "ext4"}} {
-		os.Mkdir(m[1], 0o755)
-		if err := syscall.Mount(m[0], m[1], m[2], 0, ""); err != nil && m[2] != "devtmpfs" {
-			return fmt.Errorf("mount %s: %w", m[1], err)
+	for _, m := range [][2]string{{"/dev", "devtmpfs"}, {"/proc", "proc"}, {"/sys", "sysfs"}, {"/tmp", "tmpfs"}} {
+		if err := syscall.Mount(m[1], m[0], m[1], 0, ""); err != nil && m[1] != "devtmpfs" {
+			return fmt.Errorf("mount %s: %w", m[0], err)
 		}
 	}
-	if err := loopbackUp(); err != nil {
-		return err
+	for _, step := range []func() error{load, mountDisk, loopbackUp} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	cmd := exec.Command("/meshddns", "-db", "/data/meshddns.db", "-ipv4", "none", "-ipv6", "none")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
@@ -60,6 +64,41 @@ func run() error {
 	}
 	working.Wait()
 	return fmt.Errorf("all clients have ended")
+}
+
+// load loads the kernel's modules, in the order of their names.
+func load() error {
+	files, err := filepath.Glob("/modules/*")
+	for _, path := range files {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		const finitModule = 313 // finit_module(2)
+		_, _, fault := syscall.Syscall(finitModule, file.Fd(), uintptr(unsafe.Pointer(new(byte))), 0)
+		file.Close()
+		if fault != 0 {
+			return fmt.Errorf("load %s: %w", path, fault)
+		}
+	}
+	return err
+}
+
+// mountDisk mounts a disk once it is there, and says how the kernel makes what it writes
+// durable.
+func mountDisk() error {
+	const name = "vda"
+	there := func() bool { _, err := os.Stat("/dev/" + name); return err == nil }
+	for end := time.Now().Add(time.Minute); !there() && time.Now().Before(end); {
+		<-time.After(20 * time.Millisecond)
+	}
+	if err := syscall.Mount("/dev/"+name, "/data", "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", name, err)
+	}
+	cache, err := os.ReadFile("/sys/block/" + name + "/queue/write_cache")
+	fua, err2 := os.ReadFile("/sys/block/" + name + "/queue/fua")
+	fmt.Printf("DISK %s, fua %s\n", bytes.TrimSpace(cache), bytes.TrimSpace(fua))
+	return errors.Join(err, err2)
 }
 
 // reserve reserves until something else than 200 is the answer.
