@@ -763,7 +763,7 @@ func dnsSet(values []provider.TXT) (set provider.RRset) {
 }
 
 // ReadAll lists a zone.
-func (c dnsVendorClient) ReadAll(ctx context.Context, zone string) (map[string]provider.RRset, error) {
+func (c dnsVendorClient) ReadAll(ctx context.Context, zone string, wanted provider.Wanted) (map[string]provider.RRset, error) {
 	if err := c.call(ctx, dnsCall{what: "list", zone: zone}); err != nil {
 		return nil, err
 	}

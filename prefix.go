@@ -8,14 +8,15 @@ import (
 
 	"meshddns/dnsname"
 	"meshddns/envelope"
+	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provision"
 	"meshddns/sqlrow"
 )
 
 const (
-	meshLabel  = "_mesh"  // the first label of every record name, and the reserved beginning of prefixes
-	autoPrefix = "_mesh-" // the beginning of every automatic prefix
+	meshLabel  = meshtxt.Label // the first label of every record name, and the reserved beginning of prefixes
+	autoPrefix = "_mesh-"      // the beginning of every automatic prefix
 )
 
 // prefixFault says what a custom prefix fails on, "" when it is fine. The

@@ -100,7 +100,7 @@ func checkClient(t *testing.T, client *Client, h *hostile) {
 	}
 	for _, from := range []int{0, calls} {
 		h.calls = from
-		all, err := client.ReadAll(t.Context(), "example.com")
+		all, err := client.ReadAll(t.Context(), "example.com", nil)
 		wellSaid(t, "list", err)
 		for at, set := range all {
 			if err != nil || !dnsname.Within(at, "example.com") || dnsname.Fold(at) != at {

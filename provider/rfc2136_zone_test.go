@@ -28,7 +28,7 @@ func TestRFC2136ReadAll(t *testing.T) {
 		for _, v := range foreignValues() {
 			s.Update(t, "add shared.example.com 60 TXT "+presentation(v))
 		}
-		all, err := c.ReadAll(t.Context(), "Example.COM.")
+		all, err := c.ReadAll(t.Context(), "Example.COM.", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestRFC2136NotListed(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				c := newClient(t, s.Addr, test.key, test.secret)
-				all, err := c.ReadAll(t.Context(), test.zone)
+				all, err := c.ReadAll(t.Context(), test.zone, nil)
 				t.Log(err)
 				if err == nil || all != nil || errors.Is(err, ErrNotListed) == slices.Contains(test.listed, s.Name) {
 					t.Errorf("%d names, %v", len(all), err)
@@ -99,7 +99,7 @@ func TestRFC2136NotListed(t *testing.T) {
 		wantValues(t, c, s, "keep.example.com", TXT{"existing value"})
 		c = rightClient(t, s)
 		c.now = func() time.Time { return time.Now().Add(1000 * time.Second) }
-		_, err := c.ReadAll(t.Context(), servertest.Zone)
+		_, err := c.ReadAll(t.Context(), servertest.Zone, nil)
 		if s.Name != "PowerDNS" { // it says NOTAUTH of everything
 			wantKind(t, err, ClockSkew, "server's time minus ours")
 		}
@@ -119,7 +119,7 @@ func TestRFC2136Overlap(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if all, err := c.ReadAll(t.Context(), servertest.Zone); err != nil || len(all["keep.example.com"].Values) != 1 {
+				if all, err := c.ReadAll(t.Context(), servertest.Zone, nil); err != nil || len(all["keep.example.com"].Values) != 1 {
 					t.Errorf("%v, %v", all, err)
 				}
 			})
@@ -303,7 +303,7 @@ func TestRFC2136Transfer(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 			}
 			defer cancel()
-			all, err := c.ReadAll(ctx, servertest.Zone)
+			all, err := c.ReadAll(ctx, servertest.Zone, nil)
 			if test.kind != "" {
 				wantKind(t, err, test.kind, "example.com")
 				if all != nil || errors.Is(err, ErrNotListed) != (test.kind == Permission) {
@@ -338,9 +338,9 @@ func TestRFC2136TransferLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		message dnswire.Message
 		limit   int
-	}{"kept": {kept, maxTransfer / 4}, "passed over": {wide, maxTransfer}} {
+	}{"kept": {kept, maxKept / 4}, "passed over": {wide, maxTransfer}} {
 		message := test.message.Pack()
-		tr := newTransfer(dnswire.Name(wireName(t, servertest.Zone)))
+		tr := newTransfer(dnswire.Name(wireName(t, servertest.Zone)), nil)
 		_, err := tr.take(first.Pack(), proven)
 		messages := 0
 		for ; err == nil && tr.octets <= 2*maxTransfer; messages++ {
@@ -360,7 +360,7 @@ func TestRFC2136TransferLimits(t *testing.T) {
 
 // TestRFC2136TransferHandsOn has delegations and DNAMEs within each other.
 func TestRFC2136TransferHandsOn(t *testing.T) {
-	tr := newTransfer(dnswire.Name(wireName(t, "Example.com")))
+	tr := newTransfer(dnswire.Name(wireName(t, "Example.com")), nil)
 	ns, target := wireName(t, "ns.example.net"), wireName(t, "there.example.net")
 	m := dnswire.Message{Answers: []dnswire.RR{
 		soa(t, "example.com", 7), rr(t, "example.com", dnswire.TypeNS, ns),
@@ -408,7 +408,7 @@ func FuzzTransfer(f *testing.F) {
 	f.Add(frame(dnswire.Message{Answers: slices.Concat([]dnswire.RR{start}, middle, []dnswire.RR{end})}), uint64(0))
 	f.Add(frame(dnswire.Message{Answers: []dnswire.RR{start}}, dnswire.Message{Answers: middle}, dnswire.Message{Answers: []dnswire.RR{end}}), uint64(2))
 	f.Fuzz(func(t *testing.T, data []byte, unsigned uint64) {
-		tr, mac := newTransfer(apex), []byte("the request's")
+		tr, mac := newTransfer(apex, nil), []byte("the request's")
 		key, err := dnswire.ParseKey(servertest.Key, servertest.Secret)
 		if err != nil {
 			t.Fatal(err)

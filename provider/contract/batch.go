@@ -21,7 +21,7 @@ func (b Backend) all(t *testing.T) map[string]provider.RRset {
 	if !ok {
 		t.Skip("this client does not read whole zones")
 	}
-	sets, err := reader.ReadAll(t.Context(), b.Zone)
+	sets, err := reader.ReadAll(t.Context(), b.Zone, nil)
 	if errors.Is(err, provider.ErrNotListed) {
 		t.Skip(err)
 	}
