@@ -2,9 +2,7 @@ package provider
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -172,13 +170,13 @@ func (ts transferServer) answer(conn net.Conn, data []byte) {
 	}
 	tsig := query.Additional[0].Data
 	mac := tsig[len(tsig)-6-sha256.Size : len(tsig)-6]
-	s := newSigner(mac)
+	s := servertest.NewSigner(mac)
 	for i, records := range ts.messages {
 		m := dnswire.Message{ID: query.ID, Response: true, Authoritative: true, Questions: query.Questions, Answers: records}
 		if ts.message != nil {
 			ts.message(i, &m)
 		}
-		message := s.next(m.Pack(), ts.unsigned == nil || !ts.unsigned(i))
+		message := s.Next(m.Pack(), ts.unsigned == nil || !ts.unsigned(i))
 		if ts.spoil != nil {
 			message = ts.spoil(i, message)
 		}
@@ -186,45 +184,6 @@ func (ts transferServer) answer(conn net.Conn, data []byte) {
 			return
 		}
 	}
-}
-
-// signer signs the messages of an answer as RFC 8945, section 5.3.1, says,
-// with servertest.Key.
-type signer struct {
-	pending []byte // what the next MAC covers before the message
-	first   bool
-}
-
-func newSigner(requestMAC []byte) *signer {
-	return &signer{pending: lengthened(requestMAC), first: true}
-}
-
-func lengthened(mac []byte) []byte {
-	return append(binary.BigEndian.AppendUint16(nil, uint16(len(mac))), mac...)
-}
-
-func (s *signer) next(message []byte, signed bool) []byte {
-	s.pending = append(s.pending, message...)
-	if !signed {
-		return message
-	}
-	const key, algorithm = "\x08mesh-key\x00", "\x0bhmac-sha256\x00"
-	timers := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))[2:]
-	timers = binary.BigEndian.AppendUint16(timers, 300)
-	covered := append(s.pending, timers...)
-	if s.first {
-		covered = slices.Concat(s.pending, []byte(key+"\x00\xff\x00\x00\x00\x00"+algorithm), timers, make([]byte, 4))
-	}
-	secret, _ := base64.StdEncoding.DecodeString(servertest.Secret)
-	h := hmac.New(sha256.New, secret)
-	h.Write(covered)
-	mac := h.Sum(nil)
-	s.pending, s.first = lengthened(mac), false
-	data := slices.Concat([]byte(algorithm), timers, lengthened(mac), message[:2], make([]byte, 4))
-	record := slices.Concat([]byte(key+"\x00\xfa\x00\xff\x00\x00\x00\x00"), binary.BigEndian.AppendUint16(nil, uint16(len(data))), data)
-	message = append(slices.Clone(message), record...)
-	binary.BigEndian.PutUint16(message[10:], binary.BigEndian.Uint16(message[10:])+1)
-	return message
 }
 
 func rr(t testing.TB, name string, kind dnswire.Type, data []byte) dnswire.RR {
@@ -398,7 +357,8 @@ func FuzzTransfer(f *testing.F) {
 	apex := dnswire.Name(wireName(f, servertest.Zone))
 	frame := func(messages ...dnswire.Message) (stream []byte) {
 		for _, m := range messages {
-			stream = append(stream, lengthened(m.Pack())...)
+			packed := m.Pack()
+			stream = append(binary.BigEndian.AppendUint16(stream, uint16(len(packed))), packed...)
 		}
 		return stream
 	}
@@ -413,14 +373,14 @@ func FuzzTransfer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream, s := key.Stream(mac), newSigner(mac)
+		stream, s := key.Stream(mac), servertest.NewSigner(mac)
 		last := false
 		for i := 0; err == nil && !last && len(data) >= 2; i++ {
 			size := min(int(binary.BigEndian.Uint16(data)), len(data)-2)
 			message := slices.Clone(data[2 : 2+size])
 			data = data[2+size:]
 			if size >= dnswire.HeaderSize {
-				message = s.next(message, i >= 64 || unsigned>>i&1 == 0)
+				message = s.Next(message, i >= 64 || unsigned>>i&1 == 0)
 			}
 			last, err = tr.take(message, func() (bool, error) { return stream.Verify(message, time.Now()) })
 		}
