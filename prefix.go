@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	meshLabel  = meshtxt.Label // the first label of every record name, and the reserved beginning of prefixes
+	meshLabel  = meshtxt.Label // also the reserved beginning of prefixes
 	autoPrefix = "_mesh-"      // the beginning of every automatic prefix
 )
 

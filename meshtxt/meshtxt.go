@@ -19,7 +19,7 @@ import (
 // (RFC 1035, section 3.3).
 const MaxValue = 255
 
-// Label is the first label of every name at which there is such a value.
+// Label is the first label of every name that is reserved.
 const Label = "_mesh"
 
 const version = "v=mesh1"

@@ -97,8 +97,8 @@ func (c *connection) domain(ctx context.Context, domain string) found {
 	return f
 }
 
-// concerns is what of a zone is kept: names at which there may be a value of ours, and
-// our values wherever somebody has put them.
+// concerns is what of a zone is kept: all names that are reserved or may be, and our
+// values wherever else they are.
 func concerns(name string, value provider.TXT) bool {
 	_, mesh := meshtxt.Owner(value.Text())
 	return mesh || strings.HasPrefix(name, meshtxt.Label+".")
@@ -124,7 +124,8 @@ func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex 
 	return l, nil
 }
 
-// listed gives what a list says of a name, if that is all, and has not been changed since.
+// listed gives what a list says of a name, if it has kept all of it, and the name has not
+// been changed since.
 func (c *connection) listed(l *list, name string) (set provider.RRset, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
