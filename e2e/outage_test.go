@@ -32,6 +32,7 @@ type outage struct {
 	some  bool   // some vendors' clients go on, and others say what is wrong
 	many  bool   // zones are down and well again more than once
 	only  string // providers, a pattern
+	env   string // more of the program's environment
 }
 
 const unreached = `^(network|temporary)$`
@@ -217,7 +218,7 @@ func (h *outageHouse) provide(folder, name string) (key, secret, endpoint string
 // where there is one.
 func (h *outageHouse) writeScript(folder string) string {
 	path := filepath.Join(folder, "run")
-	text := fmt.Sprintf("#!/bin/sh\nexport SSL_CERT_FILE=%s\nexec %s \"$@\"\n", filepath.Join(folder, "authority.pem"), quickBinary(h.t))
+	text := fmt.Sprintf("#!/bin/sh\nexport SSL_CERT_FILE=%s %s\nexec %s \"$@\"\n", filepath.Join(folder, "authority.pem"), h.outage.env, quickBinary(h.t))
 	if h.outage.name == slowDNS {
 		text = fmt.Sprintf("#!/bin/sh\nexport SSL_CERT_FILE=%s\nprintf 'nameserver %s\\noptions timeout:30 attempts:1\\n' > %s\n"+
 			"exec unshare -m sh -c 'mount --bind %s /etc/resolv.conf && exec %s \"$@\"' sh \"$@\"\n", filepath.Join(folder, "authority.pem"),
@@ -660,7 +661,7 @@ const (
 	spareFiles = 12
 	// spareHeap is what the collector keeps of eight answers of four megabytes that
 	// were read at a time, in KiB.
-	spareHeap = 96 << 10
+	spareHeap = 32 << 10
 	// appliance is the memory of the smallest machine, in KiB: whatever a provider
 	// answers, the program never holds more.
 	appliance = 64 << 10
