@@ -55,9 +55,11 @@ import (
 //	      {"name": "www.example.com", "values": [], "alias": "example.net"}]}
 //
 // alias is where a CNAME at the name points. A list must be whole: what it does
-// not have counts as not there. A bridge without these calls answers with 404
-// or 501, or with 400 or 405 if it takes a call without a name for a mistake;
-// it is then asked for each name by itself.
+// not have counts as not there. It is read as it comes; where it has over 256 MiB,
+// or over 4 MiB and takes over ten seconds, names are asked for one by one. A
+// bridge without these calls answers with 404 or 501, or with 400 or 405 if it
+// takes a call without a name for a mistake; it is then asked for each name by
+// itself.
 //
 // A value is one JSON string: the octets of its character-strings, joined. One
 // of more than 255 octets is to be cut into strings of 255 octets, the last
