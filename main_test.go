@@ -771,7 +771,8 @@ func (c dnsVendorClient) ReadAll(ctx context.Context, zone string, wanted provid
 	defer c.v.mu.Unlock()
 	all := map[string]provider.RRset{}
 	for at, values := range c.v.values {
-		if at[0] == c.id(zone) && len(values) > 0 {
+		is := func(v provider.TXT) bool { return wanted(at[1], v) }
+		if at[0] == c.id(zone) && len(values) > 0 && (wanted(at[1], nil) || slices.ContainsFunc(values, is)) {
 			all[at[1]] = dnsSet(values)
 		}
 	}
