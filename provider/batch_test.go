@@ -183,8 +183,12 @@ func TestReadAllRefused(t *testing.T) {
 	if _, err := client.ReadAll(t.Context(), cloudtest.Zone, nil); !errors.Is(err, provider.ErrNotListed) || !strings.Contains(err.Error(), "Forbidden.RAM") {
 		t.Error(err)
 	}
+	fresh := newClient(t, c)
+	if _, err := fresh.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
 	c.Fail(cloudtest.Instead(refusal))
-	for _, err := range client.ChangeAll(t.Context(), together(9)) {
+	for _, err := range fresh.ChangeAll(t.Context(), together(9)) {
 		if err != nil {
 			t.Error(err)
 		}
