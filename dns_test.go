@@ -1849,6 +1849,51 @@ func TestSyncRetries(t *testing.T) {
 	}
 }
 
+// TestSyncListedBeforeFault has a try fail after the name was listed once more, and
+// before it is looked at again: what waits for its zone now is not tried at once.
+func TestSyncListedBeforeFault(t *testing.T) {
+	for _, nth := range []int{2, 3} { // the list of names that are due, and that of the pass
+		synctest.Test(t, func(t *testing.T) {
+			h, v := newVendorHost(t)
+			h.change(func(c *configuration) { c.RetryInterval, c.MaxRetries = dnsNumber(2), dnsNumber(1) })
+			listed, settled := make(chan struct{}), make(chan struct{})
+			count, tries := 0, 0
+			h.listed = func(names []string) {
+				if !slices.Contains(names, dnsHost) {
+					return
+				}
+				if count++; count == nth {
+					close(listed)
+					<-settled
+				}
+			}
+			h.renew()
+			var began, second time.Time
+			v.fails(func(_ context.Context, c dnsCall) error {
+				if c.what != "change" {
+					return nil
+				}
+				if tries++; tries > 1 {
+					second = time.Now()
+					return nil
+				}
+				h.engine.Wake()
+				<-listed
+				began = time.Now()
+				h.store.committed = func() { // of what came of the try
+					h.store.committed = func() {}
+					close(settled)
+				}
+				return &provider.Error{Kind: provider.Temporary}
+			})
+			wantReport(t, h.run(), dnsHost+" create")
+			if second.Sub(began) < 2*time.Second || tries != 2 {
+				t.Errorf("list %d: %d tries, the second after %v", nth, tries, second.Sub(began))
+			}
+		})
+	}
+}
+
 // TestSyncRetryIsRemembered has the database busy when a try that failed is
 // stored: the next try is made all the same, and the pass waits for it.
 func TestSyncRetryIsRemembered(t *testing.T) {

@@ -64,8 +64,9 @@ type syncHost struct {
 	owner     string
 	log       *dnsLog
 	ahead     atomic.Int64
-	rounds    atomic.Int64 // of the engine
-	stop      func()       // ends the engine, nil while it does not run
+	rounds    atomic.Int64         // of the engine
+	listed    func(names []string) // called, if it is there, when the engine has listed names
+	stop      func()               // ends the engine, nil while it does not run
 }
 
 // dnsBuiltinServer is the built-in server without its sockets.
@@ -109,7 +110,7 @@ func (h *syncHost) renew() {
 	ready := make(chan struct{})
 	close(ready)
 	c.Ready = ready
-	c.Database = dnsRounds{c.Database, &h.rounds}
+	c.Database = dnsRounds{Database: c.Database, count: &h.rounds, listed: h.listed}
 	c.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
 	c.Open = func(a reconcile.Account) (provider.DNS, error) {
 		if v := h.vendors[a.Provider]; v != nil {
@@ -123,7 +124,24 @@ func (h *syncHost) renew() {
 // dnsRounds counts how often an engine looks for work.
 type dnsRounds struct {
 	reconcile.Database
-	count *atomic.Int64
+	count  *atomic.Int64
+	listed func(names []string) // called, if it is there, when names were listed
+}
+
+func (r dnsRounds) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
+	names, err := r.Database.NamesAfter(ctx, cursor, pass, limit)
+	if r.listed != nil {
+		r.listed(names)
+	}
+	return names, err
+}
+
+func (r dnsRounds) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
+	names, err := r.Database.Due(ctx, lane, by, limit)
+	if r.listed != nil {
+		r.listed(names)
+	}
+	return names, err
 }
 
 func (r dnsRounds) Settings(ctx context.Context) (reconcile.Settings, error) {

@@ -347,11 +347,12 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	if blocked {
 		return l.blocked, nil
 	}
-	names, err := e.config.Database.Due(ctx, lane, e.dueBy(lane), pageNames+inWork)
+	by := e.dueBy(lane)
+	names, err := e.config.Database.Due(ctx, lane, by, pageNames+inWork)
 	if err != nil {
 		return next, err
 	}
-	taken, err := e.take(ctx, names, taking{lane: lane, manual: manual})
+	taken, err := e.take(ctx, names, taking{lane: lane, by: by, manual: manual})
 	if err != nil || taken > 0 {
 		return now, err
 	}
@@ -396,6 +397,7 @@ func (e *Engine) emptied(lane string, puts int) {
 // taking says why names are taken.
 type taking struct {
 	lane   string
+	by     time.Time // by which they were due
 	manual bool
 	page   *pass
 }
@@ -442,13 +444,14 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	return taken, e.settle(ctx, nil, idle)
 }
 
-// outdated reports whether the name was worked on since it was listed.
+// outdated reports whether the name was worked on since it was listed: then it would
+// not be listed any more.
 func (why taking) outdated(n Name) bool {
 	if why.page == nil {
-		return !n.Due
+		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by)
 	}
 	counted, _ := n.markedBy(why.page.progress.Number)
-	return counted
+	return counted || !n.Due.IsZero() && isZone(n.Lane)
 }
 
 func isZone(lane string) bool { return len(lane) > len(laneZone) }

@@ -91,10 +91,11 @@ func (p Place) mayHold(network string) bool {
 type Name struct {
 	Name    string
 	Version int64
-	Pass    int64 // mark of the pass in which it was counted last
-	Due     bool
-	Usages  []Usage // in the order of their reservation
-	Own     *Own    // nil when the configuration's record is elsewhere
+	Pass    int64     // mark of the pass in which it was counted last
+	Due     time.Time // zero: it is not
+	Lane    string    // in which it is due
+	Usages  []Usage   // in the order of their reservation
+	Own     *Own      // nil when the configuration's record is elsewhere
 	Places  []Place
 }
 

@@ -98,7 +98,7 @@ func (t *task) due(pass int64) (d Due, news bool) {
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
 	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
 	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
-	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad || t.name.Due
+	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad || !t.name.Due.IsZero()
 }
 
 // Waiter is somebody who waits until a version of a name was worked on.
