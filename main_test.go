@@ -781,7 +781,7 @@ func dnsSet(values []provider.TXT) (set provider.RRset) {
 }
 
 // ReadAll lists a zone.
-func (c dnsVendorClient) ReadAll(ctx context.Context, zone string) (map[string]provider.RRset, error) {
+func (c dnsVendorClient) ReadAll(ctx context.Context, zone string, wanted provider.Wanted) (map[string]provider.RRset, error) {
 	if err := c.call(ctx, dnsCall{what: "list", zone: zone}); err != nil {
 		return nil, err
 	}
@@ -789,7 +789,8 @@ func (c dnsVendorClient) ReadAll(ctx context.Context, zone string) (map[string]p
 	defer c.v.mu.Unlock()
 	all := map[string]provider.RRset{}
 	for at, values := range c.v.values {
-		if at[0] == c.id(zone) && len(values) > 0 {
+		is := func(v provider.TXT) bool { return wanted(at[1], v) }
+		if at[0] == c.id(zone) && len(values) > 0 && (wanted(at[1], nil) || slices.ContainsFunc(values, is)) {
 			all[at[1]] = dnsSet(values)
 		}
 	}

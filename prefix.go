@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	meshLabel  = "_mesh"  // the first label of every record name, and the reserved beginning of prefixes
-	autoPrefix = "_mesh-" // the beginning of every automatic prefix
+	meshLabel  = meshtxt.Label // also the reserved beginning of prefixes
+	autoPrefix = "_mesh-"      // the beginning of every automatic prefix
 )
 
 // Ways to come by a prefix.

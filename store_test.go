@@ -2206,8 +2206,8 @@ func TestSQLiteVersion(t *testing.T) {
 	}
 }
 
-// A write that was not tried, because its account went meanwhile, takes nothing with it
-// of what else came of its batch.
+// A write that was not tried, because its account or its name went meanwhile, leaves no
+// place, and takes nothing with it of what else came of its batch.
 func TestSettleAfterAccount(t *testing.T) {
 	a := newAppliance(t, stopClock)
 	a.must(t, "PUT", "/api/v1/ddns/config", `{"provider":"alidns","access_key_id":"x","access_key_secret":"secret of x","domain":"example.com","txt_record_name":"_txt"}`)
@@ -2218,7 +2218,9 @@ func TestSettleAfterAccount(t *testing.T) {
 	kept := reconcile.Place{Name: "_txt.example.com", Account: state.Names[0].Own.Account, Zone: "example.com", State: reconcile.Failed}
 	lost := kept
 	lost.Account.ID += 1000
-	if err := a.store.ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{lost, kept}}); err != nil {
+	released := kept
+	released.Name = "_mesh.released.example.com"
+	if err := a.store.ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{lost, released, kept}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := queryText(t, a.store.reader, `SELECT name, state FROM places`); len(got) != 1 || got[0] != "_txt.example.com | failed" {

@@ -206,7 +206,8 @@ func cleanUp(ctx context.Context, client provider.DNS, probe provider.Change, un
 		} else if err == nil {
 			err = client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: probe.Add})
 		}
-		if e, ok := errors.AsType[*provider.Error](err); !ok || !e.Transient() {
+		e, ok := errors.AsType[*provider.Error](err)
+		if !ok || !e.Transient() && e.Kind != provider.BadAnswer { // the next answer may be whole
 			return err
 		}
 		select {

@@ -238,16 +238,18 @@ func TestCleanUpLate(t *testing.T) {
 	})
 }
 
-// flaky is a client whose provider breaks connections for a while after the write.
+// flaky is a client whose provider breaks connections, or gives answers that are not whole,
+// for a while after the write.
 type flaky struct {
 	late
 	broken int
+	kind   provider.Kind
 }
 
 func (f *flaky) Change(ctx context.Context, c provider.Change) error {
 	if len(c.Remove) > 0 {
 		if f.broken--; f.broken >= 0 {
-			return &provider.Error{Kind: provider.Network}
+			return &provider.Error{Kind: f.kind}
 		}
 	}
 	return f.late.Change(ctx, c)
@@ -257,13 +259,15 @@ func (f *flaky) Change(ctx context.Context, c provider.Change) error {
 // item says that it stays.
 func TestCleanUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for broken, kind := range map[int]provider.Kind{3: "", 1 << 30: provider.Network} {
-			client := &flaky{broken: broken}
-			test := &Test{}
-			test.Write(t.Context(), client, "example.com", 60)
-			last := test.Items[len(test.Items)-1]
-			if left := client.value != nil; last.Name != "cleanup" || provider.KindOf(last.Err) != kind || left != (kind != "") {
-				t.Errorf("%d times: %+v, and %q is left", broken, last, client.value)
+		for _, fault := range []provider.Kind{provider.Network, provider.BadAnswer} {
+			for broken, kind := range map[int]provider.Kind{3: "", 1 << 30: fault} {
+				client := &flaky{broken: broken, kind: fault}
+				test := &Test{}
+				test.Write(t.Context(), client, "example.com", 60)
+				last := test.Items[len(test.Items)-1]
+				if left := client.value != nil; last.Name != "cleanup" || provider.KindOf(last.Err) != kind || left != (kind != "") {
+					t.Errorf("%s %d times: %+v, and %q is left", fault, broken, last, client.value)
+				}
 			}
 		}
 	})

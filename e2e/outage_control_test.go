@@ -17,6 +17,7 @@ func TestProviderFaultsControls(t *testing.T) {
 	}
 	for _, control := range []struct {
 		name, finds string
+		outage      outage               // HTML, if it is not named
 		before      func(h *outageHouse) // the fault
 		after       func(h *outageHouse) // it
 	}{
@@ -56,6 +57,10 @@ func TestProviderFaultsControls(t *testing.T) {
 			after: func(h *outageHouse) { h.ids["never reserved"] = "x" },
 		},
 		{
+			name: "a million records that are kept", finds: "the program took",
+			outage: outage{name: millionRecords, env: "GOGC=off"},
+		},
+		{
 			name: "descriptors that stay", finds: "descriptors and memory are as before",
 			after: func(h *outageHouse) {
 				for range 100 {
@@ -72,7 +77,10 @@ func TestProviderFaultsControls(t *testing.T) {
 	} {
 		t.Run(control.name, func(t *testing.T) {
 			t.Parallel()
-			h := newOutageHouse(t, "webhook", outage{name: "HTML", codes: `^bad_answer$`})
+			if control.outage.name == "" {
+				control.outage = outage{name: "HTML", codes: `^bad_answer$`}
+			}
+			h := newOutageHouse(t, "webhook", control.outage)
 			err := h.begin()
 			if err == nil && control.before != nil {
 				h.patience = 5 * time.Second

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -11,6 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"meshddns/dnswire"
+	"meshddns/provider/servertest"
 )
 
 // dnsGate stands before a DNS server, UDP and TCP.
@@ -197,6 +202,11 @@ func (g *dnsGate) serveTCP(c net.Conn) {
 		g.floodTo(c)
 		return
 	}
+	fault, _ := g.now()
+	if fault == wrongID || fault == wrongTSIG || fault == endlessZone || fault == millionRecords {
+		g.spoilTo(c, fault)
+		return
+	}
 	up, err := net.Dial("tcp", g.target)
 	if err != nil {
 		return
@@ -206,7 +216,7 @@ func (g *dnsGate) serveTCP(c net.Conn) {
 		io.Copy(up, c)
 		up.(*net.TCPConn).CloseWrite()
 	}()
-	if fault, _ := g.now(); fault == "truncated" {
+	if fault == "truncated" {
 		io.CopyN(c, up, 20)
 		return
 	}
@@ -315,5 +325,84 @@ func (g *dnsGate) serveUDP(udp net.PacketConn, from net.Addr, question []byte) {
 	if fault == "truncated" {
 		n /= 2
 	}
-	udp.WriteTo(answer[:n], from)
+	udp.WriteTo(g.spoil(fault, answer[:n]), from)
+}
+
+const (
+	wrongID     = "wrong id"
+	wrongTSIG   = "wrong TSIG"
+	endlessZone = "endless AXFR"
+)
+
+// spoil makes an answer one to another question, or one that somebody has changed.
+func (g *dnsGate) spoil(fault string, answer []byte) []byte {
+	const behindMAC = 7 // its last octet, the id, the error, and no other data
+	switch {
+	case fault == wrongID:
+		answer[0] ^= 0xff
+	case fault == wrongTSIG && len(answer) > dnswire.HeaderSize:
+		answer[len(answer)-behindMAC] ^= 1
+	default:
+		return answer
+	}
+	g.made.Add(1)
+	return answer
+}
+
+// spoilTo hands on what is asked over TCP, message by message, spoiled; a transfer of the
+// zone gets one that is too large.
+func (g *dnsGate) spoilTo(c net.Conn, fault string) {
+	for {
+		data, err := dnswire.ReadTCP(c)
+		if err != nil {
+			return
+		}
+		query, err := dnswire.Parse(data)
+		if err != nil {
+			return
+		}
+		axfr := len(query.Questions) == 1 && query.Questions[0].Type == dnswire.TypeAXFR
+		if axfr && (fault == endlessZone || fault == millionRecords) {
+			g.zoneTo(c, query, fault)
+			return
+		}
+		up, err := net.Dial("tcp", g.target)
+		if err != nil {
+			return
+		}
+		dnswire.WriteTCP(up, data)
+		answer, err := dnswire.ReadTCP(up)
+		up.Close() // a spoiled transfer needs no second message
+		if err != nil || dnswire.WriteTCP(c, g.spoil(fault, answer)) != nil {
+			return
+		}
+	}
+}
+
+// zoneTo transfers a zone of a million records, or of as many as are taken.
+func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, fault string) {
+	apex := query.Questions[0].Name
+	tsig := query.Additional[len(query.Additional)-1].Data
+	signer := servertest.NewSigner(tsig[len(tsig)-6-sha256.Size : len(tsig)-6])
+	soa := dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, TTL: 60, Data: dnswire.SOA{MName: apex, RName: apex, Serial: 1}.Data()}
+	const each = 1000
+	for n := 0; fault == endlessZone || n < 1_000_000; n += each {
+		m := dnswire.Message{ID: query.ID, Response: true, Authoritative: true}
+		if n == 0 {
+			m.Questions, m.Answers = query.Questions, []dnswire.RR{soa}
+		}
+		for i := n; i < n+each; i++ {
+			name, _ := apex.Child(fmt.Sprintf("host-%d", i))
+			text := fmt.Sprintf("the value of %d", i)
+			m.Answers = append(m.Answers, dnswire.RR{Name: name, Type: dnswire.TypeTXT, Class: dnswire.ClassIN, TTL: 60, Data: append([]byte{byte(len(text))}, text...)})
+		}
+		if dnswire.WriteTCP(c, signer.Next(m.Pack(), n%(50*each) == 0)) != nil {
+			g.made.Add(1) // somebody has had enough
+			return
+		}
+	}
+	last := dnswire.Message{ID: query.ID, Response: true, Authoritative: true, Answers: []dnswire.RR{soa}}
+	if dnswire.WriteTCP(c, signer.Next(last.Pack(), true)) == nil {
+		g.made.Add(1)
+	}
 }

@@ -84,11 +84,13 @@ func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (
 }
 
 // settlePlace stores what came of a place. One that never was stored tells of a write that
-// was not tried, and has no meaning once its account is gone.
+// was not tried, and has no meaning once its account or its name is gone.
 func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
 	known := p.ID > 0
 	if !known {
-		if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)`, p.Account.ID).Scan(&known); err != nil {
+		err := tx.QueryRowContext(ctx, `
+			SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?) AND EXISTS (SELECT 1 FROM names WHERE name = ?)`, p.Account.ID, p.Name).Scan(&known)
+		if err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,9 @@ import (
 // (RFC 1035, section 3.3).
 const MaxValue = 255
 
+// Label is the first label of every name that is reserved.
+const Label = "_mesh"
+
 const version = "v=mesh1"
 
 // Value gives the text to publish. Network is the network's id in decimal,

@@ -238,24 +238,22 @@ func (v *aliDNS) alias(ctx context.Context, z zone, name string) (string, error)
 	return "", err
 }
 
-func (v *aliDNS) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets := zoneSets{}
+func (v *aliDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
-		entries, err := wholePages(func(e aliRecord) string { return e.RecordId },
-			v.records(ctx, "DescribeDomainRecords", aliZonePage, url.Values{"DomainName": {z.id}, "TypeKeyWord": {kind}}))
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
+		page := v.records(ctx, "DescribeDomainRecords", aliZonePage, url.Values{"DomainName": {z.id}, "TypeKeyWord": {kind}})
+		err := wholePages(func(e aliRecord) string { return e.RecordId }, page, func(e aliRecord) {
 			switch name := absolute(e.RR, z); {
 			case e.Type == "TXT":
 				sets.add(name, e.record())
 			case e.Type == "CNAME" && !e.off():
 				sets.alias(name, e.Value)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return sets, nil
+	return nil
 }
 
 func (v *aliDNS) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {

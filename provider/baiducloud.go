@@ -147,27 +147,26 @@ type baiduPage struct {
 	NextMarker  string
 }
 
-// baiduPaged collects the items of all pages, each of which names the next.
-func baiduPaged[T any](query url.Values, pages int, fetch func(query url.Values) (items []T, page baiduPage, err error)) ([]T, error) {
-	var all []T
+// baiduPaged reads all pages, each of which names the next.
+func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page baiduPage, err error)) error {
 	query.Set("maxKeys", strconv.Itoa(baiduPageSize))
 	for range pages {
-		items, page, err := fetch(query)
+		page, err := fetch(query)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if page.IsTruncated == nil {
-			return nil, &Error{Kind: BadAnswer, Err: errNotTheirs}
+			return &Error{Kind: BadAnswer, Err: errNotTheirs}
 		}
-		if all = append(all, items...); !*page.IsTruncated {
-			return all, nil
+		if !*page.IsTruncated {
+			return nil
 		}
 		if page.NextMarker == "" || page.NextMarker == query.Get("marker") {
-			return nil, &Error{Kind: BadAnswer, Detail: "the list goes on, but the answer does not say where"}
+			return &Error{Kind: BadAnswer, Detail: "the list goes on, but the answer does not say where"}
 		}
 		query.Set("marker", page.NextMarker)
 	}
-	return nil, &Error{Kind: tooMany, Detail: "the list has over " + strconv.Itoa(pages) + " pages"}
+	return &Error{Kind: tooMany, Detail: "the list has over " + strconv.Itoa(pages) + " pages"}
 }
 
 // zone looks among the zones whose names contain this one. The API tells no
@@ -190,19 +189,21 @@ func (v *baiduCloud) zones(ctx context.Context) ([]zone, error) {
 
 // zonesWhere gives the zones that a search finds on so many pages.
 func (v *baiduCloud) zonesWhere(ctx context.Context, search url.Values, pages int) (zones []zone, err error) {
-	type entry struct{ ID, Name, ProductVersion string }
-	entries, err := baiduPaged(search, pages, func(query url.Values) ([]entry, baiduPage, error) {
+	err = baiduPaged(search, pages, func(query url.Values) (baiduPage, error) {
 		var answer struct {
 			baiduPage
-			Zones []entry
+			Zones []struct{ ID, Name, ProductVersion string }
 		}
 		err := v.do(ctx, call{name: "ListZone", method: http.MethodGet, path: baiduZones, query: query}, Invalid, &answer)
-		return answer.Zones, answer.baiduPage, err
+		for _, e := range answer.Zones {
+			zones = append(zones, zone{id: e.Name, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: baiduMinTTL(e.ProductVersion)})
+		}
+		return answer.baiduPage, err
 	})
-	for _, e := range entries {
-		zones = append(zones, zone{id: e.Name, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: baiduMinTTL(e.ProductVersion)})
+	if err != nil {
+		return nil, err
 	}
-	return zones, err
+	return zones, nil
 }
 
 // baiduRecord is a record as the list has it.
@@ -220,39 +221,37 @@ func (r baiduRecord) off() bool {
 // a conflict, but not beside values: whatever the vendor makes of the two,
 // values that are there can be removed.
 func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	sets, err := v.records(ctx, z, url.Values{"rr": {relative(name, z)}})
-	return sets[name], err
+	sets := newZoneSets(nil)
+	err = v.records(ctx, z, url.Values{"rr": {relative(name, z)}}, sets)
+	return sets.sets[name], err
 }
 
-func (v *baiduCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	return v.records(ctx, z, url.Values{})
+func (v *baiduCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	return v.records(ctx, z, url.Values{}, sets)
 }
 
-// records gives the records that a search finds, by name.
-func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values) (map[string]recordSet, error) {
-	seen := map[string]bool{}
-	found, err := baiduPaged(search, maxPages, func(query url.Values) ([]baiduRecord, baiduPage, error) {
+// records collects the records that a search finds.
+func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values, sets *zoneSets) error {
+	seen := newMarks()
+	return baiduPaged(search, maxPages, func(query url.Values) (baiduPage, error) {
 		var answer struct {
 			baiduPage
 			Records []baiduRecord
 		}
 		err := v.do(ctx, call{name: "ListRecord", method: http.MethodGet, path: baiduRecords(z), query: query}, ZoneNotFound, &answer)
-		return answer.Records, answer.baiduPage, err
+		for _, r := range answer.Records {
+			if seen.again(r.ID) {
+				return answer.baiduPage, &Error{Kind: Changed, Detail: "the list changes while it is read: a record is on two pages"}
+			}
+			switch name := absolute(r.RR, z); {
+			case r.Type == "TXT":
+				sets.add(name, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
+			case r.Type == "CNAME" && !r.off():
+				sets.alias(name, r.Value)
+			}
+		}
+		return answer.baiduPage, err
 	})
-	sets := zoneSets{}
-	for _, r := range found {
-		if seen[r.ID] {
-			return nil, &Error{Kind: Changed, Detail: "the list changes while it is read: a record is on two pages"}
-		}
-		seen[r.ID] = true
-		switch name := absolute(r.RR, z); {
-		case r.Type == "TXT":
-			sets.add(name, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
-		case r.Type == "CNAME" && !r.off():
-			sets.alias(name, r.Value)
-		}
-	}
-	return sets, err
 }
 
 // baiduRecords is the path of a zone's records.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,9 +17,9 @@ import (
 
 // zoneVendor is a vendor that lists whole zones.
 type zoneVendor interface {
-	// listZone gives what stands at the names of a zone, by folded name: TXT
-	// records and aliases. A list that is not whole is an error.
-	listZone(ctx context.Context, z zone) (map[string]recordSet, error)
+	// listZone collects what stands at the names of a zone: TXT records and
+	// aliases. A list that is not whole is an error.
+	listZone(ctx context.Context, z zone, sets *zoneSets) error
 }
 
 // namesVendor is a vendor that lists some names of a zone in few calls.
@@ -39,15 +40,16 @@ const (
 	atOnce     = 4  // single calls of a batch that are under way together
 	mostFaults = 12 // in a row, until a vendor counts as out of order
 	listCost   = 4  // calls that a whole zone is taken to cost before it was listed
+	listPage   = 1000
 )
 
-// ReadAll gives what stands at every name of a zone.
-func (c *Client) ReadAll(ctx context.Context, zone string) (map[string]RRset, error) {
+// ReadAll gives what stands at the names of a zone.
+func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error) {
 	z, err := c.named(ctx, zone)
 	if err != nil {
 		return nil, err
 	}
-	sets, err := c.listZone(ctx, z)
+	sets, err := c.listZone(ctx, z, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -56,28 +58,42 @@ func (c *Client) ReadAll(ctx context.Context, zone string) (map[string]RRset, er
 		values := set.values()
 		values.Alias = dnsname.Fold(set.alias)
 		all[name] = values
+		delete(sets, name) // there may be many
 	}
 	return all, nil
 }
 
-// listZone lists a zone, and remembers how many calls that took.
-func (c *Client) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+// listZone lists a zone, and remembers what that took.
+func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[string]recordSet, error) {
 	v, ok := c.vendor.(zoneVendor)
 	if !ok {
 		return nil, &Error{Kind: Invalid, Detail: z.name, Err: ErrNotListed}
 	}
 	var calls atomic.Int64
-	sets, err := v.listZone(context.WithValue(ctx, callCount{}, &calls), z)
-	c.mu.Lock()
-	c.costs[z.name] = int(calls.Load())
-	c.mu.Unlock()
-	if e, ok := errors.AsType[*Error](err); ok && e.Kind == Permission {
+	sets := newZoneSets(wanted)
+	err := v.listZone(context.WithValue(ctx, callCount{}, &calls), z, sets)
+	e, failed := errors.AsType[*Error](err)
+	switch {
+	case failed && e.Kind == Permission:
 		err = &Error{Kind: Permission, Detail: e.Detail, Err: ErrNotListed}
+	case errors.Is(err, errTooLong):
+		err = &Error{Kind: Invalid, Detail: e.Detail, Err: ErrNotListed}
+	case err == nil && sets.kept > maxKept:
+		err = &Error{Kind: Invalid, Detail: z.name, Err: fmt.Errorf("%w: %w", ErrNotListed, errTooLarge)}
 	}
-	return sets, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.costs[z.name] = int(calls.Load()) + sets.records/listPage; err == nil {
+		return sets.sets, nil
+	}
+	if errors.Is(err, ErrNotListed) {
+		c.costs[z.name] = math.MaxInt
+	}
+	return nil, err
 }
 
-// cost is how many calls a list of a whole zone takes.
+// cost is how many calls a list of a whole zone takes, or would if its pages had
+// listPage records.
 func (c *Client) cost(z zone) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,10 +230,15 @@ func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (map[strin
 		}
 		return v.listNames(ctx, z, names)
 	}
-	if len(todo) < c.cost(z) {
+	_, always := c.vendor.(interface{ alwaysLists() })
+	if cost := c.cost(z); len(todo) < cost && !(always && cost < math.MaxInt) {
 		return nil, ErrNotListed
 	}
-	return c.listZone(ctx, z)
+	names := map[string]bool{}
+	for _, j := range todo {
+		names[j.name] = true
+	}
+	return c.listZone(ctx, z, func(name string, _ TXT) bool { return names[name] })
 }
 
 // applyAll makes the changes that are planned.
@@ -344,17 +365,44 @@ func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []
 	return errs
 }
 
-// zoneSets collects the records of a zone by name.
-type zoneSets map[string]recordSet
-
-func (s zoneSets) add(name string, r record) {
-	set := s[name]
-	set.records = append(set.records, r)
-	s[name] = set
+// zoneSets collects what stands at the names of a zone, as far as it is wanted.
+type zoneSets struct {
+	wanted  Wanted
+	sets    map[string]recordSet // by folded name
+	records int                  // that were shown
+	kept    int                  // octets kept, about: from maxKept on nothing more is
 }
 
-func (s zoneSets) alias(name, target string) {
-	set := s[name]
-	set.alias = target
-	s[name] = set
+func newZoneSets(wanted Wanted) *zoneSets {
+	return &zoneSets{wanted: wanted, sets: map[string]recordSet{}}
+}
+
+func (s *zoneSets) add(name string, r record) {
+	s.join(name, func(set recordSet) recordSet {
+		set.records = append(set.records, r)
+		return set
+	})
+}
+
+func (s *zoneSets) alias(name, target string) {
+	s.join(name, func(set recordSet) recordSet {
+		set.alias = target
+		return set
+	})
+}
+
+// join adds something to what is known of a name.
+func (s *zoneSets) join(name string, add func(recordSet) recordSet) {
+	s.records++
+	before, there := s.sets[name]
+	set := add(before)
+	is := func(r record) bool { return s.wanted(name, r.value) }
+	if s.kept > maxKept || !there && s.wanted != nil && !s.wanted(name, nil) && !slices.ContainsFunc(set.records, is) {
+		return
+	}
+	s.kept += recordCost + len(name)
+	for _, r := range set.records[len(before.records):] {
+		s.kept += recordCost + len(r.id) + len(r.raw) + len(r.value.Text())
+	}
+	s.sets[name] = set
 }

@@ -80,7 +80,7 @@ func TestZoneIDs(t *testing.T) {
 func TestChangeAllEnds(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
-		if _, err := client.ReadAll(t.Context(), cloudtest.Zone); err != nil {
+		if _, err := client.ReadAll(t.Context(), cloudtest.Zone, nil); err != nil {
 			t.Fatal(err)
 		}
 		before := c.Requests()
@@ -110,7 +110,7 @@ func TestChangeAllHalves(t *testing.T) {
 		c := start(t)
 		client := newClient(t, c)
 		c.SetPageLimit(0)
-		if _, err := client.ReadAll(t.Context(), cloudtest.Zone); err != nil {
+		if _, err := client.ReadAll(t.Context(), cloudtest.Zone, nil); err != nil {
 			t.Fatal(err)
 		}
 		changes := together(128)
@@ -133,7 +133,7 @@ func TestChangeAllHalves(t *testing.T) {
 func TestCloudflareWithoutBatch(t *testing.T) {
 	c := cloudtest.Cloudflare(t)
 	client := newClient(t, c)
-	if _, err := client.ReadAll(t.Context(), cloudtest.Zone); err != nil {
+	if _, err := client.ReadAll(t.Context(), cloudtest.Zone, nil); err != nil {
 		t.Fatal(err)
 	}
 	answer := cloudtest.JSON(http.StatusBadRequest, map[string]any{
@@ -155,15 +155,15 @@ func TestReadAllWhole(t *testing.T) {
 			c.Add(t, fmt.Sprintf("n%d.%s", i, cloudtest.Zone), []string{"one"})
 		}
 		client := newClient(t, c)
-		sets, err := client.ReadAll(t.Context(), cloudtest.Zone)
+		sets, err := client.ReadAll(t.Context(), cloudtest.Zone, nil)
 		if err != nil || len(sets) != 3*cloudtest.PageLimit {
 			t.Fatalf("%d names, %v", len(sets), err)
 		}
 		before := c.Requests()
-		client.ReadAll(t.Context(), cloudtest.Zone)
+		client.ReadAll(t.Context(), cloudtest.Zone, nil)
 		for at := range c.Requests() - before {
 			c.Fail(slices.Concat(slices.Repeat([]cloudtest.Fault{cloudtest.Pass}, at), []cloudtest.Fault{cloudtest.Throttle})...)
-			if sets, err := client.ReadAll(t.Context(), cloudtest.Zone); err == nil {
+			if sets, err := client.ReadAll(t.Context(), cloudtest.Zone, nil); err == nil {
 				t.Errorf("request %d fails: %d names, %v", at, len(sets), err)
 			}
 			c.FailNoMore()
@@ -180,11 +180,15 @@ func TestReadAllRefused(t *testing.T) {
 	}
 	refusal := cloudtest.JSON(http.StatusForbidden, map[string]any{"RequestId": "r", "Code": "Forbidden.RAM", "Message": "not authorized"})
 	c.Fail(cloudtest.Instead(refusal))
-	if _, err := client.ReadAll(t.Context(), cloudtest.Zone); !errors.Is(err, provider.ErrNotListed) || !strings.Contains(err.Error(), "Forbidden.RAM") {
+	if _, err := client.ReadAll(t.Context(), cloudtest.Zone, nil); !errors.Is(err, provider.ErrNotListed) || !strings.Contains(err.Error(), "Forbidden.RAM") {
 		t.Error(err)
 	}
+	fresh := newClient(t, c)
+	if _, err := fresh.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
 	c.Fail(cloudtest.Instead(refusal))
-	for _, err := range client.ChangeAll(t.Context(), together(9)) {
+	for _, err := range fresh.ChangeAll(t.Context(), together(9)) {
 		if err != nil {
 			t.Error(err)
 		}

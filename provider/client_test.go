@@ -127,9 +127,9 @@ func TestWholePages(t *testing.T) {
 		"shorter":       {{[]string{"a", "b"}, 3}, {nil, 2}},
 		"an item again": {{[]string{"a", "b"}, 3}, {[]string{"b"}, 3}},
 	} {
-		_, err := wholePages(func(s string) string { return s }, func(page, _ int) ([]string, *int, error) {
+		err := wholePages(func(s string) string { return s }, func(page, _ int) ([]string, *int, error) {
 			return pages[page-1].items, total(pages[page-1].total), nil
-		})
+		}, func(string) {})
 		if KindOf(err) != Changed {
 			t.Errorf("%s: %v, want %s", name, err, Changed)
 		}

@@ -272,23 +272,21 @@ func (v *cloudflare) alias(ctx context.Context, z zone, name string) (string, er
 
 // listZone leaves out a CNAME at the zone's own name: it is flattened, and
 // excludes nothing.
-func (v *cloudflare) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets := zoneSets{}
+func (v *cloudflare) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
-		entries, err := wholePages(func(e cloudflareShown) string { return e.ID }, v.records(ctx, z, "", kind))
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
+		err := wholePages(func(e cloudflareShown) string { return e.ID }, v.records(ctx, z, "", kind), func(e cloudflareShown) {
 			switch name := dnsname.Fold(e.Name); {
 			case e.Type == "TXT":
 				sets.add(name, e.record())
 			case e.Type == "CNAME" && name != z.name:
 				sets.alias(name, e.Content)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return sets, nil
+	return nil
 }
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }

@@ -57,7 +57,7 @@ func wantCrowd(t *testing.T, client *provider.Client) {
 	for i := range crowd {
 		zone, err := client.Zone(t.Context(), crowdName(i))
 		if err == nil && sets == nil {
-			sets, err = client.ReadAll(t.Context(), zone)
+			sets, err = client.ReadAll(t.Context(), zone, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

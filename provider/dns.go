@@ -35,11 +35,17 @@ type DNS interface {
 
 // ZoneReader is a DNS that gives a whole zone in few calls.
 type ZoneReader interface {
-	// ReadAll gives what stands at every name of the zone that has TXT values
-	// or an alias, by folded name. A list that is not whole is an error. It is
-	// ErrNotListed where this key may not list; single reads may work then.
-	ReadAll(ctx context.Context, zone string) (map[string]RRset, error)
+	// ReadAll gives what stands at the names of the zone that have TXT values
+	// or an alias, by folded name, as far as it is wanted. A list that is not whole
+	// is an error. It is ErrNotListed where this key may not list, or the list is
+	// too long; single reads may work then.
+	ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error)
 }
+
+// Wanted says what of a zone is of use, which may have a million names of others: all
+// that stands at a name where it says so of the name and nil, else those values of which
+// it says so. nil wants everything.
+type Wanted func(name string, value TXT) bool
 
 // BatchReader is a DNS that gives some names of a zone in one call.
 type BatchReader interface {

@@ -263,27 +263,23 @@ func (v *dnsPod) alias(ctx context.Context, z zone, name string) (string, error)
 	return "", err
 }
 
-func (v *dnsPod) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets := zoneSets{}
+func (v *dnsPod) listZone(ctx context.Context, z zone, sets *zoneSets) (unreadable error) {
 	for _, kind := range []string{"TXT", "CNAME"} {
-		entries, err := wholePages(func(e dnspodRecord) string { return e.ID.String() }, v.records(ctx, z, "", kind))
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
+		err := wholePages(func(e dnspodRecord) string { return e.ID.String() }, v.records(ctx, z, "", kind), func(e dnspodRecord) {
 			switch name := absolute(e.Name, z); {
 			case e.Type == "TXT":
 				r, err := e.record()
-				if err != nil {
-					return nil, err
-				}
+				unreadable = cmp.Or(unreadable, err)
 				sets.add(name, r)
 			case e.Type == "CNAME" && !e.off():
 				sets.alias(name, e.Value)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return sets, nil
+	return unreadable
 }
 
 // everywhere reports whether a record is for every resolver. The line's name

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"meshddns/dnsname"
+	"meshddns/dnswire"
 	"meshddns/provider/cloudtest"
 )
 
@@ -100,7 +101,7 @@ func checkClient(t *testing.T, client *Client, h *hostile) {
 	}
 	for _, from := range []int{0, calls} {
 		h.calls = from
-		all, err := client.ReadAll(t.Context(), "example.com")
+		all, err := client.ReadAll(t.Context(), "example.com", nil)
 		wellSaid(t, "list", err)
 		for at, set := range all {
 			if err != nil || !dnsname.Within(at, "example.com") || dnsname.Fold(at) != at {
@@ -232,4 +233,60 @@ func recorded(f testing.TB, vendor string) string {
 		f.Fatal(err)
 	}
 	return strings.Join(r.answers, between)
+}
+
+// Whatever somebody takes for credentials, a client is made, or the error says why not, in
+// one line and without the secret.
+func FuzzCredentials(f *testing.F) {
+	for _, endpoint := range []string{"", "dns.example.com", "https://dns.example.com/api", "http://127.0.0.1:8081", "[::1]:53", "192.0.2.1:99999", "http://dns.example.com", "https://user@x", "%zz"} {
+		f.Add("mesh-key", "bm90IHRoZSByZWNvcmRlZCBvbmU=", endpoint)
+	}
+	f.Add("hmac-sha512:mesh-key.", "c2VjcmV0LXNlY3JldA", "ns.example.com")
+	f.Add("a:b:c", "not base64, and secret", "ns.example.com:0")
+	f.Fuzz(func(t *testing.T, id, secret, endpoint string) {
+		c := Credentials{AccessKeyID: id, AccessKeySecret: Secret(secret), Endpoint: endpoint}
+		errs := map[string]error{}
+		for _, v := range vendors {
+			_, errs[v.name] = v.open(c)
+		}
+		_, errs["rfc2136"] = NewRFC2136(c)
+		for name, err := range errs {
+			wellSaid(t, name, err)
+			hidden := len(secret) >= 8 && !strings.Contains(id, secret) && !strings.Contains(endpoint, secret)
+			if err != nil && hidden && strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the secret is in %v", name, err)
+			}
+		}
+	})
+}
+
+// Whatever a DNS server answers to a question, what is read of it can stand at the name.
+func FuzzRecords(f *testing.F) {
+	owner := dnswire.Name(wireName(f, "_mesh.a.example.com"))
+	for _, answers := range [][]dnswire.RR{
+		nil, {soa(f, "example.com", 7)}, {txt(f, "_mesh.a.example.com", "ours"), txt(f, "_Mesh.a.example.com", "theirs"), txt(f, "a.example.com", "no")},
+		{rr(f, "_mesh.a.example.com", dnswire.TypeCNAME, wireName(f, "b.example.com"))}, {rr(f, "a.example.com", dnswire.TypeDNAME, wireName(f, "b.example.com"))},
+	} {
+		f.Add((&dnswire.Message{Response: true, Answers: answers}).Pack())
+		f.Add((&dnswire.Message{Response: true, Authority: answers}).Pack())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		answer, err := dnswire.Parse(data)
+		if err != nil {
+			return
+		}
+		if apex, ok := apexAbove(answer, owner); ok && (apex == dnswire.Root || !owner.Within(apex)) {
+			t.Errorf("the zone of %s is %s", owner, apex)
+		}
+		set, err := txtValues(answer, owner)
+		wellSaid(t, "values", err)
+		for _, v := range set.Values {
+			if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
+				t.Errorf("a value of the strings %q", v)
+			}
+		}
+		if rr, ok := alias(answer); ok && strings.ContainsFunc(nameText(rr.Name), unicode.IsSpace) {
+			t.Errorf("an alias at %q", nameText(rr.Name))
+		}
+	})
 }

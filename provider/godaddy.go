@@ -147,12 +147,11 @@ func goDaddyNamed(r goDaddyRecord, name string, z zone) bool {
 
 // list reads the TXT records of a name.
 func (v *goDaddy) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	records, err := v.records(ctx, goDaddyPath(z.id, "TXT", relative(name, z)))
-	for _, r := range records {
+	err = v.records(ctx, goDaddyPath(z.id, "TXT", relative(name, z)), func(r goDaddyRecord) {
 		if r.Type == "TXT" && goDaddyNamed(r, name, z) {
 			set = r.addTo(set)
 		}
-	}
+	})
 	return set, err
 }
 
@@ -167,53 +166,50 @@ func (r goDaddyRecord) addTo(set recordSet) recordSet {
 
 // listZone asks for the records of a type. Where the vendor refuses that to a
 // small account, names are read one by one.
-func (v *goDaddy) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets := zoneSets{}
+func (v *goDaddy) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
-		records, err := v.records(ctx, "/v1/domains/"+url.PathEscape(z.id)+"/records/"+kind)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range records {
+		err := v.records(ctx, "/v1/domains/"+url.PathEscape(z.id)+"/records/"+kind, func(r goDaddyRecord) {
 			switch name := absolute(r.Name, z); {
 			case r.Type == "TXT":
-				sets[name] = r.addTo(sets[name])
+				sets.join(name, r.addTo)
 			case r.Type == "CNAME":
 				sets.alias(name, r.Data)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return sets, nil
+	return nil
 }
 
 // records reads pages until one has nothing new. Users report that offset counts
 // pages, the documentation seems to mean records: this way is right for both.
-func (v *goDaddy) records(ctx context.Context, path string) (all []goDaddyRecord, err error) {
+func (v *goDaddy) records(ctx context.Context, path string, take func(goDaddyRecord)) error {
 	c := call{name: "GetRecords", method: http.MethodGet, path: path}
-	received := map[goDaddyRecord]bool{}
+	received := newMarks()
 	for page := 1; page <= maxPages; page++ {
 		if page > 1 {
 			c.query = url.Values{"offset": {strconv.Itoa(page)}, "limit": {strconv.Itoa(goDaddyPageSize)}}
 		}
 		var records []goDaddyRecord
 		if _, err := v.do(ctx, c, &records); err != nil {
-			return nil, err
+			return err
 		}
 		if records == nil {
-			return nil, v.api.lacks(c, "list")
+			return v.api.lacks(c, "list")
 		}
-		before := len(received)
+		before := len(received.seen)
 		for _, r := range records {
-			if !received[r] {
-				received[r] = true
-				all = append(all, r)
+			if !received.again(r) {
+				take(r)
 			}
 		}
-		if len(received) == before {
-			return all, nil
+		if len(received.seen) == before {
+			return nil
 		}
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
+	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
 }
 
 // replace sends each value that was there back with the TTL that it had. The

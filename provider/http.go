@@ -24,7 +24,7 @@ import (
 const (
 	callTime  = 10 * time.Second // bounds one request and its answer
 	maxAnswer = 4 << 20          // octets of an answer
-	maxZone   = 64 << 20         // octets of an answer that lists a whole zone at once
+	maxStream = 256 << 20        // octets of an answer that is read as a stream
 	maxSkew   = 5 * time.Minute  // by which a clock may be wrong at the strictest vendors
 	userAgent = "meshddns"
 )
@@ -116,7 +116,7 @@ type call struct {
 	query  url.Values
 	header map[string]string
 	body   []byte
-	most   int64 // octets of the answer, if it may have over maxAnswer
+	list   *list // of an answer that may have over maxAnswer
 }
 
 // callCount is the key to the counter of calls in a context.
@@ -151,20 +151,22 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	if calls, ok := ctx.Value(callCount{}).(*atomic.Int64); ok {
 		calls.Add(1)
 	}
-	most := cmp.Or(c.most, maxAnswer)
 	response, err := httpClient.Do(r)
 	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, most+1))
+	if c.list != nil && response.StatusCode == http.StatusOK {
+		return a.stream(ctx, c, response)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
 	}
 	fault, long := "", error(nil)
 	switch status := response.StatusCode; {
-	case int64(len(body)) > most:
-		fault, long = fmt.Sprintf("the answer is over %d octets", most), errTooLong
+	case len(body) > maxAnswer:
+		fault, long = fmt.Sprintf("the answer is over %d octets", maxAnswer), errTooLong
 	case 300 <= status && status < 400:
 		fault = fmt.Sprintf("a redirect (HTTP %d), which is not followed", status)
 	default:

@@ -180,9 +180,9 @@ func (s huaweiSet) off() bool {
 	return slices.Contains([]string{"DISABLE", "FREEZE", "ILLEGAL"}, s.Status)
 }
 
-// huaweiList reads all pages of a list.
-func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) string, items func(huaweiPage) []T) ([]T, error) {
-	all, err := wholePages(id, func(_, given int) ([]T, *int, error) {
+// huaweiList hands on what is on all pages of a list.
+func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) string, items func(huaweiPage) []T, take func(T)) error {
+	err := wholePages(id, func(_, given int) ([]T, *int, error) {
 		if given > 0 {
 			c.query.Set("offset", strconv.Itoa(given))
 		}
@@ -195,11 +195,11 @@ func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) s
 			return nil, nil, v.api.lacks(c, "list")
 		}
 		return found, page.Metadata.TotalCount, nil
-	})
+	}, take)
 	if KindOf(err) == gone {
-		return nil, nil
+		return nil
 	}
-	return all, err
+	return err
 }
 
 func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
@@ -223,12 +223,11 @@ func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zo
 	search.Set("type", "public")
 	search.Set("limit", strconv.Itoa(huaweiPageSize))
 	c := call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: search}
-	found, err := huaweiList(ctx, v, c, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones })
-	for _, z := range found {
+	err = huaweiList(ctx, v, c, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) {
 		if z.ZoneType != "private" {
 			zones = append(zones, zone{id: z.ID, unique: z.ID, name: dnsname.Fold(z.Name), minTTL: huaweiMinTTL})
 		}
-	}
+	})
 	return zones, err
 }
 
@@ -236,16 +235,21 @@ func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/
 
 // sets gives the TXT record sets of a name: one for every resolver, and those
 // of other lines.
-func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) ([]huaweiSet, error) {
-	sets, err := v.listed(ctx, z, url.Values{"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}})
-	return slices.DeleteFunc(sets, func(s huaweiSet) bool { return s.Type != "TXT" || dnsname.Fold(s.Name) != name }), err
+func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) (sets []huaweiSet, err error) {
+	search := url.Values{"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}}
+	err = v.eachSet(ctx, z, search, func(s huaweiSet) {
+		if s.Type == "TXT" && dnsname.Fold(s.Name) == name {
+			sets = append(sets, s)
+		}
+	})
+	return sets, err
 }
 
-// listed gives the record sets that a search finds.
-func (v *huaweiCloud) listed(ctx context.Context, z zone, search url.Values) ([]huaweiSet, error) {
+// eachSet hands on the record sets that a search finds.
+func (v *huaweiCloud) eachSet(ctx context.Context, z zone, search url.Values, take func(huaweiSet)) error {
 	search.Set("limit", strconv.Itoa(huaweiPageSize))
 	c := call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: search}
-	return huaweiList(ctx, v, c, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets })
+	return huaweiList(ctx, v, c, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets }, take)
 }
 
 // list takes the first set of the default line for the one to change. There
@@ -271,23 +275,21 @@ func (s huaweiSet) addTo(set recordSet) recordSet {
 	return set
 }
 
-func (v *huaweiCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets := map[string]recordSet{}
+func (v *huaweiCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
-		found, err := v.listed(ctx, z, url.Values{"type": {kind}})
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range found {
+		err := v.eachSet(ctx, z, url.Values{"type": {kind}}, func(s huaweiSet) {
 			switch name := dnsname.Fold(s.Name); {
 			case s.Type == "TXT":
-				sets[name] = s.addTo(sets[name])
+				sets.join(name, s.addTo)
 			case s.Type == "CNAME" && s.forAll() && !s.off() && len(s.Records) > 0:
-				zoneSets(sets).alias(name, s.Records[0])
+				sets.alias(name, s.Records[0])
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return sets, nil
+	return nil
 }
 
 // applyAll writes the sets one by one, and leaves it to the list that follows

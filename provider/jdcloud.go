@@ -184,12 +184,16 @@ func (v *jdCloud) zones(ctx context.Context) (zones []zone, err error) {
 // among them, and there can be no value beside it.
 func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(name, z)}}))
-	return jdSets(z, entries)[name], err
+	sets := newZoneSets(nil)
+	for _, e := range entries {
+		e.addTo(sets, z)
+	}
+	return sets.sets[name], err
 }
 
-func (v *jdCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	entries, err := wholePages(func(e jdEntry) string { return e.ID.String() }, v.records(ctx, z, url.Values{}))
-	return jdSets(z, entries), err
+func (v *jdCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	id := func(e jdEntry) string { return e.ID.String() }
+	return wholePages(id, v.records(ctx, z, url.Values{}), func(e jdEntry) { e.addTo(sets, z) })
 }
 
 type jdEntry struct {
@@ -204,19 +208,15 @@ func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf
 	return jdList[jdEntry](ctx, v, call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}, jdRecordPage)
 }
 
-// jdSets sorts records by name.
-func jdSets(z zone, entries []jdEntry) map[string]recordSet {
-	sets := zoneSets{}
-	for _, e := range entries {
-		off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
-		switch name := absolute(e.HostRecord, z); {
-		case e.Type == "CNAME" && !off:
-			sets.alias(name, e.HostValue)
-		case e.Type == "TXT":
-			sets.add(name, record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off})
-		}
+// addTo adds a record to the others of its name.
+func (e jdEntry) addTo(sets *zoneSets, z zone) {
+	off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
+	switch name := absolute(e.HostRecord, z); {
+	case e.Type == "CNAME" && !off:
+		sets.alias(name, e.HostValue)
+	case e.Type == "TXT":
+		sets.add(name, record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off})
 	}
-	return sets
 }
 
 // jdForAll reads viewValue: [-1] by the documentation, and -1 where records

@@ -3,6 +3,7 @@ package provider
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 )
 
 const maxPages = 1000 // of any list
@@ -12,35 +13,45 @@ const maxPages = 1000 // of any list
 // does not say that.
 type pageOf[T any] func(page, given int) (items []T, total *int, err error)
 
-// paged collects the items of all pages. Where an answer does not say how many
-// there are, an empty page is the last. An answer with neither, or a list that
-// ends too early, is not to be believed: what it lacks would be written again.
-func paged[T any](fetch pageOf[T]) ([]T, error) {
-	var all []T
-	for page := 1; page <= maxPages; page++ {
-		items, total, err := fetch(page, len(all))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, items...)
-		switch {
-		case total == nil && items == nil && page == 1:
-			return nil, &Error{Kind: BadAnswer, Detail: "neither a list nor its length", Err: errNotTheirs}
-		case total == nil && len(items) == 0, total != nil && len(all) >= *total:
-			return all, nil
-		case len(items) == 0:
-			return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list ends after %d items of %d", len(all), *total)}
-		}
+// paged collects the items of all pages.
+func paged[T any](fetch pageOf[T]) (all []T, err error) {
+	err = eachPage(fetch, func(items []T) { all = append(all, items...) })
+	if err != nil {
+		return nil, err
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
+	return all, nil
 }
 
-// wholePages collects a list of which nothing may be missing, although others
-// may write while it is read: its length stays the same on all pages, and no
-// item comes twice.
-func wholePages[T any](id func(T) string, fetch pageOf[T]) ([]T, error) {
-	length, seen := -1, map[string]bool{}
-	return paged(func(page, given int) ([]T, *int, error) {
+// eachPage hands the items of all pages on. Where an answer does not say how many
+// there are, an empty page is the last. An answer with neither, or a list that
+// ends too early, is not to be believed: what it lacks would be written again.
+func eachPage[T any](fetch pageOf[T], take func(items []T)) error {
+	given := 0
+	for page := 1; page <= maxPages; page++ {
+		items, total, err := fetch(page, given)
+		if err != nil {
+			return err
+		}
+		take(items)
+		given += len(items)
+		switch {
+		case total == nil && items == nil && page == 1:
+			return &Error{Kind: BadAnswer, Detail: "neither a list nor its length", Err: errNotTheirs}
+		case total == nil && len(items) == 0, total != nil && given >= *total:
+			return nil
+		case len(items) == 0:
+			return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list ends after %d items of %d", given, *total)}
+		}
+	}
+	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
+}
+
+// wholePages hands a list on of which nothing may be missing, although others may
+// write while it is read: its length stays the same on all pages, and no item
+// comes twice. One of too many pages is not begun.
+func wholePages[T any](id func(T) string, fetch pageOf[T], take func(T)) error {
+	length, seen := -1, newMarks()
+	return eachPage(func(page, given int) ([]T, *int, error) {
 		items, total, err := fetch(page, given)
 		if err != nil {
 			return nil, nil, err
@@ -48,17 +59,39 @@ func wholePages[T any](id func(T) string, fetch pageOf[T]) ([]T, error) {
 		if total != nil && length >= 0 && length != *total {
 			return nil, nil, &Error{Kind: Changed, Detail: fmt.Sprintf("the list had %d items, and has %d while it is read", length, *total)}
 		}
+		if page == 1 && total != nil && *total > maxPages*max(1, len(items)) {
+			return nil, nil, &Error{Kind: Invalid, Detail: fmt.Sprintf("the list has %d items, on over %d pages", *total, maxPages), Err: ErrNotListed}
+		}
 		if total != nil {
 			length = *total
 		}
 		for _, item := range items {
-			if seen[id(item)] {
+			if seen.again(id(item)) {
 				return nil, nil, &Error{Kind: Changed, Detail: "the list changes while it is read: an item is on two pages"}
 			}
-			seen[id(item)] = true
 		}
 		return items, total, nil
+	}, func(items []T) {
+		for _, item := range items {
+			take(item)
+		}
 	})
+}
+
+// marks tells what has come before, by hashes: of a million ids, eight octets each.
+type marks struct {
+	seed maphash.Seed
+	seen map[uint64]struct{}
+}
+
+func newMarks() marks { return marks{maphash.MakeSeed(), map[uint64]struct{}{}} }
+
+// again notes an id, or whatever tells items apart, and reports whether it was noted
+// before.
+func (m marks) again(id any) bool {
+	before := len(m.seen)
+	m.seen[maphash.Comparable(m.seed, id)] = struct{}{}
+	return len(m.seen) == before
 }
 
 // zonesPaged collects the list of an account's zones, unless that has too

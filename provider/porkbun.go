@@ -214,13 +214,13 @@ func (v *porkbun) checkKeys(ctx context.Context) error {
 }
 
 func (v *porkbun) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	sets, err := v.listZone(ctx, z)
-	return sets[name], err
+	sets := newZoneSets(nil)
+	err = v.listZone(ctx, z, sets)
+	return sets.sets[name], err
 }
 
-func (v *porkbun) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+func (v *porkbun) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	entries, err := v.retrieve(ctx, z.id)
-	sets := zoneSets{}
 	for _, e := range entries {
 		switch name := dnsname.Fold(e.Name); e.Type {
 		case "CNAME":
@@ -230,7 +230,7 @@ func (v *porkbun) listZone(ctx context.Context, z zone) (map[string]recordSet, e
 			sets.add(name, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
 		}
 	}
-	return sets, err
+	return err
 }
 
 // porkbunFields is what a write says of a record; the zone's own name is "".

@@ -173,32 +173,31 @@ type pdnsSet struct {
 	Records    []json.RawMessage
 }
 
-// sets reads a zone, or what of it the query asks for, by name.
-func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values) (map[string]recordSet, error) {
-	var answer struct{ RRsets []pdnsSet }
+// sets reads a zone, or what of it the query asks for.
+func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zoneSets) (unread error) {
+	var answer struct{ RRsets []struct{} }
 	c := call{name: "read zone", method: http.MethodGet, path: "/zones/" + url.PathEscape(z.id), query: query}
-	if query == nil {
-		c.most = maxZone
-	}
-	if err := v.do(ctx, c, &answer); err != nil {
-		return nil, err
-	}
-	if answer.RRsets == nil {
-		return nil, v.api.lacks(c, "list of sets")
-	}
-	sets := map[string]recordSet{}
-	for _, s := range answer.RRsets {
-		if s.Type != "TXT" && s.Type != "CNAME" {
-			continue
+	c.list = &list{"rrsets", func(d *json.Decoder) error {
+		var s pdnsSet
+		if err := d.Decode(&s); err != nil || s.Type != "TXT" && s.Type != "CNAME" {
+			return err
 		}
-		name := dnsname.Fold(s.Name)
-		set, err := s.addTo(sets[name])
-		if err != nil {
-			return nil, v.api.lacks(c, "record that can be read")
-		}
-		sets[name] = set
+		sets.join(dnsname.Fold(s.Name), func(set recordSet) recordSet {
+			set, err := s.addTo(set)
+			unread = cmp.Or(unread, err)
+			return set
+		})
+		return nil
+	}}
+	switch err := v.do(ctx, c, &answer); {
+	case err != nil:
+		return err
+	case answer.RRsets == nil:
+		return v.api.lacks(c, "list of sets")
+	case unread != nil:
+		return v.api.lacks(c, "record that can be read")
 	}
-	return sets, nil
+	return nil
 }
 
 // addTo adds what a set has to what else is known of the name.
@@ -267,8 +266,9 @@ func escapeOctets(text []byte) []byte {
 // list leaves it to the server to see an alias at the name: it takes no other
 // record there.
 func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	sets, err := v.sets(ctx, z, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}})
-	set := sets[name]
+	sets := newZoneSets(nil)
+	err := v.sets(ctx, z, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}}, sets)
+	set := sets.sets[name]
 	if set.alias = ""; len(set.records) == 0 {
 		set = recordSet{}
 	}
@@ -276,19 +276,13 @@ func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, er
 }
 
 // listZone reads the zone in one call, the disabled records with it.
-func (v *powerDNS) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets, err := v.sets(ctx, z, nil)
-	if errors.Is(err, errTooLong) {
-		err = &Error{Kind: Invalid, Detail: err.Error(), Err: ErrNotListed}
-	}
-	return sets, err
+func (v *powerDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	return v.sets(ctx, z, nil, sets)
 }
 
-// listNames reads the whole zone, too: what is disabled at a name is to be
-// known before its set is replaced.
-func (v *powerDNS) listNames(ctx context.Context, z zone, _ []string) (map[string]recordSet, error) {
-	return v.listZone(ctx, z)
-}
+// alwaysLists has the whole zone read also for a few names: what is disabled at a
+// name is to be known before its set is replaced.
+func (v *powerDNS) alwaysLists() {}
 
 func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
 	disabled, err := v.unlisted(ctx, z, name, from)
@@ -328,11 +322,11 @@ func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed rec
 			return recordSet{}, nil
 		}
 	}
-	sets, err := v.sets(ctx, z, nil)
-	if err != nil {
+	sets := newZoneSets(func(n string, _ TXT) bool { return n == name })
+	if err := v.sets(ctx, z, nil, sets); err != nil {
 		return recordSet{}, fmt.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
 	}
-	all := sets[name]
+	all := sets.sets[name]
 	all.records = slices.DeleteFunc(all.records, func(r record) bool {
 		return !r.off || slices.ContainsFunc(listed.records, func(l record) bool { return l.raw == r.raw })
 	})

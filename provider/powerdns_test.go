@@ -172,13 +172,13 @@ func TestPowerDNSErrors(t *testing.T) {
 		"429":         {{plain(429, "Too Many Requests"), Throttled}},
 		"HTTP 418":    {{cloudtest.JSON(418, nil), Invalid}},
 		"no list of": {
-			{cloudtest.JSON(200, nil), BadAnswer},
 			{cloudtest.JSON(200, map[string]any{}), BadAnswer},
 			{cloudtest.JSON(200, map[string]any{"rrsets": nil}), BadAnswer},
 		},
 		"read zone": {
 			{plain(200, ""), BadAnswer},
 			{plain(200, "<html>"), BadAnswer},
+			{cloudtest.JSON(200, nil), BadAnswer},
 			{cloudtest.JSON(200, []any{}), BadAnswer},
 			{cloudtest.JSON(200, map[string]any{"rrsets": []any{map[string]any{
 				"name": "a.example.com.", "type": "TXT", "ttl": 1, "records": []any{"x"},

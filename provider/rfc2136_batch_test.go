@@ -57,7 +57,7 @@ func TestRFC2136Many(t *testing.T) {
 		}
 		count.Store(0)
 		begin = time.Now()
-		all, err := c.ReadAll(t.Context(), servertest.Zone)
+		all, err := c.ReadAll(t.Context(), servertest.Zone, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestRFC2136ChangeAllUnknown(t *testing.T) {
 			if got := count.Load(); got != test.messages || len(failed) != len(changes) {
 				t.Errorf("%d messages, %d failed; want %d and %d", got, len(failed), test.messages, len(changes))
 			}
-			all, err := rightClient(t, s).ReadAll(t.Context(), servertest.Zone)
+			all, err := rightClient(t, s).ReadAll(t.Context(), servertest.Zone, nil)
 			made := 0
 			for name := range all {
 				if strings.HasSuffix(name, below) {

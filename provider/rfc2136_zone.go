@@ -14,9 +14,9 @@ import (
 // Bounds of a zone transfer. A zone that is larger is read name by name.
 const (
 	transferTime = time.Minute
-	maxTransfer  = 64 << 20 // octets of the messages
-	maxKept      = 64 << 20 // octets of what is kept of them, about
-	recordCost   = 128      // octets that a record takes beside its name and data, about
+	maxTransfer  = 256 << 20 // octets of the messages
+	maxKept      = 64 << 20  // octets of what is kept of any list of a zone, about
+	recordCost   = 128       // octets that a record takes beside its name and data, about
 )
 
 var (
@@ -26,7 +26,7 @@ var (
 
 // ReadAll transfers the zone (RFC 5936). Where it hands names on, by NS or
 // DNAME records, it has an entry at "*." and the name above them, for Listed.
-func (c *RFC2136) ReadAll(ctx context.Context, zone string) (map[string]RRset, error) {
+func (c *RFC2136) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error) {
 	apex, err := ownerName(zone)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (c *RFC2136) ReadAll(ctx context.Context, zone string) (map[string]RRset, e
 	request, mac := c.key.Sign(query.Pack(), c.now())
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
-	t := newTransfer(apex)
+	t := newTransfer(apex, wanted)
 	stream := c.key.Stream(mac)
 	err = dnswire.Transfer(ctx, c.server, request, func(data []byte) (bool, error) {
 		return t.take(data, func() (bool, error) { return stream.Verify(data, c.now()) })
@@ -110,6 +110,7 @@ var transferErrors = map[dnswire.Rcode]meaning{
 // TXT values.
 type transfer struct {
 	apex   dnswire.Name
+	wanted Wanted
 	soa    []byte // of the first record; nil before
 	ended  bool
 	octets int                     // of the messages
@@ -119,9 +120,9 @@ type transfer struct {
 	dnames map[dnswire.Name]string // where what is below names points to
 }
 
-func newTransfer(apex dnswire.Name) *transfer {
+func newTransfer(apex dnswire.Name, wanted Wanted) *transfer {
 	return &transfer{
-		apex: apex.Fold(), sets: map[dnswire.Name]RRset{},
+		apex: apex.Fold(), wanted: wanted, sets: map[dnswire.Name]RRset{},
 		cuts: map[dnswire.Name]string{}, dnames: map[dnswire.Name]string{},
 	}
 }
@@ -194,11 +195,17 @@ func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
 		if err != nil {
 			return err
 		}
-		set := t.sets[name]
+		set, there := t.sets[name]
+		if !there && !t.wants(name, value) {
+			return nil
+		}
 		set.TTL, set.Values = rr.TTL, append(set.Values, value)
 		t.sets[name] = set
 	case dnswire.TypeCNAME:
-		set := t.sets[name]
+		set, there := t.sets[name]
+		if !there && !t.wants(name, nil) {
+			return nil
+		}
 		set.Alias = nameText(dnswire.Name(rr.Data))
 		t.sets[name] = set
 	case dnswire.TypeNS:
@@ -215,6 +222,11 @@ func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
 		return errTooLarge
 	}
 	return nil
+}
+
+// wants reports whether a value is of use, or all that is at its name.
+func (t *transfer) wants(name dnswire.Name, value TXT) bool {
+	return t.wanted == nil || t.wanted(nameText(name), nil) || value != nil && t.wanted(nameText(name), value)
 }
 
 // zone gives what stands at the names of the zone, all records being there.

@@ -2,9 +2,7 @@ package provider
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,7 +26,7 @@ func TestRFC2136ReadAll(t *testing.T) {
 		for _, v := range foreignValues() {
 			s.Update(t, "add shared.example.com 60 TXT "+presentation(v))
 		}
-		all, err := c.ReadAll(t.Context(), "Example.COM.")
+		all, err := c.ReadAll(t.Context(), "Example.COM.", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +83,7 @@ func TestRFC2136NotListed(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				c := newClient(t, s.Addr, test.key, test.secret)
-				all, err := c.ReadAll(t.Context(), test.zone)
+				all, err := c.ReadAll(t.Context(), test.zone, nil)
 				t.Log(err)
 				if err == nil || all != nil || errors.Is(err, ErrNotListed) == slices.Contains(test.listed, s.Name) {
 					t.Errorf("%d names, %v", len(all), err)
@@ -99,7 +97,7 @@ func TestRFC2136NotListed(t *testing.T) {
 		wantValues(t, c, s, "keep.example.com", TXT{"existing value"})
 		c = rightClient(t, s)
 		c.now = func() time.Time { return time.Now().Add(1000 * time.Second) }
-		_, err := c.ReadAll(t.Context(), servertest.Zone)
+		_, err := c.ReadAll(t.Context(), servertest.Zone, nil)
 		if s.Name != "PowerDNS" { // it says NOTAUTH of everything
 			wantKind(t, err, ClockSkew, "server's time minus ours")
 		}
@@ -119,7 +117,7 @@ func TestRFC2136Overlap(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if all, err := c.ReadAll(t.Context(), servertest.Zone); err != nil || len(all["keep.example.com"].Values) != 1 {
+				if all, err := c.ReadAll(t.Context(), servertest.Zone, nil); err != nil || len(all["keep.example.com"].Values) != 1 {
 					t.Errorf("%v, %v", all, err)
 				}
 			})
@@ -172,13 +170,13 @@ func (ts transferServer) answer(conn net.Conn, data []byte) {
 	}
 	tsig := query.Additional[0].Data
 	mac := tsig[len(tsig)-6-sha256.Size : len(tsig)-6]
-	s := newSigner(mac)
+	s := servertest.NewSigner(mac)
 	for i, records := range ts.messages {
 		m := dnswire.Message{ID: query.ID, Response: true, Authoritative: true, Questions: query.Questions, Answers: records}
 		if ts.message != nil {
 			ts.message(i, &m)
 		}
-		message := s.next(m.Pack(), ts.unsigned == nil || !ts.unsigned(i))
+		message := s.Next(m.Pack(), ts.unsigned == nil || !ts.unsigned(i))
 		if ts.spoil != nil {
 			message = ts.spoil(i, message)
 		}
@@ -186,45 +184,6 @@ func (ts transferServer) answer(conn net.Conn, data []byte) {
 			return
 		}
 	}
-}
-
-// signer signs the messages of an answer as RFC 8945, section 5.3.1, says,
-// with servertest.Key.
-type signer struct {
-	pending []byte // what the next MAC covers before the message
-	first   bool
-}
-
-func newSigner(requestMAC []byte) *signer {
-	return &signer{pending: lengthened(requestMAC), first: true}
-}
-
-func lengthened(mac []byte) []byte {
-	return append(binary.BigEndian.AppendUint16(nil, uint16(len(mac))), mac...)
-}
-
-func (s *signer) next(message []byte, signed bool) []byte {
-	s.pending = append(s.pending, message...)
-	if !signed {
-		return message
-	}
-	const key, algorithm = "\x08mesh-key\x00", "\x0bhmac-sha256\x00"
-	timers := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))[2:]
-	timers = binary.BigEndian.AppendUint16(timers, 300)
-	covered := append(s.pending, timers...)
-	if s.first {
-		covered = slices.Concat(s.pending, []byte(key+"\x00\xff\x00\x00\x00\x00"+algorithm), timers, make([]byte, 4))
-	}
-	secret, _ := base64.StdEncoding.DecodeString(servertest.Secret)
-	h := hmac.New(sha256.New, secret)
-	h.Write(covered)
-	mac := h.Sum(nil)
-	s.pending, s.first = lengthened(mac), false
-	data := slices.Concat([]byte(algorithm), timers, lengthened(mac), message[:2], make([]byte, 4))
-	record := slices.Concat([]byte(key+"\x00\xfa\x00\xff\x00\x00\x00\x00"), binary.BigEndian.AppendUint16(nil, uint16(len(data))), data)
-	message = append(slices.Clone(message), record...)
-	binary.BigEndian.PutUint16(message[10:], binary.BigEndian.Uint16(message[10:])+1)
-	return message
 }
 
 func rr(t testing.TB, name string, kind dnswire.Type, data []byte) dnswire.RR {
@@ -303,7 +262,7 @@ func TestRFC2136Transfer(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 			}
 			defer cancel()
-			all, err := c.ReadAll(ctx, servertest.Zone)
+			all, err := c.ReadAll(ctx, servertest.Zone, nil)
 			if test.kind != "" {
 				wantKind(t, err, test.kind, "example.com")
 				if all != nil || errors.Is(err, ErrNotListed) != (test.kind == Permission) {
@@ -338,9 +297,9 @@ func TestRFC2136TransferLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		message dnswire.Message
 		limit   int
-	}{"kept": {kept, maxTransfer / 4}, "passed over": {wide, maxTransfer}} {
+	}{"kept": {kept, maxKept / 4}, "passed over": {wide, maxTransfer}} {
 		message := test.message.Pack()
-		tr := newTransfer(dnswire.Name(wireName(t, servertest.Zone)))
+		tr := newTransfer(dnswire.Name(wireName(t, servertest.Zone)), nil)
 		_, err := tr.take(first.Pack(), proven)
 		messages := 0
 		for ; err == nil && tr.octets <= 2*maxTransfer; messages++ {
@@ -360,7 +319,7 @@ func TestRFC2136TransferLimits(t *testing.T) {
 
 // TestRFC2136TransferHandsOn has delegations and DNAMEs within each other.
 func TestRFC2136TransferHandsOn(t *testing.T) {
-	tr := newTransfer(dnswire.Name(wireName(t, "Example.com")))
+	tr := newTransfer(dnswire.Name(wireName(t, "Example.com")), nil)
 	ns, target := wireName(t, "ns.example.net"), wireName(t, "there.example.net")
 	m := dnswire.Message{Answers: []dnswire.RR{
 		soa(t, "example.com", 7), rr(t, "example.com", dnswire.TypeNS, ns),
@@ -398,7 +357,8 @@ func FuzzTransfer(f *testing.F) {
 	apex := dnswire.Name(wireName(f, servertest.Zone))
 	frame := func(messages ...dnswire.Message) (stream []byte) {
 		for _, m := range messages {
-			stream = append(stream, lengthened(m.Pack())...)
+			packed := m.Pack()
+			stream = append(binary.BigEndian.AppendUint16(stream, uint16(len(packed))), packed...)
 		}
 		return stream
 	}
@@ -408,19 +368,19 @@ func FuzzTransfer(f *testing.F) {
 	f.Add(frame(dnswire.Message{Answers: slices.Concat([]dnswire.RR{start}, middle, []dnswire.RR{end})}), uint64(0))
 	f.Add(frame(dnswire.Message{Answers: []dnswire.RR{start}}, dnswire.Message{Answers: middle}, dnswire.Message{Answers: []dnswire.RR{end}}), uint64(2))
 	f.Fuzz(func(t *testing.T, data []byte, unsigned uint64) {
-		tr, mac := newTransfer(apex), []byte("the request's")
+		tr, mac := newTransfer(apex, nil), []byte("the request's")
 		key, err := dnswire.ParseKey(servertest.Key, servertest.Secret)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream, s := key.Stream(mac), newSigner(mac)
+		stream, s := key.Stream(mac), servertest.NewSigner(mac)
 		last := false
 		for i := 0; err == nil && !last && len(data) >= 2; i++ {
 			size := min(int(binary.BigEndian.Uint16(data)), len(data)-2)
 			message := slices.Clone(data[2 : 2+size])
 			data = data[2+size:]
 			if size >= dnswire.HeaderSize {
-				message = s.next(message, i >= 64 || unsigned>>i&1 == 0)
+				message = s.Next(message, i >= 64 || unsigned>>i&1 == 0)
 			}
 			last, err = tr.take(message, func() (bool, error) { return stream.Verify(message, time.Now()) })
 		}

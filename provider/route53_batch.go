@@ -40,26 +40,30 @@ func (p route53Page) query() url.Values {
 	return query
 }
 
-func (v *route53) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	found := newRoute53Found()
+func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	found := route53Found{sets, newMarks()}
 	query := url.Values{"maxitems": {route53SetsPage}}
 	for range maxPages {
 		page, err := v.page(ctx, z, query, found)
 		if err != nil || !page.IsTruncated {
-			return found.sets, err
+			return err
 		}
 		if query = page.query(); page.NextName == "" {
 			break
 		}
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: "the list of record sets does not end"}
+	return &Error{Kind: BadAnswer, Detail: "the list of record sets does not end"}
 }
 
 // listNames reads the list from name to name: a page has those that stand
 // close to each other.
 func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[string]recordSet, error) {
 	names = slices.SortedFunc(slices.Values(names), func(a, b string) int { return strings.Compare(route53Order(a), route53Order(b)) })
-	found := newRoute53Found()
+	wanted := map[string]bool{}
+	for _, name := range names {
+		wanted[name] = true
+	}
+	found := route53Found{newZoneSets(func(name string, _ TXT) bool { return wanted[name] }), newMarks()}
 	var page route53Page
 	for range maxPages {
 		next := route53Order(route53Name(page.NextName))
@@ -67,7 +71,7 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 			names = slices.DeleteFunc(names, func(name string) bool { return route53Order(name) < next })
 		}
 		if len(names) == 0 {
-			return found.sets, nil
+			return found.sets.sets, nil
 		}
 		query := url.Values{"name": {names[0] + "."}, "maxitems": {route53SetsPage}}
 		if page.IsTruncated && route53Order(names[0]) == next {
@@ -75,7 +79,7 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 		}
 		var err error
 		if page, err = v.page(ctx, z, query, found); err != nil || !page.IsTruncated {
-			return found.sets, err
+			return found.sets.sets, err
 		}
 	}
 	return nil, &Error{Kind: BadAnswer, Detail: "the list of record sets does not end"}
@@ -83,20 +87,14 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 
 // route53Found is what pages have shown; a set that comes again counts once.
 type route53Found struct {
-	sets map[string]recordSet
-	seen map[[3]string]bool
-}
-
-func newRoute53Found() route53Found {
-	return route53Found{map[string]recordSet{}, map[[3]string]bool{}}
+	sets *zoneSets
+	seen marks
 }
 
 func (f route53Found) add(s route53Set) {
 	name := route53Name(s.Name)
-	key := [3]string{name, s.Type, s.SetIdentifier}
-	if (s.Type == "TXT" || s.Type == "CNAME") && !f.seen[key] {
-		f.seen[key] = true
-		f.sets[name] = s.addTo(f.sets[name])
+	if (s.Type == "TXT" || s.Type == "CNAME") && !f.seen.again([3]string{name, s.Type, s.SetIdentifier}) {
+		f.sets.join(name, s.addTo)
 	}
 }
 

@@ -254,23 +254,21 @@ func (v *tencentCloud) alias(ctx context.Context, z zone, name string) (string, 
 	return "", err
 }
 
-func (v *tencentCloud) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets := zoneSets{}
+func (v *tencentCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
-		entries, err := wholePages(func(e tencentRecord) string { return e.RecordId.String() }, v.page(ctx, z, "", kind))
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
+		err := wholePages(func(e tencentRecord) string { return e.RecordId.String() }, v.page(ctx, z, "", kind), func(e tencentRecord) {
 			switch name := absolute(e.Name, z); {
 			case e.Type == "TXT":
 				sets.add(name, e.record())
 			case e.Type == "CNAME" && !e.off():
 				sets.alias(name, e.Value)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return sets, nil
+	return nil
 }
 
 type tencentRecord struct {

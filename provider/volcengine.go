@@ -259,23 +259,22 @@ func (v *volcengine) alias(ctx context.Context, z zone, name string) (string, er
 	return "", err
 }
 
-func (v *volcengine) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
-	sets := zoneSets{}
+func (v *volcengine) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
-		found, err := wholePages(func(r volcRecord) string { return r.RecordID }, v.page(ctx, url.Values{"ZID": {z.id}, "Type": {kind}}))
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range found {
+		page := v.page(ctx, url.Values{"ZID": {z.id}, "Type": {kind}})
+		err := wholePages(func(r volcRecord) string { return r.RecordID }, page, func(r volcRecord) {
 			switch name := absolute(r.Host, z); {
 			case r.Type == "TXT":
 				sets.add(name, r.record())
 			case r.Type == "CNAME" && !r.record().off:
 				sets.alias(name, r.Value)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return sets, nil
+	return nil
 }
 
 func (v *volcengine) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {

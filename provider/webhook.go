@@ -55,9 +55,11 @@ import (
 //	      {"name": "www.example.com", "values": [], "alias": "example.net"}]}
 //
 // alias is where a CNAME at the name points. A list must be whole: what it does
-// not have counts as not there. A bridge without these calls answers with 404
-// or 501, or with 400 or 405 if it takes a call without a name for a mistake;
-// it is then asked for each name by itself.
+// not have counts as not there. It is read as it comes; where it has over 256 MiB,
+// or over 4 MiB and takes over ten seconds, names are asked for one by one. A
+// bridge without these calls answers with 404 or 501, or with 400 or 405 if it
+// takes a call without a name for a mistake; it is then asked for each name by
+// itself.
 //
 // A value is one JSON string: the octets of its character-strings, joined. One
 // of more than 255 octets is to be cut into strings of 255 octets, the last
@@ -138,8 +140,8 @@ func (v *webhook) do(ctx context.Context, c call, out any) error {
 var webhookMissing = []int{http.StatusNotFound, http.StatusNotImplemented, http.StatusBadRequest, http.StatusMethodNotAllowed}
 
 // many makes one of the calls that a bridge need not know.
-func (v *webhook) many(ctx context.Context, query url.Values, out any) (known bool, err error) {
-	c := call{name: "list", method: http.MethodGet, query: query, most: maxZone}
+func (v *webhook) many(ctx context.Context, query url.Values, out any, l *list) (known bool, err error) {
+	c := call{name: "list", method: http.MethodGet, query: query, list: l}
 	err = v.do(ctx, c, out)
 	e, failed := errors.AsType[*Error](err)
 	return !failed || !slices.Contains(webhookMissing, e.status), err
@@ -148,8 +150,8 @@ func (v *webhook) many(ctx context.Context, query url.Values, out any) (known bo
 // zones is tooMany for a bridge that does not list them.
 func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 	var answer struct{ Zones []webhookAnswer }
-	switch known, err := v.many(ctx, url.Values{"zones": {"all"}}, &answer); {
-	case !known:
+	switch known, err := v.many(ctx, url.Values{"zones": {"all"}}, &answer, nil); {
+	case !known, errors.Is(err, errTooLong):
 		return nil, &Error{Kind: tooMany, Err: err}
 	case err != nil:
 		return nil, err
@@ -162,29 +164,33 @@ func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 	return zones, nil
 }
 
-func (v *webhook) listZone(ctx context.Context, z zone) (map[string]recordSet, error) {
+func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	var answer struct {
 		Zone  string
-		Names []struct {
+		Names []struct{}
+	}
+	names := list{"names", func(d *json.Decoder) error {
+		var n struct {
 			webhookAnswer
 			Name, Alias string
 		}
-	}
-	switch known, err := v.many(ctx, url.Values{"zone": {z.name}}, &answer); {
+		err := d.Decode(&n)
+		sets.join(dnsname.Fold(n.Name), func(recordSet) recordSet {
+			set := n.set()
+			set.alias = n.Alias
+			return set
+		})
+		return err
+	}}
+	switch known, err := v.many(ctx, url.Values{"zone": {z.name}}, &answer, &names); {
 	case !known:
-		return nil, &Error{Kind: Invalid, Detail: err.Error(), Err: ErrNotListed}
+		return &Error{Kind: Invalid, Detail: err.Error(), Err: ErrNotListed}
 	case err != nil:
-		return nil, err
+		return err
 	case answer.Names == nil || dnsname.Fold(answer.Zone) != z.name:
-		return nil, &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of the zone's names"}
+		return &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of the zone's names"}
 	}
-	sets := map[string]recordSet{}
-	for _, n := range answer.Names {
-		set := n.set()
-		set.alias = n.Alias
-		sets[dnsname.Fold(n.Name)] = set
-	}
-	return sets, nil
+	return nil
 }
 
 // sharesNames reports that two keys may reach two zones of one name, which

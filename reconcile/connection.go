@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"meshddns/dnsname"
+	"meshddns/meshtxt"
 	"meshddns/provider"
 )
 
@@ -34,8 +36,8 @@ type found struct {
 	err  error
 }
 
-// list is a whole zone as it was read. Names that were changed since are read
-// anew.
+// list is a whole zone as it was read, but for what concerns nobody here. Names that
+// were changed since are read anew.
 type list struct {
 	sets    map[string]provider.RRset
 	changed map[string]bool
@@ -95,6 +97,13 @@ func (c *connection) domain(ctx context.Context, domain string) found {
 	return f
 }
 
+// concerns is what of a zone is kept: all names that are reserved or may be, and our
+// values wherever else they are.
+func concerns(name string, value provider.TXT) bool {
+	_, mesh := meshtxt.Owner(value.Text())
+	return mesh || strings.HasPrefix(name, meshtxt.Label+".")
+}
+
 // list gives the list of a zone: the one that is at hand, if it need not be made
 // anew. It is nil without an error where the provider has none.
 func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, anew bool) (*list, error) {
@@ -102,7 +111,7 @@ func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex 
 	defer c.mu.Unlock()
 	l := c.lists[apex]
 	if l == nil || anew && !l.refused {
-		sets, err := client.ReadAll(ctx, apex)
+		sets, err := client.ReadAll(ctx, apex, concerns)
 		l = &list{sets: sets, changed: map[string]bool{}, refused: err != nil}
 		if !errors.Is(err, provider.ErrNotListed) { // which is no failure
 			l.err = err
@@ -115,11 +124,12 @@ func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex 
 	return l, nil
 }
 
-// listed gives what a list says of a name, if it has not been changed since.
+// listed gives what a list says of a name, if it has kept all of it, and the name has not
+// been changed since.
 func (c *connection) listed(l *list, name string) (set provider.RRset, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return provider.Listed(l.sets, name), !l.changed[name]
+	return provider.Listed(l.sets, name), !l.changed[name] && concerns(dnsname.Fold(name), nil)
 }
 
 // unchanged gives what a list says of the names that were not changed since.

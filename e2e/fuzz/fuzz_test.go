@@ -1,10 +1,13 @@
 package fuzz
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -140,7 +143,7 @@ func TestRequests(t *testing.T) {
 	t.Logf("MESHDDNS_FUZZ_SEED=%d MESHDDNS_REQUESTS=%d", seed, requests)
 	d, p := contract(t), start(t)
 	run(t, d, p, 4000, seed+1<<32, nil).report(t) // memory, pools and caches are what they become
-	before := p.resources(t)
+	before, _ := p.back(t, p.resources(t), limit)
 	begin := time.Now()
 	all := run(t, d, p, requests, seed, nil)
 	took := time.Since(begin)
@@ -154,10 +157,57 @@ func TestRequests(t *testing.T) {
 	if missing = slices.DeleteFunc(missing, func(s string) bool { return strings.Contains(s, "/leftovers/") }); len(missing) > 0 {
 		t.Errorf("never granted: %q", missing)
 	}
-	after := p.back(t, before)
+	after, kept := p.back(t, before, limit)
 	t.Logf("%d requests in %v, the slowest %v; %v; %d without an answer; %d kinds of answers", requests, took.Round(time.Second), all.slowest.Round(time.Millisecond), all.statuses, all.lost, len(all.seen))
 	t.Logf("before %v, after %v", before, after)
-	p.end(t)
+	for _, w := range slices.Concat(kept, p.end(t)) {
+		t.Error(w)
+	}
+}
+
+// The controls: what is left over is found, in what a program holds and in its database.
+func TestLeftoversAreFound(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	before := resources{descriptors: 10, goroutines: 20, resident: 30 << 10}
+	for what, after := range map[string]resources{
+		"": before, "11 descriptors": {descriptors: 11}, "51 goroutines": {goroutines: 51}, "47105 KiB": {resident: 46<<10 + 1},
+	} {
+		if wrong := after.surplus(before); len(wrong) > 1 || !strings.HasPrefix(strings.Join(wrong, ""), what) || (what == "") != (wrong == nil) {
+			t.Errorf("%v: %q, want %q", after, wrong, what)
+		}
+	}
+	d, p := contract(t), start(t)
+	run(t, d, p, 1000, 3, nil).report(t)
+	before, wrong := p.back(t, p.resources(t), limit)
+	for range 2 * mayWait {
+		conn, err := net.Dial("tcp", p.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, kept := p.back(t, before, 0); len(wrong) > 0 || len(kept) == 0 {
+		t.Errorf("%q without open connections, %q with them", wrong, kept)
+	}
+	if wrong := p.end(t); len(wrong) != 1 || !strings.Contains(wrong[0], "goroutines") {
+		t.Errorf("with open connections: %q", wrong)
+	}
+	for _, change := range []string{
+		"DELETE FROM bindings WHERE seq = (SELECT min(seq) FROM bindings)", "UPDATE totals SET count = count + 1 WHERE what = 'usages'",
+		"UPDATE services SET usage_count = 99 WHERE id = (SELECT min(id) FROM services)", "UPDATE appliance SET owner = ''",
+	} {
+		if wrong := p.unsound(t, change); len(wrong) == 0 {
+			t.Errorf("%s is not found", change)
+		} else {
+			t.Logf("%s: %q", change, wrong)
+		}
+	}
 }
 
 // The controls: an answer that is changed in any way is found, each time, and so is a document

@@ -17,11 +17,17 @@ const many = 230
 // all reads the whole zone.
 func (b Backend) all(t *testing.T) map[string]provider.RRset {
 	t.Helper()
+	return b.some(t, nil)
+}
+
+// some reads what is wanted of the zone.
+func (b Backend) some(t *testing.T, wanted provider.Wanted) map[string]provider.RRset {
+	t.Helper()
 	reader, ok := b.Client.(provider.ZoneReader)
 	if !ok {
 		t.Skip("this client does not read whole zones")
 	}
-	sets, err := reader.ReadAll(t.Context(), b.Zone)
+	sets, err := reader.ReadAll(t.Context(), b.Zone, wanted)
 	if errors.Is(err, provider.ErrNotListed) {
 		t.Skip(err)
 	}
@@ -89,6 +95,7 @@ func testReadAll(t *testing.T, b Backend) {
 			wantSame(t, name, set.Values, b.read(t, name).Values)
 		}
 	}
+	testWanted(t, b, b.name("_whole.a"))
 	if _, there := sets[b.name("nothing")]; there {
 		t.Error("a name without values is in the zone")
 	}
@@ -98,6 +105,28 @@ func testReadAll(t *testing.T, b Backend) {
 	for _, name := range names {
 		for _, v := range b.Foreign {
 			b.Outside.Remove(t, name, v)
+		}
+	}
+}
+
+// testWanted asks for all at a name, and for a value wherever it is.
+func testWanted(t *testing.T, b Backend, name string) {
+	t.Helper()
+	one := b.some(t, func(at string, _ provider.TXT) bool { return at == name })
+	wantSame(t, name+" alone", one[name].Values, b.Foreign)
+	value := b.Foreign[0]
+	found := b.some(t, func(_ string, v provider.TXT) bool { return v.Equal(value) })
+	for at, set := range found {
+		if len(set.Values) > 0 && !slices.ContainsFunc(set.Values, value.Equal) {
+			t.Errorf("%s has %q, of which nobody wants any", at, set.Values)
+		}
+		if _, there := one[at]; there && at != name && len(set.Values) > 0 {
+			t.Errorf("%s is listed with %s alone", at, name)
+		}
+	}
+	for _, at := range []string{name, b.Zone} {
+		if !slices.ContainsFunc(found[at].Values, value.Equal) {
+			t.Errorf("%s has %q, want also %q", at, found[at].Values, value)
 		}
 	}
 }

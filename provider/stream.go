@@ -1,0 +1,130 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// list is a member of an answer's object that may be long: its elements are read one by
+// one, and in the answer it is "[]".
+type list struct {
+	member string
+	take   func(d *json.Decoder) error // reads the next element
+}
+
+// stream reads an answer with a list. It holds no more of it than one element, which may
+// be as long as other answers. A list that is not through when its time is over is too
+// long, if it is longer than other answers.
+func (a *api) stream(ctx context.Context, c call, response *http.Response) (answer, error) {
+	ans := answer{status: response.StatusCode, header: response.Header}
+	body := &bounded{from: response.Body}
+	d := json.NewDecoder(body)
+	body.used = d.InputOffset
+	rest, err := c.list.read(d)
+	switch {
+	case errors.Is(body.err, errTooLong) || errors.Is(err, errTooLong) || body.err != nil && body.octets > maxAnswer:
+		fault := fmt.Sprintf("%s at %s: the answer, or a part of it, is too long: it broke off after %d octets", c.name, a.base.Host, body.octets)
+		return ans, &Error{Kind: BadAnswer, Detail: fault, Err: errTooLong}
+	case body.err != nil:
+		return ans, a.unreached(ctx, c, body.err)
+	case err != nil:
+		return ans, a.unreadable(c, ans, err)
+	}
+	ans.body = rest
+	return ans, nil
+}
+
+// bounded ends a stream that is too long, or of which too much is held at a time.
+type bounded struct {
+	from   io.Reader
+	used   func() int64 // octets that are no longer held
+	octets int64
+	err    error // but for the end
+}
+
+func (b *bounded) Read(p []byte) (n int, err error) {
+	n, err = b.from.Read(p)
+	b.octets += int64(n)
+	if b.octets > maxStream || b.octets-b.used() > maxAnswer {
+		err = errTooLong
+	}
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+// read reads one object, and gives it with an empty list.
+func (l list) read(d *json.Decoder) (rest []byte, err error) {
+	if err := expect(d, json.Delim('{')); err != nil {
+		return nil, err
+	}
+	rest = []byte("{")
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		value := json.RawMessage("[]")
+		if strings.EqualFold(fmt.Sprint(name), l.member) {
+			err = l.elements(d, &value)
+		} else {
+			err = d.Decode(&value)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(rest) > 1 {
+			rest = append(rest, ',')
+		}
+		rest = slices.Concat(rest, key, []byte(":"), value)
+		if len(rest) > maxAnswer {
+			return nil, errTooLong
+		}
+	}
+	if err := expect(d, json.Delim('}')); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, cmp.Or(err, errNotTheirs)
+	}
+	return append(rest, '}'), nil
+}
+
+// elements reads the list; null is none.
+func (l list) elements(d *json.Decoder, value *json.RawMessage) error {
+	begin, err := d.Token()
+	if begin == nil && err == nil {
+		*value = json.RawMessage("null")
+		return nil
+	}
+	if err != nil || begin != json.Delim('[') {
+		return cmp.Or(err, errNotTheirs)
+	}
+	for d.More() {
+		if err := l.take(d); err != nil {
+			return err
+		}
+	}
+	return expect(d, json.Delim(']'))
+}
+
+// expect reads a delimiter.
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	if err == nil && got != want {
+		err = errNotTheirs
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// longLists are the whole zones that come in one answer: what stands before, one record of
+// many, and what stands behind.
+var longLists = []struct {
+	name, before, after string
+	open                func(Credentials) (*Client, error)
+	record              func(name, text string) string
+}{
+	{
+		name: "webhook", open: NewWebhook, before: `{"zone":"example.com","names":[`, after: `]}`,
+		record: func(name, text string) string { return fmt.Sprintf(`{"name":%q,"ttl":60,"values":[%q]}`, name, text) },
+	},
+	{
+		name: "powerdns", open: NewPowerDNS, before: `{"id":"example.com.","rrsets":[`, after: `],"serial":7}`,
+		record: func(name, text string) string {
+			return fmt.Sprintf(`{"name":%q,"type":"TXT","ttl":60,"records":[{"content":%q,"disabled":false}]}`, name+".", `"`+text+`"`)
+		},
+	},
+}
+
+// longList serves a zone with so many records of others, and one of ours; body replaces what
+// follows the records.
+func longList(t *testing.T, at int, records int, body string) *Client {
+	l := longLists[at]
+	var text strings.Builder
+	text.WriteString(l.before)
+	for n := range records {
+		text.WriteString(l.record(fmt.Sprintf("host-%d.example.com", n), strings.Repeat("theirs ", 24)) + ",")
+	}
+	text.WriteString(l.record("_mesh.a.example.com", "ours") + body)
+	whole := text.String()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("name") {
+			fmt.Fprint(w, `{"zone":"example.com","values":[]}`)
+			return
+		}
+		if strings.HasSuffix(r.URL.Path, "/zones") {
+			fmt.Fprint(w, `[{"id":"example.com.","name":"example.com.","kind":"Native"}]`)
+			return
+		}
+		io.WriteString(w, whole)
+	}))
+	t.Cleanup(server.Close)
+	client, err := l.open(Credentials{AccessKeyID: "id", AccessKeySecret: "secret", Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func oursOnly(name string, _ TXT) bool { return strings.HasPrefix(name, "_mesh.") }
+
+// TestLongLists reads zones whose lists are many times what another answer may have, and
+// holds what is wanted of them.
+func TestLongLists(t *testing.T) {
+	for at, l := range longLists {
+		t.Run(l.name, func(t *testing.T) {
+			const records = 25_000
+			client := longList(t, at, records, l.after)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			all, err := client.ReadAll(t.Context(), "example.com", oursOnly)
+			if len(all) != 1 || len(all["_mesh.a.example.com"].Values) != 1 || err != nil {
+				t.Fatalf("%d names, %v", len(all), err)
+			}
+			runtime.ReadMemStats(&after)
+			if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 12<<20 {
+				t.Errorf("the heap has grown by %d KiB", grown>>10)
+			}
+			if cost := client.cost(zone{name: "example.com"}); cost < records/listPage {
+				t.Errorf("a list of %d records costs no more than %d calls", records, cost)
+			}
+			if all, err := client.ReadAll(t.Context(), "example.com", nil); len(all) != records+1 || err != nil {
+				t.Errorf("all: %d names, %v", len(all), err)
+			}
+		})
+	}
+}
+
+// TestBrokenLists has a long list end in a way that is none: nothing of it is believed.
+func TestBrokenLists(t *testing.T) {
+	for at, l := range longLists {
+		for body, want := range map[string]Kind{
+			"": BadAnswer, "]": BadAnswer, l.after + "{}": BadAnswer, "]]": BadAnswer, `],"names":7,"rrsets":7}`: BadAnswer,
+			`,7` + l.after: BadAnswer, "," + strings.Repeat(" ", maxAnswer) + l.after: Invalid,
+			`],"more":"` + strings.Repeat("x", maxAnswer) + `"}`: Invalid,
+		} {
+			all, err := longList(t, at, 10, body).ReadAll(t.Context(), "example.com", nil)
+			if all != nil || KindOf(err) != want || errors.Is(err, ErrNotListed) != (want == Invalid) {
+				t.Errorf("%s, %.20q: %d names, %v, want %s", l.name, body, len(all), err, want)
+			}
+		}
+	}
+}
+
+// TestWanted keeps what is wanted of a name: all, or single values.
+func TestWanted(t *testing.T) {
+	sets := newZoneSets(func(name string, v TXT) bool { return name == "all" || v.Text() == "ours" })
+	for _, text := range []string{"theirs", "ours", "other"} {
+		for _, name := range []string{"all", "some"} {
+			sets.add(name, record{value: TXT{text}})
+		}
+		sets.add("none", record{value: TXT{"theirs"}})
+	}
+	sets.alias("none", "elsewhere")
+	sets.alias("all", "elsewhere")
+	if n := len(sets.sets); n != 2 || len(sets.sets["all"].records) != 3 || sets.sets["all"].alias == "" || len(sets.sets["some"].records) != 2 {
+		t.Errorf("%+v", sets.sets)
+	}
+	for n := 0; sets.kept <= maxKept; n++ {
+		sets.add("all", record{value: TXT{strings.Repeat("x", 1<<20)}})
+		if n > maxKept>>20 {
+			t.Fatal("what is kept is not bounded")
+		}
+	}
+	sets.add("all", record{value: TXT{"more"}})
+	if records := sets.sets["all"].records; records[len(records)-1].value.Text() == "more" {
+		t.Error("more is kept than may be")
+	}
+}
