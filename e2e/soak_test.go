@@ -208,8 +208,9 @@ func (s *soaked) run(length time.Duration, acts ...func()) {
 	if len(acts) == 2 { // lives that end, and one that lasts
 		shares = []time.Duration{length / 4, length}
 	}
+	s.result.Short = length < time.Minute
 	for i, act := range acts {
-		for act(); time.Since(s.began) < shares[i]; act() {
+		for act(); time.Since(s.began) < shares[i] || i == len(acts)-1 && !s.result.Short && s.slopes() == 0; act() {
 			s.t.Logf("%v: %d phases, %d requests, %d things wrong", time.Since(s.began).Round(time.Second), len(s.result.Phases), s.requests.Load(), len(s.wrong()))
 		}
 	}
@@ -222,6 +223,13 @@ func (s *soaked) run(length time.Duration, acts ...func()) {
 	slices.SortFunc(s.result.Answers, func(a, b soak.Answers) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Status, b.Status))
 	})
+}
+
+// slopes counts those of memory that can be told so far.
+func (s *soaked) slopes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.result.Slopes())
 }
 
 // quit counts goroutines, and looks at the file once more.
@@ -371,6 +379,7 @@ func (s *soaked) fullDisk() func() int64 {
 	undo := sync.OnceFunc(func() { syscall.Unmount(folder, syscall.MNT_DETACH) })
 	s.t.Cleanup(undo)
 	s.launch()
+	s.look() // who had no answer goes on
 	ballast, err := os.Create(filepath.Join(folder, "ballast"))
 	if err != nil {
 		s.t.Fatal(err)

@@ -25,12 +25,11 @@ type chart struct {
 
 // Sizes of a chart in its own units, which a page scales.
 const (
-	width, height       = 1000.0, 250.0
-	left, right         = 64.0, 12.0
-	top, bottom         = 30.0, 34.0
-	plotWide, plotTall  = width - left - right, height - top - bottom
-	letter              = 6.3 // of the legend, on average
-	smallest, decadeMin = 1e-9, 0.1
+	width, height      = 1000.0, 250.0
+	left, right        = 64.0, 12.0
+	top, bottom        = 30.0, 34.0
+	plotWide, plotTall = width - left - right, height - top - bottom
+	letter             = 6.3 // of the legend, on average
 )
 
 var shades = map[Kind]string{
@@ -52,6 +51,9 @@ func (a axis) y(v float64) float64 {
 	return top + plotTall*(1-(v-low)/(high-low))
 }
 
+// lowest is the least that a logarithmic axis begins with.
+const lowest = 0.1
+
 // axisOf spans all values with round ticks: decades, or 1, 2 or 5 times one.
 func (c chart) axisOf() axis {
 	low, high := math.Inf(1), 0.0
@@ -66,16 +68,15 @@ func (c chart) axisOf() axis {
 		}
 	}
 	if c.logarithmic {
-		a := axis{logarithmic: true, low: math.Pow(10, math.Floor(math.Log10(max(min(low, high), decadeMin)))), high: math.Pow(10, math.Ceil(math.Log10(max(high, 10*decadeMin))))}
-		if a.high <= a.low {
-			a.high = 10 * a.low
-		}
+		decade := func(round func(float64) float64, v float64) float64 { return math.Pow(10, round(math.Log10(v))) }
+		a := axis{logarithmic: true, low: decade(math.Floor, max(min(low, high), lowest)), high: decade(math.Ceil, max(high, lowest))}
+		a.high = max(a.high, 10*a.low)
 		for tick := a.low; tick <= a.high*1.001; tick *= 10 {
 			a.ticks = append(a.ticks, tick)
 		}
 		return a
 	}
-	step := roundStep(max(high, smallest) / 4)
+	step := roundStep(max(high, 1) / 4)
 	a := axis{high: max(math.Ceil(high/step)*step, step)}
 	for n := 0; float64(n)*step <= a.high*1.001; n++ {
 		a.ticks = append(a.ticks, float64(n)*step)

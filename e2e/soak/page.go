@@ -20,8 +20,8 @@ func (r *Result) Write(w io.Writer) error {
 	if n := r.failed(); n > 0 {
 		verdict = fmt.Sprintf(`<b class="bad">%d did not hold</b>`, n)
 	}
-	fmt.Fprintf(&b, "<h1>Soak of meshddns: %s, %s</h1>\n<p>%s, begun %s. %s Of what must hold, %s.</p>\n", r.Took.Round(time.Second), verdict,
-		html.EscapeString(r.Program), r.Began.UTC().Format("2006-01-02 15:04:05 UTC"), html.EscapeString(r.Load), verdict)
+	fmt.Fprintf(&b, "<h1>Soak of meshddns: %s, %s</h1>\n<p>%s, begun %s. %s</p>\n", r.Took.Round(time.Second), verdict,
+		html.EscapeString(r.Program), r.Began.UTC().Format("2006-01-02 15:04:05 UTC"), html.EscapeString(r.Load))
 	fmt.Fprintf(&b, `<table><tr><th>what must hold</th><th>was</th><th>wanted</th><th></th></tr>`)
 	for _, c := range r.Checks() {
 		mark := `<td class="good">ok`
@@ -74,7 +74,7 @@ func (r *Result) over(figure func(s Sample) float64) []float64 {
 	return values
 }
 
-const million = 1 << 20
+const mebi = 1 << 20
 
 func (r *Result) charts() []chart {
 	latency := func(class Class, of func(Latency) time.Duration) []float64 {
@@ -93,12 +93,12 @@ func (r *Result) charts() []chart {
 			{name: "DNS, p99", color: "#2e7d32", values: latency(DNS, p99)},
 		}},
 		{title: "Memory", unit: "MiB", lines: append([]line{
-			{name: "resident", color: "#1f5fa8", values: r.over(func(s Sample) float64 { return float64(s.Resident) / million })},
-			{name: "of no file", color: "#e67e22", values: r.over(func(s Sample) float64 { return float64(s.Private) / million })},
+			{name: "resident", color: "#1f5fa8", values: r.over(func(s Sample) float64 { return float64(s.Resident) / mebi })},
+			{name: "of no file", color: "#e67e22", values: r.over(func(s Sample) float64 { return float64(s.Private) / mebi })},
 		}, r.slopeLines()...)},
 		{title: "Database and its log (WAL)", unit: "MiB", lines: []line{
-			{name: "WAL", color: "#c0392b", values: r.over(func(s Sample) float64 { return float64(s.Log) / million })},
-			{name: "database", color: "#1f5fa8", values: r.over(func(s Sample) float64 { return float64(s.Database) / million })},
+			{name: "WAL", color: "#c0392b", values: r.over(func(s Sample) float64 { return float64(s.Log) / mebi })},
+			{name: "database", color: "#1f5fa8", values: r.over(func(s Sample) float64 { return float64(s.Database) / mebi })},
 		}},
 		{title: "Records by state", unit: "records", lines: r.stateLines()},
 		{title: "Descriptors and threads", unit: "number", lines: []line{
@@ -140,7 +140,7 @@ func (r *Result) slopeLines() []line {
 		if !ok || s.Requests < first[s.Life] || s.Requests > first[s.Life]+slope.Requests {
 			return math.NaN()
 		}
-		return (slope.From + slope.PerRequest*float64(s.Requests-first[s.Life])) / million
+		return (slope.From + slope.PerRequest*float64(s.Requests-first[s.Life])) / mebi
 	})}}
 }
 

@@ -13,6 +13,7 @@ type Result struct {
 	Load     string // in words
 	Began    time.Time
 	Took     time.Duration
+	Short    bool // a slope of memory is not asked for
 	Phases   []Phase
 	Samples  []Sample
 	Rests    []Rest

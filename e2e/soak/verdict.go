@@ -125,7 +125,7 @@ func (r *Result) memory() Check {
 	c := Check{What: "growth of memory over the calm seconds of a life, by least squares", Want: megabytes(mostGrowth) + " at most", OK: true}
 	slopes := r.Slopes()
 	if len(slopes) == 0 {
-		c.Is, c.OK = "the run is too short to tell", r.Took < 100*time.Second
+		c.Is, c.OK = "too few seconds to tell", r.Short
 		return c
 	}
 	worst := slopes[0]
