@@ -2269,10 +2269,15 @@ func TestZeroedPage(t *testing.T) {
 	if _, err := file.WriteAt(make([]byte, 4096), (number-1)*4096); err != nil {
 		t.Fatal(err)
 	}
-	a := newApplianceOn(t, path)
-	a.wantHealth(t, http.StatusServiceUnavailable, "database_damaged")
-	if !strings.Contains(a.logs.String(), "level=ERROR msg=\"restore a backup\"") {
-		t.Errorf("not logged: %s", a.logs)
+	p := runProgram(t, nil, "-db", path)
+	p.logged("level=ERROR msg=\"restore a backup\"")
+	response, err := http.Get(p.url + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if code := response.Header.Get("X-Error-Code"); response.StatusCode != http.StatusServiceUnavailable || code != "database_damaged" {
+		t.Errorf("%d %s", response.StatusCode, code)
 	}
 }
 

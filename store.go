@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	_ "embed"
 	"encoding/hex"
 	"errors"
@@ -18,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -99,8 +99,6 @@ type store struct {
 	committed func()                // called after each commit: something may be due
 	full      atomic.Bool           // a write has found the disk full, and no later one that there is room
 	damage    atomic.Pointer[error] // what a look at the whole file has found
-	stop      context.CancelFunc
-	looking   sync.WaitGroup
 }
 
 const readers = 4
@@ -127,15 +125,12 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	})
 	s.commits.Confirm = s.file.CheckLogged
 	s.eraser = erase.New(s.writer, s.reader, busyTime, log)
-	background, stop := context.WithCancel(context.Background())
-	s.stop = stop
 	if err := s.begin(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
 	}
 	s.zones = builtin.NewTable(s.reader, s.writer, s.path, s.tx, func() time.Time { return s.now() })
 	s.ledger = ledger.New(s.reader, s.tx, func() time.Time { return s.now() }, s.owner)
 	s.ledger.Erased = s.eraser.Ask
-	s.looking.Go(func() { s.lookThrough(background, log) })
 	return s, nil
 }
 
@@ -164,8 +159,6 @@ func bareSource(path string) string {
 // Close ends the use of the database. The last connection to go writes the
 // log back into the file.
 func (s *store) Close() error {
-	s.stop()
-	s.looking.Wait()
 	s.eraser.Close()
 	return errors.Join(s.reader.Close(), s.writer.Close(), s.gate.Close(), s.file.Close())
 }
@@ -213,8 +206,20 @@ func (s *store) room(ctx context.Context) error {
 	return err
 }
 
-// lookThrough looks once at the whole file, table by table so that the log can be
-// emptied meanwhile, and cleans it of what earlier programs have left in it.
+// lookAfter is how long a start has the disk for itself.
+const lookAfter = time.Second
+
+// LookThrough looks once at the whole file, a moment after the start.
+func (s *store) LookThrough(ctx context.Context, log *slog.Logger) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(lookAfter):
+		s.lookThrough(ctx, log)
+	}
+}
+
+// lookThrough goes table by table, so that the log can be emptied meanwhile, and cleans
+// the file of what earlier programs have left in it.
 func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 	if !s.gate.Frozen() {
 		if err := s.eraser.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
@@ -224,15 +229,26 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 			s.eraser.Ask() // the program may have been killed before it could
 		}
 	}
-	err := dbfault.Find(ctx, s.reader)
+	err := s.findDamage(ctx)
 	switch {
 	case ctx.Err() != nil || err == nil:
 	case dbfault.Of(err) == dbfault.Damaged:
-		log.Error("restore a backup", "file", s.path, "error", err)
 		s.damage.Store(&err)
+		log.Error("restore a backup", "file", s.path, "error", err)
 	default:
 		log.Warn("the database is not looked through", "error", err)
 	}
+}
+
+// findDamage reads the file by a connection that goes afterwards, with all the pages it
+// has kept.
+func (s *store) findDamage(ctx context.Context) error {
+	conn, err := s.reader.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Raw(func(any) error { return driver.ErrBadConn })
+	return dbfault.Find(ctx, conn)
 }
 
 // schemaVersion is that of schema.sql.

@@ -71,7 +71,6 @@ func filledStore(t *testing.T) *store {
 
 // settle waits until the store does nothing by itself.
 func settle(s *store) {
-	s.looking.Wait()
 	s.eraser.Wait()
 }
 
@@ -2004,6 +2003,7 @@ func TestOldDatabaseIsCleaned(t *testing.T) {
 		t.Fatal("the old file has no such text", err)
 	}
 	s := mustOpen(t, path)
+	s.lookThrough(t.Context(), noLog)
 	settle(s)
 	if content, err := os.ReadFile(path); err != nil || bytes.Contains(content, []byte("canary")) {
 		t.Error("the text is still there", err)
@@ -2013,7 +2013,9 @@ func TestOldDatabaseIsCleaned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle(mustOpen(t, path))
+	s = mustOpen(t, path)
+	s.lookThrough(t.Context(), noLog)
+	settle(s)
 	if after, err := os.Stat(path); err != nil || !after.ModTime().Equal(clean.ModTime()) {
 		t.Error("the second start writes it again", err)
 	}

@@ -3,7 +3,6 @@ package dbfault
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -58,7 +57,7 @@ const maxFound = 300
 
 // Find looks through a whole database, and gives an error of kind Damaged when a part
 // cannot be read, another one when it cannot look. It goes table by table, so that the log can be emptied in between.
-func Find(ctx context.Context, db *sql.DB) error {
+func Find(ctx context.Context, db sqlrow.Queryer) error {
 	tables, err := sqlrow.Collect(ctx, db, sqlrow.Text, `SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0`)
 	if err != nil {
 		return err

@@ -88,10 +88,15 @@ func (f *File) RemoveTempFolders() error {
 }
 
 func removeFolders(in, prefix string) error {
-	entries, err := os.ReadDir(in)
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), prefix) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(in, entry.Name())))
+	folder, err := os.Open(in)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	names, err := folder.Readdirnames(-1) // in no order: a folder of strangers may be large
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(in, name)))
 		}
 	}
 	return err

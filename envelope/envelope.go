@@ -114,10 +114,12 @@ type Adapter struct {
 // Handle makes a handler of a function that answers or fails.
 func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A copy: net/http looks at the body of its own request, by its type, to know
-		// whether the client waits for a word before it sends one.
-		r = r.WithContext(r.Context())
-		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		if r.Body != http.NoBody {
+			// A copy: net/http looks at the body of its own request, by its type, to know
+			// whether the client waits for a word before it sends one.
+			r = r.WithContext(r.Context())
+			r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		}
 		result, err := Reply{}, error(TooLarge)
 		if r.ContentLength <= MaxBody {
 			result, err = attempt(answer, r)

@@ -70,7 +70,7 @@ func newGate(cfg Config) *gate {
 func (g *gate) checkHost(next http.Handler) http.Handler {
 	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := parseHost(r.Host); !ok || !h.isAddress() && !h.loopback() && !allowed(h) {
+		if h, ok := parseHost(r.Host); !ok || !h.address && !h.loopback() && !allowed(h) {
 			g.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "host_not_allowed"})
 			return
 		}

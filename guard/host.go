@@ -21,8 +21,9 @@ func Loopback(address string) bool {
 
 // host is a Host header in the one form that can be compared.
 type host struct {
-	name string // lower case without the final dot, or an address as netip writes it
-	port uint16 // 0: none
+	name    string // lower case without the final dot, or an address as netip writes it
+	port    uint16 // 0: none
+	address bool   // not a name
 }
 
 // parseHost reads "name", "name:port", "192.0.2.1:port", "[2001:db8::1]:port" and the like (RFC 9110, section 7.2).
@@ -41,9 +42,9 @@ func parseHost(s string) (host, bool) {
 	name = strings.TrimSuffix(name, ".")
 	bracketed := strings.HasPrefix(s, "[")
 	if addr, err := netip.ParseAddr(name); err == nil {
-		return host{addr.Unmap().String(), number}, addr.Is6() == bracketed && addr.Zone() == ""
+		return host{name: addr.Unmap().String(), port: number, address: true}, addr.Is6() == bracketed && addr.Zone() == ""
 	}
-	return host{strings.ToLower(name), number}, !bracketed && isName(name)
+	return host{name: strings.ToLower(name), port: number}, !bracketed && isName(name)
 }
 
 // parsePort reads a port; an empty one is none (RFC 3986 lets "name:" stand for "name").
@@ -67,11 +68,6 @@ func isName(s string) bool {
 	return true
 }
 
-func (h host) isAddress() bool {
-	_, err := netip.ParseAddr(h.name)
-	return err == nil
-}
-
 // loopback reports whether h is a name of this machine wherever it is resolved: localhost and names
 // below it are by RFC 6761.
 func (h host) loopback() bool {
@@ -93,5 +89,5 @@ func allowedHosts(entries []string) func(host) bool {
 			allowed[h] = true
 		}
 	}
-	return func(h host) bool { return allowed[h] || allowed[host{name: h.name}] }
+	return func(h host) bool { return allowed[h] || allowed[host{name: h.name, address: h.address}] }
 }

@@ -27,7 +27,8 @@ const (
 	sendBuffer = 64 << 10
 
 	writePart = 32 << 10         // written in one go
-	writeTime = 15 * time.Second // for a client to take so much
+	writeTime = 15 * time.Second // for a client to take so much, at least
+	timedFor  = time.Second      // a deadline is good for parts that begin within this time
 )
 
 // MaxConnections bounds the connections by the limit of descriptors: three eighths of
@@ -47,7 +48,7 @@ type gate struct {
 	max     int // connections; one client has three quarters of them at most
 	mu      sync.Mutex
 	open    map[*conn]struct{}
-	from    map[client]share
+	from    map[client]*share
 	queue   []*conn // that wait for their turn, the longest waiting first
 	looking bool    // soon, whether somebody has a turn by now
 	working int
@@ -81,6 +82,7 @@ type conn struct {
 	net.Conn
 	gate   *gate
 	client client
+	share  *share // of its client
 	phase  phase
 	since  time.Time // when it came, was answered, or its request began to come
 	gone   bool
@@ -89,11 +91,12 @@ type conn struct {
 	reads  atomic.Bool   // it is being read from, or written to: else it is not the client
 	writes atomic.Bool   // that is waited for
 	done   atomic.Bool   // with the answer, but for its end
-	sent   atomic.Int64  // when it took a part of its answer last, Unix nanoseconds; 0: nothing is sent yet
+	sent   atomic.Int64  // when the last part of its answer was begun, Unix nanoseconds; 0: none is yet
+	timed  time.Time     // when the deadline of its writes was set
 }
 
 func newGate(most int) *gate {
-	return &gate{max: most, open: map[*conn]struct{}{}, from: map[client]share{}, changed: time.Now()}
+	return &gate{max: most, open: map[*conn]struct{}{}, from: map[client]*share{}, changed: time.Now()}
 }
 
 func (g *gate) perClient() int { return g.max * 3 / 4 }
@@ -136,7 +139,8 @@ func (g *gate) admit(inner net.Conn) *conn {
 func (g *gate) enter(c *conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.open) >= g.max || g.from[c.client].open >= g.perClient() {
+	c.share = g.shareOf(c.client)
+	if len(g.open) >= g.max || c.share.open >= g.perClient() {
 		o := g.next(c)
 		if o == nil {
 			return false
@@ -147,6 +151,7 @@ func (g *gate) enter(c *conn) bool {
 		}
 		g.crowdOut(o)
 		g.giveTurns()
+		c.share = g.shareOf(c.client) // which goes with the last connection
 	}
 	c.since = time.Now()
 	g.open[c] = struct{}{}
@@ -158,26 +163,33 @@ func (g *gate) enter(c *conn) bool {
 // next is the connection that makes room for another one: of the same client if that
 // has its share, else of those that have most.
 func (g *gate) next(c *conn) *conn {
-	if g.from[c.client].open >= g.perClient() {
-		return g.worst(func(o *conn) bool { return o.client == c.client })
+	if c.share.open >= g.perClient() {
+		return g.worst(func(o *conn) bool { return o.share == c.share })
 	}
 	most := 0
 	for _, s := range g.from {
 		most = max(most, s.open)
 	}
-	if o := g.worst(func(o *conn) bool { return g.from[o.client].open == most }); o != nil {
+	if o := g.worst(func(o *conn) bool { return o.share.open == most }); o != nil {
 		return o
 	}
 	return g.worst(func(*conn) bool { return true })
 }
 
+// shareOf gives what a client has, which may be nothing.
+func (g *gate) shareOf(from client) *share {
+	if g.from[from] == nil {
+		g.from[from] = &share{}
+	}
+	return g.from[from]
+}
+
 // count keeps what a client has.
 func (g *gate) count(c *conn, open, working int) {
-	s := g.from[c.client]
-	s.open += open
-	s.working += working
+	c.share.open += open
+	c.share.working += working
 	g.working += working
-	if g.from[c.client] = s; s == (share{}) {
+	if c.share.open == 0 {
 		delete(g.from, c.client)
 	}
 }
@@ -242,6 +254,10 @@ func (g *gate) work(c *conn) bool {
 	if c.gone || c.phase == working {
 		return !c.gone
 	}
+	if len(g.queue) == 0 && g.hasTurn(c) {
+		g.begin(c)
+		return true
+	}
 	c.phase, c.turn = waiting, make(chan struct{})
 	g.queue = append(g.queue, c)
 	g.giveTurns()
@@ -251,20 +267,28 @@ func (g *gate) work(c *conn) bool {
 	return !c.gone
 }
 
+// begin has a request worked on.
+func (g *gate) begin(c *conn) {
+	c.phase = working
+	c.sent.Store(0)
+	c.done.Store(false)
+	g.count(c, 0, 1)
+}
+
 // giveTurns goes through those who wait. The caller holds the lock.
 func (g *gate) giveTurns() {
-	stuck := map[client]bool{}
+	if len(g.queue) == 0 {
+		return
+	}
+	stuck := map[*share]bool{}
 	g.queue = slices.DeleteFunc(g.queue, func(c *conn) bool {
 		switch {
 		case c.gone:
-		case stuck[c.client] || !g.hasTurn(c):
-			stuck[c.client] = true
+		case stuck[c.share] || !g.hasTurn(c):
+			stuck[c.share] = true
 			return false
 		default:
-			c.phase = working
-			c.sent.Store(0)
-			c.done.Store(false)
-			g.count(c, 0, 1)
+			g.begin(c)
 		}
 		close(c.turn)
 		return true
@@ -284,11 +308,11 @@ func (g *gate) giveTurns() {
 // answer is cut whose client does not read.
 func (g *gate) hasTurn(c *conn) bool {
 	all, one := g.mayWork()
-	own := g.from[c.client].working >= one
+	own := c.share.working >= one
 	if !own && g.working < all {
 		return true
 	}
-	o := g.worst(func(o *conn) bool { return o.phase == working && (!own || o.client == c.client) })
+	o := g.worst(func(o *conn) bool { return o.phase == working && (!own || o.share == c.share) })
 	if o != nil {
 		g.crowdOut(o)
 	}
@@ -325,7 +349,8 @@ func (g *gate) await(c *conn, since time.Time) {
 func (g *gate) heard(c *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c.since, g.changed = time.Now(), time.Now()
+	c.since = time.Now()
+	g.changed = c.since
 }
 
 func (g *gate) leave(c *conn) {
@@ -376,18 +401,17 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	for {
 		part := p[n:min(n+writePart, len(p))]
 		now := time.Now()
-		c.sent.CompareAndSwap(0, now.UnixNano())
-		c.Conn.SetWriteDeadline(now.Add(writeTime))
+		c.sent.Store(now.UnixNano())
+		if now.Sub(c.timed) >= timedFor { // setting it for each part would cost more than the part
+			c.timed = now
+			c.Conn.SetWriteDeadline(now.Add(writeTime + timedFor))
+		}
 		c.writes.Store(true)
 		written, err := c.Conn.Write(part)
 		c.writes.Store(false)
 		n += written
-		if err != nil {
+		if err != nil || n == len(p) {
 			return n, err
-		}
-		c.sent.Store(time.Now().UnixNano())
-		if n == len(p) {
-			return n, nil
 		}
 	}
 }

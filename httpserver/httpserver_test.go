@@ -342,7 +342,8 @@ func TestRoom(t *testing.T) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.count(c, -1, 0)
-		c.client = client{user: uint32(len(network))}
+		c.client = client{user: uint32(network[0])}
+		c.share = g.shareOf(c.client)
 		g.count(c, 1, 0)
 		return c
 	}

@@ -9,7 +9,11 @@ import (
 
 // serve waits for a request's turn and has it answered.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	c, begun := r.Context().Value(connKey{}).(*conn), time.Now()
+	c := r.Context().Value(connKey{}).(*conn)
+	var begun time.Time
+	if r.ContentLength != 0 {
+		begun = time.Now()
+	}
 	if !s.gate.work(c) {
 		panic(http.ErrAbortHandler)
 	}
