@@ -299,8 +299,8 @@ func (s *soaked) compare() {
 	for _, wrong := range differences(s.t, db, all) {
 		s.add(&s.result.Lost, "%s", wrong)
 	}
+	stored := storedFacts(s.t, db)
 	for _, c := range s.clients { // so that what is lost is told once
-		stored := storedFacts(s.t, db)
 		for prefix := range c.w.ids {
 			if stored["usage "+prefix].is == "" {
 				delete(c.w.ids, prefix)
