@@ -1,10 +1,13 @@
+// The providers, their accounts and clients, and the connection test; what the reconciler
+// and the built-in DNS server are made of; the configuration and the services: what may be
+// written, when it says nothing new, and the operations that requests and provision files
+// share.
+
 package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -21,12 +24,15 @@ import (
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/hostaddr"
-	"meshddns/ledger"
 	"meshddns/masked"
-	"meshddns/meshtxt"
+	"meshddns/metrics"
 	"meshddns/msg"
+	"meshddns/nameserver"
 	"meshddns/provider"
+	"meshddns/provision"
 	"meshddns/reconcile"
+	"meshddns/settings"
+	"meshddns/sqlrow"
 	"meshddns/strictjson"
 )
 
@@ -57,49 +63,6 @@ var providers = []struct {
 // opens makes one type of all constructors.
 func opens[C provider.DNS](open func(provider.Credentials) (C, error)) func(provider.Credentials) (provider.DNS, error) {
 	return func(c provider.Credentials) (provider.DNS, error) { return open(c) }
-}
-
-// syncModes are those that a configuration may have.
-var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
-
-// The members of a configuration and of a service's config, and those of the
-// answers that hold them: GET, edit, PUT is to be quiet.
-var (
-	configurationMembers = []string{
-		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
-		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
-	}
-	serviceMembers = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "warnings"}
-	entryMembers   = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
-)
-
-// configurationWarnings tell what of a configuration cannot work as it stands. members are all
-// that it was given with.
-func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
-	return slices.Concat(advice.Members(members, configurationMembers), advice.Provider(c.Provider, providerNames()),
-		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
-}
-
-// serviceWarnings tell what of a stored service cannot work as it stands. members are
-// those beside its config.
-func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]advice.Warning, error) {
-	config, err := parseServiceConfig(v.Config)
-	if err != nil {
-		return nil, err
-	}
-	all := slices.Concat(advice.Members(members, serviceMembers), advice.Members(strictjson.Names([]byte(v.Config)), entryMembers),
-		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
-	if config.Provider != "" {
-		return append(all, advice.Provider(config.Provider, providerNames())...), nil
-	}
-	global, err := s.store.Configuration(ctx)
-	switch zone, domain := dnsname.Parse(config.Domain), dnsname.Parse(global.Domain); {
-	case errors.Is(err, errNoConfiguration) || config.Domain == "":
-		return all, nil
-	case err == nil && !dnsname.Within(zone, domain):
-		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{zone, domain}})
-	}
-	return all, err
 }
 
 func providerNames() (names []string) {
@@ -155,6 +118,33 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 	return nil, &provider.Error{Kind: reconcile.CodeUnknownProvider, Detail: strconv.Quote(a.Provider)}
 }
 
+// testRecordTTL is in seconds.
+const testRecordTTL = 60
+
+// test tries a configuration, and with write also a value at a name of its own,
+// which is taken away again.
+func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []answers.TestItem {
+	var client provider.DNS
+	zone := dnsname.Parse(conf.Domain)
+	test := &conntest.Test{Public: public}
+	test.Step("params", func() (err error) {
+		if err := conf.missing(); err != nil {
+			return err
+		}
+		client, err = c.open(conf.account())
+		if b, ok := client.(builtin.Client); ok {
+			b.Candidate = zone
+			client = b
+		}
+		return err
+	})
+	test.Connect(ctx, client, zone, conf.recordName())
+	if write {
+		test.Write(ctx, client, zone, testRecordTTL)
+	}
+	return answers.TestItems(test.Items, conf.Secret)
+}
+
 // engineConfig wires the reconciler to the database, the providers and the
 // addresses.
 func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) reconcile.Config {
@@ -177,6 +167,283 @@ func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
 	e := reconcile.New(c)
 	s.committed = e.Wake
 	return e
+}
+
+// builtinDNS is the built-in DNS server, or none.
+type builtinDNS struct {
+	server *nameserver.Server
+	cache  *builtin.Cache
+}
+
+// listenDNS makes the server that the settings ask for, which answers once it serves.
+func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
+	if len(c.DNS.Addresses)+len(c.DNS.Listeners)+len(c.DNS.PacketConns) == 0 {
+		return d, nil
+	}
+	d.cache = builtin.NewCache(s.zones, log)
+	s.zones.Changed = d.cache.Changed
+	d.server, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
+	return d, err
+}
+
+// listening tells the addresses that are listened on.
+func (d builtinDNS) listening() string {
+	if d.server == nil {
+		return ""
+	}
+	return strings.Join(d.server.Addrs(), ",")
+}
+
+// address is where this host reaches the server, "" without one.
+func (d builtinDNS) address() string {
+	if d.server == nil {
+		return ""
+	}
+	return d.server.LocalAddr()
+}
+
+func (d builtinDNS) metrics(page *metrics.Page) {
+	if d.server != nil {
+		d.server.WriteMetrics(page)
+		d.cache.WriteMetrics(page)
+	}
+}
+
+func (d builtinDNS) serve(ctx context.Context) error {
+	if d.server == nil {
+		return nil
+	}
+	return d.server.Serve(ctx)
+}
+
+// keep keeps the zones in memory.
+func (d builtinDNS) keep(ctx context.Context) error {
+	if d.server == nil {
+		return nil
+	}
+	return d.cache.Run(ctx)
+}
+
+// close gives the sockets back when the program cannot start.
+func (d builtinDNS) close() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	d.serve(ended)
+}
+
+// Modes of synchronisation; every other text means manual.
+const (
+	modeManual     = "manual"
+	modeAuto       = "auto"
+	modeUpsertOnly = "upsert-only"
+)
+
+// syncModes are those that a configuration may have.
+var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
+
+// recordName is the name of the configuration's own record.
+func (c configuration) recordName() string {
+	if c.TXTRecordName == "@" {
+		return dnsname.Parse(c.Domain)
+	}
+	return dnsname.Parse(c.TXTRecordName + "." + c.Domain)
+}
+
+func (c configuration) mode() string {
+	if c.SyncMode == modeAuto || c.SyncMode == modeUpsertOnly {
+		return c.SyncMode
+	}
+	return modeManual
+}
+
+// configurationBody is the configuration as clients write it.
+type configurationBody struct {
+	Provider        string          `json:"provider"`
+	AccessKeyID     string          `json:"access_key_id"`
+	AccessKeySecret provider.Secret `json:"access_key_secret"`
+	Endpoint        string          `json:"endpoint"`
+	Domain          string          `json:"domain"`
+	TXTRecordName   string          `json:"txt_record_name"`
+	TXTEndpoints    []string        `json:"txt_endpoints"`
+	SyncMode        string          `json:"sync_mode"`
+	RetryInterval   *int64          `json:"retry_interval"`
+	MaxRetries      *int64          `json:"max_retries"`
+	Enabled         bool            `json:"enabled"`
+}
+
+func (b configurationBody) configuration() configuration {
+	return configuration{
+		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
+		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
+		RetryInterval: sqlrow.Given(b.RetryInterval), MaxRetries: sqlrow.Given(b.MaxRetries), Enabled: b.Enabled,
+	}
+}
+
+// check refuses what cannot be stored, in the order of the contract.
+func (c configuration) check() error {
+	switch {
+	case c.Provider == "":
+		return envelope.Fail(msg.ProviderEmpty)
+	case c.AccessKeyID == "" || c.Secret == "":
+		return envelope.Fail(msg.AccessKeyEmpty)
+	case c.Domain == "":
+		return envelope.Fail(msg.DomainEmpty)
+	case c.TXTRecordName == "":
+		return envelope.Fail(msg.TXTRecordNameEmpty)
+	}
+	return badEndpoints(anyNetwork, c.Endpoints)
+}
+
+// storedName is the record name of a configuration that is stored, "" without.
+func (c configuration) storedName() string {
+	if c.AccountID == 0 {
+		return ""
+	}
+	return c.recordName()
+}
+
+// sameCredentials reports whether c's secret, if there is one, is for the
+// account and the address of d.
+func (c configuration) sameCredentials(d configuration) bool {
+	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID && c.Endpoint == d.Endpoint
+}
+
+// unmasked gives the configuration with the stored secret in the place of a mask. It is
+// errNoSecret unless that belongs to the same credentials: else it could be sent to a
+// stranger's address.
+func (c configuration) unmasked(stored configuration) (configuration, error) {
+	if c.Secret != masked.Mask {
+		return c, nil
+	}
+	if !stored.sameCredentials(c) {
+		return c, errNoSecret
+	}
+	c.Secret = stored.Secret
+	return c, nil
+}
+
+// sameAs reports whether a configuration is stored already as it is here.
+func (c configuration) sameAs(stored configuration) bool {
+	c, err := c.unmasked(stored)
+	return err == nil && c.sameCredentials(stored) && c.Secret == stored.Secret &&
+		c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName && c.SyncMode == stored.SyncMode &&
+		c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
+		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
+}
+
+// missing says which field of a configuration cannot be tried.
+func (c configuration) missing() error {
+	for _, field := range [][2]string{
+		{"provider", c.Provider}, {"access_key_id", c.AccessKeyID}, {"access_key_secret", string(c.Secret)},
+		{"domain", c.Domain}, {"txt_record_name", c.TXTRecordName},
+	} {
+		if field[1] == "" {
+			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: field[0]}
+		}
+	}
+	if reason := dnsname.Fault(c.recordName()); reason != "" {
+		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: reason}
+	}
+	return nil
+}
+
+// serviceBody is a service as clients write it.
+type serviceBody struct {
+	ID     string              `json:"id"`
+	Name   string              `json:"name"`
+	Config provider.SecretJSON `json:"config"`
+}
+
+// service makes the service of a body. Masked secrets are still masked.
+func (body serviceBody) service() service {
+	v := service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
+	if json.Unmarshal(body.Config, &v.Config) != nil {
+		var compact bytes.Buffer
+		if json.Compact(&compact, body.Config) == nil {
+			v.Config = provider.Secret(compact.String())
+		}
+	}
+	return v
+}
+
+// checked checks a body in the order of the contract, and makes the service of it.
+func (body serviceBody) checked() (v service, err error) {
+	v = body.service()
+	if !goodServiceID(body.ID) {
+		return v, envelope.Fail(msg.ServiceIDInvalid)
+	}
+	if body.Name == "" {
+		return v, envelope.Fail(msg.ServiceNameEmpty)
+	}
+	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
+		fault := envelope.BodyFault(err)
+		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
+			fault = envelope.Phrase{ID: msg.ConfigEmpty}
+		}
+		return v, envelope.Fail(msg.ServiceConfigShape, fault)
+	}
+	var typed struct {
+		Provider        string          `json:"provider"`
+		AccessKeyID     string          `json:"access_key_id"`
+		AccessKeySecret provider.Secret `json:"access_key_secret"`
+		Endpoint        string          `json:"endpoint"`
+		TXTEndpoints    []string        `json:"txt_endpoints"`
+	}
+	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
+		e, _ := errors.AsType[*strictjson.Error](err)
+		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
+	}
+	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
+	}
+	return v, badEndpoints(anyNetwork, typed.TXTEndpoints)
+}
+
+// over gives the service as it replaces a stored one, whose secrets take the place of
+// masks.
+func (v service) over(stored service) (service, error) {
+	config, used, err := masked.Restore(string(v.Config), string(stored.Config))
+	if err != nil || used && !sameAccount(v.Config, stored.Config) {
+		return service{}, errNoSecret
+	}
+	v.Config = provider.Secret(config)
+	return v, nil
+}
+
+// sameAs reports whether a service is registered already as it is here.
+func (v service) sameAs(stored service) bool {
+	changed, err := v.over(stored)
+	return err == nil && v.ID == stored.ID && v.Name == stored.Name &&
+		strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
+}
+
+// sameAccount reports whether two configs are for one account at one address:
+// else a stored key could be sent to a stranger's.
+func sameAccount(a, b provider.Secret) bool {
+	x, errX := parseServiceConfig(a)
+	y, errY := parseServiceConfig(b)
+	return errX == nil && errY == nil &&
+		x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
+}
+
+// What the id of a service may be: it is a part of paths.
+const (
+	maxServiceID   = 128
+	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
+)
+
+func goodServiceID(id string) bool {
+	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
+}
+
+// documented reports whether a document can have the service: its config is an object,
+// which that of a row older than the checks need not be.
+func (v service) documented() bool { return v.Domain.Valid }
+
+// document is the service in a document, if that can have it.
+func (v service) document() (d provision.Service, ok bool) {
+	config := json.RawMessage(masked.Hide(string(v.Config)))
+	return provision.Service{ID: v.ID, Name: v.Name, Config: config}, v.documented()
 }
 
 // serviceConfig is what the program reads in a service's config.
@@ -216,93 +483,6 @@ func (c configuration) account() reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-// recordName is the name of the configuration's own record.
-func (c configuration) recordName() string {
-	if c.TXTRecordName == "@" {
-		return dnsname.Parse(c.Domain)
-	}
-	return dnsname.Parse(c.TXTRecordName + "." + c.Domain)
-}
-
-// Modes of synchronisation; every other text means manual.
-const (
-	modeManual     = "manual"
-	modeAuto       = "auto"
-	modeUpsertOnly = "upsert-only"
-)
-
-func (c configuration) mode() string {
-	if c.SyncMode == modeAuto || c.SyncMode == modeUpsertOnly {
-		return c.SyncMode
-	}
-	return modeManual
-}
-
-// configurationBody is the configuration as clients write it.
-type configurationBody struct {
-	Provider        string          `json:"provider"`
-	AccessKeyID     string          `json:"access_key_id"`
-	AccessKeySecret provider.Secret `json:"access_key_secret"`
-	Endpoint        string          `json:"endpoint"`
-	Domain          string          `json:"domain"`
-	TXTRecordName   string          `json:"txt_record_name"`
-	TXTEndpoints    []string        `json:"txt_endpoints"`
-	SyncMode        string          `json:"sync_mode"`
-	RetryInterval   *int64          `json:"retry_interval"`
-	MaxRetries      *int64          `json:"max_retries"`
-	Enabled         bool            `json:"enabled"`
-}
-
-func (b configurationBody) configuration() configuration {
-	return configuration{
-		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
-		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
-		RetryInterval: optional(b.RetryInterval), MaxRetries: optional(b.MaxRetries), Enabled: b.Enabled,
-	}
-}
-
-// check refuses what cannot be stored, in the order of the contract.
-func (c configuration) check() error {
-	switch {
-	case c.Provider == "":
-		return envelope.Fail(msg.ProviderEmpty)
-	case c.AccessKeyID == "" || c.Secret == "":
-		return envelope.Fail(msg.AccessKeyEmpty)
-	case c.Domain == "":
-		return envelope.Fail(msg.DomainEmpty)
-	case c.TXTRecordName == "":
-		return envelope.Fail(msg.TXTRecordNameEmpty)
-	}
-	return badEndpoints(anyNetwork, c.Endpoints)
-}
-
-// optional is a number that may not have been given.
-func optional(n *int64) sql.Null[int64] {
-	if n == nil {
-		return sql.Null[int64]{}
-	}
-	return sql.Null[int64]{V: *n, Valid: true}
-}
-
-// badEndpoints refuses endpoints that cannot be published for a network.
-func badEndpoints(network string, endpoints []string) error {
-	err := meshtxt.Check(network, anyOwner, endpoints)
-	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
-		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
-	}
-	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
-		return envelope.Fail(msg.EndpointInvalid, bad.Text)
-	}
-	return err
-}
-
-// Endpoints that fit beside the longest network id fit beside every other. All owners
-// have one length.
-const (
-	anyNetwork = "18446744073709551615"
-	anyOwner   = "000000000000"
-)
-
 // checkOwner refuses what is no owner.
 func checkOwner(owner string) error {
 	if len(owner) != len(anyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
@@ -311,241 +491,93 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-type serviceBody struct {
-	ID     string              `json:"id"`
-	Name   string              `json:"name"`
-	Config provider.SecretJSON `json:"config"`
+// saveConfiguration checks a configuration and stores it. members are all that it
+// was given with; what of it cannot work is told.
+func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
 }
 
-// service makes the service of a body. Masked secrets are still masked.
-func (body serviceBody) service() service {
-	v := service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
-	if json.Unmarshal(body.Config, &v.Config) != nil {
-		var compact bytes.Buffer
-		if json.Compact(&compact, body.Config) == nil {
-			v.Config = provider.Secret(compact.String())
+// registerService checks and stores a new service, under a new id where it has none. It
+// gives the service as it is stored, and what of it cannot work; with an error no more
+// than an id that it could have had.
+func (s *server) registerService(ctx context.Context, body serviceBody, members []string) (service, []advice.Warning, error) {
+	if body.ID == "" {
+		id, err := s.store.newID()
+		if err != nil {
+			return service{}, nil, err
 		}
+		body.ID = id
 	}
-	return v
+	v, err := body.checked()
+	if err != nil {
+		return service{}, nil, err
+	}
+	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
+		return service{}, nil, err
+	}
+	if err := s.store.CreateService(ctx, v); err != nil {
+		return service{ID: v.ID}, nil, err
+	}
+	return s.stored(ctx, v, members)
 }
 
-// checked checks a body and makes the service of it.
-func (body serviceBody) checked() (v service, err error) {
-	v = body.service()
-	if body.Name == "" {
-		return v, envelope.Fail(msg.ServiceNameEmpty)
+// replaceService is registerService for a service with an id, which may be there.
+func (s *server) replaceService(ctx context.Context, body serviceBody, members []string) (service, []advice.Warning, error) {
+	v, err := body.checked()
+	if err != nil {
+		return service{}, nil, err
 	}
-	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		fault := envelope.BodyFault(err)
-		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
-			fault = envelope.Phrase{ID: msg.ConfigEmpty}
-		}
-		return v, envelope.Fail(msg.ServiceConfigShape, fault)
+	if err := s.store.PutService(ctx, v.ID, v.over); err != nil {
+		return service{}, nil, err
 	}
-	var typed struct {
-		Provider        string          `json:"provider"`
-		AccessKeyID     string          `json:"access_key_id"`
-		AccessKeySecret provider.Secret `json:"access_key_secret"`
-		Endpoint        string          `json:"endpoint"`
-		TXTEndpoints    []string        `json:"txt_endpoints"`
-	}
-	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
-		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
-	}
-	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
-		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
-	}
-	return v, badEndpoints(anyNetwork, typed.TXTEndpoints)
+	return s.stored(ctx, v, members)
 }
 
-func goodServiceID(id string) bool {
-	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
+// stored gives a service that was just stored. Somebody else may have deleted it since:
+// it was stored all the same.
+func (s *server) stored(ctx context.Context, saved service, members []string) (service, []advice.Warning, error) {
+	v, err := s.store.Service(ctx, saved.ID)
+	if errors.Is(err, errNoService) {
+		v, err = saved, nil
+		v.CreatedAt = sqlrow.Shown(s.store.now())
+		v.UpdatedAt = v.CreatedAt
+	}
+	if err != nil {
+		return service{ID: saved.ID}, nil, err
+	}
+	warnings, err := s.serviceWarnings(ctx, v, members)
+	return v, warnings, err
 }
 
-// over gives the service as it replaces a stored one, whose secrets take the place of
-// masks.
-func (v service) over(stored service) (service, error) {
-	config, used, err := masked.Restore(string(v.Config), string(stored.Config))
-	if err != nil || used && !sameAccount(v.Config, stored.Config) {
-		return service{}, errNoSecret
-	}
-	v.Config = provider.Secret(config)
-	return v, nil
+// configurationWarnings tell what of a configuration cannot work as it stands. members are all
+// that it was given with.
+func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
+	return slices.Concat(advice.Members(members, advice.Configuration), advice.Provider(c.Provider, providerNames()),
+		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
 }
 
-// checkedWithID is checked for a service that has to have an id.
-func (body serviceBody) checkedWithID() (service, error) {
-	if !goodServiceID(body.ID) {
-		return service{}, envelope.Fail(msg.ServiceIDInvalid)
+// serviceWarnings tell what of a stored service cannot work as it stands. members are
+// those beside its config.
+func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]advice.Warning, error) {
+	config, err := parseServiceConfig(v.Config)
+	if err != nil {
+		return nil, err
 	}
-	return body.checked()
-}
-
-// documented reports whether a document can have the service: its config is an object.
-func (v service) documented() bool { return v.Domain.Valid }
-
-// sameAs reports whether a service is registered already as it is here.
-func (v service) sameAs(stored service) bool {
-	changed, err := v.over(stored)
-	return err == nil && v.ID == stored.ID && v.Name == stored.Name && strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
-}
-
-// sameAs reports whether a configuration is stored already as it is here.
-func (c configuration) sameAs(stored configuration) bool {
-	if c.Secret == masked.Mask && stored.sameCredentials(c) {
-		c.Secret = stored.Secret
+	all := slices.Concat(advice.Members(members, advice.Service),
+		advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
+		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
+	if config.Provider != "" {
+		return append(all, advice.Provider(config.Provider, providerNames())...), nil
 	}
-	return c.sameCredentials(stored) && c.Secret == stored.Secret && c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName &&
-		c.SyncMode == stored.SyncMode && c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
-		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
-}
-
-// sameAccount reports whether two configs are for one account at one address:
-// else a stored key could be sent to a stranger's.
-func sameAccount(a, b provider.Secret) bool {
-	x, errX := parseServiceConfig(a)
-	y, errY := parseServiceConfig(b)
-	return errX == nil && errY == nil && x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
-}
-
-// checks are those of the operations that need no database.
-type checks struct{}
-
-func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
-
-func (checks) CheckConfiguration(body []byte) error {
-	var b configurationBody
-	return cmp.Or(envelope.Parse(body, &b), b.configuration().check())
-}
-
-func (checks) CheckService(body []byte) error {
-	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return err
+	global, err := s.store.Configuration(ctx)
+	switch zone, domain := dnsname.Parse(config.Domain), dnsname.Parse(global.Domain); {
+	case errors.Is(err, errNoConfiguration) || config.Domain == "":
+		return all, nil
+	case err == nil && !dnsname.Within(zone, domain):
+		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{zone, domain}})
 	}
-	_, err := b.checkedWithID()
-	return err
-}
-
-// blamed are the members that refusals are about.
-var blamed = map[msg.ID]string{
-	msg.ProviderEmpty: "provider", msg.AccessKeyEmpty: "access_key_secret", msg.DomainEmpty: "domain",
-	msg.TXTRecordNameEmpty: "txt_record_name", msg.SecretNotStored: masked.Mask, msg.EndpointInvalid: "txt_endpoints",
-	msg.ValueTooLong: "txt_endpoints", msg.ServiceIDEmpty: "service_id", msg.PrefixModeInvalid: "prefix_mode",
-	msg.UnknownService: "service_id", msg.ServiceConfigInvalid: "service_id", msg.ServiceDomainMissing: "service_id",
-	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
-	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",
-	msg.NameTooLong: "custom_prefix", msg.ServiceNameEmpty: "name", msg.ServiceConfigShape: "config",
-	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
-}
-
-// Blame tells which member a refusal is about, and why it is refused.
-func (checks) Blame(err error) (member, reason string, ok bool) {
-	f := failureOf(err)
-	if f.ID == msg.SecretNotStored {
-		return masked.Mask, "is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here", true
-	}
-	return blamed[f.ID], f.Error(), f.Cause == nil
-}
-
-// publishing is how far a usage's record is.
-type publishing struct {
-	state, value string
-	fault        reconcile.Fault
-	attempts     int
-	at           string
-}
-
-// stateNone is the state of a usage that has nowhere to be published.
-const stateNone = "none"
-
-// publishingOf works out how far a usage's record is, from what is stored of its
-// name: what counts is the place where it is wanted, and what stands anywhere.
-func publishingOf(u usage, n reconcile.Name, places []ledger.StoredPlace) publishing {
-	p := publishing{state: stateNone}
-	if !u.Network.Valid {
-		return p
-	}
-	network := u.Network.V.String()
-	for _, place := range places {
-		if meshtxt.Network(place.Place.Standing) == network {
-			p.value = cmp.Or(p.value, place.Place.Standing)
-		}
-	}
-	for _, r := range reconcile.Desired(reconcile.State{Names: []reconcile.Name{n}}, reconcile.Addresses{}) {
-		left := r.Place.State == reconcile.Leftover || r.Place.State == reconcile.Withdrawn
-		if r.Network != network || left && u.Status != statusReleasing { // what is left is not where it is wanted
-			continue
-		}
-		switch {
-		case r.Fault.Code == reconcile.CodeNoProvider:
-			return publishing{state: stateNone}
-		case r.Fault.Code == reconcile.CodeNetworkConflict:
-			return publishing{state: reconcile.Conflict, fault: r.Fault}
-		}
-		p.state = cmp.Or(r.Place.State, p.state)
-		p.fault, p.attempts = r.Place.Fault, r.Place.Attempts
-		for _, place := range places {
-			if place.Place.ID == r.Place.ID {
-				p.at = place.At
-			}
-		}
-		break
-	}
-	if u.Status == statusReleasing {
-		p.state = reconcile.Withdrawing
-	}
-	return p
-}
-
-// testRecordTTL is in seconds.
-const testRecordTTL = 60
-
-// test tries a configuration, and with write also a value at a name of its own,
-// which is taken away again.
-func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []answers.TestItem {
-	var client provider.DNS
-	zone := dnsname.Parse(conf.Domain)
-	test := &conntest.Test{Public: public}
-	test.Step("params", func() (err error) {
-		if err := conf.missing(); err != nil {
-			return err
-		}
-		client, err = c.open(conf.account())
-		if b, ok := client.(builtin.Client); ok {
-			b.Candidate = zone
-			client = b
-		}
-		return err
-	})
-	test.Connect(ctx, client, zone, conf.recordName())
-	if write {
-		test.Write(ctx, client, zone, testRecordTTL)
-	}
-	var items []answers.TestItem
-	for _, item := range test.Items {
-		shown := answers.TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
-		if news := cmp.Or(item.Err, item.Warning); news != nil {
-			shown.Fault = reconcile.Describe(news, conf.Secret)
-		}
-		items = append(items, shown)
-	}
-	return items
-}
-
-// missing says which field of a configuration cannot be tried.
-func (c configuration) missing() error {
-	for _, field := range [][2]string{
-		{"provider", c.Provider}, {"access_key_id", c.AccessKeyID}, {"access_key_secret", string(c.Secret)},
-		{"domain", c.Domain}, {"txt_record_name", c.TXTRecordName},
-	} {
-		if field[1] == "" {
-			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: field[0]}
-		}
-	}
-	if reason := dnsname.Fault(c.recordName()); reason != "" {
-		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: reason}
-	}
-	return nil
+	return all, err
 }

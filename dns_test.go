@@ -53,7 +53,7 @@ func TestDNSRetryPolicy(t *testing.T) {
 		"huge":     {new(int64(math.MaxInt64)), new(int64(math.MaxInt64)), provider.Backoff{First: time.Hour, Retries: 10}},
 		"least":    {new(int64(math.MinInt64)), new(int64(math.MinInt64)), provider.Backoff{First: 5 * time.Second, Retries: 3}},
 	} {
-		if got := reconcile.RetryPolicy(optional(test.interval), optional(test.retries)); got != test.want {
+		if got := reconcile.RetryPolicy(sqlrow.Given(test.interval), sqlrow.Given(test.retries)); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

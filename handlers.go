@@ -1,3 +1,6 @@
+// The HTTP contract: its routes, what errors are to a client, and one function a route, which
+// decodes, asks an operation or the store, and answers.
+
 package main
 
 import (
@@ -55,14 +58,10 @@ type server struct {
 }
 
 const (
-	syncTime       = 60 * time.Second
-	releaseTime    = 30 * time.Second
-	testTime       = 30 * time.Second
-	writeTestTime  = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
-	usagePage      = 100
-	servicePage    = 100 // of which each may have a config of 64 KiB
-	maxServiceID   = 128
-	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
+	syncTime      = 60 * time.Second
+	releaseTime   = 30 * time.Second
+	testTime      = 30 * time.Second
+	writeTestTime = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
 )
 
 // routes is the whole API.
@@ -154,13 +153,6 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refu
 	s.countRequest("", refusal.Status)
 }
 
-func shownNumber(n sql.Null[int64]) *int64 {
-	if !n.Valid {
-		return nil
-	}
-	return &n.V
-}
-
 // shownConfiguration is the configuration as clients see it.
 type shownConfiguration struct {
 	Provider        string   `json:"provider"`
@@ -186,8 +178,8 @@ func (c configuration) shown() shownConfiguration {
 	return shownConfiguration{
 		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
 		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: shownNumber(c.RetryInterval),
-		MaxRetries: shownNumber(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
+		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: sqlrow.Pointer(c.RetryInterval),
+		MaxRetries: sqlrow.Pointer(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
 	}
 }
 
@@ -213,15 +205,6 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	return answer, err
 }
 
-// saveConfiguration checks a configuration and stores it. members are all that it
-// was given with.
-func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
-}
-
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Provider        string          `json:"provider"`
@@ -244,10 +227,9 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return envelope.Reply{}, err
 		}
-		if !stored.sameCredentials(c) {
-			return envelope.Reply{}, errNoSecret
+		if c, err = c.unmasked(stored); err != nil {
+			return envelope.Reply{}, err
 		}
-		c.Secret = stored.Secret
 	}
 	limit := testTime
 	if body.WriteTest {
@@ -282,7 +264,8 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	}
 	if result.Bad > 0 {
 		first := result.FirstBad()
-		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, answers.Fault(first.Fault))
+		fault := answers.Fault(first.Fault)
+		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, fault)
 	}
 	return envelope.Reply{Message: done, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
 }
@@ -367,7 +350,8 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if complete && err != nil {
 		return envelope.Reply{ID: body.Owner}, err
 	}
-	return envelope.Reply{Message: done, ID: body.Owner, Data: map[string]any{"records": append([]string{}, names...), "complete": complete}}, nil
+	answer := map[string]any{"records": append([]string{}, names...), "complete": complete}
+	return envelope.Reply{Message: done, ID: body.Owner, Data: answer}, nil
 }
 
 func (s *server) providers(r *http.Request) (envelope.Reply, error) {
@@ -402,7 +386,8 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	u, err := s.reserve(r.Context(), reservation{
-		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix, network: body.NetworkID, networkName: body.NetworkName,
+		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
+		network: body.NetworkID, networkName: body.NetworkName,
 	})
 	if err != nil {
 		return envelope.Reply{}, err
@@ -418,37 +403,6 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
 	}}, nil
-}
-
-// reserve checks a reservation in the order of the contract, and stores it.
-func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
-	if err := want.check(); err != nil {
-		return usage{}, err
-	}
-	prefix, fault := want.prefix()
-	if fault != "" {
-		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
-	}
-	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
-		Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true},
-	})
-	if err == nil {
-		return u, nil
-	}
-	if failure := failureOf(err); failure.Cause != nil {
-		if failure.ID == msg.InternalError {
-			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
-		}
-		err = s.afterService(ctx, want.service, failure)
-	}
-	return u, err
-}
-
-// afterService gives what is wrong with the service of a reservation, else the
-// fault that the contract looks for later.
-func (s *server) afterService(ctx context.Context, service string, fault error) error {
-	return cmp.Or(s.store.CheckService(ctx, service), fault)
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -471,64 +425,33 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}{count, count > 0}}, nil
 }
 
-// Pages of a list that is streamed: what a client does not read is kept, so they grow
-// as it reads on.
-const (
-	firstPage   = 20
-	pageGrowth  = 20
-	largestPage = 500
-)
-
-// availableUsages lists usages: a page when a limit is given, else all of
-// them, streamed. It reads one page while that before is written, so a slow client
-// holds no connection of the database.
+// availableUsages lists usages: a page when a limit is given, else all of them, streamed.
 func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	filter, limit, err := listingQuery(r)
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	size := firstPage
-	if limit > 0 {
-		size = limit + 1 // one more tells whether there are more
+	read := func(after int64, size int) listing.Page {
+		f := filter
+		f.after = after
+		return s.page(r.Context(), f, size)
 	}
-	page := s.page(r.Context(), filter, size)
-	if page.err != nil {
-		s.adapter.Refuse(w, r, page.err)
+	first := read(filter.after, listing.FirstSize(limit))
+	if first.Err != nil {
+		s.adapter.Refuse(w, r, first.Err)
 		return
 	}
 	w.Header().Set("Content-Type", envelope.MediaType)
-	out := []byte(`{"data":[`)
-	for limit == 0 && page.size == size {
-		filter.after, size = page.last, min(size+pageGrowth, largestPage)
-		next := make(chan listingPage, 1)
-		go func() { next <- s.page(r.Context(), filter, size) }()
-		out, _ = listing.AppendAll(out, page.entries(page.size))
-		w.Write(out)
-		out = out[:0]
-		if page = <-next; page.err != nil {
-			s.adapter.BreakOff(r, page.err)
-		}
-		if page.size > 0 {
-			out = append(out, ',')
-		}
+	if err := listing.Write(w, limit, first, read); err != nil {
+		s.adapter.BreakOff(r, err)
 	}
-	more := limit > 0 && page.size > limit
-	if more {
-		page.size = limit
-	}
-	out, last := listing.AppendAll(out, page.entries(page.size))
-	out = append(out, ']')
-	if more {
-		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), last, 10), "\"\n"...)
-	}
-	w.Write(append(out, "}\n"...))
 }
 
 // page gives at most limit usages that the filter selects. Those of one state are
 // looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listingPage) {
-	defer crash.Catch(&page.err)
+func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listing.Page) {
+	defer crash.Catch(&page.Err)
 	if f.state == "" {
 		return s.store.Listing(ctx, f, limit)
 	}
@@ -536,50 +459,22 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 	for {
 		usages, err := s.store.Usages(ctx, f, limit)
 		if err != nil {
-			return listingPage{err: err}
+			return listing.Page{Err: err}
 		}
 		states, err := s.publishing(ctx, usages)
 		if err != nil {
-			return listingPage{err: err}
+			return listing.Page{Err: err}
 		}
 		for i, u := range usages {
-			if f.after = u.Seq; states[i].state == f.state {
+			if f.after = u.Seq; states[i].State == f.state {
 				entries = append(entries, u.entry())
 			}
 		}
 		if len(usages) < limit || len(entries) >= limit {
-			return newListingPage(entries[:min(limit, len(entries))], nil)
+			return listing.PageOf(entries[:min(limit, len(entries))], nil)
 		}
 	}
 }
-
-// publishing says how far the records of some usages are.
-func (s *server) publishing(ctx context.Context, usages []usage) ([]publishing, error) {
-	names := map[string]int{}
-	var list []string
-	for _, u := range usages {
-		if _, ok := names[u.Name]; !ok {
-			names[u.Name] = len(list)
-			list = append(list, u.Name)
-		}
-	}
-	state, err := s.store.ledger.State(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	var all []publishing
-	for _, u := range usages {
-		places, err := s.store.ledger.Places(ctx, u.Name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, publishingOf(u, state.Names[names[u.Name]], places))
-	}
-	return all, nil
-}
-
-// publishStates are those that a listing can be about.
-var publishStates = []string{stateNone, reconcile.Pending, reconcile.Published, reconcile.Failed, reconcile.Conflict, reconcile.Withdrawing}
 
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	query, err := envelope.ParseQuery(r)
@@ -587,7 +482,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 		return filter, 0, err
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: query.Get("state")}
-	if filter.state != "" && !slices.Contains(publishStates, filter.state) {
+	if filter.state != "" && !slices.Contains(answers.PublishStates, filter.state) {
 		return filter, 0, envelope.Fail(msg.QueryInvalid, "state")
 	}
 	if text := query.Get("network_id"); text != "" {
@@ -601,14 +496,6 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	return filter, limit, err
 }
 
-type publishAnswer struct {
-	State    string `json:"state"`
-	Value    string `json:"value"`
-	Error    string `json:"error"`
-	Attempts int    `json:"attempts"`
-	At       string `json:"at"`
-}
-
 func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -618,16 +505,15 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	p := states[0]
 	return envelope.Reply{Data: struct {
 		listing.Usage
-		Status       string        `json:"status"`
-		TXTEndpoints []string      `json:"txt_endpoints"`
-		Publish      publishAnswer `json:"publish"`
-		CreatedAt    string        `json:"created_at"`
+		Status       string   `json:"status"`
+		TXTEndpoints []string `json:"txt_endpoints"`
+		Publish      any      `json:"publish"`
+		CreatedAt    string   `json:"created_at"`
 	}{
 		Usage: *u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-		Publish: publishAnswer{State: p.state, Value: p.value, Error: answers.FaultText(p.fault, envelope.Language(r)), Attempts: p.attempts, At: p.at},
+		Publish: states[0].In(envelope.Language(r)),
 	}}, nil
 }
 
@@ -646,21 +532,6 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, body.Description)
 }
 
-// saveUsage checks what a usage is to publish, and stores it with a description; nil
-// leaves either as it is.
-func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlrow.TextList, description *string) error {
-	network := anyNetwork
-	if u.Network.Valid {
-		network = u.Network.V.String()
-	}
-	if endpoints != nil {
-		if err := badEndpoints(network, endpoints); err != nil {
-			return err
-		}
-	}
-	return s.store.ChangeUsage(ctx, u.ID, endpoints, description)
-}
-
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	flag, err := envelope.Flags(r, "force")
 	if err != nil {
@@ -673,32 +544,10 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	if !freed {
-		return envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: map[string]string{"status": statusReleasing}}, nil
+		answer := map[string]string{"status": statusReleasing}
+		return envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}, nil
 	}
 	return envelope.Reply{Message: msg.UsageReleased}, nil
-}
-
-// release gives a prefix free. What it has published is withdrawn first: it waits
-// until that was tried, and reports whether the prefix is free by then.
-func (s *server) release(ctx context.Context, id string, force bool) (freed bool, err error) {
-	u, err := s.store.Usage(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	waiter := s.engine.Expect(u.Name)
-	defer waiter.Close()
-	done, err := s.store.ReleaseUsage(ctx, id, force)
-	if err != nil {
-		return false, err
-	}
-	if waiter.Wait(ctx, done.version); done.freed {
-		return true, nil
-	}
-	_, err = s.store.Usage(context.WithoutCancel(ctx), id)
-	if errors.Is(err, errNoUsage) {
-		return true, nil
-	}
-	return false, err
 }
 
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
@@ -707,24 +556,8 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	if body.ID == "" {
-		id, err := s.store.newID()
-		if err != nil {
-			return envelope.Reply{}, err
-		}
-		body.ID = id
-	}
-	v, err := body.checkedWithID()
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
-		return envelope.Reply{}, err
-	}
-	if err := s.store.CreateService(r.Context(), v); err != nil {
-		return envelope.Reply{ID: v.ID}, err
-	}
-	return s.savedService(r, v, members)
+	v, warnings, err := s.registerService(r.Context(), body, members)
+	return serviceReply(r, v, warnings), err
 }
 
 func (s *server) putService(r *http.Request) (envelope.Reply, error) {
@@ -734,34 +567,16 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	body.ID = r.PathValue("id")
-	v, err := body.checkedWithID()
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	if err := s.store.PutService(r.Context(), body.ID, v.over); err != nil {
-		return envelope.Reply{}, err
-	}
-	return s.savedService(r, v, members)
+	v, warnings, err := s.replaceService(r.Context(), body, members)
+	return serviceReply(r, v, warnings), err
 }
 
-// savedService tells of a service that was stored. Somebody else may have deleted it since:
-// it was stored all the same.
-func (s *server) savedService(r *http.Request, saved service, members []string) (envelope.Reply, error) {
-	id := saved.ID
-	v, err := s.store.Service(r.Context(), id)
-	if errors.Is(err, errNoService) {
-		saved.CreatedAt = sqlrow.Shown(s.store.now())
-		saved.UpdatedAt = saved.CreatedAt
-		v, err = saved, nil
-	}
-	if err != nil {
-		return envelope.Reply{ID: id}, err
-	}
-	warnings, err := s.serviceWarnings(r.Context(), v, members)
-	return envelope.Reply{Message: msg.ServiceSaved, ID: id, Data: struct {
+// serviceReply tells of a service that was stored.
+func serviceReply(r *http.Request, v service, warnings []advice.Warning) envelope.Reply {
+	return envelope.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
 		serviceAnswer
 		Warnings []string `json:"warnings,omitempty"`
-	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}, err
+	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}
 }
 
 type serviceAnswer struct {
@@ -775,26 +590,13 @@ type serviceAnswer struct {
 
 func shownService(v service) serviceAnswer {
 	return serviceAnswer{
-		ID: v.ID, Name: v.Name, Config: masked.Hide(string(v.Config)), UsageCount: v.UsageCount, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		ID: v.ID, Name: v.Name, Config: masked.Hide(string(v.Config)), UsageCount: v.UsageCount,
+		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 	}
 }
 
 func (s *server) services(r *http.Request) iter.Seq2[any, error] {
-	return func(yield func(any, error) bool) {
-		for after, more := "", true; more; {
-			page, err := s.store.Services(r.Context(), after, servicePage)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, v := range page {
-				if after = v.ID; !yield(shownService(v), nil) {
-					return
-				}
-			}
-			more = len(page) == servicePage
-		}
-	}
+	return sqlrow.Made(s.store.AllServices(r.Context()), func(v service) (any, bool) { return shownService(v), true })
 }
 
 func (s *server) service(r *http.Request) (envelope.Reply, error) {
@@ -817,55 +619,17 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 			yield(nil, err)
 			return
 		}
-		source := provision.Source{Owner: s.store.owner, Services: s.stateServices(ctx), Usages: s.stateUsages(ctx, last)}
+		source := provision.Source{
+			Owner:    s.store.owner,
+			Services: sqlrow.Made(s.store.AllServices(ctx), service.document),
+			Usages:   sqlrow.Made(s.store.AllUsages(ctx, last), usage.document),
+		}
 		if fault == nil {
 			shown := c.shown()
 			shown.EffectiveMode, shown.UpdatedAt = "", ""
 			source.Configuration = shown
 		}
 		source.Pieces()(yield)
-	}
-}
-
-// stateServices gives the services of a document: all but those, older than the checks,
-// whose config is no object.
-func (s *server) stateServices(ctx context.Context) iter.Seq2[provision.Service, error] {
-	return func(yield func(provision.Service, error) bool) {
-		for after, more := "", true; more; {
-			page, err := s.store.Services(ctx, after, servicePage)
-			if err != nil {
-				yield(provision.Service{}, err)
-				return
-			}
-			for _, v := range page {
-				after = v.ID
-				entry := provision.Service{ID: v.ID, Name: v.Name, Config: json.RawMessage(masked.Hide(string(v.Config)))}
-				if v.documented() && !yield(entry, nil) {
-					return
-				}
-			}
-			more = len(page) == servicePage
-		}
-	}
-}
-
-// stateUsages gives the usages of a document up to a number.
-func (s *server) stateUsages(ctx context.Context, last int64) iter.Seq2[provision.Usage, error] {
-	return func(yield func(provision.Usage, error) bool) {
-		for filter, more := (usageFilter{}), true; more; {
-			page, err := s.store.Usages(ctx, filter, usagePage)
-			if err != nil {
-				yield(provision.Usage{}, err)
-				return
-			}
-			for _, u := range page {
-				filter.after = u.Seq
-				if u.Seq <= last && u.documented() && !yield(u.document(), nil) {
-					return
-				}
-			}
-			more = len(page) == usagePage && filter.after < last
-		}
 	}
 }
 

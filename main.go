@@ -1,3 +1,6 @@
+// The program from its start to its end; what it does when it is told to read its files
+// again, or to check them; the provision file, applied by the operations of requests.
+
 // Meshddns keeps the DNS TXT records by which the nodes of a mesh network
 // find each other. It reserves names, publishes them at a DNS provider or
 // answers for them itself, and keeps what is published true.
@@ -38,23 +41,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"meshddns/advice"
-	"meshddns/builtin"
 	"meshddns/conntest"
-	"meshddns/crash"
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/guard"
@@ -62,12 +63,13 @@ import (
 	"meshddns/httpserver"
 	"meshddns/metrics"
 	"meshddns/msg"
-	"meshddns/nameserver"
 	"meshddns/provider"
 	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/settings"
+	"meshddns/sqlrow"
 	"meshddns/systemd"
+	"meshddns/tasks"
 )
 
 func main() {
@@ -179,10 +181,10 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	}
 	steps := reloadSteps(c, api)
 	listen := strings.Join(front.Addrs(), ",")
-	unit := unit{manager: manager, store: store, serves: serves(listen, dns.listening()), log: log}
+	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
 	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
-	return serve(ctx, log, tasks{unit.begin, front.Serve, dns.serve}, tasks{
-		unit.watch,
+	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
+		unit.Watch,
 		dns.keep,
 		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
 		func(ctx context.Context) error { store.LookThrough(ctx, log); return nil },
@@ -197,17 +199,9 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.reload(ctx, func() { reload(ctx, steps, log) }) })
+			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) })
 		},
 	})
-}
-
-// unit is the program as the service manager sees it.
-type unit struct {
-	manager *systemd.Service
-	store   *store
-	serves  string // where
-	log     *slog.Logger
 }
 
 // serves says where the program answers.
@@ -218,54 +212,15 @@ func serves(http, dns string) string {
 	return "HTTP on " + http + ", DNS on " + dns
 }
 
-// begin says that the program serves, and later that it stops.
-func (u unit) begin(ctx context.Context) error {
-	u.ready(ctx)
-	<-ctx.Done()
-	u.told(u.manager.Stopping())
-	return nil
-}
-
-// reload says when a reload begins and ends, which "systemctl reload" waits for.
-func (u unit) reload(ctx context.Context, reload func()) {
-	u.told(u.manager.Reloading())
-	reload()
-	u.ready(ctx)
-}
-
-func (u unit) ready(ctx context.Context) {
-	status, err := u.status(ctx)
-	if err != nil {
-		status = u.serves + "; the database does not answer: " + err.Error()
-	}
-	u.told(u.manager.Ready(status))
-}
-
-// watch answers the watchdog for as long as the database answers, also while the program stops.
-func (u unit) watch(ctx context.Context) error {
-	u.manager.Watch(ctx, func(ctx context.Context) error {
-		status, err := u.status(ctx)
+// work asks the database what the program has to do.
+func work(s *store) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		totals, err := s.Totals(ctx)
 		if err != nil {
-			return err
+			return "", fmt.Errorf("read the database: %w", err)
 		}
-		return u.manager.Status(status)
-	}, u.log)
-	return nil
-}
-
-// status is what the program has to do, as the database says.
-func (u unit) status(ctx context.Context) (string, error) {
-	totals, err := u.store.Totals(ctx)
-	if err != nil {
-		return "", fmt.Errorf("read the database: %w", err)
-	}
-	return fmt.Sprintf("%s; services %d, prefixes %d, names published %d",
-		u.serves, totals["services"], totals["usages"], totals[reconcile.Published]), nil
-}
-
-func (u unit) told(err error) {
-	if err != nil {
-		u.log.Warn("the service manager does not hear", "error", err)
+		return fmt.Sprintf("services %d, prefixes %d, names published %d",
+			totals["services"], totals["usages"], totals[reconcile.Published]), nil
 	}
 }
 
@@ -324,48 +279,6 @@ func openBook(ctx context.Context, c settings.Settings, s *store, log *slog.Logg
 	return hostaddr.NewBook(c.IPv4, c.IPv6, last, s.SaveAddresses, log), nil
 }
 
-// tasks run side by side until their context ends.
-type tasks []func(context.Context) error
-
-// run begins all, and tells who waits when they have returned. What goes wrong in one,
-// a panic too, is told.
-func (all tasks) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
-	var running sync.WaitGroup
-	for _, task := range all {
-		running.Go(func() {
-			if err := crash.Call(func() error { return task(ctx) }); err != nil {
-				failed(err)
-			}
-		})
-	}
-	return &running
-}
-
-// serve runs what answers clients, and what works behind it for as long as an answer
-// may wait for that. The first task that fails ends all.
-func serve(ctx context.Context, log *slog.Logger, front, behind tasks) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	failed := func(err error) {
-		if crashed, ok := errors.AsType[*crash.Error](err); ok {
-			log.Error("a part of the program has crashed", "error", crashed)
-		}
-		cancel(err)
-	}
-	answering, working := front.run(ctx, failed), behind.run(work, failed)
-	<-ctx.Done()
-	log.Info("stopping")
-	answering.Wait()
-	end()
-	working.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
-}
-
 // release is the version that deploy/build gives by -ldflags -X; else the go command's is told.
 var release string
 
@@ -404,75 +317,6 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 	}), nil
 }
 
-// builtinDNS is the built-in DNS server, or none.
-type builtinDNS struct {
-	server *nameserver.Server
-	cache  *builtin.Cache
-}
-
-func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.DNS.Addresses)+len(c.DNS.Listeners)+len(c.DNS.PacketConns) == 0 {
-		return d, nil
-	}
-	d.cache = builtin.NewCache(s.zones, log)
-	s.zones.Changed = d.cache.Changed
-	d.server, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
-	return d, err
-}
-
-// listening tells the addresses that are listened on.
-func (d builtinDNS) listening() string {
-	if d.server == nil {
-		return ""
-	}
-	return strings.Join(d.server.Addrs(), ",")
-}
-
-// address is where this host reaches the server, "" without one.
-func (d builtinDNS) address() string {
-	if d.server == nil {
-		return ""
-	}
-	address, err := netip.ParseAddrPort(d.server.Addr())
-	if err != nil || !address.Addr().IsUnspecified() {
-		return d.server.Addr()
-	}
-	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	if address.Addr().Is6() {
-		loopback = netip.IPv6Loopback()
-	}
-	return netip.AddrPortFrom(loopback, address.Port()).String()
-}
-
-func (d builtinDNS) metrics(page *metrics.Page) {
-	if d.server != nil {
-		d.server.WriteMetrics(page)
-		d.cache.WriteMetrics(page)
-	}
-}
-
-func (d builtinDNS) serve(ctx context.Context) error {
-	if d.server == nil {
-		return nil
-	}
-	return d.server.Serve(ctx)
-}
-
-// keep keeps the zones in memory.
-func (d builtinDNS) keep(ctx context.Context) error {
-	if d.server == nil {
-		return nil
-	}
-	return d.cache.Run(ctx)
-}
-
-// close gives the sockets back when the program cannot start.
-func (d builtinDNS) close() {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	d.serve(ended)
-}
-
 // credentials is where the provision file's secrets are.
 func credentials(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
@@ -492,7 +336,8 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 			told = append(told, strings.Split(err.Error(), "\n")...)
 		}
 		if document.Unread > 0 {
-			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set", document.Unread)
+			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set",
+				document.Unread)
 		}
 	}
 	if len(told) == 0 {
@@ -521,7 +366,8 @@ func (s *server) provision(ctx context.Context, path string, credentials provisi
 		s.store.UseOwner(a.owner)
 	}
 	for _, c := range changes {
-		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"), slog.String("what", c.What), slog.String("id", c.ID),
+		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
+			slog.String("what", c.What), slog.String("id", c.ID),
 			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
 	}
 	for _, text := range advice.Texts(a.warnings, msg.English) {
@@ -530,8 +376,50 @@ func (s *server) provision(ctx context.Context, path string, credentials provisi
 	for _, id := range a.inUse {
 		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
 	}
-	s.log.Info("provisioned", "from", path, "services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
+	s.log.Info("provisioned", "from", path,
+		"services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
 	return nil
+}
+
+// checks are those of the operations that need no database.
+type checks struct{}
+
+func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
+
+func (checks) CheckConfiguration(body []byte) error {
+	var b configurationBody
+	return cmp.Or(envelope.Parse(body, &b), b.configuration().check())
+}
+
+func (checks) CheckService(body []byte) error {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return err
+	}
+	_, err := b.checked()
+	return err
+}
+
+func (checks) CheckUsage(body []byte) error {
+	var b usageBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return err
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return err
+	}
+	if _, fault := b.reservation().prefix(); fault != "" {
+		return envelope.Fail(fault)
+	}
+	return badEndpoints(want.Network.V.String(), b.TXTEndpoints)
+}
+
+// Blame tells which member a refusal is about, and why it is refused.
+func (checks) Blame(err error) (member, reason string, ok bool) {
+	f := failureOf(err)
+	member, reason = provision.Blamed(f)
+	return member, reason, f.Cause == nil
 }
 
 // application applies a document in one transaction, by the operations of requests. It
@@ -545,12 +433,6 @@ type application struct {
 	inUse []string       // services that cannot be deleted yet
 
 	warnings []advice.Warning // of what is stored and cannot work
-}
-
-// changed is what an operation of a document has done, as its request.
-func changed(request, id string, err error) (provision.Change, error) {
-	method, path, _ := strings.Cut(request, " ")
-	return provision.Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
 }
 
 var unchanged provision.Change
@@ -571,7 +453,7 @@ func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Ch
 	if err != nil || adopted {
 		return unchanged, err
 	}
-	return changed("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
+	return provision.Did("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
 }
 
 // SaveConfiguration stores a configuration that is another one.
@@ -587,7 +469,7 @@ func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provi
 	}
 	warnings, err := a.api.saveConfiguration(ctx, c, nil)
 	a.warnings = append(a.warnings, warnings...)
-	return changed("PUT config", "", err)
+	return provision.Did("PUT config", "", err)
 }
 
 // SaveService stores a service that is another one.
@@ -600,29 +482,14 @@ func (a *application) SaveService(ctx context.Context, body []byte) (provision.C
 	if err == nil && b.service().sameAs(stored) || err != nil && !errors.Is(err, errNoService) {
 		return unchanged, err
 	}
-	v, err := b.checkedWithID()
-	if err != nil {
-		return unchanged, err
-	}
-	if err := a.api.store.PutService(ctx, v.ID, v.over); err != nil {
-		return unchanged, err
-	}
-	warnings, err := a.api.serviceWarnings(ctx, v, nil)
+	v, warnings, err := a.api.replaceService(ctx, b, nil)
 	a.warnings = append(a.warnings, warnings...)
-	return changed("PUT services/{id}", v.ID, err)
+	return provision.Did("PUT services/{id}", v.ID, err)
 }
 
 // SaveUsage reserves a usage that is not there, and changes what differs in one that is.
 func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
-	var b usageBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return unchanged, err
-	}
-	want, err := b.wanted()
-	if err != nil {
-		return unchanged, err
-	}
-	same, err := a.api.store.SameUsages(ctx, want)
+	b, want, same, err := a.api.sameUsages(ctx, body)
 	if err != nil {
 		return unchanged, err
 	}
@@ -634,11 +501,11 @@ func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Cha
 		if err == nil {
 			_, err = a.changeUsage(ctx, b, u)
 		}
-		return changed("POST usages", u.ID, err)
+		return provision.Did("POST usages", u.ID, err)
 	}
 	c, err := a.changeUsage(ctx, b, same[number])
 	if err == nil && same[number].Status == statusReleasing {
-		return changed("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
+		return provision.Did("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
 	}
 	return c, err
 }
@@ -648,22 +515,14 @@ func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (pr
 	if endpoints == nil && description == nil {
 		return unchanged, nil
 	}
-	return changed("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
+	return provision.Did("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
 }
 
 // SameUsages gives the numbers of the usages that are the one of a body.
 func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
-	var b usageBody
-	if envelope.Parse(body, &b) != nil {
-		return nil, nil // which is told when it is to be saved
-	}
-	want, err := b.wanted()
-	if err != nil {
-		return nil, nil
-	}
-	same, err := a.api.store.SameUsages(ctx, want)
+	_, _, same, err := a.api.sameUsages(ctx, body)
 	if failureOf(err).Cause == nil {
-		err = nil // there is no such service
+		err = nil // a refusal, which is told when it is to be saved
 	}
 	for _, u := range same {
 		numbers = append(numbers, u.Seq)
@@ -671,40 +530,26 @@ func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []in
 	return numbers, err
 }
 
-// HeldUsages gives some usages after a number.
-func (a *application) HeldUsages(ctx context.Context, after int64) (page []provision.Held, err error) {
-	usages, err := a.api.store.Usages(ctx, usageFilter{after: after}, usagePage)
-	for _, u := range usages {
-		page = append(page, provision.Held{Seq: u.Seq, ID: u.ID, Active: u.documented()})
-	}
-	return page, err
+// HeldUsages gives the usages that a document can have.
+func (a *application) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
+	return sqlrow.Made(a.api.store.AllUsages(ctx, math.MaxInt64), func(u usage) (provision.Held, bool) {
+		return provision.Held{Seq: u.Seq, ID: u.ID}, u.documented()
+	})
 }
 
 // ReleaseUsage releases a usage, and waits for nobody.
 func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
 	done, err := a.api.store.ReleaseUsage(ctx, id, false)
-	c, err := changed("DELETE usages/{id}", id, err)
+	c, err := provision.Did("DELETE usages/{id}", id, err)
 	if !done.freed {
 		c.Status = http.StatusAccepted
 	}
 	return c, err
 }
 
-// HeldServices gives some services after one.
-func (a *application) HeldServices(ctx context.Context, after string) (ids []string, err error) {
-	for more := true; more && len(ids) == 0; {
-		services, err := a.api.store.Services(ctx, after, servicePage)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range services {
-			if after = v.ID; v.documented() {
-				ids = append(ids, v.ID)
-			}
-		}
-		more = len(services) > 0
-	}
-	return ids, nil
+// HeldServices gives the ids of the services that a document can have.
+func (a *application) HeldServices(ctx context.Context) iter.Seq2[string, error] {
+	return sqlrow.Made(a.api.store.AllServices(ctx), func(v service) (string, bool) { return v.ID, v.documented() })
 }
 
 // DeleteService deletes a service that has no usages.
@@ -714,5 +559,5 @@ func (a *application) DeleteService(ctx context.Context, id string) (provision.C
 		a.inUse = append(a.inUse, id)
 		return unchanged, nil
 	}
-	return changed("DELETE services/{id}", id, err)
+	return provision.Did("DELETE services/{id}", id, err)
 }

@@ -336,8 +336,8 @@ func (h *syncHost) publishing(u usage) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := publishingOf(u, state.Names[0], places)
-	return dnsWords(p.state, p.value, p.fault.Code)
+	p := u.publishing(state.Names[0], places)
+	return dnsWords(p.State, p.Value, p.Fault.Code)
 }
 
 // dnsWords joins the words that are not empty.
@@ -1820,28 +1820,6 @@ func TestServiceManagerThatCannotBeTold(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", variable, err)
 		}
-	}
-}
-
-// A panic in a part of the program ends it with an error, after a line in the log; what
-// answers ends before what works for it.
-func TestCrashedTask(t *testing.T) {
-	log := &dnsLog{}
-	var order []string
-	ended := func(name string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			<-ctx.Done()
-			order = append(order, name) // the two end one after the other
-			return nil
-		}
-	}
-	crashing := func(context.Context) error { panic("injected") }
-	err := serve(t.Context(), slog.New(slog.NewTextHandler(log, nil)), tasks{ended("front")}, tasks{ended("behind"), crashing})
-	if err == nil || err.Error() != "panic: injected" || !strings.Contains(log.String(), "main_test.go") {
-		t.Errorf("%v\n%s", err, log)
-	}
-	if !slices.Equal(order, []string{"front", "behind"}) {
-		t.Errorf("ended: %v", order)
 	}
 }
 

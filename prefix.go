@@ -1,21 +1,38 @@
+// Prefixes and full names, and what may be published, as pure functions; usages as they are
+// asked for, listed and documented; the operations on them that requests and provision
+// files share.
+
 package main
 
 import (
-	"database/sql"
+	"cmp"
+	"context"
 	"encoding/base64"
+	"errors"
 	"slices"
 	"strings"
 
+	"meshddns/answers"
 	"meshddns/dnsname"
 	"meshddns/envelope"
+	"meshddns/ledger"
+	"meshddns/listing"
+	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provision"
+	"meshddns/reconcile"
 	"meshddns/sqlrow"
 )
 
 const (
 	meshLabel  = "_mesh"  // the first label of every record name, and the reserved beginning of prefixes
 	autoPrefix = "_mesh-" // the beginning of every automatic prefix
+)
+
+// Ways to come by a prefix.
+const (
+	modeAutomatic = "auto"
+	modeCustom    = "custom"
 )
 
 // prefixFault says what a custom prefix fails on, "" when it is fine. The
@@ -52,6 +69,25 @@ const describing = "mesh sync - "
 func fullName(prefix, domain string) string {
 	return meshLabel + "." + prefix + "." + domain
 }
+
+// badEndpoints refuses endpoints that cannot be published for a network.
+func badEndpoints(network string, endpoints []string) error {
+	err := meshtxt.Check(network, anyOwner, endpoints)
+	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
+		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
+	}
+	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
+		return envelope.Fail(msg.EndpointInvalid, bad.Text)
+	}
+	return err
+}
+
+// Endpoints that fit beside the longest network id fit beside every other. All owners
+// have one length.
+const (
+	anyNetwork = "18446744073709551615"
+	anyOwner   = "000000000000"
+)
 
 // reservation is what a client wants to reserve.
 type reservation struct {
@@ -111,7 +147,22 @@ func (b usageBody) wanted() (usage, error) {
 	if want.network == nil {
 		return usage{}, envelope.Fail(fault)
 	}
-	return usage{ServiceID: want.service, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: *want.network, Valid: true}}, nil
+	return usage{
+		ServiceID: want.service, Prefix: prefix,
+		Network: sqlrow.Given(want.network),
+	}, nil
+}
+
+// sameUsages reads a usage of a document, and gives those that there are of it.
+func (s *server) sameUsages(ctx context.Context, body []byte) (b usageBody, want usage, same []usage, err error) {
+	if err = envelope.Parse(body, &b); err != nil {
+		return b, want, nil, err
+	}
+	if want, err = b.wanted(); err != nil {
+		return b, want, nil, err
+	}
+	same, err = s.store.SameUsages(ctx, want)
+	return b, want, same, err
 }
 
 // difference is what a body has to change in a usage; nil for nothing.
@@ -129,31 +180,30 @@ func (b usageBody) difference(u usage) (endpoints sqlrow.TextList, description *
 	return endpoints, description
 }
 
-func (checks) CheckUsage(body []byte) error {
-	var b usageBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return err
-	}
-	want, err := b.wanted()
-	if err != nil {
-		return err
-	}
-	if _, fault := b.reservation().prefix(); fault != "" {
-		return envelope.Fail(fault)
-	}
-	return badEndpoints(want.Network.V.String(), b.TXTEndpoints)
-}
-
 // documented reports whether a document can have the usage: it is not being released,
 // and not of the rows that are older than the checks.
 func (u usage) documented() bool {
 	return u.Network.Valid && u.Status == statusActive && u.Domain.Valid
 }
 
-// document is the usage in a document.
-func (u usage) document() provision.Usage {
-	d := provision.Usage{
-		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
+// entry is the usage in the list.
+func (u usage) entry() *listing.Usage {
+	e := &listing.Usage{
+		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
+		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
+		NetworkID: sqlrow.Pointer(u.Network),
+	}
+	if u.ServiceName.Valid {
+		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
+	}
+	return e
+}
+
+// document is the usage in a document, if that can have it.
+func (u usage) document() (d provision.Usage, ok bool) {
+	d = provision.Usage{
+		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V,
+		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
 	}
 	if u.Mode == modeCustom {
 		d.CustomPrefix = u.Prefix
@@ -161,5 +211,107 @@ func (u usage) document() provision.Usage {
 	if name, ok := strings.CutPrefix(u.Description, describing); ok {
 		d.NetworkName = name
 	}
-	return d
+	return d, u.documented()
+}
+
+// reserve checks a reservation in the order of the contract, and stores it.
+func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
+	if err := want.check(); err != nil {
+		return usage{}, err
+	}
+	prefix, fault := want.prefix()
+	if fault != "" {
+		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
+	}
+	u, err := s.store.CreateUsage(ctx, usage{
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
+		Network: sqlrow.Given(want.network),
+	})
+	if err == nil {
+		return u, nil
+	}
+	if failure := failureOf(err); failure.Cause != nil {
+		if failure.ID == msg.InternalError {
+			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
+		}
+		err = s.afterService(ctx, want.service, failure)
+	}
+	return u, err
+}
+
+// afterService gives what is wrong with the service of a reservation, else the
+// fault that the contract looks for later.
+func (s *server) afterService(ctx context.Context, service string, fault error) error {
+	return cmp.Or(s.store.CheckService(ctx, service), fault)
+}
+
+// saveUsage checks what a usage is to publish, and stores it with a description; nil
+// leaves either as it is.
+func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlrow.TextList, description *string) error {
+	network := anyNetwork
+	if u.Network.Valid {
+		network = u.Network.V.String()
+	}
+	if endpoints != nil {
+		if err := badEndpoints(network, endpoints); err != nil {
+			return err
+		}
+	}
+	return s.store.ChangeUsage(ctx, u.ID, endpoints, description)
+}
+
+// release gives a prefix free. What it has published is withdrawn first: it waits
+// until that was tried, and reports whether the prefix is free by then.
+func (s *server) release(ctx context.Context, id string, force bool) (freed bool, err error) {
+	u, err := s.store.Usage(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	waiter := s.engine.Expect(u.Name)
+	defer waiter.Close()
+	done, err := s.store.ReleaseUsage(ctx, id, force)
+	if err != nil {
+		return false, err
+	}
+	if waiter.Wait(ctx, done.version); done.freed {
+		return true, nil
+	}
+	_, err = s.store.Usage(context.WithoutCancel(ctx), id)
+	if errors.Is(err, errNoUsage) {
+		return true, nil
+	}
+	return false, err
+}
+
+// publishing says how far the records of some usages are.
+func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publishing, error) {
+	names := map[string]int{}
+	var list []string
+	for _, u := range usages {
+		if _, ok := names[u.Name]; !ok {
+			names[u.Name] = len(list)
+			list = append(list, u.Name)
+		}
+	}
+	state, err := s.store.ledger.State(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	var all []answers.Publishing
+	for _, u := range usages {
+		places, err := s.store.ledger.Places(ctx, u.Name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, u.publishing(state.Names[names[u.Name]], places))
+	}
+	return all, nil
+}
+
+// publishing works out how far a usage's record is, from what is stored of its name.
+func (u usage) publishing(n reconcile.Name, places []ledger.StoredPlace) answers.Publishing {
+	if !u.Network.Valid {
+		return answers.Publishing{State: answers.StateNone}
+	}
+	return answers.PublishingOf(u.Network.V.String(), u.Status == statusReleasing, n, places)
 }

@@ -1,13 +1,13 @@
+// The database: opened, kept well and copied; the questions about the configuration and the
+// services; those about usages. Package main has no other SQL.
+
 package main
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"database/sql/driver"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -37,6 +37,7 @@ import (
 	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/meshtxt"
+	"meshddns/migrations"
 	"meshddns/provider"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
@@ -47,21 +48,7 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-//go:embed migrations/3.sql
-var migration3 string
-
-//go:embed migrations/4.sql
-var migration4 string
-
-//go:embed migrations/5.sql
-var migration5 string
-
-//go:embed migrations/6.sql
-var migration6 string
-
-// migrations lead from one version of the schema to the next: the first from
-// version 1 to version 2. The list only grows.
-var migrations = []func(context.Context, *sql.Tx) error{addConfigurationZone, makePlaces, splitPrefixIndex, giveZonesSerials, joinPrefixIndex}
+var schema = migrations.Schema{Tables: schemaSQL, Steps: migrations.Steps()}
 
 // What a store function reports beside faults of the database itself. A
 // transaction ends with one of these only before it has changed anything.
@@ -118,7 +105,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	s.reader = s.gate.Readers(readers)
 	// Eight megabytes hold the pages of many indexes that reservations in no order change.
 	s.writer = s.gate.Writer(dataSource(s.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
-	s.keeper = checkpoint.New(s.reader)
+	s.keeper = checkpoint.New(s.writer, s.reader)
 	s.commits = groupcommit.New(s.writer, func() {
 		s.keeper.Committed()
 		s.committed()
@@ -229,7 +216,7 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 			s.eraser.Ask() // the program may have been killed before it could
 		}
 	}
-	err := s.findDamage(ctx)
+	err := dbfault.Find(ctx, s.reader)
 	switch {
 	case ctx.Err() != nil || err == nil:
 	case dbfault.Of(err) == dbfault.Damaged:
@@ -239,20 +226,6 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 		log.Warn("the database is not looked through", "error", err)
 	}
 }
-
-// findDamage reads the file by a connection that goes afterwards, with all the pages it
-// has kept.
-func (s *store) findDamage(ctx context.Context) error {
-	conn, err := s.reader.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Raw(func(any) error { return driver.ErrBadConn })
-	return dbfault.Find(ctx, conn)
-}
-
-// schemaVersion is that of schema.sql.
-func schemaVersion() int { return len(migrations) + 1 }
 
 // begin reads the schema's version, and brings the schema to today's. On a full disk
 // what is there is read.
@@ -265,14 +238,14 @@ func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 	switch {
 	case err != nil:
 		return err
-	case version > schemaVersion():
-		return s.newer(version)
-	case 0 < version && version < schemaVersion():
-		if err := s.keepCopy(ctx, version, log); err != nil {
+	case version > schema.Version():
+		return schema.Newer(version, s.file)
+	case 0 < version && version < schema.Version():
+		if err := schema.KeepCopy(ctx, s.writer, s.file, version, log); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(s.migrate(ctx, log), s.emptyLogAt(ctx, logPages)); err != nil {
+	if err := errors.Join(s.migrate(ctx, log), s.keeper.Begin(ctx)); err != nil {
 		return err
 	}
 	return s.file.CheckLogged()
@@ -292,171 +265,24 @@ func (s *store) beginFrozen(ctx context.Context, log *slog.Logger, full error) e
 		return err
 	}
 	switch {
-	case version > schemaVersion():
-		return s.newer(version)
-	case version < schemaVersion():
-		return fmt.Errorf("bring the schema from version %d to %d: %w", version, schemaVersion(), full)
+	case version > schema.Version():
+		return schema.Newer(version, s.file)
+	case version < schema.Version():
+		return fmt.Errorf("bring the schema from version %d to %d: %w", version, schema.Version(), full)
 	}
 	log.Error("the disk is full: nothing can be stored until it has room", "file", s.path, "error", full)
 	s.full.Store(true)
 	return s.reader.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
 }
 
-// newer refuses a file of a newer program, and says how to go back.
-func (s *store) newer(version int) error {
-	kept := s.file.Kept(schemaVersion())
-	if kept == "" {
-		return fmt.Errorf("schema version %d is newer than this program's %d, and no copy of version %d was kept beside it: start the newer program, or restore a backup",
-			version, schemaVersion(), schemaVersion())
-	}
-	return fmt.Errorf("schema version %d is newer than this program's %d; to go back to what was stored before the upgrade, and lose what came after it: %s",
-		version, schemaVersion(), s.file.WayBack(kept))
-}
-
-// keepCopy keeps a copy of the database beside it before its schema is changed.
-func (s *store) keepCopy(ctx context.Context, version int, log *slog.Logger) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("keep a copy before the upgrade from version %d to %d, which is not made without: %w", version, schemaVersion(), err)
-		}
-	}()
-	dir, err := s.file.TempFolder()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "copy.db")
-	if _, err := s.writer.ExecContext(ctx, `VACUUM INTO ?`, path); err != nil {
-		return err
-	}
-	kept, err := s.file.Keep(path, version)
-	if err == nil {
-		log.Info("the database is kept as it was before the upgrade", "copy", kept, "back", s.file.WayBack(kept))
-	}
-	return err
-}
-
+// migrate brings the schema to today's, and reads whose database it is.
 func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var version int
-		if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+		if err := schema.Migrate(ctx, tx, log.With("file", s.path)); err != nil {
 			return err
-		}
-		if version != schemaVersion() {
-			if err := s.migrateFrom(ctx, tx, version, log); err != nil {
-				return err
-			}
 		}
 		return tx.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
 	})
-}
-
-// migrateFrom brings the schema from a version, 0 for an empty file, to today's.
-func (s *store) migrateFrom(ctx context.Context, tx *sql.Tx, version int, log *slog.Logger) error {
-	if version == 0 {
-		if err := create(ctx, tx); err != nil {
-			return err
-		}
-	} else {
-		log.Info("the database is brought to this program's version", "file", s.path, "from", version, "to", schemaVersion())
-		for ; version < schemaVersion(); version++ {
-			if err := migrations[version-1](ctx, tx); err != nil {
-				return fmt.Errorf("migrate to version %d: %w", version+1, err)
-			}
-		}
-	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion()))
-	return err
-}
-
-// create makes the tables of a new file.
-func create(ctx context.Context, tx *sql.Tx) error {
-	var owner [6]byte
-	rand.Read(owner[:])
-	if _, err := tx.ExecContext(ctx, schemaSQL); err != nil {
-		return fmt.Errorf("create tables: %w", err)
-	}
-	if _, err := tx.ExecContext(ctx, erase.Mark); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, `
-		INSERT INTO appliance (id, owner) VALUES (1, ?);
-		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`, hex.EncodeToString(owner[:]))
-	return err
-}
-
-// addConfigurationZone leads to version 2: the configuration has a zone as
-// services have, and every zone is written anew with A-labels, which SQL cannot.
-func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, `ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''`); err != nil {
-		return err
-	}
-	services, err := sqlrow.Collect(ctx, tx, scanPair, `SELECT id, config FROM services`)
-	if err != nil {
-		return err
-	}
-	for _, r := range services {
-		config, _ := parseServiceConfig(provider.Secret(r[1])) // an older row may have anything, and then no zone
-		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone = ? WHERE id = ?`, dnsname.Parse(config.Domain), r[0]); err != nil {
-			return err
-		}
-	}
-	configurations, err := sqlrow.Collect(ctx, tx, scanPair, `SELECT domain, '' FROM configuration`)
-	for _, r := range configurations {
-		_, err = tx.ExecContext(ctx, `UPDATE configuration SET zone = ?`, dnsname.Parse(r[0]))
-	}
-	return err
-}
-
-// makePlaces leads to version 3: what stands at the providers has places, and
-// what is due is in the database.
-func makePlaces(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, migration3); err != nil {
-		return err
-	}
-	services, err := sqlrow.Collect(ctx, tx, scanPair, `SELECT id, zone FROM services`)
-	if err != nil {
-		return err
-	}
-	for _, r := range services {
-		if _, err := tx.ExecContext(ctx, `UPDATE services SET zone_key = ? WHERE id = ?`, dnsname.Reverse(r[1]), r[0]); err != nil {
-			return err
-		}
-	}
-	c, err := selectConfiguration(ctx, tx)
-	if errors.Is(err, errNoConfiguration) {
-		return nil
-	}
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `UPDATE configuration SET name = ?`, c.recordName())
-	}
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, NULL, '', 0) ON CONFLICT DO NOTHING`, c.recordName())
-	}
-	return err
-}
-
-// splitPrefixIndex leads to version 4.
-func splitPrefixIndex(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, migration4)
-	return err
-}
-
-// giveZonesSerials leads to version 5: a built-in zone has a serial of its own.
-func giveZonesSerials(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, migration5)
-	return err
-}
-
-// joinPrefixIndex leads to version 6.
-func joinPrefixIndex(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, migration6)
-	return err
-}
-
-func scanPair(row sqlrow.Scanner) (pair [2]string, err error) {
-	err = row.Scan(&pair[0], &pair[1])
-	return pair, err
 }
 
 // tx runs f in a transaction, which is committed when f succeeds, together with
@@ -539,11 +365,11 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return err
 		}
+		c := c // this may run twice
 		if keepSecret {
-			if !stored.sameCredentials(c) {
-				return errNoSecret
+			if c, err = c.unmasked(stored); err != nil {
+				return err
 			}
-			c.Secret = stored.Secret
 		}
 		account, err := ledger.UseAccount(ctx, tx, newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret))
 		if err != nil {
@@ -577,20 +403,6 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 	})
 }
 
-// storedName is the record name of a configuration that is stored, "" without.
-func (c configuration) storedName() string {
-	if c.AccountID == 0 {
-		return ""
-	}
-	return c.recordName()
-}
-
-// sameCredentials reports whether c's secret, if there is one, is for the
-// account and the address of d.
-func (c configuration) sameCredentials(d configuration) bool {
-	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID && c.Endpoint == d.Endpoint
-}
-
 // service is a registered DNS service.
 type service struct {
 	ID, Name             string
@@ -619,6 +431,14 @@ func (s *store) Service(ctx context.Context, id string) (service, error) {
 // Services gives at most limit services in the order of their ids, from an id on.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
 	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
+}
+
+// servicePage bounds a page of services, of which each may have a config of 64 KiB.
+const servicePage = 100
+
+// AllServices gives all services in the order of their ids.
+func (s *store) AllServices(ctx context.Context) iter.Seq2[service, error] {
+	return sqlrow.Pages(servicePage, func(behind service) ([]service, error) { return s.Services(ctx, behind.ID, servicePage) })
 }
 
 // CreateService registers a service; errServiceExists when its id is in use.
@@ -734,12 +554,6 @@ const (
 	statusReleasing = ledger.StatusReleasing
 )
 
-// Ways to come by a prefix.
-const (
-	modeAutomatic = "auto"
-	modeCustom    = "custom"
-)
-
 const (
 	usageType     = "mesh_sync"
 	recordTypeTXT = "TXT"
@@ -832,21 +646,6 @@ func scanUsage(row sqlrow.Scanner) (u usage, err error) {
 	return u, sqlrow.Absent(err, errNoUsage)
 }
 
-// entry is the usage in the list.
-func (u usage) entry() *listing.Usage {
-	e := &listing.Usage{
-		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
-		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-	}
-	if u.Network.Valid {
-		e.NetworkID = &u.Network.V
-	}
-	if u.ServiceName.Valid {
-		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
-	}
-	return e
-}
-
 // usageFilter selects usages; a zero field selects all.
 type usageFilter struct {
 	serviceID string
@@ -859,6 +658,17 @@ type usageFilter struct {
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
 	where, args := f.where(limit)
 	return sqlrow.Collect(ctx, s.reading(ctx), scanUsage, selectUsages+where, args...)
+}
+
+// usagePage bounds a page of usages that are read in order to read them all.
+const usagePage = 100
+
+// AllUsages gives the usages up to a number in the order of their reservation.
+func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[usage, error] {
+	return sqlrow.Pages(usagePage, func(behind usage) ([]usage, error) {
+		page, err := s.Usages(ctx, usageFilter{after: behind.Seq}, usagePage)
+		return slices.DeleteFunc(page, func(u usage) bool { return u.Seq > last }), err
+	})
 }
 
 // where selects at most limit usages.
@@ -882,48 +692,28 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// listingPage is a part of the list, or why there is none: so many entries, and what
-// gives the first of them.
-type listingPage struct {
-	size    int
-	last    int64 // seq of the last entry
-	entries func(first int) iter.Seq[*listing.Usage]
-	err     error
-}
-
-// newListingPage is a page of entries that are read already.
-func newListingPage(entries []*listing.Usage, err error) listingPage {
-	p := listingPage{size: len(entries), err: err}
-	p.entries = func(first int) iter.Seq[*listing.Usage] { return slices.Values(entries[:first]) }
-	if p.size > 0 {
-		p.last = entries[p.size-1].Seq
-	}
-	return p
-}
-
 // Listing gives what Usages does as a page of the list. SQLite makes one text of
 // it, for to call it costs more than a row.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listingPage {
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int) (p listing.Page) {
 	var text string
-	var p listingPage
 	where, args := f.where(limit)
 	args = append([]any{listing.BetweenFields, listing.BetweenRows}, args...)
-	p.err = s.reader.QueryRowContext(ctx, `
+	p.Err = s.reader.QueryRowContext(ctx, `
 		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, ?2), '') FROM (
 		    SELECT u.seq, concat(u.seq, ?1, u.id, ?1, u.provider_id, ?1, u.prefix_mode, ?1, u.record_prefix, ?1,
 		                         u.description, ?1, u.is_exclusive, ?1, b.network_id, ?1, s.domain, ?1, '=' || s.name) AS entry
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
-		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.size, &p.last, &text)
-	if p.err == nil && !listing.Whole(text, p.size) { // a text has a control character that stands between the others
+		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.Size, &p.Last, &text)
+	if p.Err == nil && !listing.Whole(text, p.Size) { // a text has a control character that stands between the others
 		usages, err := s.Usages(ctx, f, limit)
 		var entries []*listing.Usage
 		for _, u := range usages {
 			entries = append(entries, u.entry())
 		}
-		return newListingPage(entries, err)
+		return listing.PageOf(entries, err)
 	}
-	p.entries = func(first int) iter.Seq[*listing.Usage] {
+	p.Entries = func(first int) iter.Seq[*listing.Usage] {
 		return func(yield func(*listing.Usage) bool) {
 			for u := range listing.All(text, first) {
 				if u.FullDomain = fullName(u.Prefix, u.Domain); !yield(u) {
@@ -1094,50 +884,14 @@ func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 
 // Backup makes a consistent copy of the live database, where there is room for it, and
 // opens it. The copy has no name any more, so it is gone when it is closed.
-func (s *store) Backup(ctx context.Context) (_ *os.File, err error) {
-	dir, err := s.file.CopyFolder()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "copy.db")
-	if s.gate.Frozen() {
-		err = dbconn.CopyInto(ctx, bareSource(s.path), path)
-	} else {
-		err = s.logKept(ctx, func() error {
+func (s *store) Backup(ctx context.Context) (*os.File, error) {
+	return s.file.Copied(func(path string) error {
+		if s.gate.Frozen() {
+			return dbconn.CopyInto(ctx, bareSource(s.path), path)
+		}
+		return s.keeper.Hold(ctx, func() error {
 			// Nothing but the copy is written, and to flush that would hold up every commit.
 			return dbconn.CopyInto(ctx, dataSource(s.path, url.Values{"_synchronous": {"OFF"}}), path)
 		})
-	}
-	if dbfault.Of(err) == dbfault.Full {
-		return nil, fmt.Errorf("%w in %s: %w", dbfile.ErrNoRoom, filepath.Dir(dir), err)
-	}
-	if err = cmp.Or(s.file.Check(), err); err != nil {
-		return nil, fmt.Errorf("copy database: %w", err)
-	}
-	return os.Open(path)
-}
-
-// logPages is the size of the log at which a commit empties it, of which the most has
-// been done beside the commits by then (package checkpoint).
-const logPages = 3000
-
-// emptyLogAt sets that size; 0 is never.
-func (s *store) emptyLogAt(ctx context.Context, pages int) error {
-	_, err := s.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, pages))
-	return err
-}
-
-// logKept runs something that reads for long, so that the log of the database grows
-// meanwhile. No commit has to empty it: that is done here, beside the commits.
-func (s *store) logKept(ctx context.Context, read func() error) (err error) {
-	if err := s.emptyLogAt(ctx, 0); err != nil {
-		return err
-	}
-	ctx = context.WithoutCancel(ctx)
-	defer func() {
-		_, fault := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
-		err = errors.Join(err, fault, s.emptyLogAt(ctx, logPages))
-	}()
-	return read()
+	})
 }

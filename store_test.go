@@ -35,6 +35,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 
 	"meshddns/builtin"
+	"meshddns/checkpoint"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
 	"meshddns/ledger"
@@ -112,10 +113,10 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	s := mustOpen(t, path)
 	var version int
-	if err := s.reader.QueryRow(`PRAGMA user_version`).Scan(&version); err != nil || version != schemaVersion() {
-		t.Errorf("version %d, %v, want %d", version, err, schemaVersion())
+	if err := s.reader.QueryRow(`PRAGMA user_version`).Scan(&version); err != nil || version != schema.Version() {
+		t.Errorf("version %d, %v, want %d", version, err, schema.Version())
 	}
-	if _, err := s.writer.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion()+1)); err != nil {
+	if _, err := s.writer.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, schema.Version()+1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -137,17 +138,17 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 // A migration that breaks off leaves the file as it was.
 func TestMigrationIsOneTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
-	before := migrations
-	t.Cleanup(func() { migrations = before })
+	before := schema.Steps
+	t.Cleanup(func() { schema.Steps = before })
 	mustOpen(t, path).Close()
-	migrations = append(slices.Clone(before), func(ctx context.Context, tx *sql.Tx) error {
+	schema.Steps = append(slices.Clone(before), func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `CREATE TABLE half (x); INSERT INTO nowhere VALUES (1)`)
 		return err
 	})
 	if _, err := openStore(t.Context(), path, noLog); err == nil {
 		t.Fatal("a broken migration succeeds")
 	}
-	migrations = before
+	schema.Steps = before
 	s := mustOpen(t, path)
 	var count int
 	if err := s.reader.QueryRow(`SELECT count(*) FROM sqlite_schema WHERE name = 'half'`).Scan(&count); err != nil || count != 0 {
@@ -676,14 +677,14 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	}
 	before := setting()
 	gone, cancel := context.WithCancel(t.Context())
-	err := s.logKept(gone, func() error {
+	err := s.keeper.Hold(gone, func() error {
 		for n := range 300 { // some eleven pages each
 			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
 				return err
 			}
 		}
 		cancel()
-		if log, emptied := state(); log < logPages || emptied > 0 {
+		if log, emptied := state(); log < checkpoint.LogPages || emptied > 0 {
 			t.Errorf("%d of %d pages of the log are emptied by commits", emptied, log)
 		}
 		return gone.Err()
@@ -694,7 +695,7 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	if log, emptied := state(); emptied < log {
 		t.Errorf("only %d of %d pages of the log are emptied", emptied, log)
 	}
-	if after := setting(); before != logPages || after != logPages {
+	if after := setting(); before != checkpoint.LogPages || after != checkpoint.LogPages {
 		t.Errorf("a commit empties the log at %d pages, and then at %d", before, after)
 	}
 }
@@ -739,9 +740,9 @@ func bothVersions(t *testing.T, test func(t *testing.T, version int)) {
 // migratedTo brings a file to an earlier version than the program's.
 func migratedTo(t *testing.T, version int, path string) string {
 	t.Helper()
-	all := migrations
-	defer func() { migrations = all }()
-	migrations = all[:version-1]
+	all := schema.Steps
+	defer func() { schema.Steps = all }()
+	schema.Steps = all[:version-1]
 	s, err := openStore(t.Context(), path, noLog)
 	if err != nil {
 		t.Fatal(err)
@@ -769,7 +770,7 @@ func TestMigratedSchemaIsTheNewOne(t *testing.T) {
 	if len(fresh) < 20 {
 		t.Fatalf("a new file has %d objects", len(fresh))
 	}
-	for version := 1; version < schemaVersion(); version++ {
+	for version := 1; version < schema.Version(); version++ {
 		path := oldFile(t, min(version, 2))
 		if version > 2 {
 			migratedTo(t, version, path)
@@ -979,7 +980,7 @@ func TestMigratedConfiguration(t *testing.T) {
 // The log says what a migration does. A file that cannot be migrated stays.
 func TestMigrationIsLogged(t *testing.T) {
 	a := newApplianceOn(t, oldFile(t, 1))
-	for _, want := range []string{"from=1", fmt.Sprint("to=", schemaVersion()), a.path} {
+	for _, want := range []string{"from=1", fmt.Sprint("to=", schema.Version()), a.path} {
 		if !strings.Contains(a.logs.String(), want) {
 			t.Errorf("no %q in the log: %s", want, a.logs)
 		}
@@ -1449,9 +1450,6 @@ var growing = []string{
 	"services", "s", "usages", "u", "bindings", "b", "names", "places", "p", "zone_records", "zone_serials", "accounts", "a", "marks",
 }
 
-// migrating are the functions whose statements run once in the life of a file.
-var migrating = []string{"create", "addConfigurationZone", "makePlaces", "splitPrefixIndex", "giveZonesSerials"}
-
 // No statement walks through a table that grows, and none sorts.
 func TestQueryPlans(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
@@ -1461,9 +1459,6 @@ func TestQueryPlans(t *testing.T) {
 		statements = append(statements, readStatements(t, path)...)
 	}
 	for _, q := range statements {
-		if slices.Contains(migrating, q.function) {
-			continue
-		}
 		for _, step := range explain(t, s.writer, q.text) {
 			table := walks.FindStringSubmatch(step)
 			if strings.Contains(step, "TEMP B-TREE") || table != nil && slices.Contains(growing, table[1]) {
@@ -2031,15 +2026,15 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 	if err := os.Rename(oldFile(t, 1, `INSERT INTO services VALUES ('old', 'Old', '{}', '', '', '', '')`), path); err != nil {
 		t.Fatal(err)
 	}
-	all := migrations
-	t.Cleanup(func() { migrations = all })
-	migrations = append(slices.Clone(all), func(context.Context, *sql.Tx) error { return errors.New("it fails") })
+	all := schema.Steps
+	t.Cleanup(func() { schema.Steps = all })
+	schema.Steps = append(slices.Clone(all), func(context.Context, *sql.Tx) error { return errors.New("it fails") })
 	for range 2 {
 		if _, err := openStore(t.Context(), path, noLog); err == nil {
 			t.Fatal("a broken migration succeeds")
 		}
 	}
-	migrations = all
+	schema.Steps = all
 	mustOpen(t, path).Close()
 	kept, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.v*"))
 	if err != nil || len(kept) != 1 || kept[0] != path+".v1" {
@@ -2080,9 +2075,9 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 // goBack runs the command that the program of a version refuses a newer file with.
 func goBack(t *testing.T, path string, version int) {
 	t.Helper()
-	all := migrations
-	defer func() { migrations = all }()
-	migrations = all[:version-1]
+	all := schema.Steps
+	defer func() { schema.Steps = all }()
+	schema.Steps = all[:version-1]
 	_, err := openStore(t.Context(), path, noLog)
 	if err == nil {
 		t.Fatal("a newer file is opened")

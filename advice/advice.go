@@ -29,6 +29,17 @@ func Texts(all []Warning, language msg.Language) (texts []string) {
 	return texts
 }
 
+// The members of a configuration, of a service and of a service's config, and those of the
+// answers that hold them: GET, edit, PUT is to be quiet.
+var (
+	Configuration = []string{
+		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
+		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
+	}
+	Service       = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "warnings"}
+	ServiceConfig = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
+)
+
 // Members warns of given members that are not known, and look like one that is
 // known and not given.
 func Members(given, known []string) (all []Warning) {

@@ -1,5 +1,6 @@
 // Package answers has the forms in which what package reconcile and a connection
-// test know is told to clients, in their language.
+// test know is told to clients, in their language, and works out how far a usage is
+// published.
 package answers
 
 import (
@@ -8,7 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"meshddns/conntest"
 	"meshddns/msg"
+	"meshddns/provider"
 	"meshddns/reconcile"
 	"meshddns/scrub"
 )
@@ -40,6 +43,18 @@ type TestItem struct {
 	OK, Skipped bool
 	Fault       reconcile.Fault // beside OK a warning; beside Skipped the reason, if it is not a failure before
 	Duration    time.Duration
+}
+
+// TestItems are the outcomes of a test's steps, without the secret that it used.
+func TestItems(items []conntest.Item, secret provider.Secret) (all []TestItem) {
+	for _, item := range items {
+		shown := TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
+		if news := cmp.Or(item.Err, item.Warning); news != nil {
+			shown.Fault = reconcile.Describe(news, secret)
+		}
+		all = append(all, shown)
+	}
+	return all
 }
 
 type testItem struct {

@@ -1,10 +1,13 @@
 // Package checkpoint brings the log of an SQLite database into its file beside the
-// commits, so that the one that finds the log long has little of it left to do.
+// commits, so that the one that finds the log long has little of it left to do. While
+// somebody reads for long, which makes the log grow, no commit has anything of it to do.
 package checkpoint
 
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 )
@@ -14,15 +17,45 @@ const (
 	worthIt   = 750 // pages that are in the log only: each time is two syncs
 )
 
+// LogPages is the size of the log at which a commit empties it, of which the most has been
+// done beside the commits by then.
+const LogPages = 3000
+
 // Keeper works when Run does. Without it SQLite does all the work in a commit.
 type Keeper struct {
-	db      *sql.DB
-	commits atomic.Int64
-	due     chan struct{}
+	writer, reader *sql.DB
+	commits        atomic.Int64
+	due            chan struct{}
 }
 
-// New makes a keeper, which uses a connection that writes nothing else.
-func New(db *sql.DB) *Keeper { return &Keeper{db: db, due: make(chan struct{}, 1)} }
+// New makes a keeper of the pool of the one connection that commits, and of a pool whose
+// connections write nothing else.
+func New(writer, reader *sql.DB) *Keeper {
+	return &Keeper{writer: writer, reader: reader, due: make(chan struct{}, 1)}
+}
+
+// Begin has the commits empty the log when it has LogPages.
+func (k *Keeper) Begin(ctx context.Context) error { return k.emptyAt(ctx, LogPages) }
+
+// emptyAt sets the size of the log at which a commit empties it; 0 is never.
+func (k *Keeper) emptyAt(ctx context.Context, pages int) error {
+	_, err := k.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, pages))
+	return err
+}
+
+// Hold runs something that reads for long, so that the log of the database grows
+// meanwhile. No commit has to empty it: that is done here, beside the commits.
+func (k *Keeper) Hold(ctx context.Context, read func() error) (err error) {
+	if err := k.emptyAt(ctx, 0); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	defer func() {
+		_, fault := k.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+		err = errors.Join(err, fault, k.emptyAt(ctx, LogPages))
+	}()
+	return read()
+}
 
 // Committed is called after each commit.
 func (k *Keeper) Committed() {
@@ -53,8 +86,8 @@ func (k *Keeper) Run(ctx context.Context, log *slog.Logger) error {
 // (https://sqlite.org/pragma.html#pragma_wal_checkpoint).
 func (k *Keeper) work(ctx context.Context) error {
 	var busy, pages, done int
-	if err := k.db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done); err != nil || pages-done < worthIt {
+	if err := k.reader.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done); err != nil || pages-done < worthIt {
 		return err
 	}
-	return k.db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &pages, &done)
+	return k.reader.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &pages, &done)
 }

@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	if _, err := db.Exec(`CREATE TABLE t (b BLOB)`); err != nil {
 		t.Fatal(err)
 	}
-	k := New(db)
+	k := New(db, db)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan error)
@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 // Nobody who commits waits for a keeper that is busy, or does not run.
 func TestCommittedWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
-		k := New(nil)
+		k := New(nil, nil)
 		for range 10 * lookEvery {
 			k.Committed()
 		}

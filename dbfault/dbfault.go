@@ -3,6 +3,8 @@ package dbfault
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,14 +58,21 @@ var errFound = errors.New("the database is damaged")
 const maxFound = 300
 
 // Find looks through a whole database, and gives an error of kind Damaged when a part
-// cannot be read, another one when it cannot look. It goes table by table, so that the log can be emptied in between.
-func Find(ctx context.Context, db sqlrow.Queryer) error {
-	tables, err := sqlrow.Collect(ctx, db, sqlrow.Text, `SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0`)
+// cannot be read, another one when it cannot look. It goes table by table, so that the log
+// can be emptied in between, by a connection that goes afterwards, with all the pages it
+// has kept.
+func Find(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Raw(func(any) error { return driver.ErrBadConn })
+	tables, err := sqlrow.Collect(ctx, conn, sqlrow.Text, `SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0`)
 	if err != nil {
 		return err
 	}
 	for _, table := range tables {
-		found, err := sqlrow.Collect(ctx, db, sqlrow.Text, `SELECT * FROM pragma_quick_check(?)`, table)
+		found, err := sqlrow.Collect(ctx, conn, sqlrow.Text, `SELECT * FROM pragma_quick_check(?)`, table)
 		if kind := Of(err); kind == Damaged || kind == Broken {
 			return fmt.Errorf("%w: table %s: %w", errFound, table, err)
 		}

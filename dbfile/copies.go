@@ -2,6 +2,7 @@ package dbfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"meshddns/dbfault"
 )
 
 // copyPrefix begins the name of the folder of a copy under way.
@@ -41,6 +44,26 @@ func (f *File) CopyFolder() (string, error) {
 		return f.TempFolder()
 	}
 	return "", fmt.Errorf("%w: it takes %d octets, free are %d in %s and %d in %s", ErrNoRoom, need, free[0], beside, free[1], elsewhere)
+}
+
+// Copied has a copy of the database made, where there is room for it, and opens it. The
+// copy has no name any more, so it is gone when it is closed. A copy of a file that is not
+// the one any more that was opened is none.
+func (f *File) Copied(make func(path string) error) (_ *os.File, err error) {
+	dir, err := f.CopyFolder()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "copy.db")
+	err = make(path)
+	if dbfault.Of(err) == dbfault.Full {
+		return nil, fmt.Errorf("%w in %s: %w", ErrNoRoom, filepath.Dir(dir), err)
+	}
+	if err = cmp.Or(f.Check(), err); err != nil {
+		return nil, fmt.Errorf("copy database: %w", err)
+	}
+	return os.Open(path)
 }
 
 // RoomToRewrite reports whether the database can be written anew in its log and leaves

@@ -4,6 +4,7 @@ package listing
 
 import (
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,24 @@ type Usage struct {
 type Provider struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+}
+
+// Page is a part of the list, or why there is none.
+type Page struct {
+	Size    int
+	Last    int64                            // seq of the last entry
+	Entries func(first int) iter.Seq[*Usage] // gives the first of them, each good until the next
+	Err     error
+}
+
+// PageOf is a page of entries that are read already, or an error.
+func PageOf(entries []*Usage, err error) Page {
+	p := Page{Size: len(entries), Err: err}
+	p.Entries = func(first int) iter.Seq[*Usage] { return slices.Values(entries[:first]) }
+	if p.Size > 0 {
+		p.Last = entries[p.Size-1].Seq
+	}
+	return p
 }
 
 // AppendAll writes entries, a line each, and gives the seq of the last.

@@ -3,7 +3,10 @@ package listing
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
 
 	"meshddns/sqlrow"
@@ -89,5 +92,51 @@ func TestAll(t *testing.T) {
 	}
 	if !Whole("", 0) {
 		t.Error("no rows are some")
+	}
+}
+
+// The list is written as a whole without a limit, however many pages it has; with one,
+// the cursor of the next page is there when there is such a page.
+func TestWrite(t *testing.T) {
+	for _, test := range []struct{ entries, limit, written, cursor int }{
+		{0, 0, 0, 0}, {19, 0, 19, 0}, {20, 0, 20, 0}, {60, 0, 60, 0}, {61, 0, 61, 0}, {8000, 0, 8000, 0},
+		{0, 5, 0, 0}, {5, 5, 5, 0}, {6, 5, 5, 5}, {60, 5, 5, 5},
+	} {
+		read := func(after int64, size int) Page {
+			var entries []*Usage
+			for n := after + 1; n <= int64(test.entries) && len(entries) < size; n++ {
+				entries = append(entries, &Usage{Seq: n, ID: strconv.FormatInt(n, 10)})
+			}
+			return PageOf(entries, nil)
+		}
+		var out bytes.Buffer
+		if err := Write(&out, test.limit, read(0, FirstSize(test.limit)), read); err != nil {
+			t.Fatal(err)
+		}
+		var answer struct {
+			Data []Usage `json:"data"`
+			Next string  `json:"next_cursor"`
+		}
+		if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+			t.Fatalf("%+v: %v", test, err)
+		}
+		for i, u := range answer.Data {
+			if u.ID != strconv.Itoa(i+1) {
+				t.Fatalf("%+v: entry %d is %s", test, i+1, u.ID)
+			}
+		}
+		if next, _ := strconv.Atoi(answer.Next); len(answer.Data) != test.written || next != test.cursor || answer.Data == nil {
+			t.Errorf("%+v: %d entries, then %q", test, len(answer.Data), answer.Next)
+		}
+	}
+}
+
+// A page that cannot be read ends the answer where it is.
+func TestWriteFails(t *testing.T) {
+	fault := errors.New("no page")
+	full := PageOf(slices.Repeat([]*Usage{{Seq: 1}}, firstSize), nil)
+	var out bytes.Buffer
+	if err := Write(&out, 0, full, func(int64, int) Page { return Page{Err: fault} }); err != fault || json.Valid(out.Bytes()) {
+		t.Errorf("%v after %s", err, out.Bytes())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,20 @@ func (s *Server) Addrs() (addresses []string) {
 
 // Addr gives the first of them.
 func (s *Server) Addr() string { return s.ends[0].address() }
+
+// LocalAddr is where this host reaches the server: the first address, on the loopback
+// address where that means all of the host's.
+func (s *Server) LocalAddr() string {
+	address, err := netip.ParseAddrPort(s.Addr())
+	if err != nil || !address.Addr().IsUnspecified() {
+		return s.Addr()
+	}
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if address.Addr().Is6() {
+		loopback = netip.IPv6Loopback()
+	}
+	return netip.AddrPortFrom(loopback, address.Port()).String()
+}
 
 // Serve answers until ctx ends, then what has come by then, also over connections
 // that are open, closes the sockets, and returns nil; an unexpected socket failure

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -58,19 +60,18 @@ type Appliance interface {
 
 	// SameUsages gives the numbers of the usages that are the one of a body.
 	SameUsages(ctx context.Context, body []byte) ([]int64, error)
-	// HeldUsages gives some usages after a number, in order; none behind the last.
-	HeldUsages(ctx context.Context, after int64) ([]Held, error)
+	// HeldUsages gives the usages that a document can have: those that are not released.
+	HeldUsages(ctx context.Context) iter.Seq2[Held, error]
 	ReleaseUsage(ctx context.Context, id string) (Change, error)
-	// HeldServices gives the ids of some services after one, in order.
-	HeldServices(ctx context.Context, after string) ([]string, error)
+	// HeldServices gives the ids of the services that a document can have.
+	HeldServices(ctx context.Context) iter.Seq2[string, error]
 	DeleteService(ctx context.Context, id string) (Change, error)
 }
 
 // Held is a usage that there is.
 type Held struct {
-	Seq    int64
-	ID     string
-	Active bool // it is not released, and can be in a document
+	Seq int64
+	ID  string
 }
 
 // Change is what was done, as the request that does the same; nothing when What is "".
@@ -78,6 +79,13 @@ type Change struct {
 	What, ID string
 	Status   int    // of the answer
 	File     string // that asks for it
+}
+
+// Did is the change that a request of the API would have made, such as "POST adopt", with
+// what came of it.
+func Did(request, id string, err error) (Change, error) {
+	method, path, _ := strings.Cut(request, " ")
+	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
 }
 
 // Apply brings an appliance to what the document says. An error means that all of it
@@ -210,20 +218,13 @@ func (w *work) lackingUsages(ctx context.Context, a Appliance) (lacking []string
 		}
 	}
 	total := 0
-	for after, more := int64(0), true; more; {
-		page, err := a.HeldUsages(ctx, after)
+	for held, err := range a.HeldUsages(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		for _, held := range page {
-			if after = held.Seq; held.Active {
-				total++
-			}
-			if held.Active && !kept[held.Seq] {
-				lacking = append(lacking, held.ID)
-			}
+		if total++; !kept[held.Seq] {
+			lacking = append(lacking, held.ID)
 		}
-		more = len(page) > 0
 	}
 	return w.few("usages", lacking, total), nil
 }
@@ -242,18 +243,13 @@ func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []stri
 		kept[e.member("service_id")] = true
 	}
 	total := 0
-	for after, more := "", true; more; {
-		page, err := a.HeldServices(ctx, after)
+	for id, err := range a.HeldServices(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range page {
-			if after = id; !kept[id] {
-				lacking = append(lacking, id)
-			}
+		if total++; !kept[id] {
+			lacking = append(lacking, id)
 		}
-		total += len(page)
-		more = len(page) > 0
 	}
 	return w.few("services", lacking, total), nil
 }

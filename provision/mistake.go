@@ -3,6 +3,10 @@ package provision
 import (
 	"fmt"
 	"strings"
+
+	"meshddns/envelope"
+	"meshddns/masked"
+	"meshddns/msg"
 )
 
 // Mistake is what is wrong with a file, and where.
@@ -46,4 +50,25 @@ func (all Mistakes) Error() string {
 		lines[i] = m.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// blamed are the members that refusals are about.
+var blamed = map[msg.ID]string{
+	msg.ProviderEmpty: "provider", msg.AccessKeyEmpty: "access_key_secret", msg.DomainEmpty: "domain",
+	msg.TXTRecordNameEmpty: "txt_record_name", msg.EndpointInvalid: "txt_endpoints",
+	msg.ValueTooLong: "txt_endpoints", msg.ServiceIDEmpty: "service_id", msg.PrefixModeInvalid: "prefix_mode",
+	msg.UnknownService: "service_id", msg.ServiceConfigInvalid: "service_id", msg.ServiceDomainMissing: "service_id",
+	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
+	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",
+	msg.NameTooLong: "custom_prefix", msg.ServiceNameEmpty: "name", msg.ServiceConfigShape: "config",
+	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
+}
+
+// Blamed gives the member of a body that a refusal of the API is about, and the reason,
+// as Checks have to.
+func Blamed(f *envelope.Failure) (member, reason string) {
+	if f.ID == msg.SecretNotStored {
+		return masked.Mask, "is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here"
+	}
+	return blamed[f.ID], f.Error()
 }

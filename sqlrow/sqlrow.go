@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 )
@@ -61,6 +62,22 @@ func (l *TextList) Scan(value any) error {
 	return nil
 }
 
+// Given is a value that may not have been given, nil, as it is stored.
+func Given[T any](value *T) sql.Null[T] {
+	if value == nil {
+		return sql.Null[T]{}
+	}
+	return sql.Null[T]{V: *value, Valid: true}
+}
+
+// Pointer is the inverse of Given.
+func Pointer[T any](stored sql.Null[T]) *T {
+	if !stored.Valid {
+		return nil
+	}
+	return &stored.V
+}
+
 // Stamp is a time as it is stored to be compared, in milliseconds since 1970;
 // the zero time is 0.
 func Stamp(t time.Time) int64 {
@@ -106,6 +123,43 @@ func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error
 		all = append(all, v)
 	}
 	return all, rows.Err()
+}
+
+// Pages gives the rows of many queries, each for at most size rows behind the last one of
+// that before; the first is for those behind a zero row. No query is open while a row is
+// looked at. After an error there are no more.
+func Pages[T any](size int, page func(behind T) ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var last, none T
+		for more := true; more; {
+			rows, err := page(last)
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, last = range rows {
+				if !yield(last, nil) {
+					return
+				}
+			}
+			more = len(rows) == size
+		}
+	}
+}
+
+// Made gives what is made of each row, but for those of which nothing is made (ok false).
+func Made[T, U any](rows iter.Seq2[T, error], of func(T) (made U, ok bool)) iter.Seq2[U, error] {
+	return func(yield func(U, error) bool) {
+		for row, err := range rows {
+			if err != nil {
+				yield(*new(U), err)
+				return
+			}
+			if made, ok := of(row); ok && !yield(made, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Text scans a row of one text.

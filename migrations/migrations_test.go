@@ -1,0 +1,71 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	_ "github.com/mattn/go-sqlite3"
+)
+
+// Rows that are older than the checks have any config.
+func TestDomainIn(t *testing.T) {
+	for config, want := range map[string]string{
+		"": "", "nothing": "", "null": "", "{}": "", `["domain"]`: "", `{"domain":7}`: "", `{"domain":null}`: "",
+		`{"domain":"A.example","x":[1]}`: "A.example",
+	} {
+		if got := domainIn(config); got != want {
+			t.Errorf("%s: %q, want %q", config, got, want)
+		}
+	}
+}
+
+// The steps from a file's version on run once, in their order, and the version is
+// today's after the last of them.
+func TestMigrate(t *testing.T) {
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "a.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec(`PRAGMA user_version = 2`); err != nil {
+		t.Fatal(err)
+	}
+	var ran []int
+	step := func(to int, err error) Step {
+		return func(context.Context, *sql.Tx) error { ran = append(ran, to); return err }
+	}
+	migrate := func(last error) (version int, err error) {
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		s := Schema{Steps: []Step{step(2, nil), step(3, nil), step(4, last)}}
+		if err := s.Migrate(t.Context(), tx, slog.New(slog.DiscardHandler)); err != nil {
+			return 0, err
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		err = db.QueryRow(`PRAGMA user_version`).Scan(&version)
+		return version, err
+	}
+	fault := errors.New("no step")
+	if _, err := migrate(fault); !errors.Is(err, fault) {
+		t.Errorf("the last step fails: %v", err)
+	}
+	for range 2 {
+		if version, err := migrate(nil); version != 4 || err != nil {
+			t.Errorf("version %d, %v", version, err)
+		}
+	}
+	if want := []int{3, 4, 3, 4}; !slices.Equal(ran, want) {
+		t.Errorf("the steps to %v, want %v", ran, want)
+	}
+}

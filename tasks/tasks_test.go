@@ -1,0 +1,32 @@
+package tasks
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A panic in a part of the program ends it with an error, after a line in the log; what
+// answers ends before what works for it.
+func TestCrashedTask(t *testing.T) {
+	var log bytes.Buffer
+	var order []string
+	ended := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			order = append(order, name) // the two end one after the other
+			return nil
+		}
+	}
+	crashing := func(context.Context) error { panic("injected") }
+	err := Serve(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), List{ended("front")}, List{ended("behind"), crashing})
+	if err == nil || err.Error() != "panic: injected" || !strings.Contains(log.String(), "tasks_test.go") {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+	if !slices.Equal(order, []string{"front", "behind"}) {
+		t.Errorf("ended: %v", order)
+	}
+}
