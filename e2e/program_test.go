@@ -338,14 +338,23 @@ func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
 	}
 	need(t, "ip")
 	binary(t) // the files that the other process opens do not count, see openSources
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	left := 5 * time.Minute
+	if deadline, ok := t.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+left.String())
 	cmd.Env = append(os.Environ(), mark+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: clone, Unshareflags: unshare}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 	}
-	out, err := cmd.CombinedOutput()
+	out := &buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if testing.Verbose() { // as it comes
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
+	}
+	err := cmd.Run()
 	if cmd.Process == nil && os.Getenv("CI") != "true" {
 		t.Skipf("no network namespace: %v", err)
 	}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -44,34 +43,40 @@ func staticBinary(t *testing.T) string {
 // normalBinary gives the control: static too, with synchronous=NORMAL in its sources.
 func normalBinary(t *testing.T) string {
 	t.Helper()
-	source, err := os.ReadFile("../store.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const full = `settings.Set("_synchronous", "FULL")`
-	if bytes.Count(source, []byte(full)) != 1 {
-		t.Fatalf("store.go has not one %s", full)
-	}
-	folder := t.TempDir()
-	changed, path := filepath.Join(folder, "store.go"), filepath.Join(folder, "meshddns")
-	if err := os.WriteFile(changed, bytes.Replace(source, []byte(full), []byte(`settings.Set("_synchronous", "NORMAL")`), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	original, _ := filepath.Abs("../store.go")
-	overlay, _ := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	if err := os.WriteFile(filepath.Join(folder, "overlay"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := filepath.Join(t.TempDir(), "meshddns")
+	changes := overlay(t, "../store.go", `settings.Set("_synchronous", "FULL")`, `settings.Set("_synchronous", "NORMAL")`)
 	flags, err := exec.Command("../deploy/build", "cflags").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// As deploy/build does, so that SQLite is compiled once for both.
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(folder, "overlay"), "-trimpath", "-buildvcs=false", "-buildmode=pie",
+	cmd := exec.Command("go", "build", "-overlay", changes, "-trimpath", "-buildvcs=false", "-buildmode=pie",
 		"-tags", "netgo,osusergo,nethttpomithttp2,sqlite_omit_load_extension", "-ldflags", "-linkmode external -extldflags -static-pie", "-o", path, "..")
 	cmd.Env = append(os.Environ(), "CGO_CFLAGS="+strings.TrimSpace(string(flags)), "CC=x86_64-linux-gnu-gcc", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the control: %v\n%s", err, out)
+	}
+	return path
+}
+
+// overlay makes the file for go build -overlay that changes one text of a source.
+func overlay(t *testing.T, name, old, new string) string {
+	t.Helper()
+	source, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(source), old) != 1 {
+		t.Fatalf("%s has not one %s", name, old)
+	}
+	changed, path := filepath.Join(t.TempDir(), "changed.go"), filepath.Join(t.TempDir(), "overlay")
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), old, new, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	original, _ := filepath.Abs(name)
+	text, _ := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
