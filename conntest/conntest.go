@@ -199,6 +199,7 @@ func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, tt
 func cleanUp(ctx context.Context, client provider.DNS, probe provider.Change, unseen bool) error {
 	again := time.NewTicker(askAgainAfter)
 	defer again.Stop()
+	var reason error
 	for {
 		seen, err := client.Read(ctx, probe.Zone, probe.Name)
 		if err == nil && unseen && len(seen.Values) == 0 {
@@ -210,10 +211,13 @@ func cleanUp(ctx context.Context, client provider.DNS, probe provider.Change, un
 		if !ok || !e.Transient() && e.Kind != provider.BadAnswer { // the next answer may be whole
 			return err
 		}
+		if reason == nil || ctx.Err() == nil { // that the time ended in a later try tells less
+			reason = err
+		}
 		select {
 		case <-again.C: // nobody else takes the value away
 		case <-ctx.Done():
-			return err
+			return reason
 		}
 	}
 }

@@ -2,6 +2,7 @@ package conntest
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -253,6 +254,38 @@ func (f *flaky) Change(ctx context.Context, c provider.Change) error {
 		}
 	}
 	return f.late.Change(ctx, c)
+}
+
+// mute is a client whose provider refuses once to take the value away, and then says
+// nothing any more.
+type mute struct {
+	late
+	asked bool
+}
+
+func (m *mute) Change(ctx context.Context, c provider.Change) error {
+	switch {
+	case len(c.Add) > 0:
+		return m.late.Change(ctx, c)
+	case !m.asked:
+		m.asked = true
+		return &provider.Error{Kind: provider.Temporary, Detail: "disk full"}
+	}
+	<-ctx.Done()
+	return &provider.Error{Kind: provider.Network, Err: ctx.Err()}
+}
+
+// TestCleanUpSaysWhy has the time end in the middle of a try: what the provider has said
+// before is the reason.
+func TestCleanUpSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		test := &Test{}
+		test.Write(t.Context(), &mute{}, "example.com", 60)
+		last := test.Items[len(test.Items)-1]
+		if e, ok := errors.AsType[*provider.Error](last.Err); !ok || last.Name != "cleanup" || e.Detail != "disk full" {
+			t.Errorf("%+v", last)
+		}
+	})
 }
 
 // TestCleanUpAgain has the clean-up fail as often as it may: the value goes, or the
