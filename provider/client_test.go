@@ -154,7 +154,7 @@ type silent struct {
 
 func (s *silent) zones(context.Context) ([]zone, error) {
 	s.calls++
-	time.Sleep(callTime)
+	<-time.After(callTime)
 	return nil, &Error{Kind: Network, Detail: "no answer"}
 }
 
@@ -173,7 +173,7 @@ func TestSearchFailsOnce(t *testing.T) {
 					}
 				}()
 			}
-			time.Sleep(2 * callTime)
+			<-time.After(2 * callTime)
 			synctest.Wait()
 			if v.calls != round+1 {
 				t.Errorf("%d searches, want %d", v.calls, round+1)
