@@ -294,6 +294,7 @@ func TestRestoreLeavesNoOrphan(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		dir := t.TempDir()
 		backup := filepath.Join(dir, "backup.db")

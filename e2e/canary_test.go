@@ -33,6 +33,7 @@ type canaries struct {
 // error, the command line or the environment of the process; and no old key is in the
 // files of the database.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	cloudtest.Each(t, func(t *testing.T, cloud *cloudtest.Cloud) {
 		c := &canaries{cloud: cloud, folder: t.TempDir()}
 		c.begin(t)

@@ -228,6 +228,7 @@ func underFault(t *testing.T, old bool, f diskFault) (hit, noticed bool) {
 			return true, true
 		}
 	}
+	r.lookedThrough()
 	r.synchronise()
 	d.heal()
 	r.synchronise() // a crash may have come behind the answer
@@ -259,6 +260,16 @@ func (r *run) begin() {
 	if r.p = r.start(); r.p.client == nil {
 		r.t.Fatalf("the program does not start after the fault:\n%s", r.p.log)
 	}
+}
+
+// lookedThrough waits until the program has looked through its database, and written it
+// anew where it is an old one: what comes then belongs to the scenario.
+func (r *run) lookedThrough() {
+	r.t.Helper()
+	r.p.eventually("the database is looked through", func() bool {
+		log := r.p.log.String()
+		return strings.Contains(log, "the database is sound") || strings.Contains(log, "restore a backup") || strings.Contains(log, "is not looked through")
+	})
 }
 
 // step makes a request until it is done. One that the fault fails is answered with a
@@ -516,6 +527,7 @@ func countOperations(t *testing.T, old bool) [opKinds]int64 {
 		kinds[method+" "+strings.Split(rest, "/")[4][:4]]++
 		r.step(request, c)
 	}
+	r.lookedThrough()
 	r.end()
 	compare(t, d.db, []*witness{r.w})
 	for _, kind := range []string{"PUT conf", "PUT serv", "DELETE serv", "POST usag", "PATCH usag", "DELETE usag", "POST sync", "POST adop", "GET back"} {

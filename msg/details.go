@@ -171,6 +171,8 @@ var details = [][2]string{
 	{"^read server at *: ", "读取服务器信息（$1）："},
 	{"^change zone at *: ", "更改区域（$1）："},
 	{"^* at *: ", "$1（$2）："},
+	{"the answer, or a part of it, is too long: it broke off after * octets", "应答或其中一部分过长：读取 $1 字节后中止"},
+	{"the list has * items, on over * pages", "列表有 $1 项，超过 $2 页"},
 	{"neither success nor an error", "既无成功标志也无错误"},
 	{"no result", "没有 result"},
 	{"list of zones", "区域列表"},
