@@ -640,7 +640,8 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, errBackupRuns)
 		return
 	}
-	defer s.copying.Unlock()
+	through := sync.OnceFunc(s.copying.Unlock)
+	defer through()
 	file, err := s.store.Backup(r.Context())
 	s.adapter.Audit(r, err)
 	if err != nil {
@@ -651,7 +652,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	defer file.Close()
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
-	err = envelope.SendFile(w, file)
+	err = envelope.SendFile(w, file, through)
 	if s.backups.Ended(s.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}

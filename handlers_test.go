@@ -1661,6 +1661,34 @@ func TestOneBackupAtATime(t *testing.T) {
 	}
 }
 
+// atEnd is an answer whose client does something as soon as it has it all.
+type atEnd struct {
+	*httptest.ResponseRecorder
+	do func()
+}
+
+func (a *atEnd) Write(p []byte) (int, error) {
+	n, err := a.ResponseRecorder.Write(p)
+	if length := a.Header().Get("Content-Length"); a.do != nil && length == strconv.Itoa(a.Body.Len()) {
+		do := a.do
+		a.do = nil
+		do()
+	}
+	return n, err
+}
+
+// Who has a whole backup may ask for the next one at once.
+func TestBackupAfterBackup(t *testing.T) {
+	a := newAppliance(t)
+	request := httptest.NewRequest("GET", "/api/v1/ddns/backup", nil)
+	second := httptest.NewRecorder()
+	first := &atEnd{httptest.NewRecorder(), func() { a.server.routes().ServeHTTP(second, request.Clone(t.Context())) }}
+	a.server.routes().ServeHTTP(first, request)
+	if first.Code != http.StatusOK || first.do != nil || second.Code != http.StatusOK {
+		t.Errorf("%d, then %d %.200s", first.Code, second.Code, second.Body)
+	}
+}
+
 // Each backup is another copy, so a part of one fits to no part of the next:
 // there are only whole ones.
 func TestBackupHasNoRanges(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+
+	_ "meshddns/needcgo"
 )
 
 // drainTime is how long a write waits for queries that read the bare file.

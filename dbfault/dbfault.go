@@ -12,6 +12,7 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
+	_ "meshddns/needcgo"
 	"meshddns/sqlrow"
 )
 

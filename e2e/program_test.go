@@ -29,7 +29,7 @@ var dir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "8") // these tests mostly wait for other programs
+	flag.Set("test.parallel", "16") // these tests mostly wait for other programs
 	var err error
 	if dir, err = os.MkdirTemp("", "meshddns-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

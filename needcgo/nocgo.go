@@ -1,6 +1,6 @@
 //go:build !cgo
 
-package dbfile
+package needcgo
 
 // SQLite is C. A build without cgo would compile and then not open its database, so
 // this constant, which cannot be, ends it with a sentence.
