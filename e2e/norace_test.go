@@ -4,5 +4,9 @@ package e2e
 
 const (
 	buildFlag = "-race=false"
+	// restMemory is what the collector keeps of what was used, and what SQLite keeps of the
+	// file, in KiB.
+	restMemory = 48 << 10
+
 	sequences = 50 // at each provider, unless MESHDDNS_SEQUENCES says otherwise
 )

@@ -4,6 +4,8 @@ package e2e
 
 // Under the race detector the program is built with it too, and is slower.
 const (
-	buildFlag = "-race"
+	buildFlag  = "-race"
+	restMemory = 256 << 10 // most of it is the race detector's
+
 	sequences = 10
 )

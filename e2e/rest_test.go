@@ -9,10 +9,6 @@ import (
 	"testing"
 )
 
-// restMemory is what the collector keeps of what was used, and what SQLite keeps of the
-// file, in KiB.
-const restMemory = 48 << 10
-
 // quiet waits until a program that nobody asks anything has the descriptors and the memory
 // that it began with.
 func (p *program) quiet() {
