@@ -92,7 +92,7 @@ func endpointURL(text, standardPath string, plain bool) (*url.URL, error) {
 	case err != nil:
 		return nil, errors.New("not a URL")
 	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, fmt.Errorf("want https://, not %s://", u.Scheme)
+		return nil, fmt.Errorf("want https://, not %s://", shownEndpoint(u.Scheme))
 	case u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("want a URL of scheme, host and path alone")
 	case u.Scheme == "http" && !plain && !isLoopback(u.Hostname()):

@@ -70,13 +70,16 @@ func serverAddress(endpoint string) (string, error) {
 		host = endpoint[1 : len(endpoint)-1]
 	}
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-		return "", fmt.Errorf("%q has no port from 1 to 65535", endpoint)
+		return "", fmt.Errorf("%q has no port from 1 to 65535", shownEndpoint(endpoint))
 	}
 	if !isHost(host) {
-		return "", fmt.Errorf("%q is not host or host:port", endpoint)
+		return "", fmt.Errorf("%q is not host or host:port", shownEndpoint(endpoint))
 	}
 	return net.JoinHostPort(host, port), nil
 }
+
+// shownEndpoint is what an error says of an endpoint: no host and port are longer.
+func shownEndpoint(text string) string { return text[:min(len(text), 300)] }
 
 func isHost(text string) bool {
 	if _, err := netip.ParseAddr(text); err == nil {
