@@ -48,7 +48,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -73,8 +72,6 @@ import (
 )
 
 func main() {
-	ballast := make([]byte, ballastSize)
-	defer runtime.KeepAlive(ballast)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	hangUps := make(chan os.Signal, 1) // one that comes while another is obeyed is obeyed after it
 	signal.Notify(hangUps, syscall.SIGHUP)
@@ -91,10 +88,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// ballastSize has the garbage collector run at some megabytes of garbage and not, as a
-// heap as small as ours would, at two. Nobody touches the ballast, so it takes no memory.
-const ballastSize = 4 << 20
 
 // process is what the program is given by who starts it.
 type process struct {
