@@ -1585,8 +1585,8 @@ func TestSyncModeChanges(t *testing.T) {
 	})
 }
 
-// TestSyncLoopGoesOn has the database fail for a while: the engine says so and
-// works again after.
+// TestSyncLoopGoesOn has the database fail for a while: the engine says so, works again
+// after, and says that when it has lasted.
 func TestSyncLoopGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newSyncHost(t, dnsBuiltinServer)
@@ -1597,8 +1597,13 @@ func TestSyncLoopGoesOn(t *testing.T) {
 			t.Errorf("log: %s", text)
 		}
 		h.exec(`ALTER TABLE hidden RENAME TO configuration`)
-		dnsPass(10 * time.Second)
-		h.wantStanding(dnsHost, h.text("", dnsEndpoint))
+		for after, told := range []int{0, 1} {
+			dnsPass(25 * time.Second)
+			h.wantStanding(dnsHost, h.text("", dnsEndpoint))
+			if got := strings.Count(h.log.String(), "the database is well again"); got != told {
+				t.Errorf("after %d s the log tells %d times that the database is well again, want %d", 25*(after+1), got, told)
+			}
+		}
 	})
 }
 

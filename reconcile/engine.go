@@ -151,7 +151,7 @@ func (e *Engine) run(ctx context.Context) error {
 			e.refuse(err)
 			next = e.config.Now().Add(breath)
 		}
-		e.rest(ctx, next)
+		e.rest(ctx, soonest(next, e.news.calmed()))
 	}
 	return nil
 }

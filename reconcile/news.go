@@ -24,7 +24,7 @@ type news struct {
 	zones map[string]*trouble
 	names map[string]*trouble // by name and place
 	full  bool                // more names are not as they should be than are remembered
-	base  map[string]string   // why the database failed, by what it was asked for
+	base  map[string]*damage  // faults of the database, by what it was asked for, and for which zone
 	bad   int                 // names that were not as they should be when the last pass ended
 }
 
@@ -35,7 +35,17 @@ type trouble struct {
 	pass  int64 // that saw it last
 }
 
+// damage is a fault of the database that was told.
+type damage struct {
+	what, fault string
+	since       time.Time
+	well        time.Time // since when nothing has failed; zero: it fails
+}
+
 const (
+	// calm is how long the database works before that is told: on a full disk what is
+	// small is still written, and what asks for more room is not.
+	calm = 30 * time.Second
 	// toldNames bounds the names whose trouble is remembered, with some 200 octets each.
 	toldNames = 10_000
 	// toldApart is how many names of one batch with the same trouble have a line each.
@@ -43,7 +53,7 @@ const (
 )
 
 func newNews(log *slog.Logger, now func() time.Time) *news {
-	return &news{log: log, now: now, zones: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]string{}}
+	return &news{log: log, now: now, zones: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]*damage{}}
 }
 
 // tell logs a line whose words may come from a provider.
@@ -187,19 +197,39 @@ func (n *news) passEnds(r Report) {
 }
 
 // database tells that the database fails at something that a zone, or nobody, waits
-// for, with another reason again, or that it does no more.
+// for, with another reason again, and notes when it does no more.
 func (n *news) database(what, zone string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	was, failed := n.base[what+zone]
+	told := n.base[what+zone]
 	switch {
-	case err == nil && failed:
-		delete(n.base, what+zone)
-		n.tell(slog.LevelInfo, "the database is well again", "what", what)
-	case err != nil && was != err.Error():
-		n.base[what+zone] = err.Error()
+	case err != nil && (told == nil || told.fault != err.Error()):
+		n.base[what+zone] = &damage{what: what, fault: err.Error(), since: n.now()}
 		n.tell(slog.LevelError, "the database fails", "what", what, "error", err.Error())
+	case err != nil:
+		told.well = time.Time{}
+	case told != nil && told.well.IsZero():
+		told.well = n.now()
 	}
+}
+
+// calmed tells that the database does not fail any more, when that is so for a while,
+// and gives the time to ask again, zero for none.
+func (n *news) calmed() (next time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(n.base)) {
+		told := n.base[key]
+		switch at := told.well.Add(calm); {
+		case told.well.IsZero():
+		case n.now().Before(at):
+			next = soonest(next, at)
+		default:
+			delete(n.base, key)
+			n.tell(slog.LevelInfo, "the database is well again", "what", told.what, "after", told.well.Sub(told.since).Round(time.Second))
+		}
+	}
+	return next
 }
 
 // level is that of an outcome in the log: what needs a person is a warning.

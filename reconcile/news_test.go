@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -66,6 +67,44 @@ func TestNewsOfARecord(t *testing.T) {
 		n.outcomes([]Outcome{step.outcome})
 		if got := log.String(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// TestNewsOfTheDatabase has the database fail and work in turns, as on a full disk: that is
+// one line until it has worked for a while.
+func TestNewsOfTheDatabase(t *testing.T) {
+	var log strings.Builder
+	now := time.Unix(0, 0)
+	n := newNews(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	full, other := errors.New("disk full"), errors.New("input/output error")
+	for i, step := range []struct {
+		after time.Duration
+		err   error
+		want  string
+		next  time.Duration
+	}{
+		{0, nil, "", 0},
+		{0, full, `level=ERROR msg="the database fails" what=settle error="disk full"`, 0},
+		{time.Hour, full, "", 0},
+		{time.Second, nil, "", calm},
+		{calm - time.Second, full, "", 0},
+		{time.Second, nil, "", calm},
+		{time.Second, other, `error="input/output error"`, 0},
+		{time.Minute, nil, "", calm},
+		{time.Second, nil, "", calm - time.Second},
+		{calm - time.Second, nil, `level=INFO msg="the database is well again" what=settle after=1m0s`, 0},
+		{0, full, `error="disk full"`, 0},
+	} {
+		log.Reset()
+		now = now.Add(step.after)
+		n.database("settle", "zone", step.err)
+		next := n.calmed()
+		if got := log.String(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+		if next.IsZero() != (step.next == 0) || step.next != 0 && next.Sub(now) != step.next {
+			t.Errorf("step %d: it is to be asked after %v, want %v", i, next.Sub(now), step.next)
 		}
 	}
 }
