@@ -21,8 +21,13 @@ import (
 type replicaPlaces struct{ node, replica string }
 
 func newReplicaPlaces(t *testing.T) replicaPlaces {
+	t.Helper()
 	dir := t.TempDir()
-	return replicaPlaces{filepath.Join(dir, "node"), filepath.Join(dir, "replica")}
+	at := replicaPlaces{filepath.Join(dir, "node"), filepath.Join(dir, "replica")}
+	if err := os.Mkdir(at.node, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
 
 func (at replicaPlaces) db() string { return filepath.Join(at.node, "meshddns.db") }
@@ -108,24 +113,44 @@ func (at replicaPlaces) arrives(p *program, prefix string) {
 	})
 }
 
+// load starts the program on the machine, for a zone that another mesh has a value in.
+func (at replicaPlaces) load(t *testing.T, s servertest.Server) (p *program, all []*chronicle, theirs, owner string) {
+	t.Helper()
+	p = start(t, "-db", at.db(), "-ipv4", "none", "-ipv6", "none")
+	all = crowdOf(t, 4, accountAt(s))
+	p.call(200, "PUT", configPath, `{`+accountAt(s)+`,"domain":"mesh.example.com","txt_record_name":"@","enabled":true,"sync_mode":"manual"}`)
+	theirs = anotherMesh(t, s)
+	_, owner = wantedBy(t, at.db())
+	return p, all, theirs, owner
+}
+
+// end takes out of a database what Litestream has put there, as the manual says.
+func (at replicaPlaces) end(t *testing.T, path string) {
+	t.Helper()
+	command := at.documented(t, "sqlite3 meshddns.db 'DROP TABLE _litestream_seq; DROP TABLE _litestream_lock'")
+	if out, err := exec.Command("sh", "-c", strings.Replace(command, "meshddns.db", path, 1)).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", command, err, out)
+	}
+	db := openDatabase(t, path)
+	defer db.Close()
+	mustBeSound(t, db)
+	var left int
+	if err := db.QueryRow(`SELECT count(*) FROM sqlite_schema WHERE name LIKE '%litestream%'`).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d parts of Litestream are left in the database: %v", left, err)
+	}
+}
+
 // A machine is lost under load, with its disk. The database that Litestream restores has
 // everything that it was seen to have before, and is sound; the program goes on with it.
 func TestReplica(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	need(t, "litestream")
+	need(t, "litestream", "sqlite3")
 	t.Parallel()
 	s := servertest.Knot(t)
 	at := newReplicaPlaces(t)
-	if err := os.Mkdir(at.node, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, "-db", at.db(), "-ipv4", "none", "-ipv6", "none")
-	all := crowdOf(t, 4, accountAt(s))
-	p.call(200, "PUT", configPath, `{`+accountAt(s)+`,"domain":"mesh.example.com","txt_record_name":"@","enabled":true,"sync_mode":"manual"}`)
-	theirs := anotherMesh(t, s)
-	_, owner := wantedBy(t, at.db())
+	p, all, theirs, owner := at.load(t, s)
 	litestream := at.replicate(t)
 	stop := work(p, all)
 	defer stop()
@@ -154,6 +179,7 @@ func TestReplica(t *testing.T) {
 		acknowledged += n
 	}
 	orphans := tidied(t, s, path, owner, theirs)
+	at.end(t, path)
 	t.Logf("%d acknowledgements, of which %d came after the last sync and are lost; %d orphans were swept", acknowledged, later, orphans)
 }
 
@@ -162,19 +188,12 @@ func TestReplicaFindsLoss(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	need(t, "litestream")
+	need(t, "litestream", "sqlite3")
 	t.Parallel()
 	s := servertest.Knot(t)
 	at := newReplicaPlaces(t)
-	if err := os.Mkdir(at.node, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	litestream := at.replicate(t) // which waits for the file
-	p := start(t, "-db", at.db(), "-ipv4", "none", "-ipv6", "none")
-	all := crowdOf(t, 4, accountAt(s))
-	p.call(200, "PUT", configPath, `{`+accountAt(s)+`,"domain":"mesh.example.com","txt_record_name":"@","enabled":true,"sync_mode":"manual"}`)
-	theirs := anotherMesh(t, s)
-	_, owner := wantedBy(t, at.db())
+	p, all, theirs, owner := at.load(t, s)
 	stop := work(p, all)
 	defer stop()
 	further(p, all, 4)
