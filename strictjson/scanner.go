@@ -125,7 +125,10 @@ type names struct {
 	set  map[string]bool
 }
 
-const few = 16 // so many are found faster one by one
+const (
+	few   = 16 // so many are found faster one by one
+	usual = 8  // so many there are room for at first
+)
 
 // add reports whether the name was there.
 func (n *names) add(s *scanner, name string) (there bool) {

@@ -59,11 +59,21 @@ func Decode(body []byte, v any) error {
 			continue
 		}
 		field := fields.Field(i)
-		if err := json.Unmarshal(members[at].Value, field.Addr().Interface()); err != nil {
+		if err := decode(members[at].Value, field.Addr().Interface()); err != nil {
 			return &Error{WrongType, name, wanted(field.Type())}
 		}
 	}
 	return nil
+}
+
+// decode decodes a value that Object has checked. Most are strings without an escape,
+// which are what they say.
+func decode(value json.RawMessage, v any) error {
+	if text, ok := v.(*string); ok && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
+		*text = string(value[1 : len(value)-1])
+		return nil
+	}
+	return json.Unmarshal(value, v)
 }
 
 // Member is a member of an object, its value as it stands there.
@@ -89,7 +99,7 @@ func Object(body []byte) ([]Member, error) {
 	case !utf8.Valid(body):
 		return nil, &Error{Fault: NotUTF8}
 	}
-	s := scanner{body: body, text: string(body), members: make([]Member, 0, few), names: make([]string, 0, few)}
+	s := scanner{body: body, text: string(body), members: make([]Member, 0, usual), names: make([]string, 0, usual)}
 	s.space()
 	isObject := s.next() == '{'
 	valid := s.value(0)

@@ -110,5 +110,11 @@ func FuzzObject(f *testing.F) {
 		if err := json.Unmarshal(body, &want); err != nil || len(want) != len(members) {
 			t.Errorf("Object accepted %q, encoding/json says %v with %d members", body, err, len(want))
 		}
+		for _, m := range members {
+			text := new(string)
+			if want, ok := want[m.Name].(string); ok && (decode(m.Value, text) != nil || *text != want) {
+				t.Errorf("%s is %q, encoding/json says %q", m.Value, *text, want)
+			}
+		}
 	})
 }
