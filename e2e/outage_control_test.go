@@ -74,6 +74,9 @@ var outageControls = []outageControl{
 	},
 }
 
+// plantPatience is how long a plant is waited for, and what has to be before it is found.
+const plantPatience = 20 * time.Second
+
 // TestProviderFaultsControls plants what TestProviderFaults is there to find.
 func TestProviderFaultsControls(t *testing.T) {
 	if buildFlag == "-race" {
@@ -102,14 +105,14 @@ func (c outageControl) found(h *outageHouse) error {
 		return err
 	}
 	if c.before != nil {
-		h.patience = 5 * time.Second
+		h.patience = plantPatience
 		c.before(h)
 	}
 	if err := h.during(); err != nil {
 		return err
 	}
 	if c.after != nil {
-		h.patience = 5 * time.Second
+		h.patience = plantPatience
 		c.after(h)
 	}
 	return h.after()
