@@ -78,7 +78,8 @@ type store struct {
 	keeper    *checkpoint.Keeper
 	reader    *sql.DB
 	eraser    *erase.Eraser
-	owner     string // marks the values in DNS that are ours
+	owner     string            // marks the values in DNS that are ours
+	addresses meshtxt.Addresses // this host's public ones that were last known when the database was opened
 	ledger    *ledger.Ledger
 	zones     *builtin.Table
 	now       func() time.Time
@@ -119,6 +120,14 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	s.ledger = ledger.New(s.reader, s.tx, func() time.Time { return s.now() }, s.owner)
 	s.ledger.Erased = s.eraser.Ask
 	return s, nil
+}
+
+// openReader opens a connection that reads, beside what its caller does meanwhile: the
+// first request shall not wait for it. The channel gives its error.
+func (s *store) openReader(ctx context.Context) <-chan error {
+	opened := make(chan error, 1)
+	go func() { opened <- s.reader.PingContext(ctx) }()
+	return opened
 }
 
 // busyTime is how long a connection waits for another program.
@@ -208,6 +217,7 @@ func (s *store) LookThrough(ctx context.Context, log *slog.Logger) {
 // lookThrough goes table by table, so that the log can be emptied meanwhile, and cleans
 // the file of what earlier programs have left in it.
 func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
+	s.file.RemoveFoldersElsewhere()
 	if !s.gate.Frozen() {
 		if err := s.eraser.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
 			log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
@@ -275,7 +285,7 @@ func (s *store) beginFrozen(ctx context.Context, log *slog.Logger, full error) e
 	}
 	log.Error("the disk is full: nothing can be stored until it has room", "file", s.path, "error", full)
 	s.full.Store(true)
-	return s.reader.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
+	return s.readAppliance(ctx, s.reader)
 }
 
 // migrate brings the schema to today's, and reads whose database it is.
@@ -284,8 +294,16 @@ func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 		if err := schema.Migrate(ctx, tx, log.With("file", s.path)); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
+		return s.readAppliance(ctx, tx)
 	})
+}
+
+func (s *store) readAppliance(ctx context.Context, q sqlrow.Queryer) error {
+	var ipv4, ipv6 string
+	err := q.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&s.owner, &ipv4, &ipv6)
+	s.addresses.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
+	s.addresses.IPv6, _ = netip.ParseAddr(ipv6)
+	return err
 }
 
 // tx runs f in a transaction, which is committed when f succeeds, together with
@@ -837,17 +855,6 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		return ledger.DropName(ctx, tx, u.Name, version)
 	})
 	return r, err
-}
-
-// Addresses gives this host's last known public addresses.
-func (s *store) Addresses(ctx context.Context) (a meshtxt.Addresses, err error) {
-	var ipv4, ipv6 string
-	if err = s.reader.QueryRowContext(ctx, `SELECT ipv4, ipv6 FROM appliance WHERE id = 1`).Scan(&ipv4, &ipv6); err != nil {
-		return a, err
-	}
-	a.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
-	a.IPv6, _ = netip.ParseAddr(ipv6)
-	return a, nil
 }
 
 // SaveAddresses stores changed addresses, and asks for a pass.

@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -80,16 +81,24 @@ func custom(prefix string, network sqlrow.NetworkID) usage {
 	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: network, Valid: true}}
 }
 
-// A file is made, and keeps its owner and its content when it is opened again.
+// A file is made, and keeps its owner, the addresses and its content when it is opened again.
 func TestOpenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	var owners []string
+	var saved meshtxt.Addresses
 	for range 3 {
 		s, err := openStore(t.Context(), path, noLog)
 		if err != nil {
 			t.Fatal(err)
 		}
 		owners = append(owners, s.owner)
+		if s.addresses != saved {
+			t.Errorf("addresses %v, want %v", s.addresses, saved)
+		}
+		saved = meshtxt.Addresses{IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(len(owners))}), IPv6: netip.MustParseAddr("2001:db8::7")}
+		if err := s.SaveAddresses(t.Context(), saved); err != nil {
+			t.Fatal(err)
+		}
 		if err := s.CreateService(t.Context(), service{ID: fmt.Sprint("svc-", len(owners)), Name: "x", Config: "{}"}); err != nil {
 			t.Fatal(err)
 		}
