@@ -177,7 +177,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	steps := reloadSteps(c, api)
 	listen := strings.Join(front.Addrs(), ",")
 	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
-	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
+	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "db", c.DB)
 	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
 		unit.Watch,
 		dns.keep,
