@@ -146,7 +146,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	readable := store.openReader(ctx)
+	readerOpened := store.openReader(ctx)
 	addresses := hostaddr.NewBook(c.IPv4, c.IPv6, store.addresses, store.SaveAddresses, log)
 	dns, err := listenDNS(c, store, addresses, log)
 	if err != nil {
@@ -166,7 +166,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		dns.close()
 		return err
 	}
-	if err := <-readable; err != nil {
+	if err := readerOpened(); err != nil {
 		dns.close()
 		return errors.Join(fmt.Errorf("read %s: %w", c.DB, err), front.Close())
 	}

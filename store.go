@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -77,6 +78,7 @@ type store struct {
 	commits   *groupcommit.Queue
 	keeper    *checkpoint.Keeper
 	reader    *sql.DB
+	opening   sync.WaitGroup
 	eraser    *erase.Eraser
 	owner     string            // marks the values in DNS that are ours
 	addresses meshtxt.Addresses // this host's public ones that were last known when the database was opened
@@ -122,12 +124,12 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	return s, nil
 }
 
-// openReader opens a connection that reads, beside what its caller does meanwhile: the
-// first request shall not wait for it. The channel gives its error.
-func (s *store) openReader(ctx context.Context) <-chan error {
-	opened := make(chan error, 1)
-	go func() { opened <- s.reader.PingContext(ctx) }()
-	return opened
+// openReader opens a connection that reads, beside what its caller does until it waits for
+// that: the first request finds it open.
+func (s *store) openReader(ctx context.Context) (wait func() error) {
+	var err error
+	s.opening.Go(func() { err = s.reader.PingContext(ctx) })
+	return func() error { s.opening.Wait(); return err }
 }
 
 // busyTime is how long a connection waits for another program.
@@ -155,6 +157,7 @@ func bareSource(path string) string {
 // Close ends the use of the database. The last connection to go writes the
 // log back into the file.
 func (s *store) Close() error {
+	s.opening.Wait()
 	s.eraser.Close()
 	return errors.Join(s.reader.Close(), s.writer.Close(), s.gate.Close(), s.file.Close())
 }

@@ -11,6 +11,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -318,6 +319,36 @@ func TestLeftBackupsAreRemoved(t *testing.T) {
 	hidden, err2 := filepath.Glob(filepath.Join(dir, ".meshddns*"))
 	if err != nil || err2 != nil || len(left) != 1 || len(hidden) != 0 {
 		t.Errorf("left: %q %q", left, hidden)
+	}
+}
+
+// Those that a killed program has left in another folder are removed behind the start, and
+// the first request finds a connection that reads.
+func TestStartLeavesNothingToWaitFor(t *testing.T) {
+	path, elsewhere := filepath.Join(t.TempDir(), "meshddns.db"), t.TempDir()
+	t.Setenv("TMPDIR", elsewhere)
+	hash := fnv.New64a()
+	io.WriteString(hash, path)
+	left := filepath.Join(elsewhere, fmt.Sprintf(".meshddns-backup-%016x-1", hash.Sum64()))
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, path)
+	if err := s.openReader(t.Context())(); err != nil {
+		t.Error(err)
+	}
+	if open := s.reader.Stats(); open.Idle != 1 {
+		t.Errorf("%+v", open)
+	}
+	s.lookThrough(t.Context(), noLog)
+	if _, err := os.Stat(left); err == nil {
+		t.Error(left, "is still there")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.openReader(t.Context())(); err == nil {
+		t.Error("a reader of a closed database is open")
 	}
 }
 
