@@ -78,7 +78,7 @@ type store struct {
 	commits   *groupcommit.Queue
 	keeper    *checkpoint.Keeper
 	reader    *sql.DB
-	opening   sync.WaitGroup
+	opening   sync.WaitGroup // of a reader, beside the start
 	eraser    *erase.Eraser
 	owner     string            // marks the values in DNS that are ours
 	addresses meshtxt.Addresses // this host's public ones that were last known when the database was opened

@@ -1,8 +1,8 @@
 package dbconn
 
-// Else glibc gives each thread memory of its own, which grows page by page by a system
-// call each, and a start is made of first allocations. SQLite asks for little at a time:
-// on a lock of glibc's nobody waits long.
+// share_memory has all threads take memory from one place. Else glibc gives each its own,
+// which grows by a system call a page: a start is made of first pages. SQLite asks for
+// little at a time, so that no thread waits long for another.
 
 /*
 #include <malloc.h>
