@@ -146,10 +146,8 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	addresses, err := openBook(ctx, c, store, log)
-	if err != nil {
-		return err
-	}
+	readerOpened := store.openReader(ctx)
+	addresses := hostaddr.NewBook(c.IPv4, c.IPv6, store.addresses, store.SaveAddresses, log)
 	dns, err := listenDNS(c, store, addresses, log)
 	if err != nil {
 		return err
@@ -168,6 +166,10 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		dns.close()
 		return err
 	}
+	if err := readerOpened(); err != nil {
+		dns.close()
+		return errors.Join(fmt.Errorf("read %s: %w", c.DB, err), front.Close())
+	}
 	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page) }
 	for _, origin := range c.Unused(front.TCP(), dns.server != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
@@ -175,7 +177,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	steps := reloadSteps(c, api)
 	listen := strings.Join(front.Addrs(), ",")
 	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
-	log.Info("started", "version", version(), "listen", listen, "dns", dns.listening(), "db", c.DB)
+	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "db", c.DB)
 	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
 		unit.Watch,
 		dns.keep,
@@ -260,16 +262,6 @@ func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func()) error 
 			return nil
 		}
 	}
-}
-
-// openBook makes the book of this host's addresses, which begins with those that
-// were known last.
-func openBook(ctx context.Context, c settings.Settings, s *store, log *slog.Logger) (*hostaddr.Book, error) {
-	last, err := s.Addresses(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return hostaddr.NewBook(c.IPv4, c.IPv6, last, s.SaveAddresses, log), nil
 }
 
 // release is the version that deploy/build gives by -ldflags -X; else the go command's is told.

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -77,8 +78,10 @@ type store struct {
 	commits   *groupcommit.Queue
 	keeper    *checkpoint.Keeper
 	reader    *sql.DB
+	opening   sync.WaitGroup // of a reader, beside the start
 	eraser    *erase.Eraser
-	owner     string // marks the values in DNS that are ours
+	owner     string            // marks the values in DNS that are ours
+	addresses meshtxt.Addresses // this host's public ones that were last known when the database was opened
 	ledger    *ledger.Ledger
 	zones     *builtin.Table
 	now       func() time.Time
@@ -121,6 +124,14 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	return s, nil
 }
 
+// openReader opens a connection that reads, beside what its caller does until it waits for
+// that: the first request finds it open.
+func (s *store) openReader(ctx context.Context) (wait func() error) {
+	var err error
+	s.opening.Go(func() { err = s.reader.PingContext(ctx) })
+	return func() error { s.opening.Wait(); return err }
+}
+
 // busyTime is how long a connection waits for another program.
 const busyTime = 5 * time.Second
 
@@ -146,6 +157,7 @@ func bareSource(path string) string {
 // Close ends the use of the database. The last connection to go writes the
 // log back into the file.
 func (s *store) Close() error {
+	s.opening.Wait()
 	s.eraser.Close()
 	return errors.Join(s.reader.Close(), s.writer.Close(), s.gate.Close(), s.file.Close())
 }
@@ -208,6 +220,7 @@ func (s *store) LookThrough(ctx context.Context, log *slog.Logger) {
 // lookThrough goes table by table, so that the log can be emptied meanwhile, and cleans
 // the file of what earlier programs have left in it.
 func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
+	s.file.RemoveFoldersElsewhere()
 	if !s.gate.Frozen() {
 		if err := s.eraser.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
 			log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
@@ -275,7 +288,7 @@ func (s *store) beginFrozen(ctx context.Context, log *slog.Logger, full error) e
 	}
 	log.Error("the disk is full: nothing can be stored until it has room", "file", s.path, "error", full)
 	s.full.Store(true)
-	return s.reader.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
+	return s.readAppliance(ctx, s.reader)
 }
 
 // migrate brings the schema to today's, and reads whose database it is.
@@ -284,8 +297,16 @@ func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 		if err := schema.Migrate(ctx, tx, log.With("file", s.path)); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&s.owner)
+		return s.readAppliance(ctx, tx)
 	})
+}
+
+func (s *store) readAppliance(ctx context.Context, q sqlrow.Queryer) error {
+	var ipv4, ipv6 string
+	err := q.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&s.owner, &ipv4, &ipv6)
+	s.addresses.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
+	s.addresses.IPv6, _ = netip.ParseAddr(ipv6)
+	return err
 }
 
 // tx runs f in a transaction, which is committed when f succeeds, together with
@@ -837,17 +858,6 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		return ledger.DropName(ctx, tx, u.Name, version)
 	})
 	return r, err
-}
-
-// Addresses gives this host's last known public addresses.
-func (s *store) Addresses(ctx context.Context) (a meshtxt.Addresses, err error) {
-	var ipv4, ipv6 string
-	if err = s.reader.QueryRowContext(ctx, `SELECT ipv4, ipv6 FROM appliance WHERE id = 1`).Scan(&ipv4, &ipv6); err != nil {
-		return a, err
-	}
-	a.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
-	a.IPv6, _ = netip.ParseAddr(ipv6)
-	return a, nil
 }
 
 // SaveAddresses stores changed addresses, and asks for a pass.

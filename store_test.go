@@ -11,12 +11,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,16 +82,24 @@ func custom(prefix string, network sqlrow.NetworkID) usage {
 	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: network, Valid: true}}
 }
 
-// A file is made, and keeps its owner and its content when it is opened again.
+// A file is made, and keeps its owner, the addresses and its content when it is opened again.
 func TestOpenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	var owners []string
+	var saved meshtxt.Addresses
 	for range 3 {
 		s, err := openStore(t.Context(), path, noLog)
 		if err != nil {
 			t.Fatal(err)
 		}
 		owners = append(owners, s.owner)
+		if s.addresses != saved {
+			t.Errorf("addresses %v, want %v", s.addresses, saved)
+		}
+		saved = meshtxt.Addresses{IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(len(owners))}), IPv6: netip.MustParseAddr("2001:db8::7")}
+		if err := s.SaveAddresses(t.Context(), saved); err != nil {
+			t.Fatal(err)
+		}
 		if err := s.CreateService(t.Context(), service{ID: fmt.Sprint("svc-", len(owners)), Name: "x", Config: "{}"}); err != nil {
 			t.Fatal(err)
 		}
@@ -309,6 +319,36 @@ func TestLeftBackupsAreRemoved(t *testing.T) {
 	hidden, err2 := filepath.Glob(filepath.Join(dir, ".meshddns*"))
 	if err != nil || err2 != nil || len(left) != 1 || len(hidden) != 0 {
 		t.Errorf("left: %q %q", left, hidden)
+	}
+}
+
+// Those that a killed program has left in another folder are removed behind the start, and
+// the first request finds a connection that reads.
+func TestStartLeavesNothingToWaitFor(t *testing.T) {
+	path, elsewhere := filepath.Join(t.TempDir(), "meshddns.db"), t.TempDir()
+	t.Setenv("TMPDIR", elsewhere)
+	hash := fnv.New64a()
+	io.WriteString(hash, path)
+	left := filepath.Join(elsewhere, fmt.Sprintf(".meshddns-backup-%016x-1", hash.Sum64()))
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, path)
+	if err := s.openReader(t.Context())(); err != nil {
+		t.Error(err)
+	}
+	if open := s.reader.Stats(); open.Idle != 1 {
+		t.Errorf("%+v", open)
+	}
+	s.lookThrough(t.Context(), noLog)
+	if _, err := os.Stat(left); err == nil {
+		t.Error(left, "is still there")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.openReader(t.Context())(); err == nil {
+		t.Error("a reader of a closed database is open")
 	}
 }
 

@@ -32,6 +32,7 @@ func (f *File) TempFolder() (string, error) {
 // database where the copy leaves as much room as it takes, else in the system's
 // folder for what is temporary, else beside the database if it fits at all.
 func (f *File) CopyFolder() (string, error) {
+	f.RemoveFoldersElsewhere() // they take room
 	need := uint64(size(f.target) + f.LogSize())
 	beside, elsewhere := filepath.Dir(f.target), os.TempDir()
 	free := [2]uint64{free(beside), free(elsewhere)}
@@ -103,11 +104,17 @@ func free(folder string) uint64 {
 	return uint64(s.Bavail) * uint64(s.Bsize)
 }
 
-// RemoveTempFolders deletes the folders that an end by SIGKILL has left.
+// RemoveTempFolders deletes the folders beside the database that an end by SIGKILL has left.
 func (f *File) RemoveTempFolders() error {
-	err := removeFolders(filepath.Dir(f.target), copyPrefix)
-	removeFolders(os.TempDir(), f.elsewherePrefix()) // what others have put there stays
-	return err
+	return removeFolders(filepath.Dir(f.target), copyPrefix)
+}
+
+// RemoveFoldersElsewhere deletes those in the system's folder for what is temporary, which
+// may be a large one. It does so once, before this program makes the first there.
+func (f *File) RemoveFoldersElsewhere() {
+	f.elsewhere.Do(func() {
+		removeFolders(os.TempDir(), f.elsewherePrefix()) // what others have put there stays
+	})
 }
 
 func removeFolders(in, prefix string) error {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -38,6 +39,8 @@ type File struct {
 	target string // without links
 	opened os.FileInfo
 	log    atomic.Pointer[os.FileInfo] // of the log that is written, nil before there is one
+
+	elsewhere sync.Once // what an earlier end has left in another folder is deleted
 }
 
 // Open makes the file when it is not there, locks it, and makes it and its

@@ -137,6 +137,10 @@ func TestCopyFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	left, err := os.MkdirTemp(temporary, f.elsewherePrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
 	beside, err := f.CopyFolder()
 	if err != nil || filepath.Dir(beside) != filepath.Dir(path) {
 		t.Errorf("%s, %v", beside, err)
@@ -151,7 +155,7 @@ func TestCopyFolder(t *testing.T) {
 	if folder, err := f.CopyFolder(); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), temporary) {
 		t.Errorf("%s, %v", folder, err)
 	}
-	left, err := os.MkdirTemp(temporary, f.elsewherePrefix())
+	own, err := os.MkdirTemp(temporary, f.elsewherePrefix()) // of a copy under way
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +163,8 @@ func TestCopyFolder(t *testing.T) {
 	if err := errors.Join(os.Mkdir(others, 0o700), f.RemoveTempFolders()); err != nil {
 		t.Fatal(err)
 	}
-	for folder, want := range map[string]bool{beside: false, left: false, others: true} {
+	f.RemoveFoldersElsewhere()
+	for folder, want := range map[string]bool{beside: false, left: false, own: true, others: true} {
 		if _, err := os.Stat(folder); (err == nil) != want {
 			t.Errorf("%s: %v", folder, err)
 		}

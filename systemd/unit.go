@@ -33,6 +33,9 @@ func (u Unit) Reload(ctx context.Context, reload func()) {
 }
 
 func (u Unit) ready(ctx context.Context) {
+	if u.Service.conn == nil {
+		return // the database would be asked for nobody
+	}
 	status, err := u.status(ctx)
 	if err != nil {
 		status = u.Serves + "; the database does not answer: " + err.Error()

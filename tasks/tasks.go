@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"meshddns/crash"
 )
@@ -13,7 +14,11 @@ import (
 // List are tasks that run side by side, each until its context ends.
 type List []func(context.Context) error
 
-// Serve runs what answers clients, and what works behind it for as long as an answer
+// headStart is how long the front has a start for itself: who waits for the first answer
+// does not wait for what works behind it.
+const headStart = 20 * time.Millisecond
+
+// Serve runs what answers clients, and soon what works behind it for as long as an answer
 // may wait for that. When ctx ends, or a task fails, the front ends, and then what is
 // behind. The error is that of the first task that failed; a panic is one, and is logged.
 func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
@@ -27,7 +32,12 @@ func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
 		}
 		cancel(err)
 	}
-	answering, working := front.run(ctx, failed), behind.run(work, failed)
+	answering := front.run(ctx, failed)
+	select {
+	case <-time.After(headStart):
+	case <-ctx.Done():
+	}
+	working := behind.run(work, failed)
 	<-ctx.Done()
 	log.Info("stopping")
 	answering.Wait()
