@@ -419,10 +419,9 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Data: struct {
-		Count    int  `json:"count"`
-		Occupied bool `json:"occupied"`
-	}{count, count > 0}}, nil
+	data := strconv.AppendInt(append(make([]byte, 0, 40), `{"count":`...), count, 10)
+	data = strconv.AppendBool(append(data, `,"occupied":`...), count > 0)
+	return envelope.Reply{Data: json.RawMessage(append(data, '}'))}, nil
 }
 
 // availableUsages lists usages: a page when a limit is given, else all of them, streamed.
