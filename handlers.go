@@ -406,23 +406,23 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
-	query, err := envelope.ParseQuery(r)
+	names := []string{"service_id", "prefix"}
+	given, err := envelope.QueryTexts(r, names...)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	for _, name := range []string{"service_id", "prefix"} {
-		if query.Get(name) == "" {
+	for i, name := range names {
+		if given[i] == "" {
 			return envelope.Reply{}, envelope.Fail(msg.QueryMissing, name)
 		}
 	}
-	count, err := s.store.CountUsages(r.Context(), query.Get("service_id"), query.Get("prefix"))
+	count, err := s.store.CountUsages(r.Context(), given[0], given[1])
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Data: struct {
-		Count    int  `json:"count"`
-		Occupied bool `json:"occupied"`
-	}{count, count > 0}}, nil
+	data := strconv.AppendInt(append(make([]byte, 0, 40), `{"count":`...), count, 10)
+	data = strconv.AppendBool(append(data, `,"occupied":`...), count > 0)
+	return envelope.Reply{Data: json.RawMessage(append(data, '}'))}, nil
 }
 
 // availableUsages lists usages: a page when a limit is given, else all of them, streamed.

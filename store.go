@@ -145,13 +145,14 @@ func dataSource(path string, settings url.Values) string {
 	}
 	settings.Set("_foreign_keys", "1")
 	settings.Set("_busy_timeout", strconv.FormatInt(busyTime.Milliseconds(), 10))
+	settings.Set("_mutex", "no") // database/sql has one use a connection at a time; an interrupt needs no lock
 	settings.Set("_stmt_cache_size", "64")
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
 }
 
 // bareSource is for reading the file alone, which nobody changes.
 func bareSource(path string) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1&_cache_size=-1000&_stmt_cache_size=64"
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1&_cache_size=-1000&_mutex=no&_stmt_cache_size=64"
 }
 
 // Close ends the use of the database. The last connection to go writes the
@@ -650,11 +651,10 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 // CountUsages counts the usages of a service with a prefix, letter case aside. A
 // client that goes away does not end the query: to be ready for that costs more
 // than a search.
-func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int, err error) {
-	err = s.reader.QueryRowContext(context.WithoutCancel(ctx), `
+func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (int64, error) {
+	return sqlrow.Number(context.WithoutCancel(ctx), s.reader, `
 		SELECT count(*) FROM usages
-		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
-	return count, err
+		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix)
 }
 
 const selectUsages = `

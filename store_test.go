@@ -838,7 +838,7 @@ func TestMigratedPrefixes(t *testing.T) {
 		    ('u3', 'svc', 'mesh_sync', 'auto',   '_mesh-NDI',  'TXT', '', 1, '[]', ''),
 		    ('u4', 'svc', 'mesh_sync', 'custom', '_mes',       'TXT', '', 1, '[]', '')`))
 	s := mustOpen(t, path)
-	for prefix, want := range map[string]int{"OFFICE": 1, "_Mesh-ndi": 2, "_mes": 1, "_mesh": 0, "": 0, "offic": 0} {
+	for prefix, want := range map[string]int64{"OFFICE": 1, "_Mesh-ndi": 2, "_mes": 1, "_mesh": 0, "": 0, "offic": 0} {
 		if count, err := s.CountUsages(t.Context(), "svc", prefix); err != nil || count != want {
 			t.Errorf("%q: %d, %v, want %d", prefix, count, err, want)
 		}

@@ -30,7 +30,7 @@ const MediaType = "application/json; charset=utf-8"
 type Reply struct {
 	Status  int    // 200 when it is 0
 	Message msg.ID // "" for none
-	Data    any
+	Data    any    // a json.RawMessage is written as it is: for what is asked most
 	Next    string // cursor of the next page, "" without one
 	ID      string // of what was made, or was to be, for the audit line
 }
@@ -181,6 +181,11 @@ func Language(r *http.Request) msg.Language {
 }
 
 func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
+	status := max(result.Status, http.StatusOK)
+	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" && result.Next == "" {
+		send(w, status, slices.Concat([]byte(`{"data":`), data, []byte("}\n")))
+		return
+	}
 	body := struct {
 		Message string `json:"message,omitempty"`
 		Data    any    `json:"data,omitzero"`
@@ -189,7 +194,7 @@ func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	if result.Message != "" {
 		body.Message = result.Message.In(Language(r))
 	}
-	writeJSON(w, max(result.Status, http.StatusOK), body)
+	writeJSON(w, status, body)
 }
 
 // Failure gives the failure that an error is. What is in no table is a fault of
@@ -241,11 +246,17 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	if err := encoder.Encode(body); err != nil {
 		panic(err) // a type that JSON cannot hold: a mistake of this program
 	}
-	w.Header().Set("Content-Type", MediaType)
-	w.Header().Set("Content-Length", strconv.Itoa(buffer.Len()))
-	w.WriteHeader(status)
-	w.Write(buffer.Bytes())
+	send(w, status, buffer.Bytes())
 }
+
+func send(w http.ResponseWriter, status int, text []byte) {
+	w.Header().Set("Content-Type", MediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	w.Write(text)
+}
+
+var notFound = Fail(msg.NotFound)
 
 // Route sends a request to its handler. The mux would answer unknown paths
 // and methods in plain text, and an unclean path with a redirect.
@@ -253,7 +264,7 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status) }()
 	defer a.rescue(counted, r)
-	f := Fail(msg.NotFound)
+	f := notFound
 	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {
 		if mux.ServeHTTP(counted, r); r.Pattern != "" {
 			return

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"meshddns/msg"
 )
 
 // A request is routed once: its handler sees pattern and values, and what has no
@@ -42,6 +44,27 @@ func TestRoute(t *testing.T) {
 		}
 		if header.Get("Connection") != "" || header.Get("X-Content-Type-Options") != "" || header.Get("Location") != "" {
 			t.Errorf("%s %s: what the mux said has stayed: %v", test.method, test.target, header)
+		}
+	}
+}
+
+// Data that is JSON already is answered as any other, with a message and without.
+func TestWrittenJSON(t *testing.T) {
+	a := Adapter{Log: slog.New(slog.DiscardHandler)}
+	type thing struct {
+		Name string `json:"name"`
+	}
+	answer := func(reply Reply) string {
+		w := httptest.NewRecorder()
+		a.Handle(func(*http.Request) (Reply, error) { return reply, nil }).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		return fmt.Sprint(w.Code, w.Result().Header, w.Body)
+	}
+	for _, reply := range []Reply{{}, {Status: http.StatusAccepted}, {Message: msg.ServiceSaved}, {Next: "7"}} {
+		reply.Data = json.RawMessage(`{"name":"a<b"}`)
+		written := answer(reply)
+		reply.Data = thing{"a<b"}
+		if want := answer(reply); written != want {
+			t.Errorf("%q, want %q", written, want)
 		}
 	}
 }

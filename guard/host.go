@@ -28,12 +28,15 @@ type host struct {
 
 // parseHost reads "name", "name:port", "192.0.2.1:port", "[2001:db8::1]:port" and the like (RFC 9110, section 7.2).
 func parseHost(s string) (host, bool) {
-	name, port, err := net.SplitHostPort(s)
-	if err != nil {
-		name, port, err = net.SplitHostPort(s + ":")
-	}
-	if err != nil {
-		return host{}, false
+	name, port := s, ""
+	if strings.Contains(s, ":") { // to be told that there is no port costs an error
+		var err error
+		if name, port, err = net.SplitHostPort(s); err != nil {
+			name, port, err = net.SplitHostPort(s + ":")
+		}
+		if err != nil {
+			return host{}, false
+		}
 	}
 	number, ok := parsePort(port)
 	if !ok {
@@ -59,9 +62,11 @@ func parsePort(s string) (uint16, bool) {
 // isName reports whether s is dotted labels of letters, digits, hyphens and underscores. It is asked before case is folded:
 // Unicode has letters outside ASCII whose lower case is inside.
 func isName(s string) bool {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	foreign := func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_')
+	}
 	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || strings.Trim(label, letters) != "" {
+		if label == "" || strings.ContainsFunc(label, foreign) {
 			return false
 		}
 	}

@@ -15,15 +15,16 @@ var refusals = []int{
 }
 
 // Count counts an answer; the route is "" for what reached none.
-func (r *Requests) Count(route string, status int) { r.answered.Add(requestLabels(route, status)...) }
+func (r *Requests) Count(route string, status int) { r.add(1, route, status) }
+
+// add is called for every request: labels that a function gave would be on the heap.
+func (r *Requests) add(n uint64, route string, status int) {
+	r.answered.add(n, []Label{{"route", route}, {"code", strconv.Itoa(status)}})
+}
 
 // Write writes the family.
 func (r *Requests) Write(p *Page) {
 	r.answered.Write(p, "meshddns_http_requests_total", "Answered HTTP requests.")
-}
-
-func requestLabels(route string, status int) []Label {
-	return []Label{{"route", route}, {"code", strconv.Itoa(status)}}
 }
 
 // Mux is a mux whose routes are in the figures before anybody asks for them.
@@ -35,14 +36,14 @@ type Mux struct {
 // Mux gives an empty mux, and declares what can come before any route.
 func (r *Requests) Mux() Mux {
 	for _, status := range refusals {
-		r.answered.Declare(requestLabels("", status)...)
+		r.add(0, "", status)
 	}
 	return Mux{Routes: http.NewServeMux(), requests: r}
 }
 
 // Handle registers a handler, as http.ServeMux does.
 func (m Mux) Handle(route string, handler http.Handler) {
-	m.requests.answered.Declare(requestLabels(route, http.StatusOK)...)
+	m.requests.add(0, route, http.StatusOK)
 	m.Routes.Handle(route, handler)
 }
 
