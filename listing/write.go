@@ -10,7 +10,7 @@ import (
 const (
 	firstSize   = 20
 	growth      = 20
-	largestSize = 500
+	largestSize = 250
 )
 
 // FirstSize is how many entries the first page for Write has to be read with. A limit of 0
