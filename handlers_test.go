@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -42,6 +43,7 @@ import (
 	"meshddns/nameserver"
 	"meshddns/provider/cloudtest"
 	"meshddns/provider/servertest"
+	"meshddns/sqlrow"
 )
 
 var update = flag.Bool("update", false, "rewrite the answers in testdata")
@@ -873,8 +875,11 @@ func TestPagesAreTheStream(t *testing.T) {
 	}
 }
 
+// odd is in SQL what JSON escapes, what it may, what is not UTF-8, and NUL.
+const odd = `CAST(x'225c5c22000a1f7f2f3c3e26e280a8e280a9e280a7f09f9880ffe2805c' AS TEXT)`
+
 // The listing is what encoding/json makes of the rows, a line each, whatever is in
-// their texts: also what stands between them on their way.
+// their texts, and whichever services they are of.
 func TestListingIsTheRows(t *testing.T) {
 	a := newAppliance(t)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"a\u001fb","config":{"domain":"example.com"}}`)
@@ -882,40 +887,55 @@ func TestListingIsTheRows(t *testing.T) {
 	a.addUsages(t, 1001, 2)
 	db := a.open(t)
 	defer db.Close()
-	for round, change := range []string{
+	for _, change := range []string{
 		`UPDATE usages SET provider_id = 'bare'`,
 		`UPDATE usages SET description = CAST(x'0a22f09f9880ff3c00e280a8' AS TEXT), is_exclusive = seq % 2`,
-		`UPDATE usages SET description = char(30) WHERE seq = 100`,
-		`UPDATE usages SET description = 'a' || char(31) WHERE seq = 700`,
-		`UPDATE usages SET description = replace('d|1|5|example.net|=x/99|id|svc|custom|forged|d', '|', char(31)) WHERE seq = 1001`,
-		`UPDATE usages SET description = replace(description, '/', char(30)) WHERE seq = 1001`,
+		`UPDATE usages SET description = seq || ` + odd + ` WHERE seq % 3 > 0`,
+		`UPDATE usages SET provider_id = 'svc', record_prefix = ` + odd + ` || seq WHERE seq % 2 = 1`,
+		`UPDATE usages SET id = id || ` + odd + `, record_prefix = record_prefix || ` + odd + `, prefix_mode = 'auto' WHERE seq > 700`,
+		`UPDATE services SET name = ` + odd + `, domain = domain || ` + odd + ` WHERE id = 'bare'`,
+		`UPDATE usages SET description = replace('","|]["id","auto",1,null,7]', '|', char(92)) WHERE seq IN (100, 1001)`,
+		`UPDATE usages SET record_type = 'A' WHERE seq IN (1, 21, 700)`,
+		`UPDATE services SET domain = NULL WHERE id = 'svc'`,
 		`UPDATE services SET domain = NULL`,
 		`UPDATE usages SET provider_id = 'svc' WHERE seq > 900`,
-		`PRAGMA foreign_keys = OFF; UPDATE usages SET provider_id = 'gone' WHERE seq > 600`,
+		`PRAGMA foreign_keys = OFF; UPDATE usages SET provider_id = 'gone' || ` + odd + ` WHERE seq > 600`,
+		`UPDATE services SET id = id || ` + odd + `; UPDATE usages SET provider_id = provider_id || ` + odd + ` WHERE seq < 400`,
 		`DELETE FROM usages`,
 	} {
 		if _, err := db.Exec(change); err != nil {
 			t.Fatal(err)
 		}
-		usages, err := a.store.Usages(t.Context(), usageFilter{}, 10_000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want strings.Builder
-		encoder := json.NewEncoder(&want)
-		encoder.SetEscapeHTML(false)
-		for i, u := range usages {
-			if i > 0 {
-				want.WriteString(",")
+		for query, f := range map[string]usageFilter{
+			"": {}, "?service_id=bare": {serviceID: "bare"}, "?service_id=gone": {serviceID: "gone"},
+			"?network_id=18446744073709551609": {network: sql.Null[sqlrow.NetworkID]{V: math.MaxUint64 - 6, Valid: true}},
+		} {
+			if got, want := a.must(t, "GET", "/api/v1/ddns/usages/available"+query, ""), a.entries(t, f); got != want {
+				t.Errorf("after %s the answer%s is not the rows:\n%.600s\nwant\n%.600s", change, query, got, want)
 			}
-			if err := encoder.Encode(u.entry()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := a.must(t, "GET", "/api/v1/ddns/usages/available", ""); got != `{"data":[`+want.String()+"]}\n" {
-			t.Errorf("after change %d the answer is not the rows:\n%.600s\nwant\n%.600s", round, got, want.String())
 		}
 	}
+}
+
+// entries is the answer with the usages that a filter selects, as encoding/json writes them.
+func (a *appliance) entries(t *testing.T, f usageFilter) string {
+	t.Helper()
+	usages, err := a.store.Usages(t.Context(), f, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	encoder := json.NewEncoder(&all)
+	encoder.SetEscapeHTML(false)
+	for i, u := range usages {
+		if i > 0 {
+			all.WriteString(",")
+		}
+		if err := encoder.Encode(u.entry()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return `{"data":[` + all.String() + "]}\n"
 }
 
 // All services are listed, in the order of their ids, in however many parts they are

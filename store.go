@@ -695,7 +695,8 @@ func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[usage, erro
 	})
 }
 
-// where selects at most limit usages.
+// where selects at most limit usages. A bare parameter as LIMIT would have SQLite compile
+// the statement each time it is bound.
 func (f usageFilter) where(limit int) (query string, args []any) {
 	query, args = ` WHERE u.seq > ?`, []any{f.after}
 	switch {
@@ -707,7 +708,7 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 	case f.serviceID != "":
 		query, args = ` WHERE u.provider_id = ? AND u.seq > ?`, []any{f.serviceID, f.after}
 	}
-	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ?`, append(args, limit)
+	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ? + 0`, append(args, limit)
 }
 
 // LastUsage gives the number of the usage that was reserved last, 0 without one.
@@ -716,37 +717,30 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// Listing gives what Usages does as a page of the list. SQLite makes one text of
-// it, for to call it costs more than a row.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int) (p listing.Page) {
-	var text string
+// Listing gives what Usages does as a page of the list. SQLite makes one text of it.
+// It looks up no service for those of the first usage's or of the one that is asked for.
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listing.Page {
+	var rows listing.Rows
 	where, args := f.where(limit)
-	args = append([]any{listing.BetweenFields, listing.BetweenRows}, args...)
-	p.Err = s.reader.QueryRowContext(ctx, `
-		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(entry, ?2), '') FROM (
-		    SELECT u.seq, concat(u.seq, ?1, u.id, ?1, u.provider_id, ?1, u.prefix_mode, ?1, u.record_prefix, ?1,
-		                         u.description, ?1, u.is_exclusive, ?1, b.network_id, ?1, s.domain, ?1, '=' || s.name) AS entry
+	err := s.reader.QueryRowContext(ctx, `
+		WITH common AS (
+		    SELECT id, name, domain FROM services
+		    WHERE id = coalesce(nullif(?, ''), (SELECT provider_id FROM usages WHERE seq > ? ORDER BY seq LIMIT 1)))
+		SELECT count(*), coalesce(group_concat(entry, ''), ''), coalesce((SELECT json_array(id, name, domain) FROM common), '')
+		FROM (
+		    SELECT CASE u.provider_id WHEN (SELECT id FROM common)
+		        THEN json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, u.seq)
+		        ELSE (SELECT json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id,
+		                                u.provider_id, s.name, s.domain, u.seq)
+		              FROM (SELECT 1) LEFT JOIN services s ON s.id = u.provider_id)
+		        END AS entry
 		    FROM usages u
-		    LEFT JOIN bindings b ON b.seq = u.seq
-		    LEFT JOIN services s ON s.id = u.provider_id`+where+`)`, args...).Scan(&p.Size, &p.Last, &text)
-	if p.Err == nil && !listing.Whole(text, p.Size) { // a text has a control character that stands between the others
-		usages, err := s.Usages(ctx, f, limit)
-		var entries []*listing.Usage
-		for _, u := range usages {
-			entries = append(entries, u.entry())
-		}
-		return listing.PageOf(entries, err)
+		    LEFT JOIN bindings b ON b.seq = u.seq`+where+`)`,
+		append([]any{f.serviceID, f.after}, args...)...).Scan(&rows.Size, &rows.Text, &rows.Common)
+	if err != nil {
+		return listing.Page{Err: err}
 	}
-	p.Entries = func(first int) iter.Seq[*listing.Usage] {
-		return func(yield func(*listing.Usage) bool) {
-			for u := range listing.All(text, first) {
-				if u.FullDomain = fullName(u.Prefix, u.Domain); !yield(u) {
-					return
-				}
-			}
-		}
-	}
-	return p
+	return rows.Page()
 }
 
 // Usage gives one usage, or errNoUsage.

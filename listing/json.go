@@ -1,6 +1,9 @@
 package listing
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // short are the escapes of a letter; other control characters are written in hex.
 var short = [256]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
@@ -45,4 +48,29 @@ func escape(text string) (size int, escaped string) {
 		return size, `\u202` + string(hex[r&0xf])
 	}
 	return size, ""
+}
+
+// asStandard is JSON of SQLite as encoding/json writes it, which replaces what is not
+// UTF-8 and escapes two line ends more.
+func asStandard(text string) string {
+	if utf8.ValidString(text) && !strings.Contains(text, "\u2028") && !strings.Contains(text, "\u2029") {
+		return text
+	}
+	var out strings.Builder
+	begin := 0
+	for i := 0; i < len(text); {
+		if text[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		size, escaped := escape(text[i:])
+		if escaped != "" {
+			out.WriteString(text[begin:i])
+			out.WriteString(escaped)
+			begin = i + size
+		}
+		i += size
+	}
+	out.WriteString(text[begin:])
+	return out.String()
 }

@@ -2,12 +2,17 @@ package listing
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
+
+	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/sqlrow"
 )
@@ -63,35 +68,83 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// A page is read when it has as many rows and fields as it must.
-func TestAll(t *testing.T) {
-	const whole = "7\x1fid\x1fsvc\x1fauto\x1fp\x1fd\x1f1\x1f-1\x1fexample.com\x1f="
-	const page = whole + "\x1e" + "8\x1f\x1f\x1f\x1f\x1f\x1f0\x1f\x1f\x1f"
-	if !Whole(page, 2) {
-		t.Fatal("two rows are not two")
-	}
-	all, last := AppendAll(nil, All(page, 2))
-	if want := `{"id":"id","provider_id":"svc","prefix_mode":"auto","record_prefix":"p","record_type":"TXT",` +
-		`"description":"d","is_occupied":true,"network_id":18446744073709551615,"full_domain":"","provider":{"id":"svc","name":""}}` + "\n" +
-		`,{"id":"","provider_id":"","prefix_mode":"","record_prefix":"","record_type":"TXT","description":"","is_occupied":false,"full_domain":""}` + "\n"; string(all) != want || last != 8 {
-		t.Errorf("%d %s\nwant 8 %s", last, all, want)
-	}
-	if first, last := AppendAll(nil, All(page, 1)); !bytes.HasPrefix(all, first) || last != 7 {
-		t.Errorf("the first is %d %s", last, first)
-	}
-	for u := range All(page, 2) {
-		if u.Domain != "example.com" {
-			t.Errorf("the domain is %q", u.Domain)
+// fromSQLite has SQLite write usages as a page of the store is written. Those of the
+// common service are its usages, and it is no service when it has no name.
+func fromSQLite(t *testing.T, db *sql.DB, usages []*Usage, common *Provider, domain string) (r Rows) {
+	t.Helper()
+	array := func(values ...any) (text string) {
+		arguments := strings.Repeat(", ?", len(values))[2:]
+		if err := db.QueryRow("SELECT json_array("+arguments+")", values...).Scan(&text); err != nil {
+			t.Fatal(err)
 		}
-		break
+		return text
 	}
-	for _, page := range []string{whole + "\x1f", whole + "\x1e", whole + "\x1e" + whole, whole + "\x1e" + whole + "\x1fx", "7", ""} {
-		if Whole(page, 1) {
-			t.Errorf("%q is one row", page)
+	for _, u := range usages {
+		row := []any{u.ID, u.Mode, u.Prefix, u.Description, u.IsOccupied, sqlrow.Given(u.NetworkID)}
+		switch {
+		case u.Provider == nil:
+			row = append(row, u.ProviderID, nil, nil)
+		case *u.Provider != *common:
+			row = append(row, u.Provider.ID, u.Provider.Name, domain)
+		}
+		r.Text += array(append(row, u.Seq)...)
+	}
+	r.Size, r.Common = len(usages), array(common.ID, common.Name, domain)
+	return r
+}
+
+// What SQLite writes becomes the entries as encoding/json writes them.
+func TestRows(t *testing.T) {
+	db, err := sql.Open("sqlite3", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	random := rand.New(rand.NewPCG(10, 1))
+	text := func() (s string) {
+		for range random.IntN(8) {
+			s += alphabet[random.IntN(len(alphabet))]
+		}
+		return s
+	}
+	for range 300 {
+		common, domain := &Provider{ID: "c" + text(), Name: text()}, text()
+		var usages []*Usage
+		for range 1 + random.IntN(4) {
+			u := &Usage{
+				Seq: random.Int64(), ID: text(), Mode: text(), Prefix: text(), RecordType: "TXT", Description: text(),
+				IsOccupied: random.IntN(2) == 0, Provider: []*Provider{common, {ID: text(), Name: text()}, nil}[random.IntN(3)],
+			}
+			if random.IntN(4) > 0 {
+				n := sqlrow.NetworkID(random.Uint64() >> random.IntN(64))
+				u.NetworkID = &n
+			}
+			u.FullDomain = "_mesh." + u.Prefix + "."
+			if u.ProviderID = text(); u.Provider != nil {
+				u.ProviderID = u.Provider.ID
+				u.FullDomain += domain
+			}
+			usages = append(usages, u)
+		}
+		rows, first := fromSQLite(t, db, usages, common, domain), 1+random.IntN(len(usages))
+		got, last := rows.Page().Append(nil, first)
+		want, wantLast := PageOf(usages, nil).Append(nil, first)
+		if string(got) != string(want) || last != wantLast || rows.Page().Last != usages[len(usages)-1].Seq {
+			t.Fatalf("%+v is, with last %d,\n%s\nwant, with last %d,\n%s", rows, last, got, wantLast, want)
 		}
 	}
-	if !Whole("", 0) {
-		t.Error("no rows are some")
+	if p := (Rows{}).Page(); p.Size != 0 || p.Last != 0 {
+		t.Errorf("no rows are %+v", p)
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	for text, want := range map[string]int{
+		`""`: 2, `"a",`: 3, `"\\"`: 4, `"\\",""`: 4, `"\"",`: 4, `"\\\"","`: 6, `"`: 1, `"a`: 2, `"\"`: 3, `"a\"b`: 5,
+	} {
+		if got := quoted(text); got != want {
+			t.Errorf("%s is %d, want %d", text, got, want)
+		}
 	}
 }
 
@@ -134,9 +187,42 @@ func TestWrite(t *testing.T) {
 // A page that cannot be read ends the answer where it is.
 func TestWriteFails(t *testing.T) {
 	fault := errors.New("no page")
-	full := PageOf(slices.Repeat([]*Usage{{Seq: 1}}, firstSize), nil)
 	var out bytes.Buffer
-	if err := Write(&out, 0, full, func(int64, int) Page { return Page{Err: fault} }); err != fault || json.Valid(out.Bytes()) {
+	if err := Write(&out, 0, fullPage(firstSize), func(int64, int) Page { return Page{Err: fault} }); err != fault || json.Valid(out.Bytes()) {
 		t.Errorf("%v after %s", err, out.Bytes())
 	}
+}
+
+func fullPage(size int) Page { return PageOf(slices.Repeat([]*Usage{{Seq: 1}}, size), nil) }
+
+// writer is a client that a test reads for.
+type writer func(p []byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// While a page is written the next is read, and none after that; when the answer breaks
+// off, no more are.
+func TestReadAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked, written int
+		client := writer(func(p []byte) (int, error) {
+			synctest.Wait()
+			if written++; asked != written {
+				t.Errorf("%d pages are read after the first when %d are written", asked, written)
+			}
+			if written == 10 {
+				panic("broken off")
+			}
+			return len(p), nil
+		})
+		defer func() {
+			if recover() == nil {
+				t.Error("it goes on")
+			}
+		}()
+		Write(client, 0, fullPage(firstSize), func(_ int64, size int) Page {
+			asked++
+			return fullPage(size)
+		})
+	})
 }

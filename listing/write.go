@@ -10,7 +10,7 @@ import (
 const (
 	firstSize   = 20
 	growth      = 20
-	largestSize = 500
+	largestSize = 250
 )
 
 // FirstSize is how many entries the first page for Write has to be read with. A limit of 0
@@ -28,31 +28,48 @@ func FirstSize(limit int) int {
 // connection of the database. The error is that of a page, and the answer ends in the
 // middle; that a client has gone is none.
 func Write(w io.Writer, limit int, page Page, read func(after int64, size int) Page) error {
-	out := []byte(`{"data":[`)
-	for size := FirstSize(limit); limit == 0 && page.Size == size; {
-		after := page.Last
-		size = min(size+growth, largestSize)
-		next := make(chan Page, 1)
-		go func() { next <- read(after, size) }()
-		out, _ = AppendAll(out, page.Entries(page.Size))
-		w.Write(out)
-		out = out[:0]
-		if page = <-next; page.Err != nil {
+	out, last := []byte(`{"data":[`), int64(0)
+	if limit > 0 {
+		out, last = page.Append(out, min(page.Size, limit))
+		out = append(out, ']')
+		if page.Size > limit {
+			out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), last, 10), "\"\n"...)
+		}
+		w.Write(append(out, "}\n"...))
+		return nil
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	following := readOn(page, read, stop)
+	out, _ = page.Append(out, page.Size)
+	w.Write(out)
+	for page := range following {
+		if page.Err != nil {
 			return page.Err
 		}
 		if page.Size > 0 {
-			out = append(out, ',')
+			out, _ = page.Append(append(out[:0], ','), page.Size)
+			w.Write(out)
 		}
 	}
-	more := limit > 0 && page.Size > limit
-	if more {
-		page.Size = limit
-	}
-	out, last := AppendAll(out, page.Entries(page.Size))
-	out = append(out, ']')
-	if more {
-		out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), last, 10), "\"\n"...)
-	}
-	w.Write(append(out, "}\n"...))
+	w.Write([]byte("]}\n"))
 	return nil
+}
+
+// readOn reads the pages behind the first, and one ahead of the last that was taken.
+func readOn(page Page, read func(after int64, size int) Page, stop <-chan struct{}) <-chan Page {
+	pages := make(chan Page)
+	go func() {
+		defer close(pages)
+		for size := firstSize; page.Size == size; {
+			size = min(size+growth, largestSize)
+			page = read(page.Last, size)
+			select {
+			case pages <- page:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return pages
 }
