@@ -455,7 +455,7 @@ func (s *store) Service(ctx context.Context, id string) (service, error) {
 
 // Services gives at most limit services in the order of their ids, from an id on.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
-	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
+	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 }
 
 // servicePage bounds a page of services, of which each may have a config of 64 KiB.
@@ -695,8 +695,7 @@ func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[usage, erro
 	})
 }
 
-// where selects at most limit usages. A bare parameter as LIMIT would have SQLite compile
-// the statement each time it is bound.
+// where selects at most limit usages.
 func (f usageFilter) where(limit int) (query string, args []any) {
 	query, args = ` WHERE u.seq > ?`, []any{f.after}
 	switch {

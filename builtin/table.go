@@ -56,7 +56,7 @@ func (t *Table) BuiltinZonesAfter(ctx context.Context, after string, limit int) 
 		SELECT zone, serial FROM zone_serials z
 		WHERE zone > ? AND (EXISTS (SELECT 1 FROM services WHERE zone = z.zone AND provider = 'builtin') OR
 		                    EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = z.zone AND provider = 'builtin'))
-		ORDER BY zone LIMIT ?`, after, limit)
+		ORDER BY zone LIMIT ? + 0`, after, limit)
 }
 
 func scanZone(row sqlrow.Scanner) (z Zone, err error) {
@@ -179,7 +179,7 @@ func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit 
 	return sqlrow.Collect(ctx, t.reader, scanZoneRecord, `
 		SELECT name, data, ttl FROM zone_records
 		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/'
-		ORDER BY name, data LIMIT ?3`, after, zone, limit)
+		ORDER BY name, data LIMIT ?3 + 0`, after, zone, limit)
 }
 
 // ZoneRecordsPage tells of the records of some names after one, limit and those of
@@ -188,7 +188,7 @@ func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit 
 func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error) {
 	var page string
 	err = t.reader.QueryRowContext(ctx, `
-		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 ORDER BY name LIMIT ?2))
+		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 ORDER BY name LIMIT ?2 + 0))
 		SELECT coalesce((SELECT name FROM last), ''),
 		       coalesce(group_concat(name || char(0) || ttl || char(0) || length(data) || char(0) || data, ''), '')
 		FROM (SELECT name, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, data)`,

@@ -212,7 +212,7 @@ func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 
 // Due gives names of a lane that are due by a time, the longest due first.
 func (g *Ledger) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
-	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE lane = ? AND due <= ? ORDER BY due LIMIT ?`, lane, sqlrow.Stamp(by), limit)
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE lane = ? AND due <= ? ORDER BY due LIMIT ? + 0`, lane, sqlrow.Stamp(by), limit)
 }
 
 // NextDue gives the earliest time at which a name of the lane is due.
@@ -250,12 +250,12 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err err
 			return sqlrow.Absent(err, nil)
 		}
 		names, err := sqlrow.Collect(ctx, tx, sqlrow.Text, `
-			SELECT name FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ?`, id, after, limit)
+			SELECT name FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ? + 0`, id, after, limit)
 		if err != nil {
 			return err
 		}
 		err = tx.QueryRowContext(ctx, `
-			SELECT max(seq) FROM (SELECT seq FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ?)`, id, after, limit).Scan(&last)
+			SELECT max(seq) FROM (SELECT seq FROM usages WHERE provider_id = ? AND seq > ? ORDER BY seq LIMIT ? + 0)`, id, after, limit).Scan(&last)
 		if err != nil {
 			return err
 		}
@@ -342,5 +342,5 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 // on, and those that wait for their zone.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
-		SELECT name FROM names WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look') ORDER BY name LIMIT ?`, cursor, pass, limit)
+		SELECT name FROM names WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look') ORDER BY name LIMIT ? + 0`, cursor, pass, limit)
 }

@@ -164,7 +164,7 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]Store
 		return nil, err
 	}
 	defer tx.Rollback()
-	places, err := sqlrow.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ?`, after, limit)
+	places, err := sqlrow.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 	l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
 	for i := range places {
 		a, err := l.account(ctx, places[i].Place.Account.ID)

@@ -107,7 +107,8 @@ type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Collect gives the rows of a query.
+// Collect gives the rows of a query. It says "LIMIT ? + 0", for a bare parameter there is
+// one that SQLite looks at to plan: it compiles the statement each time that it is bound.
 func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
