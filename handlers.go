@@ -406,17 +406,16 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
-	names := []string{"service_id", "prefix"}
-	given, err := envelope.QueryTexts(r, names...)
+	query, err := envelope.ParseQuery(r)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	for i, name := range names {
-		if given[i] == "" {
+	for _, name := range []string{"service_id", "prefix"} {
+		if query.Get(name) == "" {
 			return envelope.Reply{}, envelope.Fail(msg.QueryMissing, name)
 		}
 	}
-	count, err := s.store.CountUsages(r.Context(), given[0], given[1])
+	count, err := s.store.CountUsages(r.Context(), query.Get("service_id"), query.Get("prefix"))
 	if err != nil {
 		return envelope.Reply{}, err
 	}

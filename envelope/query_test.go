@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -13,20 +12,12 @@ import (
 // limit have one writing each, and a flag has one of four words.
 func FuzzQuery(f *testing.F) {
 	for _, query := range []string{"", "limit=1&cursor=0", "limit=1000", "limit=1001", "limit=%2B1", "limit=01", "cursor=-1", "cursor=9223372036854775808",
-		"dry_run=1", "dry_run=&sweep=true", "dry_run=1&dry_run=1", "dry_run=%31", "a;b", "%zz", "limit=1&limit=x", "cursor=%00",
-		"a=b=c", "a&a=1", "&&=x&a=", "a=+", "\x00a=\xff", strings.Repeat("&", 10001)} {
+		"dry_run=1", "dry_run=&sweep=true", "dry_run=1&dry_run=1", "dry_run=%31", "a;b", "%zz", "limit=1&limit=x", "cursor=%00"} {
 		f.Add(query)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		r := &http.Request{URL: &url.URL{RawQuery: text}}
 		query, err := ParseQuery(r)
-		names := []string{"limit", "cursor", "dry_run", "a"}
-		texts, textErr := QueryTexts(r, names...)
-		for i, name := range names {
-			if (textErr == nil) != (err == nil) || err == nil && texts[i] != query.Get(name) {
-				t.Errorf("%q: %s is %q, %v, want %q, %v", text, name, texts[i], textErr, query.Get(name), err)
-			}
-		}
 		set, flagErr := Flags(r, "dry_run")
 		if err != nil {
 			if flagErr == nil {

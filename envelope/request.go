@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"meshddns/msg"
 	"meshddns/strictjson"
@@ -114,32 +113,6 @@ func ParseQuery(r *http.Request) (url.Values, error) {
 		return nil, Fail(msg.ParameterError, Phrase{ID: msg.QuerySyntax})
 	}
 	return query, nil
-}
-
-// maxPlain bounds, in octets, what is read without package url: far from its own bound of parameters.
-const maxPlain = 1000
-
-// QueryTexts gives the first value of each name, "" where there is none, as ParseQuery does.
-// Of a query with nothing to decode, as most are, it makes no map.
-func QueryTexts(r *http.Request, names ...string) ([]string, error) {
-	texts := make([]string, len(names))
-	plain := r.URL.RawQuery
-	if len(plain) > maxPlain || strings.ContainsAny(plain, "%+;") {
-		query, err := ParseQuery(r)
-		for i, name := range names {
-			texts[i] = query.Get(name)
-		}
-		return texts, err
-	}
-	for i, name := range names {
-		for part := range strings.SplitSeq(plain, "&") {
-			if key, value, _ := strings.Cut(part, "="); key == name {
-				texts[i] = value
-				break
-			}
-		}
-	}
-	return texts, nil
 }
 
 // PageQuery reads the limit, 0 without one, and the cursor of a listing.
