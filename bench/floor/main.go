@@ -61,7 +61,7 @@ func checkPrefix(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprint("not a question: ", err), http.StatusBadRequest)
 		return
 	}
-	answer(w, map[string]any{"data": map[string]any{"occupied": true, "count": 1}})
+	send(w, []byte(`{"data":{"count":1,"occupied":true}}`+"\n"))
 }
 
 func answer(w http.ResponseWriter, body any) {
@@ -71,7 +71,11 @@ func answer(w http.ResponseWriter, body any) {
 	if err := encoder.Encode(body); err != nil {
 		panic(err)
 	}
+	send(w, buffer.Bytes())
+}
+
+func send(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", envelope.MediaType)
-	w.Header().Set("Content-Length", strconv.Itoa(buffer.Len()))
-	w.Write(buffer.Bytes())
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
 }
