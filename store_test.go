@@ -718,7 +718,7 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	before := setting()
 	gone, cancel := context.WithCancel(t.Context())
 	err := s.keeper.Hold(gone, func() error {
-		for n := range 300 { // some eleven pages each
+		for n := range 400 { // some eleven pages each
 			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
 				return err
 			}

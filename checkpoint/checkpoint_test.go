@@ -20,16 +20,20 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	db.SetMaxOpenConns(1)
 	if _, err := db.Exec(`CREATE TABLE t (b BLOB)`); err != nil {
 		t.Fatal(err)
 	}
 	k := New(db, db)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	if err := k.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
 	ended := make(chan error)
 	go func() { ended <- k.Run(ctx, slog.New(slog.DiscardHandler)) }()
 	for range lookEvery {
-		if _, err := db.Exec(`INSERT INTO t VALUES (zeroblob(400000))`); err != nil {
+		if _, err := db.Exec(`INSERT INTO t VALUES (zeroblob(800000))`); err != nil {
 			t.Fatal(err)
 		}
 		k.Committed()
@@ -39,8 +43,8 @@ func TestRun(t *testing.T) {
 		if err := db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done); err != nil {
 			t.Fatalf("the log is never brought into the file: %v", err)
 		}
-		if pages < worthIt || pages >= 1000 {
-			t.Fatalf("the log has %d pages: want %d to 999", pages, worthIt)
+		if pages < worthIt || pages >= LogPages {
+			t.Fatalf("the log has %d pages: want %d to %d", pages, worthIt, LogPages-1)
 		}
 		if done == pages {
 			break

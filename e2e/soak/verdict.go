@@ -3,6 +3,8 @@ package soak
 import (
 	"fmt"
 	"time"
+
+	"meshddns/checkpoint"
 )
 
 // Check is one thing that must hold.
@@ -16,8 +18,8 @@ const (
 	// mostGrowth is what the collector's own rhythm may look like. A leak of 400 octets a
 	// request is more in 20 000 requests.
 	mostGrowth = 8 << 20
-	// mostLog is twice what a commit lets the log of the database grow to: 3 000 pages.
-	mostLog = 2 * 3000 * (4096 + 24)
+	// mostLog is twice what a commit lets the log of the database grow to.
+	mostLog = 2 * checkpoint.LogPages * (4096 + 24)
 	// spareFiles are connections that are kept for the next call of a provider, and those
 	// of a checkpoint.
 	spareFiles = 12
