@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,6 +231,29 @@ func (p *program) end(t *testing.T) (wrong []string) {
 	after, start := resources{goroutines: p.dump(t)}, resources{goroutines: fresh.dump(t)}
 	t.Logf("%d goroutines, of which one that has just begun has %d", after.goroutines, start.goroutines)
 	return slices.Concat(wrong, after.surplus(start), p.unsound(t, ""))
+}
+
+// reserve leaves a service with a usage, whatever else was asked for.
+func (p *program) reserve(t *testing.T) {
+	t.Helper()
+	for _, call := range [][2]string{
+		{"services", `{"id":"of-the-test","name":"x","config":{"domain":"reserved.example"}}`},
+		{"usages", `{"service_id":"of-the-test","prefix_mode":"custom","custom_prefix":"x","network_id":1}`},
+	} {
+		r, err := http.NewRequest("POST", "http://"+p.address+"/api/v1/ddns/"+call[0], strings.NewReader(call[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", call[0], answer.Status)
+		}
+	}
 }
 
 // unsound gives what testdata/invariants.sql finds in the database, after a change that
