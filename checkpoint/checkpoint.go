@@ -16,12 +16,12 @@ const (
 	lookEvery = 8 // commits
 	// worthIt is how many pages are in the log only: each time is two syncs, and a page that
 	// was changed twice since the last is copied once.
-	worthIt = 1500
+	worthIt = 750
 )
 
 // LogPages is the size of the log at which a commit empties it, of which the most has been
 // done beside the commits by then.
-const LogPages = 4000
+const LogPages = 3000
 
 // Keeper works when Run does. Without it SQLite does all the work in a commit.
 type Keeper struct {
