@@ -94,14 +94,9 @@ type Counter struct {
 	counts map[[maxLabels]Label]uint64
 }
 
-// Add counts one.
-func (c *Counter) Add(labels ...Label) { c.add(1, labels) }
-
-// Declare has the counter show a 0 until something is counted: the first event is
-// an increase only where a figure stood before it.
-func (c *Counter) Declare(labels ...Label) { c.add(0, labels) }
-
-func (c *Counter) add(n uint64, labels []Label) {
+// Add counts n more. With 0 the counter shows a 0 until something is counted: the first
+// event is an increase only where a figure stood before it.
+func (c *Counter) Add(n uint64, labels ...Label) {
 	var key [maxLabels]Label
 	copy(key[:], labels)
 	c.mu.Lock()

@@ -8,10 +8,10 @@ import (
 
 func TestPage(t *testing.T) {
 	var requests Counter
-	for range 2 {
-		requests.Add(Label{"route", `GET /a"\` + "\n"}, Label{"code", "200"})
+	for n := range uint64(3) {
+		requests.Add(n, Label{"route", `GET /a"\` + "\n"}, Label{"code", "200"})
 	}
-	requests.Add(Label{"route", ""}, Label{"code", "404"})
+	requests.Add(0, Label{"route", ""}, Label{"code", "404"})
 	var out strings.Builder
 	page := NewPage(&out)
 	page.Family("up", "gauge", "Whether it runs.")
@@ -22,8 +22,8 @@ func TestPage(t *testing.T) {
 up 1
 # HELP requests_total Requests.
 # TYPE requests_total counter
-requests_total{route="",code="404"} 1
-requests_total{route="GET /a\"\\\n",code="200"} 2
+requests_total{route="",code="404"} 0
+requests_total{route="GET /a\"\\\n",code="200"} 3
 `
 	if out.String() != want {
 		t.Errorf("page:\n%s\nwant:\n%s", out.String(), want)

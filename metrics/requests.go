@@ -19,7 +19,7 @@ func (r *Requests) Count(route string, status int) { r.add(1, route, status) }
 
 // add is called for every request: labels that a function gave would be on the heap.
 func (r *Requests) add(n uint64, route string, status int) {
-	r.answered.add(n, []Label{{"route", route}, {"code", strconv.Itoa(status)}})
+	r.answered.Add(n, Label{"route", route}, Label{"code", strconv.Itoa(status)})
 }
 
 // Write writes the family.
