@@ -70,6 +70,7 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) err
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
 		ON CONFLICT DO UPDATE SET
 		    version = version + 1,
+		    look = iif(due IS NOT NULL AND lane > 'look', coalesce(look, due), look),
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
 		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)`, name, sqlrow.Stamp(due), lane)
 	return err
@@ -190,8 +191,10 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 		}
 	}
 	_, err := tx.ExecContext(ctx, `
-		UPDATE names SET due = nullif(?, 0), lane = ?, pass = iif(?3 = 0, pass, ?3)
-		WHERE name = ? AND version = ?`, sqlrow.Stamp(d.At), d.Lane, d.Pass, d.Name, d.Version)
+		UPDATE names SET look = nullif(?1, 0),
+		    due = iif(version = ?2 AND NOT ?3, nullif(?4, 0), due), lane = iif(version = ?2 AND NOT ?3, ?5, lane),
+		    pass = iif(version = ?2 AND ?6 > 0, ?6, pass)
+		WHERE name = ?7`, sqlrow.Stamp(d.Look), d.Version, d.Kept, sqlrow.Stamp(d.At), d.Lane, d.Pass, d.Name)
 	if err == nil && (d.Released || d.Empty) {
 		err = DropName(ctx, tx, d.Name, d.Version)
 	}
@@ -212,13 +215,20 @@ func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 
 // Due gives names of a lane that are due by a time, the longest due first.
 func (g *Ledger) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
+	if lane == reconcile.LaneLook {
+		return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE look <= ? ORDER BY look LIMIT ? + 0`, sqlrow.Stamp(by), limit)
+	}
 	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE lane = ? AND due <= ? ORDER BY due LIMIT ? + 0`, lane, sqlrow.Stamp(by), limit)
 }
 
 // NextDue gives the earliest time at which a name of the lane is due.
 func (g *Ledger) NextDue(ctx context.Context, lane string) (at time.Time, ok bool, err error) {
 	var due int64
-	err = g.reader.QueryRowContext(ctx, `SELECT due FROM names WHERE lane = ? AND due > 0 ORDER BY due LIMIT 1`, lane).Scan(&due)
+	query, args := `SELECT due FROM names WHERE lane = ? AND due > 0 ORDER BY due LIMIT 1`, []any{lane}
+	if lane == reconcile.LaneLook {
+		query, args = `SELECT look FROM names WHERE look > 0 ORDER BY look LIMIT 1`, nil
+	}
+	err = g.reader.QueryRowContext(ctx, query, args...).Scan(&due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, false, nil
 	}

@@ -46,7 +46,7 @@ func LeaveAccount(ctx context.Context, tx *sql.Tx, id, to int64) error {
 }
 
 const selectPlaces = `
-	SELECT id, name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since
+	SELECT id, name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, attempts, at, since
 	FROM places`
 
 // StoredPlace is a place as it is stored, with what is shown of it.
@@ -56,30 +56,30 @@ type StoredPlace struct {
 }
 
 func scanPlace(row sqlrow.Scanner) (p StoredPlace, err error) {
-	at, look := &p.Place, int64(0)
-	err = row.Scan(&at.ID, &at.Name, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &at.Intent, &at.Doubt, &look,
+	at, look, doubt := &p.Place, int64(0), ""
+	err = row.Scan(&at.ID, &at.Name, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &look,
 		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Attempts, &p.At, &p.Since)
-	at.LookAt = sqlrow.Stamped(look)
+	at.LookAt, at.Doubt = sqlrow.Stamped(look), reconcile.ParseDoubt(doubt)
 	return p, sqlrow.Absent(err, ErrNoLeftover)
 }
 
 // savePlace stores a place, and gives its id.
 func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
 	now := sqlrow.Shown(g.now())
-	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Intent, p.Doubt, sqlrow.Stamp(p.LookAt), p.Disturbed,
+	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), sqlrow.Stamp(p.LookAt), p.Disturbed,
 		p.Fault.Code, p.Fault.Detail, p.Attempts, now}
 	if p.ID == 0 {
 		err = tx.QueryRowContext(ctx, `
-			INSERT INTO places (name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, attempts, at, since)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			RETURNING id`, append(values, now)...).Scan(&id)
 		return id, err
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE places SET
-		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?14), state = ?5, standing = ?6, intent = ?7,
-		    doubt = ?8, look_at = ?9, disturbed = ?10, code = ?11, detail = ?12, attempts = ?13, at = ?14
-		WHERE id = ?15`, append(values, p.ID)...)
+		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?13), state = ?5, standing = ?6,
+		    doubt = ?7, look_at = ?8, disturbed = ?9, code = ?10, detail = ?11, attempts = ?12, at = ?13
+		WHERE id = ?14`, append(values, p.ID)...)
 	return p.ID, err
 }
 
@@ -130,10 +130,7 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 		return nil
 	}
 	for _, p := range n.Places {
-		if p.State == reconcile.Withdrawn || p.Standing == "" && p.Doubt == "" {
-			continue
-		}
-		p.State = reconcile.Leftover
+		p, _ := p.After(reconcile.Event{Kind: reconcile.Forced}, reconcile.Wish{}, reconcile.Write, g.now())
 		if _, err := g.savePlace(ctx, tx, p); err != nil {
 			return err
 		}

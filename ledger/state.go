@@ -116,11 +116,11 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 }
 
 func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
-	return l.rows(ctx, `SELECT name, version, pass, coalesce(due, 0), lane FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
+	return l.rows(ctx, `SELECT name, version, pass, coalesce(due, 0), lane, coalesce(look, 0) FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
 		var n reconcile.Name
-		var due int64
-		err := rows.Scan(&n.Name, &n.Version, &n.Pass, &due, &n.Lane)
-		n.Due = sqlrow.Stamped(due)
+		var due, look int64
+		err := rows.Scan(&n.Name, &n.Version, &n.Pass, &due, &n.Lane, &look)
+		n.Due, n.Look = sqlrow.Stamped(due), sqlrow.Stamped(look)
 		names[l.at[n.Name]] = n // the first that is loaded
 		return err
 	}, l.names)

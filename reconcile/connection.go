@@ -25,10 +25,11 @@ type connection struct {
 	opened  time.Time
 	Secret  provider.Secret
 	mu      sync.Mutex
-	domains map[string]found // zones of domains
-	failed  atomic.Int64     // searches for zones of domains
-	failure error            // of the last of them
-	lists   map[string]*list // of zones, by apex
+	domains map[string]found  // zones of domains
+	failed  atomic.Int64      // searches for zones of domains
+	failure error             // of the last of them
+	lists   map[string]*list  // of zones, by apex
+	pairs   map[zonePair]bool // whether a zone is another connection's too
 }
 
 type found struct {
@@ -46,7 +47,7 @@ type list struct {
 }
 
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
-	c := &connection{opened: now, Secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}}
+	c := &connection{opened: now, Secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}, pairs: map[zonePair]bool{}}
 	client, err := open(account)
 	if err != nil {
 		c.fault = Describe(err, account.Secret)

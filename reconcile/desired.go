@@ -1,9 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"meshddns/dnsname"
 	"meshddns/meshtxt"
@@ -19,19 +19,23 @@ type Record struct {
 	Missing       []string // endpoints whose address is not known now
 	Place         Place    // of the wanted value, or to withdraw; its ID is 0 when there is none
 	Others        []Place  // of the account, being withdrawn: the value may come back to one of them
-	Beside        []Place  // of a withdrawal: the places of the wanted values
+	Beside        []Place  // of a withdrawal: the places of the wanted value
+	Wanted        string   // of a withdrawal: that value, "" for none
 	Waited        bool     // a released usage waits for what stands at the place to go
 	Follow        bool     // something is to be withdrawn when the value stands
 	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
 	Fault         Fault    // known before the provider is asked
 
-	hidden     bool // the world does not find the server of the zone
-	owner      string
-	adopted    []string
-	upsertOnly bool
-	spares     bool   // a withdrawal leaves the values of the wanted network alone
-	spared     string // that network
+	hidden  bool // the world does not find the server of the zone
+	owner   string
+	adopted []string
+	mode    Mode
+	spares  bool   // a withdrawal leaves the values of the wanted network alone
+	spared  string // that network
 }
+
+// wish is what the record wants of its place.
+func (r Record) wish() Wish { return Wish{Value: r.Want, Waited: r.Waited, Keep: r.Keep} }
 
 // lane is the zone that the record waits for, as far as it is known.
 func (r Record) lane() string {
@@ -64,7 +68,7 @@ func desired(state State, n Name, addresses Addresses) []Record {
 			old = append(old, withdrawal(n, p, all))
 		}
 	}
-	if slices.ContainsFunc(all, func(r Record) bool { return !r.stands() }) {
+	if slices.ContainsFunc(all, func(r Record) bool { return !r.Stands() }) {
 		for i := range all {
 			all[i].Follow = len(old) > 0
 		}
@@ -72,7 +76,9 @@ func desired(state State, n Name, addresses Addresses) []Record {
 	}
 	all = append(all, old...)
 	for i := range all {
-		all[i].owner, all[i].adopted, all[i].upsertOnly = state.Owner, state.Adopted, state.UpsertOnly
+		if all[i].owner, all[i].adopted = state.Owner, state.Adopted; state.UpsertOnly {
+			all[i].mode = UpsertOnly
+		}
 	}
 	return append(all, w.refused(n)...)
 }
@@ -85,26 +91,26 @@ func (w wanted) before(old []Record) (all []Record) {
 		if slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == r.Account.ID }) {
 			continue
 		}
-		r.Keep = r.Network == w.network && r.Place.Standing != ""
+		r.Keep = r.Place.holds(w.network)
 		r.spares, r.spared = true, w.network
 		all = append(all, r)
 	}
 	return all
 }
 
-// stands reports whether the wanted value is known to be in place.
-func (r Record) stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
+// Stands reports whether the wanted value is known to be in place.
+func (r Record) Stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
 
 func withdrawal(n Name, p Place, wanted []Record) Record {
 	r := Record{
-		Name: n.Name, Network: meshtxt.Network(p.Standing), Version: n.Version, Pass: n.Pass,
+		Name: n.Name, Network: meshtxt.Network(cmp.Or(p.Standing, p.Doubt.Value)), Version: n.Version, Pass: n.Pass,
 		Account: p.Account, Domain: p.Zone, Place: p,
 	}
 	if r.Domain == "" {
 		r.Domain = dnsname.Parent(dnsname.Parent(n.Name))
 	}
 	for _, w := range wanted {
-		r.Beside = append(r.Beside, w.Place)
+		r.Beside, r.Wanted = append(r.Beside, w.Place), w.Want
 	}
 	r.Waited = waited(n, p)
 	if p.Account.Secret == "" && p.Account.Provider != builtinProvider {
@@ -115,7 +121,7 @@ func withdrawal(n Name, p Place, wanted []Record) Record {
 
 // waited reports whether a released usage waits for what stands at a place to go.
 func waited(n Name, p Place) bool {
-	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing && p.mayHold(u.Network) })
+	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing && p.holds(u.Network) })
 }
 
 const builtinProvider = "builtin"
@@ -175,12 +181,13 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 }
 
 // choosePlace takes the place at which the account has the value: there is at
-// most one that is not being withdrawn. Without one the zone decides later.
+// most one that is not being withdrawn. Without one the zone decides later, and a
+// place whose zone was never found is taken back.
 func (r *Record) choosePlace(places []Place) {
 	for _, p := range places {
 		switch {
 		case p.Account.ID != r.Account.ID:
-		case !p.unwanted():
+		case !p.unwanted(), p.Zone == "" && r.Place.ID == 0:
 			r.Place = p
 		default:
 			r.Others = append(r.Others, p)
@@ -212,33 +219,6 @@ func (w wanted) refused(n Name) (all []Record) {
 
 // refusal reports whether the record is no work but only news.
 func (r Record) refusal() bool { return r.Account.ID == 0 }
-
-// Free gives the released usages whose prefix nothing holds any more: no value
-// of their network can stand at the name, but for one that another usage of
-// that network wants there.
-func Free(n Name) (ids []string) {
-	for _, u := range n.Usages {
-		if !u.Releasing {
-			continue
-		}
-		wanted := slices.ContainsFunc(n.Usages, func(o Usage) bool { return !o.Releasing && o.Network == u.Network })
-		held := slices.ContainsFunc(n.Places, func(p Place) bool { return p.mayHold(u.Network) })
-		if wanted || !held {
-			ids = append(ids, u.ID)
-		}
-	}
-	return ids
-}
-
-// nextLook is the earliest time at which a place is to be looked at once more.
-func nextLook(places []Place) (at time.Time) {
-	for _, p := range places {
-		if !p.LookAt.IsZero() && (at.IsZero() || p.LookAt.Before(at)) {
-			at = p.LookAt
-		}
-	}
-	return at
-}
 
 // warning says that nobody can read the value, or else which endpoints' addresses
 // are not known now.

@@ -314,8 +314,8 @@ func soonest(a, b time.Time) time.Time {
 func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, err error) {
 	lanes := []string{LaneAsked, LaneLook}
 	e.mu.Lock()
-	if automatic || e.pass != nil {
-		lanes = append(lanes, LaneChanged)
+	if works := automatic || e.pass != nil; works {
+		lanes = append(lanes, LaneChanged, LaneHeld)
 	}
 	for key, l := range e.lanes {
 		if l.stored && len(l.queue) < laneRoom/2 {
@@ -394,6 +394,47 @@ func (e *Engine) emptied(lane string, puts int) {
 	}
 }
 
+// restate gives the records of a state, and stores which places are not as wanted
+// any more before anything else is done there.
+func (e *Engine) restate(ctx context.Context, state State) ([]Record, error) {
+	var s Settlement
+	addresses := e.config.Addresses()
+	all := Desired(state, addresses)
+	for n, r := range all {
+		i := newItem(r, false)
+		if i.restate(e.config.Now()); r.Place.ID != 0 && i.place != r.Place {
+			s.Places = append(s.Places, i.place)
+			all[n].Place = i.place
+		}
+	}
+	if len(s.Places) == 0 {
+		return all, nil
+	}
+	return all, e.config.Database.Settle(ctx, s)
+}
+
+// hold restates the names that have changed, and lets them wait for a person: what
+// is told of them is true, and nothing is written in mode manual.
+func (e *Engine) hold(ctx context.Context) error {
+	names, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now(), pageNames)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	state, err := e.config.Database.State(ctx, names)
+	if err != nil {
+		return err
+	}
+	if _, err := e.restate(ctx, state); err != nil {
+		return err
+	}
+	var s Settlement
+	for _, n := range state.Names {
+		s.Names = append(s.Names, Due{Name: n.Name, Version: n.Version, At: n.Due, Lane: LaneHeld, Look: n.Look})
+	}
+	e.Wake()
+	return e.config.Database.Settle(ctx, s)
+}
+
 // taking says why names are taken.
 type taking struct {
 	lane   string
@@ -421,8 +462,12 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	if err != nil {
 		return 0, err
 	}
+	wanted, err := e.restate(ctx, state)
+	if err != nil {
+		return 0, err
+	}
 	records := map[string][]Record{}
-	for _, r := range Desired(state, e.config.Addresses()) {
+	for _, r := range wanted {
 		records[r.Name] = append(records[r.Name], r)
 	}
 	var idle []*task
@@ -447,6 +492,9 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 // outdated reports whether the name was worked on since it was listed: then it would
 // not be listed any more.
 func (why taking) outdated(n Name) bool {
+	if why.lane == LaneLook {
+		return n.Look.IsZero() || n.Look.After(why.by)
+	}
 	if why.page == nil {
 		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by)
 	}

@@ -86,7 +86,7 @@ func (e *Engine) connection(account Account) *connection {
 
 // workBatch works on some jobs of a zone and commits what came of it.
 func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
-	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn}
+	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
 	for _, j := range jobs {
 		b.items = append(b.items, newItem(j.record, j.look))
 	}
@@ -95,7 +95,12 @@ func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
 	e.mu.Unlock()
 	if held != nil {
 		for _, i := range b.items {
-			i.fault, i.done, i.untried = *held, true, true
+			i.began = b.now()
+			i.restate(i.began)
+			if i.step != End {
+				i.fault, i.untried = *held, true
+			}
+			i.phase = done
 		}
 	} else {
 		b.rescue(func() { b.work(e.ctx) }, b.items...)
@@ -137,14 +142,13 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 	failed, waiting := 0, len(l.queue)
 	for n, j := range jobs {
 		i := b.items[n]
-		i.withZone = i.fault.Code != "" && (i.untried || b.down != nil && i.fault.Code == l.fault.Code)
-		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, givenUp: l.givenUp(now, e.retry)}
+		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, down: b.down != nil, givenUp: l.givenUp(now, e.retry)}
 		o, back := v.conclude()
 		if o.zoneDown && o.level() > slog.LevelInfo {
 			failed++
 		}
 		t := j.task
-		t.follow = t.follow || i.followed || i.left != nil
+		t.follow = t.follow || i.verify || i.left != nil || i.step == EndThenLook
 		t.take(&s, i, o, back)
 		if t.waiting--; t.waiting == 0 {
 			ended = append(ended, t)
@@ -196,7 +200,7 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	e.mu.Unlock()
 	number := e.passNumber()
 	for _, t := range ended {
-		if d, news := t.due(number); news {
+		if d, news := t.due(number, e.config.Now()); news {
 			s.Names = append(s.Names, d)
 		}
 	}

@@ -26,14 +26,13 @@ const recordTTL = 60
 
 // goal is what is to stand at a name, and what counts as ours there.
 type goal struct {
-	owner      string
-	adopted    []string
-	want       string // "" for none of ours
-	standing   string // that which a new value replaces, when nothing else may go
-	upsertOnly bool
-	spares     bool // the values of one network stay, whatever else goes
-	spared     string
-	lookOnly   bool // what is missing is not written, what is too much goes
+	owner    string
+	adopted  []string
+	want     string // "" for none of ours
+	standing string // the value that a new one replaces
+	mode     Mode
+	spares   bool // the values of one network stay, whatever else goes
+	spared   string
 }
 
 // ours reports whether a value is one that the goal is about, and otherwise
@@ -54,20 +53,20 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 	there := sees(seen, g.want)
 	switch {
 	case g.want == "" || there:
-	case g.lookOnly:
+	case g.mode == LookOnly:
 		return change, ActionUnchanged, nil
 	default:
 		change.Add = []provider.TXT{{g.want}}
 	}
 	if !sees(seen, g.standing) {
-		g.standing = "" // the new value replaces what stands there in its place
+		g.standing = "" // a new value then replaces whatever of ours stands there
 	}
 	for _, v := range seen.Values {
 		if ours, _ := g.ours(v.Text()); ours && g.removes(v.Text(), len(change.Add) > 0) {
 			change.Remove = append(change.Remove, v)
 		}
 	}
-	if there && !g.upsertOnly && slices.ContainsFunc(seen.Copies, func(v provider.TXT) bool { return v.Text() == g.want }) {
+	if there && g.mode != UpsertOnly && slices.ContainsFunc(seen.Copies, func(v provider.TXT) bool { return v.Text() == g.want }) {
 		change.Copies = []provider.TXT{{g.want}}
 	}
 	if len(seen.Values) > len(change.Remove) {
@@ -76,16 +75,33 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 	return change, g.action(change), nil
 }
 
-// removes reports whether a value of ours goes. In mode upsert-only that is
-// only the one which a new value replaces.
+// removes reports whether a value of ours goes. In mode upsert-only only the one
+// goes that a new value replaces.
 func (g goal) removes(value string, replaced bool) bool {
 	if g.spares && meshtxt.Network(value) == g.spared {
 		return false
 	}
-	if g.upsertOnly {
-		return replaced && (value == g.standing || g.standing == "")
+	if g.mode == UpsertOnly {
+		return g.want != "" && value != g.want && (value == g.standing || replaced && g.standing == "")
 	}
 	return value != g.want
+}
+
+// remains is the value of ours that stands after a change: the wanted one, else
+// the one that stood before, else any, "" for none.
+func (g goal) remains(change provider.Change) string {
+	left := ""
+	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
+		ours, _ := g.ours(v.Text())
+		switch {
+		case !ours || slices.ContainsFunc(change.Remove, v.Equal):
+		case v.Text() == g.want:
+			return g.want
+		case left == "" || v.Text() == g.standing:
+			left = v.Text()
+		}
+	}
+	return left
 }
 
 // excluded is why no value of ours may stand beside what is there.
@@ -126,7 +142,7 @@ func sees(seen provider.RRset, value string) bool {
 // disturbed reports whether somebody with our mark has put a value in the place
 // of the one that stood there: ours that is neither wanted nor was ever meant.
 func (g goal) disturbed(seen provider.RRset, p Place) bool {
-	if p.State != Published || p.Standing != g.want || p.Doubt != "" || sees(seen, g.want) {
+	if p.State != Published || p.Standing != g.want || !p.Doubt.None() || sees(seen, g.want) {
 		return false
 	}
 	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool {

@@ -23,10 +23,6 @@ type Account struct {
 	Secret                          provider.Secret // "" when it is not known any more
 }
 
-// address is what one server or vendor has: accounts that share it may reach
-// the same zones.
-func (a Account) address() [2]string { return [2]string{a.Provider, a.Endpoint} }
-
 // Usage is a reserved prefix at a name, bound to a network.
 type Usage struct {
 	ID        string
@@ -44,49 +40,6 @@ type Own struct {
 	Endpoints []string
 }
 
-// States of a place.
-const (
-	Pending     = "pending"     // wanted, nothing is known yet or a write has begun
-	Published   = "published"   // as wanted
-	Failed      = "failed"      // wanted, and not as wanted
-	Conflict    = "conflict"    // wanted, and somebody else has the name
-	Withdrawing = "withdrawing" // to be withdrawn
-	Leftover    = "leftover"    // to be withdrawn, and nobody waits for it
-	Withdrawn   = "withdrawn"   // seen to be gone, to be looked at once more
-)
-
-// PlaceStates are all of them.
-var PlaceStates = []string{Pending, Published, Failed, Conflict, Withdrawing, Leftover, Withdrawn}
-
-// Place is where a value stands, or may stand: a name in a zone of an account.
-type Place struct {
-	ID        int64 // 0 for one that is not stored yet
-	Name      string
-	Account   Account
-	Zone      string // apex; "" when it is not known
-	ZoneID    string
-	State     string
-	Standing  string // the value that stands there as far as is known
-	Intent    string // the value that was last to stand there; "" to withdraw
-	Doubt     string // a value whose write may have been made, or may still be; severalDoubts for more
-	LookAt    time.Time
-	Disturbed int // how often in a row somebody with our mark had changed it
-	Fault     Fault
-	Attempts  int
-}
-
-const severalDoubts = "*"
-
-// unwanted reports whether the place is one to withdraw.
-func (p Place) unwanted() bool {
-	return p.State == Withdrawing || p.State == Leftover || p.State == Withdrawn
-}
-
-// mayHold reports whether a value of the network may stand there.
-func (p Place) mayHold(network string) bool {
-	return p.Doubt != "" || p.State != Withdrawn && p.Standing != "" && meshtxt.Network(p.Standing) == network
-}
-
 // Name is a record name with all that decides about it.
 type Name struct {
 	Name    string
@@ -94,6 +47,7 @@ type Name struct {
 	Pass    int64     // mark of the pass in which it was counted last
 	Due     time.Time // zero: it is not
 	Lane    string    // in which it is due
+	Look    time.Time // when a place is to be looked at once more; zero: never
 	Usages  []Usage   // in the order of their reservation
 	Own     *Own      // nil when the configuration's record is elsewhere
 	Places  []Place
@@ -134,10 +88,12 @@ type Settings struct {
 	Retry               provider.Backoff
 }
 
-// Lanes other than zones. A name that is due waits in one of them.
+// Lanes other than zones. A name that is due waits in one of them. LaneLook is
+// no lane of its own: a name may be due in another one, and to be looked at.
 const (
 	LaneAsked   = "ask"  // a person's order: in every mode, at once
 	LaneChanged = ""     // a change: in the automatic modes, or when a pass runs
+	LaneHeld    = "held" // a change that waits for a person, in mode manual
 	LaneLook    = "look" // a place is to be looked at once more: in every mode
 	laneZone    = "zone" // the beginning of all others: it waits for its zone
 )
@@ -148,7 +104,9 @@ type Due struct {
 	Version int64
 	At      time.Time // zero: when a pass comes by
 	Lane    string
-	Pass    int64 // mark of the pass that has counted it, 0 for none
+	Kept    bool      // At and Lane stay as they are stored: it was only looked at
+	Look    time.Time // when to look once more, zero: never; also if the name has changed
+	Pass    int64     // mark of the pass that has counted it, 0 for none
 
 	Released bool // usages may be free by what was settled
 	Empty    bool // no place is left, and nothing is wanted
@@ -204,6 +162,10 @@ type Database interface {
 	// store, out of what is wanted in that same transaction; when the first try comes
 	// to nothing it is asked anew. New ones get ids once they are committed.
 	Intend(ctx context.Context, names []string, decide func(State) []*Place) error
+	// AddProbe stores the place of a probe before it is written, and gives it an id.
+	AddProbe(ctx context.Context, p *Place) error
+	// EndProbe forgets the place of a probe that was seen to be gone.
+	EndProbe(ctx context.Context, p Place) error
 	// Settle commits what came of it, and frees the usages that waited for it.
 	Settle(ctx context.Context, s Settlement) error
 

@@ -41,7 +41,7 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 	if !back.At.IsZero() {
 		t.comeBack(back)
 	}
-	if i.ended {
+	if i.step == End || i.step == EndThenLook {
 		s.Ended = append(s.Ended, i.place)
 		t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == i.place.ID })
 		return
@@ -77,19 +77,22 @@ func (t *task) news() []Outcome {
 	})
 }
 
+// lookAgain is when a look is made again that was due and has told nothing.
+const lookAgain = 5 * time.Minute
+
 // due says when to come back to a name. News is false when nothing about it has
 // to be stored.
-func (t *task) due(pass int64) (d Due, news bool) {
-	d = t.next
-	look := nextLook(t.places)
+func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
 	stands := !t.waits() && !slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.bad() && o.Provider != "" })
-	switch {
-	case t.follow && stands:
-		d = Due{At: time.Unix(1, 0), Lane: LaneAsked}
-	case !d.At.IsZero():
-	case !look.IsZero():
-		d = Due{At: look, Lane: LaneLook}
+	if d = t.next; t.follow && stands {
+		d = Due{At: now, Lane: LaneAsked}
+	}
+	d.Kept = t.look && d.At.IsZero()
+	if look := nextLook(t.places); !isZone(d.Lane) && !look.IsZero() {
+		if d.Look = look; !look.After(now) {
+			d.Look = now.Add(lookAgain)
+		}
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
 	if pass > 0 && !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" }) {
@@ -98,7 +101,8 @@ func (t *task) due(pass int64) (d Due, news bool) {
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
 	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
 	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
-	return d, t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad || !t.name.Due.IsZero()
+	news = t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad || !t.name.Due.IsZero() || !d.Look.Equal(t.name.Look)
+	return d, news
 }
 
 // Waiter is somebody who waits until a version of a name was worked on.

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"meshddns/provider"
 )
-
-// lookAgain is when a look that failed is made again without a pass.
-const lookAgain = 5 * time.Minute
 
 // ownerDoubts is how often in a row somebody with our mark changes a value
 // before it is said that a copy of the database may be in use elsewhere.
@@ -24,50 +22,57 @@ type verdict struct {
 	now     time.Time
 	retry   provider.Backoff
 	lane    *lane
-	givenUp bool // the zone has failed as often as it may
+	down    bool // the zone failed as a whole
+	givenUp bool // it has failed as often as it may
 }
 
 func (v verdict) conclude() (o Outcome, back Due) {
 	i, r := v.item, v.item.record
 	o = Outcome{
-		Name: r.Name, Provider: r.Account.Provider, Zone: cmp.Or(i.zone, r.Place.Zone), Network: r.Network, Value: r.Want,
-		Fault: i.fault, Attempts: v.job.attempt + 1, Duration: i.took, at: r.at(), zoneDown: i.withZone,
+		Name: r.Name, Provider: r.Account.Provider, Zone: cmp.Or(i.place.Zone, r.Place.Zone), Network: r.Network, Value: r.Want,
+		Fault: i.fault, Attempts: v.job.attempt + 1, Duration: i.took, at: r.at(), zoneDown: v.withZone(),
 	}
 	switch {
 	case i.fault.Code == "":
+		i.store = i.places()
 		o.Action = v.succeeded(&o)
 		return o, Due{}
-	case r.Keep: // nothing was to be done there yet
-		o.Fault = Fault{}
-		return o, Due{}
-	case i.fault.Code == CodeInterrupted, i.untried && !v.givenUp:
+	case i.fault.Code == CodeInterrupted && !r.Keep, i.untried && !v.givenUp && !r.Keep:
+		i.store = slices.DeleteFunc(i.places(), func(p *Place) bool { return p.ID == 0 })
 		return o, Due{At: v.now, Lane: v.lane.key}
 	case i.untried:
 		o.Attempts = v.lane.fails
 	}
-	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
-	i.place.Fault, i.place.Attempts = i.fault, o.Attempts
-	if r.withdrawal() {
-		o.Action, o.Value = v.notWithdrawn(final), r.Place.Standing
-	} else {
-		o.Action = v.notPublished(final)
+	if i.left != nil && i.place.ID == 0 { // the value stays where it is until it has another place
+		i.place, i.left = r.Place, nil
 	}
+	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
+	e := Event{Kind: Failure, Fault: i.fault, Final: final}
+	if i.fault.Code == string(provider.ZoneNotFound) && !r.withdrawal() {
+		e.Kind = NoZone
+	}
+	i.place.Attempts = o.Attempts
+	i.happens(e, v.now)
 	i.store = i.places()
-	if !final {
-		o.Action = ""
+	if o.Action = v.failed(); r.withdrawal() {
+		o.Value = r.Place.Standing
+	}
+	switch {
+	case i.step == Again:
 		wait := v.retry.Delay(o.Attempts, nil)
 		if i.wait > 0 {
 			wait = min(i.wait, provider.MaxRetryAfter)
 		}
-		return o, Due{At: v.now.Add(wait), Lane: v.lane.key}
-	}
-	if o.Action == "" {
-		o.Fault = Fault{} // nobody has to know
-	}
-	if p := i.place; !p.LookAt.IsZero() && !p.LookAt.After(v.now) {
-		back = Due{At: v.now.Add(lookAgain), Lane: LaneLook}
+		back = Due{At: v.now.Add(wait), Lane: v.lane.key}
+	case o.Action == "":
+		o.Fault = Fault{} // no person has to know
 	}
 	return o, back
+}
+
+// withZone reports whether the item failed with its zone, and not by itself.
+func (v verdict) withZone() bool {
+	return v.item.fault.Code != "" && (v.item.untried || v.down && v.item.fault.Code == v.lane.fault.Code)
 }
 
 // at tells the record from others of its name and network.
@@ -78,16 +83,18 @@ func (r Record) at() string {
 	return fmt.Sprint(r.Account.ID)
 }
 
-// succeeded is the action of an item that is as wanted.
+// succeeded is the action of an item at which nothing has failed.
 func (v verdict) succeeded(o *Outcome) string {
 	i, r := v.item, v.item.record
 	before := r.Place.State
-	i.store = i.places()
-	if r.withdrawal() {
-		if before == Withdrawn && i.action == ActionUnchanged || i.place.State != Withdrawn || before == i.place.State {
-			return ""
-		}
+	switch {
+	case r.withdrawal() && i.step == Tell:
+		o.Fault, o.Value = i.place.Fault, i.place.Standing
+		return ActionLeftover
+	case r.withdrawal() && i.place.State == Withdrawn && before != Withdrawn:
 		return ActionDelete
+	case r.withdrawal() || i.place.State != Published:
+		return ""
 	}
 	if i.action != ActionUnchanged || before != Published {
 		i.place.Attempts = o.Attempts
@@ -97,65 +104,25 @@ func (v verdict) succeeded(o *Outcome) string {
 	if o.Fault = r.warning(); i.place.Disturbed >= ownerDoubts {
 		o.Fault = Fault{Code: CodeSameOwner, Detail: r.owner}
 	}
-	switch lost := r.Place.Doubt == r.Want && before != Published; {
-	case i.action != ActionUnchanged:
+	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
+	case i.action != ActionUnchanged || !lost:
 		return i.action
-	case lost && r.Place.Standing == "":
-		return ActionCreate // made by a write whose answer was lost
-	case lost:
-		return ActionUpdate
-	case before != Published && i.goal.lookOnly:
-		return ""
+	case r.Place.Standing == "":
+		return ActionCreate // by a write whose answer was lost
 	}
-	return i.action
+	return ActionUpdate
 }
 
-// notPublished is the action of a value that is not in place. One that was to
-// move, and has no new place yet, stays where it is.
-func (v verdict) notPublished(final bool) string {
+// failed is the action of an item that failed.
+func (v verdict) failed() string {
 	i := v.item
-	if i.left != nil && i.place.ID == 0 {
-		fault, attempts := i.place.Fault, i.place.Attempts
-		i.place, i.left = i.record.Place, nil
-		i.place.Fault, i.place.Attempts = fault, attempts
-	}
-	i.place.State = Failed
-	v.zoneGone()
-	if i.fault.Code == string(provider.Conflict) {
-		i.place.State = Conflict
-		return ActionConflict
-	}
-	return ActionFailed
-}
-
-// zoneGone ends what stood in a zone that the key does not have any more, and that a
-// released usage waits for, when that is seen a second time.
-func (v verdict) zoneGone() {
-	p := &v.item.place
 	switch {
-	case v.item.fault.Code != string(provider.ZoneNotFound) || !v.item.record.Waited:
-	case p.LookAt.IsZero():
-		p.LookAt = v.now.Add(SecondLook)
-	case !v.now.Before(p.LookAt):
-		p.Standing, p.Doubt, p.LookAt, p.Zone, p.ZoneID = "", "", time.Time{}, "", ""
-	}
-}
-
-// notWithdrawn is the action of a value that may still stand. Nobody waits for a
-// leftover; one that only cannot be looked at once more is none.
-func (v verdict) notWithdrawn(final bool) string {
-	i, r := v.item, v.item.record
-	p := &i.place
-	switch {
-	case p.State == Withdrawn && p.Doubt == "":
+	case i.step != Tell:
 		return ""
-	case !final && p.State != Leftover && p.State != Withdrawn:
-		p.State = Withdrawing
-	case final && (!r.Waited || !i.fault.transient()):
-		p.State = Leftover
+	case i.place.State == Conflict:
+		return ActionConflict
+	case i.place.State == Leftover:
 		return ActionLeftover
-	case final && p.State != Leftover:
-		p.State = Withdrawing
 	}
 	return ActionFailed
 }

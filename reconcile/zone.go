@@ -22,42 +22,76 @@ const (
 
 // item is one record in work.
 type item struct {
-	record   Record
-	goal     goal
-	zone     string
-	zoneID   string
-	seen     provider.RRset
-	change   provider.Change
-	action   string
-	place    Place // as it is to be stored
-	ended    bool  // the place is no more
-	stored   bool  // with what was intended, so what came of it is news
-	untried  bool  // the zone is down: nothing was asked
-	withZone bool  // the fault is the zone's
-	done     bool
-	fault    Fault
-	wait     time.Duration // that the provider asked for
-	began    time.Time
-	took     time.Duration
-	left     *Place   // the place that the value leaves, for it belongs into another zone
-	store    []*Place // what has news
-	// followed is set when another key has a zone of this name: its value is looked
-	// at after this one is withdrawn.
-	followed bool
+	record Record
+	goal   goal
+	phase  phase
+	place  Place  // as it is by now
+	before Place  // the place before the last intent
+	step   Step   // what the last event asks for
+	left   *Place // the place that the value leaves, because it belongs into another zone
+	seen   provider.RRset
+	change provider.Change
+	action string
+	fault  Fault
+	wait   time.Duration // that the provider asked for
+	began  time.Time
+	took   time.Duration
+
+	store []*Place // what the database is to have
+
+	stored  bool // with an intent: what comes of it is news
+	untried bool // nothing was asked, because calls were pointless by then
+	// verify is set when what was withdrawn equals what is wanted in another zone:
+	// that zone is looked at afterwards.
+	verify bool
 }
+
+// phase is how far the work on an item is.
+type phase int
+
+const (
+	unread phase = iota
+	read
+	done
+)
 
 func newItem(r Record, manualLook bool) *item {
 	i := &item{record: r, place: r.Place}
 	i.goal = goal{
-		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing,
-		upsertOnly: r.upsertOnly, spares: r.spares, spared: r.spared, lookOnly: manualLook && !r.withdrawal(),
+		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing, mode: r.mode,
+		spares: r.spares, spared: r.spared,
+	}
+	if manualLook && !r.withdrawal() {
+		i.goal.mode = LookOnly
 	}
 	return i
 }
 
+// restate brings the state of the place into line with what is wanted there now.
+func (i *item) restate(now time.Time) {
+	switch r := i.record; {
+	case r.Keep:
+	case r.withdrawal():
+		i.happens(Event{Kind: Unwanted}, now)
+	default:
+		i.happens(Event{Kind: Wanted}, now)
+	}
+}
+
+// happens tells the place of the item of an event.
+func (i *item) happens(e Event, now time.Time) {
+	i.place, i.step = i.place.After(e, i.record.wish(), i.goal.mode, now)
+}
+
+// looked ends the work on an item with what stands there now.
+func (i *item) looked(now time.Time) {
+	i.happens(Event{Kind: Seen, Value: i.goal.remains(i.change)}, now)
+	i.phase = done
+}
+
 // fail ends the work on an item.
 func (i *item) fail(err error) {
-	i.fault, i.done = Describe(err, i.record.Account.Secret), true
+	i.fault, i.phase = Describe(err, i.record.Account.Secret), done
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		i.wait = e.RetryAfter
 	}
@@ -69,6 +103,7 @@ type batch struct {
 	db        Database
 	addresses Addresses
 	now       func() time.Time
+	probe     func(ctx context.Context, old *connection, wanted Place) (bool, error)
 	conn      *connection
 	items     []*item
 	dry       bool // nothing is written, neither there nor here
@@ -82,12 +117,11 @@ type batch struct {
 // work brings the records to their wanted state as far as it can.
 func (b *batch) work(ctx context.Context) {
 	for _, i := range b.items {
-		i.began = b.now()
-		b.settleWithoutCalls(i)
+		b.begin(i)
 	}
 	b.findAll(ctx)
 	b.read(ctx)
-	b.plan()
+	b.plan(ctx)
 	if !b.dry {
 		b.write(ctx)
 	}
@@ -96,28 +130,27 @@ func (b *batch) work(ctx context.Context) {
 	}
 }
 
-// settleWithoutCalls ends the items for which nobody has to be asked.
-func (b *batch) settleWithoutCalls(i *item) {
+// begin reads the wish again, and ends an item for which no provider has to be
+// asked.
+func (b *batch) begin(i *item) {
 	r := i.record
-	switch {
-	case r.withdrawal() && r.Place.Standing == "" && r.Place.Doubt == "" && r.Place.State != Withdrawn:
-		i.ended, i.done = true, true // nothing was ever written there
-	case r.withdrawal() && !r.Keep && r.followed():
-		i.leave(b.now())
-	case r.Keep && (r.Fault.Code != "" || b.conn.client == nil):
-		i.done = true
+	i.began = b.now()
+	switch i.restate(i.began); {
+	case i.step == End:
+		i.phase = done
+	case r.withdrawal() && !r.Keep && r.inOneZone():
+		i.happens(Event{Kind: Shared}, i.began)
+		i.phase = done
 	case r.Fault.Code != "":
-		i.fault, i.done = r.Fault, true
-	case r.withdrawal() && r.upsertOnly && !r.Keep:
-		i.fault, i.done = Fault{Code: CodeDeletesForbidden}, true
+		i.fault, i.phase = r.Fault, done
 	case b.conn.client == nil:
-		i.fault, i.done = b.conn.fault, true
+		i.fault, i.phase = b.conn.fault, done
 	}
 }
 
 // pending are the items that are not done.
 func (b *batch) pending() []*item {
-	return slices.DeleteFunc(slices.Clone(b.items), func(i *item) bool { return i.done })
+	return slices.DeleteFunc(slices.Clone(b.items), func(i *item) bool { return i.phase == done })
 }
 
 // each calls f for every pending item, some at a time. When the provider is
@@ -149,7 +182,7 @@ func (b *batch) rescue(f func(), items ...*item) {
 	defer b.mu.Unlock()
 	b.crash = err
 	for _, i := range items {
-		if !i.done {
+		if i.phase != done {
 			i.fail(err)
 		}
 	}
@@ -210,37 +243,40 @@ func (b *batch) findAll(ctx context.Context) {
 	b.answered = b.down == nil && found.Load()
 }
 
-// find finds the zone of an item: by its name, and not by a domain it was asked
-// for. A value is withdrawn where it was put.
-func (b *batch) find(ctx context.Context, i *item) (err error) {
+// find finds the zone of an item by its name, and takes the place in it. A value is
+// withdrawn where it was put.
+func (b *batch) find(ctx context.Context, i *item) error {
 	r := i.record
 	if r.Keep {
-		return b.keep(ctx, i)
-	}
-	i.zone = r.Place.Zone
-	switch {
-	case r.withdrawal() && i.zone != "":
-	case i.zone != "" && len(b.items) >= bulkFrom:
-		i.zone, err = b.findAmongMany(ctx, r, i.zone)
-	default:
-		i.zone, err = b.conn.client.Zone(ctx, r.Name)
-	}
-	if r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound {
-		i.gone(b.now())
+		b.keep(ctx, i)
 		return nil
 	}
-	if err != nil {
-		return err
+	zone, id, err := b.zoneOf(ctx, r)
+	switch {
+	case r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound:
+		i.action, i.phase = ActionUnchanged, done
+		i.happens(Event{Kind: NoZone}, b.now())
+		return nil
+	case err == nil:
+		i.choosePlace(dnsname.Fold(zone), id, b.now())
 	}
-	i.zone = dnsname.Fold(i.zone)
-	i.zoneID = r.Place.ZoneID
-	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); ok && (i.zoneID == "" || !r.withdrawal()) {
-		if i.zoneID, err = identifier.ZoneID(ctx, i.zone); err != nil { // a zone may have been made anew
-			return err
-		}
+	return err
+}
+
+// zoneOf finds the zone of a record, and the provider's id of it.
+func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err error) {
+	switch zone = r.Place.Zone; {
+	case r.withdrawal() && zone != "":
+	case zone != "" && len(b.items) >= bulkFrom:
+		zone, err = b.findAmongMany(ctx, r, zone)
+	default:
+		zone, err = b.conn.client.Zone(ctx, r.Name)
 	}
-	i.choosePlace()
-	return nil
+	id = r.Place.ZoneID
+	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdrawal()) {
+		id, err = identifier.ZoneID(ctx, dnsname.Fold(zone)) // a zone may have been made anew
+	}
+	return zone, id, err
 }
 
 // findAmongMany finds a zone by the domain of its names where each name would be a
@@ -262,91 +298,73 @@ func (b *batch) findAmongMany(ctx context.Context, r Record, stored string) (str
 	return b.conn.client.Zone(ctx, r.Name)
 }
 
-// keep looks only whether the zone is still there of a value that stays until it
-// stands elsewhere.
-func (b *batch) keep(ctx context.Context, i *item) error {
-	i.zone, i.done = i.record.Place.Zone, true
-	if i.zone == "" {
-		return nil
+// keep looks at a value that stays until it stands elsewhere. Whatever is wrong
+// there, nothing is to be done now.
+func (b *batch) keep(ctx context.Context, i *item) {
+	i.phase = done
+	if err := b.readOne(ctx, i); err != nil {
+		i.happens(Event{Kind: Failure, Final: true}, b.now())
+		return
 	}
-	if _, err := b.conn.client.Read(ctx, i.zone, i.record.Name); provider.KindOf(err) == provider.ZoneNotFound {
-		i.gone(b.now())
-	}
-	return nil // whatever else is wrong there, nothing is to be done now
+	i.change.Seen = i.seen
+	i.looked(b.now())
 }
 
 // choosePlace takes the place in the zone that was found. A value that stands in
 // another zone of the account moves.
-func (i *item) choosePlace() {
+func (i *item) choosePlace(zone, id string, now time.Time) {
 	r := i.record
-	if r.withdrawal() || i.place.Zone == i.zone {
-		i.place.ZoneID = i.zoneID
-		return
+	if !r.withdrawal() && i.place.Zone != zone {
+		old := i.place
+		if old.Zone != "" {
+			i.place = Place{Name: r.Name, Account: r.Account, State: Pending, Attempts: old.Attempts}
+		}
+		if at := slices.IndexFunc(r.Others, func(p Place) bool { return p.Zone == zone }); at >= 0 {
+			i.place = r.Others[at]
+		}
+		if i.place.ID != old.ID && old.ID != 0 {
+			old, _ = old.After(Event{Kind: Unwanted}, Wish{}, Write, now)
+			i.left = &old
+		}
+		i.place.Zone = zone
+		i.goal.standing = i.place.Standing
 	}
-	old := i.place
-	i.place = Place{Name: r.Name, Account: r.Account, State: Pending, Attempts: old.Attempts}
-	if old.Zone == "" {
-		i.place = old
-	}
-	if at := slices.IndexFunc(r.Others, func(p Place) bool { return p.Zone == i.zone }); at >= 0 {
-		i.place = r.Others[at]
-	}
-	i.place.Zone, i.place.ZoneID = i.zone, i.zoneID
-	if i.place.ID != old.ID && old.ID != 0 {
-		old.State = Withdrawing
-		i.left = &old
-	}
-	i.goal.standing = i.place.Standing
+	i.place.ZoneID = id
 }
 
-// successor is the place of another key that has followed in a zone of the same
-// name at the same address.
-func (r Record) successor() (p Place, ok bool) {
-	at := slices.IndexFunc(r.Beside, func(p Place) bool {
-		same := p.Zone == r.Place.Zone && p.Zone != "" || p.ZoneID == r.Place.ZoneID && p.ZoneID != ""
-		return same && p.Account.address() == r.Account.address()
-	})
-	if !r.withdrawal() || at < 0 {
-		return p, false
-	}
-	return r.Beside[at], true
+// inOneZone reports whether the wanted value is known to stand in the zone of the
+// record's place, published with another key.
+func (r Record) inOneZone() bool {
+	return slices.ContainsFunc(r.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
 }
 
-// followed reports whether another key has followed in the same zone: what stands
-// there is the other's now.
-func (r Record) followed() bool {
-	p, ok := r.successor()
-	return ok && r.Place.ZoneID != "" && r.Place.ZoneID == p.ZoneID
-}
-
-// leave ends the place without a change. A value that may still arrive is waited
-// for.
-func (i *item) leave(now time.Time) {
-	i.done = true
-	i.ended = i.place.Doubt == "" || !now.Before(i.place.LookAt)
-}
-
-// guessSuccessor decides after a look whether two keys have one zone where the
-// provider does not tell: the new key's value is there, and the old one has
-// gone, or has come back after it was withdrawn.
-func (i *item) guessSuccessor(now time.Time) {
-	p, ok := i.record.successor()
+// sharesZone reports whether a value to withdraw is the wanted value itself, seen
+// with another key. Where the providers do not tell, what stands there does: the
+// value had gone and has come back, or a write with one key has changed what the
+// other sees. A probe is such a write.
+func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
 	old := i.record.Place
-	if !ok || old.ZoneID != "" && p.ZoneID != "" || !sees(i.seen, p.Standing) {
-		return
+	for _, p := range i.record.Beside {
+		switch {
+		case old.identity(p) != Unsure:
+			continue
+		case old.State == Withdrawn && old.Doubt.None(), old.Standing != p.Standing && !sees(i.seen, old.Standing):
+			return true, nil
+		case b.dry:
+			continue
+		}
+		if same, err := b.probe(ctx, b.conn, p); same || err != nil {
+			return same, err
+		}
 	}
-	if old.State == Withdrawn && old.Doubt == "" || old.Standing != p.Standing && !sees(i.seen, old.Standing) {
-		i.leave(now)
-		return
-	}
-	i.followed = true // should it be one zone after all, the new key's value is put back at once
+	return false, nil
 }
 
 // read learns what stands at the names, with as few calls as the provider needs.
 func (b *batch) read(ctx context.Context) {
 	zones := map[string][]*item{}
 	for _, i := range b.pending() {
-		zones[i.zone] = append(zones[i.zone], i)
+		zones[i.place.Zone] = append(zones[i.place.Zone], i)
 	}
 	for apex, items := range zones {
 		switch client := b.conn.client.(type) {
@@ -357,23 +375,20 @@ func (b *batch) read(ctx context.Context) {
 		}
 	}
 	b.each(ctx, func(i *item) {
-		if i.action == "" {
+		if i.phase == unread {
 			b.note(i, b.readOne(ctx, i))
 		}
 	})
 }
 
-// readDone marks an item as read until it is planned.
-const readDone = "read"
-
 func (b *batch) readOne(ctx context.Context, i *item) (err error) {
-	i.seen, err = b.conn.client.Read(ctx, i.zone, i.record.Name)
+	i.seen, err = b.conn.client.Read(ctx, i.place.Zone, i.record.Name)
 	kind := provider.KindOf(err)
 	if i.record.withdrawal() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
 		i.seen, err = provider.RRset{}, nil // beside an alias, and without the zone, there is no value of ours
 	}
-	if err == nil {
-		i.action = readDone
+	if err == nil && i.phase == unread {
+		i.phase = read
 	}
 	return err
 }
@@ -386,7 +401,7 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 	sets, err := client.ReadNames(ctx, apex, names)
 	for _, i := range items {
 		if b.note(i, err); err == nil {
-			i.seen, i.action = sets[i.record.Name], readDone
+			i.seen, i.phase = sets[i.record.Name], read
 		}
 	}
 }
@@ -405,36 +420,45 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 	}
 	for _, i := range items {
 		if set, ok := b.conn.listed(listed, i.record.Name); ok {
-			i.seen, i.action = set, readDone
+			i.seen, i.phase = set, read
 		}
 	}
 }
 
 // plan works out every change.
-func (b *batch) plan() {
+func (b *batch) plan(ctx context.Context) {
 	for _, i := range b.pending() {
-		b.planOne(i)
+		b.planOne(ctx, i)
 	}
 }
 
-func (b *batch) planOne(i *item) {
+func (b *batch) planOne(ctx context.Context, i *item) {
 	var err error
-	if i.guessSuccessor(b.now()); i.done {
-		return
-	}
-	i.change, i.action, err = i.goal.plan(i.seen)
-	if err != nil {
+	if i.change, i.action, err = i.goal.plan(i.seen); err != nil {
 		i.fail(err)
 		return
 	}
-	i.change.Zone, i.change.Name = i.zone, i.record.Name
+	i.change.Zone, i.change.Name = i.place.Zone, i.record.Name
+	if i.record.withdrawal() && slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() == i.record.Wanted }) {
+		same, err := b.sharesZone(ctx, i)
+		if err != nil {
+			i.fail(err)
+			return
+		}
+		if same {
+			i.action, i.phase = ActionUnchanged, done
+			i.happens(Event{Kind: Shared}, b.now())
+			return
+		}
+		i.verify = true
+	}
 	if i.goal.disturbed(i.seen, i.place) {
 		i.place.Disturbed++
 	} else if i.action == ActionUnchanged {
 		i.place.Disturbed = 0
 	}
 	if i.action == ActionUnchanged || b.dry {
-		i.succeed(b.now())
+		i.looked(b.now())
 	}
 }
 
@@ -488,11 +512,11 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 		p, ok := still[i]
 		switch {
 		case err != nil:
-			i.fault, i.done = Fault{Code: CodeDatabase, Detail: err.Error()}, true
+			i.fault, i.phase = Fault{Code: CodeDatabase, Detail: err.Error()}, done
 		case !ok:
-			i.fault, i.done, i.untried = Fault{Code: CodeInterrupted}, true, true
+			i.fault, i.phase, i.untried = Fault{Code: CodeInterrupted}, done, true
 		default:
-			i.place, i.stored = *p, true
+			i.before, i.place, i.stored = i.place, *p, true
 		}
 	}
 	return err == nil
@@ -505,23 +529,11 @@ func (r Record) same(s Record) bool {
 
 // intended is the place as it is stored before a write.
 func (i *item) intended(now time.Time) Place {
-	p := i.place
-	p.Intent = i.goal.want
-	if i.record.withdrawal() {
-		if p.State != Leftover {
-			p.State = Withdrawing
-		}
-		return p
-	}
-	p.State = Pending
+	e := Event{Kind: Intent}
 	if len(i.change.Add) > 0 {
-		if p.Doubt != "" && p.Doubt != p.Intent {
-			p.Doubt = severalDoubts
-		} else {
-			p.Doubt = p.Intent
-		}
-		p.LookAt = now.Add(SecondLook)
+		e.Value = i.goal.want
 	}
+	p, _ := i.place.After(e, i.record.wish(), i.goal.mode, now)
 	return p
 }
 
@@ -537,7 +549,7 @@ func (i *item) places() []*Place {
 func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 	errs := map[*item]error{}
 	for _, i := range items {
-		b.conn.outdate(i.zone, i.record.Name)
+		b.conn.outdate(i.place.Zone, i.record.Name)
 	}
 	many, ok := b.conn.client.(provider.BatchChanger)
 	if !ok || len(items) == 1 {
@@ -554,7 +566,7 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 	}
 	zones := map[string][]*item{}
 	for _, i := range items {
-		zones[i.zone] = append(zones[i.zone], i)
+		zones[i.place.Zone] = append(zones[i.place.Zone], i)
 	}
 	for _, same := range zones {
 		var changes []provider.Change
@@ -570,80 +582,37 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 	return errs
 }
 
-// took takes what a write came to. A lost race leaves the item pending.
+// took takes what a write came to. A lost race leaves the item to be read again.
 func (b *batch) took(i *item, err error) {
 	kind := provider.KindOf(err)
-	if kind == provider.Changed {
-		i.untaint()
-		i.action = ""
+	if err == nil || i.unmade(kind) {
+		i.happens(Event{Kind: Known, Before: i.before}, b.now())
+	}
+	switch {
+	case kind == provider.Changed:
+		i.phase = unread
+		return
+	case i.record.withdrawal() && kind == provider.ZoneNotFound:
+		b.note(i, nil)
+		i.happens(Event{Kind: NoZone}, b.now())
+		i.phase = done
 		return
 	}
-	if i.record.withdrawal() && kind == provider.ZoneNotFound {
-		err = nil
+	if b.note(i, err); err == nil {
+		i.looked(b.now())
 	}
-	b.note(i, err)
-	switch {
-	case err == nil:
-		i.succeed(b.now())
-	case kind == provider.Invalid, len(i.change.Remove) == 0 && slices.Contains(refusals, kind):
-		i.untaint()
-	}
+}
+
+// unmade reports whether a write that failed was certainly not made.
+func (i *item) unmade(kind provider.Kind) bool {
+	return kind == provider.Changed || kind == provider.Invalid || len(i.change.Remove) == 0 && slices.Contains(refusals, kind)
 }
 
 // refusals are failures of a single addition after which it was not made.
 var refusals = []provider.Kind{provider.Permission, provider.Quota, provider.Conflict}
 
-// untaint takes a doubt back: the write was not made.
-func (i *item) untaint() {
-	if i.place.Doubt == i.goal.want && i.record.Place.Doubt != i.goal.want {
-		i.place.Doubt, i.place.LookAt = "", time.Time{}
-	}
-}
-
 // again reads and plans those that lost a race.
 func (b *batch) again(ctx context.Context) {
 	b.each(ctx, func(i *item) { b.note(i, b.readOne(ctx, i)) })
-	b.plan()
-}
-
-// gone ends a withdrawal whose zone the key does not have any more.
-func (i *item) gone(now time.Time) {
-	i.seen = provider.RRset{}
-	i.action = ActionUnchanged
-	i.succeed(now)
-}
-
-// succeed ends an item as wanted: its place as it is now known to be.
-func (i *item) succeed(now time.Time) {
-	i.done = true
-	p := &i.place
-	looked := !p.LookAt.IsZero() && !now.Before(p.LookAt)
-	if i.record.withdrawal() {
-		i.withdrawn(now, looked)
-		return
-	}
-	if i.goal.lookOnly && !sees(i.seen, i.goal.want) {
-		if looked {
-			p.Doubt, p.LookAt = "", time.Time{}
-		}
-		return
-	}
-	p.Fault = Fault{}
-	p.State, p.Standing, p.Intent = Published, i.goal.want, i.goal.want
-	if looked || p.Doubt == i.goal.want {
-		p.Doubt, p.LookAt = "", time.Time{}
-	}
-}
-
-// withdrawn is what a value that is not there makes of its place: it is looked
-// for once more, and gone when it is absent then too.
-func (i *item) withdrawn(now time.Time, looked bool) {
-	p := &i.place
-	switch {
-	case p.State == Withdrawn && i.action == ActionUnchanged && looked:
-		i.ended = true
-	case p.State == Withdrawn && i.action == ActionUnchanged:
-	default:
-		p.State, p.Standing, p.Intent, p.LookAt, p.Fault = Withdrawn, "", "", now.Add(SecondLook), Fault{}
-	}
+	b.plan(ctx)
 }
