@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ type Record struct {
 
 // lane is the zone that the record waits for, as far as it is known.
 func (r Record) lane() string {
-	return laneZone + " " + r.Domain + " " + r.Account.Provider + " " + r.Account.AccessKeyID + " " + r.Account.Endpoint
+	return fmt.Sprint(laneZone, " ", r.Account.ID, " ", r.Domain)
 }
 
 // withdrawal reports whether the record is a place to withdraw, or only to look

@@ -16,12 +16,20 @@ import (
 	"meshddns/provider"
 )
 
-// Account is a key at a provider.
+// Account is a key at a provider. It never changes: another secret is another account.
 type Account struct {
 	ID                              int64
 	Provider, Endpoint, AccessKeyID string
 	Secret                          provider.Secret // "" when it is not known any more
+	UsedBy                          string          // whose key it is, "" for the built-in server, which needs none
 }
+
+// Whose key an account is.
+const (
+	UsedByConfiguration = "configuration"
+	UsedByService       = "service " // and its id behind it
+	UsedByNothing       = "nothing"  // a place still needs the key
+)
 
 // address is what one server or vendor has: accounts that share it may reach
 // the same zones.

@@ -57,7 +57,7 @@ func newItem(r Record, manualLook bool) *item {
 
 // fail ends the work on an item.
 func (i *item) fail(err error) {
-	i.fault, i.done = Describe(err, i.record.Account.Secret), true
+	i.fault, i.done = Describe(err, i.record.Account), true
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		i.wait = e.RetryAfter
 	}
@@ -111,7 +111,7 @@ func (b *batch) settleWithoutCalls(i *item) {
 	case r.withdrawal() && r.upsertOnly && !r.Keep:
 		i.fault, i.done = Fault{Code: CodeDeletesForbidden}, true
 	case b.conn.client == nil:
-		i.fault, i.done = b.conn.fault, true
+		i.fail(b.conn.refusal)
 	}
 }
 
@@ -315,8 +315,20 @@ func (r Record) successor() (p Place, ok bool) {
 // followed reports whether another key has followed in the same zone: what stands
 // there is the other's now.
 func (r Record) followed() bool {
-	p, ok := r.successor()
-	return ok && r.Place.ZoneID != "" && r.Place.ZoneID == p.ZoneID
+	return r.withdrawal() && slices.ContainsFunc(r.Beside, r.Place.inZoneOf)
+}
+
+// inZoneOf reports whether two places are known to be in one zone of one provider: by
+// the provider's id of the zone, or, where it tells none, because one key has them, perhaps
+// with another secret.
+func (p Place) inZoneOf(q Place) bool {
+	switch {
+	case p.Account.address() != q.Account.address():
+		return false
+	case p.ZoneID != "" && q.ZoneID != "":
+		return p.ZoneID == q.ZoneID
+	}
+	return p.Zone != "" && p.Zone == q.Zone && p.Account.AccessKeyID == q.Account.AccessKeyID
 }
 
 // leave ends the place without a change. A value that may still arrive is waited
