@@ -72,13 +72,13 @@ func providerNames() (names []string) {
 	return names
 }
 
-// newAccount makes an account. The built-in server uses nothing but its name, so
-// nothing else tells two of its accounts apart.
+// newAccount makes an account, with the one spelling of its endpoint. The built-in server
+// uses nothing but its name, so nothing else tells two of its accounts apart.
 func newAccount(name, endpoint, accessKeyID string, secret provider.Secret) reconcile.Account {
 	if name == builtin.Name {
 		return reconcile.Account{Provider: name}
 	}
-	return reconcile.Account{Provider: name, Endpoint: endpoint, AccessKeyID: accessKeyID, Secret: secret}
+	return reconcile.Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
 }
 
 // clients opens the clients of accounts.
@@ -305,7 +305,8 @@ func (c configuration) storedName() string {
 // sameCredentials reports whether c's secret, if there is one, is for the
 // account and the address of d.
 func (c configuration) sameCredentials(d configuration) bool {
-	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID && c.Endpoint == d.Endpoint
+	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID &&
+		provider.NormalEndpoint(c.Provider, c.Endpoint) == provider.NormalEndpoint(d.Provider, d.Endpoint)
 }
 
 // unmasked gives the configuration with the stored secret in the place of a mask. It is
@@ -325,7 +326,7 @@ func (c configuration) unmasked(stored configuration) (configuration, error) {
 // sameAs reports whether a configuration is stored already as it is here.
 func (c configuration) sameAs(stored configuration) bool {
 	c, err := c.unmasked(stored)
-	return err == nil && c.sameCredentials(stored) && c.Secret == stored.Secret &&
+	return err == nil && c.sameCredentials(stored) && c.Secret == stored.Secret && c.Endpoint == stored.Endpoint &&
 		c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName && c.SyncMode == stored.SyncMode &&
 		c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
 		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
@@ -423,7 +424,8 @@ func sameAccount(a, b provider.Secret) bool {
 	x, errX := parseServiceConfig(a)
 	y, errY := parseServiceConfig(b)
 	return errX == nil && errY == nil &&
-		x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID && x.Endpoint == y.Endpoint
+		x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID &&
+		provider.NormalEndpoint(x.Provider, x.Endpoint) == provider.NormalEndpoint(y.Provider, y.Endpoint)
 }
 
 // What the id of a service may be: it is a part of paths.

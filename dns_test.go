@@ -516,7 +516,7 @@ func wantFailure(t *testing.T, h *syncHost, r reconcile.Report, want string) {
 		t.Errorf("ok %t, %d of %d bad", r.OK(), r.Bad, r.Names)
 	}
 	places := h.places(r.FirstBad().Name)
-	if len(places) != 1 || places[0].State != r.FirstBad().Action || places[0].Fault != r.FirstBad().Fault {
+	if len(places) != 1 || string(places[0].State) != r.FirstBad().Action || places[0].Fault != r.FirstBad().Fault {
 		t.Errorf("places %+v", places)
 	}
 	for _, secret := range []string{servertest.Secret, servertest.Secret512, servertest.ReadOnly} {

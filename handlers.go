@@ -480,7 +480,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	if err != nil {
 		return filter, 0, err
 	}
-	filter = usageFilter{serviceID: query.Get("service_id"), state: query.Get("state")}
+	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
 	if filter.state != "" && !slices.Contains(answers.PublishStates, filter.state) {
 		return filter, 0, envelope.Fail(msg.QueryInvalid, "state")
 	}
@@ -688,7 +688,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	page.Figure(totals["usages"])
 	page.Family("meshddns_records", "gauge", "Places of published names by state.")
 	for _, state := range reconcile.PlaceStates {
-		page.Figure(totals[state], metrics.Label{Name: "state", Value: state})
+		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
 	s.requests.Write(page)
 	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")

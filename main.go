@@ -215,7 +215,7 @@ func work(s *store) func(context.Context) (string, error) {
 			return "", fmt.Errorf("read the database: %w", err)
 		}
 		return fmt.Sprintf("services %d, prefixes %d, names published %d",
-			totals["services"], totals["usages"], totals[reconcile.Published]), nil
+			totals["services"], totals["usages"], totals[string(reconcile.Published)]), nil
 	}
 }
 

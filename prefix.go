@@ -303,15 +303,17 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publ
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, u.publishing(state.Names[names[u.Name]], places))
+		at := state
+		at.Names = state.Names[names[u.Name]:][:1]
+		all = append(all, u.publishing(at, s.engine.Addresses(), places))
 	}
 	return all, nil
 }
 
 // publishing works out how far a usage's record is, from what is stored of its name.
-func (u usage) publishing(n reconcile.Name, places []ledger.StoredPlace) answers.Publishing {
+func (u usage) publishing(at reconcile.State, addresses reconcile.Addresses, places []ledger.StoredPlace) answers.Publishing {
 	if !u.Network.Valid {
 		return answers.Publishing{State: answers.StateNone}
 	}
-	return answers.PublishingOf(u.Network.V.String(), u.Status == statusReleasing, n, places)
+	return answers.PublishingOf(u.Network.V.String(), u.Status == statusReleasing, at, addresses, places)
 }

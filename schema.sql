@@ -1,4 +1,4 @@
--- The tables of meshddns as they are today, version 6. One file holds
+-- The tables of meshddns as they are today, version 7. One file holds
 -- everything: what was configured, who has which name, what is due, what stands
 -- at the providers, and the zones of the built-in DNS server.
 --
@@ -20,15 +20,16 @@ CREATE TABLE adopted (
     owner TEXT NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
--- The accounts at providers that something uses, or that a place still needs to
--- be withdrawn with. A row goes, and its key with it, when neither does.
+-- The accounts at providers. A row never changes: another secret is another account.
+-- An account that no configuration, service or place uses is deleted, and its key with it.
 CREATE TABLE accounts (
     id                INTEGER PRIMARY KEY AUTOINCREMENT,
     provider          TEXT NOT NULL,
-    endpoint          TEXT NOT NULL,
+    endpoint          TEXT NOT NULL, -- in its normal form
     access_key_id     TEXT NOT NULL,
     access_key_secret TEXT NOT NULL, -- '': not known
-    UNIQUE (provider, endpoint, access_key_id)
+    key_hash          TEXT NOT NULL, -- hex SHA-256 of the secret; '': not known
+    UNIQUE (provider, endpoint, access_key_id, key_hash)
 ) STRICT;
 
 -- The DDNS configuration: no row, or one.
@@ -117,10 +118,12 @@ CREATE TABLE names (
     version INTEGER NOT NULL, -- grows with every change of what is wanted here
     due     INTEGER,          -- when to work on it; NULL: when a pass comes by
     lane    TEXT    NOT NULL, -- who takes it: see package reconcile
-    pass    INTEGER NOT NULL  -- the last pass in which it was worked on because it was due
+    pass    INTEGER NOT NULL, -- the last pass in which it was worked on because it was due
+    look    INTEGER           -- when a place here is to be looked at once more; NULL: never
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX names_due ON names (lane, due) WHERE due IS NOT NULL;
+CREATE INDEX names_look ON names (look) WHERE look IS NOT NULL;
 
 -- Services of which all names are to become due: done bit by bit.
 CREATE TABLE marks (
@@ -140,12 +143,12 @@ CREATE TABLE places (
     state     TEXT    NOT NULL CHECK (state IN
         ('pending', 'published', 'failed', 'conflict', 'withdrawing', 'leftover', 'withdrawn')),
     standing  TEXT    NOT NULL, -- the value that stands there as far as is known; '' none
-    intent    TEXT    NOT NULL, -- the value that was last to stand there; '' to withdraw
-    doubt     TEXT    NOT NULL, -- a value whose write may have been made, or may still be; '*' several
+    doubt     TEXT    NOT NULL, -- the value of the last write of unknown outcome; '*' before it: not the only one
     look_at   INTEGER NOT NULL, -- when to look here once more; 0 never
     disturbed INTEGER NOT NULL, -- how often in a row somebody with our mark had changed it
     code      TEXT    NOT NULL, -- why it is not as it should be, '' if it is
     detail    TEXT    NOT NULL,
+    key_of    TEXT    NOT NULL, -- whose key met it: 'configuration', 'service <id>', 'nothing'; '' no key
     attempts  INTEGER NOT NULL,
     at        TEXT    NOT NULL, -- of the last news
     since     TEXT    NOT NULL, -- of the state

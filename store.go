@@ -424,7 +424,11 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 				return err
 			}
 		}
-		return errors.Join(s.ledger.RequestPass(ctx, tx, reconcile.TriggerChange), ledger.LeaveAccount(ctx, tx, stored.AccountID, account))
+		if err := s.ledger.RequestPass(ctx, tx, reconcile.TriggerChange); err != nil {
+			return err
+		}
+		_, err = ledger.LeaveAccount(ctx, tx, stored.AccountID)
+		return err
 	})
 }
 
@@ -535,7 +539,8 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *b
 			return err
 		}
 	}
-	return ledger.LeaveAccount(ctx, tx, v.AccountID, account.V)
+	_, err = ledger.LeaveAccount(ctx, tx, v.AccountID)
+	return err
 }
 
 // DeleteService removes a service; errServiceInUse while usages exist. Its key
@@ -555,7 +560,8 @@ func (s *store) DeleteService(ctx context.Context, id string) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM services WHERE id = ?`, id); err != nil {
 			return err
 		}
-		return ledger.LeaveAccount(ctx, tx, v.AccountID, 0)
+		_, err = ledger.LeaveAccount(ctx, tx, v.AccountID)
+		return err
 	})
 }
 
@@ -674,8 +680,8 @@ func scanUsage(row sqlrow.Scanner) (u usage, err error) {
 type usageFilter struct {
 	serviceID string
 	network   sql.Null[sqlrow.NetworkID]
-	state     string // of the publishing
-	after     int64  // only those with a higher seq
+	state     reconcile.PlaceState // of the publishing
+	after     int64                // only those with a higher seq
 }
 
 // Usages gives at most limit usages in the order of their reservation.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"meshddns/conntest"
@@ -22,19 +23,38 @@ type Fault reconcile.Fault
 // In says the fault in a language.
 func (f Fault) In(language msg.Language) string { return FaultText(reconcile.Fault(f), language) }
 
-// FaultText says in a language why a record is not as it should be.
+// FaultText says in a language why a record is not as it should be, and whose key has met
+// it.
 func FaultText(f reconcile.Fault, language msg.Language) string {
-	switch {
-	case f.Code == "":
+	if f.Code == "" {
 		return ""
-	case f.Detail == "":
-		return msg.ID(f.Code).In(language)
 	}
-	joint := ": "
+	text := msg.ID(f.Code).In(language)
+	if f.Detail != "" {
+		text += joint(language) + msg.Detail(f.Detail, language)
+	}
+	return text + keyText(f.Key, language)
+}
+
+// joint stands between a text and its particulars.
+func joint(language msg.Language) string {
 	if language == msg.Chinese {
-		joint = "："
+		return "："
 	}
-	return msg.ID(f.Code).In(language) + joint + msg.Detail(f.Detail, language)
+	return ": "
+}
+
+// keyText says whose key it is.
+func keyText(key string, language msg.Language) string {
+	switch service, ok := strings.CutPrefix(key, reconcile.UsedByService); {
+	case ok:
+		return msg.KeyOfService.In(language, service)
+	case key == reconcile.UsedByConfiguration:
+		return msg.KeyOfConfiguration.In(language)
+	case key == reconcile.UsedByNothing:
+		return msg.KeyOfNothing.In(language)
+	}
+	return ""
 }
 
 // TestItem is the outcome of one step of a connection test.
@@ -50,7 +70,7 @@ func TestItems(items []conntest.Item, secret provider.Secret) (all []TestItem) {
 	for _, item := range items {
 		shown := TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
 		if news := cmp.Or(item.Err, item.Warning); news != nil {
-			shown.Fault = reconcile.Describe(news, secret)
+			shown.Fault = reconcile.Describe(news, reconcile.Account{Secret: secret})
 		}
 		all = append(all, shown)
 	}
@@ -146,7 +166,7 @@ type Leftover struct {
 func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.Language) Leftover {
 	return Leftover{
 		ID: strconv.FormatInt(p.ID, 10), Name: scrub.Printable(p.Name), Zone: scrub.Printable(p.Zone), Provider: p.Account.Provider,
-		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: scrub.Printable(cmp.Or(p.Standing, p.Intent)),
+		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: scrub.Printable(cmp.Or(p.Standing, p.Doubt.Value)),
 		Error: FaultText(p.Fault, language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
 	}
 }

@@ -10,33 +10,36 @@ import (
 )
 
 // StateNone is the state of a usage that has nowhere to be published.
-const StateNone = "none"
+const StateNone reconcile.PlaceState = "none"
 
 // PublishStates are those that Publishing can have.
-var PublishStates = []string{
+var PublishStates = []reconcile.PlaceState{
 	StateNone, reconcile.Pending, reconcile.Published, reconcile.Failed, reconcile.Conflict, reconcile.Withdrawing,
 }
 
 // Publishing is how far a usage's record is.
 type Publishing struct {
-	State, Value string
-	Fault        reconcile.Fault
-	Attempts     int
-	At           string
+	State    reconcile.PlaceState
+	Value    string
+	Fault    reconcile.Fault
+	Attempts int
+	At       string
 }
 
-// PublishingOf works out how far the record of a network's usage is, from what is stored
-// of its name: what counts is the place where it is wanted, and what stands anywhere.
-func PublishingOf(network string, releasing bool, n reconcile.Name, places []ledger.StoredPlace) Publishing {
+// PublishingOf works out how far the record of a network's usage is. State has its
+// name alone. What counts is the place where the value is wanted; of several the
+// first where it does not stand.
+func PublishingOf(network string, releasing bool, state reconcile.State, addresses reconcile.Addresses, places []ledger.StoredPlace) Publishing {
 	p := Publishing{State: StateNone}
 	for _, place := range places {
 		if meshtxt.Network(place.Place.Standing) == network {
 			p.Value = cmp.Or(p.Value, place.Place.Standing)
 		}
 	}
-	for _, r := range reconcile.Desired(reconcile.State{Names: []reconcile.Name{n}}, reconcile.Addresses{}) {
-		left := r.Place.State == reconcile.Leftover || r.Place.State == reconcile.Withdrawn
-		if r.Network != network || left && !releasing { // what is left is not where it is wanted
+	found := false
+	for _, r := range reconcile.Desired(state, addresses) {
+		left := r.Want == "" && !r.Waited
+		if r.Network != network || left || found && r.Stands() {
 			continue
 		}
 		switch {
@@ -45,14 +48,10 @@ func PublishingOf(network string, releasing bool, n reconcile.Name, places []led
 		case r.Fault.Code == reconcile.CodeNetworkConflict:
 			return Publishing{State: reconcile.Conflict, Fault: r.Fault}
 		}
-		p.State = cmp.Or(r.Place.State, p.State)
-		p.Fault, p.Attempts = r.Place.Fault, r.Place.Attempts
-		for _, place := range places {
-			if place.Place.ID == r.Place.ID {
-				p.At = place.At
-			}
+		p.take(r, places)
+		if found = true; !r.Stands() {
+			break
 		}
-		break
 	}
 	if releasing {
 		p.State = reconcile.Withdrawing
@@ -60,12 +59,29 @@ func PublishingOf(network string, releasing bool, n reconcile.Name, places []led
 	return p
 }
 
+// take takes what a record says. What stands is published only while it is what
+// is wanted.
+func (p *Publishing) take(r reconcile.Record, places []ledger.StoredPlace) {
+	p.State, p.Fault, p.Attempts = r.Place.State, r.Place.Fault, r.Place.Attempts
+	if p.State == reconcile.Published && !r.Stands() {
+		p.State = reconcile.Pending
+	}
+	if meshtxt.Network(r.Place.Standing) == r.Network {
+		p.Value = cmp.Or(r.Place.Standing, p.Value)
+	}
+	for _, place := range places {
+		if place.Place.ID == r.Place.ID {
+			p.At = place.At
+		}
+	}
+}
+
 type publishing struct {
-	State    string `json:"state"`
-	Value    string `json:"value"`
-	Error    string `json:"error"`
-	Attempts int    `json:"attempts"`
-	At       string `json:"at"`
+	State    reconcile.PlaceState `json:"state"`
+	Value    string               `json:"value"`
+	Error    string               `json:"error"`
+	Attempts int                  `json:"attempts"`
+	At       string               `json:"at"`
 }
 
 // In gives it as clients see it.

@@ -94,7 +94,7 @@ func TestInvariants(t *testing.T) {
 		{"a usage whose name nobody works on", `DELETE FROM names WHERE name LIKE '_mesh.site-0.%'`},
 		{"a place whose name nobody works on", `UPDATE places SET name = 'x' WHERE id = 1`},
 		{"a configuration whose name nobody works on", `UPDATE configuration SET name = 'x'`},
-		{"a key that nothing needs", `INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret) VALUES ('x', '', '', '')`},
+		{"a key that nothing needs", `INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES ('x', '', '', '', '')`},
 		{"a count of usages that is wrong", `UPDATE services SET usage_count = 1`},
 		{"a total that is wrong: usages", `UPDATE totals SET count = 3 WHERE what = 'usages'`},
 		{"a total that is wrong: failed", `INSERT INTO totals VALUES ('failed', 1)`},

@@ -150,20 +150,20 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 // Settle commits what came of some work: places, usages that are free by it, and
 // when to come back to the names, unless they have changed meanwhile.
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
-	var erased int64
+	var erased bool
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		erased = 0
+		erased = false
 		for _, p := range work.Places {
 			if err := g.settlePlace(ctx, tx, p); err != nil {
 				return err
 			}
 		}
 		for _, p := range work.Ended {
-			keys, err := endPlace(ctx, tx, p)
+			key, err := endPlace(ctx, tx, p)
 			if err != nil {
 				return err
 			}
-			erased += keys
+			erased = erased || key
 		}
 		for _, d := range work.Names {
 			if err := g.settleName(ctx, tx, d); err != nil {
@@ -172,7 +172,7 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 		}
 		return nil
 	})
-	if err == nil && erased > 0 {
+	if err == nil && erased {
 		g.Erased()
 	}
 	return err

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
@@ -13,40 +15,47 @@ import (
 	"meshddns/sqlrow"
 )
 
-// UseAccount stores an account that something is to use: its newest key counts.
+// UseAccount gives the id of an account that something is to use, and stores the account
+// where it is new. Another secret is another account.
 func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, err error) {
-	err = tx.QueryRowContext(ctx, `
-		INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret) VALUES (?, ?, ?, ?)
-		ON CONFLICT DO UPDATE SET access_key_secret = excluded.access_key_secret
-		RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, a.Secret).Scan(&id)
+	hash := keyHash(a.Secret)
+	err = tx.QueryRowContext(ctx, `SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND key_hash = ?`,
+		a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tx.QueryRowContext(ctx, `
+			INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (?, ?, ?, ?, ?)
+			RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, a.Secret, hash).Scan(&id)
+	}
 	return id, err
 }
 
-// LeaveAccount is called when something has gone from one account to another: it
-// keeps the key of who still uses it, else that of the last as long as a place
-// needs it, and erases it then.
-func LeaveAccount(ctx context.Context, tx *sql.Tx, id, to int64) error {
-	if id == 0 || id == to {
-		return nil
+// keyHash is the hex SHA-256 of a secret, "" without one.
+func keyHash(secret provider.Secret) string {
+	if secret == "" {
+		return ""
 	}
-	var secret provider.Secret
-	err := tx.QueryRowContext(ctx, `SELECT access_key_secret FROM configuration WHERE account = ?`, id).Scan(&secret)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = tx.QueryRowContext(ctx, `
-			SELECT iif(json_type(config, '$.access_key_secret') = 'text', config ->> '$.access_key_secret', '')
-			FROM services WHERE account = ? ORDER BY updated_at DESC LIMIT 1`, id).Scan(&secret)
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// LeaveAccount deletes an account, and its key with it, that no configuration, service or
+// place uses. It reports whether it did.
+func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err error) {
+	result, err := tx.ExecContext(ctx, `
+		DELETE FROM accounts
+		WHERE id = ? AND
+		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
+		      NOT EXISTS (SELECT 1 FROM services WHERE account = accounts.id) AND
+		      NOT EXISTS (SELECT 1 FROM configuration WHERE account = accounts.id)`, id)
+	if err != nil {
+		return false, err
 	}
-	switch {
-	case err == nil:
-		_, err = tx.ExecContext(ctx, `UPDATE accounts SET access_key_secret = ? WHERE id = ? AND provider <> 'builtin'`, secret, id)
-	case errors.Is(err, sql.ErrNoRows):
-		_, err = tx.ExecContext(ctx, `DELETE FROM accounts WHERE id = ? AND NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id)`, id)
-	}
-	return err
+	count, err := result.RowsAffected()
+	return count > 0, err
 }
 
 const selectPlaces = `
-	SELECT id, name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, attempts, at, since
+	SELECT id, name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since
 	FROM places`
 
 // StoredPlace is a place as it is stored, with what is shown of it.
@@ -58,7 +67,7 @@ type StoredPlace struct {
 func scanPlace(row sqlrow.Scanner) (p StoredPlace, err error) {
 	at, look, doubt := &p.Place, int64(0), ""
 	err = row.Scan(&at.ID, &at.Name, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &look,
-		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Attempts, &p.At, &p.Since)
+		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Fault.Key, &at.Attempts, &p.At, &p.Since)
 	at.LookAt, at.Doubt = sqlrow.Stamped(look), reconcile.ParseDoubt(doubt)
 	return p, sqlrow.Absent(err, ErrNoLeftover)
 }
@@ -67,19 +76,19 @@ func scanPlace(row sqlrow.Scanner) (p StoredPlace, err error) {
 func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
 	now := sqlrow.Shown(g.now())
 	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), sqlrow.Stamp(p.LookAt), p.Disturbed,
-		p.Fault.Code, p.Fault.Detail, p.Attempts, now}
+		p.Fault.Code, p.Fault.Detail, p.Fault.Key, p.Attempts, now}
 	if p.ID == 0 {
 		err = tx.QueryRowContext(ctx, `
-			INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, attempts, at, since)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			RETURNING id`, append(values, now)...).Scan(&id)
 		return id, err
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE places SET
-		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?13), state = ?5, standing = ?6,
-		    doubt = ?7, look_at = ?8, disturbed = ?9, code = ?10, detail = ?11, attempts = ?12, at = ?13
-		WHERE id = ?14`, append(values, p.ID)...)
+		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?14), state = ?5, standing = ?6,
+		    doubt = ?7, look_at = ?8, disturbed = ?9, code = ?10, detail = ?11, key_of = ?12, attempts = ?13, at = ?14
+		WHERE id = ?15`, append(values, p.ID)...)
 	return p.ID, err
 }
 
@@ -101,22 +110,13 @@ func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place)
 	return err
 }
 
-// endPlace forgets a place, and the key that nothing else needs. It gives the number
-// of keys that are erased.
-func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (int64, error) {
+// endPlace forgets a place, and its account if nothing else uses that. It reports whether
+// a key is erased by it.
+func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, err error) {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
-		return 0, err
+		return false, err
 	}
-	deleted, err := tx.ExecContext(ctx, `
-		DELETE FROM accounts
-		WHERE id = ? AND
-		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
-		      NOT EXISTS (SELECT 1 FROM services WHERE account = accounts.id) AND
-		      NOT EXISTS (SELECT 1 FROM configuration WHERE account = accounts.id)`, p.Account.ID)
-	if err != nil {
-		return 0, err
-	}
-	return deleted.RowsAffected()
+	return LeaveAccount(ctx, tx, p.Account.ID)
 }
 
 // Places gives the places of a name with what is shown of them.
@@ -182,7 +182,7 @@ func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 
 // ForgetLeftover ends a leftover that a person has removed.
 func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
-	var erased int64
+	var erased bool
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
 		if err != nil {
@@ -193,7 +193,7 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 		}
 		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
 	})
-	if err == nil && erased > 0 {
+	if err == nil && erased {
 		g.Erased()
 	}
 	return err

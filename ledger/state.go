@@ -104,16 +104,34 @@ func (l *loader) rows(ctx context.Context, query string, read func(rows *sql.Row
 	return rows.Err()
 }
 
+// account gives an account, and whose key it is: the configuration's, else that of the
+// service among its users that was changed last. The built-in server has no key.
 func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, error) {
 	if a := l.accounts[id]; a != nil {
 		return a, nil
 	}
 	a := &reconcile.Account{ID: id}
-	err := l.q.QueryRowContext(ctx, `SELECT provider, endpoint, access_key_id, access_key_secret FROM accounts WHERE id = ?`, id).Scan(
-		&a.Provider, &a.Endpoint, &a.AccessKeyID, &a.Secret)
 	l.accounts[id] = a
+	var configured bool
+	var service sql.Null[string]
+	err := l.q.QueryRowContext(ctx, `
+		SELECT provider, endpoint, access_key_id, access_key_secret,
+		       EXISTS (SELECT 1 FROM configuration WHERE account = a.id),
+		       (SELECT id FROM services WHERE account = a.id ORDER BY updated_at DESC LIMIT 1)
+		FROM accounts a WHERE id = ?`, id).Scan(&a.Provider, &a.Endpoint, &a.AccessKeyID, &a.Secret, &configured, &service)
+	switch {
+	case a.Provider == builtinProvider:
+	case configured:
+		a.UsedBy = reconcile.UsedByConfiguration
+	case service.Valid:
+		a.UsedBy = reconcile.UsedByService + service.V
+	default:
+		a.UsedBy = reconcile.UsedByNothing
+	}
 	return a, err
 }
+
+const builtinProvider = "builtin"
 
 func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
 	return l.rows(ctx, `SELECT name, version, pass, coalesce(due, 0), lane, coalesce(look, 0) FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
@@ -180,8 +198,9 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	if err != nil {
 		return &u, sqlrow.Absent(err, nil) // a row that is older than the checks has nowhere to go
 	}
+	own := account.Valid
 	if c := l.configured; c != nil {
-		if !account.Valid && dnsname.Within(u.Domain, c.zone) {
+		if !own && dnsname.Within(u.Domain, c.zone) {
 			account = sql.Null[int64]{V: c.account, Valid: true}
 		}
 		if len(endpoints) == 0 {
@@ -189,9 +208,15 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 		}
 	}
 	u.Endpoints = endpoints
-	if account.Valid {
-		u.Account, err = l.account(ctx, account.V)
+	if !account.Valid {
+		return &u, nil
 	}
+	shared, err := l.account(ctx, account.V)
+	used := *shared
+	if own && used.UsedBy != "" {
+		used.UsedBy = reconcile.UsedByService + id
+	}
+	u.Account = &used
 	return &u, err
 }
 

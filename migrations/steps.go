@@ -16,7 +16,7 @@ type Step func(context.Context, *sql.Tx) error
 
 // Steps are those of this program. The list only grows.
 func Steps() []Step {
-	return []Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6)}
+	return []Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts}
 }
 
 // What leads to a version, as far as SQL can say it.
@@ -29,6 +29,8 @@ var (
 	sql5 string
 	//go:embed 6.sql
 	sql6 string
+	//go:embed 7.sql
+	sql7 string
 )
 
 // statements makes a step of what SQL can say alone.

@@ -122,6 +122,13 @@ const (
 	DatabaseFailed   ID = "database_down"
 )
 
+// Whose key has met a failure of a provider.
+const (
+	KeyOfConfiguration ID = "key_of_configuration"
+	KeyOfService       ID = "key_of_service"
+	KeyOfNothing       ID = "key_of_nothing"
+)
+
 // Warnings of what is stored and cannot work as it stands.
 const (
 	WarnMember       ID = "warn_member"
@@ -254,6 +261,10 @@ var texts = map[ID][2]string{
 	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	DatabaseFailed:   {"数据库故障，将在下次同步时重试", "the database fails; the next synchronisation tries again"},
 	Interrupted:      {"操作被中断，将在下次同步时重试", "interrupted; the next synchronisation tries again"},
+
+	KeyOfConfiguration: {"（配置中的密钥）", " (key of the configuration)"},
+	KeyOfService:       {"（服务 %q 的密钥）", " (key of service %q)"},
+	KeyOfNothing:       {"（已无配置或服务使用的密钥）", " (a key that no configuration and no service has any more)"},
 
 	WarnMember:       {"字段 %q 未被识别，已忽略；是否应为 %q？", "member %q is unknown and ignored; is %q meant?"},
 	WarnProvider:     {"provider %q 不在支持的服务商之列，无法发布", "provider %q is not in the list of providers: nothing can be published"},

@@ -21,9 +21,8 @@ const clientLife = time.Minute
 // minute at most: zones come and go.
 type connection struct {
 	client  provider.DNS
-	fault   Fault // why there is no client
+	refusal error // why there is no client
 	opened  time.Time
-	Secret  provider.Secret
 	mu      sync.Mutex
 	domains map[string]found  // zones of domains
 	failed  atomic.Int64      // searches for zones of domains
@@ -47,13 +46,12 @@ type list struct {
 }
 
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
-	c := &connection{opened: now, Secret: account.Secret, domains: map[string]found{}, lists: map[string]*list{}, pairs: map[zonePair]bool{}}
-	client, err := open(account)
-	if err != nil {
-		c.fault = Describe(err, account.Secret)
-		return c
+	c := &connection{opened: now, domains: map[string]found{}, lists: map[string]*list{}, pairs: map[zonePair]bool{}}
+	if client, err := open(account); err != nil {
+		c.refusal = err
+	} else {
+		c.client = client
 	}
-	c.client = client
 	return c
 }
 

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ func (r Record) wish() Wish { return Wish{Value: r.Want, Waited: r.Waited, Keep:
 
 // lane is the zone that the record waits for, as far as it is known.
 func (r Record) lane() string {
-	return laneZone + " " + r.Domain + " " + r.Account.Provider + " " + r.Account.AccessKeyID + " " + r.Account.Endpoint
+	return fmt.Sprint(laneZone, " ", r.Account.ID, " ", r.Domain)
 }
 
 // withdrawal reports whether the record is a place to withdraw, or only to look

@@ -46,7 +46,7 @@ func ownAt(a Account) *Own {
 }
 
 // stands is a place with a network's value.
-func stands(id int64, a Account, state, network string) Place {
+func stands(id int64, a Account, state PlaceState, network string) Place {
 	return Place{ID: id, Name: testName, Account: a, Zone: "example.com", State: state, Standing: testValue(network, "a://b:1")}
 }
 
@@ -159,7 +159,7 @@ func TestDesiredKeepsLastAddress(t *testing.T) {
 }
 
 func TestFree(t *testing.T) {
-	doubted := Place{ID: 5, Account: accountA, State: Failed, Doubt: testValue("7")}
+	doubted := Place{ID: 5, Account: accountA, State: Failed, Doubt: Doubt{Value: testValue("1")}}
 	for what, test := range map[string]struct {
 		name Name
 		want []string
@@ -171,7 +171,7 @@ func TestFree(t *testing.T) {
 		"another network's stands":      {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Published, "2")}}, []string{"u1"}},
 		"it was seen to go":             {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{{ID: 5, State: Withdrawn}}}, []string{"u1"}},
 		"a write's outcome is unknown":  {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{doubted}}, nil},
-		"a tombstone in doubt":          {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{{ID: 5, State: Withdrawn, Doubt: testValue("1")}}}, nil},
+		"a tombstone in doubt":          {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{{ID: 5, State: Withdrawn, Doubt: Doubt{Value: testValue("1")}}}}, nil},
 		"the same network wants it too": {Name{Usages: []Usage{releasing(used(1, &accountA)), used(1, &accountA)}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{"u1"}},
 		"two of three": {Name{Usages: []Usage{releasing(used(1, &accountA)), releasing(used(2, &accountA)), used(3, &accountA)},
 			Places: []Place{stands(5, accountA, Published, "3")}}, []string{"u1", "u2"}},

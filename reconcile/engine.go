@@ -314,7 +314,8 @@ func soonest(a, b time.Time) time.Time {
 func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, err error) {
 	lanes := []string{LaneAsked, LaneLook}
 	e.mu.Lock()
-	if works := automatic || e.pass != nil; works {
+	works := automatic || e.pass != nil
+	if works {
 		lanes = append(lanes, LaneChanged, LaneHeld)
 	}
 	for key, l := range e.lanes {
@@ -323,6 +324,11 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 		}
 	}
 	e.mu.Unlock()
+	if !works {
+		if next, err = e.hold(ctx); err != nil {
+			return next, err
+		}
+	}
 	for _, lane := range lanes {
 		at, err := e.takeLane(ctx, lane, !automatic)
 		if err != nil {
@@ -375,7 +381,7 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 func (e *Engine) dueBy(lane string) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if lane == LaneChanged && e.pass != nil && len(e.pass.waiting) > 0 {
+	if (lane == LaneChanged || lane == LaneHeld) && e.pass != nil && len(e.pass.waiting) > 0 {
 		return e.config.Now().Add(Debounce)
 	}
 	return e.config.Now()
@@ -414,25 +420,29 @@ func (e *Engine) restate(ctx context.Context, state State) ([]Record, error) {
 }
 
 // hold restates the names that have changed, and lets them wait for a person: what
-// is told of them is true, and nothing is written in mode manual.
-func (e *Engine) hold(ctx context.Context) error {
+// is told of them is true, and nothing is written in mode manual. It tells when it
+// has to come back.
+func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 	names, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now(), pageNames)
-	if err != nil || len(names) == 0 {
-		return err
+	if err != nil {
+		return next, err
+	}
+	if len(names) == 0 {
+		next, _, err = e.config.Database.NextDue(ctx, LaneChanged)
+		return next, err
 	}
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
-		return err
+		return next, err
 	}
 	if _, err := e.restate(ctx, state); err != nil {
-		return err
+		return next, err
 	}
 	var s Settlement
 	for _, n := range state.Names {
 		s.Names = append(s.Names, Due{Name: n.Name, Version: n.Version, At: n.Due, Lane: LaneHeld, Look: n.Look})
 	}
-	e.Wake()
-	return e.config.Database.Settle(ctx, s)
+	return e.config.Now(), e.config.Database.Settle(ctx, s)
 }
 
 // taking says why names are taken.

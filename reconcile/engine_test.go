@@ -18,15 +18,15 @@ func TestDescribe(t *testing.T) {
 		want      Fault
 		transient bool
 	}{
-		"a kind":      {&provider.Error{Kind: provider.Temporary, Detail: "the server said no"}, Fault{"temporary", "the server said no"}, true},
-		"a cause":     {fmt.Errorf("read: %w", &provider.Error{Kind: provider.Quota, Err: errors.New("full")}), Fault{"quota", "full"}, false},
-		"none":        {errors.New("odd"), Fault{"bad_answer", "odd"}, false},
-		"the secret":  {&provider.Error{Kind: provider.BadCredentials, Detail: "bad key s3cr3t!"}, Fault{"credentials", "bad key ***!"}, false},
-		"its hex":     {&provider.Error{Kind: provider.Invalid, Detail: "no key 733363723374210a"}, Fault{"invalid", "no key ***"}, false},
-		"no text":     {&provider.Error{Kind: provider.Invalid, Detail: "a\x1b[2J\u202e\nb\xff"}, Fault{"invalid", "a?[2J? b?"}, false},
-		"interrupted": {fmt.Errorf("read: %w", context.Canceled), Fault{CodeInterrupted, "read: context canceled"}, true},
+		"a kind":      {&provider.Error{Kind: provider.Temporary, Detail: "the server said no"}, Fault{Code: "temporary", Detail: "the server said no"}, true},
+		"a cause":     {fmt.Errorf("read: %w", &provider.Error{Kind: provider.Quota, Err: errors.New("full")}), Fault{Code: "quota", Detail: "full"}, false},
+		"none":        {errors.New("odd"), Fault{Code: "bad_answer", Detail: "odd"}, false},
+		"the secret":  {&provider.Error{Kind: provider.BadCredentials, Detail: "bad key s3cr3t!"}, Fault{Code: "credentials", Detail: "bad key ***!"}, false},
+		"its hex":     {&provider.Error{Kind: provider.Invalid, Detail: "no key 733363723374210a"}, Fault{Code: "invalid", Detail: "no key ***"}, false},
+		"no text":     {&provider.Error{Kind: provider.Invalid, Detail: "a\x1b[2J\u202e\nb\xff"}, Fault{Code: "invalid", Detail: "a?[2J? b?"}, false},
+		"interrupted": {fmt.Errorf("read: %w", context.Canceled), Fault{Code: CodeInterrupted, Detail: "read: context canceled"}, true},
 	} {
-		got := Describe(test.err, "s3cr3t")
+		got := Describe(test.err, Account{Secret: "s3cr3t"})
 		if strings.Contains(got.Detail, "s3cr3t") || got.Code != test.want.Code || !strings.Contains(test.want.Detail, "***") && got.Detail != test.want.Detail || got.transient() != test.transient {
 			t.Errorf("%s: %+v, transient %t", what, got, got.transient())
 		}
@@ -88,14 +88,15 @@ func TestReportIsBounded(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	standing := Place{ID: 1, State: Published, Standing: ours1}
 	for what, test := range map[string]struct {
-		record        Record
-		place         Place
-		fault         Fault
-		attempt       int
-		givenUp       bool
-		action, state string
-		again         bool
-		untried       bool
+		record  Record
+		place   Place
+		fault   Fault
+		attempt int
+		givenUp bool
+		action  string
+		state   PlaceState
+		again   bool
+		untried bool
 	}{
 		"published, tried again":        {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, false, "", Failed, true, false},
 		"published, for the last time":  {Record{Want: ours1}, standing, Fault{Code: "network"}, 3, false, ActionFailed, Failed, false, false},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,7 +22,6 @@ type lane struct {
 	told    bool      // by the provider itself
 	fails   int       // in a row
 	fault   Fault     // of the last
-	Secret  provider.Secret
 }
 
 // turn is where a job goes in the queue: a person's order goes first, and what is
@@ -62,11 +62,7 @@ func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
 		}
 		return nil, nil
 	}
-	account := l.queue[0].record.Account
-	if account.Secret != l.Secret {
-		l.Secret, l.fails, l.blocked = account.Secret, 0, time.Time{} // another key may fare better
-	}
-	conn := e.connection(account)
+	conn := e.connection(l.queue[0].record.Account)
 	count := min(len(l.queue), conn.batchSize())
 	jobs := slices.Clone(l.queue[:count])
 	l.queue = slices.Delete(l.queue, 0, count)
@@ -74,11 +70,13 @@ func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
 }
 
 // connection gives the connection of an account, a new one when it has lived for
-// long enough. The caller holds the lock.
+// long enough. It forgets those of other accounts that have. The caller holds the lock.
 func (e *Engine) connection(account Account) *connection {
+	now := e.config.Now()
+	maps.DeleteFunc(e.conns, func(_ int64, c *connection) bool { return now.Sub(c.opened) > clientLife })
 	conn := e.conns[account.ID]
-	if conn == nil || conn.Secret != account.Secret || e.config.Now().Sub(conn.opened) > clientLife {
-		conn = connect(e.config.Open, account, e.config.Now())
+	if conn == nil {
+		conn = connect(e.config.Open, account, now)
 		e.conns[account.ID] = conn
 	}
 	return conn
@@ -179,7 +177,7 @@ func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 		if l.fails++; b.answered {
 			l.fails = 1
 		}
-		l.fault = Describe(b.down, l.Secret)
+		l.fault = Describe(b.down, b.items[0].record.Account)
 		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))
 		failure, ok := errors.AsType[*provider.Error](b.down)
 		l.told = ok && failure.RetryAfter > 0

@@ -85,7 +85,7 @@ func (n *news) zoneDown(r Record, f Fault, names int) {
 		return
 	}
 	n.zones[r.lane()] = &trouble{code: reason(f), since: n.now(), pass: n.pass}
-	n.tell(slog.LevelWarn, "zone is down", "zone", r.Domain, "provider", r.Account.Provider, "code", f.Code, "detail", f.Detail, "names", names)
+	n.tell(slog.LevelWarn, "zone is down", "zone", r.Domain, "provider", r.Account.Provider, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)
 }
 
 // zoneWell tells that a zone that was down answers.
@@ -119,7 +119,7 @@ func (n *news) outcomes(all []Outcome) {
 		same := told[kind]
 		if first := same[0]; len(same) > toldApart {
 			n.tell(first.level(), "records", "names", len(same), "first", first.Name, "provider", first.Provider,
-				"action", first.Action, "code", first.Fault.Code, "was", first.was, "detail", first.Fault.Detail)
+				"action", first.Action, "code", first.Fault.Code, "was", first.was, "detail", first.Fault.Detail, "key", first.Fault.Key)
 			continue
 		}
 		for _, o := range same {
@@ -131,7 +131,7 @@ func (n *news) outcomes(all []Outcome) {
 // record tells of one record.
 func (n *news) record(o Outcome) {
 	n.tell(o.level(), "record", "name", o.Name, "provider", o.Provider, "action", o.Action,
-		"code", o.Fault.Code, "was", o.was, "detail", o.Fault.Detail, "attempts", o.Attempts)
+		"code", o.Fault.Code, "was", o.was, "detail", o.Fault.Detail, "key", o.Fault.Key, "attempts", o.Attempts)
 }
 
 // isNew reports whether an outcome is to be told, and notes in it what was wrong.

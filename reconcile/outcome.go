@@ -33,19 +33,20 @@ const (
 type Fault struct {
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
+	Key    string `json:"key,omitempty"` // of a provider's failure, whose key met it: see Account.UsedBy
 }
 
-// Describe turns an error into a fault. A provider may repeat the secret in
-// its words, and send what is no text: here, where all of them come by, it goes.
-func Describe(err error, secret provider.Secret) Fault {
+// Describe turns a failure that an account has met into a fault. A provider may repeat the
+// secret in its words, and send what is no text: here, where all of them come by, it goes.
+func Describe(err error, account Account) Fault {
 	f := Fault{Code: string(provider.BadAnswer), Detail: err.Error()}
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		f = Fault{Code: string(e.Kind), Detail: strings.TrimPrefix(strings.TrimPrefix(e.Error(), string(e.Kind)), ": ")}
 	}
-	if errors.Is(err, context.Canceled) {
-		f.Code = CodeInterrupted
+	if f.Key = account.UsedBy; errors.Is(err, context.Canceled) {
+		f.Code, f.Key = CodeInterrupted, ""
 	}
-	f.Detail = secret.Line(f.Detail)
+	f.Detail = account.Secret.Line(f.Detail)
 	return f
 }
 

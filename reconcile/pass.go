@@ -361,7 +361,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 
 // passWaits reports whether something that belongs to the pass is due.
 func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
-	for _, lane := range []string{LaneAsked, LaneChanged} {
+	for _, lane := range []string{LaneAsked, LaneChanged, LaneHeld} {
 		if names, err := e.config.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
 			return true, err
 		}

@@ -19,7 +19,7 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	conn := e.connection(wanted.Account)
 	e.mu.Unlock()
 	if conn.client == nil {
-		return false, &provider.Error{Kind: provider.Kind(conn.fault.Code), Detail: conn.fault.Detail}
+		return false, conn.refusal
 	}
 	pair := zonePair{conn, wanted.Zone}
 	if same, known := old.shares(pair); known {
@@ -36,7 +36,7 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	value := provider.TXT{p.Doubt.Value}
 	err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Add: []provider.TXT{value}, TTL: recordTTL})
 	if err != nil { // its place has it removed, if it was written
-		return false, &provider.Error{Kind: provider.KindOf(err), Detail: conn.Secret.Line(err.Error())}
+		return false, &provider.Error{Kind: provider.KindOf(err), Detail: wanted.Account.Secret.Line(err.Error())}
 	}
 	seen, err := old.client.Read(ctx, p.Zone, p.Name)
 	if same = sees(seen, p.Doubt.Value); err != nil {
@@ -86,7 +86,7 @@ func (e *Engine) removeProbe(ctx context.Context, conn *connection, p Place, val
 		err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Seen: seen, Remove: []provider.TXT{value}})
 	}
 	if err != nil {
-		e.config.Log.Warn("a probe waits to be removed", "name", p.Name, "error", conn.Secret.Line(err.Error()))
+		e.config.Log.Warn("a probe waits to be removed", "name", p.Name, "error", p.Account.Secret.Line(err.Error()))
 		return nil
 	}
 	return e.config.Database.EndProbe(ctx, p)

@@ -39,11 +39,11 @@ func TestPlan(t *testing.T) {
 	want := func(value string) goal { return goal{owner: testOwner, adopted: []string{"aaaaaaaaaaaa"}, want: value} }
 	upsert := func(value, standing string) goal {
 		g := want(value)
-		g.upsertOnly, g.standing = true, standing
+		g.mode, g.standing = UpsertOnly, standing
 		return g
 	}
 	look := want(ours1)
-	look.lookOnly = true
+	look.mode = LookOnly
 	copied := texts(ours1, foreign)
 	copied.Copies = []provider.TXT{{ours1}, {foreign}}
 	for _, test := range []struct {
@@ -113,7 +113,10 @@ func FuzzPlan(f *testing.F) {
 	f.Add(stranger, lost, "", false, true)
 	f.Add("v=mesh1", "v=mesh1 o=", "V=MESH1 o="+testOwner, true, true)
 	f.Fuzz(func(t *testing.T, a, b, c string, wanted, upsertOnly bool) {
-		g := goal{owner: testOwner, upsertOnly: upsertOnly}
+		g := goal{owner: testOwner}
+		if upsertOnly {
+			g.mode = UpsertOnly
+		}
 		if wanted {
 			g.want = ours1
 		}
@@ -156,7 +159,7 @@ func TestDisturbed(t *testing.T) {
 		"a stranger's":              {published, texts(stranger), false},
 		"a new value is wanted":     {Place{State: Published, Standing: ours2}, texts(ours2), false},
 		"not published as yet":      {Place{State: Failed, Standing: ours1}, texts(ours2), false},
-		"a write may be on its way": {Place{State: Published, Standing: ours1, Doubt: ours2}, texts(ours2), false},
+		"a write may be on its way": {Place{State: Published, Standing: ours1, Doubt: Doubt{Value: ours2}}, texts(ours2), false},
 		"of another network":        {published, texts("v=mesh1 n=2 o=" + testOwner), false},
 	} {
 		if got := (goal{owner: testOwner, want: ours1}).disturbed(test.seen, test.place); got != test.want {

@@ -16,12 +16,20 @@ import (
 	"meshddns/provider"
 )
 
-// Account is a key at a provider.
+// Account is a key at a provider. It never changes: another secret is another account.
 type Account struct {
 	ID                              int64
 	Provider, Endpoint, AccessKeyID string
 	Secret                          provider.Secret // "" when it is not known any more
+	UsedBy                          string          // whose key it is, "" for the built-in server, which needs none
 }
+
+// Whose key an account is.
+const (
+	UsedByConfiguration = "configuration"
+	UsedByService       = "service " // and its id behind it
+	UsedByNothing       = "nothing"  // a place still needs the key
+)
 
 // Usage is a reserved prefix at a name, bound to a network.
 type Usage struct {

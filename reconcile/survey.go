@@ -170,7 +170,7 @@ func (e *Engine) findOrphans(ctx context.Context) (all []Place, err error) {
 		found, err := e.orphansOf(ctx, conn, z)
 		seen[identity] = err == nil // another key may list what this one may not
 		if err != nil {
-			e.config.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "error", z.Account.Secret.Line(err.Error()))
+			e.config.Log.Warn("list zone", "zone", z.Apex, "provider", z.Account.Provider, "key", z.Account.UsedBy, "error", z.Account.Secret.Line(err.Error()))
 		}
 		all = append(all, found...)
 	}

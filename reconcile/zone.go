@@ -91,7 +91,7 @@ func (i *item) looked(now time.Time) {
 
 // fail ends the work on an item.
 func (i *item) fail(err error) {
-	i.fault, i.phase = Describe(err, i.record.Account.Secret), done
+	i.fault, i.phase = Describe(err, i.record.Account), done
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		i.wait = e.RetryAfter
 	}
@@ -144,7 +144,7 @@ func (b *batch) begin(i *item) {
 	case r.Fault.Code != "":
 		i.fault, i.phase = r.Fault, done
 	case b.conn.client == nil:
-		i.fault, i.phase = b.conn.fault, done
+		i.fail(b.conn.refusal)
 	}
 }
 
