@@ -626,8 +626,11 @@ func testRestarted(t *testing.T, h *syncHost, s servertest.Server, u usage, rele
 		if r := h.run(); !r.OK() {
 			t.Errorf("%+v", r)
 		}
-		h.wantPlaces(dnsOffice, "published "+h.value("42", dnsEndpoint))
+		h.wantPlaces(dnsOffice, "published "+h.value("42", dnsEndpoint)+" perhaps "+h.value("42", dnsEndpoint))
 		wantTXT(t, s, dnsOffice, h.text("42", dnsEndpoint))
+		h.later(dnsLookAgain)
+		h.run()
+		h.wantPlaces(dnsOffice, "published "+h.value("42", dnsEndpoint))
 		return
 	}
 	h.wantPlaces(dnsOffice, "withdrawing "+h.value("42", dnsEndpoint))
@@ -693,7 +696,7 @@ func TestSyncStopBeforeWrite(t *testing.T) {
 	if s.Serial(t) != serial {
 		t.Error("the zone was written")
 	}
-	h.wantPlaces(dnsHost, "published "+h.value("", dnsEndpoint))
+	h.wantPlaces(dnsHost, "pending "+h.value("", dnsEndpoint))
 	if last, _, err := h.engine.Last(t.Context()); err != nil || !last.FinishedAt.Equal(before.FinishedAt) || !last.OK() {
 		t.Errorf("the last report is %+v, %v", last, err)
 	}
@@ -2185,11 +2188,8 @@ func TestSyncForgets(t *testing.T) {
 	u := h.reserve(h.service("example.com"), "office", 42)
 	wantReport(t, h.run(), dnsHost+" failed network", dnsOffice+" failed network")
 	h.release(u, true)
-	if _, err := h.engine.Preview(t.Context()); err != nil || len(h.places(dnsOffice)) != 1 {
-		t.Errorf("preview: %v, places %+v", err, h.places(dnsOffice))
-	}
-	wantReport(t, h.run(), dnsHost+" failed network")
 	h.wantPlaces(dnsOffice)
+	wantReport(t, h.run(), dnsHost+" failed network")
 }
 
 // TestSyncUpsertOnly never deletes, not even on release, nor what it has not put
@@ -2428,7 +2428,7 @@ func TestSyncMovesWithoutGap(t *testing.T) {
 		t.Errorf("publish is %q, want %q", got, want)
 	}
 	next.fails(func(_ context.Context, c dnsCall) error {
-		if c.what == "change" && len(old.at(servertest.Zone, c.name)) == 0 {
+		if c.what == "change" && !isProbe(c.name) && len(old.at(servertest.Zone, c.name)) == 0 {
 			t.Errorf("%s stands nowhere", c.name)
 		}
 		return nil

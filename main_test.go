@@ -354,9 +354,13 @@ func (h *syncHost) publishing(u usage) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := u.publishing(state.Names[0], places)
-	return dnsWords(p.State, p.Value, p.Fault.Code)
+	p := u.publishing(state, h.engine.Addresses(), places)
+	return dnsWords(string(p.State), p.Value, p.Fault.Code)
 }
+
+// isProbe reports whether a name is one at which the engine tries whether two keys
+// reach one zone.
+func isProbe(name string) bool { return strings.HasPrefix(name, "_mesh-test-") }
 
 // dnsWords joins the words that are not empty.
 func dnsWords(words ...string) string {
@@ -510,7 +514,7 @@ func (h *syncHost) rows() (all []string) {
 	h.t.Helper()
 	all, err := sqlrow.Collect(context.Background(), h.store.reader, sqlrow.Text, `
 		SELECT json_array(name, version, due, lane, pass) FROM names UNION ALL
-		SELECT json_array(id, name, account, zone, state, standing, intent, doubt, look_at, code, attempts, at, since) FROM places`)
+		SELECT json_array(id, name, account, zone, state, standing, doubt, look_at, code, attempts, at, since) FROM places`)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -568,11 +572,11 @@ func (h *syncHost) wantPlaces(name string, want ...string) {
 	h.t.Helper()
 	var got []string
 	for _, p := range h.places(name) {
-		doubt := p.Doubt
+		doubt := p.Doubt.String()
 		if doubt != "" {
 			doubt = "perhaps " + doubt
 		}
-		got = append(got, dnsWords(p.State, p.Standing, doubt, p.Fault.Code))
+		got = append(got, dnsWords(string(p.State), p.Standing, doubt, p.Fault.Code))
 	}
 	if !slices.Equal(got, want) {
 		h.t.Errorf("%s has the places %q, want %q", name, got, want)

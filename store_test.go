@@ -526,7 +526,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 	const usages = `INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at) VALUES `
 	const bindings = `INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES `
-	const places = `INSERT INTO places (name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since) VALUES `
+	const places = `INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since) VALUES `
 	seq := fmt.Sprint(u.Seq)
 	for name, statement := range map[string]string{
 		"a prefix twice":              usages + `('u', 'svc', 'mesh_sync', 'custom', 'Office', 'TXT', '', 1, '[]', '` + u.Name + `', '')`,
@@ -542,7 +542,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"a second pass":               `INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (2, 0, '', 0, '', '')`,
 		"a service that is used":      `DELETE FROM services`,
 		"a usage's service, renamed":  `UPDATE services SET id = 'other'`,
-		"a place without an account":  places + `('n', 1, '', '', 'pending', '', '', '', 0, 0, '', '', 0, '', '')`,
+		"a place without an account":  places + `('n', 1, '', '', 'pending', '', '', 0, 0, '', '', '', 0, '', '')`,
 	} {
 		if _, err := s.writer.Exec(statement); err == nil {
 			t.Errorf("%s: no error", name)
@@ -1612,7 +1612,7 @@ func checkTotals(t *testing.T, s *store) {
 	}
 	count := map[string]string{"services": `SELECT count(*) FROM services`, "usages": `SELECT count(*) FROM usages`}
 	for _, state := range reconcile.PlaceStates {
-		count[state] = `SELECT count(*) FROM places WHERE state = '` + state + `'`
+		count[string(state)] = `SELECT count(*) FROM places WHERE state = '` + string(state) + `'`
 	}
 	seen := 0
 	for what, query := range count {

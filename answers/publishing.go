@@ -38,7 +38,7 @@ func PublishingOf(network string, releasing bool, state reconcile.State, address
 	}
 	found := false
 	for _, r := range reconcile.Desired(state, addresses) {
-		left := r.Want == "" && !r.Waited
+		left := r.Account.ID != 0 && r.Want == "" && !r.Waited // it is not where it is wanted
 		if r.Network != network || left || found && r.Stands() {
 			continue
 		}

@@ -348,9 +348,12 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 	return r, err
 }
 
-// NamesAfter gives names in their order, but for those that the pass has worked
-// on, and those that wait for their zone.
+// NamesAfter gives names in their order, except those that the pass has worked
+// on, those that wait for their zone, and probes, which are a person's order for
+// later.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
-		SELECT name FROM names WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look') ORDER BY name LIMIT ? + 0`, cursor, pass, limit)
+		SELECT name FROM names
+		WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look' AND (lane <> 'ask' OR due <= ?))
+		ORDER BY name LIMIT ? + 0`, cursor, pass, sqlrow.Stamp(g.now()), limit)
 }

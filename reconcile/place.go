@@ -48,7 +48,7 @@ type Place struct {
 // put there. The zero Doubt is none.
 type Doubt struct {
 	Value string // of the last of these writes
-	More  bool   // there was an earlier one with another value
+	More  bool   // there may be other values of ours too
 }
 
 // ParseDoubt reads what String gives.
@@ -95,6 +95,7 @@ func (p Place) looks(now time.Time) bool { return !p.LookAt.IsZero() && !now.Bef
 type Event struct {
 	Kind   EventKind
 	Value  string // of Intent: the value to add; of Seen: the value of ours that stands; "" for none
+	More   bool   // of Seen: other values of ours stand beside it
 	Fault  Fault  // of Failure and NoZone
 	Final  bool   // of Failure: it is not tried again before the next pass
 	Before Place  // of Known: the place before Intent
@@ -108,7 +109,7 @@ const (
 	Unwanted                  // the value is wanted elsewhere, or not at all
 	Forced                    // a person gives the prefix free without waiting for the value to go
 	Intent                    // a write is about to be sent
-	Known                     // the outcome of that write is known: it was made, or certainly not
+	Known                     // that write was made, or certainly not: it is in doubt no more
 	Seen                      // it was looked at
 	NoZone                    // an accepted key does not have the zone any more
 	Failure                   // it was neither looked at nor written
@@ -161,10 +162,10 @@ func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 		p.Doubt, p.LookAt = e.Before.Doubt, e.Before.LookAt
 		return p, Go
 	case Seen:
-		return p.seen(e.Value, w, m, now)
+		return p.seen(e, w, m, now)
 	case NoZone:
 		if w.Value == "" {
-			return p.seen("", w, m, now)
+			return p.seen(Event{}, w, m, now)
 		}
 		return p.lost(e.Fault, w, now), Tell
 	case Failure:
@@ -204,24 +205,28 @@ func (p Place) intended(added string, w Wish, now time.Time) Place {
 	return p
 }
 
-// seen is a place that was looked at.
-func (p Place) seen(value string, w Wish, m Mode, now time.Time) (Place, Step) {
+// seen is a place that was looked at. Only a look at LookAt or later settles a
+// doubt: what stands before may be another write of the same value.
+func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	looked := p.looks(now)
-	if looked || p.Doubt == (Doubt{Value: value}) {
+	if looked {
 		p.Doubt, p.LookAt = Doubt{}, time.Time{}
 	}
-	p.Standing = value
+	if e.More && (m == LookOnly || w.Value == "") { // a place tells of one value only
+		p.Doubt.More, p.LookAt = true, now.Add(SecondLook)
+	}
+	p.Standing = e.Value
 	switch {
-	case w.Value == "" && value == "":
+	case w.Value == "" && e.Value == "":
 		return p.gone(looked, now)
 	case w.Value == "" && m == UpsertOnly && !w.Keep:
 		p.State, p.Fault = Leftover, Fault{Code: CodeDeletesForbidden}
 		return p, Tell
 	case w.Value == "":
-		if p.State == Withdrawn {
+		if p.State == Withdrawn || !w.Keep && p.State != Leftover {
 			p.State = Withdrawing
 		}
-	case value == w.Value:
+	case e.Value == w.Value:
 		p.State, p.Fault = Published, Fault{}
 	default:
 		p.State = Pending

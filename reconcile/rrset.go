@@ -30,6 +30,7 @@ type goal struct {
 	adopted  []string
 	want     string // "" for none of ours
 	standing string // the value that a new one replaces
+	doubt    Doubt  // values that a write of ours may have put there
 	mode     Mode
 	spares   bool // the values of one network stay, whatever else goes
 	spared   string
@@ -75,33 +76,38 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 	return change, g.action(change), nil
 }
 
-// removes reports whether a value of ours goes. In mode upsert-only only the one
-// goes that a new value replaces.
+// removes reports whether a value of ours goes. In mode upsert-only only those go
+// that the wanted value replaces.
 func (g goal) removes(value string, replaced bool) bool {
 	if g.spares && meshtxt.Network(value) == g.spared {
 		return false
 	}
 	if g.mode == UpsertOnly {
-		return g.want != "" && value != g.want && (value == g.standing || replaced && g.standing == "")
+		replaces := value == g.standing || value == g.doubt.Value || g.doubt.More || replaced && g.standing == ""
+		return g.want != "" && value != g.want && replaces
 	}
 	return value != g.want
 }
 
 // remains is the value of ours that stands after a change: the wanted one, else
-// the one that stood before, else any, "" for none.
-func (g goal) remains(change provider.Change) string {
-	left := ""
+// the one that stood before, else any, "" for none. More says that there are others.
+func (g goal) remains(change provider.Change) (value string, more bool) {
+	var left []string
 	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
-		ours, _ := g.ours(v.Text())
-		switch {
-		case !ours || slices.ContainsFunc(change.Remove, v.Equal):
-		case v.Text() == g.want:
-			return g.want
-		case left == "" || v.Text() == g.standing:
-			left = v.Text()
+		if ours, _ := g.ours(v.Text()); ours && !slices.ContainsFunc(change.Remove, v.Equal) {
+			left = append(left, v.Text())
 		}
 	}
-	return left
+	for _, first := range []string{g.want, g.standing} {
+		if slices.Contains(left, first) {
+			value = first
+			break
+		}
+	}
+	if value == "" && len(left) > 0 {
+		value = left[0]
+	}
+	return value, slices.ContainsFunc(left, func(v string) bool { return v != value })
 }
 
 // excluded is why no value of ours may stand beside what is there.

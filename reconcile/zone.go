@@ -58,7 +58,7 @@ const (
 func newItem(r Record, manualLook bool) *item {
 	i := &item{record: r, place: r.Place}
 	i.goal = goal{
-		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing, mode: r.mode,
+		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing, doubt: r.Place.Doubt, mode: r.mode,
 		spares: r.spares, spared: r.spared,
 	}
 	if manualLook && !r.withdrawal() {
@@ -85,7 +85,9 @@ func (i *item) happens(e Event, now time.Time) {
 
 // looked ends the work on an item with what stands there now.
 func (i *item) looked(now time.Time) {
-	i.happens(Event{Kind: Seen, Value: i.goal.remains(i.change)}, now)
+	e := Event{Kind: Seen}
+	e.Value, e.More = i.goal.remains(i.change)
+	i.happens(e, now)
 	i.phase = done
 }
 
@@ -327,7 +329,7 @@ func (i *item) choosePlace(zone, id string, now time.Time) {
 			i.left = &old
 		}
 		i.place.Zone = zone
-		i.goal.standing = i.place.Standing
+		i.goal.standing, i.goal.doubt = i.place.Standing, i.place.Doubt
 	}
 	i.place.ZoneID = id
 }
