@@ -526,7 +526,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 	const usages = `INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at) VALUES `
 	const bindings = `INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES `
-	const places = `INSERT INTO places (name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since) VALUES `
+	const places = `INSERT INTO places (name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since) VALUES `
 	seq := fmt.Sprint(u.Seq)
 	for name, statement := range map[string]string{
 		"a prefix twice":              usages + `('u', 'svc', 'mesh_sync', 'custom', 'Office', 'TXT', '', 1, '[]', '` + u.Name + `', '')`,
