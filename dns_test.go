@@ -3296,3 +3296,164 @@ func TestCodesHaveTexts(t *testing.T) {
 		}
 	}
 }
+
+// dnsTokens makes an appliance that publishes at a stand-in whose keys all have the id
+// "token", and differ in their secrets only.
+func dnsTokens(t *testing.T, zones map[string]string) (*syncHost, *dnsVendor) {
+	h, v := newVendorHost(t)
+	v.tokens, v.zones = true, map[string][]string{}
+	for secret, zone := range zones {
+		v.zones["token:"+secret] = []string{zone}
+	}
+	v.fails(func(_ context.Context, c dnsCall) error {
+		if v.zones[c.key] == nil {
+			return &provider.Error{Kind: provider.BadCredentials, Detail: "Invalid access token"}
+		}
+		return nil
+	})
+	h.change(func(c *configuration) { c.AccessKeyID, c.Secret = "token", "right" })
+	return h, v
+}
+
+// TestSyncTokensOfOneID has two services whose keys have one id and different secrets:
+// each publishes with its own.
+func TestSyncTokensOfOneID(t *testing.T) {
+	h, v := dnsTokens(t, map[string]string{"right": "example.com", "one": "one.example", "two": "two.example"})
+	h.reserve(h.service("one.example", dnsAccount("vendor", "", "token", "one")...), "a", 1)
+	h.reserve(h.service("two.example", dnsAccount("vendor", "", "token", "two")...), "b", 2)
+	wantReport(t, h.run(), dnsHost+" create", "_mesh.a.one.example create", "_mesh.b.two.example create")
+	v.want(t, "one.example", "_mesh.a.one.example", h.value("1", dnsEndpoint))
+	v.want(t, "two.example", "_mesh.b.two.example", h.value("2", dnsEndpoint))
+	if n := h.count(`SELECT count(DISTINCT key_hash) FROM accounts WHERE access_key_id = 'token'`); n != 3 {
+		t.Errorf("%d accounts, want 3", n)
+	}
+}
+
+// TestSyncWrongSecret has a service with a wrong secret for the key of the configuration, in
+// the same zone: only its own record fails, and every place that tells of it says whose
+// key it is.
+func TestSyncWrongSecret(t *testing.T) {
+	h, v := dnsTokens(t, map[string]string{"right": "example.com"})
+	service := h.service("example.com", dnsAccount("vendor", "", "token", "wrong")...)
+	u := h.reserve(service, "office", 42)
+	h.reserve(h.service("example.com"), "good", 43)
+	r := h.run()
+	wantReport(t, r, dnsHost+" create", "_mesh.good.example.com create", dnsOffice+" failed credentials")
+	english, chinese := ` (key of service "`+service+`")`, `（服务 "`+service+`" 的密钥）`
+	check := func(where string, f reconcile.Fault, english, chinese string) {
+		t.Helper()
+		if e, c := answers.FaultText(f, msg.English), answers.FaultText(f, msg.Chinese); !strings.HasSuffix(e, english) || !strings.HasSuffix(c, chinese) {
+			t.Errorf("%s: %q and %q, want %q and %q", where, e, c, english, chinese)
+		}
+	}
+	check("the report", r.FirstBad().Fault, english, chinese)
+	stored, err := h.store.ledger.LastReport(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("the stored report", stored.FirstBad().Fault, english, chinese)
+	check("the usage", h.fault(u), english, chinese)
+	if want := `key="service ` + service + `"`; !strings.Contains(h.log.String(), `msg="zone is down" zone=example.com provider=vendor code=credentials`) ||
+		!strings.Contains(h.log.String(), want) {
+		t.Errorf("no %s in the log: %s", want, h.log.String())
+	}
+
+	v.mu.Lock()
+	v.zones = map[string][]string{"token:wrong": {"example.com"}}
+	v.mu.Unlock()
+	h.exec(`UPDATE places SET look_at = 0`)
+	r = h.run()
+	check("the configuration's", r.FirstBad().Fault, " (key of the configuration)", "（配置中的密钥）")
+	v.want(t, "example.com", dnsOffice, h.value("42", dnsEndpoint))
+
+	v.mu.Lock()
+	v.zones = map[string][]string{"token:right": {"example.com"}}
+	v.mu.Unlock()
+	h.force(u)
+	h.run()
+	if all, err := h.store.ledger.Leftovers(t.Context(), 0, 10); err != nil || len(all) != 1 {
+		t.Errorf("%+v, %v", all, err)
+	} else {
+		check("the leftover", all[0].Place.Fault, english, chinese)
+	}
+	if err := h.store.DeleteService(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	h.run()
+	if all, err := h.store.ledger.Leftovers(t.Context(), 0, 10); err != nil || len(all) != 1 {
+		t.Errorf("%+v, %v", all, err)
+	} else {
+		check("the leftover of a service that has gone", all[0].Place.Fault,
+			" (a key that no configuration and no service has any more)", "（已无配置或服务使用的密钥）")
+	}
+}
+
+// fault is why a usage's record is not as it should be, as clients are told.
+func (h *syncHost) fault(u usage) reconcile.Fault {
+	h.t.Helper()
+	u, err := h.store.Usage(context.Background(), u.ID)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	state, err := h.store.ledger.State(context.Background(), []string{u.Name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return u.publishing(state.Names[0], nil).Fault
+}
+
+// TestSyncSecretRotates gives a key another secret, at a provider that tells its zones apart
+// and at one that does not: the value stays where it is all the time, and the old secret goes.
+func TestSyncSecretRotates(t *testing.T) {
+	for _, noIDs := range []bool{false, true} {
+		t.Run(fmt.Sprint("no ids ", noIDs), func(t *testing.T) {
+			h, v := dnsTokens(t, map[string]string{"right": "example.com", "new": "example.com"})
+			v.noIDs = noIDs
+			h.reserve(h.service("example.com"), "office", 42)
+			h.run()
+			before := slices.Clone(v.history)
+			h.change(func(c *configuration) { c.Secret = "new" })
+			for range 2 {
+				if r := h.run(); !r.OK() {
+					t.Errorf("%+v", r)
+				}
+			}
+			if !slices.Equal(v.history, before) {
+				t.Errorf("changes %q, and before the new secret %q", v.history, before)
+			}
+			h.wantPlaces(dnsOffice, "published "+h.value("42", dnsEndpoint))
+			h.wantPlaces(dnsHost, "published "+h.value("", dnsEndpoint))
+			if n := h.count(`SELECT count(*) FROM accounts WHERE provider = 'vendor'`); n != 1 {
+				t.Errorf("%d accounts are kept, nothing needs the old secret", n)
+			}
+		})
+	}
+}
+
+// TestEndpointSpellings writes one endpoint in several ways: it is one account, a mask
+// keeps its secret, and the answers have each as it was typed.
+func TestEndpointSpellings(t *testing.T) {
+	a := newAppliance(t)
+	const config = `{"provider":"webhook","access_key_id":"k","access_key_secret":%q,"endpoint":%q,"domain":"example.com","txt_record_name":"_txt"}`
+	const service = `{"name":"x","config":{"domain":"example.com","provider":"webhook","access_key_id":"k","access_key_secret":%q,"endpoint":%q}}`
+	secret := "the secret"
+	for n, endpoint := range []string{"https://bridge.example/x", "HTTPS://Bridge.Example:443/x/", "bridge.example/x//"} {
+		path := fmt.Sprint("/api/v1/ddns/services/s", n)
+		a.must(t, "PUT", path, fmt.Sprintf(service, "the secret", "https://bridge.example/x"))
+		a.must(t, "PUT", path, fmt.Sprintf(service, "********", endpoint))
+		a.must(t, "PUT", "/api/v1/ddns/config", fmt.Sprintf(config, secret, endpoint))
+		for _, path := range []string{path, "/api/v1/ddns/config"} {
+			if answer := a.must(t, "GET", path, ""); !strings.Contains(answer, endpoint) {
+				t.Errorf("%s: %s, want the endpoint %s as it was typed", path, answer, endpoint)
+			}
+		}
+		secret = "********"
+	}
+	got := queryText(t, a.store.reader, `SELECT endpoint, access_key_secret FROM accounts`)
+	if want := []string{"https://bridge.example/x | the secret"}; !slices.Equal(got, want) {
+		t.Errorf("accounts %q, want %q", got, want)
+	}
+	if status, code, answer := a.call(t, "PUT", "/api/v1/ddns/config", fmt.Sprintf(config, "********", "https://bridge.example/y")); status != 400 || code != "secret_not_stored" {
+		t.Errorf("another address: %d %s %s", status, code, answer)
+	}
+}

@@ -672,6 +672,8 @@ type dnsVendor struct {
 	calls   []dnsCall
 	before  func(ctx context.Context, c dnsCall) error // a failure is the call's
 	stale   map[string]int                             // reads of a name that show nothing
+	tokens  bool                                       // a key is its id, a colon and its secret
+	noIDs   bool                                       // its zones have none
 }
 
 // dnsCall is a call of a provider.
@@ -711,7 +713,12 @@ type dnsVendorClient struct {
 	key string
 }
 
-func (v *dnsVendor) open(a reconcile.Account) provider.DNS { return dnsVendorClient{v, a.AccessKeyID} }
+func (v *dnsVendor) open(a reconcile.Account) provider.DNS {
+	if v.tokens {
+		return dnsVendorClient{v, a.AccessKeyID + ":" + string(a.Secret)}
+	}
+	return dnsVendorClient{v, a.AccessKeyID}
+}
 
 func (c dnsVendorClient) call(ctx context.Context, call dnsCall) error {
 	call.key = c.key
@@ -735,6 +742,9 @@ func (c dnsVendorClient) id(zone string) string {
 func (c dnsVendorClient) ZoneID(_ context.Context, zone string) (string, error) {
 	c.v.mu.Lock()
 	defer c.v.mu.Unlock()
+	if c.v.noIDs {
+		return "", nil
+	}
 	return c.id(zone), nil
 }
 
