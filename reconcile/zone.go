@@ -33,6 +33,7 @@ type item struct {
 	ended    bool  // the place is no more
 	stored   bool  // with what was intended, so what came of it is news
 	untried  bool  // the zone is down: nothing was asked
+	unsure   bool  // a write of this work may have been made, whatever came of the last
 	withZone bool  // the fault is the zone's
 	done     bool
 	fault    Fault
@@ -572,26 +573,25 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 
 // took takes what a write came to. A lost race leaves the item pending.
 func (b *batch) took(i *item, err error) {
+	switch {
+	case err == nil || i.unsure:
+	case provider.Unmade(err):
+		i.untaint()
+	default:
+		i.unsure = true
+	}
 	kind := provider.KindOf(err)
 	if kind == provider.Changed {
-		i.untaint()
 		i.action = ""
 		return
 	}
 	if i.record.withdrawal() && kind == provider.ZoneNotFound {
 		err = nil
 	}
-	b.note(i, err)
-	switch {
-	case err == nil:
+	if b.note(i, err); err == nil {
 		i.succeed(b.now())
-	case kind == provider.Invalid, len(i.change.Remove) == 0 && slices.Contains(refusals, kind):
-		i.untaint()
 	}
 }
-
-// refusals are failures of a single addition after which it was not made.
-var refusals = []provider.Kind{provider.Permission, provider.Quota, provider.Conflict}
 
 // untaint takes a doubt back: the write was not made.
 func (i *item) untaint() {
