@@ -221,7 +221,7 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	}
 	err := ctx.Err()
 	if err != nil {
-		err = &provider.Error{Kind: provider.Network, Detail: "database", Err: err}
+		err = &provider.Error{Kind: provider.Network, Detail: "database", Err: err, Unmade: true}
 	} else {
 		checked := errs
 		err = fault(c.Store.ChangeZoneRecords(ctx, keys, func(now []Record) (add, remove []Record) {
@@ -240,14 +240,14 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 // unfit says why a change cannot be stored.
 func unfit(change provider.Change, key string, again bool) error {
 	if again {
-		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + " is in two changes of one call"}
+		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + " is in two changes of one call", Unmade: true}
 	}
 	if len(change.Add) > 0 && strings.HasSuffix("."+key, ".*") {
-		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none"}
+		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none", Unmade: true}
 	}
 	for _, v := range change.Add {
 		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
-			return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a value has strings of 255 octets at most"}
+			return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a value has strings of 255 octets at most", Unmade: true}
 		}
 	}
 	return nil
@@ -269,7 +269,7 @@ func decide(now []Record, keys []string, changes []provider.Change, errs []error
 			continue
 		}
 		if !same(there[keys[i]], change.Seen.Values) {
-			errs[i] = &provider.Error{Kind: provider.Changed, Detail: change.Name}
+			errs[i] = &provider.Error{Kind: provider.Changed, Detail: change.Name, Unmade: true}
 			continue
 		}
 		for _, v := range change.Add {
@@ -297,7 +297,7 @@ func fault(err error) error {
 func keyOf(name string) (string, error) {
 	wire, err := dnswire.ParseName(name)
 	if err != nil {
-		return "", &provider.Error{Kind: provider.Invalid, Err: err}
+		return "", &provider.Error{Kind: provider.Invalid, Err: err, Unmade: true}
 	}
 	return wireKey(wire), nil
 }

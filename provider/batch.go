@@ -153,7 +153,7 @@ func (c *Client) ChangeAll(ctx context.Context, changes []Change) []error {
 func (c *Client) changeAll(ctx context.Context, all jobs) {
 	z, err := c.named(ctx, all[0].change.Zone)
 	if err != nil {
-		all.end(err)
+		all.end(unmade(err))
 		return
 	}
 	c.check(z, all)
@@ -174,8 +174,15 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 			j.end(err)
 		}
 	}
+	for _, j := range all {
+		j.err = unmade(j.err)
+	}
 	c.applyAll(ctx, z, todo.left())
-	c.confirmAll(ctx, z, todo.left())
+	made := todo.left()
+	c.confirmAll(ctx, z, made)
+	for _, j := range made {
+		j.err = unsure(j.err)
+	}
 }
 
 // check ends the changes that cannot be made.
@@ -323,7 +330,7 @@ func each(n int, f func(i int) error) []error {
 	for range min(n, atOnce) {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if errs[i] = state.failure(); errs[i] == nil {
+				if errs[i] = unmade(state.failure()); errs[i] == nil {
 					errs[i] = crash.Call(func() error { return f(i) })
 					state.note(errs[i])
 				}
@@ -336,21 +343,25 @@ func each(n int, f func(i int) error) []error {
 
 // inBatches submits plans together, as many as fit says of those that are
 // left. A batch that is refused is halved until what is refused stands alone.
-// After a failure of the vendor as a whole it submits no more.
+// After a failure of the vendor as a whole it submits no more. What is submitted again
+// after a failure that is not Unmade stays unsure.
 func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []error {
 	errs := make([]error, len(plans))
 	var state health
-	var try func(from, to int)
-	try = func(from, to int) {
-		err := state.failure()
+	var try func(from, to int, doubted bool)
+	try = func(from, to int, doubted bool) {
+		err := unmade(state.failure())
 		if err == nil {
 			err = submit(plans[from:to])
 			err = cmp.Or(state.note(err), err)
 		}
+		if doubted = doubted || err != nil && !Unmade(err); doubted {
+			err = unsure(err)
+		}
 		if err != nil && to-from > 1 && state.failure() == nil {
 			middle := (from + to) / 2
-			try(from, middle)
-			try(middle, to)
+			try(from, middle, doubted)
+			try(middle, to, doubted)
 			return
 		}
 		for i := from; i < to; i++ {
@@ -359,7 +370,7 @@ func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []
 	}
 	for at := 0; at < len(plans); {
 		n := max(1, fit(plans[at:]))
-		try(at, at+n)
+		try(at, at+n, false)
 		at += n
 	}
 	return errs

@@ -172,31 +172,36 @@ func (s recordSet) values() RRset {
 // Change makes the change and returns when the provider shows it. It looks at
 // the name first: what is no longer as it was seen is not touched.
 func (c *Client) Change(ctx context.Context, ch Change) error {
-	if err := c.fits(ch.Add); err != nil {
-		return err
-	}
-	z, err := c.named(ctx, ch.Zone)
-	if err != nil {
-		return err
-	}
 	name := dnsname.Fold(ch.Name)
 	turn := c.turn(name)
 	if !turn.take(ctx) {
-		return &Error{Kind: Network, Detail: name + ": another change is under way", Err: ctx.Err()}
+		return &Error{Kind: Network, Detail: name + ": another change is under way", Err: ctx.Err(), Unmade: true}
 	}
 	defer turn.end()
-	seen, err := c.vendor.list(ctx, z, name)
-	if err != nil {
-		return err
-	}
-	p, err := newPlan(z, name, seen, ch)
+	p, err := c.plan(ctx, name, ch)
 	if err != nil || p.empty() {
-		return err
+		return unmade(err)
 	}
 	if err := overtaken(name, c.apply(ctx, p)); err != nil {
 		return err
 	}
-	return c.confirm(ctx, p)
+	return unsure(c.confirm(ctx, p))
+}
+
+// plan looks at the name, and plans the change.
+func (c *Client) plan(ctx context.Context, name string, ch Change) (plan, error) {
+	if err := c.fits(ch.Add); err != nil {
+		return plan{}, err
+	}
+	z, err := c.named(ctx, ch.Zone)
+	if err != nil {
+		return plan{}, err
+	}
+	seen, err := c.vendor.list(ctx, z, name)
+	if err != nil {
+		return plan{}, err
+	}
+	return newPlan(z, name, seen, ch)
 }
 
 func (c *Client) fits(values []TXT) error {
@@ -209,10 +214,10 @@ func (c *Client) fits(values []TXT) error {
 }
 
 // overtaken tells of the failure of a write that came upon something else than
-// what was listed before it.
+// what was listed before it. A value that exists stands, whoever has made it.
 func overtaken(name string, err error) error {
 	if kind := KindOf(err); kind == gone || kind == exists {
-		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err}
+		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err, Unmade: kind == gone && Unmade(err)}
 	}
 	return err
 }
@@ -277,18 +282,32 @@ func (p plan) changeRecords(ctx context.Context, v recordVendor) error {
 	if len(p.add) == 1 && len(old) == 1 {
 		return p.orAlias(ctx, v, v.update(ctx, p.zone, p.name, old[0], p.add[0], p.ttl))
 	}
+	var steps []func() error
 	for _, value := range p.add {
-		err := p.orAlias(ctx, v, v.create(ctx, p.zone, p.name, value, p.ttl))
-		if err != nil && KindOf(err) != exists {
-			return err
-		}
+		steps = append(steps, func() error {
+			err := p.orAlias(ctx, v, v.create(ctx, p.zone, p.name, value, p.ttl))
+			return unless(exists, err)
+		})
 	}
 	for _, r := range old {
-		if err := v.remove(ctx, p.zone, p.name, r); err != nil && KindOf(err) != gone {
+		steps = append(steps, func() error { return unless(gone, v.remove(ctx, p.zone, p.name, r)) })
+	}
+	for i, step := range steps {
+		if err := step(); err != nil && i > 0 {
+			return unsure(err)
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unless gives an error that is not of a kind.
+func unless(kind Kind, err error) error {
+	if KindOf(err) == kind {
+		return nil
+	}
+	return err
 }
 
 // aliasVendor is a vendor whose list of a name's values does not show an alias.
@@ -308,7 +327,7 @@ func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
 	if failure != nil || target == "" {
 		return err
 	}
-	return &Error{Kind: Conflict, Detail: p.name + " is an alias: it points to " + target, Err: err}
+	return &Error{Kind: Conflict, Detail: p.name + " is an alias: it points to " + target, Err: err, Unmade: Unmade(err)}
 }
 
 // split tells which of the records a change leaves and which it takes away.
@@ -345,7 +364,7 @@ func (p plan) after() recordSet {
 // unspeakable is the refusal to write a set back in which another has a value
 // with octets that JSON has lost.
 func unspeakable(name string) error {
-	return &Error{Kind: Conflict, Detail: name + ": a value there is not UTF-8, and would not go back as it is"}
+	return &Error{Kind: Conflict, Detail: name + ": a value there is not UTF-8, and would not go back as it is", Unmade: true}
 }
 
 // confirm waits until the list shows a change. Some vendors list a new record

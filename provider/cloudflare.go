@@ -339,16 +339,21 @@ type cloudflarePatch struct {
 
 // applyAll changes records of many names in one call, where the API has that.
 func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
-	possible := true
+	possible, begun := true, false
 	errs := inBatches(plans, cloudflareFit, func(batch []plan) error {
 		if !possible {
 			return nil
 		}
 		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch"}
 		_, err := v.do(ctx, c, cloudflareOperations(batch), nil)
-		if KindOf(err) == noCall {
+		switch {
+		case KindOf(err) != noCall:
+		case begun: // what may have been made is not to be made again one by one
+			err = &Error{Kind: Temporary, Detail: c.name, Err: err}
+		default:
 			possible, err = false, nil
 		}
+		begun = begun || !Unmade(err)
 		return err
 	})
 	if !possible {

@@ -1,10 +1,12 @@
 package provider_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"meshddns/dnswire"
 	"meshddns/provider"
 	"meshddns/provider/cloudtest"
 	"meshddns/provider/contract"
@@ -81,9 +83,35 @@ func TestContractClouds(t *testing.T) {
 		c.AddAlias(alias, "elsewhere.example.net")
 		contract.Test(t, contract.Backend{
 			Client: newClient(t, c), Outside: c, Zone: cloudtest.Zone, Foreign: foreign, Alias: alias,
-			Copies: !slices.Contains(onceOnly, c.Provider),
+			Copies: !slices.Contains(onceOnly, c.Provider), Unread: unreadAtClouds(c),
 		})
 	})
+}
+
+// unreadAtClouds are answers to a write that is made, and to those after it.
+func unreadAtClouds(c *cloudtest.Cloud) (all []func() (end func())) {
+	gateway, nothing, unknown := page(http.StatusBadGateway), page(http.StatusOK), page(http.StatusBadRequest)
+	for _, answers := range [][2]*cloudtest.Answer{{&gateway, nil}, {&nothing, nil}, {&gateway, &unknown}, {nil, nil}, {nil, &unknown}} {
+		all = append(all, func() (end func()) {
+			c.Fail(cloudtest.Unread(answers[0], answers[1]))
+			return func() { c.FailNoMore() }
+		})
+	}
+	return all
+}
+
+// unreadAtServers are answers to an update that is made; those after it are refused.
+func unreadAtServers(f *servertest.Front) (all []func() (end func())) {
+	for _, spoil := range []servertest.Spoil{
+		func(dnswire.Message, []byte) []byte { return nil },
+		func(_ dnswire.Message, answer []byte) []byte { return answer[:len(answer)-1] },
+		servertest.Fails(dnswire.RcodeRefused, false),
+		servertest.Fails(dnswire.RcodeServFail, false),
+		servertest.Fails(dnswire.RcodeServFail, true),
+	} {
+		all = append(all, func() (end func()) { return f.Unread(spoil) })
+	}
+	return all
 }
 
 func TestContractServers(t *testing.T) {
@@ -91,12 +119,13 @@ func TestContractServers(t *testing.T) {
 		t.Skip("long")
 	}
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
-		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: s.Addr})
+		front := s.Front(t)
+		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: front.Addr})
 		if err != nil {
 			t.Fatal(err)
 		}
 		contract.Test(t, contract.Backend{
-			Client: client, Outside: s, Zone: servertest.Zone, Foreign: oddValues(), Alias: "alias.example.com", ZoneUnproven: s.Name == "Knot",
+			Client: client, Outside: s, Zone: servertest.Zone, Foreign: oddValues(), Alias: "alias.example.com", Unread: unreadAtServers(front),
 		})
 	})
 }

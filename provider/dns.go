@@ -25,8 +25,8 @@ type DNS interface {
 	// provider can compare and swap, a change of the values since they were
 	// seen is Changed, and nothing is done. A change that adds and removes
 	// nothing shows, where the provider can tell, that the key may write.
-	// After a Network, Temporary or BadAnswer error the change may have been
-	// made or not.
+	// After an error the change may have been made, wholly or in part, unless
+	// the error is Unmade.
 	Change(ctx context.Context, change Change) error
 
 	// Authority says who answers for the zone to the public.
@@ -57,7 +57,8 @@ type BatchReader interface {
 type BatchChanger interface {
 	// ChangeAll makes changes of different names of one zone, each as Change
 	// would, and gives the error of each in their order. One that fails does
-	// not keep the others from being made.
+	// not keep the others from being made. Where a change is tried again after
+	// an attempt of which the outcome is unknown, no later refusal is Unmade.
 	ChangeAll(ctx context.Context, changes []Change) []error
 	// BatchSize is how many changes are best made by one call of ChangeAll.
 	BatchSize() int

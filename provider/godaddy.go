@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -96,11 +95,11 @@ func (v *goDaddy) failure(c call, ans answer) error {
 			kinds = codeKinds{{"*", Conflict}}
 		}
 	}
-	err := v.api.refused(c, ans, verdict{f.Code, f.Message, ans.header.Get("X-Request-Id")}, kinds)
-	if e, ok := errors.AsType[*Error](err); ok && e.Kind == Throttled {
+	e := v.api.refused(c, ans, verdict{f.Code, f.Message, ans.header.Get("X-Request-Id")}, kinds)
+	if e.Kind == Throttled {
 		e.RetryAfter = cmp.Or(e.RetryAfter, time.Duration(f.RetryAfterSec)*time.Second)
 	}
-	return err
+	return e
 }
 
 func goDaddyPath(domain, kind, name string) string {

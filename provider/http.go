@@ -246,8 +246,9 @@ func (k codeKinds) of(code string) Kind {
 }
 
 // refused makes the error of a call that the vendor refuses: by its code where
-// that is known, else by the HTTP status.
-func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
+// that is known, else by the HTTP status. What the call asks for was not done where
+// the vendor says so in its own words, and not that it has a fault.
+func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
 	e.Detail = fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status)
 	for _, part := range []string{v.code, v.message} {
@@ -261,6 +262,7 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) error {
 	if e.Kind == Throttled || e.Kind == Temporary {
 		e.RetryAfter = retryAfter(ans.header.Get("Retry-After"), a.now())
 	}
+	e.Unmade = v.code+v.message != "" && e.Kind != Temporary
 	if skew, ok := a.skew(ans); ok && !a.timeless && (e.Kind == BadCredentials || e.Kind == ClockSkew) {
 		e.Kind = ClockSkew
 		e.Detail += fmt.Sprintf(": the provider's time minus ours is %+.0f s", skew.Seconds())

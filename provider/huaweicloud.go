@@ -329,7 +329,7 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 			}
 			body.Records = append(body.Records, cmp.Or(r.raw, quoteTXT(r.value, "")))
 		} else if r.id == from.id {
-			return &Error{Kind: Conflict, Detail: name + ": the record set is disabled"}
+			return &Error{Kind: Conflict, Detail: name + ": the record set is disabled", Unmade: true}
 		}
 	}
 	one := huaweiSets(z) + "/" + url.PathEscape(from.id)
@@ -350,17 +350,13 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 // under way (Changed) waits for that, and is not repeated: what it was made
 // from is not what stands there then.
 func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err error) error {
-	if err == nil {
-		return v.steady(ctx, z, name)
-	}
 	switch KindOf(err) {
+	case "":
+		return unsure(v.steady(ctx, z, name))
 	case exists:
 		if sets, failure := v.sets(ctx, z, name); failure == nil && len(sets) == 0 {
-			return &Error{Kind: Conflict, Detail: name + ": records of another type stand there, such as an alias", Err: err}
+			return &Error{Kind: Conflict, Detail: name + ": records of another type stand there, such as an alias", Err: err, Unmade: Unmade(err)}
 		}
-		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err}
-	case gone:
-		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err}
 	case Changed:
 		return cmp.Or(v.steady(ctx, z, name), err)
 	}

@@ -123,11 +123,11 @@ func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
 	if ans.status == http.StatusOK {
 		ans.status = r.Error.Code
 	}
-	err := v.api.refused(c, ans, verdict{r.Error.Status, r.Error.Message, r.RequestID}, jdErrors)
-	if e, ok := errors.AsType[*Error](err); ok && strings.Contains(r.Error.Message, jdNonceUsed) {
-		e.Kind = Temporary
+	e := v.api.refused(c, ans, verdict{r.Error.Status, r.Error.Message, r.RequestID}, jdErrors)
+	if strings.Contains(r.Error.Message, jdNonceUsed) { // by the same request, which may have been done
+		e.Kind, e.Unmade = Temporary, false
 	}
-	return err
+	return e
 }
 
 // jdList gives a page of a list.

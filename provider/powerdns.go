@@ -113,7 +113,6 @@ func (v *powerDNS) refused(c call, ans answer) error {
 	switch ans.status {
 	case http.StatusNotFound:
 		kind = ZoneNotFound
-		words += fmt.Sprintf(" (no such zone, or the server's id is not %q)", v.api.Key.AccessKeyID)
 	case http.StatusConflict:
 		kind = Conflict
 	}
@@ -122,7 +121,11 @@ func (v *powerDNS) refused(c call, ans answer) error {
 			kind = cmp.Or(kind, known.kind)
 		}
 	}
-	return v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // every failure is without a code
+	e := v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // every failure is without a code
+	if ans.status == http.StatusNotFound {
+		e.Detail += fmt.Sprintf(" (no such zone, or the server's id is not %q)", v.api.Key.AccessKeyID)
+	}
+	return e
 }
 
 func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
@@ -287,11 +290,11 @@ func (v *powerDNS) alwaysLists() {}
 func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
 	disabled, err := v.unlisted(ctx, z, name, from)
 	if err != nil {
-		return err
+		return unmade(err)
 	}
 	for _, r := range disabled.records {
 		if slices.ContainsFunc(to.records, func(t record) bool { return t.raw == "" && t.value.Equal(r.value) }) {
-			return &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled"}
+			return &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled", Unmade: true}
 		}
 	}
 	to.records = slices.Concat(to.records, disabled.records)
@@ -363,7 +366,7 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 		return err
 	}
 	if !v.turn.take(ctx) {
-		return v.api.unreached(ctx, c, ctx.Err())
+		return unmade(v.api.unreached(ctx, c, ctx.Err()))
 	}
 	defer v.turn.end()
 	return v.do(ctx, c, nil)

@@ -133,6 +133,11 @@ type Error struct {
 	RetryAfter time.Duration // with Throttled, where the vendor says it
 	Err        error
 
+	// Unmade is set when the change was certainly not made: nothing was sent, or the
+	// provider has refused this very change in an answer that can be read, and no earlier
+	// attempt of the same call may have been made. When it is not set, nothing is known.
+	Unmade bool
+
 	status int // of the answer in HTTP, if it was that which failed
 }
 
@@ -156,6 +161,30 @@ func (e *Error) Transient() bool {
 		return true
 	}
 	return false
+}
+
+// Unmade reports whether a change that failed with err was certainly not made.
+func Unmade(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Unmade
+}
+
+// unmade gives the failure of a change of which nothing was sent.
+func unmade(err error) error { return marked(err, true) }
+
+// unsure gives the failure of a change of which an earlier attempt may have been made.
+func unsure(err error) error { return marked(err, false) }
+
+func marked(err error, unmade bool) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Unmade == unmade {
+		return err
+	}
+	copied := *e // which others may have, too
+	if copied.Unmade = unmade; err != error(e) {
+		copied.Detail, copied.Err = "", err
+	}
+	return &copied
 }
 
 // stale is why a change is not made.

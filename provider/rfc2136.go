@@ -24,8 +24,9 @@ import (
 // Queries are signed too, so that a wrong key shows before anything is
 // written. What an answer says about names and records is believed only when
 // its signature verifies. Errors without one are believed as hints: PowerDNS
-// and Knot do not sign all of theirs, and nobody can sign for a wrong key. A
-// forged error can delay a change, it cannot lose a value.
+// and Knot do not sign all of theirs, and nobody can sign for a wrong key. Such an error
+// can delay a change. Only that a zone is gone is believed of two of them, to a query
+// and to an update over TCP: Knot signs nothing where it has no zone.
 type RFC2136 struct {
 	server string // host:port
 	key    dnswire.Key
@@ -94,20 +95,20 @@ func isHost(text string) bool {
 
 // Zone gives the apex of the zone on the server that contains name; it is
 // ZoneNotFound when there is none, or when the name is delegated from there.
-// Knot does not sign that it has none, which it says to any key: Permission.
+// Knot says that it has none to any key.
 func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 	owner, err := ownerName(name)
 	if err != nil {
 		return "", err
 	}
-	var refusal, unproven error
+	var refusal error
 	for at := owner; at == owner || at.Parent() != dnswire.Root; at = at.Parent() {
 		answer, err := c.query(ctx, at, dnswire.TypeSOA)
 		if KindOf(err) == Permission {
-			refusal = err
-			if unproven == nil && errors.Is(err, dnswire.ErrUnsigned) {
-				unproven = err
+			if refusal = c.absent(ctx, at, err); KindOf(refusal) != ZoneNotFound {
+				return "", refusal
 			}
+			refusal = err
 			continue
 		}
 		if err != nil {
@@ -116,9 +117,6 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 		if apex, ok := apexAbove(answer, owner); ok {
 			return nameText(apex), nil
 		}
-	}
-	if unproven != nil {
-		return "", unproven
 	}
 	detail := fmt.Sprintf("%s serves no zone that contains %s", c.server, nameText(owner))
 	return "", &Error{Kind: ZoneNotFound, Detail: detail, Err: refusal}
@@ -163,6 +161,9 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 		return RRset{}, err
 	}
 	answer, err := c.query(ctx, owner, dnswire.TypeTXT)
+	if KindOf(err) == Permission {
+		err = c.absent(ctx, apex, err)
+	}
 	if err != nil {
 		return RRset{}, err
 	}
@@ -309,7 +310,7 @@ func (c *RFC2136) exchange(ctx context.Context, call string, send sender, messag
 	message.ID = randomID()
 	request, mac := c.key.Sign(message.Pack(), c.now())
 	if len(request) > dnswire.MaxMessage {
-		return answer, false, &Error{Kind: Invalid, Detail: call + ": the values do not fit into one message"}
+		return answer, false, &Error{Kind: Invalid, Detail: call + ": the values do not fit into one message", Unmade: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
 	defer cancel()
@@ -353,6 +354,7 @@ func (c *RFC2136) verifyError(call string, err error) error {
 	if !ok {
 		return failure
 	}
+	failure.Unmade = reported.Signed
 	switch reported.Code {
 	case dnswire.RcodeBadKey: // from Knot also for a key without rights
 		failure.Kind = BadCredentials
@@ -394,6 +396,7 @@ func rcodeError(call string, meanings map[dnswire.Rcode]meaning, rcode dnswire.R
 		m = meaning{BadAnswer, "an answer that is not expected here"}
 	}
 	failure := &Error{Kind: m.kind, Detail: fmt.Sprintf("%s: %s: %s", call, rcode, m.words)}
+	failure.Unmade = signed && m.kind != Temporary && m.kind != BadAnswer
 	if !signed {
 		failure.Detail += ", or the key's name, algorithm or secret, or the clock, is wrong"
 		failure.Err = dnswire.ErrUnsigned

@@ -18,9 +18,9 @@ const (
 	maxRefused = 32                        // refused messages since the last that was made
 )
 
-// Change makes all of a change or nothing. An error of kind Network,
-// BadAnswer or ClockSkew does not say which: the answer may be what was lost
-// or spoiled, so read again before the next change. A change that adds and
+// Change makes all of a change or nothing. Unless it is Unmade, an error does not say
+// which: the answer may be what was lost or spoiled, and one that is not signed may be
+// anybody's. So read again before the next change. A change that adds and
 // removes nothing proves that the key may change the values at the name.
 //
 // PowerDNS compares the values seen with its own spelling of them and without
@@ -30,7 +30,7 @@ const (
 func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 	message, err := updateMessage(ch)
 	if err != nil {
-		return err
+		return unmade(err)
 	}
 	return c.send(ctx, batch{{change: ch, message: message}})
 }
@@ -43,8 +43,8 @@ func (c *RFC2136) BatchSize() int { return maxBatch }
 // that are at fault stand alone. Where nothing is made any more, the changes
 // that are left are not tried: they get the error of the last that was.
 //
-// A message of which it is not known whether it was made is not sent again:
-// all its changes get that error.
+// A message of which it is not known whether it was made is sent again only where the
+// server says that it has failed; no error of its changes is Unmade then.
 func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 	all, errs := updatesOf(changes)
 	refused := 0
@@ -60,7 +60,7 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 		}
 		if refused == maxRefused || KindOf(err) == Network {
 			for _, left := range queue[1:] {
-				left.give(errs, err)
+				left.give(errs, unmade(err))
 			}
 			break
 		}
@@ -85,7 +85,7 @@ func updatesOf(changes []Change) (all batch, errs []error) {
 		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
 			err = &Error{Kind: Invalid, Detail: fmt.Sprintf("%s is in zone %s, and others of one call are not", ch.Name, ch.Zone)}
 		}
-		if errs[i] = err; err == nil {
+		if errs[i] = unmade(err); err == nil {
 			all = append(all, update{at: i, change: ch, message: message})
 		}
 	}
@@ -99,11 +99,17 @@ type update struct {
 	at      int // in the changes of ChangeAll
 	change  Change
 	message dnswire.Message
+	unsure  bool // a message with it may have been made
 }
 
+// give gives the changes the error of a message.
 func (b batch) give(errs []error, err error) {
-	for _, u := range b {
-		errs[u.at] = err
+	for i := range b {
+		u := &b[i]
+		if errs[u.at] = err; u.unsure {
+			errs[u.at] = unsure(err)
+		}
+		u.unsure = u.unsure || err != nil && !Unmade(err)
 	}
 }
 
@@ -144,7 +150,47 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 	if err != nil || answer.Rcode == dnswire.RcodeSuccess {
 		return err
 	}
-	return rcodeError(call, updateErrors, answer.Rcode, signed)
+	failure := rcodeError(call, updateErrors, answer.Rcode, signed)
+	if failure.Kind == ZoneNotFound {
+		failure.Kind = c.notPrimary(ctx, first.message.Questions[0].Name)
+	}
+	return failure
+}
+
+// notPrimary is the kind of the refusal of a server that is not a zone's primary: it has
+// no such zone, or a copy of it, which is no key's to change.
+func (c *RFC2136) notPrimary(ctx context.Context, apex dnswire.Name) Kind {
+	answer, err := c.query(ctx, apex, dnswire.TypeSOA)
+	at, found := apexAbove(answer, apex)
+	switch kind := KindOf(err); {
+	case found && at.Fold() == apex.Fold():
+		return Permission
+	case err == nil, kind == Permission:
+		return ZoneNotFound
+	default:
+		return kind
+	}
+}
+
+// absent gives the failure of a call about a zone that the server has refused to answer:
+// ZoneNotFound when it has no such zone, else why it refuses. Of a query all servers say
+// REFUSED in both cases. Of an update they say NOTAUTH without a zone (RFC 2136, section
+// 3.1.1), and REFUSED or BADKEY where the zone is not for this key. The update changes
+// nothing, also where the key may do all.
+func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) error {
+	call := fmt.Sprintf("update nothing in zone %s at %s", nameText(apex), c.server)
+	message, err := updateMessage(Change{Zone: apex.String(), Name: apex.String(), Seen: RRset{Values: []TXT{{rand.Text()}}}})
+	if err != nil {
+		return err
+	}
+	answer, _, err := c.exchange(ctx, call, dnswire.ExchangeTCP, message)
+	switch {
+	case err != nil:
+		return err
+	case answer.Rcode != dnswire.RcodeNotAuth:
+		return refusal
+	}
+	return &Error{Kind: ZoneNotFound, Detail: fmt.Sprintf("%s: %s", call, answer.Rcode), Err: refusal}
 }
 
 // divisible reports whether a message was not made for a reason that may be

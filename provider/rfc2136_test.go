@@ -297,7 +297,7 @@ func TestRFC2136Zone(t *testing.T) {
 		}
 		for _, name := range []string{"a.example.org", "example.org", "notexample.com", "com", "localhost"} {
 			_, err := c.Zone(t.Context(), name)
-			wantKind(t, err, noZone(s), name, s.Addr)
+			wantKind(t, err, ZoneNotFound, name, s.Addr, "or not for this key")
 		}
 		for _, name := range []string{"child.example.com", "_mesh.x.child.example.com"} {
 			_, err := c.Zone(t.Context(), name)
@@ -310,26 +310,18 @@ func TestRFC2136Zone(t *testing.T) {
 	})
 }
 
-// noZone is what a server says to the right key where it has no zone. Knot
-// says the same to any key.
-func noZone(s servertest.Server) Kind {
-	if s.Name == "Knot" {
-		return Permission
-	}
-	return ZoneNotFound
-}
-
 // TestRFC2136ZoneRemoved takes the zone from a running server: only a key that
-// the server accepts may hear that it is gone.
+// the server accepts may hear that it is gone. Knot says so to any key.
 func TestRFC2136ZoneRemoved(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		s.RemoveZone(t)
-		bad := map[string]Kind{"BIND": BadCredentials, "Knot": Permission, "PowerDNS": BadCredentials}[s.Name]
+		bad := map[string]Kind{"BIND": BadCredentials, "Knot": ZoneNotFound, "PowerDNS": BadCredentials}[s.Name]
 		for name, test := range map[string]struct {
 			key, secret string
 			kind        Kind
 		}{
-			"right":        {servertest.Key, servertest.Secret, noZone(s)},
+			"right":        {servertest.Key, servertest.Secret, ZoneNotFound},
+			"read only":    {servertest.ReadOnlyKey, servertest.ReadOnly, ZoneNotFound},
 			"wrong secret": {servertest.Key, servertest.Secret512, bad},
 			"unknown":      {"stranger", servertest.Secret, bad},
 		} {
@@ -338,18 +330,64 @@ func TestRFC2136ZoneRemoved(t *testing.T) {
 				for _, name := range []string{servertest.Zone, "_mesh.a.example.com"} {
 					_, err := c.Zone(t.Context(), name)
 					wantKind(t, err, test.kind, "example.com", s.Addr)
+					_, err = c.Read(t.Context(), servertest.Zone, name)
+					wantKind(t, err, test.kind, "example.com", s.Addr)
 				}
+				change := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}})
+				if s.Name == "PowerDNS" && test.kind == BadCredentials {
+					test.kind = Permission // whose refusal of an update does not say that it is the key
+				}
+				wantKind(t, change, test.kind, "example.com", s.Addr)
 			})
 		}
 	})
 }
 
-// TestRFC2136ZoneUnproven spoils the signature of a refusal.
-func TestRFC2136ZoneUnproven(t *testing.T) {
+// TestRFC2136ZoneKept has answers to queries, or to updates, that a zone which is there is
+// not for the key, is not its primary's, or is not to be had now: it is never gone.
+func TestRFC2136ZoneKept(t *testing.T) {
 	s := servertest.BIND(t)
-	c := newClient(t, relay(t, s.Addr, unsigned), servertest.Key, servertest.Secret)
-	_, err := c.Zone(t.Context(), "a.example.org")
-	wantKind(t, err, Permission, "a.example.org", "REFUSED")
+	answers := func(query, update byte) func([]byte) []byte {
+		return func(answer []byte) []byte {
+			rcode := query
+			if dnswire.Opcode(answer[2]>>3&15) == dnswire.OpcodeUpdate {
+				rcode = update
+			}
+			if rcode == 0 {
+				return answer
+			}
+			answer = slices.Clone(answer)
+			answer[lowOfCode] = answer[lowOfCode]&^15 | rcode
+			return unsigned(answer)
+		}
+	}
+	const servFail, notImp, refused, notAuth = 2, 4, 5, 9
+	for name, test := range map[string]struct {
+		query, update byte
+		read, change  Kind
+	}{
+		"gone":                         {refused, notAuth, ZoneNotFound, ZoneNotFound},
+		"no query, no update":          {refused, refused, Permission, Permission},
+		"no query":                     {refused, 0, Permission, ""},
+		"a copy":                       {0, notAuth, "", Permission},
+		"no query, no updates at all":  {refused, notImp, Permission, Invalid},
+		"no query, a fault":            {refused, servFail, Permission, Temporary},
+		"a fault, and not the primary": {servFail, notAuth, Temporary, Temporary},
+		"not the key":                  {notAuth, refused, BadCredentials, Permission},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, relay(t, s.Addr, answers(test.query, test.update)), servertest.Key, servertest.Secret)
+			_, err := c.Zone(t.Context(), "_mesh.a.example.com")
+			wantOutcome(t, err, test.read)
+			_, err = c.Read(t.Context(), servertest.Zone, "_mesh.a.example.com")
+			wantOutcome(t, err, test.read)
+			err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+			wantOutcome(t, err, test.change)
+			if Unmade(err) {
+				t.Errorf("%v is not signed, and says that nothing was made", err)
+			}
+		})
+	}
 }
 
 // TestRFC2136ZoneOfAlias has an alias in a child zone that points into the
@@ -562,7 +600,7 @@ func TestRFC2136Outside(t *testing.T) {
 			wantKind(t, c.Change(t.Context(), ch), ZoneNotFound, "NOTAUTH", ch.Name, ch.Zone)
 		}
 		_, err := c.Read(t.Context(), "example.org", "a.example.org")
-		wantKind(t, err, Permission, "no such zone")
+		wantKind(t, err, ZoneNotFound, "no such zone")
 	})
 }
 

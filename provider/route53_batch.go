@@ -132,7 +132,7 @@ func (v *route53) replace(ctx context.Context, z zone, name string, from, to rec
 func route53Steps(name string, from, to recordSet) (steps []route53Change, err error) {
 	for _, r := range from.records {
 		if r.off {
-			return nil, &Error{Kind: Conflict, Detail: name + ": the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change"}
+			return nil, &Error{Kind: Conflict, Detail: name + ": the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change", Unmade: true}
 		}
 	}
 	if len(from.records) > 0 {

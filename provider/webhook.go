@@ -75,7 +75,8 @@ import (
 // changed. A kind out of these counts before the status; else 401 means
 // credentials, 403 permission, 404 zone_not_found, 408 and 5xx temporary, 409
 // changed, 429 throttled, and any other invalid. The header Retry-After of a
-// throttled or temporary failure is heeded. Redirects are not followed.
+// throttled or temporary failure is heeded. Redirects are not followed. A failure
+// with such a body says that nothing was done, unless it is temporary.
 type webhook struct{ api *api }
 
 // NewWebhook makes a client of a bridge, whose address, https:// or on
@@ -197,15 +198,17 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 // nothing tells apart but what the bridge says.
 func (v *webhook) sharesNames() {}
 
+// refused reads a failure. A page of a proxy has a status too, and does not say that
+// nothing was done.
 func (v *webhook) refused(c call, ans answer) error {
 	var failure struct{ Error, Kind string }
-	if err := json.Unmarshal(ans.body, &failure); err != nil {
-		failure.Kind = "" // a page of a proxy: the status is enough
-	}
-	if webhookKinds.of(failure.Kind) == "" {
+	err := json.Unmarshal(ans.body, &failure)
+	if err != nil || webhookKinds.of(failure.Kind) == "" {
 		failure.Kind = webhookStatus[ans.status]
 	}
-	return v.api.refused(c, ans, verdict{code: failure.Kind, message: failure.Error}, webhookKinds)
+	e := v.api.refused(c, ans, verdict{code: failure.Kind, message: failure.Error}, webhookKinds)
+	e.Unmade = e.Unmade && (err == nil || len(ans.body) == 0)
+	return e
 }
 
 // webhookAnswer is what a bridge says of a name.

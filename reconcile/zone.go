@@ -586,11 +586,10 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 
 // took takes what a write came to. A lost race leaves the item to be read again.
 func (b *batch) took(i *item, err error) {
-	kind := provider.KindOf(err)
-	if err == nil || i.unmade(kind) {
+	if err == nil || provider.Unmade(err) {
 		i.happens(Event{Kind: Known, Before: i.before}, b.now())
 	}
-	switch {
+	switch kind := provider.KindOf(err); {
 	case kind == provider.Changed:
 		i.phase = unread
 		return
@@ -604,14 +603,6 @@ func (b *batch) took(i *item, err error) {
 		i.looked(b.now())
 	}
 }
-
-// unmade reports whether a write that failed was certainly not made.
-func (i *item) unmade(kind provider.Kind) bool {
-	return kind == provider.Changed || kind == provider.Invalid || len(i.change.Remove) == 0 && slices.Contains(refusals, kind)
-}
-
-// refusals are failures of a single addition after which it was not made.
-var refusals = []provider.Kind{provider.Permission, provider.Quota, provider.Conflict}
 
 // again reads and plans those that lost a race.
 func (b *batch) again(ctx context.Context) {

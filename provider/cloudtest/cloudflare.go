@@ -189,12 +189,7 @@ func cfBatch(c *Cloud, r Request, z zone) Answer {
 	if n := len(steps.Deletes) + len(steps.Patches) + len(steps.Posts); n == 0 || n > cfOperations {
 		return cfFailure(http.StatusBadRequest, 9500, fmt.Sprintf("Batch has %d operations, at most 200 are allowed", n))
 	}
-	before := []*record{}
-	for _, r := range c.records {
-		copied := *r
-		before = append(before, &copied)
-	}
-	changes := c.changes
+	before, changes := c.copied(), c.changes
 	for kind, bodies := range [][]json.RawMessage{steps.Deletes, steps.Patches, steps.Posts} {
 		for _, body := range bodies {
 			step := r

@@ -216,7 +216,10 @@ func (c *Cloud) answer(r Request) (Answer, manner) {
 		c.faults = c.faults[1:]
 		return Answer{}, fault.how
 	}
-	before := c.changes
+	before, records := c.changes, []*record(nil)
+	if fault.how == refusing {
+		records = c.copied()
+	}
 	answer := Answer{}
 	if failure := c.v.authorize(c, r); failure != nil && c.second != nil {
 		return c.second.answer(r)
@@ -225,9 +228,16 @@ func (c *Cloud) answer(r Request) (Answer, manner) {
 	} else {
 		answer = c.v.serve(c, r)
 	}
+	wrote := c.changes != before
 	switch {
-	case fault.how == lost && c.changes == before:
+	case fault.how == refusing && (wrote || answer.Status >= http.StatusBadRequest):
+		c.changes, c.records = before, records
+		return cmp.Or(fault.then, &c.v.throttle).clone(), normal
+	case (fault.how == lost || fault.how == refusing || fault.how == unread) && !wrote:
 		return answer, normal // it waits for a write
+	case fault.how == unread:
+		c.faults[0].how = refusing
+		return cmp.Or(fault.answer, &answer).clone(), normal
 	case fault.how == lost:
 		c.faults = c.faults[1:]
 		return answer, reset
@@ -237,24 +247,36 @@ func (c *Cloud) answer(r Request) (Answer, manner) {
 	return answer, fault.how
 }
 
+// copied gives the records as they are, to go back to.
+func (c *Cloud) copied() (records []*record) {
+	for _, r := range c.records {
+		one := *r
+		records = append(records, &one)
+	}
+	return records
+}
+
 func (a *Answer) clone() Answer { return *a }
 
 // manner is how a request is answered.
 type manner int
 
 const (
-	normal  manner = iota
-	instead        // another answer than the true one, and nothing is done
-	reset          // the connection breaks, and nothing is done
-	slow           // no answer until the client goes, and nothing is done
-	lost           // the next write is done, and its answer never comes
-	cut            // the answer breaks off
+	normal   manner = iota
+	instead         // another answer than the true one, and nothing is done
+	reset           // the connection breaks, and nothing is done
+	slow            // no answer until the client goes, and nothing is done
+	lost            // the next write is done, and its answer never comes
+	cut             // the answer breaks off
+	unread          // the next write is done, and another answer comes than the true one
+	refusing        // no further write is done
 )
 
 // Fault is what happens to one request.
 type Fault struct {
 	how    manner
 	answer *Answer
+	then   *Answer // of refusing
 }
 
 // Faults of the network, and Pass for a request that goes well.
@@ -266,6 +288,11 @@ var (
 	Cut      = Fault{how: cut}
 	Throttle = Fault{how: instead}
 )
+
+// Unread has the next write made, and every write after it refused, until FailNoMore.
+// first is the answer to the one that is made, nil for the true answer; then is the
+// answer to those that are refused, nil for the vendor's to too many requests.
+func Unread(first, then *Answer) Fault { return Fault{how: unread, answer: first, then: then} }
 
 // Instead is an answer that is not the true one.
 func Instead(a Answer) Fault { return Fault{how: instead, answer: &a} }

@@ -31,7 +31,9 @@ type Backend struct {
 	Alias   string         // a name that is a CNAME, if there is one
 	Copies  bool           // a value can stand in several records
 
-	ZoneUnproven bool // no proof that the key is accepted comes where there is no zone: Permission
+	// Unread are ways in which the provider makes the next write, gives an answer to it that
+	// may not be readable, and refuses the writes after it, until end is called.
+	Unread []func() (end func())
 }
 
 const (
@@ -64,6 +66,8 @@ func Test(t *testing.T, b Backend) {
 		{"a change that cannot be made keeps no other from being made", testChangeAllBad},
 		{"of a value in several records one stays, or none", testCopies},
 		{"changes of the same names together may overlap", testOverlapAll},
+		{"a failure is Unmade only when nothing was made", testUnmade},
+		{"a failure of changes together is Unmade only when nothing was made", testUnmadeAll},
 	} {
 		t.Run(promise.name, func(t *testing.T) { promise.test(t, b) })
 	}
@@ -144,11 +148,7 @@ func testZone(t *testing.T, b Backend) {
 	}
 	for _, name := range []string{"not" + b.Zone + ".invalid", "x" + b.Zone, b.Zone + ".invalid", "invalid"} {
 		_, err := b.Client.Zone(t.Context(), name)
-		if b.ZoneUnproven {
-			wantKind(t, err, provider.Permission)
-		} else {
-			wantKind(t, err, provider.ZoneNotFound)
-		}
+		wantKind(t, err, provider.ZoneNotFound)
 	}
 }
 
@@ -243,6 +243,9 @@ func testChanged(t *testing.T, b Backend) {
 	for _, add := range [][]provider.TXT{nil, {{"ours"}}} {
 		err := b.Client.Change(t.Context(), provider.Change{Zone: b.Zone, Name: name, Seen: seen, Add: add, Remove: []provider.TXT{{"one"}}, TTL: ttl})
 		wantKind(t, err, provider.Changed)
+		if !provider.Unmade(err) {
+			t.Errorf("%v does not say that nothing was done", err)
+		}
 	}
 	b.want(t, name, provider.TXT{"one"}, provider.TXT{"two"})
 	b.Outside.Remove(t, name, provider.TXT{"one"})
