@@ -581,6 +581,9 @@ func TestSyncLostAnswer(t *testing.T) {
 	h.wantPlaces(dnsHost, "failed perhaps "+h.value("", dnsEndpoint)+" network")
 	wantTXT(t, s, dnsHost, h.text("", dnsEndpoint))
 	wantReport(t, h.run(), dnsHost+" create")
+	h.wantPlaces(dnsHost, "published "+h.value("", dnsEndpoint)+" perhaps "+h.value("", dnsEndpoint))
+	h.later(dnsLookAgain)
+	wantReport(t, h.run(), "1 unchanged")
 	h.wantPlaces(dnsHost, "published "+h.value("", dnsEndpoint))
 }
 
@@ -1022,6 +1025,11 @@ func TestSyncTwoZonesOfOneAccount(t *testing.T) {
 			if got := c.Values(t, name); len(got) != 1 {
 				t.Errorf("%s has %q", name, got)
 			}
+			h.wantPlaces(name, "published "+h.value("42", dnsEndpoint)+" perhaps "+h.value("42", dnsEndpoint))
+		}
+		h.later(dnsLookAgain)
+		h.run()
+		for _, name := range names {
 			h.wantPlaces(name, "published "+h.value("42", dnsEndpoint))
 		}
 	})
@@ -2450,7 +2458,7 @@ func TestSyncMovesToChildZone(t *testing.T) {
 			if refused {
 				v.fails(func(_ context.Context, c dnsCall) error {
 					if c.what == "change" && c.zone == child {
-						return &provider.Error{Kind: provider.Permission}
+						return &provider.Error{Kind: provider.Permission, Unmade: true}
 					}
 					return nil
 				})

@@ -866,7 +866,9 @@ func dnsFault(kind provider.Kind, calls ...string) func(context.Context, dnsCall
 		if len(calls) > 0 && !slices.Contains(calls, c.what) {
 			return nil
 		}
-		return &provider.Error{Kind: kind, Detail: c.what}
+		e := &provider.Error{Kind: kind, Detail: c.what}
+		e.Unmade = !e.Transient() // a refusal is certain
+		return e
 	}
 }
 
