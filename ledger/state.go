@@ -64,7 +64,7 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) 
 	if state.Adopted, err = sqlrow.Collect(ctx, q, sqlrow.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
 		return state, err
 	}
-	l := loader{q: q, names: sqlrow.TextList(names), at: map[string]int{}, accounts: map[int64]*reconcile.Account{}}
+	l := loader{q: q, names: sqlrow.TextList(names), at: map[string]int{}, accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{}}
 	for i, name := range names {
 		state.Names = append(state.Names, reconcile.Name{Name: name})
 		l.at[name] = i
@@ -78,6 +78,7 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) 
 			return state, err
 		}
 	}
+	state.Heirs = l.heirs
 	return state, nil
 }
 
@@ -88,6 +89,7 @@ type loader struct {
 	at         map[string]int // of a name in the list
 	configured *configured    // nil when nothing is
 	accounts   map[int64]*reconcile.Account
+	heirs      map[int64]reconcile.Account // of accounts that nothing uses
 }
 
 func (l *loader) rows(ctx context.Context, query string, read func(rows *sql.Rows) error, args ...any) error {
@@ -132,6 +134,27 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 }
 
 const builtinProvider = "builtin"
+
+// heir finds the account in use that has another secret for the key of one that
+// nothing uses.
+func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
+	if _, known := l.heirs[a.ID]; known || a.UsedBy != reconcile.UsedByNothing {
+		return nil
+	}
+	l.heirs[a.ID] = reconcile.Account{}
+	var id int64
+	err := l.q.QueryRowContext(ctx, `
+		SELECT id FROM accounts a
+		WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND
+		      (EXISTS (SELECT 1 FROM configuration WHERE account = a.id) OR EXISTS (SELECT 1 FROM services WHERE account = a.id))
+		ORDER BY id DESC LIMIT 1`, a.Provider, a.Endpoint, a.AccessKeyID).Scan(&id)
+	if err != nil {
+		return sqlrow.Absent(err, nil)
+	}
+	heir, err := l.account(ctx, id)
+	l.heirs[a.ID] = *heir
+	return err
+}
 
 func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
 	return l.rows(ctx, `SELECT name, version, pass, coalesce(due, 0), lane, coalesce(look, 0) FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
@@ -231,6 +254,9 @@ func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 			return err
 		}
 		p.Place.Account = *account
+		if err := l.heir(ctx, *account); err != nil {
+			return err
+		}
 		n := &names[l.at[p.Place.Name]]
 		n.Places = append(n.Places, p.Place)
 	}

@@ -22,6 +22,7 @@ type Record struct {
 	Others        []Place  // of the account, being withdrawn: the value may come back to one of them
 	Beside        []Place  // of a withdrawal: the places of the wanted value
 	Wanted        string   // of a withdrawal: that value, "" for none
+	Heir          Account  // of a withdrawal: the key in use that has the same id and another secret, if there is one
 	Waited        bool     // a released usage waits for what stands at the place to go
 	Follow        bool     // something is to be withdrawn when the value stands
 	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
@@ -66,7 +67,9 @@ func desired(state State, n Name, addresses Addresses) []Record {
 	var old []Record
 	for _, p := range n.Places {
 		if !slices.ContainsFunc(all, func(r Record) bool { return r.Place.ID == p.ID }) {
-			old = append(old, withdrawal(n, p, all))
+			r := withdrawal(n, p, all)
+			r.Heir = state.Heirs[p.Account.ID]
+			old = append(old, r)
 		}
 	}
 	if slices.ContainsFunc(all, func(r Record) bool { return !r.Stands() }) {

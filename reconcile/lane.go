@@ -106,6 +106,7 @@ func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
 			e.config.Log.Error("a record is not worked on", "error", b.crash)
 		}
 	}
+	e.inherit(e.ctx, b)
 	if e.ctx.Err() != nil && !slices.ContainsFunc(b.items, func(i *item) bool { return i.fault.Code != CodeInterrupted }) {
 		return // the program ends: all is as it was stored
 	}

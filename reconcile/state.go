@@ -79,6 +79,7 @@ type State struct {
 	Adopted    []string
 	UpsertOnly bool
 	Names      []Name
+	Heirs      map[int64]Account // of accounts that nothing uses any more: who has another secret for the key
 }
 
 // Addresses are this host's public ones.

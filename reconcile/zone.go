@@ -109,6 +109,7 @@ type batch struct {
 	conn      *connection
 	items     []*item
 	dry       bool // nothing is written, neither there nor here
+	heir      bool // the connection is not that of the places' own key
 	mu        sync.Mutex
 	answered  bool  // a call has succeeded
 	silent    int   // calls in a row that got no answer
@@ -255,7 +256,7 @@ func (b *batch) find(ctx context.Context, i *item) error {
 	}
 	zone, id, err := b.zoneOf(ctx, r)
 	switch {
-	case r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound:
+	case r.withdrawal() && !b.heir && provider.KindOf(err) == provider.ZoneNotFound:
 		i.action, i.phase = ActionUnchanged, done
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
@@ -267,6 +268,9 @@ func (b *batch) find(ctx context.Context, i *item) error {
 
 // zoneOf finds the zone of a record, and the provider's id of it.
 func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err error) {
+	if b.heir {
+		return b.heirZone(ctx, r)
+	}
 	switch zone = r.Place.Zone; {
 	case r.withdrawal() && zone != "":
 	case zone != "" && len(b.items) >= bulkFrom:
