@@ -3493,3 +3493,226 @@ func TestSyncUnreadBatch(t *testing.T) {
 		}
 	}
 }
+
+// TestSyncOneZoneTwoAddresses has one zone reached in two ways: by another spelling of
+// the address, or by another provider of the same vendor. The value stands at every
+// moment, and no sweep takes what is wanted for an orphan.
+func TestSyncOneZoneTwoAddresses(t *testing.T) {
+	for name, noIDs := range map[string]bool{"with ids": false, "without ids": true} {
+		for _, other := range []string{"vendor", "sibling"} {
+			t.Run(other+" "+name, func(t *testing.T) {
+				h, v := newVendorHost(t)
+				v.noIDs, h.vendors["sibling"] = noIDs, v
+				h.change(func(c *configuration) { c.Endpoint = "http://127.0.0.1:1" })
+				service := h.service("example.com")
+				u := h.reserve(service, "office", 42)
+				h.run()
+				h.change(func(c *configuration) { c.Provider, c.Endpoint = other, "http://localhost:1" })
+				h.reserve(h.service("example.com", dnsAccount("vendor", "http://127.1:1", "key", "secret")...), "beside", 43)
+				for range 3 {
+					if r := h.run(); !r.OK() || r.Counts[reconcile.ActionOrphan] > 0 {
+						t.Errorf("%+v", r)
+					}
+					h.sweep()
+					v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+					v.want(t, servertest.Zone, "_mesh.beside.example.com", h.value("43", dnsEndpoint))
+					h.later(dnsLookAgain)
+				}
+				if got, want := h.publishing(u), "published "+h.value("42", dnsEndpoint); got != want {
+					t.Errorf("publish is %q, want %q", got, want)
+				}
+				if left := h.leftovers(); len(left) > 0 {
+					t.Errorf("leftovers %q", left)
+				}
+			})
+		}
+	}
+}
+
+// TestSyncTwoZonesOfOneName moves a value between two zones of one name whose
+// provider gives no ids: a probe tells, and the old value goes.
+func TestSyncTwoZonesOfOneName(t *testing.T) {
+	h, old := newVendorHost(t)
+	next := h.vendor("next")
+	old.noIDs, next.noIDs = true, true
+	h.reserve(h.service("example.com"), "office", 42)
+	h.run()
+	h.configure(dnsVendorConfiguration("next"))
+	wantReport(t, h.run(), dnsHost+" create", dnsHost+" delete", dnsOffice+" create", dnsOffice+" delete")
+	old.want(t, servertest.Zone, dnsOffice)
+	next.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+	if n := h.count(`SELECT count(*) FROM places WHERE name LIKE '_mesh-test-%'`); n > 0 {
+		t.Errorf("%d places of probes are left", n)
+	}
+}
+
+// TestSyncReservedAgain reserves anew what was never published, because its provider
+// was down: it is published as soon as that answers.
+func TestSyncReservedAgain(t *testing.T) {
+	h, v := newVendorHost(t)
+	service := h.service("example.com")
+	v.fails(dnsFault(provider.Network))
+	u := h.reserve(service, "office", 42)
+	h.run()
+	h.release(u, true)
+	h.reserve(service, "office", 42)
+	h.run()
+	if left := h.leftovers(); len(left) > 0 {
+		t.Errorf("leftovers %q of what was never written", left)
+	}
+	v.works()
+	if r := h.run(); !r.OK() {
+		t.Errorf("%+v", r)
+	}
+	v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+}
+
+// TestSyncDoubtMovesAway has a first write of unknown outcome at one provider, a move
+// to another, and that fail for longer than two looks: the first value is not
+// forgotten, and goes when the second stands.
+func TestSyncDoubtMovesAway(t *testing.T) {
+	for name, stands := range map[string]bool{"it was made": true, "it was not made": false} {
+		t.Run(name, func(t *testing.T) {
+			h, old := newVendorHost(t)
+			next := h.vendor("next")
+			h.run()
+			u := h.reserve(h.service("example.com"), "office", 42)
+			old.fails(func(_ context.Context, c dnsCall) error {
+				if c.what == "change" && stands {
+					old.mu.Lock()
+					defer old.mu.Unlock()
+					old.make(servertest.Zone, c.change)
+				}
+				return dnsFault(provider.Network, "change")(nil, c)
+			})
+			h.run()
+			old.works()
+			h.configure(dnsVendorConfiguration("next"))
+			next.fails(dnsFault(provider.Network))
+			for range 4 {
+				h.run()
+				h.later(dnsLookAgain)
+			}
+			if len(old.at(servertest.Zone, dnsOffice)) > 0 != stands {
+				t.Errorf("at the old provider: %q", old.at(servertest.Zone, dnsOffice))
+			}
+			next.works()
+			for range 3 {
+				if r := h.run(); !r.OK() {
+					t.Errorf("%+v", r)
+				}
+				h.later(dnsLookAgain)
+			}
+			old.want(t, servertest.Zone, dnsOffice)
+			next.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+			h.release(u, true)
+		})
+	}
+}
+
+// TestSyncLateOverNewer has a late write take the place of a newer value, in mode
+// manual: the second look says so, and writes nothing.
+func TestSyncLateOverNewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		h.run()
+		u := h.reserve(h.service("example.com"), "office", 42)
+		v.fails(dnsFault(provider.Network, "change"))
+		h.run()
+		v.works()
+		h.publish(u, "tcp://192.0.2.9:1")
+		wantReport(t, h.run(), dnsOffice+" create", "1 unchanged")
+		v.mu.Lock()
+		v.values[[2]string{servertest.Zone, dnsOffice}] = []provider.TXT{{h.value("42", dnsEndpoint)}}
+		v.mu.Unlock()
+		h.publish(u, "tcp://192.0.2.9:1") // a change of nothing does not drop the look
+		dnsPass(2 * reconcile.SecondLook)
+		v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+		if got, want := h.publishing(u), "pending "+h.value("42", dnsEndpoint); got != want {
+			t.Errorf("publish is %q, want %q", got, want)
+		}
+		wantReport(t, h.run(), dnsOffice+" update", "1 unchanged")
+	})
+}
+
+// TestSyncStateIsTrue changes what is wanted in mode manual: what is told of it is
+// true before anything is synchronised, in answers and figures.
+func TestSyncStateIsTrue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newVendorHost(t)
+		u := h.reserve(h.service("example.com"), "office", 42)
+		v := h.reserve(h.service("example.com"), "beside", 43)
+		h.run()
+		check := func(what string, u usage, want string, pending uint64) {
+			t.Helper()
+			if got := h.publishing(u); got != want {
+				t.Errorf("%s: publish is %q, want %q", what, got, want)
+			}
+			dnsPass(5 * time.Second)
+			totals, err := h.store.Totals(t.Context())
+			if err != nil || totals["pending"] != pending {
+				t.Errorf("%s: %d records are pending, want %d (%v)", what, totals["pending"], pending, err)
+			}
+		}
+		check("synchronised", u, "published "+h.value("42", dnsEndpoint), 0)
+		h.publish(u, "tcp://192.0.2.9:1")
+		check("other endpoints", u, "pending "+h.value("42", dnsEndpoint), 1)
+		h.publish(u, dnsEndpoint)
+		check("as before", u, "published "+h.value("42", dnsEndpoint), 0)
+		h.change(func(c *configuration) { c.Endpoints = sqlrow.TextList{"tcp://192.0.2.9:2"} })
+		check("another configuration", v, "pending "+h.value("43", dnsEndpoint), 2)
+		h.run()
+		check("synchronised again", v, "published "+h.value("43", "tcp://192.0.2.9:2"), 0)
+	})
+}
+
+// TestSyncLeftoverInDoubt releases by force what may have been written: the leftover
+// says which value that is.
+func TestSyncLeftoverInDoubt(t *testing.T) {
+	h, v := newVendorHost(t)
+	h.run()
+	u := h.reserve(h.service("example.com"), "office", 42)
+	v.fails(dnsFault(provider.Network, "change"))
+	h.run()
+	v.fails(dnsFault(provider.Network))
+	h.force(u)
+	h.run()
+	places := h.places(dnsOffice)
+	if len(places) != 1 || places[0].State != reconcile.Leftover {
+		t.Fatalf("places %+v", places)
+	}
+	if l := answers.NewLeftover(places[0], "", time.Time{}, msg.English); l.Value != h.value("42", dnsEndpoint) {
+		t.Errorf("its value is %q", l.Value)
+	}
+}
+
+// TestSyncHeir has an old secret refused, and a new one in its place: what the old one
+// has put there is withdrawn with the new one, if it reaches that very zone.
+func TestSyncHeir(t *testing.T) {
+	for zone, withdrawn := range map[string]bool{servertest.Zone: true, servertest.Zone + " another": false} {
+		t.Run(zone, func(t *testing.T) {
+			h, v := newVendorHost(t)
+			v.tokens, v.zones = true, map[string][]string{"key:secret": {servertest.Zone}, "key:new": {zone}}
+			u := h.reserve(h.service("example.com"), "office", 42)
+			h.run()
+			h.change(func(c *configuration) { c.Secret = "new" })
+			h.force(u)
+			v.mu.Lock()
+			v.zones["key:secret"] = nil
+			v.mu.Unlock()
+			v.fails(func(_ context.Context, c dnsCall) error {
+				if c.key == "key:secret" {
+					return &provider.Error{Kind: provider.BadCredentials}
+				}
+				return nil
+			})
+			h.run()
+			if left := len(v.at(servertest.Zone, dnsOffice)) > 0; left == withdrawn {
+				t.Errorf("it stands: %t", left)
+			}
+			if listed := len(h.leftovers()) > 0; listed == withdrawn {
+				t.Errorf("leftovers %q", h.leftovers())
+			}
+		})
+	}
+}

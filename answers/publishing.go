@@ -59,13 +59,9 @@ func PublishingOf(network string, releasing bool, state reconcile.State, address
 	return p
 }
 
-// take takes what a record says. What stands is published only while it is what
-// is wanted.
+// take takes what a record says: its place, as what is wanted now makes it.
 func (p *Publishing) take(r reconcile.Record, places []ledger.StoredPlace) {
-	p.State, p.Fault, p.Attempts = r.Place.State, r.Place.Fault, r.Place.Attempts
-	if p.State == reconcile.Published && !r.Stands() {
-		p.State = reconcile.Pending
-	}
+	p.State, p.Fault, p.Attempts = r.Now().State, r.Place.Fault, r.Place.Attempts
 	if meshtxt.Network(r.Place.Standing) == r.Network {
 		p.Value = cmp.Or(r.Place.Standing, p.Value)
 	}

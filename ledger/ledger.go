@@ -291,6 +291,14 @@ func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, running bool
 	return r, running, err
 }
 
+// DropRequest forgets what asks for a new pass.
+func (g *Ledger) DropRequest(ctx context.Context) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE pass SET requested = '' WHERE id = 1`)
+		return err
+	})
+}
+
 // Pass gives how far the running pass is.
 func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 	var running string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"meshddns/dnsname"
 	"meshddns/meshtxt"
@@ -38,6 +39,23 @@ type Record struct {
 
 // wish is what the record wants of its place.
 func (r Record) wish() Wish { return Wish{Value: r.Want, Waited: r.Waited, Keep: r.Keep} }
+
+// wanted is the event of reading the wish again.
+func (r Record) wanted() Event {
+	if r.withdrawal() {
+		return Event{Kind: Unwanted}
+	}
+	return Event{Kind: Wanted}
+}
+
+// Now gives the place as what is wanted now makes it, whatever was stored before.
+func (r Record) Now() Place {
+	if r.Keep {
+		return r.Place
+	}
+	p, _ := r.Place.After(r.wanted(), r.wish(), r.mode, time.Time{})
+	return p
+}
 
 // lane is the zone that the record waits for, as far as it is known.
 func (r Record) lane() string {

@@ -69,6 +69,9 @@ type Engine struct {
 	slots     chan struct{} // bounds the zones worked on at a time
 	passes    metrics.Runs
 
+	reviewing bool   // all names are compared with what is wanted
+	reviewed  string // up to this name they are
+
 	settling int // of work under way
 	settled  int // so far
 }
@@ -86,7 +89,7 @@ const zonesAtOnce = 32
 func New(c Config) *Engine {
 	return &Engine{
 		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
-		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce),
+		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce), reviewing: true,
 		crashed: make(chan error, 1),
 	}
 }
@@ -232,7 +235,12 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 	e.retry, e.automatic = settings.Retry, settings.Automatic
 	e.mu.Unlock()
 	if !settings.Configured || !settings.Enabled {
-		return e.stand(settings, asked), nil
+		next = e.stand(settings, asked)
+		if settings.Configured {
+			at, err := e.review(ctx)
+			return soonest(next, at), err
+		}
+		return next, nil
 	}
 	passAt, err := e.beginPass(ctx, settings.Automatic)
 	if err != nil {
@@ -325,7 +333,7 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 	}
 	e.mu.Unlock()
 	if !works {
-		if next, err = e.hold(ctx); err != nil {
+		if next, err = e.review(ctx); err != nil {
 			return next, err
 		}
 	}
@@ -398,51 +406,6 @@ func (e *Engine) emptied(lane string, puts int) {
 			delete(e.lanes, lane)
 		}
 	}
-}
-
-// restate gives the records of a state, and stores which places are not as wanted
-// any more before anything else is done there.
-func (e *Engine) restate(ctx context.Context, state State) ([]Record, error) {
-	var s Settlement
-	addresses := e.config.Addresses()
-	all := Desired(state, addresses)
-	for n, r := range all {
-		i := newItem(r, false)
-		if i.restate(e.config.Now()); r.Place.ID != 0 && i.place != r.Place {
-			s.Places = append(s.Places, i.place)
-			all[n].Place = i.place
-		}
-	}
-	if len(s.Places) == 0 {
-		return all, nil
-	}
-	return all, e.config.Database.Settle(ctx, s)
-}
-
-// hold restates the names that have changed, and lets them wait for a person: what
-// is told of them is true, and nothing is written in mode manual. It tells when it
-// has to come back.
-func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
-	names, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now(), pageNames)
-	if err != nil {
-		return next, err
-	}
-	if len(names) == 0 {
-		next, _, err = e.config.Database.NextDue(ctx, LaneChanged)
-		return next, err
-	}
-	state, err := e.config.Database.State(ctx, names)
-	if err != nil {
-		return next, err
-	}
-	if _, err := e.restate(ctx, state); err != nil {
-		return next, err
-	}
-	var s Settlement
-	for _, n := range state.Names {
-		s.Names = append(s.Names, Due{Name: n.Name, Version: n.Version, At: n.Due, Lane: LaneHeld, Look: n.Look})
-	}
-	return e.config.Now(), e.config.Database.Settle(ctx, s)
 }
 
 // taking says why names are taken.

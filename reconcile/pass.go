@@ -148,7 +148,7 @@ func paced(trigger string) bool { return trigger == TriggerInterval || trigger =
 // holds the lock.
 func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (string, time.Time) {
 	switch {
-	case len(e.asked) > 0 && (e.pass == nil || e.idle()):
+	case len(e.asked) > 0 && (e.pass == nil || e.unhurried()):
 		return TriggerManual, now
 	case automatic && requested.Trigger != "":
 		return requested.Trigger, requested.At
@@ -163,15 +163,15 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 	return TriggerInterval, e.idleAt
 }
 
-// idle reports whether the pass is one that nobody waits for and that takes its
+// unhurried reports whether the pass is one that nobody waits for and that takes its
 // time: who asks now has one of his own.
-func (e *Engine) idle() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
+func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
 
 // join lets those who ask wait for the pass that runs, but for those who want
 // more of it than it does: a sweep, or a search for orphans that has not begun.
 // The caller holds the lock.
 func (e *Engine) join(now time.Time) {
-	if e.pass == nil || e.idle() || e.pass.progress.Orphans {
+	if e.pass == nil || e.unhurried() || e.pass.progress.Orphans {
 		return
 	}
 	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool {

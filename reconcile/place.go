@@ -150,8 +150,11 @@ const (
 func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	switch e.Kind {
 	case Wanted:
-		if p.unwanted() || p.State == Published && p.Standing != w.Value {
+		switch stands := p.Standing == w.Value; {
+		case p.unwanted() || p.State == Published && !stands:
 			p.State = Pending
+		case p.State == Pending && stands && p.Doubt.None():
+			p.State = Published
 		}
 		return p, Go
 	case Unwanted, Forced:

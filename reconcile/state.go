@@ -180,6 +180,8 @@ type Database interface {
 
 	// Request gives what asks for a new pass, and whether one runs.
 	Request(ctx context.Context) (r Request, running bool, err error)
+	// DropRequest forgets what asks for a new pass.
+	DropRequest(ctx context.Context) error
 	// Pass gives how far the running pass is.
 	Pass(ctx context.Context) (Progress, error)
 	// BeginPass numbers a new pass and drops what asked for it.

@@ -69,12 +69,8 @@ func newItem(r Record, manualLook bool) *item {
 
 // restate brings the state of the place into line with what is wanted there now.
 func (i *item) restate(now time.Time) {
-	switch r := i.record; {
-	case r.Keep:
-	case r.withdrawal():
-		i.happens(Event{Kind: Unwanted}, now)
-	default:
-		i.happens(Event{Kind: Wanted}, now)
+	if r := i.record; !r.Keep {
+		i.happens(r.wanted(), now)
 	}
 }
 
