@@ -72,7 +72,8 @@ func desired(state State, n Name, addresses Addresses) []Record {
 	}
 	all = append(all, old...)
 	for i := range all {
-		all[i].owner, all[i].adopted, all[i].upsertOnly = state.Owner, state.Adopted, state.UpsertOnly
+		all[i].owner, all[i].adopted = state.Owner, state.Adopted
+		all[i].upsertOnly = state.UpsertOnly && !meshtxt.IsProbe(all[i].Place.Doubt) // whose end no mode forbids
 	}
 	return append(all, w.refused(n)...)
 }
