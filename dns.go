@@ -24,6 +24,7 @@ import (
 	"meshddns/dnsname"
 	"meshddns/envelope"
 	"meshddns/hostaddr"
+	"meshddns/ledger"
 	"meshddns/masked"
 	"meshddns/metrics"
 	"meshddns/msg"
@@ -83,6 +84,7 @@ func newAccount(name, endpoint, accessKeyID string, secret provider.Secret) reco
 
 // clients opens the clients of accounts.
 type clients struct {
+	ledger     *ledger.Ledger
 	zones      builtin.Store
 	dnsAddress string // of the built-in DNS server, "" when it does not run
 	reachable  func() bool
@@ -126,7 +128,7 @@ const testRecordTTL = 60
 func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []answers.TestItem {
 	var client provider.DNS
 	zone := dnsname.Parse(conf.Domain)
-	test := &conntest.Test{Public: public}
+	test := &conntest.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: conf.account()}}
 	test.Step("params", func() (err error) {
 		if err := conf.missing(); err != nil {
 			return err
@@ -143,6 +145,30 @@ func (c clients) test(ctx context.Context, public conntest.Public, conf configur
 		test.Write(ctx, client, zone, testRecordTTL)
 	}
 	return answers.TestItems(test.Items, conf.Secret)
+}
+
+// probeJournal keeps the probe of a test in the ledger, with the key that it was written
+// with.
+type probeJournal struct {
+	ledger  *ledger.Ledger
+	account reconcile.Account
+	place   reconcile.Place
+}
+
+func (j *probeJournal) Add(ctx context.Context, p conntest.Probe) error {
+	j.place = reconcile.Place{Name: p.Name, Account: j.account, Zone: dnsname.Fold(p.Zone), ZoneID: p.ZoneID, Doubt: reconcile.Doubt{Value: p.Value}}
+	return j.fault(j.ledger.AddProbe(ctx, &j.place))
+}
+
+func (j *probeJournal) End(ctx context.Context, _ conntest.Probe) error {
+	return j.fault(j.ledger.EndProbe(ctx, j.place))
+}
+
+func (j *probeJournal) fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &provider.Error{Kind: reconcile.CodeDatabase, Err: err}
 }
 
 // engineConfig wires the reconciler to the database, the providers and the

@@ -3716,3 +3716,71 @@ func TestSyncHeir(t *testing.T) {
 		})
 	}
 }
+
+// TestSyncZoneRemoved releases what stood in a zone that a DNS server has given up: it
+// counts as withdrawn.
+func TestSyncZoneRemoved(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		h := newSyncHost(t, s)
+		u := h.reserve(h.service("example.com"), "office", 42)
+		h.run()
+		s.RemoveZone(t)
+		h.release(u, true)
+		if wantReport(t, h.run(), dnsHost+" failed zone_not_found"); len(h.leftovers()) > 0 {
+			t.Errorf("leftovers %q", h.leftovers())
+		}
+	})
+}
+
+// TestSyncProbe has a probe that its writer does not end: a pass leaves it alone until its
+// time, then it is withdrawn in every mode, and its key goes.
+func TestSyncProbe(t *testing.T) {
+	for _, mode := range []string{modeManual, modeUpsertOnly} {
+		t.Run(mode, func(t *testing.T) {
+			h, v := newVendorHost(t)
+			h.mode(mode)
+			other := h.vendor("other")
+			probe := conntest.NewProbe(h.owner, servertest.Zone)
+			place := reconcile.Place{Name: probe.Name, Zone: servertest.Zone, ZoneID: servertest.Zone, Doubt: reconcile.Doubt{Value: probe.Value},
+				Account: reconcile.Account{Provider: "other", AccessKeyID: "key", Secret: "secret of the probe"}}
+			if err := h.store.ledger.AddProbe(t.Context(), &place); err != nil {
+				t.Fatal(err)
+			}
+			other.put(servertest.Zone, probe.Name, provider.TXT{probe.Value})
+			other.put(servertest.Zone, probe.Name, provider.TXT{"another's"})
+			h.run()
+			other.want(t, servertest.Zone, probe.Name, probe.Value, "another's")
+			h.later(reconcile.ProbeTime)
+			h.until("the probe is withdrawn", func() bool { return h.count(`SELECT count(*) FROM places WHERE state = 'withdrawn'`) == 1 })
+			other.want(t, servertest.Zone, probe.Name, "another's")
+			h.later(dnsLookAgain)
+			h.until("the probe is forgotten", func() bool {
+				return h.count(`SELECT count(*) FROM accounts`)+h.count(`SELECT count(*) FROM names`)+h.count(`SELECT count(*) FROM places`) == 3
+			})
+			v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
+		})
+	}
+}
+
+// TestProbeEnds has probes that their writers end: what they needed goes with them, and
+// what others need stays.
+func TestProbeEnds(t *testing.T) {
+	h, _ := newVendorHost(t)
+	h.run()
+	rows := h.rows()
+	for _, provider := range []string{"vendor", "other"} {
+		place := reconcile.Place{Name: "_mesh-test-1.example.com", Zone: servertest.Zone, Doubt: reconcile.Doubt{Value: meshtxt.Probe(h.owner, "1")},
+			Account: reconcile.Account{Provider: provider, AccessKeyID: "key", Secret: "secret"}}
+		if err := h.store.ledger.AddProbe(t.Context(), &place); err != nil || place.ID == 0 || place.Account.ID == 0 {
+			t.Fatalf("%+v, %v", place, err)
+		}
+		for range 2 {
+			if err := h.store.ledger.EndProbe(t.Context(), place); err != nil {
+				t.Error(err)
+			}
+		}
+		if left := h.rows(); !slices.Equal(left, rows) {
+			t.Errorf("%q, want %q", left, rows)
+		}
+	}
+}

@@ -344,7 +344,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	}
 	a.dns = names.Addr()
 	a.server = &server{store: store, log: log, version: "test", dnsMetrics: builtinDNS{server: names, cache: cache}.metrics, public: conntest.Internet}
-	a.clients = clients{zones: store.zones, dnsAddress: a.dns}
+	a.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: a.dns}
 	for _, f := range change {
 		f(a)
 	}

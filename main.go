@@ -153,7 +153,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		return err
 	}
 	api := &server{store: store, log: log, version: version(), public: conntest.Internet}
-	api.clients = clients{zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
+	api.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
 	if c.Provision != "" {
 		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {

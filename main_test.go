@@ -92,7 +92,7 @@ func openSyncHost(t testing.TB, path string, s servertest.Server) *syncHost {
 	t.Cleanup(func() { h.store.Close() })
 	h.owner = h.store.owner
 	h.store.now = func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
-	h.clients = clients{zones: h.store.zones}
+	h.clients = clients{ledger: h.store.ledger, zones: h.store.zones}
 	if s.Name == builtin.Name {
 		h.clients.dnsAddress = s.Addr
 	}

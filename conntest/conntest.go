@@ -4,9 +4,8 @@ package conntest
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 
 	"meshddns/provider"
@@ -23,9 +22,11 @@ type Item struct {
 
 // Test collects the items. After the first failure later steps are skipped.
 type Test struct {
-	Public Public
-	Items  []Item
-	failed bool
+	Public  Public
+	Owner   string  // marks what Write writes
+	Journal Journal // of Write
+	Items   []Item
+	failed  bool
 }
 
 // Step makes one step, or skips it.
@@ -158,55 +159,65 @@ func (c connection) culprit() int {
 // at a name of its own. Once something may have been written it is cleaned up,
 // whatever else fails.
 func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, ttl uint32) {
-	var random [8]byte
-	rand.Read(random[:])
-	mark := hex.EncodeToString(random[:])
-	value := provider.TXT{"meshddns test " + mark}
-	probe := provider.Change{Name: "_mesh-test-" + mark + "." + domain, Add: []provider.TXT{value}, TTL: ttl}
-	written, unseen := false, false
-	t.Step("write", func() (err error) {
-		if probe.Zone, err = client.Zone(ctx, domain); err != nil {
+	probe := NewProbe(t.Owner, domain)
+	value := provider.TXT{probe.Value}
+	w := writing{client: client, probe: probe}
+	begun := false
+	t.Step("write", func() error {
+		if err := w.probe.find(ctx, client); err != nil {
 			return err
 		}
-		written = true
+		if err := t.Journal.Add(ctx, w.probe); err != nil {
+			return err
+		}
+		begun = true
 		ctx, cancel := provider.WriteContext(ctx)
 		defer cancel()
-		err = client.Change(ctx, probe)
-		unseen = errors.Is(err, provider.ErrUnseen)
-		return err
+		w.err = client.Change(ctx, provider.Change{Zone: w.probe.Zone, Name: probe.Name, Add: []provider.TXT{value}, TTL: ttl})
+		return w.err
 	})
 	t.Step("read", func() error {
-		set, err := client.Read(ctx, probe.Zone, probe.Name)
+		set, err := client.Read(ctx, w.probe.Zone, probe.Name)
 		return see(set, value, err)
 	})
 	t.Step("authoritative", func() error {
-		authority, err := client.Authority(ctx, probe.Zone)
+		authority, err := client.Authority(ctx, w.probe.Zone)
 		if err != nil {
 			return err
 		}
-		return t.Public.sees(ctx, authority, probe.Zone, probe.Name, value)
+		return t.Public.sees(ctx, authority, w.probe.Zone, probe.Name, value)
 	})
-	t.failed = !written
+	t.failed = !begun
 	t.Step("cleanup", func() error {
 		ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx)) // when the time is over, too
 		defer cancel()
-		return cleanUp(ctx, client, probe, unseen)
+		if err := w.cleanUp(ctx); err != nil || !w.over() {
+			return err
+		}
+		return t.Journal.End(ctx, w.probe)
 	})
 }
 
+// writing is a probe that was written, or may have been.
+type writing struct {
+	client provider.DNS
+	probe  Probe
+	err    error // of the write
+	seen   bool  // the value stood there
+}
+
+// over reports whether nothing of the probe can come any more, once it is cleaned up. A
+// write without a known end may still be made.
+func (w *writing) over() bool { return w.seen || w.err == nil || provider.Unmade(w.err) }
+
 // cleanUp takes the value away again. One that the provider has taken, and has
-// not shown yet, is waited for: nobody else would ever remove it.
-func cleanUp(ctx context.Context, client provider.DNS, probe provider.Change, unseen bool) error {
+// not shown yet, is waited for: the public would see it until the journal's turn comes.
+func (w *writing) cleanUp(ctx context.Context) error {
 	again := time.NewTicker(askAgainAfter)
 	defer again.Stop()
 	var reason error
 	for {
-		seen, err := client.Read(ctx, probe.Zone, probe.Name)
-		if err == nil && unseen && len(seen.Values) == 0 {
-			err = &provider.Error{Kind: provider.Temporary, Detail: probe.Name, Err: provider.ErrUnseen}
-		} else if err == nil {
-			err = client.Change(ctx, provider.Change{Zone: probe.Zone, Name: probe.Name, Seen: seen, Remove: probe.Add})
-		}
+		err := w.remove(ctx)
 		e, ok := errors.AsType[*provider.Error](err)
 		if !ok || !e.Transient() && e.Kind != provider.BadAnswer { // the next answer may be whole
 			return err
@@ -215,9 +226,23 @@ func cleanUp(ctx context.Context, client provider.DNS, probe provider.Change, un
 			reason = err
 		}
 		select {
-		case <-again.C: // nobody else takes the value away
+		case <-again.C:
 		case <-ctx.Done():
 			return reason
 		}
 	}
+}
+
+// remove tries once to take the value away.
+func (w *writing) remove(ctx context.Context) error {
+	set, err := w.client.Read(ctx, w.probe.Zone, w.probe.Name)
+	if err != nil {
+		return err
+	}
+	if len(set.Values) == 0 && !w.seen && errors.Is(w.err, provider.ErrUnseen) {
+		return &provider.Error{Kind: provider.Temporary, Detail: w.probe.Name, Err: provider.ErrUnseen}
+	}
+	value := provider.TXT{w.probe.Value}
+	w.seen = w.seen || slices.ContainsFunc(set.Values, value.Equal)
+	return w.client.Change(ctx, provider.Change{Zone: w.probe.Zone, Name: w.probe.Name, Seen: set, Remove: []provider.TXT{value}})
 }

@@ -198,6 +198,58 @@ func TestUnknownStep(t *testing.T) {
 	}
 }
 
+// pages is a journal in memory.
+type pages struct{ added, ended []Probe }
+
+func (j *pages) Add(_ context.Context, p Probe) error { j.added = append(j.added, p); return nil }
+func (j *pages) End(_ context.Context, p Probe) error { j.ended = append(j.ended, p); return nil }
+
+// once is a client whose provider fails to write, and keeps the value or not.
+type once struct {
+	late
+	err  error
+	made bool
+}
+
+func (o *once) Change(ctx context.Context, c provider.Change) error {
+	if len(c.Add) > 0 && !o.made {
+		return o.err
+	}
+	o.late.Change(ctx, c)
+	if len(c.Add) > 0 {
+		return o.err
+	}
+	return nil
+}
+
+func (o *once) Authority(context.Context, string) (provider.Authority, error) {
+	return provider.Authority{Server: "127.0.0.1:1"}, nil
+}
+
+// TestJournal has the journal know of a probe before it is written, and forget it only
+// when nothing of it can come any more.
+func TestJournal(t *testing.T) {
+	lost, refused := &provider.Error{Kind: provider.Network}, &provider.Error{Kind: provider.Quota, Unmade: true}
+	for name, c := range map[string]struct {
+		client provider.DNS
+		ended  bool
+	}{
+		"written":              {&once{made: true}, true},
+		"made, answer lost":    {&once{made: true, err: lost}, true},
+		"not there after that": {&once{err: lost}, false},
+		"refused":              {&once{err: refused}, true},
+		"never shown":          {&once{late: late{looks: 1 << 30}, made: true, err: lost}, false},
+		"no zone":              {failing{zone: refused}, false},
+	} {
+		journal := &pages{}
+		test := &Test{Owner: "5f0c2a91d3be", Journal: journal}
+		test.Write(t.Context(), c.client, "example.com", 60)
+		if begun := name != "no zone"; begun != (len(journal.added) == 1) || c.ended != (len(journal.ended) == 1) {
+			t.Errorf("%s: %+v", name, journal)
+		}
+	}
+}
+
 // late is a client whose provider shows what it has taken after some looks.
 type late struct {
 	failing
@@ -225,13 +277,13 @@ func (l *late) Change(_ context.Context, c provider.Change) error {
 func TestCleanUpLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &late{looks: 10}
-		test := &Test{}
+		test := &Test{Journal: &pages{}}
 		test.Write(t.Context(), client, "example.com", 60)
 		if last := test.Items[len(test.Items)-1]; last.Name != "cleanup" || last.Err != nil || client.value != nil {
 			t.Errorf("%+v, and %q is left", last, client.value)
 		}
 		client = &late{looks: 1 << 30}
-		test = &Test{}
+		test = &Test{Journal: &pages{}}
 		test.Write(t.Context(), client, "example.com", 60)
 		if last := test.Items[len(test.Items)-1]; provider.KindOf(last.Err) != provider.Temporary {
 			t.Errorf("%+v, want that it may still be there", last)
@@ -279,7 +331,7 @@ func (m *mute) Change(ctx context.Context, c provider.Change) error {
 // before is the reason.
 func TestCleanUpSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		test := &Test{}
+		test := &Test{Journal: &pages{}}
 		test.Write(t.Context(), &mute{}, "example.com", 60)
 		last := test.Items[len(test.Items)-1]
 		if e, ok := errors.AsType[*provider.Error](last.Err); !ok || last.Name != "cleanup" || e.Detail != "disk full" {
@@ -295,7 +347,7 @@ func TestCleanUpAgain(t *testing.T) {
 		for _, fault := range []provider.Kind{provider.Network, provider.BadAnswer} {
 			for broken, kind := range map[int]provider.Kind{3: "", 1 << 30: fault} {
 				client := &flaky{broken: broken, kind: fault}
-				test := &Test{}
+				test := &Test{Journal: &pages{}}
 				test.Write(t.Context(), client, "example.com", 60)
 				last := test.Items[len(test.Items)-1]
 				if left := client.value != nil; last.Name != "cleanup" || provider.KindOf(last.Err) != kind || left != (kind != "") {

@@ -50,6 +50,9 @@ func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err e
 	return taken, err
 }
 
+// Owner marks the values in DNS that are this database's.
+func (g *Ledger) Owner() string { return g.owner }
+
 // UseOwner is called when an owner was taken. Nothing else may run.
 func (g *Ledger) UseOwner(owner string) { g.owner = owner }
 
@@ -356,12 +359,12 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 	return r, err
 }
 
-// NamesAfter gives names in their order, except those that the pass has worked
-// on, those that wait for their zone, and probes, which are a person's order for
-// later.
+// NamesAfter gives names in their order, but for those that the pass has worked
+// on, those that wait for their zone, and probes that their writers still use: these
+// alone are asked for at a later time.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
 		SELECT name FROM names
-		WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look' AND (lane <> 'ask' OR due <= ?))
+		WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look' AND NOT (lane = 'ask' AND due > ?))
 		ORDER BY name LIMIT ? + 0`, cursor, pass, sqlrow.Stamp(g.now()), limit)
 }

@@ -153,6 +153,51 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) err
 	})
 }
 
+// AddProbe stores what is about to be written and taken away again, as a place to
+// withdraw, and gives it its id. A program that is killed before EndProbe withdraws it
+// after reconcile.ProbeTime. An account without an id is stored with it.
+func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
+	var stored reconcile.Place
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		stored, _ = p.After(reconcile.Event{Kind: reconcile.Intent, Value: p.Doubt.Value}, reconcile.Wish{}, reconcile.Write, g.now())
+		if stored.Account.ID == 0 {
+			if stored.Account.ID, err = UseAccount(ctx, tx, stored.Account); err != nil {
+				return err
+			}
+		}
+		if stored.ID, err = g.savePlace(ctx, tx, stored); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, 'ask', 0) ON CONFLICT DO NOTHING`,
+			stored.Name, sqlrow.Stamp(g.now().Add(reconcile.ProbeTime)))
+		return err
+	})
+	if err == nil {
+		*p = stored
+	}
+	return err
+}
+
+// EndProbe forgets a probe that was seen to go, and the key that nothing else needs.
+func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
+	var erased bool
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if erased, err = endPlace(ctx, tx, p); err != nil {
+			return err
+		}
+		version, err := Version(ctx, tx, p.Name)
+		if err != nil {
+			return sqlrow.Absent(err, nil)
+		}
+		return DropName(ctx, tx, p.Name, version)
+	})
+	if err == nil && erased {
+		g.Erased()
+	}
+	return err
+}
+
 // Leftovers gives at most limit leftovers in the order of their ids, and when
 // each is tried again.
 func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]StoredPlace, error) {

@@ -35,6 +35,18 @@ func Value(network, owner string, endpoints []string) string {
 	return strings.Join(append(words, endpoints...), " ")
 }
 
+const probe = "probe="
+
+// Probe gives a value that has an owner's mark, and belongs to no network: it is written
+// only to see what becomes of it. mark tells it from others.
+func Probe(owner, mark string) string { return Value("", owner, []string{probe + mark}) }
+
+// IsProbe reports whether a value is one of Probe.
+func IsProbe(value string) bool {
+	_, mesh := Owner(value)
+	return mesh && member(strings.Fields(value), probe) != ""
+}
+
 // Owner gives the owner of a value. Mesh is false when the value is not one
 // of this format, and so nobody's business here.
 func Owner(value string) (owner string, mesh bool) {

@@ -25,9 +25,21 @@ func TestValue(t *testing.T) {
 	}
 }
 
+func TestProbe(t *testing.T) {
+	value := Probe(owner, "0123456789abcdef")
+	if o, mesh := Owner(value); o != owner || !mesh || !IsProbe(value) || Network(value) != "" || len(value) > MaxValue {
+		t.Errorf("%q: owner %q, %v", value, o, mesh)
+	}
+	for _, other := range []string{"", "v=spf1 probe=1", Value("42", owner, []string{"tcp://probe=1:1"}), Value("", owner, nil)} {
+		if IsProbe(other) {
+			t.Errorf("%q is a probe", other)
+		}
+	}
+}
+
 // A reader of URLs must pass over all that comes before the endpoints.
 func TestNoURLBeforeEndpoints(t *testing.T) {
-	for word := range strings.FieldsSeq(Value("18446744073709551615", owner, nil)) {
+	for word := range strings.FieldsSeq(Value("18446744073709551615", owner, nil) + " " + Probe(owner, "0123456789abcdef")) {
 		if u, err := url.Parse(word); err == nil && u.Scheme != "" {
 			t.Errorf("%q parses as a URL with scheme %q", word, u.Scheme)
 		}

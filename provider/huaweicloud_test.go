@@ -189,10 +189,10 @@ func TestHuaweiCloudRace(t *testing.T) {
 	c, _, v, z := huaweiClient(t)
 	to := recordSet{records: []record{{value: TXT{"ours"}}}}
 	c.Add(t, huaweiName, TXT{"theirs"})
-	if err := v.replace(t.Context(), z, huaweiName, recordSet{}, to); KindOf(err) != Changed || err == nil {
+	if err := overtaken(huaweiName, v.replace(t.Context(), z, huaweiName, recordSet{}, to)); KindOf(err) != Changed || err == nil {
 		t.Errorf("created where a set is: %v, want %s", err, Changed)
 	}
-	if err := v.replace(t.Context(), z, huaweiName, recordSet{id: "0a0b"}, to); KindOf(err) != Changed || err == nil {
+	if err := overtaken(huaweiName, v.replace(t.Context(), z, huaweiName, recordSet{id: "0a0b"}, to)); KindOf(err) != Changed || err == nil {
 		t.Errorf("updated what is gone: %v, want %s", err, Changed)
 	}
 	if err := v.replace(t.Context(), z, huaweiName, recordSet{id: "0a0b"}, recordSet{}); err != nil {

@@ -98,7 +98,8 @@ func desired(state State, n Name, addresses Addresses) []Record {
 	}
 	all = append(all, old...)
 	for i := range all {
-		if all[i].owner, all[i].adopted = state.Owner, state.Adopted; state.UpsertOnly {
+		all[i].owner, all[i].adopted = state.Owner, state.Adopted
+		if state.UpsertOnly && !meshtxt.IsProbe(all[i].Place.Doubt.Value) { // whose end no mode forbids
 			all[i].mode = UpsertOnly
 		}
 	}

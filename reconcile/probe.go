@@ -2,11 +2,8 @@ package reconcile
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"time"
 
-	"meshddns/meshtxt"
+	"meshddns/conntest"
 	"meshddns/provider"
 )
 
@@ -29,17 +26,18 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	if err != nil {
 		return false, err
 	}
-	p := newProbe(wanted, owner, e.config.Now())
+	probe := conntest.NewProbe(owner, wanted.Zone)
+	p := Place{Name: probe.Name, Account: wanted.Account, Zone: wanted.Zone, ZoneID: wanted.ZoneID, Doubt: Doubt{Value: probe.Value}}
 	if err := e.config.Database.AddProbe(ctx, &p); err != nil {
 		return false, err
 	}
-	value := provider.TXT{p.Doubt.Value}
+	value := provider.TXT{probe.Value}
 	err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Add: []provider.TXT{value}, TTL: recordTTL})
 	if err != nil { // its place has it removed, if it was written
 		return false, &provider.Error{Kind: provider.KindOf(err), Detail: wanted.Account.Secret.Line(err.Error())}
 	}
 	seen, err := old.client.Read(ctx, p.Zone, p.Name)
-	if same = sees(seen, p.Doubt.Value); err != nil {
+	if same = sees(seen, probe.Value); err != nil {
 		return false, err
 	}
 	old.found(pair, same)
@@ -64,16 +62,6 @@ func (c *connection) found(pair zonePair, same bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pairs[pair] = same
-}
-
-func newProbe(wanted Place, owner string, now time.Time) Place {
-	var random [8]byte
-	rand.Read(random[:])
-	mark := hex.EncodeToString(random[:])
-	return Place{
-		Name: "_mesh-test-" + mark + "." + wanted.Zone, Account: wanted.Account, Zone: wanted.Zone, ZoneID: wanted.ZoneID,
-		State: Withdrawing, Doubt: Doubt{Value: meshtxt.Value("", owner, nil) + " test=" + mark}, LookAt: now.Add(SecondLook),
-	}
 }
 
 // removeProbe removes a probe and its place. Should that fail the place stays, and

@@ -4,5 +4,8 @@ package reconcile
 
 import "time"
 
-// SecondLook is short, for tests of the built program.
-const SecondLook = 200 * time.Millisecond
+// SecondLook and ProbeTime are short, for tests of the built program.
+const (
+	SecondLook = 200 * time.Millisecond
+	ProbeTime  = 3 * time.Second
+)
