@@ -3379,16 +3379,8 @@ func TestSyncWrongSecret(t *testing.T) {
 	} else {
 		check("the leftover", all[0].Place.Fault, english, chinese)
 	}
-	if err := h.store.DeleteService(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
-	h.run()
-	if all, err := h.store.ledger.Leftovers(t.Context(), 0, 10); err != nil || len(all) != 1 {
-		t.Errorf("%+v, %v", all, err)
-	} else {
-		check("the leftover of a service that has gone", all[0].Place.Fault,
-			" (a key that no configuration and no service has any more)", "（已无配置或服务使用的密钥）")
-	}
+	check("a key that is used no more", reconcile.Fault{Code: "credentials", Key: reconcile.UsedByNothing},
+		" (a key that no configuration and no service has any more)", "（已无配置或服务使用的密钥）")
 }
 
 // fault is why a usage's record is not as it should be, as clients are told.
