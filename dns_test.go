@@ -3379,6 +3379,9 @@ func TestSyncWrongSecret(t *testing.T) {
 	if err := h.store.DeleteService(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
+	v.mu.Lock()
+	v.zones = map[string][]string{"token:right": {"example.com other"}} // else this key would withdraw it
+	v.mu.Unlock()
 	h.run()
 	if all, err := h.store.ledger.Leftovers(t.Context(), 0, 10); err != nil || len(all) != 1 {
 		t.Errorf("%+v, %v", all, err)
@@ -3455,5 +3458,38 @@ func TestEndpointSpellings(t *testing.T) {
 	}
 	if status, code, answer := a.call(t, "PUT", "/api/v1/ddns/config", fmt.Sprintf(config, "********", "https://bridge.example/y")); status != 400 || code != "secret_not_stored" {
 		t.Errorf("another address: %d %s %s", status, code, answer)
+	}
+}
+
+// TestSyncSecretOfWithdrawal gives a key another secret while a value that was published with
+// the old one is to be withdrawn: the provider refuses the old one, so the new one does it. Where
+// that reaches another zone of the name, or none, the value stays as a leftover.
+func TestSyncSecretOfWithdrawal(t *testing.T) {
+	for zone, withdrawn := range map[string]bool{"example.com": true, "example.com other": false, "other.example": false} {
+		t.Run(zone, func(t *testing.T) {
+			h, v := dnsTokens(t, map[string]string{"right": "example.com"})
+			u := h.reserve(h.service("example.com"), "office", 42)
+			h.run()
+			v.mu.Lock()
+			v.zones = map[string][]string{"token:new": {zone}}
+			v.mu.Unlock()
+			h.change(func(c *configuration) { c.Secret, c.TXTRecordName = "new", "_else" })
+			h.release(u, withdrawn)
+			h.run()
+			if withdrawn {
+				v.want(t, "example.com", dnsOffice)
+				v.want(t, "example.com", dnsHost)
+			} else {
+				v.want(t, "example.com", dnsOffice, h.value("42", dnsEndpoint))
+				if got := h.leftovers(); len(got) != 2 || h.fault(u).Code != string(provider.BadCredentials) {
+					t.Errorf("leftovers %q, the usage's fault %+v", got, h.fault(u))
+				}
+			}
+			h.later(dnsLookAgain)
+			h.run()
+			if n := h.count(`SELECT count(*) FROM accounts WHERE provider = 'vendor'`); withdrawn != (n == 1) {
+				t.Errorf("%d accounts are kept", n)
+			}
+		})
 	}
 }

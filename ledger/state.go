@@ -231,10 +231,31 @@ func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 			return err
 		}
 		p.Place.Account = *account
+		if p.Place.Heir, err = l.heir(ctx, account); err != nil {
+			return err
+		}
 		n := &names[l.at[p.Place.Name]]
 		n.Places = append(n.Places, p.Place)
 	}
 	return nil
+}
+
+// heir gives the account with the newest secret of a key that nothing uses with the secret
+// that it has: nil without one.
+func (l *loader) heir(ctx context.Context, a *reconcile.Account) (*reconcile.Account, error) {
+	if a.UsedBy != reconcile.UsedByNothing {
+		return nil, nil
+	}
+	var id sql.Null[int64]
+	err := l.q.QueryRowContext(ctx, `
+		SELECT max(id) FROM accounts a
+		WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND
+		      (EXISTS (SELECT 1 FROM configuration WHERE account = a.id) OR EXISTS (SELECT 1 FROM services WHERE account = a.id))`,
+		a.Provider, a.Endpoint, a.AccessKeyID).Scan(&id)
+	if err != nil || !id.Valid {
+		return nil, err
+	}
+	return l.account(ctx, id.V)
 }
 
 func (l *loader) own(ctx context.Context, names []reconcile.Name) error {

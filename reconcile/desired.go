@@ -25,6 +25,7 @@ type Record struct {
 	Follow        bool     // something is to be withdrawn when the value stands
 	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
 	Fault         Fault    // known before the provider is asked
+	Refused       Fault    // of a withdrawal by the heir: why the place's own account cannot do it
 
 	hidden     bool // the world does not find the server of the zone
 	owner      string

@@ -135,6 +135,10 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 	failed, waiting := 0, len(l.queue)
 	for n, j := range jobs {
 		i := b.items[n]
+		if r, ok := i.bequeathed(); ok {
+			e.bequeath(j, r)
+			continue
+		}
 		i.withZone = i.fault.Code != "" && (i.untried || b.down != nil && i.fault.Code == l.fault.Code)
 		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, givenUp: l.givenUp(now, e.retry)}
 		o, back := v.conclude()

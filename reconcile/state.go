@@ -81,6 +81,8 @@ type Place struct {
 	Disturbed int // how often in a row somebody with our mark had changed it
 	Fault     Fault
 	Attempts  int
+
+	Heir *Account // with the newest secret of the account's key, which nothing uses any more; nil for none
 }
 
 const severalDoubts = "*"

@@ -58,6 +58,9 @@ func newItem(r Record, manualLook bool) *item {
 // fail ends the work on an item.
 func (i *item) fail(err error) {
 	i.fault, i.done = Describe(err, i.record.Account), true
+	if i.record.inherited() && i.fault.Code != CodeInterrupted {
+		i.fault = i.record.Refused
+	}
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		i.wait = e.RetryAfter
 	}
@@ -225,7 +228,7 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	default:
 		i.zone, err = b.conn.client.Zone(ctx, r.Name)
 	}
-	if r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound {
+	if r.gone(err) {
 		i.gone(b.now())
 		return nil
 	}
@@ -234,9 +237,12 @@ func (b *batch) find(ctx context.Context, i *item) (err error) {
 	}
 	i.zone = dnsname.Fold(i.zone)
 	i.zoneID = r.Place.ZoneID
-	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); ok && (i.zoneID == "" || !r.withdrawal()) {
+	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); ok && (i.zoneID == "" || !r.withdrawal() || r.inherited()) {
 		if i.zoneID, err = identifier.ZoneID(ctx, i.zone); err != nil { // a zone may have been made anew
 			return err
+		}
+		if r.inherited() && r.Place.ZoneID != "" && r.Place.ZoneID != i.zoneID {
+			return errOtherZone
 		}
 	}
 	i.choosePlace()
@@ -380,8 +386,7 @@ const readDone = "read"
 
 func (b *batch) readOne(ctx context.Context, i *item) (err error) {
 	i.seen, err = b.conn.client.Read(ctx, i.zone, i.record.Name)
-	kind := provider.KindOf(err)
-	if i.record.withdrawal() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
+	if i.record.gone(err) || i.record.withdrawal() && provider.KindOf(err) == provider.Conflict {
 		i.seen, err = provider.RRset{}, nil // beside an alias, and without the zone, there is no value of ours
 	}
 	if err == nil {
@@ -512,6 +517,9 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 
 // same reports whether two records want the same of one place.
 func (r Record) same(s Record) bool {
+	if r.inherited() {
+		return s.withdrawal() && r.Place.ID == s.Place.ID && s.Place.Heir != nil && s.Place.Heir.ID == r.Account.ID
+	}
 	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdrawal() || r.Place.ID == s.Place.ID)
 }
 
@@ -590,7 +598,7 @@ func (b *batch) took(i *item, err error) {
 		i.action = ""
 		return
 	}
-	if i.record.withdrawal() && kind == provider.ZoneNotFound {
+	if i.record.gone(err) {
 		err = nil
 	}
 	b.note(i, err)
