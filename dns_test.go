@@ -3379,8 +3379,19 @@ func TestSyncWrongSecret(t *testing.T) {
 	} else {
 		check("the leftover", all[0].Place.Fault, english, chinese)
 	}
-	check("a key that is used no more", reconcile.Fault{Code: "credentials", Key: reconcile.UsedByNothing},
-		" (a key that no configuration and no service has any more)", "（已无配置或服务使用的密钥）")
+	if err := h.store.DeleteService(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	v.mu.Lock()
+	v.zones = map[string][]string{"token:right": {"example.com other"}} // else this key would withdraw it
+	v.mu.Unlock()
+	h.run()
+	if all, err := h.store.ledger.Leftovers(t.Context(), 0, 10); err != nil || len(all) != 1 {
+		t.Errorf("%+v, %v", all, err)
+	} else {
+		check("the leftover of a service that has gone", all[0].Place.Fault,
+			" (a key that no configuration and no service has any more)", "（已无配置或服务使用的密钥）")
+	}
 }
 
 // fault is why a usage's record is not as it should be, as clients are told.
@@ -3678,36 +3689,6 @@ func TestSyncLeftoverInDoubt(t *testing.T) {
 	}
 }
 
-// TestSyncHeir has an old secret refused, and a new one in its place: what the old one
-// has put there is withdrawn with the new one, if it reaches that very zone.
-func TestSyncHeir(t *testing.T) {
-	for zone, withdrawn := range map[string]bool{servertest.Zone: true, servertest.Zone + " another": false} {
-		t.Run(zone, func(t *testing.T) {
-			h, v := newVendorHost(t)
-			v.tokens, v.zones = true, map[string][]string{"key:secret": {servertest.Zone}, "key:new": {zone}}
-			u := h.reserve(h.service("example.com"), "office", 42)
-			h.run()
-			h.change(func(c *configuration) { c.Secret = "new" })
-			h.force(u)
-			v.mu.Lock()
-			v.zones["key:secret"] = nil
-			v.mu.Unlock()
-			v.fails(func(_ context.Context, c dnsCall) error {
-				if c.key == "key:secret" {
-					return &provider.Error{Kind: provider.BadCredentials}
-				}
-				return nil
-			})
-			h.run()
-			if left := len(v.at(servertest.Zone, dnsOffice)) > 0; left == withdrawn {
-				t.Errorf("it stands: %t", left)
-			}
-			if listed := len(h.leftovers()) > 0; listed == withdrawn {
-				t.Errorf("leftovers %q", h.leftovers())
-			}
-		})
-	}
-}
 
 // TestSyncZoneRemoved releases what stood in a zone that a DNS server has given up: it
 // counts as withdrawn.
@@ -3774,5 +3755,38 @@ func TestProbeEnds(t *testing.T) {
 		if left := h.rows(); !slices.Equal(left, rows) {
 			t.Errorf("%q, want %q", left, rows)
 		}
+	}
+}
+
+// TestSyncSecretOfWithdrawal gives a key another secret while a value that was published with
+// the old one is to be withdrawn: the provider refuses the old one, so the new one does it. Where
+// that reaches another zone of the name, or none, the value stays as a leftover.
+func TestSyncSecretOfWithdrawal(t *testing.T) {
+	for zone, withdrawn := range map[string]bool{"example.com": true, "example.com other": false, "other.example": false} {
+		t.Run(zone, func(t *testing.T) {
+			h, v := dnsTokens(t, map[string]string{"right": "example.com"})
+			u := h.reserve(h.service("example.com"), "office", 42)
+			h.run()
+			v.mu.Lock()
+			v.zones = map[string][]string{"token:new": {zone}}
+			v.mu.Unlock()
+			h.change(func(c *configuration) { c.Secret, c.TXTRecordName = "new", "_else" })
+			h.release(u, withdrawn)
+			h.run()
+			if withdrawn {
+				v.want(t, "example.com", dnsOffice)
+				v.want(t, "example.com", dnsHost)
+			} else {
+				v.want(t, "example.com", dnsOffice, h.value("42", dnsEndpoint))
+				if got := h.leftovers(); len(got) != 2 || h.fault(u).Code != string(provider.BadCredentials) {
+					t.Errorf("leftovers %q, the usage's fault %+v", got, h.fault(u))
+				}
+			}
+			h.later(dnsLookAgain)
+			h.run()
+			if n := h.count(`SELECT count(*) FROM accounts WHERE provider = 'vendor'`); withdrawn != (n == 1) {
+				t.Errorf("%d accounts are kept", n)
+			}
+		})
 	}
 }

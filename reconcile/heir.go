@@ -15,7 +15,7 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 	refused := map[*item]item{}
 	for _, i := range b.items {
 		heir := i.record.Heir
-		if heir.ID == 0 || i.record.Keep || i.fault.Code != string(provider.BadCredentials) {
+		if refused := i.fault.Code == string(provider.BadCredentials) || i.fault.Code == CodeCredentialsGone; heir.ID == 0 || i.record.Keep || !refused {
 			continue
 		}
 		if heirs[heir.ID] == nil {

@@ -472,8 +472,14 @@ func (b *batch) write(ctx context.Context) {
 		if len(due) == 0 || !b.intend(ctx, due) {
 			return
 		}
-		for n, err := range b.change(ctx, b.pending()) {
-			b.took(n, err)
+		due = b.pending()
+		errs := b.change(ctx, due)
+		for _, i := range due {
+			if err, sent := errs[i]; sent {
+				b.took(i, err)
+			} else {
+				i.happens(Event{Kind: Known, Before: i.before}, b.now())
+			}
 		}
 		b.again(ctx)
 	}

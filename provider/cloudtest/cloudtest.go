@@ -304,6 +304,13 @@ func (c *Cloud) Fail(faults ...Fault) {
 	c.faults = append(c.faults, faults...)
 }
 
+// Rotate gives the account's key another secret.
+func (c *Cloud) Rotate(secret string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.AccessKeySecret = secret
+}
+
 // FailNoMore forgets what was to fail, and tells how much.
 func (c *Cloud) FailNoMore() (left int) {
 	c.mu.Lock()
