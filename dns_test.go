@@ -3689,7 +3689,6 @@ func TestSyncLeftoverInDoubt(t *testing.T) {
 	}
 }
 
-
 // TestSyncZoneRemoved releases what stood in a zone that a DNS server has given up: it
 // counts as withdrawn.
 func TestSyncZoneRemoved(t *testing.T) {

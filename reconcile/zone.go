@@ -475,9 +475,9 @@ func (b *batch) write(ctx context.Context) {
 		due = b.pending()
 		errs := b.change(ctx, due)
 		for _, i := range due {
-			if err, sent := errs[i]; sent {
+			if err, answered := errs[i]; answered {
 				b.took(i, err)
-			} else {
+			} else if i.untried { // nothing was sent
 				i.happens(Event{Kind: Known, Before: i.before}, b.now())
 			}
 		}
