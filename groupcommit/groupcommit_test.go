@@ -336,7 +336,7 @@ func TestAfterMayCallDo(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		return insert(next + 1)(ctx, tx)
+		return insert(next+1)(ctx, tx)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- b.queue.Do(t.Context(), chained) }()
