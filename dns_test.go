@@ -856,7 +856,7 @@ func TestSyncReleaseToOtherProvider(t *testing.T) {
 	h := newSyncHost(t, dnsBuiltinServer)
 	elder := h.reserve(h.service("example.com"), "office", 1)
 	h.reserve(h.service("example.com", dnsAccount("rfc2136", dnsClosedPort(t), servertest.Key, servertest.Secret)...), "office", 2)
-	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" create")
+	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" create", "example.com skipped not_searched")
 	h.release(elder, true)
 	h.wantStanding(dnsOffice)
 	h.wantTaken("office", 1)
@@ -3290,7 +3290,7 @@ func TestCodesHaveTexts(t *testing.T) {
 		string(provider.Quota), string(provider.BadAnswer), string(conntest.NoResolver), reconcile.CodeUnknownProvider, reconcile.CodeNotListening,
 		reconcile.CodeNoProvider, reconcile.CodeInvalid, reconcile.CodeInvalidName, reconcile.CodeNetworkConflict, reconcile.CodeCredentialsGone,
 		reconcile.CodeDeletesForbidden, reconcile.CodeAddressUnknown, reconcile.CodeSameOwner, reconcile.CodeZoneUnreachable, reconcile.CodeDatabase,
-		reconcile.CodeInterrupted, reconcile.CodeOrphan,
+		reconcile.CodeInterrupted, reconcile.CodeOrphan, reconcile.CodeNotSearched,
 	} {
 		for _, language := range []msg.Language{msg.Chinese, msg.English} {
 			if text := msg.ID(code).In(language); text == code || text == "" {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"time"
 
 	"meshddns/dnsname"
 	"meshddns/reconcile"
@@ -64,7 +65,10 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) 
 	if state.Adopted, err = sqlrow.Collect(ctx, q, sqlrow.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
 		return state, err
 	}
-	l := loader{q: q, names: sqlrow.TextList(names), at: map[string]int{}, accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{}}
+	l := loader{
+		q: q, now: g.now, names: sqlrow.TextList(names), at: map[string]int{},
+		accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{},
+	}
 	for i, name := range names {
 		state.Names = append(state.Names, reconcile.Name{Name: name})
 		l.at[name] = i
@@ -85,6 +89,7 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) 
 // loader fills in what is stored about names.
 type loader struct {
 	q          sqlrow.Queryer
+	now        func() time.Time
 	names      sqlrow.TextList
 	at         map[string]int // of a name in the list
 	configured *configured    // nil when nothing is
@@ -256,6 +261,9 @@ func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 		p.Place.Account = *account
 		if err := l.heir(ctx, *account); err != nil {
 			return err
+		}
+		if now := l.now(); p.Place.LookAt.After(now.Add(reconcile.SecondLook)) { // the clock was set back
+			p.Place.LookAt = now
 		}
 		n := &names[l.at[p.Place.Name]]
 		n.Places = append(n.Places, p.Place)
