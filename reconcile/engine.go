@@ -487,7 +487,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		}
 	}
 	e.mu.Unlock()
-	return taken, e.settle(ctx, nil, idle)
+	return taken, e.settle(ctx, nil, &Settlement{}, idle)
 }
 
 // unstored reports whether one of the records is in a zone of which the last outcomes could not be

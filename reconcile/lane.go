@@ -186,8 +186,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 		e.news.zoneWell(first)
 	}
 	e.tellOutcomes(ended)
-	err := e.settle(e.ctx, &s, ended)
-	if e.news.database("settle", l.key, err); err != nil {
+	if err := e.settle(e.ctx, l, &s, ended); err != nil {
 		e.mu.Lock()
 		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
 		e.mu.Unlock()
@@ -214,11 +213,9 @@ func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 	}
 }
 
-// settle commits what came of some work, and ends the tasks that are through.
-func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error {
-	if s == nil {
-		s = &Settlement{}
-	}
+// settle commits what came of some work in a zone, if it was in one, and ends the tasks that are
+// through.
+func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*task) error {
 	e.mu.Lock()
 	e.settling++
 	p := e.pass
@@ -235,6 +232,9 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	var err error
 	if len(s.Places)+len(s.Ended)+len(s.Names) > 0 {
 		err = e.config.Database.Settle(context.WithoutCancel(ctx), *s)
+	}
+	if l != nil {
+		e.news.database("settle", l.key, err) // before those callers go on that wait for the outcome
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
