@@ -39,19 +39,27 @@ func keyHash(secret provider.Secret) string {
 }
 
 // LeaveAccount deletes an account, and its key with it, that no configuration, service or
-// place uses. It reports whether it did.
+// place uses. A newer secret of a key stays while a place needs an older one, which the
+// provider may refuse by then. It reports whether a key was deleted.
 func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err error) {
-	result, err := tx.ExecContext(ctx, `
-		DELETE FROM accounts
-		WHERE id = ? AND
-		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
-		      NOT EXISTS (SELECT 1 FROM services WHERE account = accounts.id) AND
-		      NOT EXISTS (SELECT 1 FROM configuration WHERE account = accounts.id)`, id)
-	if err != nil {
-		return false, err
+	for {
+		err := tx.QueryRowContext(ctx, `
+			DELETE FROM accounts
+			WHERE id = ?1 AND
+			      NOT EXISTS (SELECT 1 FROM places WHERE account = ?1) AND
+			      NOT EXISTS (SELECT 1 FROM services WHERE account = ?1) AND
+			      NOT EXISTS (SELECT 1 FROM configuration WHERE account = ?1) AND
+			      NOT EXISTS (
+			          SELECT 1 FROM accounts o JOIN places p ON p.account = o.id
+			          WHERE (o.provider, o.endpoint, o.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND o.id < ?1)
+			RETURNING coalesce((
+			    SELECT min(n.id) FROM accounts n
+			    WHERE (n.provider, n.endpoint, n.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND n.id > ?1), 0)`, id).Scan(&id)
+		if err != nil {
+			return deleted, sqlrow.Absent(err, nil)
+		}
+		deleted = true
 	}
-	count, err := result.RowsAffected()
-	return count > 0, err
 }
 
 const selectPlaces = `

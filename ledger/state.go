@@ -140,8 +140,8 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 
 const builtinProvider = "builtin"
 
-// heir finds the account in use that has another secret for the key of one that
-// nothing uses.
+// heir finds the account that has another secret for the key of one that nothing
+// uses: one in use, else the newest.
 func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 	if _, known := l.heirs[a.ID]; known || a.UsedBy != reconcile.UsedByNothing {
 		return nil
@@ -150,9 +150,9 @@ func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 	var id int64
 	err := l.q.QueryRowContext(ctx, `
 		SELECT id FROM accounts a
-		WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND
-		      (EXISTS (SELECT 1 FROM configuration WHERE account = a.id) OR EXISTS (SELECT 1 FROM services WHERE account = a.id))
-		ORDER BY id DESC LIMIT 1`, a.Provider, a.Endpoint, a.AccessKeyID).Scan(&id)
+		WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?
+		ORDER BY EXISTS (SELECT 1 FROM configuration WHERE account = a.id) OR EXISTS (SELECT 1 FROM services WHERE account = a.id) DESC, id DESC
+		LIMIT 1`, a.Provider, a.Endpoint, a.AccessKeyID, a.ID).Scan(&id)
 	if err != nil {
 		return sqlrow.Absent(err, nil)
 	}

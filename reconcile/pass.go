@@ -457,7 +457,7 @@ func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 	if marks, err := e.spread(ctx); err != nil || marks {
 		return true, err
 	}
-	for _, lane := range []string{LaneAsked, LaneChanged, LaneHeld} {
+	for _, lane := range []string{LaneAsked, LaneChanged, LaneHeld, LaneLook} {
 		if names, err := e.config.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
 			return true, err
 		}

@@ -174,7 +174,7 @@ func TestLookDoesNotCount(t *testing.T) {
 			}
 			return nil
 		})
-		w.due("_host.example.com", reconcile.LaneLook)
+		w.look("_host.example.com")
 		<-arrived
 		result := w.begin(false)
 		after(100 * time.Millisecond)
@@ -226,7 +226,7 @@ func TestPassLosesNoName(t *testing.T) {
 			}
 			return nil
 		})
-		w.due("_host.example.com", reconcile.LaneLook)
+		w.look("_host.example.com")
 		<-arrived
 		ctx, cancel := context.WithCancel(t.Context())
 		go w.engine.Sync(ctx, false)

@@ -165,8 +165,8 @@ func TestOrphansAreStrangers(t *testing.T) {
 				}
 				const name = "_mesh.lost.example.com"
 				w.exec(`INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, NULL, '', 0)`, name)
-				w.exec(`INSERT INTO places (name, account, zone, zone_id, state, standing, intent, doubt, look_at, disturbed, code, detail, attempts, at, since)
-					VALUES (?, ?, 'example.com', ?, 'leftover', ?, '', '', 0, 0, '', '', 0, '', '')`, name, w.account(key, test.endpoint), test.id, orphan(7))
+				w.exec(`INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
+					VALUES (?, ?, 'example.com', ?, 'leftover', ?, '', 0, 0, '', '', '', 0, '', '')`, name, w.account(key, test.endpoint), test.id, orphan(7))
 				w.exec(`UPDATE configuration SET sync_mode = 'upsert-only'`) // what is left stays
 				w.vendor.put(name, orphan(7))
 				for range 2 {

@@ -189,6 +189,12 @@ func (w *world) due(name, lane string) {
 	w.tx(func(ctx context.Context, tx *sql.Tx) error { return w.ledger.MarkDue(ctx, tx, name, lane) })
 }
 
+// look makes a name be looked at now.
+func (w *world) look(name string) {
+	w.exec(`UPDATE names SET look = ? WHERE name = ?`, w.now().UnixMilli(), name)
+	w.engine.Wake()
+}
+
 // service registers a service of a domain.
 func (w *world) service(domain string, account int64) {
 	w.exec(`INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
