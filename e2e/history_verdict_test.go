@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 // leftover is an entry of GET /leftovers.
 type leftover struct {
 	ID, Name, Zone, Value string
+	Provider              string
 	AccessKeyID           string `json:"access_key_id"`
 }
 
@@ -17,8 +19,13 @@ type leftover struct {
 type syncReport struct {
 	OK      bool
 	Counts  map[string]int
-	Records []struct{ Name, Action, Error string }
+	Records []reported
 }
+
+type reported struct{ Name, Provider, Zone, Action, Value, Error string }
+
+// check is what a step wants besides, when a verdict is given: it says what is wrong.
+type check func(s *spotted, report syncReport)
 
 // spotted is what a verdict looks at.
 type spotted struct {
@@ -60,8 +67,8 @@ func (w *history) verdict(a answer) []string {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
 	for _, l := range w.host.late {
-		if w.open(l.at.account) && !w.shadowed(l.at.account, l.at.zone, l.at.name) {
-			s.say("a write at %s has an unknown outcome, and nobody has looked", l.at)
+		if at := l.spots[0]; w.open(at.account) && !w.shadowed(at.account, at.zone, at.name) {
+			s.say("a write at %s has an unknown outcome, and nobody has looked", at)
 		}
 	}
 	return append(s.wrong, w.host.broken...)
@@ -96,8 +103,8 @@ func (w *history) checkPrefixes(s *spotted) {
 
 // account gives what credentials open now, nil if nothing.
 func (w *history) account(c credentials) *account {
-	key := w.host.keys[c.keyID]
-	if key == nil || key.refused || key.secret != c.secret || key.account.provider != c.provider {
+	key := w.host.opens(c.provider, c.keyID, cmp.Or(c.secret, "none"))
+	if key == nil || key.account.down != noFault {
 		return nil
 	}
 	return key.account
@@ -106,6 +113,9 @@ func (w *history) account(c credentials) *account {
 // open says whether every key of an account is accepted now: any of them may
 // be the one that a place needs.
 func (w *history) open(a *account) bool {
+	if a.down != noFault {
+		return false
+	}
 	for _, key := range w.host.keys {
 		if key.account == a && key.refused {
 			return false
@@ -317,11 +327,14 @@ func (w *history) canWithdraw(name string) bool {
 
 // checkReport compares what the pass said with what it can have met.
 func (w *history) checkReport(s *spotted, a answer, bad, perhaps map[string]bool) {
+	var report syncReport
+	w.get(syncPath, &report)
+	for _, check := range w.checks {
+		check(s, report)
+	}
 	if !w.manual() {
 		return // a pass in the background may have been between
 	}
-	var report syncReport
-	w.get(syncPath, &report)
 	reported, told := map[string]string{}, map[string]bool{}
 	for _, r := range report.Records {
 		told[strings.ToLower(r.Name)] = true
