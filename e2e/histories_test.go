@@ -498,7 +498,7 @@ func (w *history) guard(next model) {
 	for name, wish := range w.model.wishes(w.host.owner) {
 		g := guard{name, wish.network}
 		then := after[name]
-		if w.cannotBeTold(wish, then) {
+		if w.cannotBeTold(wish) || w.cannotBeTold(then) {
 			continue
 		}
 		if then != nil && then.network == wish.network && len(then.options) > 0 && len(wish.options) > 0 && !wish.optional && !then.optional && w.host.stands(g) {
@@ -507,15 +507,14 @@ func (w *history) guard(next model) {
 	}
 }
 
-// cannotBeTold says that a name goes from one key to another with the same value, at an
-// account that tells no ids of its zones: whether the first place is the second is seen
-// only when it is withdrawn.
-func (w *history) cannotBeTold(now, then *wish) bool {
-	if then == nil || len(now.options) == 0 || len(then.options) == 0 || now.options[0].credentials == then.options[0].credentials {
-		return false
-	}
-	key := w.keyFor(then.options[0].credentials)
-	return key != nil && key.account.nameless && now.options[0].value == then.options[0].value
+// cannotBeTold says that a name is at an account that tells no ids of its zones. Whether
+// the places of two keys with one value are one may be seen only when one is withdrawn:
+// the value is put back then.
+func (w *history) cannotBeTold(wish *wish) bool {
+	return wish != nil && slices.ContainsFunc(wish.options, func(o option) bool {
+		key := w.keyFor(o.credentials)
+		return key != nil && key.account.nameless
+	})
 }
 
 // step does one thing at random, perhaps with faults, and comes to rest.

@@ -196,28 +196,28 @@ func (w *history) token(name string) home {
 	return home{a, a.provider}
 }
 
-// wrongSecret puts a service with a secret that nothing accepts, or one that has such
-// with the right one. What else has a key of that id is not concerned.
+// wrongSecret gives a service a secret that nothing accepts, and perhaps the right one
+// again. What else has a key of that id is not concerned.
 func (w *history) wrongSecret() func() {
-	var puts []func()
-	for _, id := range slices.Sorted(maps.Keys(w.model.services)) {
-		c := w.model.services[id].credentials
-		key := w.keyFor(c)
-		if c.provider != bridgeFront.provider || key == nil {
-			continue
-		}
-		if c.secret == key.secret {
-			w.serial++
-			c.secret = secretMark + "wrong-" + fmt.Sprint(w.serial) + "."
-		} else {
-			c.secret = key.secret
-		}
-		puts = append(puts, func() { w.putAt(id, c) })
+	share := w.shareID()
+	id, own := "s2", w.token("tok-one")
+	if w.random.IntN(2) == 0 {
+		id, own = "s3", w.token("tok-two")
 	}
-	if len(puts) == 0 {
-		return nil
+	again := w.random.IntN(3) == 0
+	return func() {
+		if w.model.services["s2"].keyID != "token" || w.model.services["s3"].keyID != "token" {
+			share()
+			w.rest("two keys with one id")
+		}
+		w.serial++
+		w.strict = false
+		w.putAt(id, credentials{provider: bridgeFront.provider, keyID: "token", secret: secretMark + fmt.Sprintf("wrong-%d.", w.serial)})
+		if again {
+			w.rest("a wrong secret")
+			w.putAt(id, w.keyOf(own))
+		}
 	}
-	return pick(w.random, puts)
 }
 
 // nameless gives a home at an account that tells no ids of its zones.

@@ -58,6 +58,7 @@ func init() { // as the steps use the list
 		{name: "two zones without ids", weight: 3, prepare: (*history).otherNamelessZones, held: true},
 		{name: "two servers of one provider", weight: 3, prepare: (*history).moveBetweenServers, held: true},
 		{name: "a move into an outage", weight: 5, prepare: (*history).moveIntoOutage, calm: true, held: true},
+		{name: "a zone comes up in an outage", weight: 4, prepare: (*history).moveZoneIntoOutage, calm: true, held: true},
 		{name: "stopped in a pass after a failure", weight: 3, prepare: (*history).stopAfterFailure, calm: true, held: true},
 		{name: "a pass is asked for during a second look", weight: 4, prepare: (*history).syncDuringLook, calm: true, held: true},
 		{name: "a service is put during a pass", weight: 4, prepare: (*history).putDuringPass, calm: true, held: true},

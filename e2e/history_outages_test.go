@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,6 +51,57 @@ func (w *history) firms() (all []firm) {
 		all = append(all, f)
 	}
 	return all
+}
+
+// stage has names stand at two accounts, apart from each other, for steps that need
+// such. It may come to less, where accounts are not what they were.
+func (w *history) stage(manual bool) {
+	w.t.Helper()
+	var open []home
+	for _, at := range w.homes {
+		if at.account != nil && w.open(at.account) && at.account.zones["example.com"] != nil {
+			open = append(open, at)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	first := pick(w.random, open)
+	second := pick(w.random, open)
+	for n := 0; second.account == first.account && n < 9; n++ {
+		second = pick(w.random, open)
+	}
+	w.putAnother(func(c *modelConfig) {
+		c.credentials, c.domain = w.keyOf(first), "example.com"
+		if manual {
+			c.mode = "manual"
+		}
+	})()
+	w.putAt("s1", credentials{})
+	w.putAt("s2", w.keyOf(second))
+	w.furnish("s1")
+	w.furnish("s2")
+	w.strict = false
+	w.rest("names at two accounts")
+}
+
+// firmUsage picks a firm name that a usage has, for which a step can be made. Where
+// there is none yet the stage is set.
+func (w *history) firmUsage(manual bool, fits func(f firm) bool) (f firm, found bool) {
+	w.t.Helper()
+	for range 2 {
+		all := w.firmUsages(fits)
+		if len(all) > 0 && (!manual || w.settled()) {
+			return pick(w.random, all), true
+		}
+		w.stage(manual)
+	}
+	return f, false
+}
+
+// apart gives the firm names that are in other lanes than one.
+func (w *history) apart(f firm) []firm {
+	return slices.DeleteFunc(w.firms(), func(s firm) bool { return s.lane() == f.lane() || s.name == f.name })
 }
 
 // only gives the one place and value of a wish, where the contract leaves no choice.
@@ -177,17 +229,11 @@ func (w *history) moveIntoOutage() func() {
 		}
 	}
 	to := pick(w.random, others)
-	kind := pick(w.random, []faultKind{lostAnswer, cutAnswer, unreadable, lateBefore, lateAfter, killBefore, killAfter, killLate, killLater})
 	onward := w.random.IntN(3)
 	return func() {
-		w.strict = false
-		w.planned(fault{kind: kind, write: true, at: to.account, down: true})
+		w.outageAt(to.account)
 		w.putAt(holder, w.keyOf(to))
-		w.sync()
-		for range 3 {
-			w.elapse(2 * secondLook)
-			w.sync()
-		}
+		w.syncForLong()
 		switch onward {
 		case 1:
 			w.putAt(holder, w.current(from))
@@ -201,24 +247,69 @@ func (w *history) moveIntoOutage() func() {
 	}
 }
 
+// outageAt has the first write at an account come to an unknown outcome, and everything
+// after it fail.
+func (w *history) outageAt(a *account) {
+	w.strict = false
+	kind := pick(w.random, []faultKind{lostAnswer, cutAnswer, unreadable, lateBefore, lateAfter, killBefore, killAfter, killLate, killLater})
+	w.planned(fault{kind: kind, write: true, at: a, down: true})
+}
+
+// syncForLong asks for passes for longer than two looks take.
+func (w *history) syncForLong() {
+	w.t.Helper()
+	w.sync()
+	for range 3 {
+		w.elapse(2 * secondLook)
+		w.sync()
+	}
+}
+
+// moveZoneIntoOutage moves names into a zone that comes up within theirs: the first
+// write there has an unknown outcome, and then the account fails for longer than two
+// looks take. Perhaps the zone goes again.
+func (w *history) moveZoneIntoOutage() func() {
+	goes := w.random.IntN(3)
+	return func() {
+		f, found := w.firmUsage(false, func(f firm) bool { return f.at.account.zones[parent(f.name)] == nil })
+		if !found {
+			return
+		}
+		zone := parent(f.name)
+		w.outageAt(f.at.account)
+		w.host.mu.Lock()
+		f.at.account.zones[zone] = map[string][]standing{}
+		w.say("  %s has %s", f.at.account.name, zone)
+		w.host.mu.Unlock()
+		w.mutate(w.patch(f.usage.id))
+		w.syncForLong()
+		w.tally.add("zones that come up in an outage", 1)
+		if goes == 0 {
+			w.removeZone(f.at.account, zone)
+			w.sync()
+		}
+	}
+}
+
+// parent gives the name without its first label.
+func parent(name string) string {
+	_, rest, _ := strings.Cut(name, ".")
+	return rest
+}
+
 // stopAfterFailure stops or kills the program within a pass that has found a conflict
 // and is not through. Whoever asks for a pass then has to hear of it.
 func (w *history) stopAfterFailure() func() {
-	bad := w.firmUsages(func(firm) bool { return true })
-	if len(bad) == 0 {
-		return nil
-	}
-	f := pick(w.random, bad)
-	slow := slices.DeleteFunc(w.firms(), func(s firm) bool { return s.lane() == f.lane() || s.name == f.name })
-	if len(slow) == 0 {
-		return nil
-	}
-	s, killed := pick(w.random, slow), w.random.IntN(2) == 0
-	w.serial++
-	text := fmt.Sprintf("v=mesh1 n=7 o=ba9876543210 tcp://192.0.2.7:%d", w.serial)
+	killed := w.random.IntN(2) == 0
 	return func() {
+		f, found := w.firmUsage(false, func(f firm) bool { return len(w.apart(f)) > 0 })
+		if !found {
+			return
+		}
+		s := pick(w.random, w.apart(f))
 		w.strict = false
-		w.addForeign(f.at, text)
+		w.serial++
+		w.addForeign(f.at, fmt.Sprintf("v=mesh1 n=7 o=ba9876543210 tcp://192.0.2.7:%d", w.serial))
 		b := w.bar(s.at.account, func(c hostCall) bool { return c.looks && c.at.name == s.name })
 		done := w.syncBeside()
 		inConflict := func() bool { return w.publication(f.usage.id).State == "conflict" }
@@ -247,13 +338,15 @@ func (w *history) stopAfterFailure() func() {
 
 // syncDuringLook asks for a pass while a place is looked at once more by itself.
 func (w *history) syncDuringLook() func() {
-	all := w.firmUsages(func(firm) bool { return true })
-	if len(all) == 0 || !w.settled() || w.model.config.retries > 0 { // a further try would find what was written
+	if w.model.config.retries > 0 { // a further try would find what was written
 		return nil
 	}
-	f := pick(w.random, all)
 	kind, change := pick(w.random, []faultKind{lostAnswer, unreadable}), w.random.IntN(3)
 	return func() {
+		f, found := w.firmUsage(true, func(firm) bool { return true })
+		if !found {
+			return
+		}
 		w.planned(fault{kind: kind, write: true, at: f.at.account})
 		w.mutate(w.patch(f.usage.id))
 		w.sync()
@@ -279,16 +372,17 @@ func (w *history) syncDuringLook() func() {
 
 // putDuringPass puts a service while a pass runs, and asks for one after that.
 func (w *history) putDuringPass() func() {
-	slow := w.firms()
-	if len(slow) == 0 || len(w.model.services) == 0 || !w.settled() {
-		return nil
-	}
-	s, id := pick(w.random, slow), w.someService()
-	c := w.model.services[id].credentials
-	if w.random.IntN(2) == 0 {
-		c = w.home()
-	}
+	moves := w.random.IntN(2) == 0
 	return func() {
+		s, found := w.firmUsage(true, func(firm) bool { return true })
+		if !found {
+			return
+		}
+		id := w.someService()
+		c := w.model.services[id].credentials
+		if moves {
+			c = w.home()
+		}
 		b := w.bar(s.at.account, func(c hostCall) bool { return c.looks && c.at.name == s.name })
 		first := w.syncBeside()
 		if !w.caught(b, 0) {
@@ -309,18 +403,18 @@ func (w *history) putDuringPass() func() {
 // hangAccount has an account accept calls and answer none. What is at another is
 // changed and released meanwhile, before the first call is given up.
 func (w *history) hangAccount() func() {
-	all := w.firmUsages(func(firm) bool { return true })
-	if len(all) == 0 {
-		return nil
+	others := func(f firm) []firm {
+		return slices.DeleteFunc(w.apart(f), func(s firm) bool { return s.at.account == f.at.account })
 	}
-	f := pick(w.random, all)
-	hanging := slices.DeleteFunc(w.firms(), func(s firm) bool { return s.at.account == f.at.account })
-	if len(hanging) == 0 {
-		return nil
-	}
-	x, released := pick(w.random, hanging).at.account, w.random.IntN(2) == 0
+	released := w.random.IntN(2) == 0
 	return func() {
+		f, found := w.firmUsage(false, func(f firm) bool { return len(others(f)) > 0 })
+		if !found {
+			return
+		}
+		x := pick(w.random, others(f)).at.account
 		w.strict = false
+		w.looked() // nothing of the name is at the other account any more
 		b := w.bar(x, func(hostCall) bool { return true })
 		if !released {
 			w.mutate(w.patch(f.usage.id))
@@ -356,7 +450,7 @@ func (w *history) standsAt(at spot, text string) bool {
 	return slices.Contains(texts(w.host.values(at)), text)
 }
 
-// listed gives an account that tells whole zones, and has something of ours.
+// listing gives an account that tells whole zones, and has something of ours.
 func (w *history) listing() *account {
 	all := slices.DeleteFunc(w.firms(), func(f firm) bool { return !f.at.account.lists })
 	if len(all) == 0 {
@@ -368,13 +462,16 @@ func (w *history) listing() *account {
 // hangList has the lists of whole zones hang, which only the search for orphans asks
 // for. A release does not wait for it, and the pass does not fail.
 func (w *history) hangList() func() {
-	a := w.listing()
-	all := w.firmUsages(func(f firm) bool { return w.openAll() })
-	if a == nil || len(all) == 0 || !w.settled() {
+	if !w.openAll() {
 		return nil
 	}
-	f, patient := pick(w.random, all), w.random.IntN(4) == 0
+	patient := w.random.IntN(4) == 0
 	return func() {
+		f, found := w.firmUsage(true, func(firm) bool { return w.listing() != nil })
+		if !found {
+			return
+		}
+		a := w.listing()
 		b := w.bar(a, func(c hostCall) bool { return c.looks && c.at.name == "" })
 		done := w.syncBeside()
 		if !w.caught(b, 0) {
@@ -403,11 +500,12 @@ func (w *history) openAll() bool {
 // failList has the lists of whole zones fail, which only the search for orphans asks
 // for. The report says so, and nothing fails by it.
 func (w *history) failList() func() {
-	a := w.listing()
-	if a == nil || !w.settled() {
-		return nil
-	}
 	return func() {
+		if _, found := w.firmUsage(true, func(firm) bool { return w.listing() != nil }); !found {
+			return
+		}
+		a := w.listing()
+		w.tally.add("lists of zones that fail", 1)
 		w.host.mu.Lock()
 		a.listsDown = true
 		w.host.mu.Unlock()

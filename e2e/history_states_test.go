@@ -126,20 +126,24 @@ func (w *history) wrongMetrics() string {
 
 // stateAtOnce changes what is wanted in mode manual, and asks before anything is done.
 func (w *history) stateAtOnce() func() {
-	all := w.firmUsages(func(firm) bool { return true })
-	if len(all) == 0 || !w.settled() {
-		return nil
-	}
-	f := pick(w.random, all)
-	change := pick(w.random, []func(){
-		func() { w.mutate(w.patch(f.usage.id)) },
-		w.configureEndpoints(),
-		func() { w.putAt(f.usage.service, w.model.services[f.usage.service].credentials) },
-		w.configureAccount(),
-	})
+	choice := w.random.IntN(4)
 	return func() {
+		f, ok := w.firmUsage(true, func(firm) bool { return true })
+		if !ok {
+			return
+		}
 		before := w.scan(w.mine)
-		change()
+		switch choice {
+		case 0:
+			w.mutate(w.patch(f.usage.id))
+		case 1:
+			w.configureEndpoints()()
+		case 2:
+			w.putAt(f.usage.service, w.model.services[f.usage.service].credentials)
+		case 3:
+			w.configureAccount()()
+		}
+		w.tally.add("states at once", 1)
 		wrong := w.wrongStates(func(at found, stands bool, p publication) string {
 			old := slices.IndexFunc(before, func(b found) bool { return b.name == at.name && b.network == at.network })
 			switch moved := old >= 0 && (before[old].account != at.account || before[old].zone != at.zone); {

@@ -402,23 +402,30 @@ func (w *history) changeZone() func() {
 	a := pick(w.random, w.host.accounts)
 	zone := pick(w.random, []string{"mesh.example.com", "mesh.example.com", "a.example.com", "b.mesh.example.com", "example.net", "example.com"})
 	return func() {
-		w.host.mu.Lock()
-		defer w.host.mu.Unlock()
-		there := a.zones[zone] != nil
-		w.say("  %s has %s: %t", a.name, zone, !there)
-		if !there {
-			a.zones[zone] = map[string][]standing{}
+		if a.zones[zone] != nil {
+			w.removeZone(a, zone)
 			return
 		}
-		delete(a.zones, zone)
-		w.host.late = slices.DeleteFunc(w.host.late, func(l *lateWrite) bool { return l.spots[0].account == a && l.spots[0].zone == zone })
-		for at := range w.foreign {
-			if at.account == a && at.zone == zone {
-				delete(w.foreign, at)
-			}
-		}
-		clear(w.host.guards) // a value may have gone with its zone
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		w.say("  %s has %s", a.name, zone)
+		a.zones[zone] = map[string][]standing{}
 	}
+}
+
+// removeZone removes a zone with all that is in it.
+func (w *history) removeZone(a *account, zone string) {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	w.say("  %s has %s no more", a.name, zone)
+	delete(a.zones, zone)
+	w.host.late = slices.DeleteFunc(w.host.late, func(l *lateWrite) bool { return l.spots[0].account == a && l.spots[0].zone == zone })
+	for at := range w.foreign {
+		if at.account == a && at.zone == zone {
+			delete(w.foreign, at)
+		}
+	}
+	clear(w.host.guards) // a value may have gone with its zone
 }
 
 // tamper takes a value of ours away, changes it, or puts another beside it.
