@@ -72,8 +72,11 @@ func init() { // as the steps use the list
 	}
 }
 
-// possibleChoices are the steps that may happen. Those that are held do where
-// MESHDDNS_HISTORY_HELD, a regular expression, has their names.
+// heldName is the name in the environment of a regular expression: what is held and has
+// a name that it matches takes part.
+const heldName = "MESHDDNS_HISTORY_HELD"
+
+// possibleChoices are the steps that may happen.
 var possibleChoices = sync.OnceValue(func() []historyChoice {
 	return slices.DeleteFunc(slices.Clone(historyChoices), func(c historyChoice) bool { return c.held && !asked(c.name) })
 })
@@ -83,6 +86,6 @@ var statesHold = asked(statesAtRest)
 
 // asked says whether something that is held is asked for.
 func asked(name string) bool {
-	text := os.Getenv("MESHDDNS_HISTORY_HELD")
+	text := os.Getenv(heldName)
 	return text != "" && regexp.MustCompile(text).MatchString(name)
 }

@@ -116,9 +116,9 @@ const (
 var (
 	writeFaults = []faultKind{
 		lateBefore, lateAfter, staleOnce, killBefore, killAfter, killAfterStale, killLate, killLater,
-		resetBefore, lostAnswer, cutAnswer, throttled, unavailable,
+		resetBefore, lostAnswer, cutAnswer, unreadable, throttled, unavailable,
 	}
-	anyFaults = []faultKind{throttled, throttledFor, unavailable, refusedOnce, cutAnswer, lostAnswer, killAtRead}
+	anyFaults = []faultKind{throttled, throttledFor, unavailable, refusedOnce, cutAnswer, lostAnswer, unreadable, killAtRead}
 )
 
 // fault happens at a request, when as many of its sort have passed.
