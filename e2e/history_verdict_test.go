@@ -53,7 +53,7 @@ func (w *history) verdict(a answer) []string {
 		wish := s.wishes[name]
 		unreachable := w.checkName(s, name, wish)
 		bad[name] = wish.bad || unreachable && !wish.optional && len(wish.options) > 0
-		perhaps[name] = wish.perhaps
+		perhaps[name] = wish.perhaps || w.partly(name, wish)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.ours)) {
 		if s.wishes[name] == nil {
@@ -176,6 +176,16 @@ func (w *history) checkName(s *spotted, name string, wish *wish) (unreachable bo
 		s.say("%s is missing; at the name stand %v", missing[0], s.ours[name])
 	}
 	return unreachable
+}
+
+// partly says that a name which one network has at several providers cannot be had at
+// all of them.
+func (w *history) partly(name string, wish *wish) bool {
+	several := slices.ContainsFunc(wish.options, func(o option) bool { return o.credentials != wish.options[0].credentials })
+	return several && slices.ContainsFunc(wish.options, func(o option) bool {
+		at, reachable := w.locate(o, name)
+		return !reachable || w.taken(at)
+	})
 }
 
 // checkKept wants the old value of a name that cannot get its new one.
