@@ -161,6 +161,7 @@ type history struct {
 	after    func()            // what this step does when it has come to rest
 	useDNS   bool              // the built-in server has had values
 	rested   int               // passes until rest
+	lost     error             // of the last request without an answer
 	running  sync.Mutex        // guards p and killed while it starts or is killed
 	killed   bool              // by this test
 	mu       sync.Mutex        // guards text
@@ -276,7 +277,7 @@ func (w *history) kill() {
 func (w *history) revive() {
 	w.t.Helper()
 	if !w.dead() {
-		w.fail("the program is gone, and nobody killed it")
+		w.fail("no answer, and nobody has killed the program: %v", w.lost)
 	}
 	w.tally.add("kills", 1)
 	w.start()
@@ -294,6 +295,7 @@ func (w *history) ask(method, path, body string) (answer, error) {
 	a, err := w.p.try(method, path, body)
 	if err != nil {
 		w.say("%s %s %s: %v", method, path, body, err)
+		w.lost = err
 		return a, err
 	}
 	w.say("%s %s %s -> %d %s", method, path, body, a.status, shortened(a.body))

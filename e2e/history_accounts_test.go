@@ -34,6 +34,7 @@ func (w *history) reput(change func(c credentials) (credentials, bool)) func() {
 
 // putAt puts a service with credentials, or the configuration for "".
 func (w *history) putAt(service string, c credentials) {
+	w.remember()
 	if service == "" {
 		w.putAnother(func(m *modelConfig) { m.credentials = c })()
 		return

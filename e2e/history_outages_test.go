@@ -131,7 +131,18 @@ func (w *history) sync() answer {
 	if err != nil {
 		w.revive()
 	}
+	w.remember()
 	return a
+}
+
+// remember notes what stands within a step of several changes: it may stay where a
+// further change cannot be made, as what stood before the step may.
+func (w *history) remember() {
+	for _, f := range w.scan(w.mine) {
+		if !slices.Contains(w.before, f) {
+			w.before = append(w.before, f)
+		}
+	}
 }
 
 // syncBeside asks for a pass while something else is done. An answer without a status

@@ -67,7 +67,11 @@ func (w *history) verdict(a answer) []string {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
 	for _, l := range w.host.late {
-		if at := l.spots[0]; w.open(at.account) && !w.shadowed(at.account, at.zone, at.name) {
+		at := l.spots[0]
+		left := w.model.config.mode == "upsert-only" && slices.ContainsFunc(s.leftovers, func(l leftover) bool {
+			return l.Zone == at.zone && strings.EqualFold(l.Name, at.name) // which is not withdrawn, and so not looked for
+		})
+		if w.open(at.account) && !w.shadowed(at.account, at.zone, at.name) && !left {
 			s.say("a write at %s has an unknown outcome, and nobody has looked", at)
 		}
 	}
@@ -165,7 +169,7 @@ func (w *history) checkName(s *spotted, name string, wish *wish) (unreachable bo
 		})
 	}
 	kept := wish
-	if stands || !unreachable && !wish.optional {
+	if (stands || !unreachable && !wish.optional) && !w.partly(name, wish) { // what stood goes when every new one stands
 		kept = nil
 	}
 	w.checkExtras(s, name, extras, kept)
@@ -313,10 +317,21 @@ func (w *history) checkReservations(s *spotted) {
 		if !slices.ContainsFunc(listed, func(l listedUsage) bool { return l.ID == u.id }) {
 			s.say("the reservation %+v is lost", u)
 		}
-		if u.releasing && w.canWithdraw(w.model.name(u)) {
+		if u.releasing && w.canWithdraw(w.model.name(u)) && !w.succeeded(u) {
 			s.say("the release of %s is not through", w.model.name(u))
 		}
 	}
+}
+
+// successorWaits is the name of a rule that is held, as a step is.
+const successorWaits = "a release in mode upsert-only for which another network waits"
+
+// succeeded says that a release in mode upsert-only has another network come after it:
+// that it ends all the same is a rule that the program does not keep yet.
+func (w *history) succeeded(u modelUsage) bool {
+	return w.model.config.mode == "upsert-only" && !asked(successorWaits) && slices.ContainsFunc(w.model.usages, func(o modelUsage) bool {
+		return o.network != u.network && w.model.name(o) == w.model.name(u)
+	})
 }
 
 // canWithdraw says that nothing hinders the withdrawal of a name, wherever it
