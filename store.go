@@ -829,7 +829,7 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		}
 		next := slices.ContainsFunc(state.Names[0].Usages, func(o reconcile.Usage) bool { return !o.Releasing })
 		leave := force || state.UpsertOnly && !next // what another usage replaces is no leftover
-		r.freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0]), id)
+		r.freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0], state.UpsertOnly), id)
 		if leave {
 			if err := s.ledger.Leave(ctx, tx, state.Names[0]); err != nil {
 				return err

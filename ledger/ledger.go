@@ -187,7 +187,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 		if err != nil {
 			return err
 		}
-		for _, id := range reconcile.Free(state.Names[0]) {
+		for _, id := range reconcile.Free(state.Names[0], state.UpsertOnly) {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM usages WHERE id = ?`, id); err != nil {
 				return err
 			}

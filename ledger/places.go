@@ -51,7 +51,9 @@ func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err 
 			      NOT EXISTS (SELECT 1 FROM configuration WHERE account = ?1) AND
 			      NOT EXISTS (
 			          SELECT 1 FROM accounts o JOIN places p ON p.account = o.id
-			          WHERE (o.provider, o.endpoint, o.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND o.id < ?1)
+			          WHERE (o.provider, o.endpoint, o.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND o.id < ?1 AND
+			                NOT EXISTS (SELECT 1 FROM services WHERE account = o.id) AND
+			                NOT EXISTS (SELECT 1 FROM configuration WHERE account = o.id))
 			RETURNING coalesce((
 			    SELECT min(n.id) FROM accounts n
 			    WHERE (n.provider, n.endpoint, n.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND n.id > ?1), 0)`, id).Scan(&id)

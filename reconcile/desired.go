@@ -50,9 +50,6 @@ func (r Record) wanted() Event {
 
 // Now gives the place as what is wanted now makes it, whatever was stored before.
 func (r Record) Now() Place {
-	if r.Keep {
-		return r.Place
-	}
 	p, _ := r.Place.After(r.wanted(), r.wish(), r.mode, time.Time{})
 	return p
 }

@@ -51,11 +51,15 @@ func (s search) outcomes(told []Outcome) (all []Outcome) {
 			})
 		}
 	}
+	seen := map[[3]string]bool{} // two spellings of an address list one zone twice
 	for _, place := range s.orphans {
-		all = append(all, Outcome{
-			Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
-			Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
-		})
+		if at := [3]string{place.Name, place.Zone, place.Standing}; !seen[at] {
+			seen[at] = true
+			all = append(all, Outcome{
+				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
+				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
+			})
+		}
 	}
 	return all
 }

@@ -68,11 +68,7 @@ func newItem(r Record, manualLook bool) *item {
 }
 
 // restate brings the state of the place into line with what is wanted there now.
-func (i *item) restate(now time.Time) {
-	if r := i.record; !r.Keep {
-		i.happens(r.wanted(), now)
-	}
-}
+func (i *item) restate(now time.Time) { i.happens(i.record.wanted(), now) }
 
 // happens tells the place of the item of an event.
 func (i *item) happens(e Event, now time.Time) {
@@ -350,7 +346,9 @@ func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
 		switch {
 		case old.identity(p) != Unsure:
 			continue
-		case old.State == Withdrawn && old.Doubt.None(), old.Standing != p.Standing && !sees(i.seen, old.Standing):
+		case old.State == Withdrawn && old.Doubt.None():
+			return true, nil
+		case old.Standing != "" && old.Standing != p.Standing && !sees(i.seen, old.Standing):
 			return true, nil
 		case b.dry:
 			continue
