@@ -337,20 +337,10 @@ func (r Record) inOneZone() bool {
 }
 
 // sharesZone reports whether a value to withdraw is the wanted value itself, seen
-// with another key. Where the providers do not tell, what stands there does: the
-// value had gone and has come back, or a write with one key has changed what the
-// other sees. A probe is such a write.
+// with another key. Where the providers do not tell, a probe does.
 func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
-	old := i.record.Place
 	for _, p := range i.record.Beside {
-		switch {
-		case old.identity(p) != Unsure:
-			continue
-		case old.State == Withdrawn && old.Doubt.None():
-			return true, nil
-		case old.Standing != "" && old.Standing != p.Standing && !sees(i.seen, old.Standing):
-			return true, nil
-		case b.dry:
+		if b.dry || i.record.Place.identity(p) != Unsure {
 			continue
 		}
 		if same, err := b.probe(ctx, b.conn, p); same || err != nil {
