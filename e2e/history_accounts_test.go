@@ -137,13 +137,14 @@ func (w *history) noTraces(s *spotted, report syncReport) {
 	}
 }
 
-// looked waits until no name is to be looked at once more soon.
+// looked waits until no place is to be looked at once more soon. Where that fails it is
+// made again much later.
 func (w *history) looked() {
 	w.t.Helper()
 	w.until("the second looks", func() string {
-		soon := time.Now().Add(time.Minute).UnixMilli()
-		if n := w.count(`SELECT count(*) FROM names WHERE lane = 'look' AND due < ?`, soon); n > 0 {
-			return "names are to be looked at"
+		now := time.Now()
+		if n := w.count(`SELECT count(*) FROM places WHERE look_at BETWEEN ? AND ?`, now.Add(-restLimit/3).UnixMilli(), now.Add(time.Minute).UnixMilli()); n > 0 {
+			return "places are to be looked at"
 		}
 		return ""
 	})

@@ -57,7 +57,7 @@ func init() { // as the steps use the list
 		{name: "two keys of zones without ids", weight: 3, prepare: (*history).sameNamelessZones, held: true},
 		{name: "two zones without ids", weight: 3, prepare: (*history).otherNamelessZones, held: true},
 		{name: "two servers of one provider", weight: 3, prepare: (*history).moveBetweenServers},
-		{name: "a move into an outage", weight: 5, prepare: (*history).moveIntoOutage, calm: true},
+		{name: "a move into an outage", weight: 5, prepare: (*history).moveIntoOutage, calm: true, held: true},
 		{name: "a zone comes up in an outage", weight: 4, prepare: (*history).moveZoneIntoOutage, calm: true},
 		{name: "stopped in a pass after a failure", weight: 3, prepare: (*history).stopAfterFailure, calm: true, held: true},
 		{name: "a pass is asked for during a second look", weight: 4, prepare: (*history).syncDuringLook, calm: true},
