@@ -2174,6 +2174,13 @@ func TestUpgradeWithoutRoom(t *testing.T) {
 func smallDisk(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
+	mountDisk(t, dir)
+	return dir
+}
+
+// mountDisk makes a folder a small file system of its own until the test ends.
+func mountDisk(t testing.TB, dir string) {
+	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=600k"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("a small disk cannot be mounted: %v; root can", err)
@@ -2185,7 +2192,6 @@ func smallDisk(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	return dir
 }
 
 // fillDisk takes the room of a disk but for so much.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"meshddns/sqlrow"
+)
+
+// The SQLite file of another program stays as it is, and nothing is made beside it.
+func TestForeignDatabase(t *testing.T) {
+	for name, c := range map[string]struct{ settings, statements string }{
+		"new, with tables":            {"", `CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('https://example.com')`},
+		"with a log":                  {"?_journal_mode=WAL", `CREATE TABLE bookmarks (url TEXT)`},
+		"with a version":              {"", `CREATE TABLE bookmarks (url TEXT); PRAGMA user_version = 3`},
+		"newer":                       {"", `CREATE TABLE bookmarks (url TEXT); PRAGMA user_version = 35`},
+		"with the id of another":      {"", `PRAGMA application_id = 252006673`},
+		"with tables of another name": {"", `CREATE TABLE services (x); CREATE VIEW usages AS SELECT x FROM services; PRAGMA user_version = 6`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "places.sqlite")
+			db, err := sql.Open("sqlite3", "file:"+path+c.settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(c.statements); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := openStore(t.Context(), path, noLog)
+			if err == nil {
+				s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "another program") {
+				t.Errorf("openStore: %v", err)
+			}
+			after, err := os.ReadFile(path)
+			if err != nil || !bytes.Equal(after, before) {
+				t.Errorf("the file has changed, %v", err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+				t.Errorf("its mode: %v, %v", info.Mode(), err)
+			}
+			if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+				t.Errorf("beside it: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// Tables of another program that are in its log alone are seen too.
+func TestForeignLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "places.sqlite")
+	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TABLE bookmarks (url TEXT)`); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openStore(t.Context(), path, noLog)
+	if err == nil {
+		s.Close()
+		t.Fatal("another program's database is taken over")
+	}
+	if after, err := os.ReadDir(filepath.Dir(path)); err != nil || len(after) != len(before) {
+		t.Errorf("beside it: %v, %v", after, err)
+	}
+	if names := queryText(t, db, `SELECT name FROM sqlite_schema`); strings.Join(names, " ") != "bookmarks" || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("%v, and in the file are %q", err, names)
+	}
+}
+
+// The first start logs the path of the database that it makes, the second has nothing to tell.
+func TestNewDatabaseIsTold(t *testing.T) {
+	var out bytes.Buffer
+	path := filepath.Join(t.TempDir(), "typo.db")
+	for start := 1; start <= 2; start++ {
+		s, err := openStore(t.Context(), path, slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.String(), `level=WARN msg="a new database is made" file=`+path); got != 1 {
+			t.Errorf("told %d times at start %d: %s", got, start, &out)
+		}
+	}
+}
+
+// A backup that cannot be cleaned up does not keep the program from its start.
+func TestLeftFolderStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshddns.db")
+	s := mustOpen(t, path)
+	left, err := s.file.TempFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mountPoint := filepath.Join(left, "busy")
+	if err := os.Mkdir(mountPoint, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mountDisk(t, mountPoint)
+	var out bytes.Buffer
+	again, err := openStore(t.Context(), path, slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if !strings.Contains(out.String(), "level=WARN") || !strings.Contains(out.String(), mountPoint) {
+		t.Errorf("told: %s", &out)
+	}
+}
+
+// After the database was moved away, the start beside its log is refused, and all that was
+// acknowledged is there when the file is back.
+func TestFileComesBack(t *testing.T) {
+	first := filledStore(t)
+	path := first.path
+	for i, prefix := range []string{"p1", "p2", "p3"} {
+		if _, err := first.CreateUsage(t.Context(), custom(prefix, sqlrow.NetworkID(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := filepath.Join(filepath.Dir(path), "kept.db")
+	if err := os.Rename(path, kept); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil { // SQLite leaves the log of a file that was moved
+		t.Fatal(err)
+	}
+	if s, err := openStore(t.Context(), path, noLog); err == nil {
+		s.Close()
+		t.Error("a database is made beside the log of another")
+	}
+	if err := os.Rename(kept, path); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, path)
+	if got, err := s.Usages(t.Context(), usageFilter{}, 10); err != nil || len(got) != 3 {
+		t.Errorf("%d usages, %v", len(got), err)
+	}
+}
