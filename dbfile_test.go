@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"database/sql"
 	"log/slog"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,5 +165,34 @@ func TestFileComesBack(t *testing.T) {
 	s := mustOpen(t, path)
 	if got, err := s.Usages(t.Context(), usageFilter{}, 10); err != nil || len(got) != 3 {
 		t.Errorf("%d usages, %v", len(got), err)
+	}
+}
+
+// A HEAD request says what a backup would be, and makes, counts and logs none.
+func TestHeadOfBackup(t *testing.T) {
+	a := newAppliance(t)
+	get, _ := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
+	counted := func() (lines []string) {
+		for line := range strings.Lines(a.must(t, "GET", "/metrics", "")) {
+			if strings.HasPrefix(line, "meshddns_backup_") {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	eventually(t, "the backup is counted", func() bool { return slices.Contains(counted(), "meshddns_backup_runs_total{result=\"ok\"} 1\n") })
+	before, logged := counted(), strings.Count(a.logs.String(), "backup")
+	head, body := a.do(t, "HEAD", "/api/v1/ddns/backup", nil, "")
+	get.Header.Del("Content-Length") // the size of a copy
+	get.Header.Del("Date")
+	head.Header.Del("Date")
+	if head.StatusCode != http.StatusOK || body != "" || !maps.EqualFunc(head.Header, get.Header, slices.Equal) {
+		t.Errorf("%d %q %v, want %v", head.StatusCode, body, head.Header, get.Header)
+	}
+	if after := counted(); !slices.Equal(after, before) {
+		t.Errorf("counted %q, before %q", after, before)
+	}
+	if now := strings.Count(a.logs.String(), "backup"); now != logged {
+		t.Errorf("logged: %s", a.logs.String())
 	}
 }
