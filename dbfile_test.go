@@ -3,14 +3,19 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
 
 	"meshddns/sqlrow"
 )
@@ -194,5 +199,63 @@ func TestHeadOfBackup(t *testing.T) {
 	}
 	if now := strings.Count(a.logs.String(), "backup"); now != logged {
 		t.Errorf("logged: %s", a.logs.String())
+	}
+}
+
+// managed is the socket of a service manager, which reads until a message begins as wanted and
+// has some text in it.
+func managed(t *testing.T) (path string, told func(begin, part string)) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { manager.Close() })
+	manager.SetReadDeadline(time.Now().Add(patience))
+	return path, func(begin, part string) {
+		t.Helper()
+		buffer, last := make([]byte, 4096), ""
+		for !strings.HasPrefix(last, begin) || !strings.Contains(last, part) {
+			n, err := manager.Read(buffer)
+			if err != nil {
+				t.Fatalf("%q with %q is not told, last %q: %v", begin, part, last, err)
+			}
+			last = string(buffer[:n])
+		}
+	}
+}
+
+// The service manager is told why the program does not start.
+func TestManagerIsToldOfAStartThatFails(t *testing.T) {
+	path, told := managed(t)
+	db := t.TempDir()
+	err := run(t.Context(), process{args: []string{"-db", db}, environ: []string{"NOTIFY_SOCKET=" + path}, stdout: io.Discard, stderr: io.Discard})
+	if err == nil {
+		t.Fatal("a folder is opened")
+	}
+	told("STATUS=failed: ", db+" is not a regular file")
+}
+
+// The service manager is told what is wrong while the program runs.
+func TestManagerIsToldOfAFault(t *testing.T) {
+	path, told := managed(t)
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	runProgram(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000000"}, "-db", db)
+	told("WATCHDOG=1", "")
+	if err := os.Remove(db + "-lock"); err != nil {
+		t.Fatal(err)
+	}
+	told("STATUS=", "meshddns.db-lock: not the file any more that was opened")
+}
+
+// What hinders no reading is in the status too, and is no reason for the watchdog to bite.
+func TestStatusOfADamage(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
+	var damage error = sqlite3.Error{Code: sqlite3.ErrCorrupt}
+	s.damage.Store(&damage)
+	text, err := work(s)(t.Context())
+	if err != nil || !strings.Contains(text, "names published 0; the database file is damaged, restore a backup") {
+		t.Errorf("%q, %v", text, err)
 	}
 }
