@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"io"
 	"log/slog"
@@ -241,7 +242,13 @@ func TestManagerIsToldOfAStartThatFails(t *testing.T) {
 func TestManagerIsToldOfAFault(t *testing.T) {
 	path, told := managed(t)
 	db := filepath.Join(t.TempDir(), "meshddns.db")
-	runProgram(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000000"}, "-db", db)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	defer func() { cancel(); <-ended }() // with the fault as its error, or not
+	go func() {
+		ended <- run(ctx, process{args: []string{"-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", db},
+			environ: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000000"}, stdout: io.Discard, stderr: io.Discard})
+	}()
 	told("WATCHDOG=1", "")
 	if err := os.Remove(db + "-lock"); err != nil {
 		t.Fatal(err)
