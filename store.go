@@ -134,16 +134,8 @@ func takeFile(ctx context.Context, path string) (*dbfile.File, error) {
 	if file.LogSize() > 0 {
 		source = dataSource(file.Target(), url.Values{"mode": {"ro"}})
 	}
-	look, err := sql.Open("sqlite3", source)
-	if err != nil {
-		return nil, err
-	}
-	_, fault := schema.VersionOf(ctx, look)
-	if err := look.Close(); err != nil {
-		return nil, err
-	}
-	if errors.Is(fault, migrations.ErrForeign) { // the writer finds any other error again
-		return nil, fmt.Errorf("%s: %w", file.Target(), fault)
+	if err := schema.Refuse(ctx, source); err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Target(), err)
 	}
 	return file, file.Take()
 }

@@ -4,6 +4,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -44,10 +45,24 @@ func (s Schema) VersionOf(ctx context.Context, q sqlrow.Queryer) (version int, e
 	if err != nil {
 		return 0, err
 	}
-	if application != 0 && application != erase.ID || version == 0 && tables > 0 || version != 0 && ours == 0 {
+	if application != 0 && application != erase.ID || tables > 0 && (version == 0 || ours == 0) {
 		return 0, fmt.Errorf("%w (application_id %d, user_version %d, tables and indexes %d)", ErrForeign, application, version, tables)
 	}
 	return version, nil
+}
+
+// Refuse gives ErrForeign for a file of another program, by a data source that changes
+// nothing. Any other error comes again when the file is opened to be written.
+func (s Schema) Refuse(ctx context.Context, source string) error {
+	db, err := sql.Open("sqlite3", source)
+	if err != nil {
+		return err
+	}
+	_, err = s.VersionOf(ctx, db)
+	if fault := db.Close(); fault != nil || errors.Is(err, ErrForeign) {
+		return cmp.Or(fault, err)
+	}
+	return nil
 }
 
 // Newer is the refusal of a file of a newer program, with what a person can do: the

@@ -10,7 +10,7 @@ import (
 	"meshddns/erase"
 )
 
-// A file is new while it has nothing in it, also when Litestream came first. A file with
+// A file without tables is foreign to nobody, also when Litestream came first. A file with
 // tables of others, or with the id of another application, is foreign.
 func TestVersionOf(t *testing.T) {
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func TestVersionOf(t *testing.T) {
 		{"CREATE TABLE bookmarks (x)", 0, true},
 		{"CREATE TABLE appliance (x)", 0, true},
 		{"CREATE TABLE bookmarks (x); PRAGMA user_version = 6", 0, true},
-		{"PRAGMA user_version = 6", 0, true},
+		{"PRAGMA user_version = 6", 6, false},
 		{"PRAGMA application_id = 7", 0, true},
 		{"CREATE TABLE appliance (x); PRAGMA user_version = 6; PRAGMA application_id = 7", 0, true},
 	} {
