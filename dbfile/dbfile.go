@@ -210,18 +210,18 @@ func (f *File) denied(path string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	folder := filepath.Dir(f.target)
+	cure := fmt.Sprintf("; as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), quoted(path))
 	info, fault := os.Stat(path)
-	if errors.Is(fault, fs.ErrNotExist) {
-		path = folder // where it is to be made
-		info, fault = os.Stat(path)
+	if errors.Is(fault, fs.ErrNotExist) { // it cannot be made: the folder may be of use to others
+		path, cure = filepath.Dir(path), ""
+		info, _ = os.Stat(path)
 	}
 	status, ok := sysOf(info)
-	if fault != nil || !ok || int(status.Uid) == os.Geteuid() {
+	if !ok || int(status.Uid) == os.Geteuid() {
 		return err
 	}
-	return fmt.Errorf("%w: %s belongs to %s, and this program runs as %s; as root: chown %d:%d %s",
-		err, path, userName(int(status.Uid)), userName(os.Geteuid()), os.Geteuid(), os.Getegid(), quoted(path))
+	return fmt.Errorf("%w: %s belongs to %s, and this program runs as %s%s",
+		err, path, userName(int(status.Uid)), userName(os.Geteuid()), cure)
 }
 
 func sysOf(info os.FileInfo) (*syscall.Stat_t, bool) {

@@ -335,6 +335,13 @@ func TestFileOfAnother(t *testing.T) {
 		if want := fmt.Sprintf(`belongs to uid 4242, and this program runs as root (uid 0); as root: chown 0:0 '%s/it'\''s.db'`, dir); !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+		if err := os.Chown(dir, 4242, 4242); err != nil {
+			t.Fatal(err)
+		}
+		missing := filepath.Join(dir, "none.db")
+		if err := f.denied(missing, &fs.PathError{Op: "open", Path: missing, Err: syscall.EACCES}); !strings.HasSuffix(err.Error(), dir+" belongs to uid 4242, and this program runs as root (uid 0)") {
+			t.Errorf("a folder: %v", err)
+		}
 	} else if !strings.Contains(err.Error(), "belongs to root (uid 0)") {
 		t.Error(err)
 	}
