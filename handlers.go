@@ -632,8 +632,13 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 	}
 }
 
-// backup sends a consistent copy of the live database, one at a time.
+// backup sends a consistent copy of the live database, one at a time. For a HEAD request it
+// makes and counts none: only the size of the copy is not known without.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
+		describeBackup(w.Header())
+		return
+	}
 	if !s.copying.TryLock() {
 		s.adapter.Audit(r, errBackupRuns)
 		s.adapter.Refuse(w, r, errBackupRuns)
@@ -649,12 +654,18 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close()
-	w.Header().Set("Content-Type", "application/vnd.sqlite3")
-	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
+	describeBackup(w.Header())
 	err = envelope.SendFile(w, file, through)
 	if s.backups.Ended(s.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
+}
+
+// describeBackup sets what every backup's header says.
+func describeBackup(h http.Header) {
+	h.Set("Content-Type", "application/vnd.sqlite3")
+	h.Set("Content-Disposition", `attachment; filename="meshddns.db"`)
+	h.Set("Cache-Control", "no-store")
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {

@@ -2260,10 +2260,11 @@ func TestBackupWithoutRoom(t *testing.T) {
 // What would be lost is not acknowledged: the file, or its log, is another one.
 func TestFileIsGone(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
-		"deleted":     os.Remove,
-		"moved":       func(path string) error { return os.Rename(path, path+".old") },
-		"replaced":    func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
-		"log deleted": func(path string) error { return os.Remove(path + "-wal") },
+		"deleted":      os.Remove,
+		"moved":        func(path string) error { return os.Rename(path, path+".old") },
+		"replaced":     func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
+		"lock deleted": func(path string) error { return os.Remove(path + "-lock") },
+		"log deleted":  func(path string) error { return os.Remove(path + "-wal") },
 		"log replaced": func(path string) error {
 			return errors.Join(os.Remove(path+"-wal"), os.WriteFile(path+"-wal", nil, 0o600))
 		},

@@ -136,7 +136,11 @@ func run(ctx context.Context, p process) (err error) {
 	for _, origin := range c.TakeSockets(manager.Sockets) {
 		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
 	}
-	return runWith(ctx, c, manager, p.hangUps, log)
+	if err := runWith(ctx, c, manager, p.hangUps, log); err != nil {
+		manager.Status("failed: " + err.Error()) // the error itself is told by who is given it
+		return err
+	}
+	return nil
 }
 
 // runWith is the program once it knows what it is to do and where it logs.
@@ -207,15 +211,19 @@ func serves(http, dns string) string {
 	return "HTTP on " + http + ", DNS on " + dns
 }
 
-// work asks the database what the program has to do.
+// work asks the database what the program has to do, and what is wrong with it.
 func work(s *store) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		totals, err := s.Totals(ctx)
 		if err != nil {
 			return "", fmt.Errorf("read the database: %w", err)
 		}
-		return fmt.Sprintf("services %d, prefixes %d, names published %d",
-			totals["services"], totals["usages"], totals[string(reconcile.Published)]), nil
+		text := fmt.Sprintf("services %d, prefixes %d, names published %d",
+			totals["services"], totals["usages"], totals[string(reconcile.Published)])
+		if err := s.Health(ctx); err != nil {
+			text += "; " + failureOf(err).Error()
+		}
+		return text, nil
 	}
 }
 

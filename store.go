@@ -97,11 +97,11 @@ const readers = 4
 // brings its schema to this program's version.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
 	s := &store{path: filepath.Clean(path), now: time.Now, newID: newUUID, committed: func() {}}
-	if s.file, err = dbfile.Open(path); err != nil {
+	if s.file, err = takeFile(ctx, path); err != nil {
 		return nil, err
 	}
 	if err := s.file.RemoveTempFolders(); err != nil {
-		return nil, errors.Join(err, s.file.Close())
+		log.Warn("what a backup has left beside the database stays there", "error", err)
 	}
 	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
 	s.gate = dbconn.New(s.file.Check, dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}}), bareSource(s.path))
@@ -124,6 +124,22 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	return s, nil
 }
 
+// takeFile takes a database file that is this program's, or is made.
+func takeFile(ctx context.Context, path string) (*dbfile.File, error) {
+	file, err := dbfile.Find(path)
+	if err != nil {
+		return nil, err
+	}
+	source := bareSource(file.Target()) // which makes no file beside it
+	if file.LogSize() > 0 {
+		source = dataSource(file.Target(), url.Values{"mode": {"ro"}})
+	}
+	if err := schema.Refuse(ctx, source); err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Target(), err)
+	}
+	return file, file.Take()
+}
+
 // openReader opens a connection that reads, beside what its caller does until it waits for
 // that: the first request finds it open.
 func (s *store) openReader(ctx context.Context) (wait func() error) {
@@ -138,7 +154,9 @@ const busyTime = 5 * time.Second
 // dataSource holds the settings of every connection: a PRAGMA would reach
 // one connection of a pool only.
 func dataSource(path string, settings url.Values) string {
-	settings.Set("mode", "rw") // dbfile makes the file: should it go, no connection makes another one
+	if !settings.Has("mode") {
+		settings.Set("mode", "rw") // dbfile makes the file: should it go, no connection makes another one
+	}
 	settings.Set("_journal_mode", "WAL")
 	if !settings.Has("_synchronous") {
 		settings.Set("_synchronous", "FULL")
@@ -247,8 +265,7 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 // begin reads the schema's version, and brings the schema to today's. On a full disk
 // what is there is read.
 func (s *store) begin(ctx context.Context, log *slog.Logger) error {
-	var version int
-	err := s.writer.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version)
+	version, err := schema.VersionOf(ctx, s.writer)
 	if dbfault.Of(err) == dbfault.Full {
 		return s.beginFrozen(ctx, log, err)
 	}
@@ -264,6 +281,10 @@ func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 	}
 	if err := errors.Join(s.migrate(ctx, log), s.keeper.Begin(ctx)); err != nil {
 		return err
+	}
+	if version == 0 {
+		path, _ := filepath.Abs(s.path)
+		log.Warn("a new database is made", "file", path) // the path may be a mistake
 	}
 	return s.file.CheckLogged()
 }
