@@ -31,7 +31,8 @@
 //
 // SIGTERM and SIGINT end the program: what has come is answered, and what has begun
 // is finished first. SIGHUP reads the token file and the provision file again; a fault
-// in one is logged, and what was stays.
+// in one is logged, and what was stays. A fault in the provision file does not keep the
+// program from starting.
 package main
 
 import (
