@@ -90,18 +90,31 @@ type process struct {
 
 func (p process) getenv(name string) string { return settings.Lookup(p.environ, name) }
 
-// newLog writes in a format; to the journal each line with its priority.
+// newLog writes in a format; to the journal each line with its priority, and text without the time,
+// which the journal has already.
 func (p process) newLog(name string) *slog.Logger {
+	journal := systemd.IsJournal(p.getenv, p.stderr)
 	format := func(w io.Writer) slog.Handler {
-		if name == "json" {
+		switch {
+		case name == "json":
 			return slog.NewJSONHandler(w, nil)
+		case journal:
+			return slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: withoutTime})
 		}
 		return slog.NewTextHandler(w, nil)
 	}
-	if systemd.IsJournal(p.getenv, p.stderr) {
+	if journal {
 		return slog.New(systemd.NewHandler(p.stderr, format))
 	}
 	return slog.New(format(p.stderr))
+}
+
+// withoutTime leaves out the time of a line.
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		return slog.Attr{}
+	}
+	return a
 }
 
 // run is the program. It returns when ctx has ended and all is closed.
