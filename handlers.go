@@ -55,6 +55,8 @@ type server struct {
 	requests   metrics.Requests
 	backups    metrics.Runs
 	copying    sync.Mutex // held by the backup that is being made or sent
+
+	provisioned provisioned
 }
 
 const (
@@ -677,6 +679,9 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 		}
 		return envelope.Reply{}, failure
 	}
+	if s.provisioned.count.Load() > 0 {
+		return envelope.Reply{Message: msg.NotProvisioned}, nil
+	}
 	return envelope.Reply{Message: msg.TestOK}, nil
 }
 
@@ -704,6 +709,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.requests.Write(page)
 	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
+	s.provisioned.metrics(page)
 	s.dnsMetrics(page)
 	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)

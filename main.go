@@ -1,5 +1,5 @@
 // The program from its start to its end; what it does when it is told to read its files
-// again, or to check them; the provision file, applied by the operations of requests.
+// again, or to check them.
 
 // Meshddns keeps the DNS TXT records by which the nodes of a mesh network
 // find each other. It reserves names, publishes them at a DNS provider or
@@ -31,21 +31,18 @@
 //
 // SIGTERM and SIGINT end the program: what has come is answered, and what has begun
 // is finished first. SIGHUP reads the token file and the provision file again; a fault
-// in one is logged, and what was stays.
+// in one is logged, and what was stays. A fault in the provision file does not keep the
+// program from starting.
 package main
 
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
-	"math"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -53,20 +50,15 @@ import (
 	"syscall"
 	"time"
 
-	"meshddns/advice"
 	"meshddns/conntest"
-	"meshddns/dnsname"
-	"meshddns/envelope"
 	"meshddns/guard"
 	"meshddns/hostaddr"
 	"meshddns/httpserver"
 	"meshddns/metrics"
-	"meshddns/msg"
 	"meshddns/provider"
 	"meshddns/provision"
 	"meshddns/reconcile"
 	"meshddns/settings"
-	"meshddns/sqlrow"
 	"meshddns/systemd"
 	"meshddns/tasks"
 )
@@ -98,18 +90,31 @@ type process struct {
 
 func (p process) getenv(name string) string { return settings.Lookup(p.environ, name) }
 
-// newLog writes in a format; to the journal each line with its priority.
+// newLog writes in a format; to the journal each line with its priority, and text without the time,
+// which the journal has already.
 func (p process) newLog(name string) *slog.Logger {
+	journal := systemd.IsJournal(p.getenv, p.stderr)
 	format := func(w io.Writer) slog.Handler {
-		if name == "json" {
+		switch {
+		case name == "json":
 			return slog.NewJSONHandler(w, nil)
+		case journal:
+			return slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: withoutTime})
 		}
 		return slog.NewTextHandler(w, nil)
 	}
-	if systemd.IsJournal(p.getenv, p.stderr) {
+	if journal {
 		return slog.New(systemd.NewHandler(p.stderr, format))
 	}
 	return slog.New(format(p.stderr))
+}
+
+// withoutTime leaves out the time of a line.
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		return slog.Attr{}
+	}
+	return a
 }
 
 // run is the program. It returns when ctx has ended and all is closed.
@@ -161,8 +166,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
 	if c.Provision != "" {
 		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {
-			dns.close()
-			return fmt.Errorf("-provision: nothing of it is applied:\n%w", err)
+			logLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
 		}
 	}
 	front, err := listenHTTP(c, manager.Sockets.HTTP, api)
@@ -179,6 +183,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c, api)
+	again := repeated{api.provisionPause, func(ctx context.Context) { api.provisionAgain(ctx, c.Provision) }}
 	listen := strings.Join(front.Addrs(), ",")
 	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
 	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "db", c.DB)
@@ -198,7 +203,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) })
+			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, again)
 		},
 	})
 }
@@ -250,7 +255,7 @@ func reloadSteps(c settings.Settings, api *server) (steps []step) {
 func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	for _, s := range steps {
 		if err := s.do(ctx); err != nil {
-			log.Error("reload: what was stays", "step", s.what, "error", err)
+			logLines(log, slog.LevelError, "reload: what was stays", err, "step", s.what)
 			continue
 		}
 		log.Info("reload", "step", s.what)
@@ -260,12 +265,24 @@ func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	}
 }
 
-// onHangUp obeys each hang-up until ctx ends.
-func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func()) error {
+// repeated is done again after a time: after gives it, 0 for never.
+type repeated struct {
+	after func() time.Duration
+	do    func(context.Context)
+}
+
+// onHangUp obeys each hang-up until ctx ends, and does again what is due meanwhile.
+func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), again repeated) error {
 	for {
+		var due <-chan time.Time
+		if pause := again.after(); pause > 0 {
+			due = time.After(pause)
+		}
 		select {
 		case <-hangUps:
 			obey()
+		case <-due:
+			again.do(ctx)
 		case <-ctx.Done():
 			return nil
 		}
@@ -339,218 +356,4 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	}
 	_, err := fmt.Fprintln(out, strings.Join(told, "\n"))
 	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
-}
-
-// provision applies the files that -provision names, all or nothing, before anything
-// runs at the start, and beside everything later.
-func (s *server) provision(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
-	document := provision.Read(path, credentials)
-	var changes []provision.Change
-	var a *application
-	err := s.store.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = &application{api: s, start: start, seen: map[string]int{}}
-		changes, err = document.Apply(ctx, a)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if a.owner != "" {
-		s.store.UseOwner(a.owner)
-	}
-	for _, c := range changes {
-		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
-			slog.String("what", c.What), slog.String("id", c.ID),
-			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
-	}
-	for _, text := range advice.Texts(a.warnings, msg.English) {
-		s.log.Warn("what is stored cannot work", "from", path, "reason", text)
-	}
-	for _, id := range a.inUse {
-		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
-	}
-	s.log.Info("provisioned", "from", path,
-		"services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
-	return nil
-}
-
-// checks are those of the operations that need no database.
-type checks struct{}
-
-func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
-
-func (checks) CheckConfiguration(body []byte) error {
-	var b configurationBody
-	return cmp.Or(envelope.Parse(body, &b), b.configuration().check())
-}
-
-func (checks) CheckService(body []byte) error {
-	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return err
-	}
-	_, err := b.checked()
-	return err
-}
-
-func (checks) CheckUsage(body []byte) error {
-	var b usageBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return err
-	}
-	want, err := b.wanted()
-	if err != nil {
-		return err
-	}
-	if _, fault := b.reservation().prefix(); fault != "" {
-		return envelope.Fail(fault)
-	}
-	return badEndpoints(want.Network.V.String(), b.TXTEndpoints)
-}
-
-// Blame tells which member a refusal is about, and why it is refused.
-func (checks) Blame(err error) (member, reason string, ok bool) {
-	f := failureOf(err)
-	member, reason = provision.Blamed(f)
-	return member, reason, f.Cause == nil
-}
-
-// application applies a document in one transaction, by the operations of requests. It
-// leaves alone what is as wanted.
-type application struct {
-	checks
-	api   *server
-	start bool           // nothing uses the owner yet
-	owner string         // that was taken
-	seen  map[string]int // usages of the document so far, by service, network and prefix
-	inUse []string       // services that cannot be deleted yet
-
-	warnings []advice.Warning // of what is stored and cannot work
-}
-
-var unchanged provision.Change
-
-// SaveOwner takes an owner for a new database; another database adopts it.
-func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
-	if err := a.CheckOwner(owner); err != nil || owner == a.api.store.owner {
-		return unchanged, err
-	}
-	if a.start {
-		taken, err := a.api.store.ledger.TakeOwner(ctx, owner)
-		if err != nil || taken {
-			a.owner = owner
-			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
-		}
-	}
-	adopted, err := a.api.store.ledger.Adopted(ctx, a.api.store.reading(ctx), owner)
-	if err != nil || adopted {
-		return unchanged, err
-	}
-	return provision.Did("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
-}
-
-// SaveConfiguration stores a configuration that is another one.
-func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
-	var b configurationBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return unchanged, err
-	}
-	c := b.configuration()
-	stored, err := a.api.store.Configuration(ctx)
-	if err == nil && c.sameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
-		return unchanged, err
-	}
-	warnings, err := a.api.saveConfiguration(ctx, c, nil)
-	a.warnings = append(a.warnings, warnings...)
-	return provision.Did("PUT config", "", err)
-}
-
-// SaveService stores a service that is another one.
-func (a *application) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
-	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return unchanged, err
-	}
-	stored, err := a.api.store.Service(ctx, b.ID)
-	if err == nil && b.service().sameAs(stored) || err != nil && !errors.Is(err, errNoService) {
-		return unchanged, err
-	}
-	v, warnings, err := a.api.replaceService(ctx, b, nil)
-	a.warnings = append(a.warnings, warnings...)
-	return provision.Did("PUT services/{id}", v.ID, err)
-}
-
-// SaveUsage reserves a usage that is not there, and changes what differs in one that is.
-func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
-	b, want, same, err := a.api.sameUsages(ctx, body)
-	if err != nil {
-		return unchanged, err
-	}
-	key := want.ServiceID + " " + want.Network.V.String() + " " + dnsname.Fold(want.Prefix)
-	number := a.seen[key]
-	a.seen[key]++
-	if number >= len(same) {
-		u, err := a.api.reserve(ctx, b.reservation())
-		if err == nil {
-			_, err = a.changeUsage(ctx, b, u)
-		}
-		return provision.Did("POST usages", u.ID, err)
-	}
-	c, err := a.changeUsage(ctx, b, same[number])
-	if err == nil && same[number].Status == statusReleasing {
-		return provision.Did("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
-	}
-	return c, err
-}
-
-func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (provision.Change, error) {
-	endpoints, description := b.difference(u)
-	if endpoints == nil && description == nil {
-		return unchanged, nil
-	}
-	return provision.Did("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
-}
-
-// SameUsages gives the numbers of the usages that are the one of a body.
-func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
-	_, _, same, err := a.api.sameUsages(ctx, body)
-	if failureOf(err).Cause == nil {
-		err = nil // a refusal, which is told when it is to be saved
-	}
-	for _, u := range same {
-		numbers = append(numbers, u.Seq)
-	}
-	return numbers, err
-}
-
-// HeldUsages gives the usages that a document can have.
-func (a *application) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
-	return sqlrow.Made(a.api.store.AllUsages(ctx, math.MaxInt64), func(u usage) (provision.Held, bool) {
-		return provision.Held{Seq: u.Seq, ID: u.ID}, u.documented()
-	})
-}
-
-// ReleaseUsage releases a usage, and waits for nobody.
-func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
-	done, err := a.api.store.ReleaseUsage(ctx, id, false)
-	c, err := provision.Did("DELETE usages/{id}", id, err)
-	if !done.freed {
-		c.Status = http.StatusAccepted
-	}
-	return c, err
-}
-
-// HeldServices gives the ids of the services that a document can have.
-func (a *application) HeldServices(ctx context.Context) iter.Seq2[string, error] {
-	return sqlrow.Made(a.api.store.AllServices(ctx), func(v service) (string, bool) { return v.ID, v.documented() })
-}
-
-// DeleteService deletes a service that has no usages.
-func (a *application) DeleteService(ctx context.Context, id string) (provision.Change, error) {
-	err := a.api.store.DeleteService(ctx, id)
-	if errors.Is(err, errServiceInUse) {
-		a.inUse = append(a.inUse, id)
-		return unchanged, nil
-	}
-	return provision.Did("DELETE services/{id}", id, err)
 }

@@ -1292,7 +1292,7 @@ func TestHangUp(t *testing.T) {
 }
 
 // A hang-up applies the provision file again: what differs is changed, and with a fault in
-// the file all stays as it is. At the start a fault ends the program.
+// the form of the file all stays as it is.
 func TestHangUpProvisions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")
 	write := func(name, more string) {
@@ -1306,8 +1306,8 @@ func TestHangUpProvisions(t *testing.T) {
 	for _, step := range []struct{ name, more, log, want string }{
 		{"two", "", `msg=reload step="apply the provision file again"`, "two"},
 		{"two", "", `changes=0`, "two"},
-		{"three", `, "usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]`, `usages[0].service_id: no such service`, "two"},
-		{"four", `,`, `not JSON`, "two"},
+		{"three", `, "usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]`, `usages[0].service_id: no such service`, "three"},
+		{"four", `,`, `not JSON`, "three"},
 		{"five", "", `changes=1`, "five"},
 	} {
 		write(step.name, step.more)
@@ -1323,11 +1323,6 @@ func TestHangUpProvisions(t *testing.T) {
 			t.Errorf("%s: the service's name is %q, %v, want %q", step.name, body.Data.Name, err, step.want)
 		}
 		response.Body.Close()
-	}
-	write("six", `,`)
-	err := run(t.Context(), process{args: []string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "x.db"), "-provision", file}, stdout: io.Discard, stderr: io.Discard})
-	if err == nil || !strings.Contains(err.Error(), file+":1: not JSON") {
-		t.Errorf("a start with a fault in the file: %v", err)
 	}
 }
 
@@ -1420,8 +1415,8 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// applied applies documents to an appliance as SIGHUP does, and gives the audit lines, or
-// the mistakes.
+// applied applies documents to an appliance as SIGHUP does, and gives the audit lines and the
+// faults.
 func (a *appliance) applied(t testing.TB, documents ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -1435,7 +1430,11 @@ func (a *appliance) applied(t testing.TB, documents ...string) string {
 	if err != nil {
 		return strings.ReplaceAll(err.Error(), dir+"/", "")
 	}
-	return strings.Join(a.audited(before), "\n")
+	lines := a.audited(before)
+	for _, m := range a.provisioned.faults {
+		lines = append(lines, strings.ReplaceAll(m.String(), dir+"/", ""))
+	}
+	return strings.Join(lines, "\n")
 }
 
 var auditLine = regexp.MustCompile(`msg=change who=(.*)`)
@@ -1516,7 +1515,8 @@ func TestProvision(t *testing.T) {
 	}
 }
 
-// A fault names the file, the line and the member, and nothing of the files is applied.
+// A fault names the file, the line and the member. A fault of the form keeps all of the files from
+// being applied, another one its entry; a prune that is refused removes nothing.
 func TestProvisionFaults(t *testing.T) {
 	a := newAppliance(t, stopClock)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
@@ -1531,6 +1531,7 @@ func TestProvisionFaults(t *testing.T) {
 		}
 		return all
 	}
+	a.applied(t, fine)
 	before := a.rows(t)
 	for _, step := range []struct{ name, document, want string }{
 		{"masked on a new appliance", `{
@@ -1553,11 +1554,19 @@ func TestProvisionFaults(t *testing.T) {
   {"service_id": "bad id", "prefix_mode": "auto", "network_id": 1},
   {"service_id": "new", "prefix_mode": "custom", "network_id": 1,
    "custom_prefix": "a.b"}]}`,
-			`1.json:4: services[0].config.domain: the service has usages, its domain cannot change
-1.json:5: services[1].id: the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -
-1.json:7: usages[0].service_id: no such service
-1.json:8: usages[1].service_id: the service's config has no domain
+			`1.json:5: services[1].id: the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -
 1.json:11: usages[3].custom_prefix: the prefix may hold only a-z A-Z 0-9 _ -`},
+		{"several of what is stored", `{
+"services": [
+  {"id": "svc", "name": "x", "config": {"domain":
+    "other.example"}}],
+"usages": [
+  {"service_id": "none", "prefix_mode": "auto", "network_id": 1},
+  {"service_id": "bare", "prefix_mode": "auto", "network_id": 1},
+  {"service_id": "svc", "prefix_mode": "auto", "network_id": 1}]}`,
+			`1.json:4: services[0].config.domain: the service has usages, its domain cannot change
+1.json:6: usages[0].service_id: no such service
+1.json:7: usages[1].service_id: the service's config has no domain`},
 		{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
 			`1.json:1: usages[0].custom_prefix: the prefix is taken`},
 		{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
@@ -1578,8 +1587,8 @@ func TestProvisionFaults(t *testing.T) {
 	if got := len(strings.Split(a.applied(t, few), "\n")); got != 3 {
 		t.Errorf("%d are pruned, want 3", got)
 	}
-	if got := len(strings.Split(a.applied(t, `{"usages": [], "services": [], "prune": "all"}`), "\n")); got != 8 {
-		t.Errorf("%d are pruned, want 6 usages and 2 services", got)
+	if got := len(strings.Split(a.applied(t, `{"usages": [], "services": [], "prune": "all"}`), "\n")); got != 9 {
+		t.Errorf("%d are pruned, want 6 usages and 3 services", got)
 	}
 }
 

@@ -140,6 +140,9 @@ const (
 	WarnNoProvider   ID = "warn_no_provider"
 )
 
+// NotProvisioned is what GET /healthz says while the provision file, or a part of it, is not applied.
+const NotProvisioned ID = "not_provisioned"
+
 // Items of a connection test.
 const (
 	TestOK       ID = "ok"
@@ -274,6 +277,8 @@ var texts = map[ID][2]string{
 	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
 	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
+
+	NotProvisioned: {"正常，但预置文件未完全应用，原因见日志", "ok, but the provision file is not fully applied: the log names each fault"},
 
 	TestOK:       {"正常", "ok"},
 	TestSkipped:  {"前面的步骤失败，已跳过", "skipped after the failure before"},

@@ -27,6 +27,8 @@ type news struct {
 	full  bool                // more names are not as they should be than are remembered
 	base  map[string]*damage  // faults of the database, by what it was asked for, and for which zone
 	bad   int                 // names that were not as they should be when the last pass ended
+
+	crowds map[string]*crowd // by zone
 }
 
 // trouble is what was told.
@@ -134,11 +136,12 @@ func (n *news) outcomes(all []Outcome) {
 	defer n.mu.Unlock()
 	told := map[string][]Outcome{}
 	for _, o := range all {
+		n.reach(o)
 		if o.was = ""; !n.isNew(&o) {
 			continue
 		}
 		if o.changed() {
-			n.record(o)
+			n.changes(o)
 			continue
 		}
 		kind := o.Action + " " + o.Fault.Code + " " + o.was
@@ -220,6 +223,7 @@ func (n *news) passEnds(r Report) {
 	maps.DeleteFunc(n.zones, forget)
 	maps.DeleteFunc(n.names, forget)
 	n.full = n.full && len(n.names) >= toldNames
+	n.crowdsEnd()
 	if r.Trigger != TriggerInterval || r.Bad != n.bad {
 		n.tell(slog.LevelInfo, "synchronised", "trigger", r.Trigger, "names", r.Names, "failed", r.Bad, "duration", r.FinishedAt.Sub(r.StartedAt))
 	}
@@ -264,9 +268,10 @@ func (n *news) calmed() (next time.Time) {
 	return next
 }
 
-// level is that of an outcome in the log: what needs a person is a warning.
+// level is that of an outcome in the log: what needs a person is a warning. That no resolver finds a
+// zone is one warning for the zone.
 func (o Outcome) level() slog.Level {
-	if o.bad() || o.warning() || o.Action == ActionLeftover {
+	if o.bad() || o.warning() && o.Fault.Code != CodeZoneUnreachable || o.Action == ActionLeftover {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo
