@@ -597,6 +597,13 @@ func (s *server) serviceWarnings(ctx context.Context, v service, members []strin
 	all := slices.Concat(advice.Members(members, advice.Service),
 		advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
 		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
+	beside, err := s.store.ServiceBeside(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if beside != "" {
+		all = append(all, advice.Warning{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
+	}
 	if config.Provider != "" {
 		return append(all, advice.Provider(config.Provider, providerNames())...), nil
 	}

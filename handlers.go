@@ -109,7 +109,6 @@ var failures = []envelope.Answer{
 	{Err: errServiceExists, ID: msg.ServiceExists},
 	{Err: errServiceInUse, ID: msg.ServiceInUse},
 	{Err: errDomainInUse, ID: msg.ServiceDomainInUse},
-	{Err: errPrefixTaken, ID: msg.PrefixTaken},
 	{Err: errNameTooLong, ID: msg.NameTooLong},
 	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
 	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
@@ -399,9 +398,11 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		Prefix     string           `json:"record_prefix"`
 		FullDomain string           `json:"full_domain"`
 		NetworkID  sqlrow.NetworkID `json:"network_id"`
+		Warnings   []string         `json:"warnings,omitempty"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
+		Warnings: advice.Texts(u.warnings(), envelope.Language(r)),
 	}}, nil
 }
 

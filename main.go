@@ -484,6 +484,7 @@ func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Cha
 	if number >= len(same) {
 		u, err := a.api.reserve(ctx, b.reservation())
 		if err == nil {
+			a.warnings = append(a.warnings, u.warnings()...)
 			_, err = a.changeUsage(ctx, b, u)
 		}
 		return provision.Did("POST usages", u.ID, err)

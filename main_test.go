@@ -1559,7 +1559,7 @@ func TestProvisionFaults(t *testing.T) {
 1.json:8: usages[1].service_id: the service's config has no domain
 1.json:11: usages[3].custom_prefix: the prefix may hold only a-z A-Z 0-9 _ -`},
 		{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
-			`1.json:1: usages[0].custom_prefix: the prefix is taken`},
+			`1.json:1: usages[0].custom_prefix: the prefix is taken by network 0`},
 		{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
 			`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port`},
 		{"too many usages", `{"usages": [` + strings.Join(usages(5), ",") + `],

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/dnsname"
 	"meshddns/envelope"
@@ -227,8 +228,11 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
 		Network: sqlrow.Given(want.network),
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		return u, nil
+	case errors.Is(err, errPrefixTaken):
+		return u, u.taken()
 	}
 	if failure := failureOf(err); failure.Cause != nil {
 		if failure.ID == msg.InternalError {
@@ -237,6 +241,22 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		err = s.afterService(ctx, want.service, failure)
 	}
 	return u, err
+}
+
+// taken is the refusal of a usage whose prefix another one has.
+func (u usage) taken() error {
+	if !u.HeldBy.Valid {
+		return envelope.Fail(msg.PrefixTaken, "")
+	}
+	return envelope.Fail(msg.PrefixTaken, envelope.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
+}
+
+// warnings tell what hinders a usage that was just reserved.
+func (u usage) warnings() []advice.Warning {
+	if u.HeldBy == u.Network {
+		return nil
+	}
+	return []advice.Warning{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }
 
 // afterService gives what is wrong with the service of a reservation, else the

@@ -457,6 +457,12 @@ func (s *store) Service(ctx context.Context, id string) (service, error) {
 	return scanService(s.reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 }
 
+// ServiceBeside gives the id of another service with a service's zone, "" without one.
+func (s *store) ServiceBeside(ctx context.Context, v service) (id string, err error) {
+	err = s.reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
+	return id, sqlrow.Absent(err, nil)
+}
+
 // Services gives at most limit services in the order of their ids, from an id on.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
 	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
@@ -577,6 +583,7 @@ type usage struct {
 	Network                     sql.Null[sqlrow.NetworkID] // not valid without a binding
 	Status                      string                     // of the binding
 	ServiceName, Domain         sql.Null[string]           // not valid without the service, or its config
+	HeldBy                      sql.Null[sqlrow.NetworkID] // the network that has the name, or the prefix, when a usage is created
 }
 
 // States of a binding.
@@ -614,7 +621,8 @@ func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (domain s
 // CreateUsage stores a usage and its binding to a network, both or neither, and
 // what is due because of it. It is errPrefixTaken when the service has the custom
 // prefix already, and tells what is wrong with the service. It gives the usage
-// as it is stored.
+// as it is stored. HeldBy is the network that has the name, with errPrefixTaken the
+// network that has the prefix.
 func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	bindingID, err := s.newID()
 	if err == nil {
@@ -636,7 +644,10 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?)`,
 			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()))
 		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
-			return errPrefixTaken
+			if u.HeldBy, err = prefixHolder(ctx, tx, u); err == nil {
+				err = errPrefixTaken
+			}
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("insert usage: %w", err)
@@ -649,9 +660,34 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 		if err != nil {
 			return fmt.Errorf("insert binding: %w", err)
 		}
+		if u.HeldBy, err = nameHolder(ctx, tx, u); err != nil {
+			return err
+		}
 		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
 	})
 	return u, err
+}
+
+// nameHolder gives the network that reserved the usage's name first. An automatic
+// name belongs to its network by construction.
+func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+	if u.Mode == modeAutomatic {
+		return u.Network, nil
+	}
+	var seq int64
+	err = tx.QueryRowContext(ctx, `
+		SELECT min(u.seq), b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND b.status = 'active'`, u.Name).Scan(&seq, &network)
+	return network, err
+}
+
+// prefixHolder gives the network whose usage has the prefix of the usage's service. It
+// is not valid where that usage has no binding.
+func prefixHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+	err = tx.QueryRowContext(ctx, `
+		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
+	return network, sqlrow.Absent(err, nil)
 }
 
 // CountUsages counts the usages of a service with a prefix, letter case aside. A

@@ -53,6 +53,7 @@ const (
 	PrefixCharacters     ID = "prefix_characters"
 	PrefixReserved       ID = "prefix_reserved"
 	PrefixTaken          ID = "prefix_taken"
+	TakenByNetwork       ID = "taken_by_network"
 	NameTooLong          ID = "name_too_long"
 	UnknownUsage         ID = "unknown_usage"
 
@@ -137,6 +138,8 @@ const (
 	WarnMode         ID = "warn_sync_mode"
 	WarnPrivate      ID = "warn_private_address"
 	WarnNoProvider   ID = "warn_no_provider"
+	WarnSharedDomain ID = "warn_shared_domain"
+	WarnNameHeld     ID = "warn_name_held"
 )
 
 // Items of a connection test.
@@ -202,7 +205,8 @@ var texts = map[ID][2]string{
 	PrefixTooLong:        {"自定义前缀最多 63 个字符", "the prefix must be at most 63 characters long"},
 	PrefixCharacters:     {"自定义前缀只能包含字母、数字、下划线和连字符", "the prefix may hold only a-z A-Z 0-9 _ -"},
 	PrefixReserved:       {"自定义前缀不能以 _mesh 开头（保留给自动模式）", "the prefix must not begin with _mesh, which is reserved for auto"},
-	PrefixTaken:          {"该前缀已被占用", "the prefix is taken"},
+	PrefixTaken:          {"该前缀已被占用%s", "the prefix is taken%s"},
+	TakenByNetwork:       {"（网络 %s）", " by network %s"},
 	NameTooLong:          {"完整记录名超出 DNS 的长度限制（全名 253 字节，每段 63 字节）", "the full record name is longer than DNS allows (253 octets, 63 a label)"},
 	UnknownUsage:         {"前缀预留记录不存在", "no such usage"},
 
@@ -271,6 +275,8 @@ var texts = map[ID][2]string{
 	WarnProviderLike: {"provider %q 不在支持的服务商之列，无法发布；是否应为 %q？", "provider %q is not in the list of providers: nothing can be published; is %q meant?"},
 	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
 	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
+	WarnSharedDomain: {"域名 %s 也是服务 %q 的域名：同名的记录只属于先预留它的网络", "the domain %s is also the domain of service %q: a name below both belongs to the network that reserved it first"},
+	WarnNameHeld:     {"记录名 %s 属于先预留它的网络 %s，释放之前不会发布本次预留", "the name %s belongs to network %s, which reserved it first: nothing is published for this reservation until that one is released"},
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
 
 	TestOK:       {"正常", "ok"},
