@@ -20,6 +20,11 @@ const (
 	TypeString       ID = "type_string"
 	QueryMissing     ID = "query_missing"
 	QueryInvalid     ID = "query_invalid"
+	WantFlag         ID = "want_flag"
+	WantNoMember     ID = "want_no_member"
+	WantMembers      ID = "want_members"
+	WantLimit        ID = "want_limit"
+	WantCursor       ID = "want_cursor"
 	NotFound         ID = "not_found"
 	MethodNotAllowed ID = "method_not_allowed"
 	InternalError    ID = "internal_error"
@@ -171,7 +176,12 @@ var texts = map[ID][2]string{
 	TypeStrings:      {"字符串数组", "an array of strings"},
 	TypeString:       {"字符串", "a string"},
 	QueryMissing:     {"缺少查询参数 %s", "query parameter %s is missing"},
-	QueryInvalid:     {"查询参数 %s 无效", "query parameter %s is not valid"},
+	QueryInvalid:     {"查询参数 %s 无效，应为：%s", "query parameter %s is not valid: want %s"},
+	WantFlag:         {"1、true、0 或 false", "1, true, 0 or false, once"},
+	WantNoMember:     {"不带查询参数", "no query parameter with this call"},
+	WantMembers:      {"此调用的参数 %s", "a parameter that this call has: %s"},
+	WantLimit:        {"1 到 %d 的整数", "an integer from 1 to %d"},
+	WantCursor:       {"前一页应答中的 next_cursor", "next_cursor of the answer with the page before"},
 	NotFound:         {"路径不存在", "no such path"},
 	MethodNotAllowed: {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
 	InternalError:    {"服务器内部错误", "internal error"},

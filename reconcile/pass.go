@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"meshddns/meshtxt"
 )
 
 // What begins a pass.
@@ -309,11 +307,8 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 			e.config.Log.Error("search for orphans", "error", err)
 			p.end(Report{}, err)
 		}
-		for _, place := range found {
-			p.progress.Report.add([]Outcome{{
-				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
-				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
-			}}, true, false)
+		for _, o := range orphanOutcomes(found) {
+			p.progress.Report.add([]Outcome{o}, true, false)
 		}
 		p.orphans = false
 		p.horizon = e.config.Now().Add(Debounce)
