@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"meshddns/hostaddr"
 	"meshddns/ledger"
 	"meshddns/masked"
+	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/nameserver"
@@ -526,6 +528,27 @@ func (s *server) saveConfiguration(ctx context.Context, c configuration, members
 		return nil, err
 	}
 	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
+}
+
+// forgetConfiguration deletes the configuration. What it has published is withdrawn first: it
+// waits until that was tried, and reports whether nothing stands any more.
+func (s *server) forgetConfiguration(ctx context.Context) (gone bool, err error) {
+	c, err := s.store.Configuration(ctx)
+	if err != nil {
+		return false, err
+	}
+	waiter := s.engine.Expect(c.recordName())
+	defer waiter.Close()
+	version, err := s.store.DeleteConfiguration(ctx)
+	if err != nil {
+		return false, err
+	}
+	waiter.Wait(ctx, version)
+	places, err := s.store.ledger.Places(context.WithoutCancel(ctx), c.recordName())
+	return !slices.ContainsFunc(places, func(stored ledger.StoredPlace) bool {
+		value := cmp.Or(stored.Place.Standing, stored.Place.Doubt.Value)
+		return stored.Place.State != reconcile.Withdrawn && value != "" && meshtxt.Network(value) == ""
+	}), err
 }
 
 // registerService checks and stores a new service, under a new id where it has none. It

@@ -3854,3 +3854,55 @@ func TestSyncPreviewOfSweep(t *testing.T) {
 	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" orphan")
 	v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
 }
+
+// TestSyncConfigurationForgotten deletes the configuration. Its value goes, and those of the
+// services that have used its key, over restarts and refusals. A service with a key of its own
+// keeps its value, for which nothing is written any more.
+func TestSyncConfigurationForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		own := h.vendor("own")
+		service := h.service("example.com", dnsAccount("own", "", "key", "secret")...)
+		kept := h.reserve(service, "kept", 41)
+		h.reserve(h.service("example.com"), "office", 42)
+		h.run()
+		v.fails(dnsFault(provider.Temporary, "change"))
+		api := &server{store: h.store, engine: h.engine}
+		if gone, err := api.forgetConfiguration(t.Context()); gone || err != nil {
+			t.Errorf("gone %t, %v", gone, err)
+		}
+		if _, err := h.engine.Sync(t.Context(), false); !errors.Is(err, reconcile.ErrNotConfigured) {
+			t.Errorf("%v", err)
+		}
+		h.publish(kept, "udp://192.0.2.9:1")
+		h.reserve(service, "new", 43)
+		h.restart()
+		api.engine = h.engine
+		dnsPass(2 * time.Second)
+		v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
+		v.works()
+		dnsPass(time.Hour)
+		v.want(t, servertest.Zone, dnsHost)
+		v.want(t, servertest.Zone, dnsOffice)
+		own.want(t, servertest.Zone, kept.Name, h.value("41", dnsEndpoint))
+		own.want(t, servertest.Zone, "_mesh.new.example.com")
+		if n := h.count(`SELECT count(*) FROM accounts`); n != 1 {
+			t.Errorf("%d accounts are kept, want the service's alone", n)
+		}
+		rounds := h.rounds.Load()
+		dnsPass(24 * time.Hour)
+		if n := h.rounds.Load() - rounds; n > 60 {
+			t.Errorf("%d rounds in a day in which there is nothing to do", n)
+		}
+		h.configure(dnsVendorConfiguration("vendor"))
+		h.run()
+		own.want(t, servertest.Zone, kept.Name, h.value("41", "udp://192.0.2.9:1"))
+		v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
+		if _, err := api.forgetConfiguration(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := api.forgetConfiguration(t.Context()); !errors.Is(err, errNoConfiguration) {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -73,6 +73,7 @@ func (s *server) routes() http.Handler {
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
+	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
 	mux.Handle("POST /api/v1/ddns/test", handle(s.testConnection))
 	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise, "dry_run", "sweep"))
 	mux.Handle("GET /api/v1/ddns/sync", handle(s.lastReport))
@@ -104,6 +105,7 @@ func (s *server) routes() http.Handler {
 
 // failures are what the errors of the store and the engine are to a client.
 var failures = []envelope.Answer{
+	{Err: errNoConfiguration, ID: msg.UnknownConfiguration},
 	{Err: errNoService, ID: msg.UnknownService},
 	{Err: errNoUsage, ID: msg.UnknownUsage},
 	{Err: ledger.ErrNoLeftover, ID: msg.UnknownLeftover},
@@ -203,6 +205,16 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 		answer.Data = map[string]any{"warnings": advice.Texts(warnings, envelope.Language(r))}
 	}
 	return answer, err
+}
+
+func (s *server) deleteConfiguration(r *http.Request) (envelope.Reply, error) {
+	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
+	defer cancel()
+	gone, err := s.forgetConfiguration(ctx)
+	if err == nil && !gone {
+		return envelope.Reply{Status: http.StatusAccepted, Message: msg.ConfigurationLeaving}, nil
+	}
+	return envelope.Reply{Message: msg.ConfigurationDeleted}, err
 }
 
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
@@ -548,11 +560,12 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		TXTEndpoints sqlrow.TextList `json:"txt_endpoints"`
 		Description  *string         `json:"description"`
+		NetworkName  *string         `json:"network_name"`
 	}
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, body.Description)
+	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {

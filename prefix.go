@@ -66,6 +66,15 @@ func automaticPrefix(network sqlrow.NetworkID) string {
 // describing begins the description of a usage, before its network's name.
 const describing = "mesh sync - "
 
+// describe gives the description that is asked for, nil for none: the description itself, else
+// the one that names the network.
+func describe(description, networkName *string) *string {
+	if description == nil && networkName != nil {
+		return new(describing + *networkName)
+	}
+	return description
+}
+
 // fullName is the record name of a usage.
 func fullName(prefix, domain string) string {
 	return meshLabel + "." + prefix + "." + domain
@@ -171,11 +180,7 @@ func (b usageBody) difference(u usage) (endpoints sqlrow.TextList, description *
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
 		endpoints = b.TXTEndpoints
 	}
-	if description = b.Description; description == nil && b.NetworkName != nil {
-		named := describing + *b.NetworkName
-		description = &named
-	}
-	if description != nil && *description == u.Description {
+	if description = describe(b.Description, b.NetworkName); description != nil && *description == u.Description {
 		description = nil
 	}
 	return endpoints, description

@@ -432,6 +432,36 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 	})
 }
 
+// DeleteConfiguration forgets the configuration, or is errNoConfiguration. Its value is to be
+// withdrawn at once, with its key; what services have published with that key, in a pass. It
+// gives the version of the configuration's name.
+func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err error) {
+	err = s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+		stored, err := selectConfiguration(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := zones.Begin(ctx, tx, stored.Zone); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM configuration WHERE id = 1`); err != nil {
+			return err
+		}
+		if err := s.ledger.MarkDue(ctx, tx, stored.recordName(), reconcile.LaneAsked); err != nil {
+			return err
+		}
+		if version, err = ledger.Version(ctx, tx, stored.recordName()); err != nil {
+			return err
+		}
+		if err := s.ledger.RequestPass(ctx, tx, reconcile.TriggerChange); err != nil {
+			return err
+		}
+		_, err = ledger.LeaveAccount(ctx, tx, stored.AccountID)
+		return err
+	})
+	return version, err
+}
+
 // service is a registered DNS service.
 type service struct {
 	ID, Name             string

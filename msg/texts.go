@@ -78,24 +78,31 @@ const (
 	SyncUnfinished     ID = "sync_unfinished"
 	StoreFailed        ID = "store_failed"
 	UnknownLeftover    ID = "unknown_leftover"
-	OwnerInvalid       ID = "owner_invalid"
-	OwnerIsOwn         ID = "owner_is_own"
-	BackupRuns         ID = "backup_runs"
+
+	UnknownConfiguration ID = "unknown_configuration"
+
+	OwnerInvalid ID = "owner_invalid"
+	OwnerIsOwn   ID = "owner_is_own"
+	BackupRuns   ID = "backup_runs"
 )
 
 // What was done.
 const (
 	ConfigurationSaved ID = "configuration_saved"
-	ServiceSaved       ID = "service_saved"
-	ServiceDeleted     ID = "service_deleted"
-	UsageCreated       ID = "usage_created"
-	UsageChanged       ID = "usage_changed"
-	UsageReleased      ID = "usage_released"
-	UsageReleasing     ID = "usage_releasing"
-	SyncDone           ID = "sync_done"
-	SyncPlanned        ID = "sync_planned"
-	LeftoverForgotten  ID = "leftover_forgotten"
-	OwnerAdopted       ID = "owner_adopted"
+
+	ConfigurationDeleted ID = "configuration_deleted"
+	ConfigurationLeaving ID = "configuration_leaving"
+
+	ServiceSaved      ID = "service_saved"
+	ServiceDeleted    ID = "service_deleted"
+	UsageCreated      ID = "usage_created"
+	UsageChanged      ID = "usage_changed"
+	UsageReleased     ID = "usage_released"
+	UsageReleasing    ID = "usage_releasing"
+	SyncDone          ID = "sync_done"
+	SyncPlanned       ID = "sync_planned"
+	LeftoverForgotten ID = "leftover_forgotten"
+	OwnerAdopted      ID = "owner_adopted"
 )
 
 // Why a record is not as it should be. Those that a provider reports bear the
@@ -233,22 +240,26 @@ var texts = map[ID][2]string{
 	SyncFailed:           {"同步失败：%d / %d 个名称未完成，首个为 %s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
 	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d 个名称", "the synchronisation goes on in the background: %d names are done so far"},
 	StoreFailed:          {"预留保存失败：%s", "the reservation is not stored: %s"},
+	UnknownConfiguration: {"尚未保存配置", "no configuration is stored"},
 	UnknownLeftover:      {"遗留记录不存在", "no such leftover"},
 	OwnerInvalid:         {"owner 必须是 12 位小写十六进制数字", "owner must be 12 hex digits in lower case"},
 	OwnerIsOwn:           {"owner 就是本数据库自己的标识", "the owner is this database's own"},
 	BackupRuns:           {"另一份备份正在生成或传输，请稍后再试", "another backup is being made or sent: try again when it is through"},
 
-	ConfigurationSaved: {"配置已保存", "the configuration is saved"},
-	ServiceSaved:       {"服务已保存", "the service is saved"},
-	ServiceDeleted:     {"服务已删除", "the service is deleted"},
-	UsageCreated:       {"前缀预留成功", "the prefix is reserved"},
-	UsageChanged:       {"前缀预留已更新", "the usage is changed"},
-	UsageReleased:      {"前缀已释放", "the prefix is released"},
-	UsageReleasing:     {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
-	SyncDone:           {"同步成功", "synchronised"},
-	SyncPlanned:        {"仅预览，未写入", "a preview, nothing was written"},
-	LeftoverForgotten:  {"已不再跟踪该遗留记录", "the leftover is forgotten"},
-	OwnerAdopted:       {"已接管，其记录将在下次同步时替换", "adopted: the owner's values are replaced by the next synchronisation"},
+	ConfigurationSaved:   {"配置已保存", "the configuration is saved"},
+	ConfigurationDeleted: {"配置已删除，其记录已撤回", "the configuration is deleted, and its value is withdrawn"},
+	ConfigurationLeaving: {"配置已删除；其记录尚未撤回，后台将继续重试", "the configuration is deleted; its value is not withdrawn yet, which is tried again in the background"},
+
+	ServiceSaved:      {"服务已保存", "the service is saved"},
+	ServiceDeleted:    {"服务已删除", "the service is deleted"},
+	UsageCreated:      {"前缀预留成功", "the prefix is reserved"},
+	UsageChanged:      {"前缀预留已更新", "the usage is changed"},
+	UsageReleased:     {"前缀已释放", "the prefix is released"},
+	UsageReleasing:    {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
+	SyncDone:          {"同步成功", "synchronised"},
+	SyncPlanned:       {"仅预览，未写入", "a preview, nothing was written"},
+	LeftoverForgotten: {"已不再跟踪该遗留记录", "the leftover is forgotten"},
+	OwnerAdopted:      {"已接管，其记录将在下次同步时替换", "adopted: the owner's values are replaced by the next synchronisation"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
 	Temporary:        {"服务商暂时故障", "the provider has a temporary fault"},
