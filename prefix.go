@@ -322,6 +322,10 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publ
 	if err != nil {
 		return nil, err
 	}
+	settings, err := s.store.ledger.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []answers.Publishing
 	for _, u := range usages {
 		places, err := s.store.ledger.Places(ctx, u.Name)
@@ -330,7 +334,11 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publ
 		}
 		at := state
 		at.Names = state.Names[names[u.Name]:][:1]
-		all = append(all, u.publishing(at, s.engine.Addresses(), places))
+		p := u.publishing(at, s.engine.Addresses(), places)
+		if !settings.Configured && (p.State == answers.StateNone || p.State == reconcile.Pending) {
+			p = answers.Publishing{State: answers.StateNone, Value: p.Value, Fault: reconcile.Fault{Code: string(msg.UnknownConfiguration)}}
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }

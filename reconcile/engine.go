@@ -64,7 +64,7 @@ type Engine struct {
 	pass      *pass
 	asked     []*request
 	automatic bool
-	ending    bool // no configuration is stored: values are withdrawn, and none is written
+	ending    bool      // no configuration is stored: values are withdrawn, and none is written
 	idleAt    time.Time // of the next pass by the interval; zero when none is planned
 	awaited   map[string][]*Waiter
 	slots     chan struct{} // bounds the zones worked on at a time
