@@ -3792,3 +3792,120 @@ func TestSyncSecretOfWithdrawal(t *testing.T) {
 		})
 	}
 }
+
+// TestSyncPreviewOfMoves plans moves: the value comes at the new place, and goes at the
+// old one.
+func TestSyncPreviewOfMoves(t *testing.T) {
+	preview := func(h *syncHost, want ...string) {
+		t.Helper()
+		r, err := h.engine.Preview(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantReport(t, r, want...)
+	}
+	both := []string{dnsHost + " create", dnsHost + " delete", dnsOffice + " create", dnsOffice + " delete"}
+	t.Run("another provider", func(t *testing.T) {
+		h, _ := newVendorHost(t)
+		next := h.vendor("next")
+		h.reserve(h.service("example.com"), "office", 42)
+		h.run()
+		h.configure(dnsVendorConfiguration("next"))
+		next.fails(dnsFault(provider.Permission))
+		preview(h, dnsHost+" failed permission", dnsOffice+" failed permission")
+		next.works()
+		preview(h, both...)
+		wantReport(t, h.run(), both...)
+		preview(h, "2 unchanged")
+	})
+	t.Run("upsert-only", func(t *testing.T) {
+		h, _ := newVendorHost(t)
+		h.vendor("next")
+		h.run()
+		c := dnsVendorConfiguration("next")
+		c.SyncMode = modeUpsertOnly
+		h.configure(c)
+		want := []string{dnsHost + " create", dnsHost + " leftover deletes_forbidden"}
+		preview(h, want...)
+		wantReport(t, h.run(), want...)
+	})
+	t.Run("another key of the zone", func(t *testing.T) {
+		s := servertest.BIND(t)
+		h := newSyncHost(t, s)
+		h.run()
+		h.change(func(c *configuration) { c.AccessKeyID = "hmac-sha256:" + c.AccessKeyID })
+		preview(h, "1 unchanged")
+	})
+	t.Run("a zone within", func(t *testing.T) {
+		h, v := newVendorHost(t)
+		h.reserve(h.service("sub.example.com"), "office", 42)
+		h.run()
+		v.zones["key"] = append(v.zones["key"], "sub.example.com")
+		preview(h, "_mesh.office.sub.example.com create", "_mesh.office.sub.example.com delete", "1 unchanged")
+		wantReport(t, h.run(), "_mesh.office.sub.example.com create", "_mesh.office.sub.example.com delete", "1 unchanged")
+	})
+}
+
+// TestSyncPreviewOfSweep lists what a sweep would withdraw, and withdraws nothing.
+func TestSyncPreviewOfSweep(t *testing.T) {
+	h, v := newVendorHost(t)
+	v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
+	r, err := h.engine.PreviewSweep(t.Context())
+	if wantReport(t, r, dnsHost+" create", dnsOffice+" orphan"); err != nil || !r.OK() || r.Counts[reconcile.ActionOrphan] != 1 || r.Names != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" orphan")
+	v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+}
+
+// TestSyncConfigurationForgotten deletes the configuration. Its value goes, and those of the
+// services that have used its key, over restarts and refusals. A service with a key of its own
+// keeps its value, for which nothing is written any more.
+func TestSyncConfigurationForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		own := h.vendor("own")
+		service := h.service("example.com", dnsAccount("own", "", "key", "secret")...)
+		kept := h.reserve(service, "kept", 41)
+		h.reserve(h.service("example.com"), "office", 42)
+		h.run()
+		v.fails(dnsFault(provider.Temporary, "change"))
+		api := &server{store: h.store, engine: h.engine}
+		if gone, err := api.forgetConfiguration(t.Context()); gone || err != nil {
+			t.Errorf("gone %t, %v", gone, err)
+		}
+		if _, err := h.engine.Sync(t.Context(), false); !errors.Is(err, reconcile.ErrNotConfigured) {
+			t.Errorf("%v", err)
+		}
+		h.publish(kept, "udp://192.0.2.9:1")
+		h.reserve(service, "new", 43)
+		h.restart()
+		api.engine = h.engine
+		dnsPass(2 * time.Second)
+		v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
+		v.works()
+		dnsPass(time.Hour)
+		v.want(t, servertest.Zone, dnsHost)
+		v.want(t, servertest.Zone, dnsOffice)
+		own.want(t, servertest.Zone, kept.Name, h.value("41", dnsEndpoint))
+		own.want(t, servertest.Zone, "_mesh.new.example.com")
+		if n := h.count(`SELECT count(*) FROM accounts`); n != 1 {
+			t.Errorf("%d accounts are kept, want the service's alone", n)
+		}
+		rounds := h.rounds.Load()
+		dnsPass(24 * time.Hour)
+		if n := h.rounds.Load() - rounds; n > 60 {
+			t.Errorf("%d rounds in a day in which there is nothing to do", n)
+		}
+		h.configure(dnsVendorConfiguration("vendor"))
+		h.run()
+		own.want(t, servertest.Zone, kept.Name, h.value("41", "udp://192.0.2.9:1"))
+		v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
+		if _, err := api.forgetConfiguration(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := api.forgetConfiguration(t.Context()); !errors.Is(err, errNoConfiguration) {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,12 +75,13 @@ func (s *server) routes() http.Handler {
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
+	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
 	mux.Handle("POST /api/v1/ddns/test", handle(s.testConnection))
-	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise))
+	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise, "dry_run", "sweep"))
 	mux.Handle("GET /api/v1/ddns/sync", handle(s.lastReport))
 	mux.Handle("GET /api/v1/ddns/leftovers", handle(s.leftovers))
 	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", handle(s.forgetLeftover))
-	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt))
+	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt, "dry_run"))
 	mux.Handle("GET /api/v1/ddns/providers", handle(s.providers))
 
 	mux.Handle("POST /api/v1/ddns/usages", handle(s.createUsage))
@@ -87,7 +89,7 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/ddns/usages/available", s.availableUsages)
 	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
 	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage))
-	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force"))
 
 	mux.Handle("POST /api/v1/ddns/services", handle(s.createService))
 	mux.Handle("GET /api/v1/ddns/services", a.Stream(s.services))
@@ -105,13 +107,13 @@ func (s *server) routes() http.Handler {
 
 // failures are what the errors of the store and the engine are to a client.
 var failures = []envelope.Answer{
+	{Err: errNoConfiguration, ID: msg.UnknownConfiguration},
 	{Err: errNoService, ID: msg.UnknownService},
 	{Err: errNoUsage, ID: msg.UnknownUsage},
 	{Err: ledger.ErrNoLeftover, ID: msg.UnknownLeftover},
 	{Err: errServiceExists, ID: msg.ServiceExists},
 	{Err: errServiceInUse, ID: msg.ServiceInUse},
 	{Err: errDomainInUse, ID: msg.ServiceDomainInUse},
-	{Err: errPrefixTaken, ID: msg.PrefixTaken},
 	{Err: errNameTooLong, ID: msg.NameTooLong},
 	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
 	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
@@ -207,6 +209,16 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	return answer, err
 }
 
+func (s *server) deleteConfiguration(r *http.Request) (envelope.Reply, error) {
+	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
+	defer cancel()
+	gone, err := s.forgetConfiguration(ctx)
+	if err == nil && !gone {
+		return envelope.Reply{Status: http.StatusAccepted, Message: msg.ConfigurationLeaving}, nil
+	}
+	return envelope.Reply{Message: msg.ConfigurationDeleted}, err
+}
+
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Provider        string          `json:"provider"`
@@ -250,14 +262,10 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	}
 	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
-	var result reconcile.Report
-	done := msg.SyncDone
 	if flag["dry_run"] {
-		done = msg.SyncPlanned
-		result, err = s.engine.Preview(ctx)
-	} else {
-		result, err = s.engine.Sync(ctx, flag["sweep"])
+		return s.preview(ctx, r, flag["sweep"])
 	}
+	result, err := s.engine.Sync(ctx, flag["sweep"])
 	if errors.Is(err, reconcile.ErrUnfinished) {
 		return envelope.Reply{}, envelope.Fail(msg.SyncUnfinished, result.Names)
 	}
@@ -269,7 +277,24 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 		fault := answers.Fault(first.Fault)
 		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, fault)
 	}
-	return envelope.Reply{Message: done, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
+	return envelope.Reply{Message: msg.SyncDone, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
+}
+
+// preview tells what a synchronisation would do, whatever it finds. What it could not look at in
+// time is not in the report, which is not complete then.
+func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (envelope.Reply, error) {
+	look := s.engine.Preview
+	if sweep {
+		look = s.engine.PreviewSweep
+	}
+	result, err := look(ctx)
+	if errors.Is(err, reconcile.ErrUnfinished) {
+		result.FinishedAt, err = s.store.now(), nil
+	}
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	return envelope.Reply{Message: msg.SyncPlanned, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
 }
 
 func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
@@ -401,9 +426,11 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		Prefix     string           `json:"record_prefix"`
 		FullDomain string           `json:"full_domain"`
 		NetworkID  sqlrow.NetworkID `json:"network_id"`
+		Warnings   []string         `json:"warnings,omitempty"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
+		Warnings: advice.Texts(u.warnings(), envelope.Language(r)),
 	}}, nil
 }
 
@@ -477,6 +504,15 @@ func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listi
 	}
 }
 
+// choices gives words that a client has to choose from.
+func choices[W ~string](words []W) string {
+	var all []string
+	for _, word := range words {
+		all = append(all, string(word))
+	}
+	return strings.Join(all, " | ")
+}
+
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	query, err := envelope.ParseQuery(r)
 	if err != nil {
@@ -484,12 +520,12 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
 	if filter.state != "" && !slices.Contains(answers.PublishStates, filter.state) {
-		return filter, 0, envelope.Fail(msg.QueryInvalid, "state")
+		return filter, 0, envelope.Fail(msg.QueryInvalid, "state", choices(answers.PublishStates))
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id")
+			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id", envelope.Phrase{ID: msg.TypeUint64})
 		}
 		filter.network = sql.Null[sqlrow.NetworkID]{V: sqlrow.NetworkID(n), Valid: true}
 	}
@@ -526,11 +562,12 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		TXTEndpoints sqlrow.TextList `json:"txt_endpoints"`
 		Description  *string         `json:"description"`
+		NetworkName  *string         `json:"network_name"`
 	}
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, body.Description)
+	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {

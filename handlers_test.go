@@ -1378,7 +1378,8 @@ func TestAuditLines(t *testing.T) {
 		{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`, `what="POST /api/v1/ddns/usages" id=<id> status=200 code=""`},
 		{"POST", "/usages", `secret-body`, `what="POST /api/v1/ddns/usages" id="" status=400 code=parameter_error`},
 		{"DELETE", "/services/svc", "", `what="DELETE /api/v1/ddns/services/{id}" id=svc status=409 code=service_in_use`},
-		{"DELETE", "/usages/gone?force=1&secret=secret", "", `what="DELETE /api/v1/ddns/usages/{id}?force" id=gone status=404 code=unknown_usage`},
+		{"DELETE", "/usages/gone?force=1", "", `what="DELETE /api/v1/ddns/usages/{id}?force" id=gone status=404 code=unknown_usage`},
+		{"DELETE", "/usages/gone?force=1&secret=secret", "", `what="DELETE /api/v1/ddns/usages/{id}?force" id=gone status=400 code=query_invalid`},
 		{"DELETE", "/usages/gone?force=0", "", `what="DELETE /api/v1/ddns/usages/{id}" id=gone status=404 code=unknown_usage`},
 		{"DELETE", "/services/" + long, "", `what="DELETE /api/v1/ddns/services/{id}" id=` + long[:128] + ` status=404 code=unknown_service`},
 		{"PUT", "/config", config, `what="PUT /api/v1/ddns/config" id="" status=200 code=""`},
@@ -2090,14 +2091,14 @@ func TestPrivateAddressIsTold(t *testing.T) {
 	a := newAppliance(t, func(a *appliance) {
 		a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "192.168.1.2"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, a.store.SaveAddresses, a.server.log)
 	})
-	const config = `{"provider":"builtin","access_key_id":"k","access_key_secret":"s","domain":"example.com","txt_record_name":"x"%s}`
+	const config = `{"provider":"builtin","access_key_id":"k","access_key_secret":"s","domain":"example.com","txt_record_name":"x","enabled":true%s}`
 	for _, test := range []struct{ method, path, body, want string }{
 		{"PUT", "/config", fmt.Sprintf(config, `,"txt_endpoints":["tcp://{ipv4}:1"]`), `{"message":"the configuration is saved","data":{"warnings":["{ipv4} is the private address 192.168.1.2 now, which nobody outside can reach"]}}`},
 		{"PUT", "/config", fmt.Sprintf(config, `,"txtEndpoints":[],"sync-mode":"auto"`), `{"message":"the configuration is saved","data":{"warnings":[` +
-			`"member \"txtEndpoints\" is unknown and ignored; is \"txt_endpoints\" meant?","member \"sync-mode\" is unknown and ignored; is \"sync_mode\" meant?"]}}`},
-		{"PUT", "/config", fmt.Sprintf(config, ``), `{"message":"the configuration is saved"}`},
+			`"member \"txtEndpoints\" is unknown and ignored; is \"txt_endpoints\" meant?","member \"sync-mode\" is unknown and ignored; is \"sync_mode\" meant?","there are no txt_endpoints: the value that is published has no address"]}}`},
+		{"PUT", "/config", fmt.Sprintf(config, `,"txt_endpoints":["tcp://a:1"]`), `{"message":"the configuration is saved"}`},
 		{"POST", "/services", `{"name":"x","config":{"domain":"a.example.com","txt_endpoints":["tcp://{ipv4}:1"]}}`, `"warnings":["{ipv4} is the private address 192.168.1.2 now, which nobody outside can reach"]}}`},
-		{"PUT", "/services/y", `{"name":"x","config":{"domain":"a.example.com"}}`, `updated_at":"`},
+		{"PUT", "/services/y", `{"name":"x","config":{"domain":"b.example.com"}}`, `updated_at":"`},
 	} {
 		response, answer := a.do(t, test.method, "/api/v1/ddns"+test.path, http.Header{"Accept-Language": {"en"}}, test.body)
 		if response.StatusCode != http.StatusOK || !strings.Contains(answer, test.want) || !strings.Contains(test.want, "warnings") && strings.Contains(answer, "warnings") {

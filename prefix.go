@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/dnsname"
 	"meshddns/envelope"
@@ -64,6 +65,15 @@ func automaticPrefix(network sqlrow.NetworkID) string {
 
 // describing begins the description of a usage, before its network's name.
 const describing = "mesh sync - "
+
+// describe gives the description that is asked for, nil for none: the description itself, else
+// the one that names the network.
+func describe(description, networkName *string) *string {
+	if description == nil && networkName != nil {
+		return new(describing + *networkName)
+	}
+	return description
+}
 
 // fullName is the record name of a usage.
 func fullName(prefix, domain string) string {
@@ -170,11 +180,7 @@ func (b usageBody) difference(u usage) (endpoints sqlrow.TextList, description *
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
 		endpoints = b.TXTEndpoints
 	}
-	if description = b.Description; description == nil && b.NetworkName != nil {
-		named := describing + *b.NetworkName
-		description = &named
-	}
-	if description != nil && *description == u.Description {
+	if description = describe(b.Description, b.NetworkName); description != nil && *description == u.Description {
 		description = nil
 	}
 	return endpoints, description
@@ -227,8 +233,11 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
 		Network: sqlrow.Given(want.network),
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		return u, nil
+	case errors.Is(err, errPrefixTaken):
+		return u, u.taken()
 	}
 	if failure := failureOf(err); failure.Cause != nil {
 		if failure.ID == msg.InternalError {
@@ -237,6 +246,22 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		err = s.afterService(ctx, want.service, failure)
 	}
 	return u, err
+}
+
+// taken is the refusal of a usage whose prefix another one has.
+func (u usage) taken() error {
+	if !u.HeldBy.Valid {
+		return envelope.Fail(msg.PrefixTaken, "")
+	}
+	return envelope.Fail(msg.PrefixTaken, envelope.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
+}
+
+// warnings tell what hinders a usage that was just reserved.
+func (u usage) warnings() []advice.Warning {
+	if u.HeldBy == u.Network {
+		return nil
+	}
+	return []advice.Warning{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }
 
 // afterService gives what is wrong with the service of a reservation, else the
@@ -297,6 +322,10 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publ
 	if err != nil {
 		return nil, err
 	}
+	settings, err := s.store.ledger.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []answers.Publishing
 	for _, u := range usages {
 		places, err := s.store.ledger.Places(ctx, u.Name)
@@ -305,7 +334,11 @@ func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publ
 		}
 		at := state
 		at.Names = state.Names[names[u.Name]:][:1]
-		all = append(all, u.publishing(at, s.engine.Addresses(), places))
+		p := u.publishing(at, s.engine.Addresses(), places)
+		if !settings.Configured && (p.State == answers.StateNone || p.State == reconcile.Pending) {
+			p = answers.Publishing{State: answers.StateNone, Value: p.Value, Fault: reconcile.Fault{Code: string(msg.UnknownConfiguration)}}
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }

@@ -453,6 +453,36 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 	})
 }
 
+// DeleteConfiguration forgets the configuration, or is errNoConfiguration. Its value is to be
+// withdrawn at once, with its key; what services have published with that key, in a pass. It
+// gives the version of the configuration's name.
+func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err error) {
+	err = s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+		stored, err := selectConfiguration(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := zones.Begin(ctx, tx, stored.Zone); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM configuration WHERE id = 1`); err != nil {
+			return err
+		}
+		if err := s.ledger.MarkDue(ctx, tx, stored.recordName(), reconcile.LaneAsked); err != nil {
+			return err
+		}
+		if version, err = ledger.Version(ctx, tx, stored.recordName()); err != nil {
+			return err
+		}
+		if err := s.ledger.RequestPass(ctx, tx, reconcile.TriggerChange); err != nil {
+			return err
+		}
+		_, err = ledger.LeaveAccount(ctx, tx, stored.AccountID)
+		return err
+	})
+	return version, err
+}
+
 // service is a registered DNS service.
 type service struct {
 	ID, Name             string
@@ -476,6 +506,12 @@ func scanService(row sqlrow.Scanner) (v service, err error) {
 // Service gives one service, or errNoService.
 func (s *store) Service(ctx context.Context, id string) (service, error) {
 	return scanService(s.reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
+}
+
+// ServiceBeside gives the id of another service with a service's zone, "" without one.
+func (s *store) ServiceBeside(ctx context.Context, v service) (id string, err error) {
+	err = s.reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
+	return id, sqlrow.Absent(err, nil)
 }
 
 // Services gives at most limit services in the order of their ids, from an id on.
@@ -598,6 +634,7 @@ type usage struct {
 	Network                     sql.Null[sqlrow.NetworkID] // not valid without a binding
 	Status                      string                     // of the binding
 	ServiceName, Domain         sql.Null[string]           // not valid without the service, or its config
+	HeldBy                      sql.Null[sqlrow.NetworkID] // the network that has the name, or the prefix, when a usage is created
 }
 
 // States of a binding.
@@ -635,7 +672,8 @@ func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (domain s
 // CreateUsage stores a usage and its binding to a network, both or neither, and
 // what is due because of it. It is errPrefixTaken when the service has the custom
 // prefix already, and tells what is wrong with the service. It gives the usage
-// as it is stored.
+// as it is stored. HeldBy is the network that has the name, with errPrefixTaken the
+// network that has the prefix.
 func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	bindingID, err := s.newID()
 	if err == nil {
@@ -657,7 +695,10 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?)`,
 			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()))
 		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
-			return errPrefixTaken
+			if u.HeldBy, err = prefixHolder(ctx, tx, u); err == nil {
+				err = errPrefixTaken
+			}
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("insert usage: %w", err)
@@ -670,9 +711,34 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 		if err != nil {
 			return fmt.Errorf("insert binding: %w", err)
 		}
+		if u.HeldBy, err = nameHolder(ctx, tx, u); err != nil {
+			return err
+		}
 		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
 	})
 	return u, err
+}
+
+// nameHolder gives the network that reserved the usage's name first. An automatic
+// name belongs to its network by construction.
+func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+	if u.Mode == modeAutomatic {
+		return u.Network, nil
+	}
+	var seq int64
+	err = tx.QueryRowContext(ctx, `
+		SELECT min(u.seq), b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND b.status = 'active'`, u.Name).Scan(&seq, &network)
+	return network, err
+}
+
+// prefixHolder gives the network whose usage has the prefix of the usage's service. It
+// is not valid where that usage has no binding.
+func prefixHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+	err = tx.QueryRowContext(ctx, `
+		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
+	return network, sqlrow.Absent(err, nil)
 }
 
 // CountUsages counts the usages of a service with a prefix, letter case aside. A

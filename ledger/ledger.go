@@ -97,9 +97,11 @@ func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error
 }
 
 // RequestPass asks for a pass over all names, when further changes have had a
-// moment to come.
+// moment to come. A change stays what the pass is asked for, whatever comes behind it.
 func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) error {
-	_, err := tx.ExecContext(ctx, `UPDATE pass SET requested_at = iif(requested = '', ?2, requested_at), requested = ?1 WHERE id = 1`, trigger, sqlrow.Stamp(g.now().Add(reconcile.Debounce)))
+	_, err := tx.ExecContext(ctx, `
+		UPDATE pass SET requested_at = iif(requested = '', ?2, requested_at), requested = iif(requested = 'change', requested, ?1)
+		WHERE id = 1`, trigger, sqlrow.Stamp(g.now().Add(reconcile.Debounce)))
 	return err
 }
 
@@ -208,7 +210,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 	c, err := selectConfigured(ctx, g.reader)
 	if err != nil || c == nil {
-		return reconcile.Settings{}, err
+		return reconcile.Settings{Retry: reconcile.RetryPolicy(sql.Null[int64]{}, sql.Null[int64]{})}, err
 	}
 	return reconcile.Settings{
 		Configured: true, Enabled: c.enabled, Automatic: c.mode == modeAuto || c.mode == modeUpsertOnly,

@@ -65,6 +65,7 @@ type Engine struct {
 	pass      *pass
 	asked     []*request
 	automatic bool
+	ending    bool      // no configuration is stored: values are withdrawn, and none is written
 	idleAt    time.Time // of the next pass by the interval; zero when none is planned
 	awaited   map[string][]*Waiter
 	slots     chan struct{} // bounds the zones worked on at a time
@@ -236,15 +237,16 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	e.mu.Lock()
-	e.retry, e.automatic, e.mended = settings.Retry, settings.Automatic, time.Time{}
+	e.retry, e.automatic, e.ending, e.mended = settings.Retry, settings.Automatic, !settings.Configured, time.Time{}
 	e.mu.Unlock()
-	if !settings.Configured || !settings.Enabled {
-		next = e.stand(settings, asked)
-		if settings.Configured {
-			at, err := e.review(ctx)
-			return soonest(next, at), err
-		}
-		return next, nil
+	switch {
+	case !settings.Configured:
+		e.decline(asked, ErrNotConfigured)
+		settings.Automatic = true
+	case !settings.Enabled:
+		next = e.stand(asked)
+		at, err := e.review(ctx)
+		return soonest(next, at), err
 	}
 	passAt, err := e.beginPass(ctx, settings.Automatic)
 	if err != nil {
@@ -304,30 +306,33 @@ func (e *Engine) refuse(err error) {
 }
 
 // stand is the round of a program that is switched off.
-func (e *Engine) stand(settings Settings, asked []*request) time.Time {
-	why := ErrDisabled
-	if !settings.Configured {
-		why = ErrNotConfigured
-	}
+func (e *Engine) stand(asked []*request) time.Time {
+	e.decline(asked, ErrDisabled)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.pass != nil {
-		e.pass.drop()
-		e.pass.end(Report{}, why)
-	}
 	e.pass, e.idleAt = nil, time.Time{}
-	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(asked, r) })
 	for _, waiters := range e.awaited {
 		for _, w := range waiters {
 			w.see(math.MaxInt64)
 		}
 	}
+	return e.config.Now().Add(time.Hour)
+}
+
+// decline tells the callers that wait for a pass why there is none for them.
+func (e *Engine) decline(asked []*request, why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(asked, r) })
 	for _, r := range asked {
 		if !r.gone {
 			r.end(Report{}, why)
 		}
 	}
-	return e.config.Now().Add(time.Hour)
+	if e.pass != nil {
+		e.pass.drop()
+		e.pass.end(Report{}, why)
+	}
 }
 
 // soonest gives the earlier of two times; zero is never.
@@ -556,6 +561,9 @@ func isZone(lane string) bool { return len(lane) > len(laneZone) }
 // lock.
 func (e *Engine) enqueue(t *task, records []Record, why taking) {
 	for _, r := range records {
+		if e.ending && (r.refusal() || !r.withdrawal()) {
+			continue
+		}
 		if r.refusal() {
 			t.outcomes = append(t.outcomes, r.refused())
 			continue

@@ -222,7 +222,10 @@ func paced(trigger string) bool { return trigger == TriggerInterval || trigger =
 // holds the lock.
 func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (string, time.Time) {
 	switch {
-	case len(e.asked) > 0 && (e.pass == nil || e.unhurried()):
+	case e.ending && (e.pass != nil || requested.Trigger != TriggerChange):
+		e.idleAt = time.Time{}
+		return "", time.Time{}
+	case len(e.asked) > 0 && !e.ending && (e.pass == nil || e.unhurried()):
 		return TriggerManual, now
 	case automatic && requested.Trigger != "":
 		if !waits(requested.At, now, Debounce) {

@@ -45,17 +45,17 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	if err != nil {
 		return err
 	}
-	outcomes := map[string][]Outcome{}
+	outcomes, at := map[string][]Outcome{}, map[string][]*item{}
 	for _, i := range items {
 		v := verdict{item: i, job: &job{record: i.record}, now: e.config.Now(), lane: &lane{}, givenUp: true}
 		o, _ := v.conclude()
-		outcomes[o.Name] = append(outcomes[o.Name], o)
+		outcomes[o.Name], at[o.Name] = append(outcomes[o.Name], o), append(at[o.Name], i)
 	}
 	for _, r := range refused {
 		outcomes[r.Name] = append(outcomes[r.Name], r.refused())
 	}
 	for _, name := range names {
-		report.add(outcomes[name], false, false)
+		report.add(append(outcomes[name], moves(at[name], outcomes[name])...), false, false)
 	}
 	return nil
 }
