@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -434,7 +433,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	read := func(after int64, size int) listing.Page {
 		f := filter
 		f.after = after
-		return s.page(r.Context(), f, size)
+		return s.page(r, f, size)
 	}
 	first := read(filter.after, listing.FirstSize(limit))
 	if first.Err != nil {
@@ -447,32 +446,10 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page gives at most limit usages that the filter selects. Those of one state are
-// looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listing.Page) {
+// page gives at most limit usages that the filter selects.
+func (s *server) page(r *http.Request, f usageFilter, limit int) (page listing.Page) {
 	defer crash.Catch(&page.Err)
-	if f.state == "" {
-		return s.store.Listing(ctx, f, limit)
-	}
-	var entries []*listing.Usage
-	for {
-		usages, err := s.store.Usages(ctx, f, limit)
-		if err != nil {
-			return listing.Page{Err: err}
-		}
-		states, err := s.publishing(ctx, usages)
-		if err != nil {
-			return listing.Page{Err: err}
-		}
-		for i, u := range usages {
-			if f.after = u.Seq; states[i].State == f.state {
-				entries = append(entries, u.entry())
-			}
-		}
-		if len(usages) < limit || len(entries) >= limit {
-			return listing.PageOf(entries[:min(limit, len(entries))], nil)
-		}
-	}
+	return s.store.Listing(r.Context(), f, limit, envelope.Language(r))
 }
 
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
@@ -481,7 +458,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 		return filter, 0, err
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
-	if filter.state != "" && !slices.Contains(answers.PublishStates, filter.state) {
+	if filter.state != "" && !slices.Contains(reconcile.UsageStates, filter.state) {
 		return filter, 0, envelope.Fail(msg.QueryInvalid, "state")
 	}
 	if text := query.Get("network_id"); text != "" {
@@ -500,19 +477,13 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	states, err := s.publishing(r.Context(), []usage{u})
-	if err != nil {
-		return envelope.Reply{}, err
-	}
 	return envelope.Reply{Data: struct {
 		listing.Usage
 		Status       string   `json:"status"`
 		TXTEndpoints []string `json:"txt_endpoints"`
-		Publish      any      `json:"publish"`
 		CreatedAt    string   `json:"created_at"`
 	}{
-		Usage: *u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-		Publish: states[0].In(envelope.Language(r)),
+		Usage: u.entry(envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 	}}, nil
 }
 
@@ -686,8 +657,8 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
 	page.Figure(totals["usages"])
-	page.Family("meshddns_records", "gauge", "Places of published names by state.")
-	for _, state := range reconcile.PlaceStates {
+	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
+	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
 	s.requests.Write(page)

@@ -825,7 +825,7 @@ func (a *appliance) addUsages(t testing.TB, count, descriptionSize int) {
 		INSERT INTO usages
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
 		SELECT i, printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]',
-		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z' FROM n;
+		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z', 'pending', 0, '' FROM n;
 		INSERT INTO bindings
 		SELECT seq, 'b' || id, -seq, id, provider_id, 'active' FROM usages WHERE seq % 3 > 0;
 		INSERT INTO names (name, version, due, lane, pass) SELECT name, 1, NULL, '', 0 FROM usages`,
@@ -932,7 +932,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 		if i > 0 {
 			all.WriteString(",")
 		}
-		if err := encoder.Encode(u.entry()); err != nil {
+		if err := encoder.Encode(u.entry(msg.Chinese)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1926,7 +1926,7 @@ func TestPrefixIsTakenByAnyUsage(t *testing.T) {
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	db := a.open(t)
 	defer db.Close()
-	if _, err := db.Exec(`INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '')`); err != nil {
+	if _, err := db.Exec(`INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '', 'none', 0, '')`); err != nil {
 		t.Fatal(err)
 	}
 	if status, code, answer := a.call(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"OLD","network_id":1}`); code != "prefix_taken" {

@@ -234,22 +234,17 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 	e.mu.Lock()
 	e.retry, e.automatic = settings.Retry, settings.Automatic
 	e.mu.Unlock()
+	if more, err := e.spread(ctx); err != nil || more {
+		e.Wake()
+	}
 	if !settings.Configured || !settings.Enabled {
 		next = e.stand(settings, asked)
-		if settings.Configured {
-			at, err := e.review(ctx)
-			return soonest(next, at), err
-		}
-		return next, nil
+		at, err := e.review(ctx)
+		return soonest(next, at), err
 	}
 	passAt, err := e.beginPass(ctx, settings.Automatic)
 	if err != nil {
 		return next, err
-	}
-	if settings.Automatic {
-		if more, err := e.spread(ctx); err != nil || more {
-			e.Wake()
-		}
 	}
 	next, err = e.takeDue(ctx, settings.Automatic)
 	if err != nil {
