@@ -1981,7 +1981,7 @@ func TestKeysOfEndedPlacesGo(t *testing.T) {
 			s := filledStore(t)
 			_, err := s.writer.Exec(`
 				INSERT INTO accounts VALUES (7, 'cloudflare', '', 'token', 'canary00001', 'hash');
-				INSERT INTO places VALUES (5, 'a.example.com', 7, 'example.com', '', 'leftover', 'x', '', '', 0, 0, '', '', '', 0, '', '')`)
+				INSERT INTO places VALUES (5, 'a.example.com', 7, 'example.com', '', 'leftover', 'x', '', 0, 0, '', '', '', 0, '', '')`)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -114,13 +114,12 @@ func (q *Queue) Do(ctx context.Context, f Func) error {
 			}
 			return c.err
 		case redo:
-			return q.alone(c)
+			return q.alone(c, func() {})
 		}
 		runtime.Gosched() // who is about to come comes along, and nobody waits
 		group := q.take()
 		if len(group) == 1 {
-			defer q.handOn()
-			return q.alone(c)
+			return q.alone(c, q.handOn)
 		}
 		q.lead(group)
 	}
@@ -228,8 +227,19 @@ func (c *call) committed() {
 	}
 }
 
-// alone runs a call in a transaction of its own.
-func (q *Queue) alone(c *call) error {
+// alone runs a call in a transaction of its own, calls end, and then does what was to
+// be done after the transaction: that may call Do, which waits for the leader.
+func (q *Queue) alone(c *call, end func()) error {
+	err := q.single(c, end)
+	if err == nil {
+		c.committed()
+	}
+	return err
+}
+
+// single runs and commits a call alone. It calls end also when the function panics.
+func (q *Queue) single(c *call, end func()) error {
+	defer end()
 	tx, err := q.db.BeginTx(c.ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -245,6 +255,5 @@ func (q *Queue) alone(c *call) error {
 		return err
 	}
 	q.committed()
-	c.committed()
 	return nil
 }

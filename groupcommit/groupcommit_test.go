@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	_ "github.com/mattn/go-sqlite3"
 )
@@ -320,5 +321,37 @@ func TestConfirm(t *testing.T) {
 	b.queue.Confirm = func() error { return nil }
 	if err := b.queue.Do(t.Context(), insert(4)); err != nil {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestAfterMayCallDo has a function that runs after a commit change the database too, in
+// a transaction that was alone and in a group.
+func TestAfterMayCallDo(t *testing.T) {
+	b := newBench(t)
+	next := 0
+	chained := func(ctx context.Context, tx *sql.Tx) error {
+		After(ctx, func(ctx context.Context) {
+			next++
+			if err := b.queue.Do(ctx, insert(100+next)); err != nil {
+				t.Error(err)
+			}
+		})
+		return insert(next+1)(ctx, tx)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.queue.Do(t.Context(), chained) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a call alone hangs in what it does after its commit")
+	}
+	if errs := b.group(chained, func(context.Context, *sql.Tx) error { return errRefused }); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	if rows := b.rows(); rows != "1,2,101,102" {
+		t.Errorf("rows %s", rows)
 	}
 }

@@ -250,20 +250,33 @@ func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 	}, nil
 }
 
-// Due gives names of a lane that are due by a time, the longest due first.
+// Due gives names of a lane that are due by a time, the longest due first, and then those that
+// would wait longer than any name does: the clock that gave their time was set back.
 func (g *Ledger) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
-	if lane == reconcile.LaneLook {
-		return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE look <= ? ORDER BY look LIMIT ? + 0`, sqlrow.Stamp(by), limit)
+	beyond := g.now().Add(reconcile.LongestWait(lane))
+	if by.After(beyond) {
+		beyond = by
 	}
-	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE lane = ? AND due <= ? ORDER BY due LIMIT ? + 0`, lane, sqlrow.Stamp(by), limit)
+	if lane == reconcile.LaneLook {
+		return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+			SELECT name FROM (SELECT name FROM names WHERE look <= ?1 ORDER BY look LIMIT ?3 + 0)
+			UNION ALL
+			SELECT name FROM (SELECT name FROM names WHERE look > ?2 ORDER BY look LIMIT ?3 + 0)
+			LIMIT ?3 + 0`, sqlrow.Stamp(by), sqlrow.Stamp(beyond), limit)
+	}
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+		SELECT name FROM (SELECT name FROM names WHERE lane = ?1 AND due <= ?2 ORDER BY due LIMIT ?4 + 0)
+		UNION ALL
+		SELECT name FROM (SELECT name FROM names WHERE lane = ?1 AND due > ?3 ORDER BY due LIMIT ?4 + 0)
+		LIMIT ?4 + 0`, lane, sqlrow.Stamp(by), sqlrow.Stamp(beyond), limit)
 }
 
-// NextDue gives the earliest time at which a name of the lane is due.
-func (g *Ledger) NextDue(ctx context.Context, lane string) (at time.Time, ok bool, err error) {
+// NextDue gives the earliest time after another at which a name of the lane is due.
+func (g *Ledger) NextDue(ctx context.Context, lane string, after time.Time) (at time.Time, ok bool, err error) {
 	var due int64
-	query, args := `SELECT due FROM names WHERE lane = ? AND due > 0 ORDER BY due LIMIT 1`, []any{lane}
+	query, args := `SELECT due FROM names WHERE lane = ? AND due > ? ORDER BY due LIMIT 1`, []any{lane, sqlrow.Stamp(after)}
 	if lane == reconcile.LaneLook {
-		query, args = `SELECT look FROM names WHERE look > 0 ORDER BY look LIMIT 1`, nil
+		query, args = `SELECT look FROM names WHERE look > ? ORDER BY look LIMIT 1`, args[1:]
 	}
 	err = g.reader.QueryRowContext(ctx, query, args...).Scan(&due)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -283,14 +296,20 @@ func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []string, err error) {
 	}
 }
 
+// Marked reports whether the names of a service are marked.
+func (g *Ledger) Marked(ctx context.Context) (marked bool, err error) {
+	err = g.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM marks WHERE service_id > '')`).Scan(&marked)
+	return marked, err
+}
+
 // SpreadMarks makes some of the names due whose service was marked.
-func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err error) {
-	var id string
-	err = g.reader.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
-	if err != nil {
-		return false, sqlrow.Absent(err, nil)
-	}
-	return true, g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var id string
+		err := tx.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
+		if err != nil {
+			return sqlrow.Absent(err, nil)
+		}
 		var after int64
 		var last sql.Null[int64]
 		if err := tx.QueryRowContext(ctx, `SELECT after FROM marks WHERE service_id = ?`, id).Scan(&after); err != nil {
@@ -401,4 +420,10 @@ func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limi
 		SELECT name FROM names
 		WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look' AND NOT (lane = 'ask' AND due > ?))
 		ORDER BY name LIMIT ? + 0`, cursor, pass, sqlrow.Stamp(g.now()), limit)
+}
+
+// BadNames gives names in their order that the pass has found not to be as they should be.
+func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, reconcile.PassMark(pass, true), limit)
 }

@@ -118,6 +118,7 @@ const (
 	Interrupted      ID = "interrupted"
 	SameOwner        ID = "same_owner_elsewhere"
 	Orphan           ID = "orphan"
+	NotSearched      ID = "not_searched"
 	ZoneUnreachable  ID = "zone_unreachable"
 	DatabaseFailed   ID = "database_down"
 )
@@ -258,6 +259,7 @@ var texts = map[ID][2]string{
 	AddressUnknown:   {"公网地址未知，已沿用上次的地址；从未取得过的已跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
 	SameOwner:        {"记录反复被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
+	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
 	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	DatabaseFailed:   {"数据库故障，将在下次同步时重试", "the database fails; the next synchronisation tries again"},
 	Interrupted:      {"操作被中断，将在下次同步时重试", "interrupted; the next synchronisation tries again"},

@@ -7,10 +7,13 @@ import (
 )
 
 // review keeps what is told of places and usages true while nothing may be written: in
-// mode manual, and when the configuration is disabled or there is none. It compares names that have
-// changed with what is wanted there, and all names at the start and when a pass
+// mode manual, and when the configuration is disabled or there is none. It compares names
+// that have changed with what is wanted there, and all names at the start and when a pass
 // was asked for, and tells when it has to come back.
 func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
+	if _, err := e.spread(ctx); err != nil {
+		return next, err
+	}
 	next, err = e.hold(ctx)
 	if err != nil {
 		return next, err
@@ -19,7 +22,7 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	switch now := e.config.Now(); {
 	case err != nil:
 		return next, err
-	case request.Trigger != "" && request.At.After(now):
+	case request.Trigger != "" && waits(request.At, now, Debounce):
 		return soonest(next, request.At), nil
 	case request.Trigger != "":
 		if err := e.config.Database.DropRequest(ctx); err != nil {
@@ -54,7 +57,7 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	if len(names) == 0 {
-		next, _, err = e.config.Database.NextDue(ctx, LaneChanged)
+		next, _, err = e.config.Database.NextDue(ctx, LaneChanged, time.Time{})
 		return next, err
 	}
 	if names = e.unworked(names); len(names) == 0 {

@@ -252,7 +252,7 @@ func (b *batch) find(ctx context.Context, i *item) error {
 	}
 	zone, id, err := b.zoneOf(ctx, r)
 	switch {
-	case r.withdrawal() && !b.heir && provider.KindOf(err) == provider.ZoneNotFound:
+	case r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound:
 		i.action, i.phase = ActionUnchanged, done
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
