@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -74,7 +75,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("POST /api/v1/ddns/test", handle(s.testConnection))
 	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise))
 	mux.Handle("GET /api/v1/ddns/sync", handle(s.lastReport))
-	mux.Handle("GET /api/v1/ddns/leftovers", handle(s.leftovers))
+	mux.Handle("GET /api/v1/ddns/leftovers", a.Stream(s.leftovers))
 	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", handle(s.forgetLeftover))
 	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt))
 	mux.Handle("GET /api/v1/ddns/providers", handle(s.providers))
@@ -277,37 +278,55 @@ func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Data: answers.Report(*last, next, envelope.Language(r))}, err
 }
 
-func (s *server) leftovers(r *http.Request) (envelope.Reply, error) {
-	query, err := envelope.ParseQuery(r)
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	limit, after, err := envelope.PageQuery(query)
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	size := cmp.Or(limit, envelope.MaxPage)
-	answer, next := []answers.Leftover{}, ""
-	for more := true; more; {
-		places, err := s.store.ledger.Leftovers(r.Context(), after, size+1)
+// leftoverPage bounds the leftovers that are read at a time to list them all.
+const leftoverPage = 100
+
+// leftovers lists them: a page when a limit is given, else all of them, streamed.
+func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		query, err := envelope.ParseQuery(r)
 		if err != nil {
-			return envelope.Reply{}, err
+			yield(nil, err)
+			return
 		}
-		more = len(places) > size
-		for _, stored := range places[:min(size, len(places))] {
-			p := stored.Place
-			due, err := s.store.ledger.NameDue(r.Context(), p.Name)
-			if err != nil {
-				return envelope.Reply{}, err
+		limit, after, err := envelope.PageQuery(query)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		size := leftoverPage
+		if limit > 0 {
+			size = limit + 1 // one more tells whether there are more
+		}
+		count := 0
+		for stored, err := range s.leftoversAfter(r.Context(), after, size) {
+			if err == nil && limit > 0 && count == limit {
+				yield(envelope.Next(after), nil)
+				return
 			}
-			after = p.ID
-			answer = append(answer, answers.NewLeftover(p, stored.Since, due, envelope.Language(r)))
-		}
-		if more && limit > 0 {
-			next, more = strconv.FormatInt(after, 10), false
+			var entry any
+			if err == nil {
+				entry, err = s.shownLeftover(r, stored)
+			}
+			if !yield(entry, err) || err != nil {
+				return
+			}
+			after = stored.Place.ID
+			count++
 		}
 	}
-	return envelope.Reply{Data: answer, Next: next}, nil
+}
+
+// leftoversAfter reads the leftovers behind one, some at a time.
+func (s *server) leftoversAfter(ctx context.Context, after int64, size int) iter.Seq2[ledger.StoredPlace, error] {
+	return sqlrow.Pages(size, func(behind ledger.StoredPlace) ([]ledger.StoredPlace, error) {
+		return s.store.ledger.Leftovers(ctx, max(after, behind.Place.ID), size)
+	})
+}
+
+func (s *server) shownLeftover(r *http.Request, stored ledger.StoredPlace) (answers.Leftover, error) {
+	due, err := s.store.ledger.NameDue(r.Context(), stored.Place.Name)
+	return answers.NewLeftover(stored.Place, stored.Since, due, envelope.Language(r)), err
 }
 
 func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {

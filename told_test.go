@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +41,18 @@ func TestToldIsTrue(t *testing.T) {
 	for _, state := range reconcile.UsageStates {
 		if seen[state] == 0 {
 			t.Errorf("no usage was %s: the test has come to little", state)
+		}
+	}
+}
+
+// TestStateIsSearched wants the usages of one state to be found by their index.
+func TestStateIsSearched(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
+	for _, f := range []usageFilter{{state: reconcile.Failed}, {state: reconcile.Failed, serviceID: "svc"}} {
+		where, _ := f.where(1)
+		plan := strings.Join(explain(t, s.writer, selectUsages+where), "; ")
+		if want := "SEARCH u USING INDEX usages_by_state (state=? AND seq>?)"; !strings.Contains(plan, want) {
+			t.Errorf("%+v: %s, want %s", f, plan, want)
 		}
 	}
 }

@@ -95,6 +95,9 @@ func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name, lane string) (ve
 
 // tell stores what is told of the usages of some names, as all that is stored makes it.
 func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	state, err := g.StateIn(ctx, tx, names)
 	if err != nil {
 		return err
