@@ -193,7 +193,7 @@ func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.D
 // newEngine makes an engine that every commit wakes.
 func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
 	e := reconcile.New(c)
-	s.committed = e.Wake
+	s.committed, s.ledger.Addresses = e.Wake, c.Addresses
 	return e
 }
 
@@ -552,11 +552,14 @@ func (s *server) forgetConfiguration(ctx context.Context) (gone bool, err error)
 		return false, err
 	}
 	waiter.Wait(ctx, version)
-	places, err := s.store.ledger.Places(context.WithoutCancel(ctx), c.recordName())
-	return !slices.ContainsFunc(places, func(stored ledger.StoredPlace) bool {
-		value := cmp.Or(stored.Place.Standing, stored.Place.Doubt.Value)
-		return stored.Place.State != reconcile.Withdrawn && value != "" && meshtxt.Network(value) == ""
-	}), err
+	state, err := s.store.ledger.State(context.WithoutCancel(ctx), []string{c.recordName()})
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(state.Names[0].Places, func(p reconcile.Place) bool {
+		value := cmp.Or(p.Standing, p.Doubt.Value)
+		return p.State != reconcile.Withdrawn && value != "" && meshtxt.Network(value) == ""
+	}), nil
 }
 
 // registerService checks and stores a new service, under a new id where it has none. It

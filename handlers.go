@@ -79,7 +79,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("POST /api/v1/ddns/test", handle(s.testConnection))
 	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise, "dry_run", "sweep"))
 	mux.Handle("GET /api/v1/ddns/sync", handle(s.lastReport))
-	mux.Handle("GET /api/v1/ddns/leftovers", handle(s.leftovers))
+	mux.Handle("GET /api/v1/ddns/leftovers", a.Stream(s.leftovers))
 	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", handle(s.forgetLeftover))
 	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt, "dry_run"))
 	mux.Handle("GET /api/v1/ddns/providers", handle(s.providers))
@@ -305,37 +305,55 @@ func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Data: answers.Report(*last, next, envelope.Language(r))}, err
 }
 
-func (s *server) leftovers(r *http.Request) (envelope.Reply, error) {
-	query, err := envelope.ParseQuery(r)
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	limit, after, err := envelope.PageQuery(query)
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	size := cmp.Or(limit, envelope.MaxPage)
-	answer, next := []answers.Leftover{}, ""
-	for more := true; more; {
-		places, err := s.store.ledger.Leftovers(r.Context(), after, size+1)
+// leftoverPage bounds the leftovers that are read at a time to list them all.
+const leftoverPage = 100
+
+// leftovers lists them: a page when a limit is given, else all of them, streamed.
+func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		query, err := envelope.ParseQuery(r)
 		if err != nil {
-			return envelope.Reply{}, err
+			yield(nil, err)
+			return
 		}
-		more = len(places) > size
-		for _, stored := range places[:min(size, len(places))] {
-			p := stored.Place
-			due, err := s.store.ledger.NameDue(r.Context(), p.Name)
-			if err != nil {
-				return envelope.Reply{}, err
+		limit, after, err := envelope.PageQuery(query)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		size := leftoverPage
+		if limit > 0 {
+			size = limit + 1 // one more tells whether there are more
+		}
+		count := 0
+		for stored, err := range s.leftoversAfter(r.Context(), after, size) {
+			if err == nil && limit > 0 && count == limit {
+				yield(envelope.Next(after), nil)
+				return
 			}
-			after = p.ID
-			answer = append(answer, answers.NewLeftover(p, stored.Since, due, envelope.Language(r)))
-		}
-		if more && limit > 0 {
-			next, more = strconv.FormatInt(after, 10), false
+			var entry any
+			if err == nil {
+				entry, err = s.shownLeftover(r, stored)
+			}
+			if !yield(entry, err) || err != nil {
+				return
+			}
+			after = stored.Place.ID
+			count++
 		}
 	}
-	return envelope.Reply{Data: answer, Next: next}, nil
+}
+
+// leftoversAfter reads the leftovers behind one, some at a time.
+func (s *server) leftoversAfter(ctx context.Context, after int64, size int) iter.Seq2[ledger.StoredPlace, error] {
+	return sqlrow.Pages(size, func(behind ledger.StoredPlace) ([]ledger.StoredPlace, error) {
+		return s.store.ledger.Leftovers(ctx, max(after, behind.Place.ID), size)
+	})
+}
+
+func (s *server) shownLeftover(r *http.Request, stored ledger.StoredPlace) (answers.Leftover, error) {
+	due, err := s.store.ledger.NameDue(r.Context(), stored.Place.Name)
+	return answers.NewLeftover(stored.Place, stored.Since, due, envelope.Language(r)), err
 }
 
 func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
@@ -463,7 +481,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	read := func(after int64, size int) listing.Page {
 		f := filter
 		f.after = after
-		return s.page(r.Context(), f, size)
+		return s.page(r, f, size)
 	}
 	first := read(filter.after, listing.FirstSize(limit))
 	if first.Err != nil {
@@ -476,32 +494,10 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page gives at most limit usages that the filter selects. Those of one state are
-// looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listing.Page) {
+// page gives at most limit usages that the filter selects.
+func (s *server) page(r *http.Request, f usageFilter, limit int) (page listing.Page) {
 	defer crash.Catch(&page.Err)
-	if f.state == "" {
-		return s.store.Listing(ctx, f, limit)
-	}
-	var entries []*listing.Usage
-	for {
-		usages, err := s.store.Usages(ctx, f, limit)
-		if err != nil {
-			return listing.Page{Err: err}
-		}
-		states, err := s.publishing(ctx, usages)
-		if err != nil {
-			return listing.Page{Err: err}
-		}
-		for i, u := range usages {
-			if f.after = u.Seq; states[i].State == f.state {
-				entries = append(entries, u.entry())
-			}
-		}
-		if len(usages) < limit || len(entries) >= limit {
-			return listing.PageOf(entries[:min(limit, len(entries))], nil)
-		}
-	}
+	return s.store.Listing(r.Context(), f, limit, envelope.Language(r))
 }
 
 // choices gives words that a client has to choose from.
@@ -519,8 +515,8 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 		return filter, 0, err
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
-	if filter.state != "" && !slices.Contains(answers.PublishStates, filter.state) {
-		return filter, 0, envelope.Fail(msg.QueryInvalid, "state", choices(answers.PublishStates))
+	if filter.state != "" && !slices.Contains(reconcile.UsageStates, filter.state) {
+		return filter, 0, envelope.Fail(msg.QueryInvalid, "state", choices(reconcile.UsageStates))
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -538,19 +534,13 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	states, err := s.publishing(r.Context(), []usage{u})
-	if err != nil {
-		return envelope.Reply{}, err
-	}
 	return envelope.Reply{Data: struct {
 		listing.Usage
 		Status       string   `json:"status"`
 		TXTEndpoints []string `json:"txt_endpoints"`
-		Publish      any      `json:"publish"`
 		CreatedAt    string   `json:"created_at"`
 	}{
-		Usage: *u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-		Publish: states[0].In(envelope.Language(r)),
+		Usage: u.entry(envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 	}}, nil
 }
 
@@ -739,8 +729,8 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
 	page.Figure(totals["usages"])
-	page.Family("meshddns_records", "gauge", "Places of published names by state.")
-	for _, state := range reconcile.PlaceStates {
+	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
+	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
 	s.requests.Write(page)

@@ -33,6 +33,7 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
+	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnswire"
@@ -825,7 +826,7 @@ func (a *appliance) addUsages(t testing.TB, count, descriptionSize int) {
 		INSERT INTO usages
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
 		SELECT i, printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]',
-		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z' FROM n;
+		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z', 'pending', 0, '' FROM n;
 		INSERT INTO bindings
 		SELECT seq, 'b' || id, -seq, id, provider_id, 'active' FROM usages WHERE seq % 3 > 0;
 		INSERT INTO names (name, version, due, lane, pass) SELECT name, 1, NULL, '', 0 FROM usages`,
@@ -932,7 +933,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 		if i > 0 {
 			all.WriteString(",")
 		}
-		if err := encoder.Encode(u.entry()); err != nil {
+		if err := encoder.Encode(u.entry(msg.Chinese)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1927,7 +1928,7 @@ func TestPrefixIsTakenByAnyUsage(t *testing.T) {
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	db := a.open(t)
 	defer db.Close()
-	if _, err := db.Exec(`INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '')`); err != nil {
+	if _, err := db.Exec(`INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '', 'none', 0, '')`); err != nil {
 		t.Fatal(err)
 	}
 	if status, code, answer := a.call(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"OLD","network_id":1}`); code != "prefix_taken" {
@@ -2492,5 +2493,61 @@ func checkForm(t *testing.T, w *httptest.ResponseRecorder, body string) {
 	}
 	if failed := string(members["error"]); strings.Contains(failed, bodySecret) {
 		t.Errorf("the secret is in %s", failed)
+	}
+}
+
+// TestLeftoversAreStreamed lists more leftovers than are kept at a time: all of them, in
+// pages too, and with an answer that is cut when the database goes on the way.
+func TestLeftoversAreStreamed(t *testing.T) {
+	const count = 10*leftoverPage + 1
+	a := newAppliance(t)
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`
+		INSERT INTO accounts (id, provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (1, 'vendor', '', 'key', '', '');
+		INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
+		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		SELECT printf('n%06d', i), 1, 'z', '', 'leftover', hex(zeroblob(8192)), '', 0, 0, '', '', '', 0, '', '' FROM n`, count); err != nil {
+		t.Fatal(err)
+	}
+	page := func(query string) (names []string, next string) {
+		var body struct {
+			Data []answers.Leftover
+			Next string `json:"next_cursor"`
+		}
+		if err := json.Unmarshal([]byte(a.must(t, "GET", "/api/v1/ddns/leftovers"+query, "")), &body); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range body.Data {
+			names = append(names, l.Name)
+		}
+		return names, body.Next
+	}
+	whole, next := page("")
+	if len(whole) != count || next != "" {
+		t.Fatalf("%d leftovers, and the cursor %q", len(whole), next)
+	}
+	var paged []string
+	for cursor, more := "", true; more; more = cursor != "" {
+		var names []string
+		names, cursor = page("?limit=77&cursor=" + cursor)
+		paged = append(paged, names...)
+		if more := len(paged) < count; more != (cursor != "") || more && len(names) != 77 {
+			t.Fatalf("a page of %d behind %d, and the cursor %q", len(names), len(paged)-len(names), cursor)
+		}
+	}
+	if fmt.Sprint(paged) != fmt.Sprint(whole) {
+		t.Error("the pages are not the whole")
+	}
+	response, err := a.http.Get(a.url + "/api/v1/ddns/leftovers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := db.Exec(`ALTER TABLE places RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.logs.String(), "answer broken off") {
+		t.Errorf("the answer ends with %v: it was read as a whole before it was sent", err)
 	}
 }

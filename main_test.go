@@ -342,20 +342,11 @@ func (h *syncHost) publish(u usage, endpoints ...string) {
 // value, and why it is not as it should be.
 func (h *syncHost) publishing(u usage) string {
 	h.t.Helper()
-	ctx := context.Background()
-	u, err := h.store.Usage(ctx, u.ID)
+	u, err := h.store.Usage(context.Background(), u.ID)
 	if err != nil {
 		return err.Error()
 	}
-	state, err := h.store.ledger.State(ctx, []string{u.Name})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	places, err := h.store.ledger.Places(ctx, u.Name)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	p := u.publishing(state, h.engine.Addresses(), places)
+	p := u.Publish
 	return dnsWords(string(p.State), p.Value, p.Fault.Code)
 }
 
@@ -556,13 +547,11 @@ func dnsKey(name string) string {
 
 func (h *syncHost) places(name string) (places []reconcile.Place) {
 	h.t.Helper()
-	stored, err := h.store.ledger.Places(context.Background(), name)
+	state, err := h.store.ledger.State(context.Background(), []string{name})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, p := range stored {
-		places = append(places, p.Place)
-	}
+	places = state.Names[0].Places
 	slices.SortFunc(places, func(a, b reconcile.Place) int { return cmp.Compare(a.ID, b.ID) })
 	return places
 }

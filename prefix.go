@@ -16,12 +16,10 @@ import (
 	"meshddns/answers"
 	"meshddns/dnsname"
 	"meshddns/envelope"
-	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provision"
-	"meshddns/reconcile"
 	"meshddns/sqlrow"
 )
 
@@ -63,14 +61,11 @@ func automaticPrefix(network sqlrow.NetworkID) string {
 	return autoPrefix + base64.RawURLEncoding.EncodeToString([]byte(network.String()))
 }
 
-// describing begins the description of a usage, before its network's name.
-const describing = "mesh sync - "
-
 // describe gives the description that is asked for, nil for none: the description itself, else
 // the one that names the network.
 func describe(description, networkName *string) *string {
 	if description == nil && networkName != nil {
-		return new(describing + *networkName)
+		return new(listing.Describing + *networkName)
 	}
 	return description
 }
@@ -192,12 +187,24 @@ func (u usage) documented() bool {
 	return u.Network.Valid && u.Status == statusActive && u.Domain.Valid
 }
 
+// networkName is the name of the network that the usage was reserved with, "" when another
+// description was given since.
+func (u usage) networkName() string {
+	name, named := strings.CutPrefix(u.Description, listing.Describing)
+	if !named {
+		return ""
+	}
+	return name
+}
+
 // entry is the usage in the list.
-func (u usage) entry() *listing.Usage {
-	e := &listing.Usage{
+func (u usage) entry(language msg.Language) listing.Usage {
+	p := u.Publish
+	e := listing.Usage{
 		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-		NetworkID: sqlrow.Pointer(u.Network),
+		NetworkID: sqlrow.Pointer(u.Network), NetworkName: u.networkName(),
+		Publish: listing.Publish{State: string(p.State), Value: p.Value, Error: answers.FaultText(p.Fault, language), Attempts: p.Attempts, At: p.At},
 	}
 	if u.ServiceName.Valid {
 		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
@@ -214,9 +221,7 @@ func (u usage) document() (d provision.Usage, ok bool) {
 	if u.Mode == modeCustom {
 		d.CustomPrefix = u.Prefix
 	}
-	if name, ok := strings.CutPrefix(u.Description, describing); ok {
-		d.NetworkName = name
-	}
+	d.NetworkName = u.networkName()
 	return d, u.documented()
 }
 
@@ -230,7 +235,7 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: listing.Describing + want.networkName,
 		Network: sqlrow.Given(want.network),
 	})
 	switch {
@@ -306,47 +311,4 @@ func (s *server) release(ctx context.Context, id string, force bool) (freed bool
 		return true, nil
 	}
 	return false, err
-}
-
-// publishing says how far the records of some usages are.
-func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publishing, error) {
-	names := map[string]int{}
-	var list []string
-	for _, u := range usages {
-		if _, ok := names[u.Name]; !ok {
-			names[u.Name] = len(list)
-			list = append(list, u.Name)
-		}
-	}
-	state, err := s.store.ledger.State(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	settings, err := s.store.ledger.Settings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []answers.Publishing
-	for _, u := range usages {
-		places, err := s.store.ledger.Places(ctx, u.Name)
-		if err != nil {
-			return nil, err
-		}
-		at := state
-		at.Names = state.Names[names[u.Name]:][:1]
-		p := u.publishing(at, s.engine.Addresses(), places)
-		if !settings.Configured && (p.State == answers.StateNone || p.State == reconcile.Pending) {
-			p = answers.Publishing{State: answers.StateNone, Value: p.Value, Fault: reconcile.Fault{Code: string(msg.UnknownConfiguration)}}
-		}
-		all = append(all, p)
-	}
-	return all, nil
-}
-
-// publishing works out how far a usage's record is, from what is stored of its name.
-func (u usage) publishing(at reconcile.State, addresses reconcile.Addresses, places []ledger.StoredPlace) answers.Publishing {
-	if !u.Network.Valid {
-		return answers.Publishing{State: answers.StateNone}
-	}
-	return answers.PublishingOf(u.Network.V.String(), u.Status == statusReleasing, at, addresses, places)
 }

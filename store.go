@@ -27,6 +27,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/mattn/go-sqlite3"
 
+	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/checkpoint"
 	"meshddns/dbconn"
@@ -39,6 +40,7 @@ import (
 	"meshddns/listing"
 	"meshddns/meshtxt"
 	"meshddns/migrations"
+	"meshddns/msg"
 	"meshddns/provider"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
@@ -635,6 +637,16 @@ type usage struct {
 	Status                      string                     // of the binding
 	ServiceName, Domain         sql.Null[string]           // not valid without the service, or its config
 	HeldBy                      sql.Null[sqlrow.NetworkID] // the network that has the name, or the prefix, when a usage is created
+	Publish                     publishing
+}
+
+// publishing is how far the record of a usage is.
+type publishing struct {
+	State    reconcile.PlaceState
+	Value    string // of the usage's network, that stands
+	Fault    reconcile.Fault
+	Attempts int
+	At       string // of the last news
 }
 
 // States of a binding.
@@ -650,23 +662,41 @@ const (
 
 // CheckService tells why a service can have no usages, nil when it can.
 func (s *store) CheckService(ctx context.Context, id string) error {
-	_, _, err := selectZone(ctx, s.reading(ctx), id)
+	_, err := selectZone(ctx, s.reading(ctx), id)
 	return err
 }
 
-// selectZone gives the domain that the usages of a service are below, as typed and
-// as DNS has it.
-func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (domain sql.Null[string], zone string, err error) {
-	err = q.QueryRowContext(ctx, `SELECT domain, zone FROM services WHERE id = ?`, service).Scan(&domain, &zone)
+// usageZone is the domain that the usages of a service are below.
+type usageZone struct {
+	domain  sql.Null[string] // as typed
+	zone    string           // as DNS has it
+	nowhere bool             // there is no account to publish with
+}
+
+// state is that of a usage of which nothing is known but its service.
+func (z usageZone) state() reconcile.PlaceState {
+	if z.nowhere {
+		return reconcile.None
+	}
+	return reconcile.Pending
+}
+
+func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (z usageZone, err error) {
+	var own bool
+	var configured sql.Null[string]
+	err = q.QueryRowContext(ctx, `
+		SELECT domain, zone, account IS NOT NULL, (SELECT zone FROM configuration WHERE id = 1) FROM services WHERE id = ?`, service).Scan(
+		&z.domain, &z.zone, &own, &configured)
 	switch {
 	case err != nil:
-		return domain, zone, sqlrow.Absent(err, errNoService)
-	case !domain.Valid:
-		return domain, zone, errServiceConfig
-	case domain.V == "":
-		return domain, zone, errNoDomain
+		return z, sqlrow.Absent(err, errNoService)
+	case !z.domain.Valid:
+		return z, errServiceConfig
+	case z.domain.V == "":
+		return z, errNoDomain
 	}
-	return domain, zone, nil
+	z.nowhere = !own && !(configured.Valid && dnsname.Within(z.zone, configured.V))
+	return z, nil
 }
 
 // CreateUsage stores a usage and its binding to a network, both or neither, and
@@ -682,18 +712,19 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		var zone string
-		if u.Domain, zone, err = selectZone(ctx, tx, u.ServiceID); err != nil {
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		zone, err := selectZone(ctx, tx, u.ServiceID)
+		if err != nil {
 			return err
 		}
-		if u.Name = dnsname.Fold(fullName(u.Prefix, zone)); !dnsname.Fits(u.Name) {
+		u.Domain = zone.domain
+		if u.Name = dnsname.Fold(fullName(u.Prefix, zone.zone)); !dnsname.Fits(u.Name) {
 			return errNameTooLong
 		}
 		inserted, err := tx.ExecContext(ctx, `
-			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?)`,
-			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()))
+			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
+			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?, ?)`,
+			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()), zone.state())
 		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
 			if u.HeldBy, err = prefixHolder(ctx, tx, u); err == nil {
 				err = errPrefixTaken
@@ -750,16 +781,30 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (int6
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix)
 }
 
+// publishColumns are the publishing of a usage u, whose state is about the place p: the
+// attempts, the state, the value of its network b that stands, the fault, and the time of
+// the last news.
+const publishColumns = `
+	coalesce(p.attempts, 0), u.state,
+	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.state = 'none' OR u.rival <> '' THEN ''
+	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
+	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
+	iif(u.rival = '', coalesce(p.code, ''), 'network_conflict'), iif(u.rival = '', coalesce(p.detail, ''), 'network ' || u.rival),
+	coalesce(p.key_of, ''), coalesce(p.at, '')`
+
 const selectUsages = `
 	SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,
-	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain
+	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain, ` + publishColumns + `
 	FROM usages u
 	LEFT JOIN bindings b ON b.seq = u.seq
-	LEFT JOIN services s ON s.id = u.provider_id`
+	LEFT JOIN services s ON s.id = u.provider_id
+	LEFT JOIN places p ON p.id = u.place`
 
 func scanUsage(row sqlrow.Scanner) (u usage, err error) {
+	p := &u.Publish
 	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
-		&u.Endpoints, &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain)
+		&u.Endpoints, &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
+		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
 	return u, sqlrow.Absent(err, errNoUsage)
 }
 
@@ -797,6 +842,13 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 		if f.serviceID != "" {
 			query, args = query+` AND u.provider_id = ?`, append(args, f.serviceID)
 		}
+		if f.state != "" {
+			query, args = query+` AND +u.state = ?`, append(args, f.state)
+		}
+	case f.state != "" && f.serviceID != "":
+		query, args = ` WHERE u.state = ? AND u.seq > ? AND +u.provider_id = ?`, []any{f.state, f.after, f.serviceID}
+	case f.state != "":
+		query, args = ` WHERE u.state = ? AND u.seq > ?`, []any{f.state, f.after}
 	case f.serviceID != "":
 		query, args = ` WHERE u.provider_id = ? AND u.seq > ?`, []any{f.serviceID, f.after}
 	}
@@ -809,10 +861,13 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// Listing gives what Usages does as a page of the list. SQLite makes one text of it.
-// It looks up no service for those of the first usage's or of the one that is asked for.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listing.Page {
-	var rows listing.Rows
+// Listing gives what Usages does as a page of the list, with faults in a language. SQLite
+// makes one text of it. It looks up no service for those of the first usage's or of the one
+// that is asked for.
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language msg.Language) listing.Page {
+	rows := listing.Rows{Fault: func(code, detail, key string) string {
+		return answers.FaultText(reconcile.Fault{Code: code, Detail: detail, Key: key}, language)
+	}}
 	where, args := f.where(limit)
 	err := s.reader.QueryRowContext(ctx, `
 		WITH common AS (
@@ -821,13 +876,14 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listing.P
 		SELECT count(*), coalesce(group_concat(entry, ''), ''), coalesce((SELECT json_array(id, name, domain) FROM common), '')
 		FROM (
 		    SELECT CASE u.provider_id WHEN (SELECT id FROM common)
-		        THEN json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, u.seq)
+		        THEN json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, `+publishColumns+`, u.seq)
 		        ELSE (SELECT json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id,
-		                                u.provider_id, s.name, s.domain, u.seq)
+		                                u.provider_id, s.name, s.domain, `+publishColumns+`, u.seq)
 		              FROM (SELECT 1) LEFT JOIN services s ON s.id = u.provider_id)
 		        END AS entry
 		    FROM usages u
-		    LEFT JOIN bindings b ON b.seq = u.seq`+where+`)`,
+		    LEFT JOIN bindings b ON b.seq = u.seq
+		    LEFT JOIN places p ON p.id = u.place`+where+`)`,
 		append([]any{f.serviceID, f.after}, args...)...).Scan(&rows.Size, &rows.Text, &rows.Common)
 	if err != nil {
 		return listing.Page{Err: err}
@@ -845,12 +901,12 @@ func (s *store) Usage(ctx context.Context, id string) (usage, error) {
 // is what is searched by, and not (+) the service, which may have a million.
 func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err error) {
 	q := s.reading(ctx)
-	_, zone, err := selectZone(ctx, q, u.ServiceID)
+	zone, err := selectZone(ctx, q, u.ServiceID)
 	if err != nil {
 		return nil, err
 	}
 	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
-		dnsname.Fold(fullName(u.Prefix, zone)), u.ServiceID, u.Network)
+		dnsname.Fold(fullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
 	slices.SortFunc(same, func(a, b usage) int { return cmp.Or(strings.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq)) })
 	return same, err
 }
@@ -962,7 +1018,9 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 	})
 }
 
-// Totals gives the numbers of services, of usages, and of places by state.
+// Totals gives the numbers of 'services' and of 'usages', and of records by state: of the
+// usages, of the configuration's own record, and of places that are 'leftover' or
+// 'withdrawn'.
 func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}
 	rows, err := s.reader.QueryContext(ctx, `SELECT what, count FROM totals`)
@@ -978,7 +1036,14 @@ func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 		}
 		totals[what] = count
 	}
-	return totals, rows.Err()
+	for _, state := range reconcile.UsageStates {
+		totals["usages"] += totals[string(state)]
+	}
+	own, err := s.ledger.OwnState(ctx)
+	if own != "" {
+		totals[string(own)]++
+	}
+	return totals, errors.Join(err, rows.Err())
 }
 
 // Backup makes a consistent copy of the live database, where there is room for it, and

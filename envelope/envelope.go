@@ -31,7 +31,6 @@ type Reply struct {
 	Status  int    // 200 when it is 0
 	Message msg.ID // "" for none
 	Data    any    // a json.RawMessage is written as it is: for what is asked most
-	Next    string // cursor of the next page, "" without one
 	ID      string // of what was made, or was to be, for the audit line
 }
 
@@ -188,15 +187,14 @@ func Language(r *http.Request) msg.Language {
 
 func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	status := max(result.Status, http.StatusOK)
-	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" && result.Next == "" {
+	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" {
 		send(w, status, slices.Concat([]byte(`{"data":`), data, []byte("}\n")))
 		return
 	}
 	body := struct {
 		Message string `json:"message,omitempty"`
 		Data    any    `json:"data,omitzero"`
-		Next    string `json:"next_cursor,omitempty"`
-	}{Data: result.Data, Next: result.Next}
+	}{Data: result.Data}
 	if result.Message != "" {
 		body.Message = result.Message.In(Language(r))
 	}

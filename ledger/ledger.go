@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"meshddns/groupcommit"
@@ -18,7 +19,8 @@ import (
 
 // Ledger is those tables.
 type Ledger struct {
-	Erased func() // called when a key is erased, after the commit
+	Erased    func()                     // called when a key is erased, after the commit
+	Addresses func() reconcile.Addresses // this host's
 
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
@@ -29,7 +31,8 @@ type Ledger struct {
 // New makes a ledger of a pool for reading and of what runs a function in one
 // transaction on the one connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
-	return &Ledger{Erased: func() {}, reader: reader, tx: tx, now: now, owner: owner}
+	none := func() reconcile.Addresses { return reconcile.Addresses{} }
+	return &Ledger{Erased: func() {}, Addresses: none, reader: reader, tx: tx, now: now, owner: owner}
 }
 
 // TakeOwner makes an owner this database's, if that has marked nothing with its own yet,
@@ -62,21 +65,50 @@ const (
 	ErrOwnOwner   = groupcommit.Refusal("the owner is this database's own")
 )
 
-// MarkDue makes a name due: a person's order at once, a change when further ones
-// have had a moment to come.
+// MarkDue makes a name due, and stores what is told of its usages by now. Of a name that
+// is new there is nothing more to know than its caller does.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) error {
+	version, err := g.markDue(ctx, tx, name, lane)
+	if err != nil || version == 1 {
+		return err
+	}
+	return g.tell(ctx, tx, []string{name})
+}
+
+// markDue makes a name due: a person's order at once, a change when further ones have had
+// a moment to come. It gives the name's version, which is 1 when the name is new.
+func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name, lane string) (version int64, err error) {
 	due := g.now()
 	if lane == reconcile.LaneChanged {
 		due = due.Add(reconcile.Debounce)
 	}
-	_, err := tx.ExecContext(ctx, `
+	err = tx.QueryRowContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
 		ON CONFLICT DO UPDATE SET
 		    version = version + 1,
 		    look = iif(due IS NOT NULL AND lane > 'look', coalesce(look, due), look),
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
-		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)`, name, sqlrow.Stamp(due), lane)
-	return err
+		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
+		RETURNING version`, name, sqlrow.Stamp(due), lane).Scan(&version)
+	return version, err
+}
+
+// tell stores what is told of the usages of some names, as all that is stored makes it.
+func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	state, err := g.StateIn(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	for _, u := range reconcile.Retold(state, g.Addresses()) {
+		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, u.Told.State, u.Told.Place, u.Told.Rival, u.ID)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Version gives the version of a name that was made due.
@@ -124,7 +156,8 @@ func (g *Ledger) Adopted(ctx context.Context, q sqlrow.Queryer, owner string) (a
 	return adopted, err
 }
 
-// Intend commits what is about to be written, if it is still wanted.
+// Intend commits what is about to be written, if it is still wanted. What is told of the
+// usages stays until Settle knows more.
 func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
 	var places []*reconcile.Place
 	var ids []int64
@@ -158,10 +191,12 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	var erased bool
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		erased = false
+		told := slices.Clone(work.Told)
 		for _, p := range work.Places {
 			if err := g.settlePlace(ctx, tx, p); err != nil {
 				return err
 			}
+			told = append(told, p.Name)
 		}
 		for _, p := range work.Ended {
 			key, err := endPlace(ctx, tx, p)
@@ -169,13 +204,15 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 				return err
 			}
 			erased = erased || key
+			told = append(told, p.Name)
 		}
 		for _, d := range work.Names {
 			if err := g.settleName(ctx, tx, d); err != nil {
 				return err
 			}
 		}
-		return nil
+		slices.Sort(told)
+		return g.tell(ctx, tx, slices.Compact(told))
 	})
 	if err == nil && erased {
 		g.Erased()
@@ -294,7 +331,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 			return err
 		}
 		for _, name := range names {
-			if err := g.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
+			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // the engine tells of them, many at a time
 				return err
 			}
 		}

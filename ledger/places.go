@@ -129,11 +129,6 @@ func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, 
 	return LeaveAccount(ctx, tx, p.Account.ID)
 }
 
-// Places gives the places of a name with what is shown of them.
-func (g *Ledger) Places(ctx context.Context, name string) ([]StoredPlace, error) {
-	return sqlrow.Collect(ctx, g.reader, scanPlace, selectPlaces+` WHERE name = ?`, name)
-}
-
 // Leave makes leftovers of the places of a name that nobody wants any more.
 func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
 	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {

@@ -60,6 +60,20 @@ func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, er
 	return g.StateIn(ctx, tx, names)
 }
 
+// OwnState gives the state of the configuration's own record, "" without a configuration.
+func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
+	c, err := selectConfigured(ctx, g.reader)
+	if err != nil || c == nil {
+		return "", err
+	}
+	state, err := g.State(ctx, []string{c.name})
+	if err != nil {
+		return "", err
+	}
+	return reconcile.OwnState(state, g.Addresses()), nil
+}
+
+// StateIn gives what is stored about some names, as a query sees it.
 func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) (state reconcile.State, err error) {
 	state.Owner = g.owner
 	if state.Adopted, err = sqlrow.Collect(ctx, q, sqlrow.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
@@ -183,14 +197,15 @@ type storedUsage struct {
 func scanStoredUsage(row sqlrow.Scanner) (u storedUsage, err error) {
 	var network sqlrow.NetworkID
 	var status string
-	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status)
+	told := &u.usage.Told
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &told.State, &told.Place, &told.Rival)
 	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
 	return u, err
 }
 
 func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	all, err := sqlrow.Collect(ctx, l.q, scanStoredUsage, `
-		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status
+		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival
 		FROM usages u JOIN bindings b ON b.seq = u.seq
 		WHERE u.name IN (SELECT value FROM json_each(?)) AND u.record_type = 'TXT'`, l.names)
 	if err != nil {

@@ -43,6 +43,7 @@ type Usage struct {
 	Account   *Account // nil when there is nowhere to publish
 	Domain    string   // of its service
 	Endpoints []string
+	Told      Told // as it is stored
 }
 
 // Own is the configuration's own record.
@@ -130,6 +131,7 @@ type Settlement struct {
 	Places []Place // to store
 	Ended  []Place // nothing of ours is there any more
 	Names  []Due
+	Told   []string // names of whose usages the database tells something else than is true now
 }
 
 // Progress is how far a pass is.
@@ -184,7 +186,8 @@ type Database interface {
 	AddProbe(ctx context.Context, p *Place) error
 	// EndProbe forgets the place of a probe that was seen to be gone.
 	EndProbe(ctx context.Context, p Place) error
-	// Settle commits what came of it, and frees the usages that waited for it.
+	// Settle commits what came of it, frees the usages that waited for it, and stores what
+	// is told of those whose places changed.
 	Settle(ctx context.Context, s Settlement) error
 
 	// Request gives what asks for a new pass, and whether one runs.
