@@ -718,7 +718,6 @@ var badRequests = []struct {
 	{"DELETE", "/usages/gone?force=1", ``, 404, "unknown_usage"},
 	{"DELETE", "/services/gone", ``, 404, "unknown_service"},
 	{"DELETE", "/services/svc", ``, 409, "service_in_use"},
-	{"DELETE", "/config", ``, 405, "method_not_allowed"},
 	{"POST", "/sync", ``, 500, "sync_disabled"},
 	{"POST", "/sync?dry_run=1", ``, 500, "sync_disabled"},
 }

@@ -1900,7 +1900,7 @@ func TestProvisionMovesAPrefix(t *testing.T) {
 	const want = `provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=202
 provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=202
 provision what="POST /api/v1/ddns/usages" id=<id> status=200
-0.json:3: usages[0].custom_prefix: the prefix is taken`
+0.json:3: usages[0].custom_prefix: the prefix is taken by network 1`
 	if got := a.applied(t, movedPrefix("7")); got != want {
 		t.Fatalf("%s\nwant\n%s", got, want)
 	}

@@ -695,7 +695,7 @@ func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (z usageZ
 	case z.domain.V == "":
 		return z, errNoDomain
 	}
-	z.nowhere = !own && !(configured.Valid && dnsname.Within(z.zone, configured.V))
+	z.nowhere = !configured.Valid || !own && !dnsname.Within(z.zone, configured.V)
 	return z, nil
 }
 
@@ -789,7 +789,9 @@ const publishColumns = `
 	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.state = 'none' OR u.rival <> '' THEN ''
 	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
 	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
-	iif(u.rival = '', coalesce(p.code, ''), 'network_conflict'), iif(u.rival = '', coalesce(p.detail, ''), 'network ' || u.rival),
+	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN u.state <> 'none' THEN coalesce(p.code, '')
+	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
+	iif(u.rival = '', coalesce(p.detail, ''), 'network ' || u.rival),
 	coalesce(p.key_of, ''), coalesce(p.at, '')`
 
 const selectUsages = `

@@ -90,7 +90,8 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) 
 	if l.configured, err = selectConfigured(ctx, q); err != nil {
 		return state, err
 	}
-	state.UpsertOnly = l.configured != nil && l.configured.mode == modeUpsertOnly
+	state.Configured = l.configured != nil
+	state.UpsertOnly = state.Configured && l.configured.mode == modeUpsertOnly
 	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages, l.places, l.own} {
 		if err := load(ctx, state.Names); err != nil {
 			return state, err
@@ -161,16 +162,17 @@ func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 		return nil
 	}
 	l.heirs[a.ID] = reconcile.Account{}
-	var id int64
+	var id sql.Null[int64]
 	err := l.q.QueryRowContext(ctx, `
-		SELECT id FROM accounts a
-		WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?
-		ORDER BY EXISTS (SELECT 1 FROM configuration WHERE account = a.id) OR EXISTS (SELECT 1 FROM services WHERE account = a.id) DESC, id DESC
-		LIMIT 1`, a.Provider, a.Endpoint, a.AccessKeyID, a.ID).Scan(&id)
-	if err != nil {
-		return sqlrow.Absent(err, nil)
+		WITH others AS (SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?)
+		SELECT coalesce(
+		    (SELECT max(id) FROM others o
+		     WHERE EXISTS (SELECT 1 FROM configuration WHERE account = o.id) OR EXISTS (SELECT 1 FROM services WHERE account = o.id)),
+		    (SELECT max(id) FROM others))`, a.Provider, a.Endpoint, a.AccessKeyID, a.ID).Scan(&id)
+	if err != nil || !id.Valid {
+		return err
 	}
-	heir, err := l.account(ctx, id)
+	heir, err := l.account(ctx, id.V)
 	l.heirs[a.ID] = *heir
 	return err
 }

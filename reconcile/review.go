@@ -93,7 +93,7 @@ func (e *Engine) restate(ctx context.Context, state State) ([]Record, error) {
 		for count < len(rest) && rest[count].Name == n.Name {
 			count++
 		}
-		if len(n.retold(rest[:count])) > 0 {
+		if len(n.retold(rest[:count], state.Configured)) > 0 {
 			s.Told = append(s.Told, n.Name)
 		}
 		rest = rest[count:]

@@ -83,6 +83,7 @@ type State struct {
 	Owner      string
 	Adopted    []string
 	UpsertOnly bool
+	Configured bool // a configuration is stored: without one nothing is published anew
 	Names      []Name
 	Heirs      map[int64]Account // of accounts that nothing uses any more: who has another secret for the key
 }

@@ -18,16 +18,20 @@ type Told struct {
 // true now. Each has in Told what is true.
 func Retold(state State, addresses Addresses) (all []Usage) {
 	for _, n := range state.Names {
-		all = append(all, n.retold(desired(state, n, addresses))...)
+		all = append(all, n.retold(desired(state, n, addresses), state.Configured)...)
 	}
 	return all
 }
 
 // retold is Retold for one name. The records are those that are desired there.
-func (n Name) retold(records []Record) (all []Usage) {
+// Without a configuration nothing is published anew.
+func (n Name) retold(records []Record, configured bool) (all []Usage) {
 	for _, u := range n.Usages {
 		stored := u.Told
-		if u.Told = n.told(u.Network, u.Releasing, records); u.Told != stored {
+		if u.Told = n.told(u.Network, u.Releasing, records); !configured && u.Told.State == Pending {
+			u.Told = Told{State: None}
+		}
+		if u.Told != stored {
 			all = append(all, u)
 		}
 	}

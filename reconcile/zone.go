@@ -312,7 +312,10 @@ func (b *batch) keep(ctx context.Context, i *item) {
 // another zone of the account moves.
 func (i *item) choosePlace(zone, id string, now time.Time) {
 	r := i.record
-	if !r.withdrawal() && i.place.Zone != zone {
+	if r.withdrawal() {
+		i.place.Zone = zone // which an old database may not have known
+	}
+	if i.place.Zone != zone {
 		old := i.place
 		if old.Zone != "" {
 			i.place = Place{Name: r.Name, Account: r.Account, State: Pending, Attempts: old.Attempts}
