@@ -448,6 +448,13 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}
 	data := strconv.AppendInt(append(make([]byte, 0, 40), `{"count":`...), count, 10)
 	data = strconv.AppendBool(append(data, `,"occupied":`...), count > 0)
+	if fault := prefixFault(query.Get("prefix")); fault != "" && count == 0 {
+		text, err := json.Marshal([]string{fault.In(envelope.Language(r))})
+		if err != nil {
+			return envelope.Reply{}, err
+		}
+		data = append(append(data, `,"warnings":`...), text...)
+	}
 	return envelope.Reply{Data: json.RawMessage(append(data, '}'))}, nil
 }
 
@@ -696,7 +703,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.Health(r.Context()); err != nil {
-		failure := s.adapter.Failure(err)
+		failure := s.adapter.Failure(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {
 			failure.ID = msg.DatabaseDown

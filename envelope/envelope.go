@@ -35,6 +35,19 @@ type Reply struct {
 	ID      string // of what was made, or was to be, for the audit line
 }
 
+// Public gives the failure for any caller: with its code and what to do, and without the error
+// behind it, which may have paths in it.
+func (f *Failure) Public() *Failure {
+	shown := *f
+	for i, word := range shown.Args {
+		if phrase, ok := word.(Phrase); ok && phrase.ID == msg.Because {
+			shown.Args = slices.Clone(shown.Args)
+			shown.Args[i] = ""
+		}
+	}
+	return &shown
+}
+
 // Failure is an answer that refuses. The error behind it, if any, is logged.
 type Failure struct {
 	Status int
@@ -107,7 +120,7 @@ type Adapter struct {
 	Counted func(route string, status int)
 
 	// Broken tells what is to be done about an error that is in no table, "" when the
-	// client is told no more than that there is one. The text has the error in it.
+	// client is told no more than that there is one. The text has the error in it, as msg.Because.
 	Broken func(error) msg.ID
 }
 
@@ -217,7 +230,7 @@ func (a Adapter) Failure(err error) *Failure {
 	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
 	if a.Broken != nil {
 		if id := a.Broken(err); id != "" {
-			f.ID, f.Args = id, []any{err.Error()}
+			f.ID, f.Args = id, []any{Phrase{msg.Because, []any{err.Error()}}}
 		}
 	}
 	return f

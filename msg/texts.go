@@ -34,6 +34,7 @@ const (
 	DatabaseDamaged  ID = "database_damaged"
 	DatabaseGone     ID = "database_gone"
 	BackupNoRoom     ID = "backup_no_room"
+	Because          ID = "because"
 	Unauthorized     ID = "unauthorized"
 	TooManyAttempts  ID = "too_many_attempts"
 	CrossSite        ID = "cross_site"
@@ -201,11 +202,12 @@ var texts = map[ID][2]string{
 	MethodNotAllowed: {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
 	InternalError:    {"服务器内部错误", "internal error"},
 	DatabaseDown:     {"无法访问数据库", "the database does not answer"},
-	DiskFull:         {"磁盘已满，未保存，请释放空间（%s）", "the disk is full, nothing is stored: free some room (%s)"},
-	DatabaseLocked:   {"数据库被其他程序锁定，请稍后再试（%s）", "another program holds the database, try again later (%s)"},
-	DatabaseDamaged:  {"数据库文件已损坏，请恢复备份（%s）", "the database file is damaged, restore a backup (%s)"},
-	DatabaseGone:     {"数据库文件已被删除、移动或替换，未保存，请重启程序（%s）", "the database file was deleted, moved or replaced, nothing is stored: start the program anew (%s)"},
-	BackupNoRoom:     {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处（%s）", "no room for a backup: free some, or name another folder in TMPDIR (%s)"},
+	DiskFull:         {"磁盘已满，未保存，请释放空间%s", "the disk is full, nothing is stored: free some room%s"},
+	DatabaseLocked:   {"数据库被其他程序锁定，请稍后再试%s", "another program holds the database, try again later%s"},
+	DatabaseDamaged:  {"数据库文件已损坏，请恢复备份%s", "the database file is damaged, restore a backup%s"},
+	DatabaseGone:     {"数据库文件已被删除、移动或替换，未保存，请重启程序%s", "the database file was deleted, moved or replaced, nothing is stored: start the program anew%s"},
+	BackupNoRoom:     {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处%s", "no room for a backup: free some, or name another folder in TMPDIR%s"},
+	Because:          {"（%s）", " (%s)"},
 	Unauthorized:     {"缺少令牌，或令牌无效", "the token is missing or wrong"},
 	TooManyAttempts:  {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
 	CrossSite:        {"已拒绝来自其他网站的请求", "a request from another site is refused"},
