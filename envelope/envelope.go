@@ -199,6 +199,19 @@ func Language(r *http.Request) msg.Language {
 	return msg.Preferred(strings.Join(r.Header.Values("Accept-Language"), ","))
 }
 
+// Speaking answers requests without Accept-Language in a language.
+func Speaking(language msg.Language, next http.Handler) http.Handler {
+	if language == msg.Chinese { // as they are answered anyway
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header["Accept-Language"]) == 0 {
+			r.Header.Set("Accept-Language", "en")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	status := max(result.Status, http.StatusOK)
 	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" && result.Next == "" {
