@@ -941,6 +941,11 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 	})
 }
 
+// CountNames counts the names that a pass goes through. It walks over all of them.
+func (s *store) CountNames(ctx context.Context) (int64, error) {
+	return sqlrow.Number(ctx, s.reader, `SELECT count(*) FROM names WHERE name > ''`)
+}
+
 // Totals gives the numbers of services, of usages, and of places by state.
 func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}

@@ -116,8 +116,8 @@ type Answer struct {
 // before it the audit line of every change, is written here.
 type Adapter struct {
 	Log     *slog.Logger
-	Answers []Answer // of errors that are no Failure
-	Counted func(route string, status int)
+	Answers []Answer                                      // of errors that are no Failure
+	Counted func(route string, status int, reason string) // reason is the error code, "" for none
 
 	// Broken tells what is to be done about an error that is in no table, "" when the
 	// client is told no more than that there is one. The text has the error in it, as msg.Because.
@@ -294,7 +294,7 @@ var notFound = Fail(msg.NotFound)
 // and methods in plain text, and an unclean path with a redirect.
 func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
-	defer func() { a.Counted(r.Pattern, counted.status) }()
+	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
 	defer a.rescue(counted, r)
 	f := notFound
 	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {

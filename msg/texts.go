@@ -100,6 +100,7 @@ const (
 	UsageChanged      ID = "usage_changed"
 	UsageReleased     ID = "usage_released"
 	UsageReleasing    ID = "usage_releasing"
+	UsageHeld         ID = "usage_held"
 	SyncDone          ID = "sync_done"
 	SyncPlanned       ID = "sync_planned"
 	LeftoverForgotten ID = "leftover_forgotten"
@@ -248,7 +249,7 @@ var texts = map[ID][2]string{
 	SyncDisabled:         {"同步已停用：配置中 enabled 为 false", "synchronisation is off: enabled is false in the configuration"},
 	SyncNotConfigured:    {"同步失败：尚未保存配置", "synchronisation failed: no configuration is stored"},
 	SyncFailed:           {"同步失败：%d / %d 个名称未完成，首个为 %s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
-	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d 个名称", "the synchronisation goes on in the background: %d names are done so far"},
+	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d / %d 个名称", "the synchronisation goes on in the background: %d of %d names are done so far"},
 	StoreFailed:          {"预留保存失败：%s", "the reservation is not stored: %s"},
 	UnknownConfiguration: {"尚未保存配置", "no configuration is stored"},
 	UnknownLeftover:      {"遗留记录不存在", "no such leftover"},
@@ -265,6 +266,7 @@ var texts = map[ID][2]string{
 	UsageCreated:      {"前缀预留成功", "the prefix is reserved"},
 	UsageChanged:      {"前缀预留已更新", "the usage is changed"},
 	UsageReleased:     {"前缀已释放", "the prefix is released"},
+	UsageHeld:         {"记录尚未撤回，前缀仍被占用：同步已停用（配置中 enabled 为 false），启用后重试", "the record is not withdrawn yet and the prefix stays occupied: synchronisation is off (enabled is false), and tries again once it is on"},
 	UsageReleasing:    {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
 	SyncDone:          {"同步成功", "synchronised"},
 	SyncPlanned:       {"仅预览，未写入", "a preview, nothing was written"},
