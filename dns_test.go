@@ -3239,14 +3239,14 @@ func TestLogTellsOfChanges(t *testing.T) {
 		}{
 			{"all is well", func() {}, 20, nil},
 			{"down", func() { v.fails(dnsFault(provider.Network)) }, 20, []string{
-				"WARN \"zone is down\" zone=example.com provider=vendor code=network detail=zone names=51", "INFO synchronised trigger=interval names=51 failed=51"}},
+				"WARN \"zone is down\" zone=example.com provider=vendor code=network detail=zone names=51", "WARN synchronised trigger=interval names=51 failed=51"}},
 			{"slow by turns", func() { v.fails(dnsFault(provider.Temporary)) }, 3, nil},
 			{"another reason", func() { v.fails(dnsFault(provider.BadCredentials)) }, 20, []string{
 				"WARN \"zone is down\" zone=example.com provider=vendor code=credentials detail=zone names=51"}},
 			{"well again", v.works, 20, []string{
 				"INFO \"zone is well again\" zone=example.com provider=vendor code=credentials after=", "INFO synchronised trigger=interval names=51 failed=0"}},
 			{"a stranger", func() { v.put("example.com", "_mesh.name7.example.com", provider.TXT{dnsStranger}) }, 20, []string{
-				"WARN record name=_mesh.name7.example.com provider=vendor action=conflict code=conflict", "INFO synchronised trigger=interval names=51 failed=1"}},
+				"WARN record name=_mesh.name7.example.com provider=vendor action=conflict code=conflict", "WARN synchronised trigger=interval names=51 failed=1"}},
 			{"no quota", func() {
 				v.fails(func(_ context.Context, c dnsCall) error {
 					if c.what == "read" || c.what == "list" {
@@ -3255,13 +3255,13 @@ func TestLogTellsOfChanges(t *testing.T) {
 					return nil
 				})
 			}, 20, []string{
-				"WARN records names=", "WARN records names=", "INFO synchronised trigger=interval names=51 failed=51"}},
+				"WARN records names=", "WARN records names=", "WARN synchronised trigger=interval names=51 failed=51"}},
 			{"well at last", func() { v.works(); v.remove("example.com", "_mesh.name7.example.com", dnsStranger) }, 20, []string{
 				"INFO records names=", "INFO records names=", "INFO synchronised trigger=interval names=51 failed=0"}},
 			{"down again", func() { v.fails(dnsFault(provider.Network)) }, 20, []string{
-				"WARN \"zone is down\" zone=example.com", "INFO synchronised trigger=interval names=51 failed=51"}},
+				"WARN \"zone is down\" zone=example.com", "WARN synchronised trigger=interval names=51 failed=51"}},
 			{"another run of the program", h.restart, 20, []string{
-				"WARN \"zone is down\" zone=example.com", "INFO synchronised trigger=start names=51 failed=51"}},
+				"WARN \"zone is down\" zone=example.com", "WARN synchronised trigger=start names=51 failed=51"}},
 		} {
 			before := len(h.log.String())
 			step.change()

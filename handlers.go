@@ -154,7 +154,7 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refu
 		failure.Args = []any{refusal.Host}
 	}
 	s.adapter.Refuse(w, r, failure)
-	s.countRequest("", refusal.Status)
+	s.countRequest("", refusal.Status, refusal.Code)
 }
 
 // shownConfiguration is the configuration as clients see it.
@@ -267,7 +267,11 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	}
 	result, err := s.engine.Sync(ctx, flag["sweep"])
 	if errors.Is(err, reconcile.ErrUnfinished) {
-		return envelope.Reply{}, envelope.Fail(msg.SyncUnfinished, result.Names)
+		total, err := s.store.CountNames(context.WithoutCancel(ctx))
+		if err != nil {
+			return envelope.Reply{}, err
+		}
+		return envelope.Reply{}, envelope.Fail(msg.SyncUnfinished, result.Names, max(total, int64(result.Names)))
 	}
 	if err != nil {
 		return envelope.Reply{}, err
@@ -468,6 +472,13 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	}
 	data := strconv.AppendInt(append(make([]byte, 0, 40), `{"count":`...), count, 10)
 	data = strconv.AppendBool(append(data, `,"occupied":`...), count > 0)
+	if fault := prefixFault(query.Get("prefix")); fault != "" && count == 0 {
+		text, err := json.Marshal([]string{fault.In(envelope.Language(r))})
+		if err != nil {
+			return envelope.Reply{}, err
+		}
+		data = append(append(data, `,"warnings":`...), text...)
+	}
 	return envelope.Reply{Data: json.RawMessage(append(data, '}'))}, nil
 }
 
@@ -572,8 +583,13 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	if !freed {
+		settings, err := s.store.ledger.Settings(context.WithoutCancel(ctx))
 		answer := map[string]string{"status": statusReleasing}
-		return envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}, nil
+		reply := envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}
+		if settings.Configured && !settings.Enabled {
+			reply.Message = msg.UsageHeld
+		}
+		return reply, err
 	}
 	return envelope.Reply{Message: msg.UsageReleased}, nil
 }
@@ -699,7 +715,7 @@ func describeBackup(h http.Header) {
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
 	if err := s.store.Health(r.Context()); err != nil {
-		failure := s.adapter.Failure(err)
+		failure := s.adapter.Failure(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {
 			failure.ID = msg.DatabaseDown
@@ -744,7 +760,9 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 }
 
 // countRequest counts an answer. The label is the route, never the path.
-func (s *server) countRequest(route string, status int) { s.requests.Count(route, status) }
+func (s *server) countRequest(route string, status int, reason string) {
+	s.requests.Count(route, status, reason)
+}
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.
 func (s *server) contract(w http.ResponseWriter, r *http.Request) {

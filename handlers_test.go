@@ -1447,6 +1447,7 @@ func TestGuardAnswersInTheEnvelope(t *testing.T) {
 		{"/api/v1/ddns/config", nil, 401, "unauthorized"},
 		{"/nothing", nil, 401, "unauthorized"},
 		{"/healthz", nil, 200, ""},
+		{"/healthz", map[string]string{"Host": "evil.example"}, 200, ""},
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good}, 200, ""},
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Host": "evil.example"}, 403, "host_not_allowed"},
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Sec-Fetch-Site": "cross-site"}, 403, "cross_site"},
@@ -1482,6 +1483,7 @@ func TestMetrics(t *testing.T) {
 	a := newAppliance(t, func(a *appliance) {
 		a.store.now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC) }
 	})
+	a.call(t, "POST", "/api/v1/ddns/sync", "")
 	a.must(t, "PUT", "/api/v1/ddns/config",
 		`{"provider":"builtin","access_key_id":"x","access_key_secret":"x","domain":"example.com","txt_record_name":"_txt","enabled":true}`)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
@@ -1498,6 +1500,7 @@ func TestMetrics(t *testing.T) {
 		`meshddns_build_info{version="test",goversion="` + runtime.Version() + `",sqlite="` + sqliteVersion + `"} 1`, `meshddns_services 1`, `meshddns_usages 1`, `meshddns_records{state="published"} 2`,
 		`meshddns_http_requests_total{route="POST /api/v1/ddns/usages",code="200"} 1`,
 		`meshddns_http_requests_total{route="GET /api/v1/ddns/services/{id}",code="404"} 1`,
+		`meshddns_http_requests_total{route="POST /api/v1/ddns/sync",code="500",error="sync_not_configured"} 1`,
 		`meshddns_http_requests_total{route="",code="404"} 1`, `meshddns_sync_runs_total{result="ok"} 1`, `meshddns_dns_answers_total{rcode="NOERROR"} 1`,
 		`# TYPE meshddns_dns_cached_names gauge`, `meshddns_sync_last_success_timestamp_seconds 1767323045.678`,
 	} {
@@ -2124,8 +2127,8 @@ func (a *appliance) wantHealth(t testing.TB, status int, code string) {
 		got = answer
 		return s == status && c == code
 	})
-	if status != http.StatusOK && !strings.Contains(got, "（") {
-		t.Errorf("no reason in %s", got)
+	if status != http.StatusOK && strings.ContainsAny(got, "（/") {
+		t.Errorf("for every caller: %s", got)
 	}
 }
 

@@ -24,6 +24,7 @@
 //	-allow-host name       Host name to accept beside addresses and the loopback names; repeatable
 //	-token-file file       one or two tokens, a line each; required on an address that is not loopback
 //	-sync-interval time    between synchronisations in the modes auto and upsert-only, default 5m
+//	-language language     zh or en: of the texts for requests without Accept-Language, default zh
 //	-log-format format     text or json
 //	-provision file        configuration, services and usages, applied at the start; or a folder: its *.json in the order of their names
 //	-check                 tell every mistake of the flags and of the provision file, and exit: nothing is opened or changed
@@ -333,7 +334,8 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 	routes := api.routes()
 	return httpserver.New(httpserver.Config{
 		Listeners: listeners, Inherited: inherited,
-		TCP: api.adapter.Safe(guard.TCP(guards, routes)), Unix: api.adapter.Safe(guard.Unix(guards, routes)),
+		TCP:         envelope.Speaking(c.Language, api.adapter.Safe(guard.TCP(guards, routes))),
+		Unix:        envelope.Speaking(c.Language, api.adapter.Safe(guard.Unix(guards, routes))),
 		ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: api.log,
 	}), nil
 }

@@ -1020,6 +1020,11 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 	})
 }
 
+// CountNames counts the names that a pass goes through. It walks over all of them.
+func (s *store) CountNames(ctx context.Context) (int64, error) {
+	return sqlrow.Number(ctx, s.reader, `SELECT count(*) FROM names WHERE name > ''`)
+}
+
 // Totals gives the numbers of 'services' and of 'usages', and of records by state: of the
 // usages, of the configuration's own record, and of places that are 'leftover' or
 // 'withdrawn'.

@@ -34,6 +34,19 @@ type Reply struct {
 	ID      string // of what was made, or was to be, for the audit line
 }
 
+// Public gives the failure for any caller: with its code and what to do, and without the error
+// behind it, which may have paths in it.
+func (f *Failure) Public() *Failure {
+	shown := *f
+	for i, word := range shown.Args {
+		if phrase, ok := word.(Phrase); ok && phrase.ID == msg.Because {
+			shown.Args = slices.Clone(shown.Args)
+			shown.Args[i] = ""
+		}
+	}
+	return &shown
+}
+
 // Failure is an answer that refuses. The error behind it, if any, is logged.
 type Failure struct {
 	Status int
@@ -102,11 +115,11 @@ type Answer struct {
 // before it the audit line of every change, is written here.
 type Adapter struct {
 	Log     *slog.Logger
-	Answers []Answer // of errors that are no Failure
-	Counted func(route string, status int)
+	Answers []Answer                                      // of errors that are no Failure
+	Counted func(route string, status int, reason string) // reason is the error code, "" for none
 
 	// Broken tells what is to be done about an error that is in no table, "" when the
-	// client is told no more than that there is one. The text has the error in it.
+	// client is told no more than that there is one. The text has the error in it, as msg.Because.
 	Broken func(error) msg.ID
 }
 
@@ -185,6 +198,19 @@ func Language(r *http.Request) msg.Language {
 	return msg.Preferred(strings.Join(r.Header.Values("Accept-Language"), ","))
 }
 
+// Speaking answers requests without Accept-Language in a language.
+func Speaking(language msg.Language, next http.Handler) http.Handler {
+	if language == msg.Chinese { // as they are answered anyway
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header["Accept-Language"]) == 0 {
+			r.Header.Set("Accept-Language", "en")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	status := max(result.Status, http.StatusOK)
 	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" {
@@ -215,7 +241,7 @@ func (a Adapter) Failure(err error) *Failure {
 	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
 	if a.Broken != nil {
 		if id := a.Broken(err); id != "" {
-			f.ID, f.Args = id, []any{err.Error()}
+			f.ID, f.Args = id, []any{Phrase{msg.Because, []any{err.Error()}}}
 		}
 	}
 	return f
@@ -266,7 +292,7 @@ var notFound = Fail(msg.NotFound)
 // and methods in plain text, and an unclean path with a redirect.
 func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
-	defer func() { a.Counted(r.Pattern, counted.status) }()
+	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
 	defer a.rescue(counted, r)
 	f := notFound
 	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {

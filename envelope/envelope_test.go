@@ -17,7 +17,7 @@ import (
 // handler is answered in JSON, whatever the mux would have said.
 func TestRoute(t *testing.T) {
 	var counted string
-	a := Adapter{Log: slog.New(slog.DiscardHandler), Counted: func(route string, status int) { counted = fmt.Sprint(route, " ", status) }}
+	a := Adapter{Log: slog.New(slog.DiscardHandler), Counted: func(route string, status int, _ string) { counted = fmt.Sprint(route, " ", status) }}
 	mux := http.NewServeMux()
 	mux.Handle("GET /things/{id}", a.Handle(func(r *http.Request) (Reply, error) {
 		return Reply{Status: http.StatusAccepted, Data: r.Pattern + " " + r.PathValue("id")}, nil
@@ -76,7 +76,7 @@ func TestPanic(t *testing.T) {
 	var counted string
 	a := Adapter{
 		Log:     slog.New(slog.NewTextHandler(&log, nil)),
-		Counted: func(route string, status int) { counted = fmt.Sprint(route, " ", status) },
+		Counted: func(route string, status int, _ string) { counted = fmt.Sprint(route, " ", status) },
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /decode", a.Handle(func(*http.Request) (Reply, error) { panic("injected") }))

@@ -42,7 +42,11 @@ type Refusal struct {
 	RetryAfter time.Duration // with too_many_attempts: when the next wrong token is answered 401 again
 }
 
-// TCP guards what a network can reach: Host, site, token, in this order. /healthz needs no token, as probes have none.
+// healthPath is the path that probes ask.
+const healthPath = "/healthz"
+
+// TCP guards what a network can reach: Host, site, token, in this order. /healthz needs no token, because probes have none, and
+// takes any Host: what it tells is for everybody.
 func TCP(cfg Config, next http.Handler) http.Handler {
 	g := newGate(cfg)
 	return g.checkHost(g.checkSite(g.checkToken(next)))
@@ -70,7 +74,7 @@ func newGate(cfg Config) *gate {
 func (g *gate) checkHost(next http.Handler) http.Handler {
 	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := parseHost(r.Host); !ok || !h.address && !h.loopback() && !allowed(h) {
+		if h, ok := parseHost(r.Host); r.URL.Path != healthPath && (!ok || !h.address && !h.loopback() && !allowed(h)) {
 			g.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "host_not_allowed"})
 			return
 		}
@@ -108,7 +112,7 @@ func (g *gate) checkToken(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" {
+		if r.URL.Path == healthPath {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -21,7 +21,7 @@ const Mask = "********"
 var ErrNoSecret = errors.New("no secret is stored behind the mask")
 
 // words are in the names of secrets, in any letter case.
-var words = []string{"secret", "token", "passw", "pwd", "credential", "private", "auth", "key"}
+var words = []string{"secret", "token", "pass", "jwt", "pwd", "credential", "private", "auth", "key"}
 
 // keyID names what is no secret, though it is called a key.
 const keyID = "access_key_id"

@@ -12,6 +12,7 @@ func TestHide(t *testing.T) {
 		`{"API_Token":"t","passwords":"p","secret":"" }`:         `{"API_Token":"********","passwords":"********","secret":""}`,
 		`{"a":[{"token":"x"}],"secret":{"inner":"one as well"}}`: `{"a":[{"token":"********"}],"secret":"********"}`,
 		`{"secret":5}`: `{"secret":"********"}`,
+		`{"passphrase":"p","PASS":"p","smtp_pass":["p"],"JWT":"j","id_jwt":{"a":"j"}}`:           `{"JWT":"********","PASS":"********","id_jwt":"********","passphrase":"********","smtp_pass":"********"}`,
 		`{"pin":{"PWD":0},"Private":false,"x_passw":[1,["a"]],"Authorization":{"a":{"b":null}}}`: `{"Authorization":"********","Private":"********","pin":{"PWD":"********"},"x_passw":"********"}`,
 		`{"credentials":[{"user":"u"}],"keys":["a"],"apiKey":"a","access_key_id":"shown"}`:       `{"access_key_id":"shown","apiKey":"********","credentials":"********","keys":"********"}`,
 		`{"ACCESS_KEY_ID":"shown","access_key_id_2":"a","accessKeyId":"b"}`:                      `{"ACCESS_KEY_ID":"shown","accessKeyId":"********","access_key_id_2":"********"}`,

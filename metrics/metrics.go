@@ -86,9 +86,9 @@ func labelText(labels []Label) string {
 }
 
 // maxLabels bounds the labels of a Counter.
-const maxLabels = 2
+const maxLabels = 3
 
-// Counter counts by labels, two at most. The zero value is ready; calls may overlap.
+// Counter counts by labels, three at most. The zero value is ready; calls may overlap.
 type Counter struct {
 	mu     sync.Mutex
 	counts map[[maxLabels]Label]uint64

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Requests counts answered HTTP requests by route, never by path, and status. The
-// zero value is ready; calls may overlap.
+// Requests counts answered HTTP requests by route, never by path, and status, failures of the
+// program also by their error code. The zero value is ready; calls may overlap.
 type Requests struct{ answered Counter }
 
 // refusals are the statuses of requests that reach no route.
@@ -14,8 +14,15 @@ var refusals = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
 }
 
-// Count counts an answer; the route is "" for what reached none.
-func (r *Requests) Count(route string, status int) { r.add(1, route, status) }
+// Count counts an answer; the route is "" for what reached none. Reason is its error code, which
+// tells a pass that failed from a fault of the program.
+func (r *Requests) Count(route string, status int, reason string) {
+	if status < http.StatusInternalServerError || reason == "" {
+		r.add(1, route, status)
+		return
+	}
+	r.answered.Add(1, Label{"route", route}, Label{"code", strconv.Itoa(status)}, Label{"error", reason})
+}
 
 // add is called for every request: labels that a function gave would be on the heap.
 func (r *Requests) add(n uint64, route string, status int) {

@@ -34,6 +34,7 @@ const (
 	DatabaseDamaged  ID = "database_damaged"
 	DatabaseGone     ID = "database_gone"
 	BackupNoRoom     ID = "backup_no_room"
+	Because          ID = "because"
 	Unauthorized     ID = "unauthorized"
 	TooManyAttempts  ID = "too_many_attempts"
 	CrossSite        ID = "cross_site"
@@ -99,6 +100,7 @@ const (
 	UsageChanged      ID = "usage_changed"
 	UsageReleased     ID = "usage_released"
 	UsageReleasing    ID = "usage_releasing"
+	UsageHeld         ID = "usage_held"
 	SyncDone          ID = "sync_done"
 	SyncPlanned       ID = "sync_planned"
 	LeftoverForgotten ID = "leftover_forgotten"
@@ -205,11 +207,12 @@ var texts = map[ID][2]string{
 	MethodNotAllowed: {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
 	InternalError:    {"服务器内部错误", "internal error"},
 	DatabaseDown:     {"无法访问数据库", "the database does not answer"},
-	DiskFull:         {"磁盘已满，未保存，请释放空间（%s）", "the disk is full, nothing is stored: free some room (%s)"},
-	DatabaseLocked:   {"数据库被其他程序锁定，请稍后再试（%s）", "another program holds the database, try again later (%s)"},
-	DatabaseDamaged:  {"数据库文件已损坏，请恢复备份（%s）", "the database file is damaged, restore a backup (%s)"},
-	DatabaseGone:     {"数据库文件（或其 -wal、-lock 文件）已被删除、移动或替换，改动可能丢失：请停止程序，把文件放回其 -wal 文件旁，再启动程序（%s）", "the database file, its -wal or its -lock was deleted, moved or replaced, and changes may be lost: stop the program, put the file back beside its -wal, start (%s)"},
-	BackupNoRoom:     {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处（%s）", "no room for a backup: free some, or name another folder in TMPDIR (%s)"},
+	DiskFull:         {"磁盘已满，未保存，请释放空间%s", "the disk is full, nothing is stored: free some room%s"},
+	DatabaseLocked:   {"数据库被其他程序锁定，请稍后再试%s", "another program holds the database, try again later%s"},
+	DatabaseDamaged:  {"数据库文件已损坏，请恢复备份%s", "the database file is damaged, restore a backup%s"},
+	DatabaseGone:     {"数据库文件（或其 -wal、-lock 文件）已被删除、移动或替换，改动可能丢失：请停止程序，把文件放回其 -wal 文件旁，再启动程序%s", "the database file, its -wal or its -lock was deleted, moved or replaced, and changes may be lost: stop the program, put the file back beside its -wal, start%s"},
+	BackupNoRoom:     {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处%s", "no room for a backup: free some, or name another folder in TMPDIR%s"},
+	Because:          {"（%s）", " (%s)"},
 	Unauthorized:     {"缺少令牌，或令牌无效", "the token is missing or wrong"},
 	TooManyAttempts:  {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
 	CrossSite:        {"已拒绝来自其他网站的请求", "a request from another site is refused"},
@@ -250,7 +253,7 @@ var texts = map[ID][2]string{
 	SyncDisabled:         {"同步已停用：配置中 enabled 为 false", "synchronisation is off: enabled is false in the configuration"},
 	SyncNotConfigured:    {"同步失败：尚未保存配置", "synchronisation failed: no configuration is stored"},
 	SyncFailed:           {"同步失败：%d / %d 个名称未完成，首个为 %s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
-	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d 个名称", "the synchronisation goes on in the background: %d names are done so far"},
+	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d / %d 个名称", "the synchronisation goes on in the background: %d of %d names are done so far"},
 	StoreFailed:          {"预留保存失败：%s", "the reservation is not stored: %s"},
 	UnknownConfiguration: {"尚未保存配置", "no configuration is stored"},
 	UnknownLeftover:      {"遗留记录不存在", "no such leftover"},
@@ -267,6 +270,7 @@ var texts = map[ID][2]string{
 	UsageCreated:      {"前缀预留成功", "the prefix is reserved"},
 	UsageChanged:      {"前缀预留已更新", "the usage is changed"},
 	UsageReleased:     {"前缀已释放", "the prefix is released"},
+	UsageHeld:         {"记录尚未撤回，前缀仍被占用：同步已停用（配置中 enabled 为 false），启用后重试", "the record is not withdrawn yet and the prefix stays occupied: synchronisation is off (enabled is false), and tries again once it is on"},
 	UsageReleasing:    {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
 	SyncDone:          {"同步成功", "synchronised"},
 	SyncPlanned:       {"仅预览，未写入", "a preview, nothing was written"},

@@ -225,7 +225,11 @@ func (n *news) passEnds(r Report) {
 	n.full = n.full && len(n.names) >= toldNames
 	n.crowdsEnd()
 	if r.Trigger != TriggerInterval || r.Bad != n.bad {
-		n.tell(slog.LevelInfo, "synchronised", "trigger", r.Trigger, "names", r.Names, "failed", r.Bad, "duration", r.FinishedAt.Sub(r.StartedAt))
+		level := slog.LevelInfo
+		if r.Bad > 0 {
+			level = slog.LevelWarn
+		}
+		n.tell(level, "synchronised", "trigger", r.Trigger, "names", r.Names, "failed", r.Bad, "duration", r.FinishedAt.Sub(r.StartedAt))
 	}
 	n.bad = r.Bad
 }

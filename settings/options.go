@@ -53,6 +53,8 @@ var options = []option{
 		usage: "between synchronisations in the modes auto and upsert-only"},
 	{name: "provision", value: "file", read: one((*Settings).readProvision),
 		usage: "configuration, services and usages, applied at the start and at SIGHUP; or a folder: its *.json in the order of their names"},
+	{name: "language", value: "language", preset: "zh", read: one((*Settings).readLanguage),
+		usage: "zh or en: of the texts for requests without Accept-Language"},
 	{name: "log-format", value: "format", preset: "text", read: one((*Settings).readLogFormat),
 		usage: "text or json"},
 	{name: "check", read: one((*Settings).readCheck),

@@ -12,6 +12,7 @@ import (
 
 	"meshddns/guard"
 	"meshddns/hostaddr"
+	"meshddns/msg"
 	"meshddns/nameserver"
 	"meshddns/systemd"
 )
@@ -26,6 +27,7 @@ type Settings struct {
 	AllowHosts   []string      // as guard.Config has them
 	Tokens       *guard.Tokens // nil: none is asked for
 	SyncInterval time.Duration // 1s at least
+	Language     msg.Language  // of the texts for requests without Accept-Language
 	LogFormat    string        // "text" or "json"
 	Provision    string        // a file or a folder, "" for none
 	Check        bool          // tell the mistakes, nothing else

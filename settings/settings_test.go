@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/msg"
 	"meshddns/systemd"
 )
 
@@ -29,8 +30,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.LogFormat, s.Version, s.Help)
-	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] []} auto auto [] true 5m0s text false false\n"; got != want {
+	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.Language == msg.Chinese, s.LogFormat, s.Version, s.Help)
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] []} auto auto [] true 5m0s true text false false\n"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -42,12 +43,12 @@ func TestBothWays(t *testing.T) {
 	given := [][2]string{
 		{"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
 		{"dns-nsid", "ams-1"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"allow-host", "a.example,b.example:80 c.example"},
-		{"token-file", token}, {"sync-interval", "90s"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
+		{"token-file", token}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s json /etc/x true true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s true json /etc/x true true true\n"
 	say := func(s Settings) string {
 		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
-			s.SyncInterval, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
+			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
 	}
 	var flags, inline, environ, named []string
 	for _, g := range given {
@@ -150,6 +151,8 @@ func TestNonsense(t *testing.T) {
 		{"sync-interval", "5", `"5" is no time, such as 5m`},
 		{"sync-interval", "1ms", `"1ms" is too short: want 1s at least, such as 5m`},
 		{"sync-interval", "-5m", `"-5m" is too short: want 1s at least, such as 5m`},
+		{"language", "de", `"de" is no language of the texts: want zh or en`},
+		{"language", "", `"" is no language of the texts: want zh or en`},
 		{"log-format", "xml", `"xml" is no format of a log: want text or json`},
 		{"version", "maybe", `"maybe" is neither true nor false`},
 	} {

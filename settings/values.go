@@ -14,6 +14,7 @@ import (
 	"meshddns/dnswire"
 	"meshddns/guard"
 	"meshddns/hostaddr"
+	"meshddns/msg"
 	"meshddns/nameserver"
 )
 
@@ -202,6 +203,18 @@ func (s *Settings) readSyncInterval(text string) error {
 		return fmt.Errorf("%q is too short: want %v at least, %s", text, minInterval, intervalForm)
 	}
 	s.SyncInterval = interval
+	return nil
+}
+
+func (s *Settings) readLanguage(text string) error {
+	switch text {
+	case "zh":
+		s.Language = msg.Chinese
+	case "en":
+		s.Language = msg.English
+	default:
+		return fmt.Errorf("%q is no language of the texts: want zh or en", text)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ _meshddns() {
   local candidates=()
   case ${before/#--/-} in
     -db | -token-file | -provision) mapfile -t candidates < <(compgen -f -- "$word") ;;
+    -language) candidates=(zh en) ;;
     -log-format) candidates=(text json) ;;
     -ipv4 | -ipv6) candidates=(auto none interface: url:https://) ;;
     -listen) candidates=(127.0.0.1:8053 unix:/run/meshddns.sock) ;;

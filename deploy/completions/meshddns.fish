@@ -8,6 +8,8 @@ for line in (__meshddns_flags)
     switch $flag[1]
         case db token-file provision
             complete -c meshddns -o $flag[1] -d "$flag[2]" -rF
+        case language
+            complete -c meshddns -o $flag[1] -d "$flag[2]" -xa 'zh en'
         case log-format
             complete -c meshddns -o $flag[1] -d "$flag[2]" -xa 'text json'
         case ipv4 ipv6
