@@ -68,29 +68,36 @@ const (
 // MarkDue makes a name due, and stores what is told of its usages by now. Of a name that
 // is new there is nothing more to know than its caller does.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) error {
-	version, err := g.markDue(ctx, tx, name, lane)
-	if err != nil || version == 1 {
+	known, err := g.markDue(ctx, tx, name, lane)
+	if err != nil || !known {
 		return err
 	}
 	return g.tell(ctx, tx, []string{name})
 }
 
 // markDue makes a name due: a person's order at once, a change when further ones have had
-// a moment to come. It gives the name's version, which is 1 when the name is new.
-func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name, lane string) (version int64, err error) {
+// a moment to come. It reports whether the name was known before.
+func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name, lane string) (known bool, err error) {
 	due := g.now()
 	if lane == reconcile.LaneChanged {
 		due = due.Add(reconcile.Debounce)
 	}
-	err = tx.QueryRowContext(ctx, `
-		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
-		ON CONFLICT DO UPDATE SET
+	inserted, err := tx.ExecContext(ctx, `
+		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, sqlrow.Stamp(due), lane)
+	if err != nil {
+		return false, err
+	}
+	if count, err := inserted.RowsAffected(); err != nil || count > 0 {
+		return false, err
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE names SET
 		    version = version + 1,
 		    look = iif(due IS NOT NULL AND lane > 'look', coalesce(look, due), look),
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
 		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
-		RETURNING version`, name, sqlrow.Stamp(due), lane).Scan(&version)
-	return version, err
+		WHERE name = ?1`, name, sqlrow.Stamp(due), lane)
+	return true, err
 }
 
 // tell stores what is told of the usages of some names, as all that is stored makes it.
