@@ -151,7 +151,6 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 				mine = slices.DeleteFunc(mine, func(e modelUsage) bool { return e.network != u.network })
 			}
 			mine = append(mine, u)
-			w.skipped = w.skipped || m.target(m.services[u.service]).provider == ""
 		default:
 			w.bad = true
 		}
@@ -163,6 +162,9 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 		return w
 	}
 	w.network = fmt.Sprint(holder.network)
+	w.skipped = w.skipped && slices.ContainsFunc(group, func(u modelUsage) bool { // else the name is published by another of its usages
+		return !u.releasing && u.network != holder.network && m.target(m.services[u.service]).provider == ""
+	})
 	if w.optional && (w.bad || w.skipped) {
 		w.bad, w.skipped, w.perhaps = false, false, true
 	}
