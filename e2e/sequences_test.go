@@ -68,7 +68,7 @@ func testSequences(t *testing.T, at place) {
 	w.sync()
 	w.learnOwner()
 	steps := 0
-	count := setting(t, "MESHDDNS_SEQUENCES", sequences)
+	count := number(t, "MESHDDNS_SEQUENCES", sequences)
 	for n := range count {
 		w.random = rand.New(rand.NewPCG(sequenceSeed, uint64(n)))
 		for range sequenceSteps {
