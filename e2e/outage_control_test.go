@@ -84,6 +84,7 @@ func TestProviderFaultsControls(t *testing.T) {
 	if buildFlag == "-race" {
 		t.Skip("see TestProviderFaults")
 	}
+	t.Parallel()
 	for _, control := range outageControls {
 		t.Run(control.name, func(t *testing.T) {
 			t.Parallel()

@@ -364,24 +364,40 @@ func (g *dnsGate) spoilTo(c net.Conn, fault string) {
 		}
 		axfr := len(query.Questions) == 1 && query.Questions[0].Type == dnswire.TypeAXFR
 		if axfr && (fault == endlessZone || fault == manyRecords) {
-			g.zoneTo(c, query, fault)
+			stands, err := g.ask(data)
+			if err == nil {
+				g.zoneTo(c, query, stands, fault)
+			}
 			return
 		}
-		up, err := net.Dial("tcp", g.target)
-		if err != nil {
-			return
-		}
-		dnswire.WriteTCP(up, data)
-		answer, err := dnswire.ReadTCP(up)
-		up.Close() // a spoiled transfer needs no second message
+		answer, err := g.ask(data)
 		if err != nil || dnswire.WriteTCP(c, g.spoil(fault, answer)) != nil {
 			return
 		}
 	}
 }
 
-// zoneTo transfers a zone of many records, or of as many as are taken.
-func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, fault string) {
+// ask asks the server over TCP. A transfer of the test's zone has one message.
+func (g *dnsGate) ask(data []byte) ([]byte, error) {
+	up, err := net.Dial("tcp", g.target)
+	if err != nil {
+		return nil, err
+	}
+	defer up.Close()
+	if err := dnswire.WriteTCP(up, data); err != nil {
+		return nil, err
+	}
+	return dnswire.ReadTCP(up)
+}
+
+// zoneTo transfers a zone of many records, or of as many as are taken, after the TXT records of
+// the server's own answer: a client may believe it.
+func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, answer []byte, fault string) {
+	stands, err := dnswire.Parse(answer)
+	if err != nil {
+		g.t.Errorf("the server's transfer: %v", err)
+		return
+	}
 	apex := query.Questions[0].Name
 	tsig := query.Additional[len(query.Additional)-1].Data
 	signer := servertest.NewSigner(tsig[len(tsig)-6-sha256.Size : len(tsig)-6])
@@ -391,6 +407,11 @@ func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, fault string) {
 		m := dnswire.Message{ID: query.ID, Response: true, Authoritative: true}
 		if n == 0 {
 			m.Questions, m.Answers = query.Questions, []dnswire.RR{soa}
+			for _, rr := range stands.Answers {
+				if rr.Type == dnswire.TypeTXT {
+					m.Answers = append(m.Answers, rr)
+				}
+			}
 		}
 		for i := n; i < n+each; i++ {
 			name, _ := apex.Child(fmt.Sprintf("host-%d", i))
