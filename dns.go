@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"meshddns/hostaddr"
 	"meshddns/ledger"
 	"meshddns/masked"
+	"meshddns/meshtxt"
 	"meshddns/metrics"
 	"meshddns/msg"
 	"meshddns/nameserver"
@@ -191,7 +193,7 @@ func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.D
 // newEngine makes an engine that every commit wakes.
 func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
 	e := reconcile.New(c)
-	s.committed = e.Wake
+	s.committed, s.ledger.Addresses = e.Wake, c.Addresses
 	return e
 }
 
@@ -415,6 +417,7 @@ func (body serviceBody) checked() (v service, err error) {
 		AccessKeySecret provider.Secret `json:"access_key_secret"`
 		Endpoint        string          `json:"endpoint"`
 		TXTEndpoints    []string        `json:"txt_endpoints"`
+		Domain          string          `json:"domain"`
 	}
 	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
@@ -525,7 +528,38 @@ func (s *server) saveConfiguration(ctx context.Context, c configuration, members
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return s.configurationWarnings(c, members), s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask)
+	if err := s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask); err != nil {
+		return nil, err
+	}
+	stored, err := s.store.Configuration(ctx)
+	if errors.Is(err, errNoConfiguration) { // deleted since: it was stored all the same
+		return nil, nil
+	}
+	return s.configurationWarnings(stored, members), err
+}
+
+// forgetConfiguration deletes the configuration. What it has published is withdrawn first: it
+// waits until that was tried, and reports whether nothing stands any more.
+func (s *server) forgetConfiguration(ctx context.Context) (gone bool, err error) {
+	c, err := s.store.Configuration(ctx)
+	if err != nil {
+		return false, err
+	}
+	waiter := s.engine.Expect(c.recordName())
+	defer waiter.Close()
+	version, err := s.store.DeleteConfiguration(ctx)
+	if err != nil {
+		return false, err
+	}
+	waiter.Wait(ctx, version)
+	state, err := s.store.ledger.State(context.WithoutCancel(ctx), []string{c.recordName()})
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(state.Names[0].Places, func(p reconcile.Place) bool {
+		value := cmp.Or(p.Standing, p.Doubt.Value)
+		return p.State != reconcile.Withdrawn && value != "" && meshtxt.Network(value) == ""
+	}), nil
 }
 
 // registerService checks and stores a new service, under a new id where it has none. It
@@ -583,8 +617,32 @@ func (s *server) stored(ctx context.Context, saved service, members []string) (s
 // configurationWarnings tell what of a configuration cannot work as it stands. members are all
 // that it was given with.
 func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
-	return slices.Concat(advice.Members(members, advice.Configuration), advice.Provider(c.Provider, providerNames()),
-		advice.Mode(c.SyncMode, syncModes), advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
+	names := advice.Domain(c.Domain)
+	if names == nil {
+		names = advice.RecordName(c.recordName())
+	}
+	var numbers []advice.Warning
+	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
+	if c.RetryInterval.V != 0 { // as nothing, 0 is the default
+		numbers = advice.Number("retry_interval", c.RetryInterval.V, int64(retry.First/time.Second))
+	}
+	if c.MaxRetries.Valid {
+		numbers = append(numbers, advice.Number("max_retries", c.MaxRetries.V, int64(retry.Retries))...)
+	}
+	return slices.Concat(advice.Members(members, advice.Configuration), s.accountWarnings(c.account()), names,
+		advice.Mode(c.SyncMode, syncModes), numbers, advice.Enabled(members), advice.Endpoints(c.Endpoints),
+		advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
+}
+
+// accountWarnings tell why an account has no client.
+func (s *server) accountWarnings(a reconcile.Account) []advice.Warning {
+	if unknown := advice.Provider(a.Provider, providerNames()); unknown != nil {
+		return unknown
+	}
+	if _, err := s.clients.open(a); err != nil {
+		return []advice.Warning{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
+	}
+	return nil
 }
 
 // serviceWarnings tell what of a stored service cannot work as it stands. members are
@@ -597,15 +655,29 @@ func (s *server) serviceWarnings(ctx context.Context, v service, members []strin
 	all := slices.Concat(advice.Members(members, advice.Service),
 		advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
 		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
+	beside, err := s.store.ServiceBeside(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if beside != "" {
+		all = append(all, advice.Warning{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
+	}
 	if config.Provider != "" {
-		return append(all, advice.Provider(config.Provider, providerNames())...), nil
+		all = append(all, s.accountWarnings(config.account())...)
 	}
 	global, err := s.store.Configuration(ctx)
-	switch zone, domain := dnsname.Parse(config.Domain), dnsname.Parse(global.Domain); {
-	case errors.Is(err, errNoConfiguration) || config.Domain == "":
-		return all, nil
-	case err == nil && !dnsname.Within(zone, domain):
-		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{zone, domain}})
+	if err != nil && !errors.Is(err, errNoConfiguration) {
+		return nil, err
 	}
-	return all, err
+	switch {
+	case v.Zone == "":
+		all = append(all, advice.Warning{ID: msg.WarnNoDomain})
+	case err != nil:
+		all = append(all, advice.Warning{ID: msg.WarnNoConfig})
+	case config.Provider == "" && !dnsname.Within(v.Zone, global.Zone):
+		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{v.Zone, global.Zone}})
+	default:
+		all = append(all, advice.Endpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
+	}
+	return all, nil
 }

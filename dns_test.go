@@ -249,6 +249,7 @@ func TestSyncPreview(t *testing.T) {
 		h.reserve(service, "new", 44)
 		h.force(gone)
 		last, _, _ := h.engine.Last(t.Context())
+		h.until("what is told is reviewed", func() bool { return h.count(`SELECT count(*) FROM pass WHERE requested = ''`) == 1 })
 		serial, version := s.Serial(t), h.version()
 		before := version()
 		r, err := h.engine.Preview(t.Context())
@@ -856,7 +857,7 @@ func TestSyncReleaseToOtherProvider(t *testing.T) {
 	h := newSyncHost(t, dnsBuiltinServer)
 	elder := h.reserve(h.service("example.com"), "office", 1)
 	h.reserve(h.service("example.com", dnsAccount("rfc2136", dnsClosedPort(t), servertest.Key, servertest.Secret)...), "office", 2)
-	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" create")
+	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" create", "example.com skipped not_searched")
 	h.release(elder, true)
 	h.wantStanding(dnsOffice)
 	h.wantTaken("office", 1)
@@ -1027,7 +1028,9 @@ func TestSyncTwoZonesOfOneAccount(t *testing.T) {
 			}
 		}
 		h.later(dnsLookAgain)
-		h.run()
+		if r := h.run(); !r.OK() || r.Counts[reconcile.ActionUnchanged] != 3 {
+			t.Errorf("%+v", r)
+		}
 		for _, name := range names {
 			h.wantPlaces(name, "published "+h.value("42", dnsEndpoint))
 		}
@@ -3290,7 +3293,7 @@ func TestCodesHaveTexts(t *testing.T) {
 		string(provider.Quota), string(provider.BadAnswer), string(conntest.NoResolver), reconcile.CodeUnknownProvider, reconcile.CodeNotListening,
 		reconcile.CodeNoProvider, reconcile.CodeInvalid, reconcile.CodeInvalidName, reconcile.CodeNetworkConflict, reconcile.CodeCredentialsGone,
 		reconcile.CodeDeletesForbidden, reconcile.CodeAddressUnknown, reconcile.CodeSameOwner, reconcile.CodeZoneUnreachable, reconcile.CodeDatabase,
-		reconcile.CodeInterrupted, reconcile.CodeOrphan,
+		reconcile.CodeInterrupted, reconcile.CodeOrphan, reconcile.CodeNotSearched,
 	} {
 		for _, language := range []msg.Language{msg.Chinese, msg.English} {
 			if text := msg.ID(code).In(language); text == code || text == "" {
@@ -3401,11 +3404,7 @@ func (h *syncHost) fault(u usage) reconcile.Fault {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	state, err := h.store.ledger.State(context.Background(), []string{u.Name})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return u.publishing(state, h.engine.Addresses(), nil).Fault
+	return u.Publish.Fault
 }
 
 // TestSyncSecretRotates gives a key another secret, at a provider that tells its zones apart
@@ -3648,10 +3647,10 @@ func TestSyncStateIsTrue(t *testing.T) {
 		h.run()
 		check := func(what string, u usage, want string, pending uint64) {
 			t.Helper()
+			dnsPass(5 * time.Second)
 			if got := h.publishing(u); got != want {
 				t.Errorf("%s: publish is %q, want %q", what, got, want)
 			}
-			dnsPass(5 * time.Second)
 			totals, err := h.store.Totals(t.Context())
 			if err != nil || totals["pending"] != pending {
 				t.Errorf("%s: %d records are pending, want %d (%v)", what, totals["pending"], pending, err)
@@ -3759,9 +3758,9 @@ func TestProbeEnds(t *testing.T) {
 
 // TestSyncSecretOfWithdrawal gives a key another secret while a value that was published with
 // the old one is to be withdrawn: the provider refuses the old one, so the new one does it. Where
-// that reaches another zone of the name, or none, the value stays as a leftover.
+// that reaches another zone of the name, the value stays as a leftover.
 func TestSyncSecretOfWithdrawal(t *testing.T) {
-	for zone, withdrawn := range map[string]bool{"example.com": true, "example.com other": false, "other.example": false} {
+	for zone, withdrawn := range map[string]bool{"example.com": true, "example.com other": false} {
 		t.Run(zone, func(t *testing.T) {
 			h, v := dnsTokens(t, map[string]string{"right": "example.com"})
 			u := h.reserve(h.service("example.com"), "office", 42)
@@ -3788,4 +3787,121 @@ func TestSyncSecretOfWithdrawal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSyncPreviewOfMoves plans moves: the value comes at the new place, and goes at the
+// old one.
+func TestSyncPreviewOfMoves(t *testing.T) {
+	preview := func(h *syncHost, want ...string) {
+		t.Helper()
+		r, err := h.engine.Preview(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantReport(t, r, want...)
+	}
+	both := []string{dnsHost + " create", dnsHost + " delete", dnsOffice + " create", dnsOffice + " delete"}
+	t.Run("another provider", func(t *testing.T) {
+		h, _ := newVendorHost(t)
+		next := h.vendor("next")
+		h.reserve(h.service("example.com"), "office", 42)
+		h.run()
+		h.configure(dnsVendorConfiguration("next"))
+		next.fails(dnsFault(provider.Permission))
+		preview(h, dnsHost+" failed permission", dnsOffice+" failed permission")
+		next.works()
+		preview(h, both...)
+		wantReport(t, h.run(), both...)
+		preview(h, "2 unchanged")
+	})
+	t.Run("upsert-only", func(t *testing.T) {
+		h, _ := newVendorHost(t)
+		h.vendor("next")
+		h.run()
+		c := dnsVendorConfiguration("next")
+		c.SyncMode = modeUpsertOnly
+		h.configure(c)
+		want := []string{dnsHost + " create", dnsHost + " leftover deletes_forbidden"}
+		preview(h, want...)
+		wantReport(t, h.run(), want...)
+	})
+	t.Run("another key of the zone", func(t *testing.T) {
+		s := servertest.BIND(t)
+		h := newSyncHost(t, s)
+		h.run()
+		h.change(func(c *configuration) { c.AccessKeyID = "hmac-sha256:" + c.AccessKeyID })
+		preview(h, "1 unchanged")
+	})
+	t.Run("a zone within", func(t *testing.T) {
+		h, v := newVendorHost(t)
+		h.reserve(h.service("sub.example.com"), "office", 42)
+		h.run()
+		v.zones["key"] = append(v.zones["key"], "sub.example.com")
+		preview(h, "_mesh.office.sub.example.com create", "_mesh.office.sub.example.com delete", "1 unchanged")
+		wantReport(t, h.run(), "_mesh.office.sub.example.com create", "_mesh.office.sub.example.com delete", "1 unchanged")
+	})
+}
+
+// TestSyncPreviewOfSweep lists what a sweep would withdraw, and withdraws nothing.
+func TestSyncPreviewOfSweep(t *testing.T) {
+	h, v := newVendorHost(t)
+	v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
+	r, err := h.engine.PreviewSweep(t.Context())
+	if wantReport(t, r, dnsHost+" create", dnsOffice+" orphan"); err != nil || !r.OK() || r.Counts[reconcile.ActionOrphan] != 1 || r.Names != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" orphan")
+	v.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+}
+
+// TestSyncConfigurationForgotten deletes the configuration. Its value goes, and those of the
+// services that have used its key, over restarts and refusals. A service with a key of its own
+// keeps its value, for which nothing is written any more.
+func TestSyncConfigurationForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, v := newVendorHost(t)
+		own := h.vendor("own")
+		service := h.service("example.com", dnsAccount("own", "", "key", "secret")...)
+		kept := h.reserve(service, "kept", 41)
+		h.reserve(h.service("example.com"), "office", 42)
+		h.run()
+		v.fails(dnsFault(provider.Temporary, "change"))
+		api := &server{store: h.store, engine: h.engine}
+		if gone, err := api.forgetConfiguration(t.Context()); gone || err != nil {
+			t.Errorf("gone %t, %v", gone, err)
+		}
+		if _, err := h.engine.Sync(t.Context(), false); !errors.Is(err, reconcile.ErrNotConfigured) {
+			t.Errorf("%v", err)
+		}
+		h.publish(kept, "udp://192.0.2.9:1")
+		h.reserve(service, "new", 43)
+		h.restart()
+		api.engine = h.engine
+		dnsPass(2 * time.Second)
+		v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
+		v.works()
+		dnsPass(time.Hour)
+		v.want(t, servertest.Zone, dnsHost)
+		v.want(t, servertest.Zone, dnsOffice)
+		own.want(t, servertest.Zone, kept.Name, h.value("41", dnsEndpoint))
+		own.want(t, servertest.Zone, "_mesh.new.example.com")
+		if n := h.count(`SELECT count(*) FROM accounts`); n != 1 {
+			t.Errorf("%d accounts are kept, want the service's alone", n)
+		}
+		rounds := h.rounds.Load()
+		dnsPass(24 * time.Hour)
+		if n := h.rounds.Load() - rounds; n > 60 {
+			t.Errorf("%d rounds in a day in which there is nothing to do", n)
+		}
+		h.configure(dnsVendorConfiguration("vendor"))
+		h.run()
+		own.want(t, servertest.Zone, kept.Name, h.value("41", "udp://192.0.2.9:1"))
+		v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
+		if _, err := api.forgetConfiguration(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := api.forgetConfiguration(t.Context()); !errors.Is(err, errNoConfiguration) {
+			t.Errorf("%v", err)
+		}
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,6 +56,8 @@ type server struct {
 	requests   metrics.Requests
 	backups    metrics.Runs
 	copying    sync.Mutex // held by the backup that is being made or sent
+
+	provisioned provisioned
 }
 
 const (
@@ -72,12 +75,13 @@ func (s *server) routes() http.Handler {
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
+	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
 	mux.Handle("POST /api/v1/ddns/test", handle(s.testConnection))
-	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise))
+	mux.Handle("POST /api/v1/ddns/sync", handle(s.synchronise, "dry_run", "sweep"))
 	mux.Handle("GET /api/v1/ddns/sync", handle(s.lastReport))
-	mux.Handle("GET /api/v1/ddns/leftovers", handle(s.leftovers))
+	mux.Handle("GET /api/v1/ddns/leftovers", a.Stream(s.leftovers))
 	mux.Handle("DELETE /api/v1/ddns/leftovers/{id}", handle(s.forgetLeftover))
-	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt))
+	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt, "dry_run"))
 	mux.Handle("GET /api/v1/ddns/providers", handle(s.providers))
 
 	mux.Handle("POST /api/v1/ddns/usages", handle(s.createUsage))
@@ -85,7 +89,7 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/ddns/usages/available", s.availableUsages)
 	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
 	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage))
-	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force"))
 
 	mux.Handle("POST /api/v1/ddns/services", handle(s.createService))
 	mux.Handle("GET /api/v1/ddns/services", a.Stream(s.services))
@@ -103,13 +107,13 @@ func (s *server) routes() http.Handler {
 
 // failures are what the errors of the store and the engine are to a client.
 var failures = []envelope.Answer{
+	{Err: errNoConfiguration, ID: msg.UnknownConfiguration},
 	{Err: errNoService, ID: msg.UnknownService},
 	{Err: errNoUsage, ID: msg.UnknownUsage},
 	{Err: ledger.ErrNoLeftover, ID: msg.UnknownLeftover},
 	{Err: errServiceExists, ID: msg.ServiceExists},
 	{Err: errServiceInUse, ID: msg.ServiceInUse},
 	{Err: errDomainInUse, ID: msg.ServiceDomainInUse},
-	{Err: errPrefixTaken, ID: msg.PrefixTaken},
 	{Err: errNameTooLong, ID: msg.NameTooLong},
 	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
 	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
@@ -205,6 +209,16 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	return answer, err
 }
 
+func (s *server) deleteConfiguration(r *http.Request) (envelope.Reply, error) {
+	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
+	defer cancel()
+	gone, err := s.forgetConfiguration(ctx)
+	if err == nil && !gone {
+		return envelope.Reply{Status: http.StatusAccepted, Message: msg.ConfigurationLeaving}, nil
+	}
+	return envelope.Reply{Message: msg.ConfigurationDeleted}, err
+}
+
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		Provider        string          `json:"provider"`
@@ -248,14 +262,10 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	}
 	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
-	var result reconcile.Report
-	done := msg.SyncDone
 	if flag["dry_run"] {
-		done = msg.SyncPlanned
-		result, err = s.engine.Preview(ctx)
-	} else {
-		result, err = s.engine.Sync(ctx, flag["sweep"])
+		return s.preview(ctx, r, flag["sweep"])
 	}
+	result, err := s.engine.Sync(ctx, flag["sweep"])
 	if errors.Is(err, reconcile.ErrUnfinished) {
 		return envelope.Reply{}, envelope.Fail(msg.SyncUnfinished, result.Names)
 	}
@@ -267,7 +277,24 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 		fault := answers.Fault(first.Fault)
 		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, fault)
 	}
-	return envelope.Reply{Message: done, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
+	return envelope.Reply{Message: msg.SyncDone, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
+}
+
+// preview tells what a synchronisation would do, whatever it finds. What it could not look at in
+// time is not in the report, which is not complete then.
+func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (envelope.Reply, error) {
+	look := s.engine.Preview
+	if sweep {
+		look = s.engine.PreviewSweep
+	}
+	result, err := look(ctx)
+	if errors.Is(err, reconcile.ErrUnfinished) {
+		result.FinishedAt, err = s.store.now(), nil
+	}
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	return envelope.Reply{Message: msg.SyncPlanned, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
 }
 
 func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
@@ -278,37 +305,55 @@ func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Data: answers.Report(*last, next, envelope.Language(r))}, err
 }
 
-func (s *server) leftovers(r *http.Request) (envelope.Reply, error) {
-	query, err := envelope.ParseQuery(r)
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	limit, after, err := envelope.PageQuery(query)
-	if err != nil {
-		return envelope.Reply{}, err
-	}
-	size := cmp.Or(limit, envelope.MaxPage)
-	answer, next := []answers.Leftover{}, ""
-	for more := true; more; {
-		places, err := s.store.ledger.Leftovers(r.Context(), after, size+1)
+// leftoverPage bounds the leftovers that are read at a time to list them all.
+const leftoverPage = 100
+
+// leftovers lists them: a page when a limit is given, else all of them, streamed.
+func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		query, err := envelope.ParseQuery(r)
 		if err != nil {
-			return envelope.Reply{}, err
+			yield(nil, err)
+			return
 		}
-		more = len(places) > size
-		for _, stored := range places[:min(size, len(places))] {
-			p := stored.Place
-			due, err := s.store.ledger.NameDue(r.Context(), p.Name)
-			if err != nil {
-				return envelope.Reply{}, err
+		limit, after, err := envelope.PageQuery(query)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		size := leftoverPage
+		if limit > 0 {
+			size = limit + 1 // one more tells whether there are more
+		}
+		count := 0
+		for stored, err := range s.leftoversAfter(r.Context(), after, size) {
+			if err == nil && limit > 0 && count == limit {
+				yield(envelope.Next(after), nil)
+				return
 			}
-			after = p.ID
-			answer = append(answer, answers.NewLeftover(p, stored.Since, due, envelope.Language(r)))
-		}
-		if more && limit > 0 {
-			next, more = strconv.FormatInt(after, 10), false
+			var entry any
+			if err == nil {
+				entry, err = s.shownLeftover(r, stored)
+			}
+			if !yield(entry, err) || err != nil {
+				return
+			}
+			after = stored.Place.ID
+			count++
 		}
 	}
-	return envelope.Reply{Data: answer, Next: next}, nil
+}
+
+// leftoversAfter reads the leftovers behind one, some at a time.
+func (s *server) leftoversAfter(ctx context.Context, after int64, size int) iter.Seq2[ledger.StoredPlace, error] {
+	return sqlrow.Pages(size, func(behind ledger.StoredPlace) ([]ledger.StoredPlace, error) {
+		return s.store.ledger.Leftovers(ctx, max(after, behind.Place.ID), size)
+	})
+}
+
+func (s *server) shownLeftover(r *http.Request, stored ledger.StoredPlace) (answers.Leftover, error) {
+	due, err := s.store.ledger.NameDue(r.Context(), stored.Place.Name)
+	return answers.NewLeftover(stored.Place, stored.Since, due, envelope.Language(r)), err
 }
 
 func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
@@ -399,9 +444,11 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		Prefix     string           `json:"record_prefix"`
 		FullDomain string           `json:"full_domain"`
 		NetworkID  sqlrow.NetworkID `json:"network_id"`
+		Warnings   []string         `json:"warnings,omitempty"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
+		Warnings: advice.Texts(u.warnings(), envelope.Language(r)),
 	}}, nil
 }
 
@@ -434,7 +481,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	read := func(after int64, size int) listing.Page {
 		f := filter
 		f.after = after
-		return s.page(r.Context(), f, size)
+		return s.page(r, f, size)
 	}
 	first := read(filter.after, listing.FirstSize(limit))
 	if first.Err != nil {
@@ -447,32 +494,19 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page gives at most limit usages that the filter selects. Those of one state are
-// looked for page by page.
-func (s *server) page(ctx context.Context, f usageFilter, limit int) (page listing.Page) {
+// page gives at most limit usages that the filter selects.
+func (s *server) page(r *http.Request, f usageFilter, limit int) (page listing.Page) {
 	defer crash.Catch(&page.Err)
-	if f.state == "" {
-		return s.store.Listing(ctx, f, limit)
+	return s.store.Listing(r.Context(), f, limit, envelope.Language(r))
+}
+
+// choices gives words that a client has to choose from.
+func choices[W ~string](words []W) string {
+	var all []string
+	for _, word := range words {
+		all = append(all, string(word))
 	}
-	var entries []*listing.Usage
-	for {
-		usages, err := s.store.Usages(ctx, f, limit)
-		if err != nil {
-			return listing.Page{Err: err}
-		}
-		states, err := s.publishing(ctx, usages)
-		if err != nil {
-			return listing.Page{Err: err}
-		}
-		for i, u := range usages {
-			if f.after = u.Seq; states[i].State == f.state {
-				entries = append(entries, u.entry())
-			}
-		}
-		if len(usages) < limit || len(entries) >= limit {
-			return listing.PageOf(entries[:min(limit, len(entries))], nil)
-		}
-	}
+	return strings.Join(all, " | ")
 }
 
 func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
@@ -481,13 +515,13 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 		return filter, 0, err
 	}
 	filter = usageFilter{serviceID: query.Get("service_id"), state: reconcile.PlaceState(query.Get("state"))}
-	if filter.state != "" && !slices.Contains(answers.PublishStates, filter.state) {
-		return filter, 0, envelope.Fail(msg.QueryInvalid, "state")
+	if filter.state != "" && !slices.Contains(reconcile.UsageStates, filter.state) {
+		return filter, 0, envelope.Fail(msg.QueryInvalid, "state", choices(reconcile.UsageStates))
 	}
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id")
+			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id", envelope.Phrase{ID: msg.TypeUint64})
 		}
 		filter.network = sql.Null[sqlrow.NetworkID]{V: sqlrow.NetworkID(n), Valid: true}
 	}
@@ -500,19 +534,13 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	states, err := s.publishing(r.Context(), []usage{u})
-	if err != nil {
-		return envelope.Reply{}, err
-	}
 	return envelope.Reply{Data: struct {
 		listing.Usage
 		Status       string   `json:"status"`
 		TXTEndpoints []string `json:"txt_endpoints"`
-		Publish      any      `json:"publish"`
 		CreatedAt    string   `json:"created_at"`
 	}{
-		Usage: *u.entry(), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-		Publish: states[0].In(envelope.Language(r)),
+		Usage: u.entry(envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 	}}, nil
 }
 
@@ -524,11 +552,12 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	var body struct {
 		TXTEndpoints sqlrow.TextList `json:"txt_endpoints"`
 		Description  *string         `json:"description"`
+		NetworkName  *string         `json:"network_name"`
 	}
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, body.Description)
+	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
@@ -632,8 +661,13 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 	}
 }
 
-// backup sends a consistent copy of the live database, one at a time.
+// backup sends a consistent copy of the live database, one at a time. For a HEAD request it
+// makes and counts none: only the size of the copy is not known without.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
+		describeBackup(w.Header())
+		return
+	}
 	if !s.copying.TryLock() {
 		s.adapter.Audit(r, errBackupRuns)
 		s.adapter.Refuse(w, r, errBackupRuns)
@@ -649,12 +683,18 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close()
-	w.Header().Set("Content-Type", "application/vnd.sqlite3")
-	w.Header().Set("Content-Disposition", `attachment; filename="meshddns.db"`)
+	describeBackup(w.Header())
 	err = envelope.SendFile(w, file, through)
 	if s.backups.Ended(s.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
+}
+
+// describeBackup sets what every backup's header says.
+func describeBackup(h http.Header) {
+	h.Set("Content-Type", "application/vnd.sqlite3")
+	h.Set("Content-Disposition", `attachment; filename="meshddns.db"`)
+	h.Set("Cache-Control", "no-store")
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
@@ -665,6 +705,9 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 			failure.ID = msg.DatabaseDown
 		}
 		return envelope.Reply{}, failure
+	}
+	if s.provisioned.count.Load() > 0 {
+		return envelope.Reply{Message: msg.NotProvisioned}, nil
 	}
 	return envelope.Reply{Message: msg.TestOK}, nil
 }
@@ -686,13 +729,14 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
 	page.Figure(totals["usages"])
-	page.Family("meshddns_records", "gauge", "Places of published names by state.")
-	for _, state := range reconcile.PlaceStates {
+	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
+	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
 	s.requests.Write(page)
 	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
+	s.provisioned.metrics(page)
 	s.dnsMetrics(page)
 	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)

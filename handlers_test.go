@@ -33,6 +33,7 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
+	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/conntest"
 	"meshddns/dnswire"
@@ -825,7 +826,7 @@ func (a *appliance) addUsages(t testing.TB, count, descriptionSize int) {
 		INSERT INTO usages
 		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
 		SELECT i, printf('u%06d', i), 'svc', 'mesh_sync', 'custom', 'p' || i, 'TXT', hex(zeroblob(?2 / 2)), 1, '[]',
-		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z' FROM n;
+		       '_mesh.p' || i || '.example.com', '2026-01-02T03:04:05.678Z', 'pending', 0, '' FROM n;
 		INSERT INTO bindings
 		SELECT seq, 'b' || id, -seq, id, provider_id, 'active' FROM usages WHERE seq % 3 > 0;
 		INSERT INTO names (name, version, due, lane, pass) SELECT name, 1, NULL, '', 0 FROM usages`,
@@ -932,7 +933,7 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 		if i > 0 {
 			all.WriteString(",")
 		}
-		if err := encoder.Encode(u.entry()); err != nil {
+		if err := encoder.Encode(u.entry(msg.Chinese)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1387,7 +1388,8 @@ func TestAuditLines(t *testing.T) {
 		{"POST", "/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`, `what="POST /api/v1/ddns/usages" id=<id> status=200 code=""`},
 		{"POST", "/usages", `secret-body`, `what="POST /api/v1/ddns/usages" id="" status=400 code=parameter_error`},
 		{"DELETE", "/services/svc", "", `what="DELETE /api/v1/ddns/services/{id}" id=svc status=409 code=service_in_use`},
-		{"DELETE", "/usages/gone?force=1&secret=secret", "", `what="DELETE /api/v1/ddns/usages/{id}?force" id=gone status=404 code=unknown_usage`},
+		{"DELETE", "/usages/gone?force=1", "", `what="DELETE /api/v1/ddns/usages/{id}?force" id=gone status=404 code=unknown_usage`},
+		{"DELETE", "/usages/gone?force=1&secret=secret", "", `what="DELETE /api/v1/ddns/usages/{id}?force" id=gone status=400 code=query_invalid`},
 		{"DELETE", "/usages/gone?force=0", "", `what="DELETE /api/v1/ddns/usages/{id}" id=gone status=404 code=unknown_usage`},
 		{"DELETE", "/services/" + long, "", `what="DELETE /api/v1/ddns/services/{id}" id=` + long[:128] + ` status=404 code=unknown_service`},
 		{"PUT", "/config", config, `what="PUT /api/v1/ddns/config" id="" status=200 code=""`},
@@ -1935,7 +1937,7 @@ func TestPrefixIsTakenByAnyUsage(t *testing.T) {
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
 	db := a.open(t)
 	defer db.Close()
-	if _, err := db.Exec(`INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '')`); err != nil {
+	if _, err := db.Exec(`INSERT INTO usages VALUES (1, 'u', 'svc', 'mesh_sync', 'auto', 'old', 'TXT', '', 1, '[]', '_mesh.old.example.com', '', 'none', 0, '')`); err != nil {
 		t.Fatal(err)
 	}
 	if status, code, answer := a.call(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"OLD","network_id":1}`); code != "prefix_taken" {
@@ -2099,14 +2101,14 @@ func TestPrivateAddressIsTold(t *testing.T) {
 	a := newAppliance(t, func(a *appliance) {
 		a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "192.168.1.2"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, a.store.SaveAddresses, a.server.log)
 	})
-	const config = `{"provider":"builtin","access_key_id":"k","access_key_secret":"s","domain":"example.com","txt_record_name":"x"%s}`
+	const config = `{"provider":"builtin","access_key_id":"k","access_key_secret":"s","domain":"example.com","txt_record_name":"x","enabled":true%s}`
 	for _, test := range []struct{ method, path, body, want string }{
 		{"PUT", "/config", fmt.Sprintf(config, `,"txt_endpoints":["tcp://{ipv4}:1"]`), `{"message":"the configuration is saved","data":{"warnings":["{ipv4} is the private address 192.168.1.2 now, which nobody outside can reach"]}}`},
 		{"PUT", "/config", fmt.Sprintf(config, `,"txtEndpoints":[],"sync-mode":"auto"`), `{"message":"the configuration is saved","data":{"warnings":[` +
-			`"member \"txtEndpoints\" is unknown and ignored; is \"txt_endpoints\" meant?","member \"sync-mode\" is unknown and ignored; is \"sync_mode\" meant?"]}}`},
-		{"PUT", "/config", fmt.Sprintf(config, ``), `{"message":"the configuration is saved"}`},
+			`"member \"txtEndpoints\" is unknown and ignored; is \"txt_endpoints\" meant?","member \"sync-mode\" is unknown and ignored; is \"sync_mode\" meant?","there are no txt_endpoints: the value that is published has no address"]}}`},
+		{"PUT", "/config", fmt.Sprintf(config, `,"txt_endpoints":["tcp://a:1"]`), `{"message":"the configuration is saved"}`},
 		{"POST", "/services", `{"name":"x","config":{"domain":"a.example.com","txt_endpoints":["tcp://{ipv4}:1"]}}`, `"warnings":["{ipv4} is the private address 192.168.1.2 now, which nobody outside can reach"]}}`},
-		{"PUT", "/services/y", `{"name":"x","config":{"domain":"a.example.com"}}`, `updated_at":"`},
+		{"PUT", "/services/y", `{"name":"x","config":{"domain":"b.example.com"}}`, `updated_at":"`},
 	} {
 		response, answer := a.do(t, test.method, "/api/v1/ddns"+test.path, http.Header{"Accept-Language": {"en"}}, test.body)
 		if response.StatusCode != http.StatusOK || !strings.Contains(answer, test.want) || !strings.Contains(test.want, "warnings") && strings.Contains(answer, "warnings") {
@@ -2269,10 +2271,11 @@ func TestBackupWithoutRoom(t *testing.T) {
 // What would be lost is not acknowledged: the file, or its log, is another one.
 func TestFileIsGone(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
-		"deleted":     os.Remove,
-		"moved":       func(path string) error { return os.Rename(path, path+".old") },
-		"replaced":    func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
-		"log deleted": func(path string) error { return os.Remove(path + "-wal") },
+		"deleted":      os.Remove,
+		"moved":        func(path string) error { return os.Rename(path, path+".old") },
+		"replaced":     func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
+		"lock deleted": func(path string) error { return os.Remove(path + "-lock") },
+		"log deleted":  func(path string) error { return os.Remove(path + "-wal") },
 		"log replaced": func(path string) error {
 			return errors.Join(os.Remove(path+"-wal"), os.WriteFile(path+"-wal", nil, 0o600))
 		},
@@ -2499,5 +2502,61 @@ func checkForm(t *testing.T, w *httptest.ResponseRecorder, body string) {
 	}
 	if failed := string(members["error"]); strings.Contains(failed, bodySecret) {
 		t.Errorf("the secret is in %s", failed)
+	}
+}
+
+// TestLeftoversAreStreamed lists more leftovers than are kept at a time: all of them, in
+// pages too, and with an answer that is cut when the database goes on the way.
+func TestLeftoversAreStreamed(t *testing.T) {
+	const count = 10*leftoverPage + 1
+	a := newAppliance(t)
+	db := a.open(t)
+	defer db.Close()
+	if _, err := db.Exec(`
+		INSERT INTO accounts (id, provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (1, 'vendor', '', 'key', '', '');
+		INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
+		WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		SELECT printf('n%06d', i), 1, 'z', '', 'leftover', hex(zeroblob(8192)), '', 0, 0, '', '', '', 0, '', '' FROM n`, count); err != nil {
+		t.Fatal(err)
+	}
+	page := func(query string) (names []string, next string) {
+		var body struct {
+			Data []answers.Leftover
+			Next string `json:"next_cursor"`
+		}
+		if err := json.Unmarshal([]byte(a.must(t, "GET", "/api/v1/ddns/leftovers"+query, "")), &body); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range body.Data {
+			names = append(names, l.Name)
+		}
+		return names, body.Next
+	}
+	whole, next := page("")
+	if len(whole) != count || next != "" {
+		t.Fatalf("%d leftovers, and the cursor %q", len(whole), next)
+	}
+	var paged []string
+	for cursor, more := "", true; more; more = cursor != "" {
+		var names []string
+		names, cursor = page("?limit=77&cursor=" + cursor)
+		paged = append(paged, names...)
+		if more := len(paged) < count; more != (cursor != "") || more && len(names) != 77 {
+			t.Fatalf("a page of %d behind %d, and the cursor %q", len(names), len(paged)-len(names), cursor)
+		}
+	}
+	if fmt.Sprint(paged) != fmt.Sprint(whole) {
+		t.Error("the pages are not the whole")
+	}
+	response, err := a.http.Get(a.url + "/api/v1/ddns/leftovers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := db.Exec(`ALTER TABLE places RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.logs.String(), "answer broken off") {
+		t.Errorf("the answer ends with %v: it was read as a whole before it was sent", err)
 	}
 }

@@ -31,7 +31,8 @@
 //
 // SIGTERM and SIGINT end the program: what has come is answered, and what has begun
 // is finished first. SIGHUP reads the token file and the provision file again; a fault
-// in one is logged, and what was stays.
+// in one is logged, and what was stays. A fault in the provision file does not keep the
+// program from starting.
 package main
 
 import (
@@ -49,7 +50,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -98,18 +101,31 @@ type process struct {
 
 func (p process) getenv(name string) string { return settings.Lookup(p.environ, name) }
 
-// newLog writes in a format; to the journal each line with its priority.
+// newLog writes in a format; to the journal each line with its priority, and text without the time,
+// which the journal has already.
 func (p process) newLog(name string) *slog.Logger {
+	journal := systemd.IsJournal(p.getenv, p.stderr)
 	format := func(w io.Writer) slog.Handler {
-		if name == "json" {
+		switch {
+		case name == "json":
 			return slog.NewJSONHandler(w, nil)
+		case journal:
+			return slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: withoutTime})
 		}
 		return slog.NewTextHandler(w, nil)
 	}
-	if systemd.IsJournal(p.getenv, p.stderr) {
+	if journal {
 		return slog.New(systemd.NewHandler(p.stderr, format))
 	}
 	return slog.New(format(p.stderr))
+}
+
+// withoutTime leaves out the time of a line.
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		return slog.Attr{}
+	}
+	return a
 }
 
 // run is the program. It returns when ctx has ended and all is closed.
@@ -136,7 +152,11 @@ func run(ctx context.Context, p process) (err error) {
 	for _, origin := range c.TakeSockets(manager.Sockets) {
 		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
 	}
-	return runWith(ctx, c, manager, p.hangUps, log)
+	if err := runWith(ctx, c, manager, p.hangUps, log); err != nil {
+		manager.Status("failed: " + err.Error()) // the error itself is told by who is given it
+		return err
+	}
+	return nil
 }
 
 // runWith is the program once it knows what it is to do and where it logs.
@@ -157,8 +177,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
 	if c.Provision != "" {
 		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {
-			dns.close()
-			return fmt.Errorf("-provision: nothing of it is applied:\n%w", err)
+			logLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
 		}
 	}
 	front, err := listenHTTP(c, manager.Sockets.HTTP, api)
@@ -175,6 +194,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c, api)
+	again := repeated{api.provisionPause, func(ctx context.Context) { api.provisionAgain(ctx, c.Provision) }}
 	listen := strings.Join(front.Addrs(), ",")
 	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
 	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "db", c.DB)
@@ -194,7 +214,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) })
+			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, again)
 		},
 	})
 }
@@ -207,15 +227,19 @@ func serves(http, dns string) string {
 	return "HTTP on " + http + ", DNS on " + dns
 }
 
-// work asks the database what the program has to do.
+// work asks the database what the program has to do, and what is wrong with it.
 func work(s *store) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		totals, err := s.Totals(ctx)
 		if err != nil {
 			return "", fmt.Errorf("read the database: %w", err)
 		}
-		return fmt.Sprintf("services %d, prefixes %d, names published %d",
-			totals["services"], totals["usages"], totals[string(reconcile.Published)]), nil
+		text := fmt.Sprintf("services %d, prefixes %d, names published %d",
+			totals["services"], totals["usages"], totals[string(reconcile.Published)])
+		if err := s.Health(ctx); err != nil {
+			text += "; " + failureOf(err).Error()
+		}
+		return text, nil
 	}
 }
 
@@ -242,7 +266,7 @@ func reloadSteps(c settings.Settings, api *server) (steps []step) {
 func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	for _, s := range steps {
 		if err := s.do(ctx); err != nil {
-			log.Error("reload: what was stays", "step", s.what, "error", err)
+			logLines(log, slog.LevelError, "reload: what was stays", err, "step", s.what)
 			continue
 		}
 		log.Info("reload", "step", s.what)
@@ -252,12 +276,24 @@ func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	}
 }
 
-// onHangUp obeys each hang-up until ctx ends.
-func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func()) error {
+// repeated is done again after a time: after gives it, 0 for never.
+type repeated struct {
+	after func() time.Duration
+	do    func(context.Context)
+}
+
+// onHangUp obeys each hang-up until ctx ends, and does again what is due meanwhile.
+func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), again repeated) error {
 	for {
+		var due <-chan time.Time
+		if pause := again.after(); pause > 0 {
+			due = time.After(pause)
+		}
 		select {
 		case <-hangUps:
 			obey()
+		case <-due:
+			again.do(ctx)
 		case <-ctx.Done():
 			return nil
 		}
@@ -333,24 +369,92 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
 }
 
-// provision applies the files that -provision names, all or nothing, before anything
-// runs at the start, and beside everything later.
+// provisioned is what of the provision file is not applied. One goroutine at a time applies the
+// file; any goroutine may read count.
+type provisioned struct {
+	count   atomic.Int64        // of all faults
+	form    int                 // faults of the file as it was read last: nothing of it is applied
+	failure string              // of the database; "" for none
+	faults  provision.Mistakes  // of entries that the stored state does not allow
+	waits   *provision.Document // is applied again; nil for none
+	pause   time.Duration       // before that
+}
+
+// While a part of the provision file waits, it is tried again after provisionPause, and then after
+// twice the time, up to provisionPauseMost.
+const (
+	provisionPause     = time.Second
+	provisionPauseMost = time.Minute
+)
+
+// provision reads and applies the files at path, at the start before anything runs. Entries that the
+// stored state does not allow are logged, and wait. It returns provision.Mistakes when the files
+// are wrong by themselves, and the error of the database; then it has changed nothing.
 func (s *server) provision(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
-	document := provision.Read(path, credentials)
-	var changes []provision.Change
+	err := s.applyDocument(ctx, path, provision.Read(path, credentials), start)
+	mistakes, _ := errors.AsType[provision.Mistakes](err)
+	s.provisioned.form = len(mistakes)
+	s.provisioned.pause = provisionPause
+	s.countProvisionFaults()
+	return err
+}
+
+// provisionAgain applies what waits of the provision file.
+func (s *server) provisionAgain(ctx context.Context, path string) {
+	p := &s.provisioned
+	failure, faults := p.failure, len(p.faults)
+	err := s.applyDocument(ctx, path, p.waits, false)
+	s.countProvisionFaults()
+	if err != nil && err.Error() != failure {
+		logLines(s.log, slog.LevelError, "the provision file is not applied", err)
+	}
+	if p.pause = min(2*p.pause, provisionPauseMost); len(p.faults) < faults {
+		p.pause = provisionPause
+	}
+}
+
+func (s *server) countProvisionFaults() {
+	p := &s.provisioned
+	n := p.form + len(p.faults)
+	if p.failure != "" {
+		n++
+	}
+	p.count.Store(int64(n))
+}
+
+// provisionPause gives the time until provisionAgain is due, 0 when nothing waits.
+func (s *server) provisionPause() time.Duration {
+	if s.provisioned.waits == nil {
+		return 0
+	}
+	return s.provisioned.pause
+}
+
+// applyDocument applies a document in one transaction, and logs what came of it.
+func (s *server) applyDocument(ctx context.Context, path string, document *provision.Document, start bool) error {
+	p := &s.provisioned
+	var applied provision.Applied
 	var a *application
 	err := s.store.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		a = &application{api: s, start: start, seen: map[string]int{}}
-		changes, err = document.Apply(ctx, a)
+		applied, err = document.Apply(ctx, a)
 		return err
 	})
+	if _, ok := errors.AsType[provision.Mistakes](err); ok {
+		return err // what waited of an earlier document waits on
+	}
+	again := document == p.waits
 	if err != nil {
+		if !again {
+			p.faults = nil
+		}
+		p.waits, p.failure = document, err.Error()
 		return err
 	}
 	if a.owner != "" {
 		s.store.UseOwner(a.owner)
 	}
-	for _, c := range changes {
+	for _, c := range applied.Changes {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
 			slog.String("what", c.What), slog.String("id", c.ID),
 			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
@@ -361,9 +465,35 @@ func (s *server) provision(ctx context.Context, path string, credentials provisi
 	for _, id := range a.inUse {
 		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
 	}
-	s.log.Info("provisioned", "from", path,
-		"services", len(document.Services), "usages", len(document.Usages), "changes", len(changes))
+	fresh := slices.DeleteFunc(slices.Clone(applied.Faults), func(m provision.Mistake) bool { return again && slices.Contains(p.faults, m) })
+	logLines(s.log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
+	if !again || len(applied.Changes) > 0 || p.failure != "" {
+		s.log.Info("provisioned", "from", path, "services", len(document.Services), "usages", len(document.Usages),
+			"changes", len(applied.Changes), "faults", len(applied.Faults))
+	}
+	p.waits, p.faults, p.failure = applied.Waits, applied.Faults, ""
 	return nil
+}
+
+// maxFaultLines bounds the lines that logLines writes.
+const maxFaultLines = 100
+
+// logLines logs each line of an error on its own.
+func logLines(log *slog.Logger, level slog.Level, message string, err error, attributes ...any) {
+	lines := slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return line == "" })
+	for i, line := range lines {
+		if i == maxFaultLines {
+			log.Log(context.Background(), level, message, append(attributes, "more", len(lines)-i)...)
+			return
+		}
+		log.Log(context.Background(), level, message, append(attributes, "error", line)...)
+	}
+}
+
+// metrics writes the figure of the provision file.
+func (p *provisioned) metrics(page *metrics.Page) {
+	page.Family("meshddns_provision_faults", "gauge", "Faults for which the provision file, or an entry of it, is not applied.")
+	page.Figure(uint64(p.count.Load()))
 }
 
 // checks are those of the operations that need no database.
@@ -484,6 +614,7 @@ func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Cha
 	if number >= len(same) {
 		u, err := a.api.reserve(ctx, b.reservation())
 		if err == nil {
+			a.warnings = append(a.warnings, u.warnings()...)
 			_, err = a.changeUsage(ctx, b, u)
 		}
 		return provision.Did("POST usages", u.ID, err)

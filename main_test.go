@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -11,8 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"meshddns/answers"
-	"meshddns/sqlrow"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +30,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/dnsname"
 	"meshddns/dnswire"
@@ -41,6 +41,7 @@ import (
 	"meshddns/provider/servertest"
 	"meshddns/provision"
 	"meshddns/reconcile"
+	"meshddns/sqlrow"
 )
 
 // The names and the value that most tests here are about.
@@ -341,20 +342,11 @@ func (h *syncHost) publish(u usage, endpoints ...string) {
 // value, and why it is not as it should be.
 func (h *syncHost) publishing(u usage) string {
 	h.t.Helper()
-	ctx := context.Background()
-	u, err := h.store.Usage(ctx, u.ID)
+	u, err := h.store.Usage(context.Background(), u.ID)
 	if err != nil {
 		return err.Error()
 	}
-	state, err := h.store.ledger.State(ctx, []string{u.Name})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	places, err := h.store.ledger.Places(ctx, u.Name)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	p := u.publishing(state, h.engine.Addresses(), places)
+	p := u.Publish
 	return dnsWords(string(p.State), p.Value, p.Fault.Code)
 }
 
@@ -555,13 +547,11 @@ func dnsKey(name string) string {
 
 func (h *syncHost) places(name string) (places []reconcile.Place) {
 	h.t.Helper()
-	stored, err := h.store.ledger.Places(context.Background(), name)
+	state, err := h.store.ledger.State(context.Background(), []string{name})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, p := range stored {
-		places = append(places, p.Place)
-	}
+	places = state.Names[0].Places
 	slices.SortFunc(places, func(a, b reconcile.Place) int { return cmp.Compare(a.ID, b.ID) })
 	return places
 }
@@ -1292,7 +1282,7 @@ func TestHangUp(t *testing.T) {
 }
 
 // A hang-up applies the provision file again: what differs is changed, and with a fault in
-// the file all stays as it is. At the start a fault ends the program.
+// the form of the file all stays as it is.
 func TestHangUpProvisions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")
 	write := func(name, more string) {
@@ -1306,8 +1296,8 @@ func TestHangUpProvisions(t *testing.T) {
 	for _, step := range []struct{ name, more, log, want string }{
 		{"two", "", `msg=reload step="apply the provision file again"`, "two"},
 		{"two", "", `changes=0`, "two"},
-		{"three", `, "usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]`, `usages[0].service_id: no such service`, "two"},
-		{"four", `,`, `not JSON`, "two"},
+		{"three", `, "usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]`, `usages[0].service_id: no such service`, "three"},
+		{"four", `,`, `not JSON`, "three"},
 		{"five", "", `changes=1`, "five"},
 	} {
 		write(step.name, step.more)
@@ -1323,11 +1313,6 @@ func TestHangUpProvisions(t *testing.T) {
 			t.Errorf("%s: the service's name is %q, %v, want %q", step.name, body.Data.Name, err, step.want)
 		}
 		response.Body.Close()
-	}
-	write("six", `,`)
-	err := run(t.Context(), process{args: []string{"-listen", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "x.db"), "-provision", file}, stdout: io.Discard, stderr: io.Discard})
-	if err == nil || !strings.Contains(err.Error(), file+":1: not JSON") {
-		t.Errorf("a start with a fault in the file: %v", err)
 	}
 }
 
@@ -1420,8 +1405,8 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// applied applies documents to an appliance as SIGHUP does, and gives the audit lines, or
-// the mistakes.
+// applied applies documents to an appliance as SIGHUP does, and gives the audit lines and the
+// faults.
 func (a *appliance) applied(t testing.TB, documents ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -1435,7 +1420,11 @@ func (a *appliance) applied(t testing.TB, documents ...string) string {
 	if err != nil {
 		return strings.ReplaceAll(err.Error(), dir+"/", "")
 	}
-	return strings.Join(a.audited(before), "\n")
+	lines := a.audited(before)
+	for _, m := range a.provisioned.faults {
+		lines = append(lines, strings.ReplaceAll(m.String(), dir+"/", ""))
+	}
+	return strings.Join(lines, "\n")
 }
 
 var auditLine = regexp.MustCompile(`msg=change who=(.*)`)
@@ -1516,7 +1505,8 @@ func TestProvision(t *testing.T) {
 	}
 }
 
-// A fault names the file, the line and the member, and nothing of the files is applied.
+// A fault names the file, the line and the member. A fault of the form keeps all of the files from
+// being applied, another one its entry; a prune that is refused removes nothing.
 func TestProvisionFaults(t *testing.T) {
 	a := newAppliance(t, stopClock)
 	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
@@ -1531,6 +1521,7 @@ func TestProvisionFaults(t *testing.T) {
 		}
 		return all
 	}
+	a.applied(t, fine)
 	before := a.rows(t)
 	for _, step := range []struct{ name, document, want string }{
 		{"masked on a new appliance", `{
@@ -1553,13 +1544,21 @@ func TestProvisionFaults(t *testing.T) {
   {"service_id": "bad id", "prefix_mode": "auto", "network_id": 1},
   {"service_id": "new", "prefix_mode": "custom", "network_id": 1,
    "custom_prefix": "a.b"}]}`,
-			`1.json:4: services[0].config.domain: the service has usages, its domain cannot change
-1.json:5: services[1].id: the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -
-1.json:7: usages[0].service_id: no such service
-1.json:8: usages[1].service_id: the service's config has no domain
+			`1.json:5: services[1].id: the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -
 1.json:11: usages[3].custom_prefix: the prefix may hold only a-z A-Z 0-9 _ -`},
+		{"several of what is stored", `{
+"services": [
+  {"id": "svc", "name": "x", "config": {"domain":
+    "other.example"}}],
+"usages": [
+  {"service_id": "none", "prefix_mode": "auto", "network_id": 1},
+  {"service_id": "bare", "prefix_mode": "auto", "network_id": 1},
+  {"service_id": "svc", "prefix_mode": "auto", "network_id": 1}]}`,
+			`1.json:4: services[0].config.domain: the service has usages, its domain cannot change
+1.json:6: usages[0].service_id: no such service
+1.json:7: usages[1].service_id: the service's config has no domain`},
 		{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
-			`1.json:1: usages[0].custom_prefix: the prefix is taken`},
+			`1.json:1: usages[0].custom_prefix: the prefix is taken by network 0`},
 		{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
 			`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port`},
 		{"too many usages", `{"usages": [` + strings.Join(usages(5), ",") + `],
@@ -1578,8 +1577,8 @@ func TestProvisionFaults(t *testing.T) {
 	if got := len(strings.Split(a.applied(t, few), "\n")); got != 3 {
 		t.Errorf("%d are pruned, want 3", got)
 	}
-	if got := len(strings.Split(a.applied(t, `{"usages": [], "services": [], "prune": "all"}`), "\n")); got != 8 {
-		t.Errorf("%d are pruned, want 6 usages and 2 services", got)
+	if got := len(strings.Split(a.applied(t, `{"usages": [], "services": [], "prune": "all"}`), "\n")); got != 9 {
+		t.Errorf("%d are pruned, want 6 usages and 3 services", got)
 	}
 }
 
@@ -1880,5 +1879,265 @@ func TestCrashedRecord(t *testing.T) {
 	v.works()
 	if r := h.run(); r.Bad != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// movedPrefix gives a document whose prefix office is network's.
+func movedPrefix(network string) string {
+	return `{"configuration": {"provider": "builtin", "access_key_id": "-", "access_key_secret": "-", "domain": "example.com", "txt_record_name": "@",
+		"enabled": true, "sync_mode": "auto"}, "services": [{"id": "b", "name": "B", "config": {"domain": "b.example.com"}}], "prune": true,
+		"usages": [{"service_id": "b", "prefix_mode": "custom", "custom_prefix": "office", "network_id": ` + network + `},
+			{"service_id": "b", "prefix_mode": "auto", "network_id": ` + network + `}]}`
+}
+
+// A prefix that is published for one network moves to another: its value is withdrawn, what
+// else the file has is applied at once, and the prefix is reserved when it is free.
+func TestProvisionMovesAPrefix(t *testing.T) {
+	a := newAppliance(t)
+	a.applied(t, movedPrefix("1"))
+	const name = "_mesh.office.b.example.com"
+	eventually(t, "published", func() bool { return strings.Contains(a.ask(t, name), "n=1 ") })
+	const want = `provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=202
+provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=202
+provision what="POST /api/v1/ddns/usages" id=<id> status=200
+0.json:3: usages[0].custom_prefix: the prefix is taken`
+	if got := a.applied(t, movedPrefix("7")); got != want {
+		t.Fatalf("%s\nwant\n%s", got, want)
+	}
+	if a.provisionPause() != provisionPause {
+		t.Errorf("it is tried again after %v", a.provisionPause())
+	}
+	eventually(t, "withdrawn", func() bool { return !strings.Contains(a.ask(t, name), "n=1 ") })
+	before := len(a.logs.String())
+	eventually(t, "reserved", func() bool { a.provisionAgain(t.Context(), "x"); return a.provisionPause() == 0 })
+	if got := strings.Join(a.audited(before), "\n"); got != `provision what="POST /api/v1/ddns/usages" id=<id> status=200` {
+		t.Errorf("what waited has made\n%s", got)
+	}
+	eventually(t, "published", func() bool { return strings.Contains(a.ask(t, name), "n=7 ") })
+	if n := a.provisioned.count.Load(); n != 0 {
+		t.Errorf("%d faults are left", n)
+	}
+}
+
+// What the stored state does not allow waits, and the rest is applied. It is logged once, is in
+// the metrics and the health, and is applied when the state allows it.
+func TestProvisionWaits(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	a.must(t, "PUT", "/api/v1/ddns/services/b", `{"name":"B","config":{"domain":"b.example"}}`)
+	id := a.reserve(t, "b", "office", 1)
+	const document = `{"configuration": {"provider": "x", "access_key_id": "-", "access_key_secret": "********", "domain": "example.com", "txt_record_name": "@"},
+"services": [{"id": "b", "name": "Moved", "config": {"domain": "moved.example"}}, {"id": "c", "name": "C", "config": {"domain": "c.example"}}],
+"usages": [{"service_id": "b", "prefix_mode": "auto", "network_id": 2},
+  {"service_id": "c", "prefix_mode": "auto", "network_id": 3},
+  {"service_id": "none", "prefix_mode": "auto", "network_id": 4}]}`
+	const want = `provision what="PUT /api/v1/ddns/services/{id}" id=c status=200
+provision what="POST /api/v1/ddns/usages" id=<id> status=200
+0.json:1: configuration.access_key_secret: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here
+0.json:2: services[0].config.domain: the service has usages, its domain cannot change
+0.json:5: usages[2].service_id: no such service`
+	if got := a.applied(t, document); got != want {
+		t.Fatalf("%s\nwant\n%s", got, want)
+	}
+	tells := func(faults, health string) {
+		t.Helper()
+		if page := a.must(t, "GET", "/metrics", ""); !strings.Contains(page, "\nmeshddns_provision_faults "+faults+"\n") {
+			t.Errorf("the metrics have no %s faults:\n%s", faults, page)
+		}
+		if got := a.must(t, "GET", "/healthz", ""); !strings.Contains(got, health) {
+			t.Errorf("healthz: %s, want %s", got, health)
+		}
+	}
+	tells("3", "预置文件未完全应用")
+	again := func(waits int, want ...string) {
+		t.Helper()
+		before := len(a.logs.String())
+		a.provisionAgain(t.Context(), "x")
+		if got := a.audited(before); !slices.Equal(got, want) || len(a.provisioned.faults) != waits {
+			t.Errorf("%q, %d faults, want %q, %d", got, len(a.provisioned.faults), want, waits)
+		}
+		if log := a.logs.String()[before:]; strings.Contains(log, "not applied") {
+			t.Errorf("what was told is told once more: %s", log)
+		}
+	}
+	again(3)
+	a.must(t, "DELETE", "/api/v1/ddns/usages/"+id+"?force=1", "")
+	again(2, `provision what="PUT /api/v1/ddns/services/{id}" id=b status=200`, `provision what="POST /api/v1/ddns/usages" id=<id> status=200`)
+	a.must(t, "PUT", "/api/v1/ddns/services/none", `{"name":"N","config":{"domain":"none.example"}}`)
+	a.must(t, "PUT", "/api/v1/ddns/config", `{"provider":"x","access_key_id":"-","access_key_secret":"sesame","domain":"other.example","txt_record_name":"@"}`)
+	again(0, `provision what="PUT /api/v1/ddns/config" id="" status=200`, `provision what="POST /api/v1/ddns/usages" id=<id> status=200`)
+	tells("0", `"正常"`)
+}
+
+// A form that is wrong changes nothing, not even what is right beside it; what waited of the file
+// before waits on.
+func TestProvisionForm(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	const waiting = `0.json:1: usages[0].service_id: no such service`
+	if got := a.applied(t, `{"usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 4}]}`); got != waiting {
+		t.Fatal(got)
+	}
+	before := a.rows(t)
+	const want = `0.json:1: services[1].name: name must not be empty`
+	got := a.applied(t, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}, {"id": "x", "name": "", "config": {}}]}`)
+	if got != want || !slices.Equal(before, a.rows(t)) {
+		t.Errorf("%s, and the database is another one: %v", got, !slices.Equal(before, a.rows(t)))
+	}
+	if n := a.provisioned.count.Load(); n != 2 || a.provisionPause() == 0 {
+		t.Errorf("%d faults, again after %v", n, a.provisionPause())
+	}
+	if got := a.applied(t, `{"services": []}`); got != "" || a.provisioned.count.Load() != 0 {
+		t.Errorf("a file without mistakes: %s, %d faults", got, a.provisioned.count.Load())
+	}
+}
+
+// While the database fails, all of the file waits.
+func TestProvisionWaitsForTheDatabase(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	db := a.open(t)
+	if _, err := db.Exec(`CREATE TRIGGER refuse BEFORE INSERT ON services BEGIN SELECT RAISE(ABORT, 'no'); END`); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.applied(t, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}]}`); !strings.Contains(got, "no") {
+		t.Errorf("the fault is %q", got)
+	}
+	before := len(a.logs.String())
+	a.provisionAgain(t.Context(), "x")
+	if log := a.logs.String()[before:]; log != "" || a.provisioned.count.Load() != 1 {
+		t.Errorf("the same fault again: %s, %d faults", log, a.provisioned.count.Load())
+	}
+	if _, err := db.Exec(`DROP TRIGGER refuse`); err != nil {
+		t.Fatal(err)
+	}
+	a.provisionAgain(t.Context(), "x")
+	if log := a.logs.String()[before:]; !strings.Contains(log, "msg=provisioned") || a.provisioned.count.Load() != 0 || a.provisionPause() != 0 {
+		t.Errorf("the database works: %s, %d faults", log, a.provisioned.count.Load())
+	}
+}
+
+// No fault of the file keeps the program from starting: it serves what is stored, and takes the
+// file at the next hang-up. Each mistake is a line of the log.
+func TestProvisionFaultsAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	file, db := filepath.Join(dir, "x.json"), filepath.Join(dir, "x.db")
+	for _, test := range []struct {
+		name, document string
+		log            []string
+	}{
+		{"no JSON", `{`, []string{`level=ERROR msg="the provision file is not applied: what was stays" error=` + file + `:1: not JSON`}},
+		{"two mistakes", `{"owner": 1, "more": 2}`, []string{file + `:1: owner: is 1, want a string`, file + `:1: more: no such member`}},
+		{"no credential", `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`, []string{`$CREDENTIALS_DIRECTORY is not set`}},
+		{"no such service", `{"usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 1}]}`,
+			[]string{`level=WARN msg="a part of the provision file is not applied" error="` + file + `:1: usages[0].service_id: no such service"`}},
+		{"no file", "", []string{`no such file or directory`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			os.Remove(file)
+			if test.document != "" {
+				writeFile(t, file, test.document)
+			}
+			p := runProgram(t, nil, "-db", db, "-provision", file)
+			for _, want := range test.log {
+				if log := strings.ReplaceAll(p.log.String(), `error="`+file, `error=`+file); !strings.Contains(log, strings.ReplaceAll(want, `error="`+file, `error=`+file)) {
+					t.Errorf("the log has no %s\n%s", want, log)
+				}
+			}
+			if got := p.health(); !strings.Contains(got, "not fully applied") {
+				t.Errorf("healthz says %s", got)
+			}
+			writeFile(t, file, `{}`)
+			p.hangUps <- syscall.SIGHUP
+			(&syncHost{t: t, log: p.log}).until("healthy", func() bool { return p.health() == "ok" })
+		})
+	}
+}
+
+// health is what healthz says.
+func (p *appProcess) health() string {
+	p.t.Helper()
+	request, err := http.NewRequest("GET", p.url+"/healthz", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("Accept-Language", "en")
+	response, err := (&http.Client{Timeout: dnsPatience}).Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var body struct{ Message string }
+	text, err := io.ReadAll(response.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &body)
+	}
+	if err != nil || response.StatusCode != 200 {
+		p.t.Fatalf("healthz: %d %s, %v", response.StatusCode, text, err)
+	}
+	return body.Message
+}
+
+// What waits is tried again after its pause, beside hang-ups, and never when nothing waits.
+func TestRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		pauses := []time.Duration{time.Second, time.Minute, 0}
+		begin, done := time.Now(), []time.Duration(nil)
+		again := repeated{
+			after: func() time.Duration { return pauses[0] },
+			do:    func(context.Context) { done, pauses = append(done, time.Since(begin)), pauses[1:] },
+		}
+		ended := make(chan error)
+		go func() { ended <- onHangUp(ctx, nil, nil, again) }()
+		time.Sleep(time.Hour) // of a clock that does not wait
+		cancel()
+		if err := <-ended; err != nil || !slices.Equal(done, []time.Duration{time.Second, 61 * time.Second}) {
+			t.Errorf("done at %v, %v", done, err)
+		}
+	})
+}
+
+// An error of many lines is as many lines of the log, up to a bound.
+func TestLogLines(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	var all provision.Mistakes
+	for range 2 * maxFaultLines {
+		all = append(all, provision.Mistake{File: "f", Line: 1, Reason: "bad"})
+	}
+	before := len(a.logs.String())
+	logLines(a.log, 0, "m", all)
+	if log := a.logs.String()[before:]; strings.Count(log, `error="f:1: bad"`) != maxFaultLines || !strings.Contains(log, "more=100") {
+		t.Error(log)
+	}
+}
+
+// The journal has the time of each line already, so a line of text has none there. JSON keeps its
+// time, and so does text that goes elsewhere.
+func TestLogTime(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	info, err := write.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	journal := []string{fmt.Sprintf("JOURNAL_STREAM=%d:%d", stat.Dev, stat.Ino)}
+	lines := bufio.NewReader(read)
+	for _, test := range []struct {
+		environ      []string
+		format, want string
+	}{
+		{journal, "text", "<4>level=WARN msg=m g.time=1\n"},
+		{journal, "", "<4>level=WARN msg=m g.time=1\n"},
+		{journal, "json", `<4>{"time":"`},
+		{nil, "text", "time="},
+		{nil, "json", `{"time":"`},
+	} {
+		process{environ: test.environ, stderr: write}.newLog(test.format).Warn("m", slog.Group("g", "time", 1))
+		if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, test.want) {
+			t.Errorf("%v, %s: %q, %v, want %q", test.environ, test.format, got, err, test.want)
+		}
 	}
 }

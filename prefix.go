@@ -12,15 +12,14 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/advice"
 	"meshddns/answers"
 	"meshddns/dnsname"
 	"meshddns/envelope"
-	"meshddns/ledger"
 	"meshddns/listing"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 	"meshddns/provision"
-	"meshddns/reconcile"
 	"meshddns/sqlrow"
 )
 
@@ -62,8 +61,14 @@ func automaticPrefix(network sqlrow.NetworkID) string {
 	return autoPrefix + base64.RawURLEncoding.EncodeToString([]byte(network.String()))
 }
 
-// describing begins the description of a usage, before its network's name.
-const describing = "mesh sync - "
+// describe gives the description that is asked for, nil for none: the description itself, else
+// the one that names the network.
+func describe(description, networkName *string) *string {
+	if description == nil && networkName != nil {
+		return new(listing.Describing + *networkName)
+	}
+	return description
+}
 
 // fullName is the record name of a usage.
 func fullName(prefix, domain string) string {
@@ -170,11 +175,7 @@ func (b usageBody) difference(u usage) (endpoints sqlrow.TextList, description *
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
 		endpoints = b.TXTEndpoints
 	}
-	if description = b.Description; description == nil && b.NetworkName != nil {
-		named := describing + *b.NetworkName
-		description = &named
-	}
-	if description != nil && *description == u.Description {
+	if description = describe(b.Description, b.NetworkName); description != nil && *description == u.Description {
 		description = nil
 	}
 	return endpoints, description
@@ -186,12 +187,24 @@ func (u usage) documented() bool {
 	return u.Network.Valid && u.Status == statusActive && u.Domain.Valid
 }
 
+// networkName is the name of the network that the usage was reserved with, "" when another
+// description was given since.
+func (u usage) networkName() string {
+	name, named := strings.CutPrefix(u.Description, listing.Describing)
+	if !named {
+		return ""
+	}
+	return name
+}
+
 // entry is the usage in the list.
-func (u usage) entry() *listing.Usage {
-	e := &listing.Usage{
+func (u usage) entry(language msg.Language) listing.Usage {
+	p := u.Publish
+	e := listing.Usage{
 		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-		NetworkID: sqlrow.Pointer(u.Network),
+		NetworkID: sqlrow.Pointer(u.Network), NetworkName: u.networkName(),
+		Publish: listing.Publish{State: string(p.State), Value: p.Value, Error: answers.FaultText(p.Fault, language), Attempts: p.Attempts, At: p.At},
 	}
 	if u.ServiceName.Valid {
 		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
@@ -208,9 +221,7 @@ func (u usage) document() (d provision.Usage, ok bool) {
 	if u.Mode == modeCustom {
 		d.CustomPrefix = u.Prefix
 	}
-	if name, ok := strings.CutPrefix(u.Description, describing); ok {
-		d.NetworkName = name
-	}
+	d.NetworkName = u.networkName()
 	return d, u.documented()
 }
 
@@ -224,11 +235,14 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: describing + want.networkName,
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: listing.Describing + want.networkName,
 		Network: sqlrow.Given(want.network),
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		return u, nil
+	case errors.Is(err, errPrefixTaken):
+		return u, u.taken()
 	}
 	if failure := failureOf(err); failure.Cause != nil {
 		if failure.ID == msg.InternalError {
@@ -237,6 +251,22 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		err = s.afterService(ctx, want.service, failure)
 	}
 	return u, err
+}
+
+// taken is the refusal of a usage whose prefix another one has.
+func (u usage) taken() error {
+	if !u.HeldBy.Valid {
+		return envelope.Fail(msg.PrefixTaken, "")
+	}
+	return envelope.Fail(msg.PrefixTaken, envelope.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
+}
+
+// warnings tell what hinders a usage that was just reserved.
+func (u usage) warnings() []advice.Warning {
+	if u.HeldBy == u.Network {
+		return nil
+	}
+	return []advice.Warning{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }
 
 // afterService gives what is wrong with the service of a reservation, else the
@@ -281,39 +311,4 @@ func (s *server) release(ctx context.Context, id string, force bool) (freed bool
 		return true, nil
 	}
 	return false, err
-}
-
-// publishing says how far the records of some usages are.
-func (s *server) publishing(ctx context.Context, usages []usage) ([]answers.Publishing, error) {
-	names := map[string]int{}
-	var list []string
-	for _, u := range usages {
-		if _, ok := names[u.Name]; !ok {
-			names[u.Name] = len(list)
-			list = append(list, u.Name)
-		}
-	}
-	state, err := s.store.ledger.State(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	var all []answers.Publishing
-	for _, u := range usages {
-		places, err := s.store.ledger.Places(ctx, u.Name)
-		if err != nil {
-			return nil, err
-		}
-		at := state
-		at.Names = state.Names[names[u.Name]:][:1]
-		all = append(all, u.publishing(at, s.engine.Addresses(), places))
-	}
-	return all, nil
-}
-
-// publishing works out how far a usage's record is, from what is stored of its name.
-func (u usage) publishing(at reconcile.State, addresses reconcile.Addresses, places []ledger.StoredPlace) answers.Publishing {
-	if !u.Network.Valid {
-		return answers.Publishing{State: answers.StateNone}
-	}
-	return answers.PublishingOf(u.Network.V.String(), u.Status == statusReleasing, at, addresses, places)
 }

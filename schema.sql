@@ -88,7 +88,11 @@ CREATE TABLE usages (
     is_exclusive  INTEGER NOT NULL CHECK (is_exclusive IN (0, 1)),
     txt_endpoints TEXT    NOT NULL, -- JSON array of strings; '[]' to use the service's
     name          TEXT    NOT NULL, -- full record name; it cannot change, for the service's zone cannot
-    created_at    TEXT    NOT NULL
+    created_at    TEXT    NOT NULL,
+    state         TEXT    NOT NULL DEFAULT 'pending' CHECK (state IN
+        ('none', 'pending', 'published', 'failed', 'conflict', 'withdrawing')), -- of its publishing, as it is told
+    place         INTEGER NOT NULL DEFAULT 0, -- id of the place that the state is about; 0: none
+    rival         TEXT    NOT NULL DEFAULT '' -- in a conflict of two networks, the network that has the name
 ) STRICT;
 
 -- However many requests race, one prefix of a service is given once: the name has
@@ -98,6 +102,7 @@ CREATE UNIQUE INDEX usages_by_name ON usages
     (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, ''));
 
 CREATE INDEX usages_by_service ON usages (provider_id, seq);
+CREATE INDEX usages_by_state ON usages (state, seq);
 
 -- Which network a usage belongs to. Its seq is the usage's.
 CREATE TABLE bindings (
@@ -168,9 +173,9 @@ CREATE TABLE pass (
     last         TEXT    NOT NULL  -- JSON: report of the last whole one; '' none
 ) STRICT;
 
--- Numbers of rows, kept by triggers so that nobody has to count.
+-- Numbers of rows, kept by triggers: nothing is counted when it is asked for.
 CREATE TABLE totals (
-    what  TEXT    NOT NULL PRIMARY KEY, -- 'services', 'usages', or a state of places
+    what  TEXT    NOT NULL PRIMARY KEY, -- 'services', a state of usages, or 'leftover' and 'withdrawn' for places
     count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
@@ -181,21 +186,27 @@ CREATE TRIGGER services_discounted AFTER DELETE ON services BEGIN
     UPDATE totals SET count = count - 1 WHERE what = 'services';
 END;
 CREATE TRIGGER usages_counted AFTER INSERT ON usages BEGIN
-    INSERT INTO totals VALUES ('usages', 1) ON CONFLICT DO UPDATE SET count = count + 1;
+    INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
     UPDATE services SET usage_count = usage_count + 1 WHERE id = NEW.provider_id;
 END;
 CREATE TRIGGER usages_discounted AFTER DELETE ON usages BEGIN
-    UPDATE totals SET count = count - 1 WHERE what = 'usages';
+    UPDATE totals SET count = count - 1 WHERE what = OLD.state;
     UPDATE services SET usage_count = usage_count - 1 WHERE id = OLD.provider_id;
 END;
-CREATE TRIGGER places_counted AFTER INSERT ON places BEGIN
+CREATE TRIGGER usages_recounted AFTER UPDATE OF state ON usages WHEN OLD.state <> NEW.state BEGIN
+    UPDATE totals SET count = count - 1 WHERE what = OLD.state;
     INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
 END;
-CREATE TRIGGER places_discounted AFTER DELETE ON places BEGIN
+CREATE TRIGGER places_counted AFTER INSERT ON places WHEN NEW.state IN ('leftover', 'withdrawn') BEGIN
+    INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER places_discounted AFTER DELETE ON places WHEN OLD.state IN ('leftover', 'withdrawn') BEGIN
     UPDATE totals SET count = count - 1 WHERE what = OLD.state;
 END;
-CREATE TRIGGER places_recounted AFTER UPDATE OF state ON places WHEN OLD.state <> NEW.state BEGIN
+CREATE TRIGGER places_unstated AFTER UPDATE OF state ON places WHEN OLD.state <> NEW.state AND OLD.state IN ('leftover', 'withdrawn') BEGIN
     UPDATE totals SET count = count - 1 WHERE what = OLD.state;
+END;
+CREATE TRIGGER places_stated AFTER UPDATE OF state ON places WHEN OLD.state <> NEW.state AND NEW.state IN ('leftover', 'withdrawn') BEGIN
     INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
 END;
 

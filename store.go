@@ -27,6 +27,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/mattn/go-sqlite3"
 
+	"meshddns/answers"
 	"meshddns/builtin"
 	"meshddns/checkpoint"
 	"meshddns/dbconn"
@@ -39,6 +40,7 @@ import (
 	"meshddns/listing"
 	"meshddns/meshtxt"
 	"meshddns/migrations"
+	"meshddns/msg"
 	"meshddns/provider"
 	"meshddns/reconcile"
 	"meshddns/sqlrow"
@@ -97,11 +99,11 @@ const readers = 4
 // brings its schema to this program's version.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
 	s := &store{path: filepath.Clean(path), now: time.Now, newID: newUUID, committed: func() {}}
-	if s.file, err = dbfile.Open(path); err != nil {
+	if s.file, err = takeFile(ctx, path); err != nil {
 		return nil, err
 	}
 	if err := s.file.RemoveTempFolders(); err != nil {
-		return nil, errors.Join(err, s.file.Close())
+		log.Warn("what a backup has left beside the database stays there", "error", err)
 	}
 	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
 	s.gate = dbconn.New(s.file.Check, dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}}), bareSource(s.path))
@@ -124,6 +126,22 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	return s, nil
 }
 
+// takeFile takes a database file that is this program's, or is made.
+func takeFile(ctx context.Context, path string) (*dbfile.File, error) {
+	file, err := dbfile.Find(path)
+	if err != nil {
+		return nil, err
+	}
+	source := bareSource(file.Target()) // which makes no file beside it
+	if file.LogSize() > 0 {
+		source = dataSource(file.Target(), url.Values{"mode": {"ro"}})
+	}
+	if err := schema.Refuse(ctx, source); err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Target(), err)
+	}
+	return file, file.Take()
+}
+
 // openReader opens a connection that reads, beside what its caller does until it waits for
 // that: the first request finds it open.
 func (s *store) openReader(ctx context.Context) (wait func() error) {
@@ -138,7 +156,9 @@ const busyTime = 5 * time.Second
 // dataSource holds the settings of every connection: a PRAGMA would reach
 // one connection of a pool only.
 func dataSource(path string, settings url.Values) string {
-	settings.Set("mode", "rw") // dbfile makes the file: should it go, no connection makes another one
+	if !settings.Has("mode") {
+		settings.Set("mode", "rw") // dbfile makes the file: should it go, no connection makes another one
+	}
 	settings.Set("_journal_mode", "WAL")
 	if !settings.Has("_synchronous") {
 		settings.Set("_synchronous", "FULL")
@@ -247,8 +267,7 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 // begin reads the schema's version, and brings the schema to today's. On a full disk
 // what is there is read.
 func (s *store) begin(ctx context.Context, log *slog.Logger) error {
-	var version int
-	err := s.writer.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version)
+	version, err := schema.VersionOf(ctx, s.writer)
 	if dbfault.Of(err) == dbfault.Full {
 		return s.beginFrozen(ctx, log, err)
 	}
@@ -264,6 +283,10 @@ func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 	}
 	if err := errors.Join(s.migrate(ctx, log), s.keeper.Begin(ctx)); err != nil {
 		return err
+	}
+	if version == 0 {
+		path, _ := filepath.Abs(s.path)
+		log.Warn("a new database is made", "file", path) // the path may be a mistake
 	}
 	return s.file.CheckLogged()
 }
@@ -432,6 +455,36 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 	})
 }
 
+// DeleteConfiguration forgets the configuration, or is errNoConfiguration. Its value is to be
+// withdrawn at once, with its key; what services have published with that key, in a pass. It
+// gives the version of the configuration's name.
+func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err error) {
+	err = s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+		stored, err := selectConfiguration(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := zones.Begin(ctx, tx, stored.Zone); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM configuration WHERE id = 1`); err != nil {
+			return err
+		}
+		if err := s.ledger.MarkDue(ctx, tx, stored.recordName(), reconcile.LaneAsked); err != nil {
+			return err
+		}
+		if version, err = ledger.Version(ctx, tx, stored.recordName()); err != nil {
+			return err
+		}
+		if err := s.ledger.RequestPass(ctx, tx, reconcile.TriggerChange); err != nil {
+			return err
+		}
+		_, err = ledger.LeaveAccount(ctx, tx, stored.AccountID)
+		return err
+	})
+	return version, err
+}
+
 // service is a registered DNS service.
 type service struct {
 	ID, Name             string
@@ -455,6 +508,12 @@ func scanService(row sqlrow.Scanner) (v service, err error) {
 // Service gives one service, or errNoService.
 func (s *store) Service(ctx context.Context, id string) (service, error) {
 	return scanService(s.reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
+}
+
+// ServiceBeside gives the id of another service with a service's zone, "" without one.
+func (s *store) ServiceBeside(ctx context.Context, v service) (id string, err error) {
+	err = s.reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
+	return id, sqlrow.Absent(err, nil)
 }
 
 // Services gives at most limit services in the order of their ids, from an id on.
@@ -577,6 +636,17 @@ type usage struct {
 	Network                     sql.Null[sqlrow.NetworkID] // not valid without a binding
 	Status                      string                     // of the binding
 	ServiceName, Domain         sql.Null[string]           // not valid without the service, or its config
+	HeldBy                      sql.Null[sqlrow.NetworkID] // the network that has the name, or the prefix, when a usage is created
+	Publish                     publishing
+}
+
+// publishing is how far the record of a usage is.
+type publishing struct {
+	State    reconcile.PlaceState
+	Value    string // of the usage's network, that stands
+	Fault    reconcile.Fault
+	Attempts int
+	At       string // of the last news
 }
 
 // States of a binding.
@@ -592,29 +662,48 @@ const (
 
 // CheckService tells why a service can have no usages, nil when it can.
 func (s *store) CheckService(ctx context.Context, id string) error {
-	_, _, err := selectZone(ctx, s.reading(ctx), id)
+	_, err := selectZone(ctx, s.reading(ctx), id)
 	return err
 }
 
-// selectZone gives the domain that the usages of a service are below, as typed and
-// as DNS has it.
-func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (domain sql.Null[string], zone string, err error) {
-	err = q.QueryRowContext(ctx, `SELECT domain, zone FROM services WHERE id = ?`, service).Scan(&domain, &zone)
+// usageZone is the domain that the usages of a service are below.
+type usageZone struct {
+	domain  sql.Null[string] // as typed
+	zone    string           // as DNS has it
+	nowhere bool             // there is no account to publish with
+}
+
+// state is that of a usage of which nothing is known but its service.
+func (z usageZone) state() reconcile.PlaceState {
+	if z.nowhere {
+		return reconcile.None
+	}
+	return reconcile.Pending
+}
+
+func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (z usageZone, err error) {
+	var own bool
+	var configured sql.Null[string]
+	err = q.QueryRowContext(ctx, `
+		SELECT domain, zone, account IS NOT NULL, (SELECT zone FROM configuration WHERE id = 1) FROM services WHERE id = ?`, service).Scan(
+		&z.domain, &z.zone, &own, &configured)
 	switch {
 	case err != nil:
-		return domain, zone, sqlrow.Absent(err, errNoService)
-	case !domain.Valid:
-		return domain, zone, errServiceConfig
-	case domain.V == "":
-		return domain, zone, errNoDomain
+		return z, sqlrow.Absent(err, errNoService)
+	case !z.domain.Valid:
+		return z, errServiceConfig
+	case z.domain.V == "":
+		return z, errNoDomain
 	}
-	return domain, zone, nil
+	z.nowhere = !own && !(configured.Valid && dnsname.Within(z.zone, configured.V))
+	return z, nil
 }
 
 // CreateUsage stores a usage and its binding to a network, both or neither, and
 // what is due because of it. It is errPrefixTaken when the service has the custom
 // prefix already, and tells what is wrong with the service. It gives the usage
-// as it is stored.
+// as it is stored. HeldBy is the network that has the name, with errPrefixTaken the
+// network that has the prefix.
 func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	bindingID, err := s.newID()
 	if err == nil {
@@ -623,20 +712,24 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		var zone string
-		if u.Domain, zone, err = selectZone(ctx, tx, u.ServiceID); err != nil {
+	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		zone, err := selectZone(ctx, tx, u.ServiceID)
+		if err != nil {
 			return err
 		}
-		if u.Name = dnsname.Fold(fullName(u.Prefix, zone)); !dnsname.Fits(u.Name) {
+		u.Domain = zone.domain
+		if u.Name = dnsname.Fold(fullName(u.Prefix, zone.zone)); !dnsname.Fits(u.Name) {
 			return errNameTooLong
 		}
 		inserted, err := tx.ExecContext(ctx, `
-			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?)`,
-			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()))
+			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
+			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?, ?)`,
+			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()), zone.state())
 		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
-			return errPrefixTaken
+			if u.HeldBy, err = prefixHolder(ctx, tx, u); err == nil {
+				err = errPrefixTaken
+			}
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("insert usage: %w", err)
@@ -649,9 +742,34 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 		if err != nil {
 			return fmt.Errorf("insert binding: %w", err)
 		}
+		if u.HeldBy, err = nameHolder(ctx, tx, u); err != nil {
+			return err
+		}
 		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
 	})
 	return u, err
+}
+
+// nameHolder gives the network that reserved the usage's name first. An automatic
+// name belongs to its network by construction.
+func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+	if u.Mode == modeAutomatic {
+		return u.Network, nil
+	}
+	var seq int64
+	err = tx.QueryRowContext(ctx, `
+		SELECT min(u.seq), b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND b.status = 'active'`, u.Name).Scan(&seq, &network)
+	return network, err
+}
+
+// prefixHolder gives the network whose usage has the prefix of the usage's service. It
+// is not valid where that usage has no binding.
+func prefixHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+	err = tx.QueryRowContext(ctx, `
+		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
+	return network, sqlrow.Absent(err, nil)
 }
 
 // CountUsages counts the usages of a service with a prefix, letter case aside. A
@@ -663,16 +781,30 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (int6
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix)
 }
 
+// publishColumns are the publishing of a usage u, whose state is about the place p: the
+// attempts, the state, the value of its network b that stands, the fault, and the time of
+// the last news.
+const publishColumns = `
+	coalesce(p.attempts, 0), u.state,
+	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.state = 'none' OR u.rival <> '' THEN ''
+	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
+	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
+	iif(u.rival = '', coalesce(p.code, ''), 'network_conflict'), iif(u.rival = '', coalesce(p.detail, ''), 'network ' || u.rival),
+	coalesce(p.key_of, ''), coalesce(p.at, '')`
+
 const selectUsages = `
 	SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,
-	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain
+	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain, ` + publishColumns + `
 	FROM usages u
 	LEFT JOIN bindings b ON b.seq = u.seq
-	LEFT JOIN services s ON s.id = u.provider_id`
+	LEFT JOIN services s ON s.id = u.provider_id
+	LEFT JOIN places p ON p.id = u.place`
 
 func scanUsage(row sqlrow.Scanner) (u usage, err error) {
+	p := &u.Publish
 	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
-		&u.Endpoints, &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain)
+		&u.Endpoints, &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
+		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
 	return u, sqlrow.Absent(err, errNoUsage)
 }
 
@@ -710,6 +842,13 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 		if f.serviceID != "" {
 			query, args = query+` AND u.provider_id = ?`, append(args, f.serviceID)
 		}
+		if f.state != "" {
+			query, args = query+` AND +u.state = ?`, append(args, f.state)
+		}
+	case f.state != "" && f.serviceID != "":
+		query, args = ` WHERE u.state = ? AND u.seq > ? AND +u.provider_id = ?`, []any{f.state, f.after, f.serviceID}
+	case f.state != "":
+		query, args = ` WHERE u.state = ? AND u.seq > ?`, []any{f.state, f.after}
 	case f.serviceID != "":
 		query, args = ` WHERE u.provider_id = ? AND u.seq > ?`, []any{f.serviceID, f.after}
 	}
@@ -722,10 +861,13 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// Listing gives what Usages does as a page of the list. SQLite makes one text of it.
-// It looks up no service for those of the first usage's or of the one that is asked for.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listing.Page {
-	var rows listing.Rows
+// Listing gives what Usages does as a page of the list, with faults in a language. SQLite
+// makes one text of it. It looks up no service for those of the first usage's or of the one
+// that is asked for.
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language msg.Language) listing.Page {
+	rows := listing.Rows{Fault: func(code, detail, key string) string {
+		return answers.FaultText(reconcile.Fault{Code: code, Detail: detail, Key: key}, language)
+	}}
 	where, args := f.where(limit)
 	err := s.reader.QueryRowContext(ctx, `
 		WITH common AS (
@@ -734,13 +876,14 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int) listing.P
 		SELECT count(*), coalesce(group_concat(entry, ''), ''), coalesce((SELECT json_array(id, name, domain) FROM common), '')
 		FROM (
 		    SELECT CASE u.provider_id WHEN (SELECT id FROM common)
-		        THEN json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, u.seq)
+		        THEN json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, `+publishColumns+`, u.seq)
 		        ELSE (SELECT json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id,
-		                                u.provider_id, s.name, s.domain, u.seq)
+		                                u.provider_id, s.name, s.domain, `+publishColumns+`, u.seq)
 		              FROM (SELECT 1) LEFT JOIN services s ON s.id = u.provider_id)
 		        END AS entry
 		    FROM usages u
-		    LEFT JOIN bindings b ON b.seq = u.seq`+where+`)`,
+		    LEFT JOIN bindings b ON b.seq = u.seq
+		    LEFT JOIN places p ON p.id = u.place`+where+`)`,
 		append([]any{f.serviceID, f.after}, args...)...).Scan(&rows.Size, &rows.Text, &rows.Common)
 	if err != nil {
 		return listing.Page{Err: err}
@@ -758,12 +901,12 @@ func (s *store) Usage(ctx context.Context, id string) (usage, error) {
 // is what is searched by, and not (+) the service, which may have a million.
 func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err error) {
 	q := s.reading(ctx)
-	_, zone, err := selectZone(ctx, q, u.ServiceID)
+	zone, err := selectZone(ctx, q, u.ServiceID)
 	if err != nil {
 		return nil, err
 	}
 	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
-		dnsname.Fold(fullName(u.Prefix, zone)), u.ServiceID, u.Network)
+		dnsname.Fold(fullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
 	slices.SortFunc(same, func(a, b usage) int { return cmp.Or(strings.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq)) })
 	return same, err
 }
@@ -829,7 +972,7 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		}
 		next := slices.ContainsFunc(state.Names[0].Usages, func(o reconcile.Usage) bool { return !o.Releasing })
 		leave := force || state.UpsertOnly && !next // what another usage replaces is no leftover
-		r.freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0]), id)
+		r.freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0], state.UpsertOnly), id)
 		if leave {
 			if err := s.ledger.Leave(ctx, tx, state.Names[0]); err != nil {
 				return err
@@ -875,7 +1018,9 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 	})
 }
 
-// Totals gives the numbers of services, of usages, and of places by state.
+// Totals gives the numbers of 'services' and of 'usages', and of records by state: of the
+// usages, of the configuration's own record, and of places that are 'leftover' or
+// 'withdrawn'.
 func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}
 	rows, err := s.reader.QueryContext(ctx, `SELECT what, count FROM totals`)
@@ -891,7 +1036,14 @@ func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 		}
 		totals[what] = count
 	}
-	return totals, rows.Err()
+	for _, state := range reconcile.UsageStates {
+		totals["usages"] += totals[string(state)]
+	}
+	own, err := s.ledger.OwnState(ctx)
+	if own != "" {
+		totals[string(own)]++
+	}
+	return totals, errors.Join(err, rows.Err())
 }
 
 // Backup makes a consistent copy of the live database, where there is room for it, and

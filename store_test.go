@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -306,7 +307,11 @@ func TestOpenFails(t *testing.T) {
 // and nothing else is.
 func TestLeftBackupsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{".meshddns-backup-123", "backup"} {
+	path := filepath.Join(dir, "meshddns.db")
+	hash := fnv.New64a()
+	io.WriteString(hash, path)
+	own := fmt.Sprintf(".meshddns-backup-%016x-123", hash.Sum64())
+	for _, name := range []string{own, ".meshddns-backup-123", "backup"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -314,11 +319,13 @@ func TestLeftBackupsAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustOpen(t, filepath.Join(dir, "meshddns.db"))
-	left, err := filepath.Glob(filepath.Join(dir, "*backup*", "*"))
-	hidden, err2 := filepath.Glob(filepath.Join(dir, ".meshddns*"))
-	if err != nil || err2 != nil || len(left) != 1 || len(hidden) != 0 {
-		t.Errorf("left: %q %q", left, hidden)
+	mustOpen(t, path)
+	left, err := filepath.Glob(filepath.Join(dir, "*backup*", "copy.db"))
+	if want := []string{filepath.Join(dir, ".meshddns-backup-123", "copy.db"), filepath.Join(dir, "backup", "copy.db")}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left: %q, want %q", left, want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, own)); err == nil {
+		t.Error("its own folder is left")
 	}
 }
 
@@ -453,7 +460,7 @@ func TestReservationsOnFullDisk(t *testing.T) {
 	counts := func() []string {
 		return queryText(t, s.reader, `
 			SELECT (SELECT count(*) FROM usages), (SELECT count(*) FROM bindings), (SELECT count(*) FROM names),
-			       (SELECT count FROM totals WHERE what = 'usages'), (SELECT usage_count FROM services)`)
+			       (SELECT sum(count) FROM totals WHERE what <> 'services'), (SELECT usage_count FROM services)`)
 	}
 	all := func(n int) []string { return []string{strings.Join(slices.Repeat([]string{fmt.Sprint(n)}, 5), " | ")} }
 	fill()
@@ -1576,10 +1583,16 @@ func TestTotalsAreCounts(t *testing.T) {
 			return s.ledger.ForgetLeftover(ctx, all[0].Place.ID)
 		},
 	}
-	for range 1500 {
+	seen := map[string]bool{}
+	for n := range 1500 {
 		calls[random.IntN(len(calls))]() // many are refused, and leave the counts as they are
+		if n%100 == 0 {
+			maps.Copy(seen, checkTotals(t, s))
+		}
 	}
-	checkTotals(t, s)
+	if len(seen) < 9 {
+		t.Errorf("only %v have rows: the test has come to little", seen)
+	}
 }
 
 // settleRandomly brings the place of a name into another state, or ends it.
@@ -1600,38 +1613,46 @@ func settleRandomly(t *testing.T, s *store, random *rand.Rand) error {
 	if p.ID != 0 && random.IntN(4) == 0 {
 		return s.ledger.Settle(t.Context(), reconcile.Settlement{Ended: []reconcile.Place{p}})
 	}
-	p.State, p.Standing = reconcile.PlaceStates[random.IntN(len(reconcile.PlaceStates))], "v=mesh1 o=x"
+	p.State = reconcile.PlaceStates[random.IntN(len(reconcile.PlaceStates))]
+	p.Standing = meshtxt.Value(state.Names[0].Usages[0].Network, s.owner, nil)
 	return s.ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}})
 }
 
-func checkTotals(t *testing.T, s *store) {
+// checkTotals counts what the totals tell of, and gives what there is any of.
+func checkTotals(t *testing.T, s *store) (seen map[string]bool) {
 	t.Helper()
 	totals, err := s.Totals(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	count := map[string]string{"services": `SELECT count(*) FROM services`, "usages": `SELECT count(*) FROM usages`}
-	for _, state := range reconcile.PlaceStates {
+	for _, state := range []reconcile.PlaceState{reconcile.Leftover, reconcile.Withdrawn} {
 		count[string(state)] = `SELECT count(*) FROM places WHERE state = '` + string(state) + `'`
 	}
-	seen := 0
+	for _, state := range reconcile.UsageStates {
+		count[string(state)] = `SELECT count(*) FROM usages WHERE state = '` + string(state) + `'`
+	}
+	own, err := s.ledger.OwnState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals[string(own)]--
+	seen = map[string]bool{}
 	for what, query := range count {
 		got := queryText(t, s.reader, query)[0]
 		if got != fmt.Sprint(totals[what]) {
 			t.Errorf("total of %s: %d, there are %s", what, totals[what], got)
 		}
 		if got != "0" {
-			seen++
+			seen[what] = true
 		}
-	}
-	if seen < 6 {
-		t.Errorf("only %d kinds have rows: the test has come to little", seen)
 	}
 	for _, line := range queryText(t, s.reader, `SELECT id, usage_count, (SELECT count(*) FROM usages WHERE provider_id = services.id) FROM services`) {
 		if words := strings.Split(line, " | "); words[1] != words[2] {
 			t.Errorf("usages of a service: %s", line)
 		}
 	}
+	return seen
 }
 
 // A key goes when nothing needs it any more, and stays as long as a value stands
@@ -1967,7 +1988,7 @@ func TestKeysOfEndedPlacesGo(t *testing.T) {
 			s := filledStore(t)
 			_, err := s.writer.Exec(`
 				INSERT INTO accounts VALUES (7, 'cloudflare', '', 'token', 'canary00001', 'hash');
-				INSERT INTO places VALUES (5, 'a.example.com', 7, 'example.com', '', 'leftover', 'x', '', '', 0, 0, '', '', '', 0, '', '')`)
+				INSERT INTO places VALUES (5, 'a.example.com', 7, 'example.com', '', 'leftover', 'x', '', 0, 0, '', '', '', 0, '', '')`)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -2170,6 +2191,13 @@ func TestUpgradeWithoutRoom(t *testing.T) {
 func smallDisk(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
+	mountDisk(t, dir)
+	return dir
+}
+
+// mountDisk makes a folder a small file system of its own until the test ends.
+func mountDisk(t testing.TB, dir string) {
+	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=600k"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("a small disk cannot be mounted: %v; root can", err)
@@ -2181,7 +2209,6 @@ func smallDisk(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	return dir
 }
 
 // fillDisk takes the room of a disk but for so much.
@@ -2265,5 +2292,409 @@ func TestSettleAfterAccount(t *testing.T) {
 	}
 	if got := queryText(t, a.store.reader, `SELECT name, state FROM places`); len(got) != 1 || got[0] != "_txt.example.com | failed" {
 		t.Errorf("places %q", got)
+	}
+}
+
+// TestToldIsTrue makes random histories of what clients, providers and the program do. What
+// the database tells of a usage is true when the engine is at rest, and lists, totals and
+// answers about one usage agree.
+func TestToldIsTrue(t *testing.T) {
+	seen := map[reconcile.PlaceState]int{}
+	for seed := range uint64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newToldHost(t, seed)
+			h.start()
+			for n := range 25 {
+				for range 1 + h.random.IntN(4) {
+					h.step()
+				}
+				dnsPass(30 * time.Second)
+				if h.random.IntN(4) == 0 {
+					dnsPass(2 * dnsLookAgain)
+				}
+				h.check(fmt.Sprint("history ", seed, ", stop ", n), seen)
+			}
+		})
+	}
+	t.Log(seen)
+	for _, state := range reconcile.UsageStates {
+		if seen[state] == 0 {
+			t.Errorf("no usage was %s: the test has come to little", state)
+		}
+	}
+}
+
+// TestStateIsSearched wants the usages of one state to be found by their index.
+func TestStateIsSearched(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
+	for _, f := range []usageFilter{{state: reconcile.Failed}, {state: reconcile.Failed, serviceID: "svc"}} {
+		where, _ := f.where(1)
+		plan := strings.Join(explain(t, s.writer, selectUsages+where), "; ")
+		if want := "SEARCH u USING INDEX usages_by_state (state=? AND seq>?)"; !strings.Contains(plan, want) {
+			t.Errorf("%+v: %s, want %s", f, plan, want)
+		}
+	}
+}
+
+// toldHost is a host at which anything may happen.
+type toldHost struct {
+	*syncHost
+	vendor   *dnsVendor
+	random   *rand.Rand
+	services []string
+}
+
+func newToldHost(t *testing.T, seed uint64) *toldHost {
+	h, v := newVendorHost(t)
+	own := dnsAccount("vendor", "", "own", "x")
+	v.zones["own"] = v.zones["key"]
+	services := []string{h.service("example.com"), h.service("example.com"), h.service("example.com", own...), h.service("elsewhere.example")}
+	h.mode(modeAuto)
+	return &toldHost{syncHost: h, vendor: v, random: rand.New(rand.NewPCG(seed, 1)), services: services}
+}
+
+// usage gives any usage, which there may not be.
+func (h *toldHost) usage() (u usage, ok bool) {
+	all, err := h.store.Usages(context.Background(), usageFilter{}, 1000)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if len(all) == 0 {
+		return u, false
+	}
+	return all[h.random.IntN(len(all))], true
+}
+
+func oneOf[T any](h *toldHost, of ...T) T { return of[h.random.IntN(len(of))] }
+
+// step makes something happen.
+func (h *toldHost) step() {
+	ctx := context.Background()
+	u, ok := h.usage()
+	switch n := h.random.IntN(20); {
+	case n < 6 || !ok:
+		w := usage{ServiceID: oneOf(h, h.services...), Mode: modeCustom, Prefix: oneOf(h, "a", "b", "c"), Network: sqlrow.Given(new(oneOf[sqlrow.NetworkID](h, 1, 2)))}
+		if h.random.IntN(2) == 0 {
+			w.Mode, w.Prefix = modeAutomatic, automaticPrefix(w.Network.V)
+		}
+		h.store.CreateUsage(ctx, w) // the prefix may be taken
+	case n < 8:
+		h.publish(u, oneOf(h, "tcp://192.0.2.1:1", "tcp://192.0.2.1:2"))
+	case n < 11:
+		if _, err := h.store.ReleaseUsage(ctx, u.ID, h.random.IntN(4) == 0); err != nil {
+			h.t.Error(err)
+		}
+	case n < 12:
+		if err := h.store.KeepUsage(ctx, u); err != nil {
+			h.t.Error(err)
+		}
+	case n < 14:
+		h.reconfigure(oneOf(h, h.services[:3]...), oneOf(h, dnsConfig("example.com"), dnsConfig("example.com", dnsAccount("vendor", "", "own", "x")...)))
+	case n < 15:
+		h.change(func(c *configuration) { c.Domain = oneOf(h, "example.com", "example.com", "elsewhere.example") })
+	case n < 16:
+		h.change(func(c *configuration) { c.Enabled = h.random.IntN(4) > 0 })
+	case n < 17:
+		h.mode(oneOf(h, modeManual, modeAuto, modeAuto, modeAuto, modeUpsertOnly))
+	case n < 18:
+		h.vendor.fails(dnsFault(oneOf(h, provider.Network, provider.Permission, provider.Conflict), oneOf(h, "read", "change")))
+	case n < 19:
+		h.vendor.works()
+	default:
+		h.restart()
+	}
+}
+
+// check compares what is told with what is true.
+func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
+	h.t.Helper()
+	ctx := context.Background()
+	usages, err := h.store.Usages(ctx, usageFilter{}, 1000)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var names []string
+	counts := map[reconcile.PlaceState]uint64{}
+	for _, u := range usages {
+		names = append(names, u.Name)
+		counts[u.Publish.State]++
+		seen[u.Publish.State]++
+	}
+	slices.Sort(names)
+	state, err := h.store.ledger.State(ctx, slices.Compact(names))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, u := range reconcile.Retold(state, h.engine.Addresses()) {
+		stored, err := h.store.Usage(ctx, u.ID)
+		h.t.Errorf("%s: %s is told %+v (%v), true is %+v", when, stored.Name, stored.Publish, err, u.Told)
+	}
+	totals, err := h.store.Totals(ctx)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	own, err := h.store.ledger.OwnState(ctx)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	counts[own]++
+	for _, state := range reconcile.UsageStates {
+		if totals[string(state)] != counts[state] {
+			h.t.Errorf("%s: the total of %s is %d, want %d", when, state, totals[string(state)], counts[state])
+		}
+		some, err := h.store.Usages(ctx, usageFilter{state: state}, 1000)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		want := slices.DeleteFunc(slices.Clone(usages), func(u usage) bool { return u.Publish.State != state })
+		if fmt.Sprint(some) != fmt.Sprint(want) {
+			h.t.Errorf("%s: the list of %s is %v, want %v", when, state, some, want)
+		}
+	}
+}
+
+// The SQLite file of another program stays as it is, and nothing is made beside it.
+func TestForeignDatabase(t *testing.T) {
+	for name, c := range map[string]struct{ settings, statements string }{
+		"new, with tables":            {"", `CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('https://example.com')`},
+		"with a log":                  {"?_journal_mode=WAL", `CREATE TABLE bookmarks (url TEXT)`},
+		"with a version":              {"", `CREATE TABLE bookmarks (url TEXT); PRAGMA user_version = 3`},
+		"newer":                       {"", `CREATE TABLE bookmarks (url TEXT); PRAGMA user_version = 35`},
+		"with the id of another":      {"", `PRAGMA application_id = 252006673`},
+		"with tables of another name": {"", `CREATE TABLE services (x); CREATE VIEW usages AS SELECT x FROM services; PRAGMA user_version = 6`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "places.sqlite")
+			db, err := sql.Open("sqlite3", "file:"+path+c.settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(c.statements); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := openStore(t.Context(), path, noLog)
+			if err == nil {
+				s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "another program") {
+				t.Errorf("openStore: %v", err)
+			}
+			after, err := os.ReadFile(path)
+			if err != nil || !bytes.Equal(after, before) {
+				t.Errorf("the file has changed, %v", err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+				t.Errorf("its mode: %v, %v", info.Mode(), err)
+			}
+			if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+				t.Errorf("beside it: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// Tables of another program that are in its log alone are seen too.
+func TestForeignLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "places.sqlite")
+	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TABLE bookmarks (url TEXT)`); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openStore(t.Context(), path, noLog)
+	if err == nil {
+		s.Close()
+		t.Fatal("another program's database is taken over")
+	}
+	if after, err := os.ReadDir(filepath.Dir(path)); err != nil || len(after) != len(before) {
+		t.Errorf("beside it: %v, %v", after, err)
+	}
+	if names := queryText(t, db, `SELECT name FROM sqlite_schema`); strings.Join(names, " ") != "bookmarks" || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("%v, and in the file are %q", err, names)
+	}
+}
+
+// The first start logs the path of the database that it makes, the second has nothing to tell.
+func TestNewDatabaseIsTold(t *testing.T) {
+	var out bytes.Buffer
+	path := filepath.Join(t.TempDir(), "typo.db")
+	for start := 1; start <= 2; start++ {
+		s, err := openStore(t.Context(), path, slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.String(), `level=WARN msg="a new database is made" file=`+path); got != 1 {
+			t.Errorf("told %d times at start %d: %s", got, start, &out)
+		}
+	}
+}
+
+// A backup that cannot be cleaned up does not keep the program from its start.
+func TestLeftFolderStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshddns.db")
+	s := mustOpen(t, path)
+	left, err := s.file.TempFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mountPoint := filepath.Join(left, "busy")
+	if err := os.Mkdir(mountPoint, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mountDisk(t, mountPoint)
+	var out bytes.Buffer
+	again, err := openStore(t.Context(), path, slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if !strings.Contains(out.String(), "level=WARN") || !strings.Contains(out.String(), mountPoint) {
+		t.Errorf("told: %s", &out)
+	}
+}
+
+// After the database was moved away, the start beside its log is refused, and all that was
+// acknowledged is there when the file is back.
+func TestFileComesBack(t *testing.T) {
+	first := filledStore(t)
+	path := first.path
+	for i, prefix := range []string{"p1", "p2", "p3"} {
+		if _, err := first.CreateUsage(t.Context(), custom(prefix, sqlrow.NetworkID(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := filepath.Join(filepath.Dir(path), "kept.db")
+	if err := os.Rename(path, kept); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil { // SQLite leaves the log of a file that was moved
+		t.Fatal(err)
+	}
+	if s, err := openStore(t.Context(), path, noLog); err == nil {
+		s.Close()
+		t.Error("a database is made beside the log of another")
+	}
+	if err := os.Rename(kept, path); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, path)
+	if got, err := s.Usages(t.Context(), usageFilter{}, 10); err != nil || len(got) != 3 {
+		t.Errorf("%d usages, %v", len(got), err)
+	}
+}
+
+// A HEAD request says what a backup would be, and makes, counts and logs none.
+func TestHeadOfBackup(t *testing.T) {
+	a := newAppliance(t)
+	get, _ := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
+	counted := func() (lines []string) {
+		for line := range strings.Lines(a.must(t, "GET", "/metrics", "")) {
+			if strings.HasPrefix(line, "meshddns_backup_") {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	eventually(t, "the backup is counted", func() bool { return slices.Contains(counted(), "meshddns_backup_runs_total{result=\"ok\"} 1\n") })
+	before, logged := counted(), strings.Count(a.logs.String(), "backup")
+	head, body := a.do(t, "HEAD", "/api/v1/ddns/backup", nil, "")
+	get.Header.Del("Content-Length") // the size of a copy
+	get.Header.Del("Date")
+	head.Header.Del("Date")
+	if head.StatusCode != http.StatusOK || body != "" || !maps.EqualFunc(head.Header, get.Header, slices.Equal) {
+		t.Errorf("%d %q %v, want %v", head.StatusCode, body, head.Header, get.Header)
+	}
+	if after := counted(); !slices.Equal(after, before) {
+		t.Errorf("counted %q, before %q", after, before)
+	}
+	if now := strings.Count(a.logs.String(), "backup"); now != logged {
+		t.Errorf("logged: %s", a.logs.String())
+	}
+}
+
+// managed is the socket of a service manager, which reads until a message begins as wanted and
+// has some text in it.
+func managed(t *testing.T) (path string, told func(begin, part string)) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { manager.Close() })
+	manager.SetReadDeadline(time.Now().Add(patience))
+	return path, func(begin, part string) {
+		t.Helper()
+		buffer, last := make([]byte, 4096), ""
+		for !strings.HasPrefix(last, begin) || !strings.Contains(last, part) {
+			n, err := manager.Read(buffer)
+			if err != nil {
+				t.Fatalf("%q with %q is not told, last %q: %v", begin, part, last, err)
+			}
+			last = string(buffer[:n])
+		}
+	}
+}
+
+// The service manager is told why the program does not start.
+func TestManagerIsToldOfAStartThatFails(t *testing.T) {
+	path, told := managed(t)
+	db := t.TempDir()
+	err := run(t.Context(), process{args: []string{"-db", db}, environ: []string{"NOTIFY_SOCKET=" + path}, stdout: io.Discard, stderr: io.Discard})
+	if err == nil {
+		t.Fatal("a folder is opened")
+	}
+	told("STATUS=failed: ", db+" is not a regular file")
+}
+
+// The service manager is told what is wrong while the program runs.
+func TestManagerIsToldOfAFault(t *testing.T) {
+	path, told := managed(t)
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	defer func() { cancel(); <-ended }() // with the fault as its error, or not
+	go func() {
+		ended <- run(ctx, process{args: []string{"-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", db},
+			environ: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000000"}, stdout: io.Discard, stderr: io.Discard})
+	}()
+	told("WATCHDOG=1", "")
+	if err := os.Remove(db + "-lock"); err != nil {
+		t.Fatal(err)
+	}
+	told("STATUS=", "meshddns.db-lock: not the file any more that was opened")
+}
+
+// What hinders no reading is in the status too, and is no reason for the watchdog to bite.
+func TestStatusOfADamage(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
+	var damage error = sqlite3.Error{Code: sqlite3.ErrCorrupt}
+	s.damage.Store(&damage)
+	text, err := work(s)(t.Context())
+	if err != nil || !strings.Contains(text, "names published 0; the database file is damaged, restore a backup") {
+		t.Errorf("%q, %v", text, err)
 	}
 }

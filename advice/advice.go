@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/dnsname"
 	"meshddns/meshtxt"
 	"meshddns/msg"
 )
@@ -18,8 +19,16 @@ type Warning struct {
 	Args []any
 }
 
-// In says the warning in a language.
-func (w Warning) In(language msg.Language) string { return w.ID.In(language, w.Args...) }
+// In says the warning in a language, and so those of its arguments that are texts themselves.
+func (w Warning) In(language msg.Language) string {
+	words := slices.Clone(w.Args)
+	for i, word := range words {
+		if text, ok := word.(interface{ In(msg.Language) string }); ok {
+			words[i] = text.In(language)
+		}
+	}
+	return w.ID.In(language, words...)
+}
 
 // Texts says warnings in a language.
 func Texts(all []Warning, language msg.Language) (texts []string) {
@@ -72,6 +81,46 @@ func Mode(mode string, known []string) []Warning {
 		return nil
 	}
 	return []Warning{{msg.WarnMode, []any{mode}}}
+}
+
+// Domain warns of a domain that is no DNS name.
+func Domain(domain string) []Warning {
+	if dnsname.Fault(dnsname.Parse(domain)) == "" {
+		return nil
+	}
+	return []Warning{{msg.WarnDomain, []any{domain}}}
+}
+
+// RecordName warns of the name of a record that is no DNS name, such as a wildcard.
+func RecordName(name string) []Warning {
+	if dnsname.Fault(name) == "" {
+		return nil
+	}
+	return []Warning{{msg.WarnRecordName, []any{name}}}
+}
+
+// Number warns of a number in whose place another one is used.
+func Number(member string, given, used int64) []Warning {
+	if given == used {
+		return nil
+	}
+	return []Warning{{msg.WarnNumber, []any{member, given, used}}}
+}
+
+// Enabled warns of a configuration that does not say whether it is enabled, and so is not.
+func Enabled(members []string) []Warning {
+	if members == nil || slices.Contains(members, "enabled") {
+		return nil
+	}
+	return []Warning{{ID: msg.WarnEnabled}}
+}
+
+// Endpoints warns of values without endpoints.
+func Endpoints(endpoints []string) []Warning {
+	if len(endpoints) > 0 {
+		return nil
+	}
+	return []Warning{{ID: msg.WarnEndpoints}}
 }
 
 // shared is what carriers share among their customers (RFC 6598).

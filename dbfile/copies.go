@@ -17,15 +17,12 @@ import (
 	"meshddns/dbfault"
 )
 
-// copyPrefix begins the name of the folder of a copy under way.
-const copyPrefix = ".meshddns-backup-"
-
 // ErrNoRoom is the error when no folder has room for a copy.
 var ErrNoRoom = errors.New("no room for a copy of the database")
 
 // TempFolder makes a folder beside the database, for a copy of it.
 func (f *File) TempFolder() (string, error) {
-	return os.MkdirTemp(filepath.Dir(f.target), copyPrefix)
+	return os.MkdirTemp(filepath.Dir(f.target), f.copyPrefix())
 }
 
 // CopyFolder makes a folder for a copy that is gone when it is closed: beside the
@@ -40,7 +37,7 @@ func (f *File) CopyFolder() (string, error) {
 	case free[0] >= 2*need:
 		return f.TempFolder()
 	case free[1] > need:
-		return os.MkdirTemp(elsewhere, f.elsewherePrefix())
+		return os.MkdirTemp(elsewhere, f.copyPrefix())
 	case free[0] > need:
 		return f.TempFolder()
 	}
@@ -74,13 +71,13 @@ func (f *File) RoomToRewrite() bool {
 	return free > 2*uint64(size(f.target)+f.LogSize())
 }
 
-// elsewherePrefix tells this database's folders from those of others, which another
-// program may be using.
-func (f *File) elsewherePrefix() string {
+// copyPrefix begins the name of the folder of a copy under way. It tells the folders of
+// this database from those of others, which another program may be using.
+func (f *File) copyPrefix() string {
 	path, _ := filepath.Abs(f.target)
 	hash := fnv.New64a()
 	io.WriteString(hash, path)
-	return fmt.Sprintf("%s%016x-", copyPrefix, hash.Sum64())
+	return fmt.Sprintf(".meshddns-backup-%016x-", hash.Sum64())
 }
 
 // Free gives the octets that this program may still write beside the database, and the
@@ -106,14 +103,14 @@ func free(folder string) uint64 {
 
 // RemoveTempFolders deletes the folders beside the database that an end by SIGKILL has left.
 func (f *File) RemoveTempFolders() error {
-	return removeFolders(filepath.Dir(f.target), copyPrefix)
+	return removeFolders(filepath.Dir(f.target), f.copyPrefix())
 }
 
 // RemoveFoldersElsewhere deletes those in the system's folder for what is temporary, which
 // may be a large one. It does so once, before this program makes the first there.
 func (f *File) RemoveFoldersElsewhere() {
 	f.elsewhere.Do(func() {
-		removeFolders(os.TempDir(), f.elsewherePrefix()) // what others have put there stays
+		removeFolders(os.TempDir(), f.copyPrefix()) // what others have put there stays
 	})
 }
 
@@ -125,8 +122,12 @@ func removeFolders(in, prefix string) error {
 	defer folder.Close()
 	names, err := folder.Readdirnames(-1) // in no order: a folder of strangers may be large
 	for _, name := range names {
-		if strings.HasPrefix(name, prefix) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(in, name)))
+		path := filepath.Join(in, name)
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		if info, fault := os.Lstat(path); fault == nil && info.IsDir() {
+			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
 	return err

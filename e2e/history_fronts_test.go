@@ -9,11 +9,20 @@ import (
 	"strings"
 )
 
+// fronts are the protocols, by the name of the provider.
+var fronts = map[string]front{}
+
+func init() { // as the fronts use the host, which uses the list
+	for _, f := range []front{bridgeFront, aliFront, tencentFront, podFront, powerFront} {
+		fronts[f.provider] = f
+	}
+}
+
 // bridgeFront speaks the webhook protocol: the key pair is user and password,
 // a change names what was seen.
 var bridgeFront = front{
 	provider: "webhook",
-	key: func(r *http.Request) (string, string) {
+	key: func(r *http.Request, _ []byte) (string, string) {
 		id, secret, _ := r.BasicAuth()
 		return id, secret
 	},
@@ -23,7 +32,7 @@ var bridgeFront = front{
 		case throttled:
 			return bridgeFailure(http.StatusTooManyRequests, "throttled")
 		case throttledFor:
-			return reply{http.StatusTooManyRequests, map[string]string{"error": "slowly", "kind": "throttled"}, "1"}
+			return reply{status: http.StatusTooManyRequests, body: map[string]string{"error": "slowly", "kind": "throttled"}, after: "1"}
 		case unavailable:
 			return bridgeFailure(http.StatusServiceUnavailable, "")
 		}
@@ -52,15 +61,23 @@ func readBridge(h *host, a *account, r *http.Request, body []byte) hostCall {
 	}
 	return hostCall{at: at, looks: true, text: "read " + at.String(), answer: func() reply {
 		return reply{status: http.StatusOK, body: map[string]any{
-			"zone": at.zone, "id": a.name + "/" + at.zone, "ttl": 60, "values": texts(h.look(at)),
+			"zone": at.zone, "id": bridgeID(a, at.zone), "ttl": 60, "values": texts(h.look(at)),
 		}}
 	}}
+}
+
+// bridgeID tells a zone from others of its name, where the bridge does.
+func bridgeID(a *account, zone string) string {
+	if a.nameless {
+		return ""
+	}
+	return a.name + "/" + zone
 }
 
 func bridgeZones(a *account) reply {
 	zones := []any{}
 	for zone := range a.zones {
-		zones = append(zones, map[string]any{"zone": zone, "id": a.name + "/" + zone})
+		zones = append(zones, map[string]any{"zone": zone, "id": bridgeID(a, zone)})
 	}
 	return reply{status: http.StatusOK, body: map[string]any{"zones": zones}}
 }
@@ -118,7 +135,7 @@ func bridgeChange(h *host, a *account, body []byte) hostCall {
 // tests of package provider.
 var aliFront = front{
 	provider: "alidns",
-	key: func(r *http.Request) (string, string) {
+	key: func(r *http.Request, _ []byte) (string, string) {
 		found := aliCredential.FindStringSubmatch(r.Header.Get("Authorization"))
 		if found == nil {
 			return "", ""
@@ -262,6 +279,9 @@ func (a reply) write(w http.ResponseWriter, cut bool) {
 	}
 	if cut {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)+10))
+	}
+	if a.turns != "" {
+		w.Header().Set("Location", a.turns)
 	}
 	w.WriteHeader(a.status)
 	if cut {

@@ -12,14 +12,14 @@ import (
 	"sync"
 )
 
-// host is the DNS providers of one history: accounts with zones at two
-// addresses, and the faults that the history has planned. What it is asked is
+// host is the DNS providers of one history: accounts with zones, a server for
+// each protocol, and the faults that the history has planned. What it is asked is
 // in history_fronts_test.go.
 type host struct {
 	mu       sync.Mutex
 	accounts []*account
-	keys     map[string]*accessKey // by access key id
-	addrs    map[string]string     // by provider
+	keys     []*accessKey
+	addrs    map[string]string // by provider
 	servers  []*httptest.Server
 
 	plan      []fault
@@ -39,11 +39,18 @@ type host struct {
 	fired  map[faultKind]int
 }
 
-// account is a customer's, with zones of its own.
+// account is a customer's, with zones of its own. It may be reached in several
+// protocols: each of its keys is for one.
 type account struct {
 	name, provider string
 	zones          map[string]map[string][]standing // by zone and name
+	ids            map[string]int                   // of zones, where a protocol has numbers
+	server         string                           // where it is reached, if not at its protocol's common address
 	lists          bool                             // whole zones are told
+	nameless       bool                             // the ids of zones are not told
+	down           faultKind                        // what every call comes to, until it is healed
+	listsDown      bool                             // lists of whole zones fail, until it is healed
+	barrier        *barrier                         // calls that wait
 }
 
 // standing is a TXT value with its id, for an API that changes records by id.
@@ -52,11 +59,21 @@ type standing struct {
 	text string
 }
 
-// accessKey opens an account. One that is refused may be accepted again.
+// accessKey opens an account by a protocol. One that is refused may be accepted
+// again. Two keys may have one id: then the secret decides.
 type accessKey struct {
-	account *account
-	secret  string
-	refused bool
+	account      *account
+	provider, id string
+	secret       string
+	refused      bool
+}
+
+// barrier makes calls wait until it is opened.
+type barrier struct {
+	catches   func(c hostCall) bool
+	opened    chan struct{}
+	caught    int // calls that have come
+	abandoned int // of them, those that the program has given up
 }
 
 // spot is a name in one of the zones.
@@ -92,14 +109,16 @@ const (
 	killLate       faultKind = "kill during a write that arrives before the next look"
 	killLater      faultKind = "kill during a write that arrives after the next look"
 	killAtRead     faultKind = "kill at a read"
+	lateOver       faultKind = "write arrives after a newer one"
+	unreadable     faultKind = "answer unreadable"
 )
 
 var (
 	writeFaults = []faultKind{
 		lateBefore, lateAfter, staleOnce, killBefore, killAfter, killAfterStale, killLate, killLater,
-		resetBefore, lostAnswer, cutAnswer, throttled, unavailable,
+		resetBefore, lostAnswer, cutAnswer, unreadable, throttled, unavailable,
 	}
-	anyFaults = []faultKind{throttled, throttledFor, unavailable, refusedOnce, cutAnswer, lostAnswer, killAtRead}
+	anyFaults = []faultKind{throttled, throttledFor, unavailable, refusedOnce, cutAnswer, lostAnswer, unreadable, killAtRead}
 )
 
 // fault happens at a request, when as many of its sort have passed.
@@ -107,20 +126,25 @@ type fault struct {
 	kind  faultKind
 	write bool // counts writes only
 	pass  int
+	batch bool     // counts writes of several names only
+	at    *account // counts calls of this account only
+	down  bool     // the account fails from then on
 }
 
 // lateWrite is a write that was sent and has not arrived.
 type lateWrite struct {
-	at        spot
+	spots     []spot
 	afterLook bool
+	afterNew  string // it waits until this value stands at the first spot
 	apply     func()
 }
 
 // hostCall is a request that a front has read.
 type hostCall struct {
 	write  bool
-	at     spot // what is written, or read; without a name the whole zone
-	looks  bool // it shows values
+	at     spot   // what is written, or read; without a name the whole zone
+	all    []spot // what is written, where that is more
+	looks  bool   // it shows values
 	text   string
 	answer func() reply
 }
@@ -129,27 +153,47 @@ type reply struct {
 	status int
 	body   any
 	after  string // Retry-After
+	turns  string // Location, of an answer that no provider gives
+}
+
+func (c hostCall) spots() []spot {
+	if len(c.all) > 0 {
+		return c.all
+	}
+	return []spot{c.at}
 }
 
 // front speaks a provider's protocol.
 type front struct {
 	provider string
-	key      func(r *http.Request) (id, secret string)
+	key      func(r *http.Request, body []byte) (id, secret string)
 	read     func(h *host, a *account, r *http.Request, body []byte) hostCall
 	failure  func(kind faultKind) reply
 }
 
 func newHost() *host {
 	h := &host{
-		keys: map[string]*accessKey{}, addrs: map[string]string{}, stale: map[spot][]standing{},
+		addrs: map[string]string{}, stale: map[spot][]standing{},
 		lateNames: map[string]bool{}, guards: map[guard]bool{}, fired: map[faultKind]int{},
 	}
-	for _, f := range []front{bridgeFront, aliFront} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(f, w, r) }))
-		h.servers = append(h.servers, server)
+	return h
+}
+
+// listen has a protocol spoken, at its common address or at one more.
+func (h *host) listen(f front, common bool) (address string) {
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at := server.URL
+		if common {
+			at = ""
+		}
+		h.serve(f, at, w, r)
+	}))
+	h.servers = append(h.servers, server)
+	if common {
 		h.addrs[f.provider] = server.URL
 	}
-	return h
+	return server.URL
 }
 
 func (h *host) close() {
@@ -159,9 +203,14 @@ func (h *host) close() {
 	}
 }
 
-// open makes an account with its zones.
+// open makes an account with its zones, and has its protocol spoken.
 func (h *host) open(provider, name string, zones ...string) *account {
-	a := &account{name: name, provider: provider, zones: map[string]map[string][]standing{}}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.addrs[provider] == "" {
+		h.listen(fronts[provider], true)
+	}
+	a := &account{name: name, provider: provider, zones: map[string]map[string][]standing{}, ids: map[string]int{}}
 	for _, zone := range zones {
 		a.zones[zone] = map[string][]standing{}
 	}
@@ -169,7 +218,25 @@ func (h *host) open(provider, name string, zones ...string) *account {
 	return a
 }
 
-func (h *host) serve(f front, w http.ResponseWriter, r *http.Request) {
+// addKey gives an account one more key.
+func (h *host) addKey(a *account, provider, id, secret string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keys = append(h.keys, &accessKey{account: a, provider: provider, id: id, secret: secret})
+}
+
+// opens gives the key that a protocol accepts as this pair, nil without one. A
+// protocol that signs tells no secret.
+func (h *host) opens(provider, id, secret string) *accessKey {
+	for _, key := range h.keys {
+		if key.provider == provider && key.id == id && (key.secret == secret || secret == "") && !key.refused {
+			return key
+		}
+	}
+	return nil
+}
+
+func (h *host) serve(f front, at string, w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -177,15 +244,16 @@ func (h *host) serve(f front, w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.requests++
-	id, secret := f.key(r)
-	key := h.keys[id]
-	if key == nil || key.refused || key.account.provider != f.provider || key.secret != secret && secret != "" {
+	id, secret := f.key(r, body)
+	key := h.opens(f.provider, id, secret)
+	if key == nil || key.account.server != at {
 		h.say("  %s is refused", id)
 		f.failure(refusedOnce).write(w, false)
 		return
 	}
 	c := f.read(h, key.account, r, body)
-	kind := h.take(c)
+	h.wait(key.account, c, r)
+	kind := h.take(key.account, c)
 	h.say("  %s: %s %s", id, c.text, kind)
 	switch kind {
 	case throttled, throttledFor, unavailable, refusedOnce:
@@ -196,7 +264,7 @@ func (h *host) serve(f front, w http.ResponseWriter, r *http.Request) {
 	case killBefore, killAtRead:
 		h.kill()
 		panic(http.ErrAbortHandler)
-	case lateBefore, lateAfter, killLate, killLater:
+	case lateBefore, lateAfter, lateOver, killLate, killLater:
 		h.delay(c, kind)
 		if kind == killLate || kind == killLater {
 			h.kill()
@@ -206,15 +274,38 @@ func (h *host) serve(f front, w http.ResponseWriter, r *http.Request) {
 	h.do(c, kind).write(w, kind == cutAnswer)
 }
 
+// wait holds a call back that a barrier catches. The caller has the lock, which is
+// given up meanwhile.
+func (h *host) wait(a *account, c hostCall, r *http.Request) {
+	b := a.barrier
+	if b == nil || !b.catches(c) {
+		return
+	}
+	b.caught++
+	h.say("  waits: %s", c.text)
+	h.mu.Unlock()
+	select {
+	case <-b.opened:
+	case <-r.Context().Done():
+	}
+	h.mu.Lock()
+	if r.Context().Err() != nil {
+		b.abandoned++
+		panic(http.ErrAbortHandler)
+	}
+}
+
 // do makes the call, and what comes with it.
 func (h *host) do(c hostCall, kind faultKind) reply {
 	if c.looks {
 		h.arrive(c.at, false)
 	}
-	var before []standing
+	before := map[spot][]standing{}
 	if c.write {
-		before = slices.Clone(c.at.account.zones[c.at.zone][c.at.name])
-		delete(h.stale, c.at)
+		for _, at := range c.spots() {
+			before[at] = slices.Clone(h.values(at))
+			delete(h.stale, at)
+		}
 	}
 	answer := c.answer()
 	if c.looks {
@@ -223,10 +314,12 @@ func (h *host) do(c hostCall, kind faultKind) reply {
 	}
 	if c.write && answer.status < 300 {
 		h.writes++
-		h.say("    now %q", texts(h.values(c.at)))
-		h.watch(c.at)
-		if kind == staleOnce || kind == killAfterStale {
-			h.stale[c.at] = before
+		for _, at := range c.spots() {
+			h.say("    now %q", texts(h.values(at)))
+			h.watch(at)
+			if kind == staleOnce || kind == killAfterStale {
+				h.stale[at] = before[at]
+			}
 		}
 	}
 	if kind == killAfter || kind == killAfterStale {
@@ -236,24 +329,38 @@ func (h *host) do(c hostCall, kind faultKind) reply {
 	return h.unless(kind, answer)
 }
 
+// unless gives an answer as a fault leaves it. What cannot be read is a redirect:
+// no protocol here has one, and it is not followed.
 func (h *host) unless(kind faultKind, answer reply) reply {
-	if kind == lostAnswer {
+	switch kind {
+	case lostAnswer:
 		panic(http.ErrAbortHandler)
+	case unreadable:
+		return reply{status: http.StatusFound, body: "<html>please log in</html>", turns: "http://127.0.0.1:1/login"}
 	}
 	return answer
 }
 
 // take gives the fault that happens now.
-func (h *host) take(c hostCall) faultKind {
+func (h *host) take(a *account, c hostCall) faultKind {
+	switch whole := c.looks && c.at.name == ""; {
+	case a.down != noFault:
+		return a.down
+	case a.listsDown && whole:
+		return unavailable
+	}
 	for i := range h.plan {
 		f := &h.plan[i]
-		if f.kind == noFault || f.write && !c.write {
+		if f.kind == noFault || f.write && !c.write || f.batch && len(c.all) < 2 || f.at != nil && f.at != a {
 			continue
 		}
 		if f.pass--; f.pass < 0 {
 			kind := f.kind
 			f.kind = noFault
 			h.fired[kind]++
+			if f.down {
+				a.down = unavailable
+			}
 			return kind
 		}
 	}
@@ -262,26 +369,40 @@ func (h *host) take(c hostCall) faultKind {
 
 // delay keeps a write for later.
 func (h *host) delay(c hostCall, kind faultKind) {
-	h.lateNames[c.at.name] = true
-	for g := range h.guards {
-		if g.name == c.at.name {
-			delete(h.guards, g)
+	for _, at := range c.spots() {
+		h.lateNames[at.name] = true
+		for g := range h.guards {
+			if g.name == at.name {
+				delete(h.guards, g)
+			}
 		}
 	}
-	h.late = append(h.late, &lateWrite{c.at, kind == lateAfter || kind == killLater, func() {
-		h.lateNames[c.at.name] = true
-		delete(h.stale, c.at)
+	l := &lateWrite{spots: c.spots(), afterLook: kind == lateAfter || kind == killLater || kind == lateOver, apply: func() {
+		for _, at := range c.spots() {
+			h.lateNames[at.name] = true
+			delete(h.stale, at)
+		}
 		answer := c.answer()
 		h.say("    late: %s: %d, now %q", c.text, answer.status, texts(h.values(c.at)))
-	}})
+	}}
+	if kind == lateOver {
+		l.afterNew = neverStands
+	}
+	h.late = append(h.late, l)
 }
+
+// neverStands is for a late write that waits for a value which a step is to name.
+const neverStands = "?"
 
 // arrive lets the late writes in that a look at their name brings: those that
 // come before the look, or after it.
 func (h *host) arrive(at spot, looked bool) {
 	h.late = slices.DeleteFunc(h.late, func(l *lateWrite) bool {
-		same := l.at.account == at.account && l.at.zone == at.zone && (at.name == "" || l.at.name == at.name)
-		if same && l.afterLook == looked {
+		same := slices.ContainsFunc(l.spots, func(s spot) bool {
+			return s.account == at.account && s.zone == at.zone && (at.name == "" || s.name == at.name)
+		})
+		waits := l.afterNew != "" && !slices.Contains(texts(h.values(l.spots[0])), l.afterNew)
+		if same && !waits && l.afterLook == looked {
 			l.apply()
 			return true
 		}
@@ -321,6 +442,15 @@ func (a *account) find(id string) (at spot, value standing, found bool) {
 		}
 	}
 	return at, value, false
+}
+
+// id gives the number of a zone.
+func (h *host) id(a *account, zone string) int {
+	if a.ids[zone] == 0 {
+		h.nextID++
+		a.ids[zone] = h.nextID
+	}
+	return a.ids[zone]
 }
 
 // zoneOf gives the longest zone that contains a name.

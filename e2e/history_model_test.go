@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,14 @@ type model struct {
 }
 
 // credentials say where to publish; the zero value has none of its own.
-type credentials struct{ provider, keyID, secret string }
+type credentials struct {
+	provider, keyID, secret string
+	endpoint                string // "": the provider's address as it is mostly written
+}
+
+func (c credentials) address(addrs map[string]string) string {
+	return cmp.Or(c.endpoint, addrs[c.provider])
+}
 
 type modelConfig struct {
 	credentials
@@ -189,7 +197,7 @@ func (m model) options(mine []modelUsage, owner string) (options []option) {
 // body gives the configuration as it is put.
 func (c modelConfig) body(addrs map[string]string) string {
 	return jsonText(map[string]any{
-		"provider": c.provider, "access_key_id": c.keyID, "access_key_secret": c.secret, "endpoint": addrs[c.provider],
+		"provider": c.provider, "access_key_id": c.keyID, "access_key_secret": c.secret, "endpoint": c.address(addrs),
 		"domain": c.domain, "txt_record_name": c.record, "sync_mode": c.mode, "enabled": c.enabled,
 		"max_retries": c.retries, "retry_interval": 1, "txt_endpoints": c.endpoints,
 	})
@@ -199,7 +207,7 @@ func (v modelService) body(addrs map[string]string) string {
 	config := map[string]any{"domain": v.domain, "txt_endpoints": v.endpoints}
 	if v.provider != "" {
 		config["provider"], config["access_key_id"], config["access_key_secret"] = v.provider, v.keyID, v.secret
-		config["endpoint"] = addrs[v.provider]
+		config["endpoint"] = v.address(addrs)
 	}
 	return jsonText(map[string]any{"name": v.id, "config": config})
 }

@@ -9,49 +9,6 @@ import (
 	"strings"
 )
 
-// historyChoice is a kind of step. prepare gives what to do, nil when it is
-// not possible now.
-type historyChoice struct {
-	name    string
-	weight  int
-	prepare func(w *history) func()
-}
-
-var historyChoices []historyChoice
-
-func init() { // as the steps use the list
-	historyChoices = []historyChoice{
-		{"reserve", 14, (*history).reserveCustom},
-		{"reserve automatically", 5, (*history).reserveAuto},
-		{"change endpoints", 5, (*history).changeEndpoints},
-		{"release", 9, (*history).releaseOne},
-		{"release with force", 4, (*history).forceOne},
-		{"configure another domain", 3, (*history).configureDomain},
-		{"configure another account", 6, (*history).configureAccount},
-		{"configure other endpoints", 2, (*history).configureEndpoints},
-		{"rotate a key", 5, (*history).rotateKey},
-		{"change a secret", 3, (*history).changeSecret},
-		{"a key is refused or accepted again", 4, (*history).refuseKey},
-		{"put a service", 7, (*history).putSomeService},
-		{"delete a service", 4, (*history).deleteSomeService},
-		{"a zone appears or disappears", 6, (*history).changeZone},
-		{"ours is tampered with", 4, (*history).tamper},
-		{"a foreign value comes", 4, (*history).foreignComes},
-		{"a foreign value goes", 2, (*history).foreignGoes},
-		{"another mesh has the name", 3, (*history).otherMesh},
-		{"adopt", 3, (*history).adopt},
-		{"backup", 2, (*history).backup},
-		{"restore", 5, (*history).restore},
-		{"orphan", 4, (*history).orphan},
-		{"forget a leftover", 7, (*history).forgetLeftover},
-		{"another mode", 3, (*history).configureMode},
-		{"disabled", 2, (*history).disable},
-		{"dry run", 3, (*history).dryRun},
-		{"restart", 2, (*history).restart},
-		{"nothing", 2, func(*history) func() { return func() {} }},
-	}
-}
-
 func (w *history) endpoints() []string {
 	w.serial++
 	list := []string{fmt.Sprintf("tcp://203.0.113.%d:%d", w.serial%250, 1000+w.serial)}
@@ -61,34 +18,61 @@ func (w *history) endpoints() []string {
 	return list
 }
 
-// keyOf gives the newest key of an account that is accepted.
-func (w *history) keyOf(a *account) credentials {
-	newest := ""
-	for id, key := range w.host.keys {
-		better := newest == "" || w.host.keys[newest].refused && !key.refused || w.host.keys[newest].refused == key.refused && id > newest
-		if key.account == a && better {
-			newest = id
+// home is an account by one of its protocols; without an account the built-in server.
+type home struct {
+	account  *account
+	provider string
+}
+
+// keyOf gives the newest key of a home that is accepted.
+func (w *history) keyOf(at home) credentials {
+	if at.account == nil {
+		w.useDNS = true
+		return credentials{provider: at.provider, keyID: "-", secret: "-"} // none that count
+	}
+	var newest *accessKey
+	for _, key := range w.host.keys {
+		if key.account == at.account && key.provider == at.provider && (newest == nil || newest.refused || !key.refused) {
+			newest = key
 		}
 	}
-	return credentials{a.provider, newest, w.host.keys[newest].secret}
+	return credentials{provider: at.provider, keyID: newest.id, secret: newest.secret, endpoint: at.account.server}
 }
 
-// current gives the newest key for the account that credentials are for.
+// keyFor gives the key that credentials name, by its id alone where its secret has
+// changed.
+func (w *history) keyFor(c credentials) (found *accessKey) {
+	for _, key := range w.host.keys {
+		if key.provider == c.provider && key.id == c.keyID && (found == nil || key.secret == c.secret) {
+			found = key
+		}
+	}
+	return found
+}
+
+// current gives the newest key for the account that credentials are for, with its
+// address as it is written.
 func (w *history) current(c credentials) credentials {
-	if key := w.host.keys[c.keyID]; key != nil {
-		return w.keyOf(key.account)
+	key := w.keyFor(c)
+	if key == nil {
+		return c
 	}
-	return c
+	now := w.keyOf(home{key.account, key.provider})
+	now.endpoint = c.endpoint
+	return now
 }
 
-// home picks credentials; the built-in server needs none that count.
+// home picks one of the first four homes, or of those that steps have added.
 func (w *history) home() credentials {
-	c := w.current(w.homes[min(w.random.IntN(5), 3)])
+	const first = 4
+	at := w.homes[min(w.random.IntN(first+1), first-1)]
 	if w.random.IntN(4) == 0 {
-		c = w.current(w.homes[2])
+		at = w.homes[2]
 	}
-	w.useDNS = w.useDNS || c.provider == "builtin"
-	return c
+	if more := w.homes[first:]; len(more) > 0 && w.random.IntN(3) == 0 {
+		at = pick(w.random, more)
+	}
+	return w.keyOf(at)
 }
 
 func (w *history) putConfig(c modelConfig) mutation {
@@ -363,17 +347,17 @@ func (w *history) release(u modelUsage, force bool) mutation {
 // refused from then on.
 func (w *history) rotateKey() func() {
 	old := w.model.config.credentials
-	key := w.host.keys[old.keyID]
-	if key == nil || key.refused {
+	key := w.keyFor(old)
+	if key == nil || key.refused || old.provider == powerFront.provider { // which has one key a server
 		return nil
 	}
 	id := fmt.Sprintf("%s-key%d", key.account.name, len(w.host.keys)+1)
 	ends := w.random.IntN(3)
-	secret := secretMark + id + "."
-	put := w.putAnother(func(c *modelConfig) { c.credentials = credentials{old.provider, id, secret} })
+	next := credentials{old.provider, id, secretMark + id + ".", old.endpoint}
+	put := w.putAnother(func(c *modelConfig) { c.credentials = next })
 	return func() {
+		w.host.addKey(key.account, old.provider, id, next.secret)
 		w.host.mu.Lock()
-		w.host.keys[id] = &accessKey{account: key.account, secret: secret}
 		key.refused = ends == 0
 		w.host.mu.Unlock()
 		put()
@@ -388,9 +372,9 @@ func (w *history) rotateKey() func() {
 // changeSecret gives a key another secret; whoever has the old one is refused.
 func (w *history) changeSecret() func() {
 	c := w.model.config.credentials
-	key := w.host.keys[c.keyID]
+	key := w.keyFor(c)
 	shared := slices.ContainsFunc(slices.Collect(maps.Values(w.model.services)), func(v modelService) bool { return v.keyID == c.keyID })
-	if key == nil || key.refused || c.provider != bridgeFront.provider || shared {
+	if key == nil || key.refused || key.account.nameless || c.provider != bridgeFront.provider || shared {
 		return nil
 	}
 	c.secret = fmt.Sprintf("%s%s-%d.", secretMark, c.keyID, w.serial)
@@ -404,13 +388,12 @@ func (w *history) changeSecret() func() {
 }
 
 func (w *history) refuseKey() func() {
-	id := pick(w.random, slices.Sorted(maps.Keys(w.host.keys)))
+	key := pick(w.random, w.host.keys)
 	return func() {
 		w.host.mu.Lock()
 		defer w.host.mu.Unlock()
-		key := w.host.keys[id]
 		key.refused = !key.refused
-		w.say("  %s refused: %t", id, key.refused)
+		w.say("  %s refused: %t", key.id, key.refused)
 	}
 }
 
@@ -419,23 +402,30 @@ func (w *history) changeZone() func() {
 	a := pick(w.random, w.host.accounts)
 	zone := pick(w.random, []string{"mesh.example.com", "mesh.example.com", "a.example.com", "b.mesh.example.com", "example.net", "example.com"})
 	return func() {
-		w.host.mu.Lock()
-		defer w.host.mu.Unlock()
-		there := a.zones[zone] != nil
-		w.say("  %s has %s: %t", a.name, zone, !there)
-		if !there {
-			a.zones[zone] = map[string][]standing{}
+		if a.zones[zone] != nil {
+			w.removeZone(a, zone)
 			return
 		}
-		delete(a.zones, zone)
-		w.host.late = slices.DeleteFunc(w.host.late, func(l *lateWrite) bool { return l.at.account == a && l.at.zone == zone })
-		for at := range w.foreign {
-			if at.account == a && at.zone == zone {
-				delete(w.foreign, at)
-			}
-		}
-		clear(w.host.guards) // a value may have gone with its zone
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		w.say("  %s has %s", a.name, zone)
+		a.zones[zone] = map[string][]standing{}
 	}
+}
+
+// removeZone removes a zone with all that is in it.
+func (w *history) removeZone(a *account, zone string) {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	w.say("  %s has %s no more", a.name, zone)
+	delete(a.zones, zone)
+	w.host.late = slices.DeleteFunc(w.host.late, func(l *lateWrite) bool { return l.spots[0].account == a && l.spots[0].zone == zone })
+	for at := range w.foreign {
+		if at.account == a && at.zone == zone {
+			delete(w.foreign, at)
+		}
+	}
+	clear(w.host.guards) // a value may have gone with its zone
 }
 
 // tamper takes a value of ours away, changes it, or puts another beside it.
@@ -659,17 +649,31 @@ func (w *history) removeUnknown() {
 	}
 }
 
+// accountOf gives the account of a leftover, nil where its words leave that open.
+func (w *history) accountOf(l leftover) (a *account) {
+	for _, key := range w.host.keys {
+		switch {
+		case key.provider != l.Provider || key.id != l.AccessKeyID:
+		case a != nil && a != key.account:
+			return nil
+		default:
+			a = key.account
+		}
+	}
+	return a
+}
+
 // forgetLeftover removes a leftover by hand, and has it forgotten.
 func (w *history) forgetLeftover() func() {
 	var all []leftover
 	w.get(leftoversPath, &all)
-	all = slices.DeleteFunc(all, func(l leftover) bool { return w.host.keys[l.AccessKeyID] == nil }) // nobody edits the built-in server
+	all = slices.DeleteFunc(all, func(l leftover) bool { return w.accountOf(l) == nil }) // nobody edits the built-in server
 	if len(all) == 0 {
 		return nil
 	}
 	l := pick(w.random, all)
 	return func() {
-		account := w.host.keys[l.AccessKeyID].account
+		account := w.accountOf(l)
 		for _, f := range w.scan(w.mine) {
 			old := f.text == l.Value || w.planted[f.text]
 			if old && f.account == account && f.name == strings.ToLower(l.Name) && (l.Zone == "" || f.zone == l.Zone) {
@@ -787,12 +791,7 @@ func (w *history) choiceNamed(name string) historyChoice {
 // restart ends the program in good order.
 func (w *history) restart() func() {
 	return func() {
-		w.running.Lock()
-		if !w.killed {
-			w.p.stop()
-			w.killed = true
-		}
-		w.running.Unlock()
+		w.stop()
 		w.start()
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 // leftover is an entry of GET /leftovers.
 type leftover struct {
 	ID, Name, Zone, Value string
+	Provider              string
 	AccessKeyID           string `json:"access_key_id"`
 }
 
@@ -17,8 +19,13 @@ type leftover struct {
 type syncReport struct {
 	OK      bool
 	Counts  map[string]int
-	Records []struct{ Name, Action, Error string }
+	Records []reported
 }
+
+type reported struct{ Name, Provider, Zone, Action, Value, Error string }
+
+// check is what a step wants besides, when a verdict is given: it says what is wrong.
+type check func(s *spotted, report syncReport)
 
 // spotted is what a verdict looks at.
 type spotted struct {
@@ -46,7 +53,7 @@ func (w *history) verdict(a answer) []string {
 		wish := s.wishes[name]
 		unreachable := w.checkName(s, name, wish)
 		bad[name] = wish.bad || unreachable && !wish.optional && len(wish.options) > 0
-		perhaps[name] = wish.perhaps
+		perhaps[name] = wish.perhaps || w.partly(name, wish)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.ours)) {
 		if s.wishes[name] == nil {
@@ -60,8 +67,12 @@ func (w *history) verdict(a answer) []string {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
 	for _, l := range w.host.late {
-		if w.open(l.at.account) && !w.shadowed(l.at.account, l.at.zone, l.at.name) {
-			s.say("a write at %s has an unknown outcome, and nobody has looked", l.at)
+		at := l.spots[0]
+		left := w.model.config.mode == "upsert-only" && slices.ContainsFunc(s.leftovers, func(l leftover) bool {
+			return l.Zone == at.zone && strings.EqualFold(l.Name, at.name) // which is not withdrawn, and so not looked for
+		})
+		if w.open(at.account) && !w.shadowed(at.account, at.zone, at.name) && !left {
+			s.say("a write at %s has an unknown outcome, and nobody has looked", at)
 		}
 	}
 	return append(s.wrong, w.host.broken...)
@@ -96,16 +107,19 @@ func (w *history) checkPrefixes(s *spotted) {
 
 // account gives what credentials open now, nil if nothing.
 func (w *history) account(c credentials) *account {
-	key := w.host.keys[c.keyID]
-	if key == nil || key.refused || key.secret != c.secret || key.account.provider != c.provider {
+	key := w.host.opens(c.provider, c.keyID, cmp.Or(c.secret, "none"))
+	if key == nil || key.account.down != noFault {
 		return nil
 	}
 	return key.account
 }
 
 // open says whether every key of an account is accepted now: any of them may
-// be the one that a place needs.
+// be the one that a place needs. The built-in server, nil, always is.
 func (w *history) open(a *account) bool {
+	if a != nil && a.down != noFault {
+		return false
+	}
 	for _, key := range w.host.keys {
 		if key.account == a && key.refused {
 			return false
@@ -155,7 +169,7 @@ func (w *history) checkName(s *spotted, name string, wish *wish) (unreachable bo
 		})
 	}
 	kept := wish
-	if stands || !unreachable && !wish.optional {
+	if (stands || !unreachable && !wish.optional) && !w.partly(name, wish) { // what stood goes when every new one stands
 		kept = nil
 	}
 	w.checkExtras(s, name, extras, kept)
@@ -166,6 +180,16 @@ func (w *history) checkName(s *spotted, name string, wish *wish) (unreachable bo
 		s.say("%s is missing; at the name stand %v", missing[0], s.ours[name])
 	}
 	return unreachable
+}
+
+// partly says that a name which one network has at several providers cannot be had at
+// all of them.
+func (w *history) partly(name string, wish *wish) bool {
+	several := slices.ContainsFunc(wish.options, func(o option) bool { return o.credentials != wish.options[0].credentials })
+	return several && slices.ContainsFunc(wish.options, func(o option) bool {
+		at, reachable := w.locate(o, name)
+		return !reachable || w.taken(at)
+	})
 }
 
 // checkKept wants the old value of a name that cannot get its new one.
@@ -293,10 +317,21 @@ func (w *history) checkReservations(s *spotted) {
 		if !slices.ContainsFunc(listed, func(l listedUsage) bool { return l.ID == u.id }) {
 			s.say("the reservation %+v is lost", u)
 		}
-		if u.releasing && w.canWithdraw(w.model.name(u)) {
+		if u.releasing && w.canWithdraw(w.model.name(u)) && !w.succeeded(u) {
 			s.say("the release of %s is not through", w.model.name(u))
 		}
 	}
+}
+
+// successorWaits is the name of a rule that is held, as a step is.
+const successorWaits = "a release in mode upsert-only for which another network waits"
+
+// succeeded says that a release in mode upsert-only has another network come after it:
+// that it ends all the same is a rule that the program does not keep yet.
+func (w *history) succeeded(u modelUsage) bool {
+	return w.model.config.mode == "upsert-only" && !asked(successorWaits) && slices.ContainsFunc(w.model.usages, func(o modelUsage) bool {
+		return o.network != u.network && w.model.name(o) == w.model.name(u)
+	})
 }
 
 // canWithdraw says that nothing hinders the withdrawal of a name, wherever it
@@ -317,11 +352,14 @@ func (w *history) canWithdraw(name string) bool {
 
 // checkReport compares what the pass said with what it can have met.
 func (w *history) checkReport(s *spotted, a answer, bad, perhaps map[string]bool) {
+	var report syncReport
+	w.get(syncPath, &report)
+	for _, check := range w.checks {
+		check(s, report)
+	}
 	if !w.manual() {
 		return // a pass in the background may have been between
 	}
-	var report syncReport
-	w.get(syncPath, &report)
 	reported, told := map[string]string{}, map[string]bool{}
 	for _, r := range report.Records {
 		told[strings.ToLower(r.Name)] = true

@@ -96,8 +96,9 @@ func TestInvariants(t *testing.T) {
 		{"a configuration whose name nobody works on", `UPDATE configuration SET name = 'x'`},
 		{"a key that nothing needs", `INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES ('x', '', '', '', '')`},
 		{"a count of usages that is wrong", `UPDATE services SET usage_count = 1`},
-		{"a total that is wrong: usages", `UPDATE totals SET count = 3 WHERE what = 'usages'`},
+		{"a total that is wrong: services", `UPDATE totals SET count = 30 WHERE what = 'services'`},
 		{"a total that is wrong: failed", `INSERT INTO totals VALUES ('failed', 1)`},
+		{"a usage that tells of a place", `UPDATE usages SET place = 99`},
 		{"rows of what there is one of", `DELETE FROM pass`},
 		{"no owner", `UPDATE appliance SET owner = 'nobody there'`},
 	} {

@@ -31,7 +31,6 @@ type Reply struct {
 	Status  int    // 200 when it is 0
 	Message msg.ID // "" for none
 	Data    any    // a json.RawMessage is written as it is: for what is asked most
-	Next    string // cursor of the next page, "" without one
 	ID      string // of what was made, or was to be, for the audit line
 }
 
@@ -54,7 +53,7 @@ func Fail(id msg.ID, args ...any) *Failure {
 // statuses are those that are not 400.
 var statuses = map[msg.ID]int{
 	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
-	msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
+	msg.UnknownConfiguration: http.StatusNotFound, msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
 	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
 	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict, msg.BackupRuns: http.StatusConflict,
 	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
@@ -111,8 +110,9 @@ type Adapter struct {
 	Broken func(error) msg.ID
 }
 
-// Handle makes a handler of a function that answers or fails.
-func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler {
+// Handle makes a handler of a function that answers or fails. A request that may change something
+// is refused when its query has a member that is not among the flags.
+func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
 			// A copy: net/http looks at the body of its own request, by its type, to know
@@ -122,9 +122,11 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler 
 		}
 		result, err := Reply{}, error(TooLarge)
 		if r.ContentLength <= MaxBody {
-			result, err = attempt(answer, r)
+			if err = known(r, flags); err == nil {
+				result, err = attempt(answer, r)
+			}
 		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if changes(r) {
 			a.audit(r, result, err)
 		}
 		if err != nil {
@@ -134,6 +136,9 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error)) http.Handler 
 		a.write(w, r, result)
 	})
 }
+
+// changes reports whether a request may change something.
+func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
 
 // attempt makes a panic an error, so that it has its audit line and its answer.
 func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {
@@ -182,15 +187,14 @@ func Language(r *http.Request) msg.Language {
 
 func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	status := max(result.Status, http.StatusOK)
-	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" && result.Next == "" {
+	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" {
 		send(w, status, slices.Concat([]byte(`{"data":`), data, []byte("}\n")))
 		return
 	}
 	body := struct {
 		Message string `json:"message,omitempty"`
 		Data    any    `json:"data,omitzero"`
-		Next    string `json:"next_cursor,omitempty"`
-	}{Data: result.Data, Next: result.Next}
+	}{Data: result.Data}
 	if result.Message != "" {
 		body.Message = result.Message.In(Language(r))
 	}

@@ -7,15 +7,14 @@ import (
 	"strconv"
 )
 
-// SendFile answers with a whole file, which is like no other one. It calls atEnd before
-// the last octet: who has that may be the next already.
+// SendFile answers with a whole file. It calls atEnd before the last octet: who has that
+// may be the next already.
 func SendFile(w http.ResponseWriter, file *os.File, atEnd func()) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
-	w.Header().Set("Cache-Control", "no-store")
 	if _, err := io.CopyN(w, file, max(0, info.Size()-1)); err != nil {
 		return err
 	}

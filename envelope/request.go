@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"meshddns/msg"
 	"meshddns/strictjson"
@@ -87,7 +90,35 @@ func queryFlag(query url.Values, name string) (bool, error) {
 	case len(values) == 1 && (values[0] == "0" || values[0] == "false"):
 		return false, nil
 	}
-	return false, Fail(msg.QueryInvalid, name)
+	return false, invalid(name, Phrase{ID: msg.WantFlag})
+}
+
+// invalid refuses a member of the query, and says what is wanted.
+func invalid(name string, want any) error { return Fail(msg.QueryInvalid, name, want) }
+
+// maxShownName bounds what is repeated of the name of an unknown member.
+const maxShownName = 64
+
+// known refuses the query of a request that may change something when it has a member that is not
+// among the flags: a mistyped flag must not do what the right one prevents.
+func known(r *http.Request, flags []string) error {
+	if r.URL.RawQuery == "" || !changes(r) {
+		return nil
+	}
+	query, err := ParseQuery(r)
+	if err != nil {
+		return err
+	}
+	want := Phrase{ID: msg.WantNoMember}
+	if len(flags) > 0 {
+		want = Phrase{msg.WantMembers, []any{strings.Join(flags, ", ")}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(flags, name) {
+			return invalid(strconv.Quote(name[:min(len(name), maxShownName)]), want)
+		}
+	}
+	return nil
 }
 
 // Flags reads flags of the query.
@@ -120,13 +151,13 @@ func PageQuery(query url.Values) (limit int, after int64, err error) {
 	if query.Has("limit") && query.Get("limit") != "" {
 		limit, err = strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > MaxPage || strconv.Itoa(limit) != query.Get("limit") {
-			return 0, 0, Fail(msg.QueryInvalid, "limit")
+			return 0, 0, invalid("limit", Phrase{msg.WantLimit, []any{MaxPage}})
 		}
 	}
 	if cursor := query.Get("cursor"); cursor != "" {
 		after, err = strconv.ParseInt(cursor, 10, 64)
 		if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
-			return 0, 0, Fail(msg.QueryInvalid, "cursor")
+			return 0, 0, invalid("cursor", Phrase{ID: msg.WantCursor})
 		}
 	}
 	return limit, after, nil

@@ -3,6 +3,7 @@ package envelope
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"strings"
@@ -11,19 +12,27 @@ import (
 // streamPart is how much of an answer is kept until it is sent.
 const streamPart = 64 << 10
 
-// Stream makes a handler of a function that gives the entries of a list, of which
-// only a part is kept at a time. An error after the first part cuts the answer.
+// Next is the last entry of a page of a list: the cursor of the page behind it.
+type Next int64
+
+// Stream makes a handler of a function that gives the entries of a list, and Next behind
+// them when the list goes on. Only a part is kept at a time. An error after the first part
+// cuts the answer.
 func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Handler {
 	return a.Pieces(func(r *http.Request) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
 			var out bytes.Buffer
 			encoder := json.NewEncoder(&out)
 			encoder.SetEscapeHTML(false)
-			begin := `{"data":[`
+			begin, next := `{"data":[`, ""
 			for entry, err := range list(r) {
 				if err != nil {
 					yield(nil, err)
 					return
+				}
+				if after, ok := entry.(Next); ok {
+					next = fmt.Sprintf(`,"next_cursor":"%d"`, after)
+					break
 				}
 				out.Reset()
 				out.WriteString(begin)
@@ -35,7 +44,7 @@ func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Han
 					return
 				}
 			}
-			yield([]byte(strings.TrimPrefix(begin, ",")+"]}\n"), nil)
+			yield([]byte(strings.TrimPrefix(begin, ",")+"]"+next+"}\n"), nil)
 		}
 	})
 }

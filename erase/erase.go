@@ -98,18 +98,18 @@ func (s *Eraser) run() {
 	}
 }
 
-// mark is the application id (https://sqlite.org/pragma.html#pragma_application_id) of
+// ID is the application id (https://sqlite.org/pragma.html#pragma_application_id) of
 // a database that has never been written without secure_delete, or is clean of that.
-const mark = 0x6d657368
+const ID = 0x6d657368
 
 // Mark is the statement that marks a new database as clean.
-var Mark = fmt.Sprintf(`PRAGMA application_id = %d`, mark)
+var Mark = fmt.Sprintf(`PRAGMA application_id = %d`, ID)
 
 // Clean writes a database anew that was in use when deleted secrets were not
 // overwritten: once, and nobody writes meanwhile. room says whether there is enough.
 func (s *Eraser) Clean(ctx context.Context, room func() bool) error {
 	var id int64
-	if err := s.reader.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil || id == mark {
+	if err := s.reader.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil || id == ID {
 		return err
 	}
 	if !room() {

@@ -30,7 +30,8 @@ const maxGroup = 256
 // behind it: one of the callers leads, and runs and commits what waits.
 type Queue struct {
 	// Confirm is asked after each commit, before anybody is told of it: an error is
-	// the result of all whose work it was. It is asked by one goroutine at a time.
+	// the result of all whose work it was, which is committed all the same. It is asked
+	// by one goroutine at a time.
 	Confirm func() error
 
 	db        *sql.DB
@@ -42,7 +43,7 @@ type Queue struct {
 }
 
 // New makes a queue for a database, best with a single connection. committed is
-// called after each commit.
+// called after each commit that Confirm has confirmed.
 func New(db *sql.DB, committed func()) *Queue {
 	return &Queue{Confirm: func() error { return nil }, db: db, committed: committed}
 }
@@ -52,8 +53,10 @@ type call struct {
 	ctx  context.Context
 	f    Func
 	turn chan turn
-	err  error
 	last *running
+
+	err    error
+	stored bool // its work is committed, whatever Confirm has said
 }
 
 // running is the transaction that a Func runs in.
@@ -74,7 +77,8 @@ func Tx(ctx context.Context) *sql.Tx {
 }
 
 // After calls f when the transaction that the context was made for is committed,
-// before Do returns, and at once outside of one. f gets a context of no transaction.
+// confirmed or not, before Do returns, and at once outside of one. f gets a context of no
+// transaction.
 func After(ctx context.Context, f func(context.Context)) {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok {
 		r.after = append(r.after, f)
@@ -95,7 +99,8 @@ const (
 // Do runs f in a transaction, which is committed when f returns no error, and
 // gives the error of f or of the commit. Nobody pays for another's fault: when a
 // function of a group fails or panics, or the commit fails, each runs again in a
-// transaction of its own. The end of ctx does not end what has begun.
+// transaction of its own. A transaction that cannot begin is the fault of none: its
+// error is the result of all that wait. The end of ctx does not end what has begun.
 //
 // With the context of a function that runs in a transaction, f runs in that one, so
 // that several changes become one. Who gets an error of such an f, a Refusal too,
@@ -109,7 +114,7 @@ func (q *Queue) Do(ctx context.Context, f Func) error {
 	for {
 		switch <-c.turn {
 		case finish:
-			if c.err == nil {
+			if c.stored {
 				c.committed()
 			}
 			return c.err
@@ -117,12 +122,12 @@ func (q *Queue) Do(ctx context.Context, f Func) error {
 			return q.alone(c)
 		}
 		runtime.Gosched() // who is about to come comes along, and nobody waits
+		tx, err := q.begin()
 		group := q.take()
-		if len(group) == 1 {
-			defer q.handOn()
-			return q.alone(c)
+		if err == nil && len(group) == 1 {
+			return q.single(c, tx, q.handOn)
 		}
-		q.lead(group)
+		q.lead(group, tx, err)
 	}
 }
 
@@ -155,27 +160,40 @@ func (q *Queue) handOn() {
 	}
 }
 
-// lead commits a group, hands on the lead, and tells each, the leader too, how to
-// go on.
-func (q *Queue) lead(group []*call) {
-	next := redo
+// lead commits a group in a transaction that has begun, or has failed to, hands on the
+// lead, and tells each, the leader too, how to go on.
+func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
+	next := finish
 	defer func() {
 		q.handOn()
 		for _, c := range group {
 			c.turn <- next
 		}
 	}()
-	if !q.together(group) {
-		return
-	}
-	next = finish
-	if err := q.confirm(); err != nil {
-		for _, c := range group {
-			c.err = cmp.Or(c.err, err)
+	if err == nil {
+		if !q.together(group, tx) {
+			next = redo
+			return
 		}
-		return
+		for _, c := range group {
+			c.stored = c.err == nil
+		}
+		if err = q.confirm(); err == nil {
+			q.committed()
+			return
+		}
 	}
-	q.committed()
+	for _, c := range group {
+		c.err = cmp.Or(c.err, err)
+	}
+}
+
+func (q *Queue) begin() (*sql.Tx, error) {
+	tx, err := q.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return tx, nil
 }
 
 func (q *Queue) confirm() error {
@@ -188,11 +206,7 @@ func (q *Queue) confirm() error {
 // together runs a group in one transaction, and reports whether it is committed.
 // An error that is no Refusal ends it at once: SQLite may have rolled back already,
 // and what ran now would be committed statement by statement.
-func (q *Queue) together(group []*call) bool {
-	tx, err := q.db.BeginTx(context.Background(), nil)
-	if err != nil {
-		return false
-	}
+func (q *Queue) together(group []*call, tx *sql.Tx) bool {
 	defer tx.Rollback()
 	for _, c := range group {
 		c.err = c.run(q, tx)
@@ -230,10 +244,27 @@ func (c *call) committed() {
 
 // alone runs a call in a transaction of its own.
 func (q *Queue) alone(c *call) error {
-	tx, err := q.db.BeginTx(c.ctx, nil)
+	tx, err := q.begin()
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return err
 	}
+	return q.single(c, tx, func() {})
+}
+
+// single runs and commits a call in a transaction that has begun, calls end, and then
+// does what was to be done after the transaction: that may call Do, which waits for the
+// leader.
+func (q *Queue) single(c *call, tx *sql.Tx, end func()) error {
+	err := q.commit(c, tx, end)
+	if c.stored {
+		c.committed()
+	}
+	return err
+}
+
+// commit runs and commits a call. It calls end also when the function panics.
+func (q *Queue) commit(c *call, tx *sql.Tx, end func()) error {
+	defer end()
 	defer tx.Rollback()
 	if err := c.in(q, tx); err != nil {
 		return err
@@ -241,10 +272,10 @@ func (q *Queue) alone(c *call) error {
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	if err := q.confirm(); err != nil {
-		return err
+	c.stored = true
+	err := q.confirm()
+	if err == nil {
+		q.committed()
 	}
-	q.committed()
-	c.committed()
-	return nil
+	return err
 }

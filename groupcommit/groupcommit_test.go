@@ -3,6 +3,7 @@ package groupcommit
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,14 +12,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
-	_ "github.com/mattn/go-sqlite3"
+	"github.com/mattn/go-sqlite3"
 )
 
 // bench is a queue on a database whose rows tell which calls are committed. A
 // child without a parent makes the commit fail, and nothing before it.
 type bench struct {
 	t       *testing.T
+	source  string
 	db      *sql.DB
 	queue   *Queue
 	commits atomic.Int64
@@ -26,9 +29,9 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t}
+	b := &bench{t: t, source: "file:" + filepath.Join(t.TempDir(), "x.db") + "?_journal_mode=WAL&_foreign_keys=1&_txlock=immediate"}
 	var err error
-	b.db, err = sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "x.db")+"?_journal_mode=WAL&_foreign_keys=1&_txlock=immediate")
+	b.db, err = sql.Open("sqlite3", b.source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,11 +296,18 @@ func TestNested(t *testing.T) {
 }
 
 // What is not confirmed is nobody's success, alone or in a group; who was refused is
-// told of that.
+// told of that. It is committed all the same, and what was to be done after it is done.
 func TestConfirm(t *testing.T) {
 	b := newBench(t)
 	gone := errors.New("gone")
 	asked := 0
+	var after atomic.Int64
+	insert := func(id int) Func {
+		return func(ctx context.Context, tx *sql.Tx) error {
+			After(ctx, func(context.Context) { after.Add(1) })
+			return insert(id)(ctx, tx)
+		}
+	}
 	b.queue.Confirm = func() error {
 		if asked++; asked == 2 { // the call that the group waits behind
 			return nil
@@ -308,7 +318,10 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("alone: %v", err)
 	}
 	before := b.commits.Load()
-	refused := func(context.Context, *sql.Tx) error { return errRefused }
+	refused := func(ctx context.Context, _ *sql.Tx) error {
+		After(ctx, func(context.Context) { t.Error("called after a refusal") })
+		return errRefused
+	}
 	for i, err := range b.group(insert(2), insert(3), refused) {
 		if want := []error{gone, gone, errRefused}[i]; !errors.Is(err, want) {
 			t.Errorf("call %d: %v, want %v", i, err, want)
@@ -317,8 +330,108 @@ func TestConfirm(t *testing.T) {
 	if now := b.commits.Load(); now != before+1 {
 		t.Errorf("%d commits are announced, want the leader's own", now-before)
 	}
+	if rows := b.rows(); rows != "1,2,3" || after.Load() != 3 {
+		t.Errorf("rows %s, and %d calls after them, want one each", rows, after.Load())
+	}
 	b.queue.Confirm = func() error { return nil }
 	if err := b.queue.Do(t.Context(), insert(4)); err != nil {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestAfterMayCallDo has a function that runs after a commit change the database too, in
+// a transaction that was alone and in a group.
+func TestAfterMayCallDo(t *testing.T) {
+	b := newBench(t)
+	next := 0
+	chained := func(ctx context.Context, tx *sql.Tx) error {
+		After(ctx, func(ctx context.Context) {
+			next++
+			if err := b.queue.Do(ctx, insert(100+next)); err != nil {
+				t.Error(err)
+			}
+		})
+		return insert(next+1)(ctx, tx)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.queue.Do(t.Context(), chained) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a call alone hangs in what it does after its commit")
+	}
+	if errs := b.group(chained, func(context.Context, *sql.Tx) error { return errRefused }); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	if rows := b.rows(); rows != "1,2,101,102" {
+		t.Errorf("rows %s", rows)
+	}
+}
+
+// counted is a connection that counts the transactions that are tried.
+type counted struct {
+	*sqlite3.SQLiteConn
+	tried *atomic.Int64
+}
+
+func (c counted) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	c.tried.Add(1)
+	return c.SQLiteConn.BeginTx(ctx, o)
+}
+
+// connector opens such connections.
+type connector struct {
+	source string
+	tried  *atomic.Int64
+}
+
+func (c connector) Driver() driver.Driver { return &sqlite3.SQLiteDriver{} }
+
+func (c connector) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.Driver().Open(c.source)
+	if err != nil {
+		return nil, err
+	}
+	return counted{conn.(*sqlite3.SQLiteConn), c.tried}, nil
+}
+
+// While another program has the database, those who wait learn it together: each would
+// wait for it anew, one after the other.
+func TestBeginFails(t *testing.T) {
+	b := newBench(t)
+	var tried atomic.Int64
+	pool := sql.OpenDB(connector{b.source + "&_busy_timeout=1", &tried})
+	defer pool.Close()
+	pool.SetMaxOpenConns(1)
+	b.queue = New(pool, func() { b.commits.Add(1) })
+	only, err := pool.Conn(t.Context()) // until it is given back, the leader cannot begin
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, 5)
+	var running sync.WaitGroup
+	for i := range errs {
+		running.Go(func() { errs[i] = b.queue.Do(t.Context(), insert(i)) })
+	}
+	b.waitFor(len(errs))
+	b.exec(`BEGIN IMMEDIATE`)
+	if err := only.Close(); err != nil {
+		t.Fatal(err)
+	}
+	running.Wait()
+	b.exec(`ROLLBACK`)
+	for _, err := range errs {
+		if fault, ok := errors.AsType[sqlite3.Error](err); !ok || fault.Code != sqlite3.ErrBusy || !strings.HasPrefix(err.Error(), "begin: ") {
+			t.Errorf("%v, want SQLITE_BUSY", err)
+		}
+	}
+	if n := tried.Load(); n != 1 {
+		t.Errorf("%d transactions were tried, want 1", n)
+	}
+	if err := b.queue.Do(t.Context(), insert(7)); err != nil || b.rows() != "7" {
+		t.Errorf("afterwards: %v, rows %s", err, b.rows())
 	}
 }

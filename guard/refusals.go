@@ -17,39 +17,43 @@ const (
 type refusals struct {
 	log    *slog.Logger
 	mu     sync.Mutex
-	paused bool // a line was written less than a pause ago
+	paused bool // a line is being written, or was less than a pause ago
 	missed int
 }
 
-// note logs a refusal, or counts it.
+// note logs a refusal, or counts it. The line is written without the lock: while the log
+// takes no line, one request waits for it and all others are counted.
 func (l *refusals) note(r *http.Request, refusal Refusal) {
-	if l.log == nil {
+	if l.log == nil || !l.begin() {
 		return
 	}
+	l.log.Warn("request refused", "who", Caller(r), "status", refusal.Status, "code", refusal.Code, "host", cut(r.Host))
+	time.AfterFunc(refusalPause, l.end)
+}
+
+// begin begins a pause, or counts a refusal that comes in one.
+func (l *refusals) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.paused {
 		l.missed++
-		return
+		return false
 	}
-	l.log.Warn("request refused", "who", Caller(r), "status", refusal.Status, "code", refusal.Code, "host", cut(r.Host))
-	l.pause()
+	l.paused = true
+	return true
 }
 
-// pause ends by itself, with a line about what was missed in it: the last ones of a flood are told
-// too.
-func (l *refusals) pause() {
-	l.paused = true
-	time.AfterFunc(refusalPause, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.paused = false
-		if l.missed > 0 {
-			l.log.Warn("more requests refused", "count", l.missed)
-			l.missed = 0
-			l.pause()
-		}
-	})
+// end ends a pause that begins when a line is written. When refusals were missed in it, end tells
+// how many and pauses once more: the last ones of a flood are told too.
+func (l *refusals) end() {
+	l.mu.Lock()
+	missed := l.missed
+	l.missed, l.paused = 0, missed > 0
+	l.mu.Unlock()
+	if missed > 0 {
+		l.log.Warn("more requests refused", "count", missed)
+		time.AfterFunc(refusalPause, l.end)
+	}
 }
 
 func cut(text string) string { return text[:min(len(text), maxShown)] }

@@ -100,3 +100,51 @@ func TestNothingRefused(t *testing.T) {
 		t.Errorf("logged %s", got)
 	}
 }
+
+// stalled is a log that takes no line until it is opened.
+type stalled struct {
+	journal
+	opened chan struct{}
+}
+
+func (s *stalled) Write(line []byte) (int, error) {
+	<-s.opened
+	return s.journal.Write(line)
+}
+
+// TestRefusalsDoNotWaitForTheLog has the log take no line: one refused request waits for it, and all
+// others are refused at once and counted.
+func TestRefusalsDoNotWaitForTheLog(t *testing.T) {
+	out := &stalled{opened: make(chan struct{})}
+	guarded := TCP(Config{Log: slog.New(slog.NewTextHandler(out, nil)), Deny: deny}, nil)
+	const requests = 20
+	refused := make(chan struct{}, requests)
+	for range requests {
+		go func() {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Host = "evil.example"
+			guarded.ServeHTTP(httptest.NewRecorder(), r)
+			refused <- struct{}{}
+		}()
+	}
+	limit := time.After(10 * time.Second)
+	for n := range requests - 1 {
+		select {
+		case <-refused:
+		case <-limit:
+			t.Fatalf("%d of %d requests were refused while the log takes no line, want all but one", n, requests)
+		}
+	}
+	close(out.opened)
+	logged := ""
+	for ; !strings.Contains(logged, "count=19\n"); logged += out.take() {
+		select {
+		case <-limit:
+			t.Fatalf("logged:\n%s", logged)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if strings.Count(logged, "\n") != 2 {
+		t.Errorf("logged:\n%s", logged)
+	}
+}

@@ -27,6 +27,12 @@ type Book struct {
 	told      [2]string         // what was logged of the last look at each source
 }
 
+// The kernel may report changes without an end, as containers come and go.
+const (
+	lookPause = time.Second      // between looks
+	askPause  = 10 * time.Second // between looks that ask a service on the web
+)
+
 // NewBook makes a book that begins with the last known addresses, and hands the
 // changed ones to save. What a source of none once found is forgotten.
 func NewBook(ipv4, ipv6 Source, last meshtxt.Addresses, save func(context.Context, meshtxt.Addresses) error, log *slog.Logger) *Book {
@@ -99,11 +105,22 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 			})
 		})
 	}()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	b.look(ctx)
 	close(b.ready)
+	return b.keep(ctx, interval, reported, failed)
+}
+
+// keep looks at every interval, and when a change is reported, with a pause after each look:
+// what changes in the pause is looked up once, at its end.
+func (b *Book) keep(ctx context.Context, interval time.Duration, reported <-chan struct{}, failed <-chan error) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
 	for ctx.Err() == nil {
+		select {
+		case <-time.After(b.pause()):
+		case <-ctx.Done():
+			return nil
+		}
 		select {
 		case <-reported:
 			b.look(ctx)
@@ -119,6 +136,14 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// pause is the least time between two looks.
+func (b *Book) pause() time.Duration {
+	if b.sources[0].url != nil || b.sources[1].url != nil {
+		return askPause
+	}
+	return lookPause
 }
 
 // look looks the addresses up. One that is not found now stays the last known:

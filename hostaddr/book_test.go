@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"meshddns/meshtxt"
@@ -286,24 +288,57 @@ func TestBookIsReady(t *testing.T) {
 	}
 }
 
-// Watch looks again at every interval.
-func TestBookLooksAgain(t *testing.T) {
-	w := newBook(t, "none", meshtxt.Addresses{})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Watch(ctx, 5*time.Millisecond) }()
-	<-w.Ready()
-	w.service.say(away)
-	deadline := time.After(bookPatience)
-	for len(w.shelf.all()) == 0 {
-		select {
-		case <-deadline:
-			t.Fatal("never looked again")
-		case <-time.After(time.Millisecond):
-		}
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+// The book looks again at every interval, and when changes are reported, however many, with
+// a pause between looks.
+func TestBookPauses(t *testing.T) {
+	const minute = 60
+	for name, c := range map[string]struct {
+		ipv4     string
+		interval time.Duration
+		reports  bool
+		looks    int64 // of a minute
+	}{
+		"changes":            {home, time.Hour, true, minute},
+		"changes, asked":     {"url:", time.Hour, true, minute / 10},
+		"no changes":         {home, 20 * time.Second, false, 3},
+		"short interval":     {home, time.Millisecond, false, minute},
+		"no changes, asked":  {"url:", 20 * time.Second, false, 3},
+		"nothing to look at": {home, time.Hour, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); w.Write([]byte(home)) }))
+			defer server.Close()
+			if c.ipv4 == "url:" {
+				c.ipv4 += server.URL
+			}
+			var looks int64
+			synctest.Test(t, func(t *testing.T) {
+				ipv4, err := ParseSource(IPv4, c.ipv4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				save := func(context.Context, meshtxt.Addresses) error {
+					looks++
+					return errors.New("injected, so that each look is seen")
+				}
+				b := NewBook(ipv4, Source{family: IPv6}, meshtxt.Addresses{}, save, slog.New(slog.DiscardHandler))
+				ctx, cancel := context.WithTimeout(t.Context(), minute*time.Second+lookPause/2)
+				defer cancel()
+				reported := make(chan struct{})
+				if c.reports { // without an end
+					close(reported)
+				}
+				if err := b.keep(ctx, c.interval, reported, nil); err != nil {
+					t.Error(err)
+				}
+			})
+			if looks != c.looks {
+				t.Errorf("%d looks in a minute, want %d", looks, c.looks)
+			}
+			if strings.HasPrefix(c.ipv4, "url:") && asked.Load() != looks {
+				t.Errorf("asked %d times in %d looks", asked.Load(), looks)
+			}
+		})
 	}
 }

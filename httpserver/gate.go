@@ -49,9 +49,9 @@ type gate struct {
 	mu      sync.Mutex
 	open    map[*conn]struct{}
 	from    map[client]*share
-	queue   []*conn // that wait for their turn, the longest waiting first
-	looking bool    // soon, whether somebody has a turn by now
-	working int
+	queue   []*conn   // that wait for their turn, the longest waiting first
+	looking bool      // soon, whether somebody has a turn by now
+	total   share     // of all clients
 	changed time.Time // when a connection came, or a request began or ended
 	// crowdedOut counts those that were closed to make room.
 	crowdedOut uint64
@@ -66,7 +66,10 @@ type client struct {
 }
 
 // share is what a client has of the gate.
-type share struct{ open, working int }
+type share struct {
+	open, working int
+	changing      int // of those that work
+}
 
 // phase is how far a connection is with its request.
 type phase int
@@ -80,19 +83,21 @@ const (
 // conn is a connection. Its state belongs to the gate's lock.
 type conn struct {
 	net.Conn
-	gate   *gate
-	client client
-	share  *share // of its client
-	phase  phase
-	since  time.Time // when it came, was answered, or its request began to come
-	gone   bool
-	turn   chan struct{} // closed when it has come, or the connection is gone
-	idle   atomic.Bool   // nothing has come of its next request
-	reads  atomic.Bool   // it is being read from, or written to: else it is not the client
-	writes atomic.Bool   // that is waited for
-	done   atomic.Bool   // with the answer, but for its end
-	sent   atomic.Int64  // when the last part of its answer was begun, Unix nanoseconds; 0: none is yet
-	timed  time.Time     // when the deadline of its writes was set
+	gate    *gate
+	client  client
+	share   *share // of its client
+	phase   phase
+	changes bool      // its request is not one that reads only
+	since   time.Time // when it came, was answered, or its request began to come
+	gone    bool
+	turn    chan struct{} // closed when it has come, or the connection is gone
+	rested  atomic.Bool   // its answer has gone, and its next request is not in work
+	idle    atomic.Bool   // and the next request is waited for, of which nothing has come
+	reads   atomic.Bool   // it is being read from, or written to: else it is not the client
+	writes  atomic.Bool   // that is waited for
+	done    atomic.Bool   // with the answer, but for its end
+	sent    atomic.Int64  // when the last part of its answer was begun, Unix nanoseconds; 0: none is yet
+	timed   time.Time     // when the deadline of its writes was set
 }
 
 func newGate(most int) *gate {
@@ -104,6 +109,10 @@ func (g *gate) perClient() int { return g.max * 3 / 4 }
 // mayWork bounds the requests that are worked on at a time, of all clients and of
 // one: less than their connections, so that there is always one that can go.
 func (g *gate) mayWork() (all, one int) { return g.max / 2, g.max / 4 }
+
+// forChanges is how many of some turns requests may have that change something, which may
+// all wait for the database: the others are for those that read.
+func forChanges(turns int) int { return turns * 3 / 4 }
 
 func clientOf(c net.Conn) (from client) {
 	switch c := c.(type) {
@@ -186,9 +195,13 @@ func (g *gate) shareOf(from client) *share {
 
 // count keeps what a client has.
 func (g *gate) count(c *conn, open, working int) {
-	c.share.open += open
-	c.share.working += working
-	g.working += working
+	for _, s := range []*share{c.share, &g.total} {
+		s.open += open
+		s.working += working
+		if c.changes {
+			s.changing += working
+		}
+	}
 	if c.share.open == 0 {
 		delete(g.from, c.client)
 	}
@@ -246,14 +259,16 @@ func (g *gate) remove(c *conn) {
 	g.changed = time.Now()
 }
 
-// work waits for the turn of a request that has come. It reports whether the
-// connection is still open.
-func (g *gate) work(c *conn) bool {
+// work waits for the turn of a request that has come, and changes something or does not.
+// It reports whether the connection is still open.
+func (g *gate) work(c *conn, changes bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.gone || c.phase == working {
 		return !c.gone
 	}
+	c.changes = changes
+	c.rested.Store(false)
 	if len(g.queue) == 0 && g.hasTurn(c) {
 		g.begin(c)
 		return true
@@ -280,12 +295,17 @@ func (g *gate) giveTurns() {
 	if len(g.queue) == 0 {
 		return
 	}
-	stuck := map[*share]bool{}
+	type kind struct {
+		share   *share
+		changes bool
+	}
+	stuck := map[kind]bool{}
 	g.queue = slices.DeleteFunc(g.queue, func(c *conn) bool {
+		k := kind{c.share, c.changes}
 		switch {
 		case c.gone:
-		case stuck[c.share] || !g.hasTurn(c):
-			stuck[c.share] = true
+		case stuck[k] || !g.hasTurn(c):
+			stuck[k] = true
 			return false
 		default:
 			g.begin(c)
@@ -309,10 +329,17 @@ func (g *gate) giveTurns() {
 func (g *gate) hasTurn(c *conn) bool {
 	all, one := g.mayWork()
 	own := c.share.working >= one
-	if !own && g.working < all {
+	kind := false // no more of those that change something
+	if c.changes {
+		own = own || c.share.changing >= forChanges(one)
+		kind = c.share.changing >= forChanges(one) || g.total.changing >= forChanges(all)
+	}
+	if !own && !kind && g.total.working < all {
 		return true
 	}
-	o := g.worst(func(o *conn) bool { return o.phase == working && (!own || o.share == c.share) })
+	o := g.worst(func(o *conn) bool {
+		return o.phase == working && (!own || o.share == c.share) && (!kind || o.changes)
+	})
 	if o != nil {
 		g.crowdOut(o)
 	}
@@ -326,13 +353,14 @@ func (g *gate) read(c *conn, since time.Time) {
 	g.await(c, since)
 }
 
-// rest notes that an answer has gone and nothing has come of the next request.
+// rest notes that an answer has gone. The next request may have come with the last one: it
+// has not when the connection is read from once more.
 func (g *gate) rest(c *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.changed = time.Now()
 	g.await(c, g.changed)
-	c.idle.Store(true)
+	c.rested.Store(true)
 }
 
 // await has the client waited for: the next request may have its turn. The caller holds
@@ -373,8 +401,8 @@ func (g *gate) quiet() (open int, since time.Duration) {
 	return len(g.open), time.Since(g.changed)
 }
 
-// dismiss closes the connections that are idle.
-func (g *gate) dismiss() {
+// dismiss closes the connections that are idle, and tells how many are left.
+func (g *gate) dismiss() (open int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {
@@ -384,9 +412,13 @@ func (g *gate) dismiss() {
 		}
 	}
 	g.giveTurns()
+	return len(g.open)
 }
 
 func (c *conn) Read(p []byte) (n int, err error) {
+	if c.rested.CompareAndSwap(true, false) {
+		c.idle.Store(true)
+	}
 	c.reads.Store(true)
 	n, err = c.Conn.Read(p)
 	c.reads.Store(false)

@@ -81,7 +81,7 @@ func (s *Server) listeners() []net.Listener {
 // WriteMetrics writes the figures of the connections.
 func (s *Server) WriteMetrics(page *metrics.Page) {
 	s.gate.mu.Lock()
-	open, working, crowdedOut := len(s.gate.open), s.gate.working, s.gate.crowdedOut
+	open, working, crowdedOut := len(s.gate.open), s.gate.total.working, s.gate.crowdedOut
 	s.gate.mu.Unlock()
 	page.Family("meshddns_http_connections", "gauge", "Open HTTP connections.")
 	page.Figure(uint64(open))
@@ -133,8 +133,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer done()
 	defer time.AfterFunc(patienceTime, s.hurry).Stop()
 	s.awaitQuiet()
-	s.gate.dismiss()
-	err := errors.Join(server.Shutdown(limit), server.Close())
+	err := errors.Join(s.drain(limit), server.Close())
 	select {
 	case lost := <-failed:
 		return errors.Join(lost, err)
@@ -185,6 +184,22 @@ func (s *Server) awaitQuiet() {
 			return
 		}
 	}
+}
+
+// drain closes each connection that is idle, until none is left or ctx ends. Shutdown of
+// http.Server would cut a request that had come with the one before it: to net/http its
+// connection is idle (https://go.dev/src/net/http/server.go, StateActive).
+func (s *Server) drain(ctx context.Context) error {
+	ticker := time.NewTicker(lookAgain)
+	defer ticker.Stop()
+	for s.gate.dismiss() > 0 {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 var errStopped = errors.New("the server is being stopped")

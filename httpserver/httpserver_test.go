@@ -356,7 +356,7 @@ func TestRoom(t *testing.T) {
 		all = append(all, c)
 	}
 	for i := range 4 {
-		if !g.work(all[i]) {
+		if !g.work(all[i], false) {
 			t.Fatal("no turn")
 		}
 	}
@@ -365,7 +365,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("gone: in work %t, the oldest that sends %t, the new one %t", all[0].gone, all[4].gone, fresh.gone)
 	}
 	turn := make(chan bool)
-	go func() { turn <- g.work(all[5]) }() // a fifth one of the same client
+	go func() { turn <- g.work(all[5], false) }() // a fifth one of the same client
 	all[2].sent.Store(old.UnixNano())
 	all[2].writes.Store(true)
 	if !<-turn || !all[2].gone {
@@ -390,4 +390,141 @@ func TestWriteInParts(t *testing.T) {
 	if <-read; !bytes.Equal(got.Bytes(), want) {
 		t.Error("what was read is not what was written")
 	}
+}
+
+// A request that came with the one before it is in work when the server is stopped: it is
+// answered.
+func TestStopWithPipelinedRequest(t *testing.T) {
+	l := listenTCP(t)
+	held, begun := make(chan struct{}), make(chan struct{}, 2)
+	stop := run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		if r.URL.Path == "/second" {
+			<-held
+		}
+		io.WriteString(w, r.URL.Path)
+	})})
+	c, witness := dial(t, l), dial(t, l)
+	io.WriteString(c, "GET /first HTTP/1.1\r\nHost: a\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-begun
+	<-begun
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	if _, err := witness.Read(make([]byte, 1)); err != io.EOF { // an idle connection is closed
+		t.Fatal(err)
+	}
+	close(held)
+	in := bufio.NewReader(c)
+	for _, want := range []string{"/first", "/second"} {
+		response, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", want, err)
+		}
+		if body, err := io.ReadAll(response.Body); string(body) != want || err != nil {
+			t.Errorf("%q, %v; want %q", body, err, want)
+		}
+	}
+	<-stopped
+}
+
+// However many requests of a client wait for the database, one that reads has its turn.
+func TestReadsBesideChanges(t *testing.T) {
+	l := listenTCP(t)
+	held := make(chan struct{})
+	s := New(Config{Listeners: []net.Listener{l}, MaxConnections: 16, ShutdownTime: patience, Log: slog.New(slog.DiscardHandler),
+		TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				<-held
+			}
+		})})
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	const changes = 8
+	var all []net.Conn
+	for range changes {
+		c := dial(t, l)
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		all = append(all, c)
+	}
+	for come := 0; come < changes; wait(t) {
+		s.gate.mu.Lock()
+		come = len(s.gate.queue) + s.gate.total.working
+		s.gate.mu.Unlock()
+	}
+	reader := dial(t, l)
+	reader.SetDeadline(time.Now().Add(turnTime / 2)) // then others would have to go for it
+	io.WriteString(reader, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	if response, err := http.ReadResponse(bufio.NewReader(reader), nil); err != nil || response.StatusCode != 200 {
+		t.Errorf("a request that reads: %v, %v", response, err)
+	}
+	close(held)
+	for _, c := range all {
+		if response, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || response.StatusCode != 200 {
+			t.Errorf("a request that changes something: %v, %v", response, err)
+		}
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// A socket that answers with anything but a refusal may be in use, and keeps its file.
+func TestLiveSocketStays(t *testing.T) {
+	for name, kind := range map[string]int{"full": syscall.SOCK_STREAM, "datagrams": syscall.SOCK_DGRAM, "packets": syscall.SOCK_SEQPACKET} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.sock")
+			fd, err := syscall.Socket(syscall.AF_UNIX, kind|syscall.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Close(fd)
+			if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+				t.Fatal(err)
+			}
+			if kind != syscall.SOCK_DGRAM {
+				if err := syscall.Listen(fd, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for kind == syscall.SOCK_STREAM { // until no more have room
+				c, err := net.Dial("unix", path)
+				if err != nil {
+					break
+				}
+				defer c.Close()
+			}
+			before, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			listeners, err := Listen(Addresses{List: []string{"unix:" + path}})
+			for _, l := range listeners {
+				l.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("listened on: %v", err)
+			}
+			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+				t.Errorf("its file is gone: %v", err)
+			}
+		})
+	}
+}
+
+// What an end by SIGKILL has left is replaced.
+func TestDeadSocketGoes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	listeners, err := Listen(Addresses{List: []string{"unix:" + path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listeners[0].Close()
 }

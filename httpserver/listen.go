@@ -109,13 +109,17 @@ func groupID(text string) (int, error) {
 	return strconv.Atoi(group.Gid)
 }
 
-// listenUnix binds a unix socket. A socket file that nobody listens on is
+// listenUnix binds a unix socket. A socket file that refuses connections is
 // what an earlier end by SIGKILL left, and is replaced. Until its group is the
 // right one the socket is its owner's alone.
 func listenUnix(path string, group int) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-		if conn, err := net.Dial("unix", path); err == nil {
+		conn, err := net.Dial("unix", path)
+		switch {
+		case err == nil:
 			return nil, errors.Join(fmt.Errorf("%s: another program listens there", path), conn.Close())
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			return nil, fmt.Errorf("%s may be in use by another program: stop that, or remove the file: %w", path, err)
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, err

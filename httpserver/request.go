@@ -14,11 +14,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		begun = time.Now()
 	}
-	if !s.gate.work(c) {
+	changes := r.Method != http.MethodGet && r.Method != http.MethodHead
+	if !s.gate.work(c, changes) {
 		panic(http.ErrAbortHandler)
 	}
 	defer c.done.Store(true)
-	a := &answer{ResponseWriter: w, conn: c}
+	a := &answer{ResponseWriter: w, conn: c, changes: changes}
 	if r.ContentLength != 0 {
 		// The server's own request keeps its body: by its type net/http knows how the
 		// request ends.
@@ -37,9 +38,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // answer is an answer on its way.
 type answer struct {
 	http.ResponseWriter
-	conn  *conn
-	body  *body // of the request, nil without one
-	begun bool
+	conn    *conn
+	changes bool  // what the request does
+	body    *body // of the request, nil without one
+	begun   bool
 }
 
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
@@ -91,7 +93,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF && !b.ended {
 		b.ended = true
-		if !c.gate.work(c) {
+		if !c.gate.work(c, b.answer.changes) {
 			return n, net.ErrClosed
 		}
 	}

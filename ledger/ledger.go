@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"meshddns/groupcommit"
@@ -18,7 +19,8 @@ import (
 
 // Ledger is those tables.
 type Ledger struct {
-	Erased func() // called when a key is erased, after the commit
+	Erased    func()                     // called when a key is erased, after the commit
+	Addresses func() reconcile.Addresses // this host's
 
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
@@ -29,7 +31,8 @@ type Ledger struct {
 // New makes a ledger of a pool for reading and of what runs a function in one
 // transaction on the one connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
-	return &Ledger{Erased: func() {}, reader: reader, tx: tx, now: now, owner: owner}
+	none := func() reconcile.Addresses { return reconcile.Addresses{} }
+	return &Ledger{Erased: func() {}, Addresses: none, reader: reader, tx: tx, now: now, owner: owner}
 }
 
 // TakeOwner makes an owner this database's, if that has marked nothing with its own yet,
@@ -62,21 +65,50 @@ const (
 	ErrOwnOwner   = groupcommit.Refusal("the owner is this database's own")
 )
 
-// MarkDue makes a name due: a person's order at once, a change when further ones
-// have had a moment to come.
+// MarkDue makes a name due, and stores what is told of its usages by now. Of a name that
+// is new there is nothing more to know than its caller does.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) error {
+	version, err := g.markDue(ctx, tx, name, lane)
+	if err != nil || version == 1 {
+		return err
+	}
+	return g.tell(ctx, tx, []string{name})
+}
+
+// markDue makes a name due: a person's order at once, a change when further ones have had
+// a moment to come. It gives the name's version, which is 1 when the name is new.
+func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name, lane string) (version int64, err error) {
 	due := g.now()
 	if lane == reconcile.LaneChanged {
 		due = due.Add(reconcile.Debounce)
 	}
-	_, err := tx.ExecContext(ctx, `
+	err = tx.QueryRowContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?1, 1, ?2, ?3, 0)
 		ON CONFLICT DO UPDATE SET
 		    version = version + 1,
 		    look = iif(due IS NOT NULL AND lane > 'look', coalesce(look, due), look),
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
-		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)`, name, sqlrow.Stamp(due), lane)
-	return err
+		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
+		RETURNING version`, name, sqlrow.Stamp(due), lane).Scan(&version)
+	return version, err
+}
+
+// tell stores what is told of the usages of some names, as all that is stored makes it.
+func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	state, err := g.StateIn(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	for _, u := range reconcile.Retold(state, g.Addresses()) {
+		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, u.Told.State, u.Told.Place, u.Told.Rival, u.ID)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Version gives the version of a name that was made due.
@@ -97,9 +129,11 @@ func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error
 }
 
 // RequestPass asks for a pass over all names, when further changes have had a
-// moment to come.
+// moment to come. A change stays what the pass is asked for, whatever comes behind it.
 func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) error {
-	_, err := tx.ExecContext(ctx, `UPDATE pass SET requested_at = iif(requested = '', ?2, requested_at), requested = ?1 WHERE id = 1`, trigger, sqlrow.Stamp(g.now().Add(reconcile.Debounce)))
+	_, err := tx.ExecContext(ctx, `
+		UPDATE pass SET requested_at = iif(requested = '', ?2, requested_at), requested = iif(requested = 'change', requested, ?1)
+		WHERE id = 1`, trigger, sqlrow.Stamp(g.now().Add(reconcile.Debounce)))
 	return err
 }
 
@@ -122,7 +156,8 @@ func (g *Ledger) Adopted(ctx context.Context, q sqlrow.Queryer, owner string) (a
 	return adopted, err
 }
 
-// Intend commits what is about to be written, if it is still wanted.
+// Intend commits what is about to be written, if it is still wanted. What is told of the
+// usages stays until Settle knows more.
 func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
 	var places []*reconcile.Place
 	var ids []int64
@@ -156,10 +191,12 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	var erased bool
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		erased = false
+		told := slices.Clone(work.Told)
 		for _, p := range work.Places {
 			if err := g.settlePlace(ctx, tx, p); err != nil {
 				return err
 			}
+			told = append(told, p.Name)
 		}
 		for _, p := range work.Ended {
 			key, err := endPlace(ctx, tx, p)
@@ -167,13 +204,15 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 				return err
 			}
 			erased = erased || key
+			told = append(told, p.Name)
 		}
 		for _, d := range work.Names {
 			if err := g.settleName(ctx, tx, d); err != nil {
 				return err
 			}
 		}
-		return nil
+		slices.Sort(told)
+		return g.tell(ctx, tx, slices.Compact(told))
 	})
 	if err == nil && erased {
 		g.Erased()
@@ -187,7 +226,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 		if err != nil {
 			return err
 		}
-		for _, id := range reconcile.Free(state.Names[0]) {
+		for _, id := range reconcile.Free(state.Names[0], state.UpsertOnly) {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM usages WHERE id = ?`, id); err != nil {
 				return err
 			}
@@ -208,7 +247,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 	c, err := selectConfigured(ctx, g.reader)
 	if err != nil || c == nil {
-		return reconcile.Settings{}, err
+		return reconcile.Settings{Retry: reconcile.RetryPolicy(sql.Null[int64]{}, sql.Null[int64]{})}, err
 	}
 	return reconcile.Settings{
 		Configured: true, Enabled: c.enabled, Automatic: c.mode == modeAuto || c.mode == modeUpsertOnly,
@@ -216,20 +255,33 @@ func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 	}, nil
 }
 
-// Due gives names of a lane that are due by a time, the longest due first.
+// Due gives names of a lane that are due by a time, the longest due first, and then those that
+// would wait longer than any name does: the clock that gave their time was set back.
 func (g *Ledger) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
-	if lane == reconcile.LaneLook {
-		return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE look <= ? ORDER BY look LIMIT ? + 0`, sqlrow.Stamp(by), limit)
+	beyond := g.now().Add(reconcile.LongestWait(lane))
+	if by.After(beyond) {
+		beyond = by
 	}
-	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `SELECT name FROM names WHERE lane = ? AND due <= ? ORDER BY due LIMIT ? + 0`, lane, sqlrow.Stamp(by), limit)
+	if lane == reconcile.LaneLook {
+		return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+			SELECT name FROM (SELECT name FROM names WHERE look <= ?1 ORDER BY look LIMIT ?3 + 0)
+			UNION ALL
+			SELECT name FROM (SELECT name FROM names WHERE look > ?2 ORDER BY look LIMIT ?3 + 0)
+			LIMIT ?3 + 0`, sqlrow.Stamp(by), sqlrow.Stamp(beyond), limit)
+	}
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+		SELECT name FROM (SELECT name FROM names WHERE lane = ?1 AND due <= ?2 ORDER BY due LIMIT ?4 + 0)
+		UNION ALL
+		SELECT name FROM (SELECT name FROM names WHERE lane = ?1 AND due > ?3 ORDER BY due LIMIT ?4 + 0)
+		LIMIT ?4 + 0`, lane, sqlrow.Stamp(by), sqlrow.Stamp(beyond), limit)
 }
 
-// NextDue gives the earliest time at which a name of the lane is due.
-func (g *Ledger) NextDue(ctx context.Context, lane string) (at time.Time, ok bool, err error) {
+// NextDue gives the earliest time after another at which a name of the lane is due.
+func (g *Ledger) NextDue(ctx context.Context, lane string, after time.Time) (at time.Time, ok bool, err error) {
 	var due int64
-	query, args := `SELECT due FROM names WHERE lane = ? AND due > 0 ORDER BY due LIMIT 1`, []any{lane}
+	query, args := `SELECT due FROM names WHERE lane = ? AND due > ? ORDER BY due LIMIT 1`, []any{lane, sqlrow.Stamp(after)}
 	if lane == reconcile.LaneLook {
-		query, args = `SELECT look FROM names WHERE look > 0 ORDER BY look LIMIT 1`, nil
+		query, args = `SELECT look FROM names WHERE look > ? ORDER BY look LIMIT 1`, args[1:]
 	}
 	err = g.reader.QueryRowContext(ctx, query, args...).Scan(&due)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -249,14 +301,20 @@ func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []string, err error) {
 	}
 }
 
+// Marked reports whether the names of a service are marked.
+func (g *Ledger) Marked(ctx context.Context) (marked bool, err error) {
+	err = g.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM marks WHERE service_id > '')`).Scan(&marked)
+	return marked, err
+}
+
 // SpreadMarks makes some of the names due whose service was marked.
-func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err error) {
-	var id string
-	err = g.reader.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
-	if err != nil {
-		return false, sqlrow.Absent(err, nil)
-	}
-	return true, g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var id string
+		err := tx.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
+		if err != nil {
+			return sqlrow.Absent(err, nil)
+		}
 		var after int64
 		var last sql.Null[int64]
 		if err := tx.QueryRowContext(ctx, `SELECT after FROM marks WHERE service_id = ?`, id).Scan(&after); err != nil {
@@ -273,7 +331,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) (more bool, err err
 			return err
 		}
 		for _, name := range names {
-			if err := g.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
+			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // the engine tells of them, many at a time
 				return err
 			}
 		}
@@ -367,4 +425,10 @@ func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limi
 		SELECT name FROM names
 		WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look' AND NOT (lane = 'ask' AND due > ?))
 		ORDER BY name LIMIT ? + 0`, cursor, pass, sqlrow.Stamp(g.now()), limit)
+}
+
+// BadNames gives names in their order that the pass has found not to be as they should be.
+func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
+	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
+		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, reconcile.PassMark(pass, true), limit)
 }

@@ -39,19 +39,29 @@ func keyHash(secret provider.Secret) string {
 }
 
 // LeaveAccount deletes an account, and its key with it, that no configuration, service or
-// place uses. It reports whether it did.
+// place uses. A newer secret of a key stays while a place needs an older one, which the
+// provider may refuse by then. It reports whether a key was deleted.
 func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err error) {
-	result, err := tx.ExecContext(ctx, `
-		DELETE FROM accounts
-		WHERE id = ? AND
-		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
-		      NOT EXISTS (SELECT 1 FROM services WHERE account = accounts.id) AND
-		      NOT EXISTS (SELECT 1 FROM configuration WHERE account = accounts.id)`, id)
-	if err != nil {
-		return false, err
+	for {
+		err := tx.QueryRowContext(ctx, `
+			DELETE FROM accounts
+			WHERE id = ?1 AND
+			      NOT EXISTS (SELECT 1 FROM places WHERE account = ?1) AND
+			      NOT EXISTS (SELECT 1 FROM services WHERE account = ?1) AND
+			      NOT EXISTS (SELECT 1 FROM configuration WHERE account = ?1) AND
+			      NOT EXISTS (
+			          SELECT 1 FROM accounts o JOIN places p ON p.account = o.id
+			          WHERE (o.provider, o.endpoint, o.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND o.id < ?1 AND
+			                NOT EXISTS (SELECT 1 FROM services WHERE account = o.id) AND
+			                NOT EXISTS (SELECT 1 FROM configuration WHERE account = o.id))
+			RETURNING coalesce((
+			    SELECT min(n.id) FROM accounts n
+			    WHERE (n.provider, n.endpoint, n.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND n.id > ?1), 0)`, id).Scan(&id)
+		if err != nil {
+			return deleted, sqlrow.Absent(err, nil)
+		}
+		deleted = true
 	}
-	count, err := result.RowsAffected()
-	return count > 0, err
 }
 
 const selectPlaces = `
@@ -119,11 +129,6 @@ func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, 
 	return LeaveAccount(ctx, tx, p.Account.ID)
 }
 
-// Places gives the places of a name with what is shown of them.
-func (g *Ledger) Places(ctx context.Context, name string) ([]StoredPlace, error) {
-	return sqlrow.Collect(ctx, g.reader, scanPlace, selectPlaces+` WHERE name = ?`, name)
-}
-
 // Leave makes leftovers of the places of a name that nobody wants any more.
 func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
 	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
@@ -138,10 +143,20 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 	return nil
 }
 
-// AddLeftovers stores places to withdraw, and makes their names due.
+// AddLeftovers stores places to withdraw, and makes their names due. A name that has got a place
+// in the zone meanwhile is left to it.
 func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
+			var known bool
+			err := tx.QueryRowContext(ctx, `
+				SELECT EXISTS (SELECT 1 FROM places WHERE name = ? AND account = ? AND zone = ?)`, p.Name, p.Account.ID, p.Zone).Scan(&known)
+			if err != nil {
+				return err
+			}
+			if known {
+				continue
+			}
 			if _, err := g.savePlace(ctx, tx, p); err != nil {
 				return err
 			}
@@ -299,12 +314,14 @@ func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconci
 	return zones, err
 }
 
-// Strangers gives those of the names that have no place in the zone, whatever
-// key it was published with.
+// Strangers gives those of the names that have no place in what may be the zone: none in a zone of
+// its apex, unless the ids of both tell that it is another one. An address may be spelled in several
+// ways, and a zone may have been made anew: its key has the same place then.
 func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string) ([]string, error) {
 	return sqlrow.Collect(ctx, g.reader, sqlrow.Text, `
 		SELECT value FROM json_each(?1)
 		WHERE NOT EXISTS (SELECT 1 FROM places p JOIN accounts a ON a.id = p.account
-		                  WHERE p.name = value AND p.zone = ?2 AND p.zone_id = ?3 AND a.provider = ?4 AND a.endpoint = ?5)`,
-		sqlrow.TextList(names), z.Apex, z.ID, z.Account.Provider, z.Account.Endpoint)
+		                  WHERE p.name = value AND p.zone = ?2 AND
+		                        NOT (a.id <> ?3 AND a.provider = ?4 AND a.endpoint = ?5 AND p.zone_id <> '' AND ?6 <> '' AND p.zone_id <> ?6))`,
+		sqlrow.TextList(names), z.Apex, z.Account.ID, z.Account.Provider, z.Account.Endpoint, z.ID)
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"time"
 
 	"meshddns/dnsname"
 	"meshddns/reconcile"
@@ -59,12 +60,29 @@ func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, er
 	return g.StateIn(ctx, tx, names)
 }
 
+// OwnState gives the state of the configuration's own record, "" without a configuration.
+func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
+	c, err := selectConfigured(ctx, g.reader)
+	if err != nil || c == nil {
+		return "", err
+	}
+	state, err := g.State(ctx, []string{c.name})
+	if err != nil {
+		return "", err
+	}
+	return reconcile.OwnState(state, g.Addresses()), nil
+}
+
+// StateIn gives what is stored about some names, as a query sees it.
 func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) (state reconcile.State, err error) {
 	state.Owner = g.owner
 	if state.Adopted, err = sqlrow.Collect(ctx, q, sqlrow.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
 		return state, err
 	}
-	l := loader{q: q, names: sqlrow.TextList(names), at: map[string]int{}, accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{}}
+	l := loader{
+		q: q, now: g.now, names: sqlrow.TextList(names), at: map[string]int{},
+		accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{},
+	}
 	for i, name := range names {
 		state.Names = append(state.Names, reconcile.Name{Name: name})
 		l.at[name] = i
@@ -85,6 +103,7 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) 
 // loader fills in what is stored about names.
 type loader struct {
 	q          sqlrow.Queryer
+	now        func() time.Time
 	names      sqlrow.TextList
 	at         map[string]int // of a name in the list
 	configured *configured    // nil when nothing is
@@ -135,8 +154,8 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 
 const builtinProvider = "builtin"
 
-// heir finds the account in use that has another secret for the key of one that
-// nothing uses.
+// heir finds the account that has another secret for the key of one that nothing
+// uses: one in use, else the newest.
 func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 	if _, known := l.heirs[a.ID]; known || a.UsedBy != reconcile.UsedByNothing {
 		return nil
@@ -145,9 +164,9 @@ func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 	var id int64
 	err := l.q.QueryRowContext(ctx, `
 		SELECT id FROM accounts a
-		WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND
-		      (EXISTS (SELECT 1 FROM configuration WHERE account = a.id) OR EXISTS (SELECT 1 FROM services WHERE account = a.id))
-		ORDER BY id DESC LIMIT 1`, a.Provider, a.Endpoint, a.AccessKeyID).Scan(&id)
+		WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?
+		ORDER BY EXISTS (SELECT 1 FROM configuration WHERE account = a.id) OR EXISTS (SELECT 1 FROM services WHERE account = a.id) DESC, id DESC
+		LIMIT 1`, a.Provider, a.Endpoint, a.AccessKeyID, a.ID).Scan(&id)
 	if err != nil {
 		return sqlrow.Absent(err, nil)
 	}
@@ -178,14 +197,15 @@ type storedUsage struct {
 func scanStoredUsage(row sqlrow.Scanner) (u storedUsage, err error) {
 	var network sqlrow.NetworkID
 	var status string
-	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status)
+	told := &u.usage.Told
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &told.State, &told.Place, &told.Rival)
 	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
 	return u, err
 }
 
 func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	all, err := sqlrow.Collect(ctx, l.q, scanStoredUsage, `
-		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status
+		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival
 		FROM usages u JOIN bindings b ON b.seq = u.seq
 		WHERE u.name IN (SELECT value FROM json_each(?)) AND u.record_type = 'TXT'`, l.names)
 	if err != nil {
@@ -256,6 +276,9 @@ func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 		p.Place.Account = *account
 		if err := l.heir(ctx, *account); err != nil {
 			return err
+		}
+		if now := l.now(); p.Place.LookAt.After(now.Add(reconcile.SecondLook)) { // the clock was set back
+			p.Place.LookAt = now
 		}
 		n := &names[l.at[p.Place.Name]]
 		n.Places = append(n.Places, p.Place)

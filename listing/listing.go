@@ -2,11 +2,7 @@
 // text, and as it is written in JSON: a list may have millions of entries.
 package listing
 
-import (
-	"strconv"
-
-	"meshddns/sqlrow"
-)
+import "meshddns/sqlrow"
 
 // Usage is an entry of the list.
 type Usage struct {
@@ -21,12 +17,26 @@ type Usage struct {
 	NetworkID   *sqlrow.NetworkID `json:"network_id,omitempty"`
 	FullDomain  string            `json:"full_domain"`
 	Provider    *Provider         `json:"provider,omitempty"`
+	NetworkName string            `json:"network_name"`
+	Publish     Publish           `json:"publish"`
 }
+
+// Describing begins the description of a usage, before its network's name.
+const Describing = "mesh sync - "
 
 // Provider is the service of a usage.
 type Provider struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+}
+
+// Publish is how far the record of a usage is.
+type Publish struct {
+	State    string `json:"state"`
+	Value    string `json:"value"`
+	Error    string `json:"error"` // in the language of the client
+	Attempts int    `json:"attempts"`
+	At       string `json:"at"`
 }
 
 // Page is a part of the list, or why there is none.
@@ -35,42 +45,4 @@ type Page struct {
 	Last   int64                                                   // seq of the last entry
 	Append func(to []byte, first int) (written []byte, last int64) // writes the first of them, a line each
 	Err    error
-}
-
-// PageOf is a page of entries that are read already, or an error.
-func PageOf(entries []*Usage, err error) Page {
-	p := Page{Size: len(entries), Err: err}
-	p.Append = func(to []byte, first int) (written []byte, last int64) {
-		for i, u := range entries[:first] {
-			if i > 0 {
-				to = append(to, ',')
-			}
-			to, last = append(Append(to, u), '\n'), u.Seq
-		}
-		return to, last
-	}
-	if p.Size > 0 {
-		p.Last = entries[p.Size-1].Seq
-	}
-	return p
-}
-
-// Append writes an entry as encoding/json does.
-func Append(to []byte, u *Usage) []byte {
-	to = appendString(append(to, `{"id":`...), u.ID)
-	to = appendString(append(to, `,"provider_id":`...), u.ProviderID)
-	to = appendString(append(to, `,"prefix_mode":`...), u.Mode)
-	to = appendString(append(to, `,"record_prefix":`...), u.Prefix)
-	to = appendString(append(to, `,"record_type":`...), u.RecordType)
-	to = appendString(append(to, `,"description":`...), u.Description)
-	to = strconv.AppendBool(append(to, `,"is_occupied":`...), u.IsOccupied)
-	if u.NetworkID != nil {
-		to = strconv.AppendUint(append(to, `,"network_id":`...), uint64(*u.NetworkID), 10)
-	}
-	to = appendString(append(to, `,"full_domain":`...), u.FullDomain)
-	if u.Provider != nil {
-		to = appendString(append(to, `,"provider":{"id":`...), u.Provider.ID)
-		to = append(appendString(append(to, `,"name":`...), u.Provider.Name), '}')
-	}
-	return append(to, '}')
 }

@@ -41,31 +41,22 @@ func standard(t *testing.T, value any) string {
 // alphabet has what JSON escapes, what is not UTF-8, and what is nearly either.
 var alphabet = []string{"a", "~", " ", `"`, `\`, "/", "<", "\x00", "\x1e", "\x1f", "\x7f", "\n", "\t", "é", "\u2027", "\u2028", "\u2029", "\ufffd", "\xff", "\xe2\x80", "😀"}
 
-// An entry is what encoding/json makes of it, whatever is in it.
-func TestAppend(t *testing.T) {
-	random := rand.New(rand.NewPCG(8, 1))
-	text := func() (s string) {
-		for range random.IntN(12) {
-			s += alphabet[random.IntN(len(alphabet))]
+// pageOf is a page of entries, as encoding/json writes them.
+func pageOf(t *testing.T, entries []*Usage) Page {
+	p := Page{Size: len(entries)}
+	p.Append = func(to []byte, first int) (written []byte, last int64) {
+		for i, u := range entries[:first] {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			to, last = append(append(to, standard(t, u)...), '\n'), u.Seq
 		}
-		return s
+		return to, last
 	}
-	for range 5000 {
-		u := Usage{
-			ID: text(), ProviderID: text(), Mode: text(), Prefix: text(), RecordType: text(), Description: text(),
-			IsOccupied: random.IntN(2) == 0, FullDomain: text(),
-		}
-		if random.IntN(4) > 0 {
-			n := sqlrow.NetworkID(random.Uint64() >> random.IntN(64))
-			u.NetworkID = &n
-		}
-		if random.IntN(4) > 0 {
-			u.Provider = &Provider{ID: text(), Name: text()}
-		}
-		if got, want := string(Append([]byte("x"), &u)), "x"+standard(t, u); got != want {
-			t.Fatalf("%s\nwant %s", got, want)
-		}
+	if p.Size > 0 {
+		p.Last = entries[p.Size-1].Seq
 	}
+	return p
 }
 
 // fromSQLite has SQLite write usages as a page of the store is written. Those of the
@@ -87,9 +78,12 @@ func fromSQLite(t *testing.T, db *sql.DB, usages []*Usage, common *Provider, dom
 		case *u.Provider != *common:
 			row = append(row, u.Provider.ID, u.Provider.Name, domain)
 		}
-		r.Text += array(append(row, u.Seq)...)
+		code, detail, _ := strings.Cut(u.Publish.Error, "|")
+		detail, key, _ := strings.Cut(detail, "|")
+		r.Text += array(append(row, u.Publish.Attempts, u.Publish.State, u.Publish.Value, code, detail, key, u.Publish.At, u.Seq)...)
 	}
 	r.Size, r.Common = len(usages), array(common.ID, common.Name, domain)
+	r.Fault = func(code, detail, key string) string { return code + "|" + detail + "|" + key }
 	return r
 }
 
@@ -119,6 +113,14 @@ func TestRows(t *testing.T) {
 				n := sqlrow.NetworkID(random.Uint64() >> random.IntN(64))
 				u.NetworkID = &n
 			}
+			u.Publish = Publish{State: text(), Value: text(), Attempts: random.IntN(20), At: text()}
+			if random.IntN(2) == 0 {
+				u.NetworkName = text()
+				u.Description = Describing + u.NetworkName
+			}
+			if code := text(); code != "" {
+				u.Publish.Error = strings.ToValidUTF8(code+"|"+text()+"|"+text(), "\ufffd")
+			}
 			u.FullDomain = "_mesh." + u.Prefix + "."
 			if u.ProviderID = text(); u.Provider != nil {
 				u.ProviderID = u.Provider.ID
@@ -128,7 +130,7 @@ func TestRows(t *testing.T) {
 		}
 		rows, first := fromSQLite(t, db, usages, common, domain), 1+random.IntN(len(usages))
 		got, last := rows.Page().Append(nil, first)
-		want, wantLast := PageOf(usages, nil).Append(nil, first)
+		want, wantLast := pageOf(t, usages).Append(nil, first)
 		if string(got) != string(want) || last != wantLast || rows.Page().Last != usages[len(usages)-1].Seq {
 			t.Fatalf("%+v is, with last %d,\n%s\nwant, with last %d,\n%s", rows, last, got, wantLast, want)
 		}
@@ -160,7 +162,7 @@ func TestWrite(t *testing.T) {
 			for n := after + 1; n <= int64(test.entries) && len(entries) < size; n++ {
 				entries = append(entries, &Usage{Seq: n, ID: strconv.FormatInt(n, 10)})
 			}
-			return PageOf(entries, nil)
+			return pageOf(t, entries)
 		}
 		var out bytes.Buffer
 		if err := Write(&out, test.limit, read(0, FirstSize(test.limit)), read); err != nil {
@@ -188,12 +190,14 @@ func TestWrite(t *testing.T) {
 func TestWriteFails(t *testing.T) {
 	fault := errors.New("no page")
 	var out bytes.Buffer
-	if err := Write(&out, 0, fullPage(firstSize), func(int64, int) Page { return Page{Err: fault} }); err != fault || json.Valid(out.Bytes()) {
+	if err := Write(&out, 0, fullPage(t, firstSize), func(int64, int) Page { return Page{Err: fault} }); err != fault || json.Valid(out.Bytes()) {
 		t.Errorf("%v after %s", err, out.Bytes())
 	}
 }
 
-func fullPage(size int) Page { return PageOf(slices.Repeat([]*Usage{{Seq: 1}}, size), nil) }
+func fullPage(t *testing.T, size int) Page {
+	return pageOf(t, slices.Repeat([]*Usage{{Seq: 1}}, size))
+}
 
 // writer is a client that a test reads for.
 type writer func(p []byte) (int, error)
@@ -220,9 +224,9 @@ func TestReadAhead(t *testing.T) {
 				t.Error("it goes on")
 			}
 		}()
-		Write(client, 0, fullPage(firstSize), func(_ int64, size int) Page {
+		Write(client, 0, fullPage(t, firstSize), func(_ int64, size int) Page {
 			asked++
-			return fullPage(size)
+			return fullPage(t, size)
 		})
 	})
 }

@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -10,14 +11,16 @@ import (
 // Rows are a page of usages with TXT records as SQLite writes it, for to call it costs
 // more than a row: of each usage an array in JSON, one behind the other, with
 //
-//	id, prefix_mode, record_prefix, description, is_exclusive, network_id, seq
+//	id, prefix_mode, record_prefix, description, is_exclusive, network_id,
+//	attempts, state, value, code, detail, key, at, seq
 //
-// and before the seq the id, name and domain of its service where that is not Common,
+// and before the attempts the id, name and domain of its service where that is not Common,
 // which most usages of a page have and which is given once, as an array of the three.
 type Rows struct {
 	Size   int
 	Text   string
-	Common string // "" for none
+	Common string                                // "" for none
+	Fault  func(code, detail, key string) string // the text of a fault
 }
 
 // Page gives the rows as a page. It is written from what they are in JSON already.
@@ -37,7 +40,7 @@ func (r Rows) Page() Page {
 			if i > 0 {
 				to = append(to, ',')
 			}
-			to, seq = rows.appendEntry(to, common)
+			to, seq = rows.appendEntry(to, common, r.Fault)
 		}
 		return to, number(seq)
 	}
@@ -95,14 +98,12 @@ func (m *members) service() service {
 }
 
 // appendEntry writes the next row as Append does, and gives its seq.
-func (m *members) appendEntry(to []byte, common service) (written []byte, seq string) {
+func (m *members) appendEntry(to []byte, common service, fault func(code, detail, key string) string) (written []byte, seq string) {
 	id, mode, prefix, description := m.next(), m.next(), m.next(), m.next()
 	exclusive, network, of := m.next(), m.next(), common
 	if (*m)[1] == '"' {
 		of = m.service()
 	}
-	seq = m.next()
-	*m = (*m)[1:] // behind the bracket
 	to = append(append(to, `{"id":`...), id...)
 	to = append(append(to, `,"provider_id":`...), of.id...)
 	to = append(append(to, `,"prefix_mode":`...), mode...)
@@ -117,12 +118,43 @@ func (m *members) appendEntry(to []byte, common service) (written []byte, seq st
 	if of.domain != null {
 		to = append(to, of.domain[1:len(of.domain)-1]...)
 	}
+	to = append(to, '"')
 	if of.name != null {
-		to = append(append(to, `","provider":{"id":`...), of.id...)
-		to = append(append(append(to, `,"name":`...), of.name...), "}}\n"...)
-		return to, seq
+		to = append(append(to, `,"provider":{"id":`...), of.id...)
+		to = append(append(append(to, `,"name":`...), of.name...), '}')
 	}
-	return append(to, "\"}\n"...), seq
+	to = append(to, `,"network_name":"`...)
+	if name, named := strings.CutPrefix(description, `"`+Describing); named {
+		to = append(to, name...)
+	} else {
+		to = append(to, '"')
+	}
+	to = append(m.appendPublish(append(to, `,"publish":`...), fault), "}\n"...)
+	seq = m.next()
+	*m = (*m)[1:] // behind the bracket
+	return to, seq
+}
+
+// appendPublish writes how far the record of a usage is.
+func (m *members) appendPublish(to []byte, fault func(code, detail, key string) string) []byte {
+	attempts := m.next()
+	to = append(append(to, `{"state":`...), m.next()...)
+	to = append(append(to, `,"value":`...), m.next()...)
+	code, detail, key := m.next(), m.next(), m.next()
+	to = append(to, `,"error":`...)
+	if code == `""` {
+		to = append(to, code...)
+	} else {
+		to = appendString(to, fault(text(code), text(detail), text(key)))
+	}
+	to = append(append(to, `,"attempts":`...), attempts...)
+	return append(append(append(to, `,"at":`...), m.next()...), '}')
+}
+
+// text is what a string in JSON says.
+func text(quoted string) (s string) {
+	json.Unmarshal([]byte(quoted), &s)
+	return s
 }
 
 const null = "null"

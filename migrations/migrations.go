@@ -4,6 +4,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -16,6 +17,7 @@ import (
 
 	"meshddns/dbfile"
 	"meshddns/erase"
+	"meshddns/sqlrow"
 )
 
 // Schema is the tables of a program, and the steps that lead to them.
@@ -27,6 +29,41 @@ type Schema struct {
 // Version is that of the tables as they are today. A file says its own in user_version,
 // which is 0 while it is empty.
 func (s Schema) Version() int { return len(s.Steps) + 1 }
+
+// ErrForeign is the error of a file of another program.
+var ErrForeign = errors.New("the database of another program, which stays as it is: name another file by -db")
+
+// VersionOf reads the version of a file, 0 while it is empty. A file with tables and none
+// of ours, or with the id of another application, is foreign.
+func (s Schema) VersionOf(ctx context.Context, q sqlrow.Queryer) (version int, err error) {
+	var application, tables, ours int
+	err = q.QueryRowContext(ctx, `
+		SELECT user_version, application_id,
+			(SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE '\_litestream\_%' ESCAPE '\' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'),
+			(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('appliance', 'usages'))
+		FROM pragma_user_version, pragma_application_id`).Scan(&version, &application, &tables, &ours)
+	if err != nil {
+		return 0, err
+	}
+	if application != 0 && application != erase.ID || tables > 0 && (version == 0 || ours == 0) {
+		return 0, fmt.Errorf("%w (application_id %d, user_version %d, tables and indexes %d)", ErrForeign, application, version, tables)
+	}
+	return version, nil
+}
+
+// Refuse gives ErrForeign for a file of another program, by a data source that changes
+// nothing. Any other error comes again when the file is opened to be written.
+func (s Schema) Refuse(ctx context.Context, source string) error {
+	db, err := sql.Open("sqlite3", source)
+	if err != nil {
+		return err
+	}
+	_, err = s.VersionOf(ctx, db)
+	if fault := db.Close(); fault != nil || errors.Is(err, ErrForeign) {
+		return cmp.Or(fault, err)
+	}
+	return nil
+}
 
 // Newer is the refusal of a file of a newer program, with what a person can do: the
 // command that brings back the copy of before the upgrade, if it is still beside the file.

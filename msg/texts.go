@@ -20,6 +20,11 @@ const (
 	TypeString       ID = "type_string"
 	QueryMissing     ID = "query_missing"
 	QueryInvalid     ID = "query_invalid"
+	WantFlag         ID = "want_flag"
+	WantNoMember     ID = "want_no_member"
+	WantMembers      ID = "want_members"
+	WantLimit        ID = "want_limit"
+	WantCursor       ID = "want_cursor"
 	NotFound         ID = "not_found"
 	MethodNotAllowed ID = "method_not_allowed"
 	InternalError    ID = "internal_error"
@@ -53,6 +58,7 @@ const (
 	PrefixCharacters     ID = "prefix_characters"
 	PrefixReserved       ID = "prefix_reserved"
 	PrefixTaken          ID = "prefix_taken"
+	TakenByNetwork       ID = "taken_by_network"
 	NameTooLong          ID = "name_too_long"
 	UnknownUsage         ID = "unknown_usage"
 
@@ -72,24 +78,31 @@ const (
 	SyncUnfinished     ID = "sync_unfinished"
 	StoreFailed        ID = "store_failed"
 	UnknownLeftover    ID = "unknown_leftover"
-	OwnerInvalid       ID = "owner_invalid"
-	OwnerIsOwn         ID = "owner_is_own"
-	BackupRuns         ID = "backup_runs"
+
+	UnknownConfiguration ID = "unknown_configuration"
+
+	OwnerInvalid ID = "owner_invalid"
+	OwnerIsOwn   ID = "owner_is_own"
+	BackupRuns   ID = "backup_runs"
 )
 
 // What was done.
 const (
 	ConfigurationSaved ID = "configuration_saved"
-	ServiceSaved       ID = "service_saved"
-	ServiceDeleted     ID = "service_deleted"
-	UsageCreated       ID = "usage_created"
-	UsageChanged       ID = "usage_changed"
-	UsageReleased      ID = "usage_released"
-	UsageReleasing     ID = "usage_releasing"
-	SyncDone           ID = "sync_done"
-	SyncPlanned        ID = "sync_planned"
-	LeftoverForgotten  ID = "leftover_forgotten"
-	OwnerAdopted       ID = "owner_adopted"
+
+	ConfigurationDeleted ID = "configuration_deleted"
+	ConfigurationLeaving ID = "configuration_leaving"
+
+	ServiceSaved      ID = "service_saved"
+	ServiceDeleted    ID = "service_deleted"
+	UsageCreated      ID = "usage_created"
+	UsageChanged      ID = "usage_changed"
+	UsageReleased     ID = "usage_released"
+	UsageReleasing    ID = "usage_releasing"
+	SyncDone          ID = "sync_done"
+	SyncPlanned       ID = "sync_planned"
+	LeftoverForgotten ID = "leftover_forgotten"
+	OwnerAdopted      ID = "owner_adopted"
 )
 
 // Why a record is not as it should be. Those that a provider reports bear the
@@ -118,6 +131,7 @@ const (
 	Interrupted      ID = "interrupted"
 	SameOwner        ID = "same_owner_elsewhere"
 	Orphan           ID = "orphan"
+	NotSearched      ID = "not_searched"
 	ZoneUnreachable  ID = "zone_unreachable"
 	DatabaseFailed   ID = "database_down"
 )
@@ -137,7 +151,20 @@ const (
 	WarnMode         ID = "warn_sync_mode"
 	WarnPrivate      ID = "warn_private_address"
 	WarnNoProvider   ID = "warn_no_provider"
+	WarnSharedDomain ID = "warn_shared_domain"
+	WarnDomain       ID = "warn_domain"
+	WarnRecordName   ID = "warn_record_name"
+	WarnAccount      ID = "warn_account"
+	WarnNumber       ID = "warn_number"
+	WarnEnabled      ID = "warn_enabled"
+	WarnEndpoints    ID = "warn_endpoints"
+	WarnNoDomain     ID = "warn_no_domain"
+	WarnNoConfig     ID = "warn_no_configuration"
+	WarnNameHeld     ID = "warn_name_held"
 )
+
+// NotProvisioned is what GET /healthz says while the provision file, or a part of it, is not applied.
+const NotProvisioned ID = "not_provisioned"
 
 // Items of a connection test.
 const (
@@ -168,7 +195,12 @@ var texts = map[ID][2]string{
 	TypeStrings:      {"字符串数组", "an array of strings"},
 	TypeString:       {"字符串", "a string"},
 	QueryMissing:     {"缺少查询参数 %s", "query parameter %s is missing"},
-	QueryInvalid:     {"查询参数 %s 无效", "query parameter %s is not valid"},
+	QueryInvalid:     {"查询参数 %s 无效，应为：%s", "query parameter %s is not valid: want %s"},
+	WantFlag:         {"1、true、0 或 false", "1, true, 0 or false, once"},
+	WantNoMember:     {"不带查询参数", "no query parameter with this call"},
+	WantMembers:      {"此调用的参数 %s", "a parameter that this call has: %s"},
+	WantLimit:        {"1 到 %d 的整数", "an integer from 1 to %d"},
+	WantCursor:       {"前一页应答中的 next_cursor", "next_cursor of the answer with the page before"},
 	NotFound:         {"路径不存在", "no such path"},
 	MethodNotAllowed: {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
 	InternalError:    {"服务器内部错误", "internal error"},
@@ -176,7 +208,7 @@ var texts = map[ID][2]string{
 	DiskFull:         {"磁盘已满，未保存，请释放空间（%s）", "the disk is full, nothing is stored: free some room (%s)"},
 	DatabaseLocked:   {"数据库被其他程序锁定，请稍后再试（%s）", "another program holds the database, try again later (%s)"},
 	DatabaseDamaged:  {"数据库文件已损坏，请恢复备份（%s）", "the database file is damaged, restore a backup (%s)"},
-	DatabaseGone:     {"数据库文件已被删除、移动或替换，未保存，请重启程序（%s）", "the database file was deleted, moved or replaced, nothing is stored: start the program anew (%s)"},
+	DatabaseGone:     {"数据库文件（或其 -wal、-lock 文件）已被删除、移动或替换，改动可能丢失：请停止程序，把文件放回其 -wal 文件旁，再启动程序（%s）", "the database file, its -wal or its -lock was deleted, moved or replaced, and changes may be lost: stop the program, put the file back beside its -wal, start (%s)"},
 	BackupNoRoom:     {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处（%s）", "no room for a backup: free some, or name another folder in TMPDIR (%s)"},
 	Unauthorized:     {"缺少令牌，或令牌无效", "the token is missing or wrong"},
 	TooManyAttempts:  {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
@@ -202,7 +234,8 @@ var texts = map[ID][2]string{
 	PrefixTooLong:        {"自定义前缀最多 63 个字符", "the prefix must be at most 63 characters long"},
 	PrefixCharacters:     {"自定义前缀只能包含字母、数字、下划线和连字符", "the prefix may hold only a-z A-Z 0-9 _ -"},
 	PrefixReserved:       {"自定义前缀不能以 _mesh 开头（保留给自动模式）", "the prefix must not begin with _mesh, which is reserved for auto"},
-	PrefixTaken:          {"该前缀已被占用", "the prefix is taken"},
+	PrefixTaken:          {"该前缀已被占用%s", "the prefix is taken%s"},
+	TakenByNetwork:       {"（网络 %s）", " by network %s"},
 	NameTooLong:          {"完整记录名超出 DNS 的长度限制（全名 253 字节，每段 63 字节）", "the full record name is longer than DNS allows (253 octets, 63 a label)"},
 	UnknownUsage:         {"前缀预留记录不存在", "no such usage"},
 
@@ -219,22 +252,26 @@ var texts = map[ID][2]string{
 	SyncFailed:           {"同步失败：%d / %d 个名称未完成，首个为 %s：%s", "synchronisation failed: %d of %d records, the first: %s: %s"},
 	SyncUnfinished:       {"同步尚未完成，正在后台继续：已处理 %d 个名称", "the synchronisation goes on in the background: %d names are done so far"},
 	StoreFailed:          {"预留保存失败：%s", "the reservation is not stored: %s"},
+	UnknownConfiguration: {"尚未保存配置", "no configuration is stored"},
 	UnknownLeftover:      {"遗留记录不存在", "no such leftover"},
 	OwnerInvalid:         {"owner 必须是 12 位小写十六进制数字", "owner must be 12 hex digits in lower case"},
 	OwnerIsOwn:           {"owner 就是本数据库自己的标识", "the owner is this database's own"},
 	BackupRuns:           {"另一份备份正在生成或传输，请稍后再试", "another backup is being made or sent: try again when it is through"},
 
-	ConfigurationSaved: {"配置已保存", "the configuration is saved"},
-	ServiceSaved:       {"服务已保存", "the service is saved"},
-	ServiceDeleted:     {"服务已删除", "the service is deleted"},
-	UsageCreated:       {"前缀预留成功", "the prefix is reserved"},
-	UsageChanged:       {"前缀预留已更新", "the usage is changed"},
-	UsageReleased:      {"前缀已释放", "the prefix is released"},
-	UsageReleasing:     {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
-	SyncDone:           {"同步成功", "synchronised"},
-	SyncPlanned:        {"仅预览，未写入", "a preview, nothing was written"},
-	LeftoverForgotten:  {"已不再跟踪该遗留记录", "the leftover is forgotten"},
-	OwnerAdopted:       {"已接管，其记录将在下次同步时替换", "adopted: the owner's values are replaced by the next synchronisation"},
+	ConfigurationSaved:   {"配置已保存", "the configuration is saved"},
+	ConfigurationDeleted: {"配置已删除，其记录已撤回", "the configuration is deleted, and its value is withdrawn"},
+	ConfigurationLeaving: {"配置已删除；其记录尚未撤回，后台将继续重试", "the configuration is deleted; its value is not withdrawn yet, which is tried again in the background"},
+
+	ServiceSaved:      {"服务已保存", "the service is saved"},
+	ServiceDeleted:    {"服务已删除", "the service is deleted"},
+	UsageCreated:      {"前缀预留成功", "the prefix is reserved"},
+	UsageChanged:      {"前缀预留已更新", "the usage is changed"},
+	UsageReleased:     {"前缀已释放", "the prefix is released"},
+	UsageReleasing:    {"记录尚未撤回，前缀仍被占用，将在下次同步时重试", "the record is not withdrawn yet; the prefix stays occupied and the next synchronisation tries again"},
+	SyncDone:          {"同步成功", "synchronised"},
+	SyncPlanned:       {"仅预览，未写入", "a preview, nothing was written"},
+	LeftoverForgotten: {"已不再跟踪该遗留记录", "the leftover is forgotten"},
+	OwnerAdopted:      {"已接管，其记录将在下次同步时替换", "adopted: the owner's values are replaced by the next synchronisation"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
 	Temporary:        {"服务商暂时故障", "the provider has a temporary fault"},
@@ -258,6 +295,7 @@ var texts = map[ID][2]string{
 	AddressUnknown:   {"公网地址未知，已沿用上次的地址；从未取得过的已跳过", "the public address is not known now: the last known one stays, one that was never known is left out"},
 	SameOwner:        {"记录反复被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
+	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
 	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	DatabaseFailed:   {"数据库故障，将在下次同步时重试", "the database fails; the next synchronisation tries again"},
 	Interrupted:      {"操作被中断，将在下次同步时重试", "interrupted; the next synchronisation tries again"},
@@ -271,7 +309,19 @@ var texts = map[ID][2]string{
 	WarnProviderLike: {"provider %q 不在支持的服务商之列，无法发布；是否应为 %q？", "provider %q is not in the list of providers: nothing can be published; is %q meant?"},
 	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
 	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
+	WarnDomain:       {"domain %q 不是合法的 DNS 域名，无法发布", "domain %q is not a DNS name: nothing can be published"},
+	WarnRecordName:   {"记录名 %q 不是合法的 DNS 名称，无法发布", "the record name %q is not a valid DNS name: the configuration's value cannot be published"},
+	WarnAccount:      {"无法发布：%s", "nothing can be published: %s"},
+	WarnNumber:       {"%s 为 %d，超出范围，按 %d 处理", "%s %d is out of range: %d is used"},
+	WarnEnabled:      {"未提供 enabled，按 false 处理：同步停用", "enabled is not given and counts as false: synchronisation is off"},
+	WarnEndpoints:    {"没有 txt_endpoints：所发布的值不含任何地址", "there are no txt_endpoints: the value that is published has no address"},
+	WarnNoDomain:     {"config 中没有 domain，无法预留前缀", "config has no domain: no prefix can be reserved"},
+	WarnNoConfig:     {"尚未保存配置，保存之前不会发布", "no configuration is stored: nothing is published until there is one"},
+	WarnSharedDomain: {"域名 %s 也是服务 %q 的域名：同名的记录只属于先预留它的网络", "the domain %s is also the domain of service %q: a name below both belongs to the network that reserved it first"},
+	WarnNameHeld:     {"记录名 %s 属于先预留它的网络 %s，释放之前不会发布本次预留", "the name %s belongs to network %s, which reserved it first: nothing is published for this reservation until that one is released"},
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
+
+	NotProvisioned: {"正常，但预置文件未完全应用，原因见日志", "ok, but the provision file is not fully applied: the log names each fault"},
 
 	TestOK:       {"正常", "ok"},
 	TestSkipped:  {"前面的步骤失败，已跳过", "skipped after the failure before"},

@@ -88,13 +88,25 @@ func Did(request, id string, err error) (Change, error) {
 	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
 }
 
-// Apply brings an appliance to what the document says. An error means that all of it
-// has to be undone; it is Mistakes if it is about the document.
-func (d *Document) Apply(ctx context.Context, a Appliance) ([]Change, error) {
-	if len(d.mistakes) > 0 {
-		return nil, d.Check(a)
+// Applied is what came of a document.
+type Applied struct {
+	Changes []Change
+	// Faults tell of entries that what is stored does not allow, such as a prefix that another
+	// network still has. The rest of the document is applied.
+	Faults Mistakes
+	// Waits has the entries that can be applied once the stored state allows them; nil for none.
+	Waits *Document
+}
+
+// Apply brings an appliance to what the document says, except entries that what is stored does
+// not allow. An error means that all changes have to be undone; it is Mistakes when the
+// document is wrong by itself.
+func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
+	if err := d.Check(a); err != nil {
+		return Applied{}, err
 	}
-	w := &work{Document: d, checks: a, broken: map[string]bool{}}
+	w := &work{Document: d, checks: a, mistakes: slices.Clone(d.lasting), broken: map[string]bool{}}
+	w.waits.lasting = slices.Clone(d.lasting)
 	var usages, services []string
 	for _, step := range []func() error{
 		func() (err error) { usages, err = w.lackingUsages(ctx, a); return err },
@@ -112,10 +124,19 @@ func (d *Document) Apply(ctx context.Context, a Appliance) ([]Change, error) {
 		},
 	} {
 		if err := step(); err != nil {
-			return nil, err // the transaction may have ended: nothing may be done in it
+			return Applied{}, err // the transaction may have ended: nothing may be done in it
 		}
 	}
-	return w.changes, w.result()
+	w.sort()
+	return Applied{Changes: w.changes, Faults: w.mistakes, Waits: w.rest()}, nil
+}
+
+// rest gives the entries that wait, in a document that prunes nothing.
+func (w *work) rest() *Document {
+	if w.waits.Owner == nil && w.waits.Configuration == nil && len(w.waits.Services)+len(w.waits.Usages) == 0 {
+		return nil
+	}
+	return &w.waits
 }
 
 // work is how far the application of a document is.
@@ -125,19 +146,32 @@ type work struct {
 	changes  []Change
 	mistakes Mistakes
 	broken   map[string]bool // services that are refused
+	waits    Document        // entries that are refused
+}
+
+func (w *work) sort() {
+	slices.SortStableFunc(w.mistakes, func(a, b Mistake) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
 }
 
 func (w *work) result() error {
 	if len(w.mistakes) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(w.mistakes, func(a, b Mistake) int {
-		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
-	})
+	w.sort()
 	return w.mistakes
 }
 
-// done keeps what came of an entry. A refusal is a mistake; another error is given back.
+// saved keeps what came of an entry. An entry that is refused is put into waiting too.
+func (w *work) saved(e Entry, c Change, err error, waiting *[]Entry) error {
+	if err != nil {
+		*waiting = append(*waiting, e.alone())
+	}
+	return w.done(e, c, err)
+}
+
+// done keeps what came of an entry. A refusal is a mistake; done returns every other error.
 func (w *work) done(e Entry, c Change, err error) error {
 	if err == nil {
 		if c.File = e.file; c.What != "" {
@@ -165,6 +199,9 @@ func (w *work) saveOwner(ctx context.Context, a Appliance) error {
 		return nil
 	}
 	c, err := a.SaveOwner(ctx, w.Owner.text())
+	if err != nil {
+		w.waits.Owner = new(w.Owner.alone())
+	}
 	return w.done(*w.Owner, c, err)
 }
 
@@ -173,6 +210,9 @@ func (w *work) saveConfiguration(ctx context.Context, a Appliance) error {
 		return nil
 	}
 	c, err := a.SaveConfiguration(ctx, w.Configuration.Body)
+	if err != nil {
+		w.waits.Configuration = new(w.Configuration.alone())
+	}
 	return w.done(*w.Configuration, c, err)
 }
 
@@ -182,7 +222,7 @@ func (w *work) saveServices(ctx context.Context, a Appliance) error {
 		if err != nil {
 			w.broken[e.member("id")] = true
 		}
-		if err := w.done(e, c, err); err != nil {
+		if err := w.saved(e, c, err, &w.waits.Services); err != nil {
 			return err
 		}
 	}
@@ -192,10 +232,11 @@ func (w *work) saveServices(ctx context.Context, a Appliance) error {
 func (w *work) saveUsages(ctx context.Context, a Appliance) error {
 	for _, e := range w.Usages {
 		if w.broken[e.member("service_id")] {
-			continue // what else is wrong with it cannot be known
+			w.waits.Usages = append(w.waits.Usages, e.alone())
+			continue // it is tried when the service is as the document says
 		}
 		c, err := a.SaveUsage(ctx, e.Body)
-		if err := w.done(e, c, err); err != nil {
+		if err := w.saved(e, c, err, &w.waits.Usages); err != nil {
 			return err
 		}
 	}
@@ -260,14 +301,18 @@ const fewAtMost = 3
 // few gives what is lacking, unless it is too much of what there is.
 func (w *work) few(what string, lacking []string, total int) []string {
 	if n := len(lacking); w.Prune != PruneAll && n > fewAtMost && 3*n > total {
-		w.mistakes = append(w.mistakes, w.pruneAt.Mistake("",
-			fmt.Sprintf(`%d of %d %s are not in the document, more than a third: only "all" removes so many`, n, total, what)))
+		m := w.pruneAt.Mistake("", fmt.Sprintf(`%d of %d %s are not in the document, more than a third: only "all" removes so many`, n, total, what))
+		w.mistakes, w.waits.lasting = append(w.mistakes, m), append(w.waits.lasting, m)
 		return nil
 	}
 	return lacking
 }
 
+// remove removes what the document lacks, unless the prune is refused.
 func (w *work) remove(ids []string, remove func(id string) (Change, error)) error {
+	if len(w.waits.lasting) > 0 {
+		return nil
+	}
 	for _, id := range ids {
 		c, err := remove(id)
 		if err := w.done(*w.pruneAt, c, err); err != nil {

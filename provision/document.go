@@ -28,6 +28,7 @@ type Document struct {
 	pruneAt                *Entry
 	seen                   map[string]Entry // parts, services and custom prefixes
 	mistakes               Mistakes
+	lasting                Mistakes // of the document that these entries are left of, and not about them
 	credentials            CredentialFolder
 }
 
@@ -69,6 +70,12 @@ func (e Entry) Mistake(member, reason string) Mistake {
 		n = n.member(steps[i])
 	}
 	return m
+}
+
+// alone gives the entry without the rest of the file in memory.
+func (e Entry) alone() Entry {
+	e.Body, e.Raw = slices.Clone(e.Body), slices.Clone(e.Raw)
+	return e
 }
 
 // node is the entry as it stands in the file.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"meshddns/dnsname"
@@ -17,28 +16,38 @@ import (
 // clientLife bounds how long a client is used: zones come and go.
 const clientLife = time.Minute
 
+// listPatience is how long a list of a whole zone may bring nothing before it is given up: a
+// firewall may swallow transfers. A list that goes on takes as long as it needs.
+const listPatience = 10 * time.Second
+
+var errSilent = errors.New("nothing came for 10s")
+
 // connection is a client of an account with what it has found. It lives for a
-// minute at most: zones come and go.
+// minute at most: zones come and go. Its lock is held for no call: goroutines that need the
+// same of one zone share a call, and goroutines that work on other zones wait for none.
 type connection struct {
 	client  provider.DNS
 	refusal error // why there is no client
 	opened  time.Time
 	mu      sync.Mutex
-	domains map[string]found  // zones of domains
-	failed  atomic.Int64      // searches for zones of domains
-	failure error             // of the last of them
+	domains map[string]*found // zones of domains
 	lists   map[string]*list  // of zones, by apex
+	reading map[string]*list  // those that are being read
 	pairs   map[zonePair]bool // whether a zone is another connection's too
 }
 
+// found is a search for the zone of a domain, and its result once done is closed.
 type found struct {
-	apex string
-	err  error
+	done  chan struct{}
+	apex  string
+	err   error
+	ended bool // by the caller's context: it says nothing to others
 }
 
-// list is a whole zone as it was read, but for what concerns nobody here. Names that
-// were changed since are read anew.
+// list is a whole zone as it was read, except what concerns nobody here. Names that
+// were changed since its reading began are read anew.
 type list struct {
+	done    chan struct{} // closed when it is read
 	sets    map[string]provider.RRset
 	changed map[string]bool
 	refused bool // there is none: names are read one by one
@@ -46,7 +55,9 @@ type list struct {
 }
 
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
-	c := &connection{opened: now, domains: map[string]found{}, lists: map[string]*list{}, pairs: map[zonePair]bool{}}
+	c := &connection{
+		opened: now, domains: map[string]*found{}, lists: map[string]*list{}, reading: map[string]*list{}, pairs: map[zonePair]bool{},
+	}
 	if client, err := open(account); err != nil {
 		c.refusal = err
 	} else {
@@ -72,28 +83,44 @@ func (c *connection) knowsZones(ctx context.Context) (bool, error) {
 	return lister.ZonesKnown(ctx)
 }
 
-// domain gives the zone of a domain, asked for once. Who has waited for a search
-// that failed has its failure.
-func (c *connection) domain(ctx context.Context, domain string) found {
-	failed := c.failed.Load()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f, ok := c.domains[domain]
-	switch {
-	case ok:
-		return f
-	case c.failed.Load() != failed:
-		return found{err: c.failure}
+// domain gives the zone of a domain, asked for once. A caller that has waited for a
+// search that failed has its failure.
+func (c *connection) domain(ctx context.Context, domain string) *found {
+	for {
+		c.mu.Lock()
+		f := c.domains[domain]
+		if f == nil {
+			f = &found{done: make(chan struct{}), err: errors.New("the search for the zone has ended")}
+			c.domains[domain] = f
+			c.mu.Unlock()
+			c.find(ctx, f, domain)
+			return f
+		}
+		c.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return &found{err: ctx.Err()}
+		}
+		if !f.ended {
+			return f
+		}
 	}
+}
+
+// find searches for the zone of a domain. A failure is not kept.
+func (c *connection) find(ctx context.Context, f *found, domain string) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if f.err != nil {
+			delete(c.domains, domain)
+		}
+		close(f.done)
+	}()
 	f.apex, f.err = c.client.Zone(ctx, domain)
 	f.apex = dnsname.Fold(f.apex)
-	if f.err != nil {
-		c.failure = f.err
-		c.failed.Add(1)
-		return f
-	}
-	c.domains[domain] = f
-	return f
+	f.ended = f.err != nil && ctx.Err() != nil
 }
 
 // concerns is what of a zone is kept: all names that are reserved or may be, and our
@@ -106,21 +133,65 @@ func concerns(name string, value provider.TXT) bool {
 // list gives the list of a zone: the one that is at hand, if it need not be made
 // anew. It is nil without an error where the provider has none.
 func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, anew bool) (*list, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.lists[apex]
-	if l == nil || anew && !l.refused {
-		sets, err := client.ReadAll(ctx, apex, concerns)
-		l = &list{sets: sets, changed: map[string]bool{}, refused: err != nil}
-		if !errors.Is(err, provider.ErrNotListed) { // which is no failure
-			l.err = err
+	for {
+		c.mu.Lock()
+		l, reading := c.lists[apex], c.reading[apex]
+		usable := l != nil && (l.refused || !anew)
+		if !usable && reading == nil {
+			l = &list{done: make(chan struct{}), changed: map[string]bool{}, refused: true, err: errors.New("the list of the zone has ended")}
+			c.reading[apex] = l
+			c.mu.Unlock()
+			c.read(ctx, client, l, apex)
+			usable = true
+		} else {
+			c.mu.Unlock()
 		}
-		c.lists[apex] = l
+		switch {
+		case usable && l.refused:
+			return nil, l.err
+		case usable:
+			return l, nil
+		}
+		select {
+		case <-reading.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	if l.refused {
-		return nil, l.err
+}
+
+// read reads a list. One that the caller's context has ended is not kept.
+func (c *connection) read(ctx context.Context, client provider.ZoneReader, l *list, apex string) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if ctx.Err() == nil || !l.refused {
+			c.lists[apex] = l
+		}
+		delete(c.reading, apex)
+		close(l.done)
+	}()
+	sets, err := readAll(ctx, client, apex)
+	l.sets, l.refused, l.err = sets, err != nil, err
+	if errors.Is(err, provider.ErrNotListed) { // which is no failure
+		l.err = nil
 	}
-	return l, nil
+}
+
+// readAll lists a zone as long as something of it comes.
+func readAll(ctx context.Context, client provider.ZoneReader, apex string) (map[string]provider.RRset, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(listPatience, func() { cancel(errSilent) })
+	defer watch.Stop()
+	sets, err := client.ReadAll(ctx, apex, func(name string, value provider.TXT) bool {
+		watch.Reset(listPatience)
+		return concerns(name, value)
+	})
+	if err != nil && context.Cause(ctx) == errSilent {
+		err = &provider.Error{Kind: provider.Network, Detail: "list zone " + apex, Err: errSilent}
+	}
+	return sets, err
 }
 
 // listed gives what a list says of a name, if it has kept all of it, and the name has not
@@ -144,7 +215,9 @@ func (c *connection) unchanged(l *list) map[string]provider.RRset {
 func (c *connection) outdate(apex, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.lists[apex]; l != nil {
-		l.changed[name] = true
+	for _, l := range []*list{c.lists[apex], c.reading[apex]} {
+		if l != nil {
+			l.changed[name] = true
+		}
 	}
 }

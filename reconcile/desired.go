@@ -23,7 +23,7 @@ type Record struct {
 	Others        []Place  // of the account, being withdrawn: the value may come back to one of them
 	Beside        []Place  // of a withdrawal: the places of the wanted value
 	Wanted        string   // of a withdrawal: that value, "" for none
-	Heir          Account  // of a withdrawal: the key in use that has the same id and another secret, if there is one
+	Heir          Account  // of a withdrawal: the account that has another secret for the same key id, if there is one
 	Waited        bool     // a released usage waits for what stands at the place to go
 	Follow        bool     // something is to be withdrawn when the value stands
 	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
@@ -50,9 +50,6 @@ func (r Record) wanted() Event {
 
 // Now gives the place as what is wanted now makes it, whatever was stored before.
 func (r Record) Now() Place {
-	if r.Keep {
-		return r.Place
-	}
 	p, _ := r.Place.After(r.wanted(), r.wish(), r.mode, time.Time{})
 	return p
 }

@@ -176,7 +176,7 @@ func TestFree(t *testing.T) {
 		"two of three": {Name{Usages: []Usage{releasing(used(1, &accountA)), releasing(used(2, &accountA)), used(3, &accountA)},
 			Places: []Place{stands(5, accountA, Published, "3")}}, []string{"u1", "u2"}},
 	} {
-		if got := Free(test.name); !slices.Equal(got, test.want) {
+		if got := Free(test.name, false); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", what, got, test.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -64,13 +65,16 @@ type Engine struct {
 	pass      *pass
 	asked     []*request
 	automatic bool
+	ending    bool      // no configuration is stored: values are withdrawn, and none is written
 	idleAt    time.Time // of the next pass by the interval; zero when none is planned
 	awaited   map[string][]*Waiter
 	slots     chan struct{} // bounds the zones worked on at a time
+	looks     chan struct{} // bounds the zones looked at for previews at a time
 	passes    metrics.Runs
 
-	reviewing bool   // all names are compared with what is wanted
-	reviewed  string // up to this name they are
+	reviewing bool      // all names are compared with what is wanted
+	reviewed  string    // up to this name they are
+	mended    time.Time // until then the names wait that could not be stored; zero while there is none
 
 	settling int // of work under way
 	settled  int // so far
@@ -90,7 +94,7 @@ func New(c Config) *Engine {
 	return &Engine{
 		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
 		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce), reviewing: true,
-		crashed: make(chan error, 1),
+		looks: make(chan struct{}, zonesAtOnce), crashed: make(chan error, 1),
 	}
 }
 
@@ -111,6 +115,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if _, ok := errors.AsType[*crash.Error](err); !ok {
 			e.workers.Wait()
 		}
+		e.news.journal.wait()
 		ended <- err
 	}()
 	select {
@@ -232,23 +237,24 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	e.mu.Lock()
-	e.retry, e.automatic = settings.Retry, settings.Automatic
+	e.retry, e.automatic, e.ending, e.mended = settings.Retry, settings.Automatic, !settings.Configured, time.Time{}
 	e.mu.Unlock()
-	if !settings.Configured || !settings.Enabled {
-		next = e.stand(settings, asked)
-		if settings.Configured {
-			at, err := e.review(ctx)
-			return soonest(next, at), err
-		}
-		return next, nil
+	switch {
+	case !settings.Configured:
+		e.decline(asked, ErrNotConfigured)
+		settings.Automatic = true
+	case !settings.Enabled:
+		next = e.stand(asked)
+		at, err := e.review(ctx)
+		return soonest(next, at), err
 	}
 	passAt, err := e.beginPass(ctx, settings.Automatic)
 	if err != nil {
 		return next, err
 	}
-	if settings.Automatic {
-		if more, err := e.spread(ctx); err != nil || more {
-			e.Wake()
+	if settings.Automatic || e.passNumber() > 0 {
+		if _, err := e.spread(ctx); err != nil {
+			return next, err
 		}
 	}
 	next, err = e.takeDue(ctx, settings.Automatic)
@@ -256,17 +262,34 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	pageAt, err := e.workPass(ctx)
-	return soonest(soonest(next, passAt), pageAt), err
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return soonest(soonest(next, passAt), soonest(pageAt, e.mended)), err
 }
 
 // spread makes some of the names due that were marked as a whole, when there is
-// room for them.
-func (e *Engine) spread(ctx context.Context) (bool, error) {
-	waiting, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now().Add(Debounce), pageNames)
-	if err != nil || len(waiting) >= pageNames {
-		return false, err
+// room for them, and reports whether marks may be left. They belong to the pass that runs.
+func (e *Engine) spread(ctx context.Context) (left bool, err error) {
+	if left, err = e.config.Database.Marked(ctx); err != nil || !left {
+		return left, err
 	}
-	return e.config.Database.SpreadMarks(ctx, pageNames)
+	e.mu.Lock()
+	inWork := len(e.busy)
+	e.mu.Unlock()
+	waiting, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now().Add(Debounce), pageNames+inWork)
+	if err != nil || len(waiting)-inWork >= pageNames { // a zone that is slow keeps no other's marks back
+		return true, err
+	}
+	if err := e.config.Database.SpreadMarks(ctx, pageNames); err != nil {
+		return true, err
+	}
+	e.Wake()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pass != nil {
+		e.pass.horizon = e.config.Now().Add(Debounce)
+	}
+	return true, nil
 }
 
 // refuse tells those who wait that the database fails: nobody knows for how long.
@@ -283,30 +306,33 @@ func (e *Engine) refuse(err error) {
 }
 
 // stand is the round of a program that is switched off.
-func (e *Engine) stand(settings Settings, asked []*request) time.Time {
-	why := ErrDisabled
-	if !settings.Configured {
-		why = ErrNotConfigured
-	}
+func (e *Engine) stand(asked []*request) time.Time {
+	e.decline(asked, ErrDisabled)
 	e.mu.Lock()
-	p := e.pass
+	defer e.mu.Unlock()
 	e.pass, e.idleAt = nil, time.Time{}
-	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(asked, r) })
 	for _, waiters := range e.awaited {
 		for _, w := range waiters {
 			w.see(math.MaxInt64)
 		}
 	}
-	e.mu.Unlock()
+	return e.config.Now().Add(time.Hour)
+}
+
+// decline tells the callers that wait for a pass why there is none for them.
+func (e *Engine) decline(asked []*request, why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(asked, r) })
 	for _, r := range asked {
 		if !r.gone {
 			r.end(Report{}, why)
 		}
 	}
-	if p != nil {
-		p.end(Report{}, why)
+	if e.pass != nil {
+		e.pass.drop()
+		e.pass.end(Report{}, why)
 	}
-	return e.config.Now().Add(time.Hour)
 }
 
 // soonest gives the earlier of two times; zero is never.
@@ -326,6 +352,7 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 	if works {
 		lanes = append(lanes, LaneChanged, LaneHeld)
 	}
+	e.prune()
 	for key, l := range e.lanes {
 		if l.stored && len(l.queue) < laneRoom/2 {
 			lanes = append(lanes, key)
@@ -347,19 +374,31 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 	return next, nil
 }
 
+// prune forgets the zones for which nothing waits and which may be asked again. The caller
+// holds the lock.
+func (e *Engine) prune() {
+	now := e.config.Now()
+	maps.DeleteFunc(e.lanes, func(_ string, l *lane) bool {
+		return !l.working && !l.stored && len(l.queue) == 0 && !l.closed(now)
+	})
+}
+
 func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next time.Time, err error) {
 	now := e.config.Now()
 	e.mu.Lock()
 	l, zone := e.lanes[lane]
 	inWork := len(e.busy)
-	blocked := zone && l.blocked.After(now) && !l.givenUp(now, e.retry)
-	puts := 0
+	var puts int
+	var until time.Time
 	if zone {
 		puts = l.puts
+		if l.closed(now) && !l.givenUp(now, e.retry) {
+			until = l.blocked
+		}
 	}
 	e.mu.Unlock()
-	if blocked {
-		return l.blocked, nil
+	if !until.IsZero() {
+		return until, nil
 	}
 	by := e.dueBy(lane)
 	names, err := e.config.Database.Due(ctx, lane, by, pageNames+inWork)
@@ -370,18 +409,16 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	if err != nil || taken > 0 {
 		return now, err
 	}
-	at, ok, err := e.config.Database.NextDue(ctx, lane)
-	if err != nil {
+	at, ok, err := e.config.Database.NextDue(ctx, lane, by) // of the names that are due by now each is in work: its end wakes us
+	switch {
+	case err != nil:
 		return next, err
-	}
-	if !ok {
-		e.emptied(lane, puts)
-		return time.Time{}, nil
-	}
-	if at.After(now) {
+	case ok && waits(at, now, LongestWait(lane)):
 		return at, nil
+	case !ok && len(names) == 0:
+		e.emptied(lane, puts)
 	}
-	return time.Time{}, nil // in work: who ends it wakes us
+	return time.Time{}, nil
 }
 
 // dueBy is the time by which a name must be due to be taken. When somebody waits
@@ -402,9 +439,6 @@ func (e *Engine) emptied(lane string, puts int) {
 	defer e.mu.Unlock()
 	if l := e.lanes[lane]; l != nil && l.puts == puts {
 		l.stored = false
-		if len(l.queue) == 0 && !l.working && !l.blocked.After(e.config.Now()) {
-			delete(e.lanes, lane)
-		}
 	}
 }
 
@@ -416,21 +450,10 @@ type taking struct {
 	page   *pass
 }
 
-// take begins the work on names that nobody works on yet, and gives how many.
+// take begins the work on names that nobody works on yet, and gives how many. After an error
+// either none is taken, or those whose work could not be stored are to be taken again.
 func (e *Engine) take(ctx context.Context, names []string, why taking) (taken int, err error) {
-	e.mu.Lock()
-	names = slices.DeleteFunc(names, func(name string) bool {
-		t := e.busy[name]
-		if t != nil && t.look && why.page != nil { // who only looks does not do the work of the pass
-			why.page.again = append(why.page.again, name)
-		}
-		return t != nil
-	})
-	e.mu.Unlock()
-	names = names[:min(len(names), pageNames)]
-	if len(names) == 0 {
-		return 0, nil
-	}
+	names, again := e.free(names, why)
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
 		return 0, err
@@ -445,31 +468,87 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	}
 	var idle []*task
 	e.mu.Lock()
+	if why.page != nil {
+		why.page.again = append(why.page.again, again...)
+	}
 	for _, n := range state.Names {
-		if why.outdated(n) {
+		if why.outdated(n, e.config.Now()) {
+			continue
+		}
+		if e.unstored(records[n.Name]) {
+			if why.page != nil {
+				why.page.again = append(why.page.again, n.Name)
+			}
 			continue
 		}
 		taken++
-		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane)}
+		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane), turn: why.turn()}
 		t.look = why.lane == LaneLook && why.manual && e.pass == nil
 		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1
 		e.busy[n.Name] = t
 		if e.enqueue(t, records[n.Name], why); t.waiting == 0 {
+			t.begun = true
 			idle = append(idle, t)
 		}
 	}
 	e.mu.Unlock()
-	return taken, e.settle(ctx, nil, idle)
+	return taken, e.settle(ctx, nil, &Settlement{}, idle)
+}
+
+// unstored reports whether one of the records is in a zone of which the last outcomes could not be
+// stored: the next ones could not be either. The caller holds the lock.
+func (e *Engine) unstored(records []Record) bool {
+	for _, r := range records {
+		if l := e.lanes[r.lane()]; l != nil && l.fault.Code == CodeDatabase && l.closed(e.config.Now()) {
+			e.mended = soonest(e.mended, l.blocked)
+			return true
+		}
+	}
+	return false
+}
+
+// free gives those of some names that nobody works on, and those to which the pass comes again:
+// what is done there is not the work of the pass.
+func (e *Engine) free(names []string, why taking) (free, again []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range names {
+		t := e.busy[name]
+		if t != nil && why.page == nil && t.turn > why.turn() && e.takeBack(t) {
+			t = nil // it has changed since
+		}
+		switch {
+		case t == nil && len(free) < pageNames:
+			free = append(free, name)
+		case t != nil && why.page != nil && !t.belongs(why.page):
+			again = append(again, name)
+		}
+	}
+	return free, again
+}
+
+// takeBack takes a task back that has not begun: its jobs leave their queues. The caller holds the lock.
+func (e *Engine) takeBack(t *task) bool {
+	if t.begun {
+		return false
+	}
+	for _, j := range t.jobs {
+		j.lane.queue = slices.DeleteFunc(j.lane.queue, func(o *job) bool { return o == j })
+	}
+	if delete(e.busy, t.name.Name); t.page != nil {
+		t.page.page--
+	}
+	return true
 }
 
 // outdated reports whether the name was worked on since it was listed: then it would
 // not be listed any more.
-func (why taking) outdated(n Name) bool {
+func (why taking) outdated(n Name, now time.Time) bool {
 	if why.lane == LaneLook {
-		return n.Look.IsZero() || n.Look.After(why.by)
+		return n.Look.IsZero() || n.Look.After(why.by) && waits(n.Look, now, LongestWait(LaneLook))
 	}
 	if why.page == nil {
-		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by)
+		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, LongestWait(n.Lane))
 	}
 	counted, _ := n.markedBy(why.page.progress.Number)
 	return counted || !n.Due.IsZero() && isZone(n.Lane)
@@ -482,6 +561,9 @@ func isZone(lane string) bool { return len(lane) > len(laneZone) }
 // lock.
 func (e *Engine) enqueue(t *task, records []Record, why taking) {
 	for _, r := range records {
+		if e.ending && (r.refusal() || !r.withdrawal()) {
+			continue
+		}
 		if r.refusal() {
 			t.outcomes = append(t.outcomes, r.refused())
 			continue
@@ -492,12 +574,13 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
 			continue
 		}
-		j := &job{task: t, record: r, look: t.look}
+		j := &job{task: t, lane: l, record: r, look: t.look}
 		if t.again {
 			j.attempt = r.Place.Attempts
 		}
 		t.waiting++
-		l.queue = slices.Insert(l.queue, l.turn(why), j)
+		t.jobs = append(t.jobs, j)
+		l.put(j)
 		if !l.working {
 			l.working = true
 			e.begin(func() { e.runLane(l) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -137,5 +138,24 @@ func TestSilence(t *testing.T) {
 		if down := b.down != nil; down != want || b.answered == want {
 			t.Errorf("with an answer at %d: down %t, answered %t", answers, down, b.answered)
 		}
+	}
+}
+
+// TestLanesAreForgotten has zones of which nothing is left to do: one that failed is kept until it may
+// be asked again.
+func TestLanesAreForgotten(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	e := New(Config{Now: func() time.Time { return now }})
+	e.lanes = map[string]*lane{
+		"zone failed long ago": {fails: 4, blocked: now.Add(-time.Second)},
+		"zone failed":          {fails: 4, blocked: now.Add(time.Second)},
+		"zone of a wrong time": {fails: 4, blocked: now.Add(8 * time.Hour)},
+		"zone waits":           {fails: 1, stored: true},
+		"zone in work":         {working: true},
+	}
+	e.prune()
+	got := slices.Sorted(maps.Keys(e.lanes))
+	if want := []string{"zone failed", "zone in work", "zone waits"}; !slices.Equal(got, want) {
+		t.Errorf("%q are kept, want %q", got, want)
 	}
 }

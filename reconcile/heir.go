@@ -7,8 +7,8 @@ import (
 	"meshddns/provider"
 )
 
-// inherit withdraws what a key is refused for with its heir: the account in use
-// that has another secret for the same key id. What the heir cannot do either has
+// inherit withdraws what a key is refused for with its heir: the account that
+// has another secret for the same key id. What the heir cannot do either has
 // failed for the first key's reason.
 func (e *Engine) inherit(ctx context.Context, b *batch) {
 	heirs := map[int64]*batch{}
@@ -40,6 +40,9 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 // heirZone reports the zone of a place to an heir, if it has that very zone.
 func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err error) {
 	zone, err = b.conn.client.Zone(ctx, r.Name)
+	if oneWord := r.Account.Provider == "cloudflare"; oneWord && provider.KindOf(err) == provider.ZoneNotFound {
+		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has other zones"} // every token has the id "token"
+	}
 	if err == nil && dnsname.Fold(zone) != r.Place.Zone {
 		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has another zone: " + zone}
 	}

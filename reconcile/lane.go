@@ -24,18 +24,40 @@ type lane struct {
 	fault   Fault     // of the last
 }
 
-// turn is where a job goes in the queue: a person's order goes first, and what is
-// only looked at by the way last.
-func (l *lane) turn(why taking) int {
-	first := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.page != nil })
+// turn says which jobs of a zone go first. A batch has jobs of one turn: what is changed does not
+// wait for what is only read.
+type turn int
+
+const (
+	turnAsked   turn = iota // a person's order
+	turnChanged             // a change
+	turnWaiting             // it has waited for its zone, or is to be looked at once more
+	turnPage                // a pass comes by
+)
+
+func (why taking) turn() turn {
 	switch {
+	case why.page != nil:
+		return turnPage
 	case why.lane == LaneAsked:
-		return 0
-	case why.page != nil || first < 0:
-		return len(l.queue)
+		return turnAsked
+	case why.lane == LaneChanged, why.lane == LaneHeld:
+		return turnChanged
 	}
-	return first
+	return turnWaiting
 }
+
+// put puts a job into the queue, behind those of its turn.
+func (l *lane) put(j *job) {
+	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.turn > j.task.turn })
+	if at < 0 {
+		at = len(l.queue)
+	}
+	l.queue = slices.Insert(l.queue, at, j)
+}
+
+// closed reports whether the zone is not to be asked now.
+func (l *lane) closed(now time.Time) bool { return waits(l.blocked, now, longestZoneWait) }
 
 // runLane works off the queue of a zone, batch by batch.
 func (e *Engine) runLane(l *lane) {
@@ -57,15 +79,18 @@ func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
 	defer e.mu.Unlock()
 	if len(l.queue) == 0 || e.ctx.Err() != nil {
 		l.queue, l.working = nil, false
-		if l.fails == 0 && !l.stored {
-			delete(e.lanes, l.key)
-		}
 		return nil, nil
 	}
 	conn := e.connection(l.queue[0].record.Account)
 	count := min(len(l.queue), conn.batchSize())
+	if other := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.turn != l.queue[0].task.turn }); other >= 0 {
+		count = min(count, other)
+	}
 	jobs := slices.Clone(l.queue[:count])
 	l.queue = slices.Delete(l.queue, 0, count)
+	for _, j := range jobs {
+		j.task.begun = true
+	}
 	return jobs, conn
 }
 
@@ -73,7 +98,7 @@ func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
 // long enough. It forgets those of other accounts that have. The caller holds the lock.
 func (e *Engine) connection(account Account) *connection {
 	now := e.config.Now()
-	maps.DeleteFunc(e.conns, func(_ int64, c *connection) bool { return now.Sub(c.opened) > clientLife })
+	maps.DeleteFunc(e.conns, func(_ int64, c *connection) bool { return !waits(c.opened.Add(clientLife), now, clientLife) })
 	conn := e.conns[account.ID]
 	if conn == nil {
 		conn = connect(e.config.Open, account, now)
@@ -115,7 +140,7 @@ func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
 
 // hold is why a zone is not asked now, nil when it is.
 func (l *lane) hold(now time.Time) *Fault {
-	if !l.blocked.After(now) {
+	if !l.closed(now) {
 		return nil
 	}
 	fault := l.fault
@@ -125,7 +150,7 @@ func (l *lane) hold(now time.Time) *Fault {
 // givenUp reports whether a zone that is not asked now has failed as often as it
 // may: its names fail with it, until the next try.
 func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
-	return l.blocked.After(now) && (l.fails > retry.Retries || l.blocked.Sub(now) > passPatience)
+	return l.closed(now) && (l.fails > retry.Retries || l.blocked.Sub(now) > passPatience)
 }
 
 // passPatience is how long a pass waits for a zone at most.
@@ -161,8 +186,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 		e.news.zoneWell(first)
 	}
 	e.tellOutcomes(ended)
-	err := e.settle(e.ctx, &s, ended)
-	if e.news.database("settle", l.key, err); err != nil {
+	if err := e.settle(e.ctx, l, &s, ended); err != nil {
 		e.mu.Lock()
 		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
 		e.mu.Unlock()
@@ -189,16 +213,18 @@ func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 	}
 }
 
-// settle commits what came of some work, and ends the tasks that are through.
-func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error {
-	if s == nil {
-		s = &Settlement{}
-	}
+// settle commits what came of some work in a zone, if it was in one, and ends the tasks that are
+// through.
+func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*task) error {
 	e.mu.Lock()
 	e.settling++
+	p := e.pass
 	e.mu.Unlock()
-	number := e.passNumber()
 	for _, t := range ended {
+		number := int64(0)
+		if p != nil && t.belongs(p) {
+			number = p.progress.Number
+		}
 		if d, news := t.due(number, e.config.Now()); news {
 			s.Names = append(s.Names, d)
 		}
@@ -206,6 +232,9 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 	var err error
 	if len(s.Places)+len(s.Ended)+len(s.Names) > 0 {
 		err = e.config.Database.Settle(context.WithoutCancel(ctx), *s)
+	}
+	if l != nil {
+		e.news.database("settle", l.key, err) // before those callers go on that wait for the outcome
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -223,9 +252,11 @@ func (e *Engine) settle(ctx context.Context, s *Settlement, ended []*task) error
 		if t.page != nil {
 			t.page.page--
 		}
-		if err == nil && e.pass != nil {
-			counted, bad := t.name.markedBy(e.pass.progress.Number)
-			e.pass.progress.Report.add(t.news(), counted || t.passed, bad)
+		switch {
+		case err != nil && t.page != nil:
+			t.page.again = append(t.page.again, t.name.Name)
+		case err == nil && p != nil && p == e.pass: // else it is marked for another, or for none
+			p.count(t)
 		}
 		for _, w := range e.awaited[t.name.Name] {
 			w.see(t.name.Version)

@@ -1,31 +1,34 @@
 package reconcile
 
 import (
-	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"meshddns/crash"
 	"meshddns/provider"
-	"meshddns/scrub"
 )
 
 // news tells the log what changes, and not what stays as it is: that a zone is down,
 // that a name is not as it should be, and that either is well again. What it has
 // told it forgets with the program, and then tells what is wrong once more.
 type news struct {
-	log *slog.Logger
-	now func() time.Time
+	journal journal
+	now     func() time.Time
 
-	mu    sync.Mutex
-	pass  int64 // the number of the pass that runs, or of the last one
+	mu    sync.Mutex // held for no line that is written
+	pass  int64      // the number of the pass that runs, or of the last one
 	zones map[string]*trouble
 	names map[string]*trouble // by name and place
 	full  bool                // more names are not as they should be than are remembered
 	base  map[string]*damage  // faults of the database, by what it was asked for, and for which zone
 	bad   int                 // names that were not as they should be when the last pass ended
+
+	crowds map[string]*crowd // by zone
 }
 
 // trouble is what was told.
@@ -53,17 +56,15 @@ const (
 )
 
 func newNews(log *slog.Logger, now func() time.Time) *news {
-	return &news{log: log, now: now, zones: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]*damage{}}
+	return &news{
+		journal: journal{log: log}, now: now,
+		zones: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]*damage{},
+	}
 }
 
-// tell logs a line whose words may come from a provider.
+// tell logs a line. The caller holds the lock, so lines are in the order of what they tell.
 func (n *news) tell(level slog.Level, message string, attributes ...any) {
-	for i, value := range attributes {
-		if text, ok := value.(string); ok {
-			attributes[i] = scrub.Printable(text)
-		}
-	}
-	n.log.Log(context.Background(), level, message, attributes...)
+	n.journal.add(level, message, attributes...)
 }
 
 // reason is what makes two faults of a zone one: a server that is overloaded is now
@@ -77,6 +78,7 @@ func reason(f Fault) string {
 
 // zoneDown tells that a zone cannot be worked on, and how many names wait for it.
 func (n *news) zoneDown(r Record, f Fault, names int) {
+	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	told := n.zones[r.lane()]
@@ -90,6 +92,7 @@ func (n *news) zoneDown(r Record, f Fault, names int) {
 
 // zoneWell tells that a zone that was down answers.
 func (n *news) zoneWell(r Record) {
+	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if told := n.zones[r.lane()]; told != nil {
@@ -98,18 +101,47 @@ func (n *news) zoneWell(r Record) {
 	}
 }
 
+// zoneSearched tells that a zone was not searched for orphans, and why, or that it is again.
+func (n *news) zoneSearched(z Zone, err error) {
+	defer n.journal.wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := "search " + strings.Join([]string{z.Account.Provider, z.Account.Endpoint, z.name()}, " ")
+	told := n.zones[key]
+	about := []any{"zone", z.name(), "provider", z.Account.Provider}
+	if err == nil {
+		if delete(n.zones, key); told != nil {
+			n.tell(slog.LevelInfo, "zone is searched for orphans again", append(about, "code", told.code)...)
+		}
+		return
+	}
+	f := Describe(err, z.Account)
+	if told != nil && told.code == reason(f) {
+		told.pass = n.pass
+		return
+	}
+	n.zones[key] = &trouble{code: reason(f), since: n.now(), pass: n.pass}
+	about = append(about, "code", f.Code, "detail", f.Detail)
+	if panicked, ok := errors.AsType[*crash.Error](err); ok {
+		about = append(about, "stack", string(panicked.Stack))
+	}
+	n.tell(slog.LevelWarn, "zone is not searched for orphans", about...)
+}
+
 // outcomes tells what became of some records. Many that have begun to fail together
 // for one reason, or are well again together, are one line.
 func (n *news) outcomes(all []Outcome) {
+	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	told := map[string][]Outcome{}
 	for _, o := range all {
+		n.reach(o)
 		if o.was = ""; !n.isNew(&o) {
 			continue
 		}
 		if o.changed() {
-			n.record(o)
+			n.changes(o)
 			continue
 		}
 		kind := o.Action + " " + o.Fault.Code + " " + o.was
@@ -184,12 +216,14 @@ func (n *news) passBegins(number int64) {
 // names that are not as they should be. What it and the one before have not met
 // any more, such as a name that was released, is forgotten.
 func (n *news) passEnds(r Report) {
+	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	forget := func(_ string, t *trouble) bool { return t.pass < n.pass-1 }
 	maps.DeleteFunc(n.zones, forget)
 	maps.DeleteFunc(n.names, forget)
 	n.full = n.full && len(n.names) >= toldNames
+	n.crowdsEnd()
 	if r.Trigger != TriggerInterval || r.Bad != n.bad {
 		n.tell(slog.LevelInfo, "synchronised", "trigger", r.Trigger, "names", r.Names, "failed", r.Bad, "duration", r.FinishedAt.Sub(r.StartedAt))
 	}
@@ -199,6 +233,7 @@ func (n *news) passEnds(r Report) {
 // database tells that the database fails at something that a zone, or nobody, waits
 // for, with another reason again, and notes when it does no more.
 func (n *news) database(what, zone string, err error) {
+	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	told := n.base[what+zone]
@@ -216,6 +251,7 @@ func (n *news) database(what, zone string, err error) {
 // calmed tells that the database does not fail any more, when that is so for a while,
 // and gives the time to ask again, zero for none.
 func (n *news) calmed() (next time.Time) {
+	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(n.base)) {
@@ -232,9 +268,10 @@ func (n *news) calmed() (next time.Time) {
 	return next
 }
 
-// level is that of an outcome in the log: what needs a person is a warning.
+// level is that of an outcome in the log: what needs a person is a warning. That no resolver finds a
+// zone is one warning for the zone.
 func (o Outcome) level() slog.Level {
-	if o.bad() || o.warning() || o.Action == ActionLeftover {
+	if o.bad() || o.warning() && o.Fault.Code != CodeZoneUnreachable || o.Action == ActionLeftover {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

@@ -26,6 +26,7 @@ const (
 	CodeDatabase         = "database_down"
 	CodeInterrupted      = "interrupted"
 	CodeOrphan           = "orphan"
+	CodeNotSearched      = "not_searched"
 )
 
 // Fault is why something is not as it should be: a code that has a text in each
@@ -50,9 +51,10 @@ func Describe(err error, account Account) Fault {
 	return f
 }
 
-// transient reports whether the same work may succeed when it is done again.
+// transient reports whether the same work may succeed when it is done again. A clock is set
+// right by itself.
 func (f Fault) transient() bool {
-	return f.Code == CodeDatabase || f.Code == CodeInterrupted || (&provider.Error{Kind: provider.Kind(f.Code)}).Transient()
+	return f.Code == CodeDatabase || f.Code == CodeInterrupted || f.Code == string(provider.ClockSkew) || (&provider.Error{Kind: provider.Kind(f.Code)}).Transient()
 }
 
 // Outcome is what became of one record.

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"meshddns/meshtxt"
 )
 
 // What begins a pass.
@@ -32,7 +30,7 @@ type pass struct {
 	nextPage time.Time // not before: an audit is spread over time
 	horizon  time.Time // what is due by then belongs to it
 	paced    bool
-	orphans  bool // they are being looked for
+	search   context.CancelFunc // ends the search for orphans; nil while none runs
 	waiting  []*request
 }
 
@@ -55,6 +53,25 @@ func (p *pass) end(report Report, err error) {
 		r.end(report, err)
 	}
 	p.waiting = nil
+}
+
+// drop ends what a pass does that is over before it is through.
+func (p *pass) drop() {
+	if p.search != nil {
+		p.search()
+	}
+}
+
+// count counts what came of a task in the report. Of one that did not do the work of the pass, only
+// what it has changed: the pass has still to come by.
+func (p *pass) count(t *task) {
+	counted, bad := t.name.markedBy(p.progress.Number)
+	outcomes := t.news()
+	if !t.belongs(p) {
+		counted = true
+		outcomes = slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return !o.changed() })
+	}
+	p.progress.Report.add(outcomes, counted || t.passed, bad)
 }
 
 // Sync has a pass made, or joins the one that runs, and gives its report. When
@@ -133,12 +150,69 @@ func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) er
 	if err != nil {
 		return err
 	}
+	if err := e.countBad(ctx, &p); err != nil {
+		return err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.Orphans = false
 	e.news.passBegins(p.Number)
 	e.pass = &pass{progress: p, paced: paced(p.Report.Trigger), horizon: now.Add(Debounce)}
 	return nil
+}
+
+// countBad counts the names that the pass has found not to be as they should be since its report was
+// stored: a name is marked at once, the report is stored between pages.
+func (e *Engine) countBad(ctx context.Context, p *Progress) error {
+	known := map[string]bool{}
+	for _, o := range p.Report.Records {
+		known[o.Name] = known[o.Name] || o.bad()
+	}
+	stored := p.Report.Bad
+	for cursor, total := "", 0; ; {
+		names, err := e.config.Database.BadNames(ctx, p.Number, cursor, pageNames)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			if stored > maxRecords { // the report does not say of which names
+				p.Report.Bad = max(stored, total)
+			}
+			return nil
+		}
+		total += len(names)
+		cursor = names[len(names)-1]
+		state, err := e.config.Database.State(ctx, slices.DeleteFunc(names, func(name string) bool { return known[name] }))
+		if err != nil {
+			return err
+		}
+		for _, n := range state.Names {
+			p.Report.add(storedOutcomes(state, n, e.config.Addresses()), false, false)
+		}
+	}
+}
+
+// storedOutcomes gives what is stored of a name that is not as it should be.
+func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
+	for _, r := range desired(state, n, addresses) {
+		o := r.refused()
+		if !r.refusal() {
+			o = Outcome{
+				Name: r.Name, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
+				Fault: r.Place.Fault, Attempts: r.Place.Attempts, Action: ActionFailed, at: r.at(),
+			}
+			if r.Place.State == Conflict {
+				o.Action = ActionConflict
+			}
+		}
+		if o.bad() && o.Fault.Code != "" {
+			all = append(all, o)
+		}
+	}
+	if len(all) == 0 { // it has changed since
+		all = []Outcome{{Name: n.Name, Action: ActionFailed, Fault: Fault{Code: CodeInterrupted}}}
+	}
+	return all
 }
 
 // paced reports whether a pass takes its time, for nothing is known to be wrong.
@@ -148,9 +222,15 @@ func paced(trigger string) bool { return trigger == TriggerInterval || trigger =
 // holds the lock.
 func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (string, time.Time) {
 	switch {
-	case len(e.asked) > 0 && (e.pass == nil || e.unhurried()):
+	case e.ending && (e.pass != nil || requested.Trigger != TriggerChange):
+		e.idleAt = time.Time{}
+		return "", time.Time{}
+	case len(e.asked) > 0 && !e.ending && (e.pass == nil || e.unhurried()):
 		return TriggerManual, now
 	case automatic && requested.Trigger != "":
+		if !waits(requested.At, now, Debounce) {
+			requested.At = now
+		}
 		return requested.Trigger, requested.At
 	case e.pass != nil:
 		return "", time.Time{}
@@ -159,6 +239,8 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 		return "", time.Time{}
 	case e.idleAt.IsZero():
 		return TriggerStart, now
+	case !waits(e.idleAt, now, e.config.Interval):
+		return TriggerInterval, now
 	}
 	return TriggerInterval, e.idleAt
 }
@@ -207,6 +289,10 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 	defer e.mu.Unlock()
 	p.waiting = slices.DeleteFunc(waiting, func(r *request) bool { return r.gone })
 	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(waiting, r) })
+	if e.pass != nil {
+		e.pass.drop()
+		e.pass.waiting = nil // they wait for the new one
+	}
 	e.news.passBegins(number)
 	e.pass, e.idleAt = p, time.Time{}
 	clear(e.conns)
@@ -223,11 +309,11 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	e.mu.Lock()
 	p := e.pass
-	if p == nil || p.page > 0 || p.orphans {
+	if p == nil || p.page > 0 || p.search != nil {
 		e.mu.Unlock()
 		return next, nil
 	}
-	if now := e.config.Now(); p.nextPage.After(now) {
+	if now := e.config.Now(); waits(p.nextPage, now, pageNames*time.Second/AuditRate) {
 		defer e.mu.Unlock()
 		return p.nextPage, nil
 	}
@@ -267,7 +353,7 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.page -= len(names) - taken; err != nil { // those that were not taken are in work, for they were due
+	if p.page -= len(names) - taken; err != nil && taken == 0 { // those that were not taken are in work, for they were due
 		p.progress.Cursor = progress.Cursor
 	}
 	return e.config.Now(), err
@@ -276,50 +362,60 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 // workAgain takes the names that were in other hands.
 func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err error) {
 	e.mu.Lock()
-	names := p.again
-	p.again, p.page = nil, len(names)
+	names := p.again[:min(len(p.again), pageNames)]
+	p.again, p.page = slices.Clone(p.again[len(names):]), len(names)
 	e.mu.Unlock()
 	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.page -= len(names) - taken
-	return e.config.Now().Add(pace), err
+	if p.page -= len(names) - taken; err != nil && taken == 0 {
+		p.again = append(p.again, names...)
+	}
+	if p.page == 0 && len(p.again) == 0 {
+		next = e.config.Now()
+	}
+	return next, err // what is in work wakes us
 }
 
 // beginOrphans has all zones searched for values that no place knows, in a pass
 // that a person asked for or waits for.
 func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
-	e.mu.Lock()
-	p.progress.Orphans = true
-	search := p.progress.Report.Trigger == TriggerManual || len(p.waiting) > 0
-	p.orphans = search
-	sweep := p.progress.Sweep
-	e.mu.Unlock()
 	e.Wake()
-	if !search {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.progress.Orphans = true
+	if p.progress.Report.Trigger != TriggerManual && len(p.waiting) == 0 {
 		return
 	}
+	ctx, p.search = context.WithCancel(ctx)
+	sweep := p.progress.Sweep
 	e.begin(func() {
 		found, err := e.findOrphans(ctx)
-		if err == nil && sweep {
-			err = e.config.Database.AddLeftovers(ctx, found)
+		if err == nil && sweep && ctx.Err() == nil {
+			err = e.config.Database.AddLeftovers(ctx, found.orphans)
 		}
-		e.mu.Lock()
-		if err != nil && ctx.Err() == nil {
-			e.config.Log.Error("search for orphans", "error", err)
-			p.end(Report{}, err)
+		if ctx.Err() == nil {
+			e.news.database("search for orphans", "", err)
 		}
-		for _, place := range found {
-			p.progress.Report.add([]Outcome{{
-				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: meshtxt.Network(place.Standing),
-				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
-			}}, true, false)
-		}
-		p.orphans = false
-		p.horizon = e.config.Now().Add(Debounce)
-		e.mu.Unlock()
+		e.endSearch(p, found, err)
 		e.Wake()
 	})
+}
+
+// endSearch notes what a search has found, if the pass that began it still runs.
+func (e *Engine) endSearch(p *pass, found search, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pass != p {
+		return
+	}
+	p.search()
+	p.search = nil
+	if err != nil && !errors.Is(err, context.Canceled) {
+		p.end(Report{}, err)
+	}
+	p.progress.Report.add(found.outcomes(p.progress.Report.Records), true, false)
+	p.horizon = e.config.Now().Add(Debounce)
 }
 
 // finish ends the pass when nothing that belongs to it is due or in work: what is
@@ -359,9 +455,12 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// passWaits reports whether something that belongs to the pass is due.
+// passWaits reports whether something that belongs to the pass is due, or is marked to become so.
 func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
-	for _, lane := range []string{LaneAsked, LaneChanged, LaneHeld} {
+	if marks, err := e.spread(ctx); err != nil || marks {
+		return true, err
+	}
+	for _, lane := range []string{LaneAsked, LaneChanged, LaneHeld, LaneLook} {
 		if names, err := e.config.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
 			return true, err
 		}
@@ -375,7 +474,7 @@ func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 	}
 	e.mu.Unlock()
 	for _, lane := range stored {
-		if _, waits, err := e.config.Database.NextDue(ctx, lane); err != nil || waits {
+		if _, waits, err := e.config.Database.NextDue(ctx, lane, time.Time{}); err != nil || waits {
 			return true, err
 		}
 	}

@@ -348,14 +348,16 @@ func (p Place) identity(q Place) Identity {
 
 // Free gives the released usages whose prefix nothing holds any more: no value
 // of their network can stand at the name, except one that another usage of that
-// network wants there.
-func Free(n Name) (ids []string) {
+// network wants there, and in mode upsert-only leftovers, which stay.
+func Free(n Name, upsertOnly bool) (ids []string) {
 	for _, u := range n.Usages {
 		if !u.Releasing {
 			continue
 		}
 		wanted := slices.ContainsFunc(n.Usages, func(o Usage) bool { return !o.Releasing && o.Network == u.Network })
-		held := slices.ContainsFunc(n.Places, func(p Place) bool { return p.holds(u.Network) })
+		held := slices.ContainsFunc(n.Places, func(p Place) bool {
+			return p.holds(u.Network) && !(upsertOnly && p.State == Leftover)
+		})
 		if wanted || !held {
 			ids = append(ids, u.ID)
 		}

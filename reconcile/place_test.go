@@ -2,7 +2,9 @@ package reconcile
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -393,4 +395,85 @@ func comesToRest(w placeWorld) string {
 		return fmt.Sprintf("it does not stand alone: %s", stands)
 	}
 	return ""
+}
+
+// placeColumns are the events of the table in docs/design.md.
+var placeColumns = []struct {
+	name  string
+	wish  Wish
+	event Event
+	look  bool // LookAt has come
+	empty bool
+}{
+	{"the value is wanted, and another stands", Wish{Value: ours2}, Event{Kind: Wanted}, false, false},
+	{"a write begins", Wish{Value: ours2}, Event{Kind: Intent, Value: ours2}, false, false},
+	{"the wanted value is seen", Wish{Value: ours1}, Event{Kind: Seen, Value: ours1}, false, false},
+	{"another value is seen", Wish{Value: ours1}, Event{Kind: Seen, Value: ours2}, false, false},
+	{"failure", Wish{Value: ours2}, Event{Kind: Failure, Fault: Fault{Code: "network"}}, false, false},
+	{"conflict", Wish{Value: ours2}, Event{Kind: Failure, Fault: Fault{Code: "conflict"}, Final: true}, false, false},
+	{"no zone", Wish{Value: ours2}, Event{Kind: NoZone, Fault: Fault{Code: "zone_not_found"}}, false, false},
+	{"nothing is wanted", Wish{}, Event{Kind: Unwanted}, false, false},
+	{"nothing is wanted, and it is empty", Wish{}, Event{Kind: Unwanted}, false, true},
+	{"released by force", Wish{}, Event{Kind: Forced}, false, false},
+	{"a withdrawal begins", Wish{}, Event{Kind: Intent}, false, false},
+	{"nothing is seen, or no zone", Wish{}, Event{Kind: Seen}, false, false},
+	{"the same at look_at", Wish{}, Event{Kind: Seen}, true, false},
+	{"the value is seen to stay", Wish{}, Event{Kind: Seen, Value: ours1}, false, false},
+	{"failure, tried again", Wish{}, Event{Kind: Failure, Fault: Fault{Code: "network"}}, false, false},
+	{"failure, final", Wish{}, Event{Kind: Failure, Fault: Fault{Code: "network"}, Final: true}, false, false},
+	{"failure, final, a release waits", Wish{Waited: true}, Event{Kind: Failure, Fault: Fault{Code: "network"}, Final: true}, false, false},
+	{"the wanted value's place is in this zone", Wish{}, Event{Kind: Shared}, false, false},
+}
+
+var stepNames = map[Step]string{Rest: "", Go: "", Again: "tried again", Look: "looked at again", Tell: "a person is told", End: "**ends**", EndThenLook: "**ends**"}
+
+// placeTable is the table in docs/design.md: a row for each event, a column for
+// each state.
+func placeTable() string {
+	var out strings.Builder
+	out.WriteString("| event |")
+	for _, state := range PlaceStates {
+		fmt.Fprintf(&out, " `%s` |", state)
+	}
+	out.WriteString("\n|---" + strings.Repeat("|---", len(PlaceStates)) + "|\n")
+	for _, c := range placeColumns {
+		fmt.Fprintf(&out, "| %s |", c.name)
+		for _, state := range PlaceStates {
+			p := Place{ID: 1, State: state, Standing: ours1}
+			if c.empty || state == Withdrawn {
+				p.Standing = ""
+			}
+			if state == Withdrawn {
+				p.LookAt = placeSoon
+			}
+			if c.look {
+				p.LookAt = placePast
+			}
+			if soundPlace(p) != "" {
+				out.WriteString(" – |")
+				continue
+			}
+			after, step := p.After(c.event, c.wish, Write, placeNow)
+			text := "`" + string(after.State) + "`"
+			if step == End || step == EndThenLook {
+				text = ""
+			}
+			fmt.Fprintf(&out, " %s |", strings.Trim(text+", "+stepNames[step], ", "))
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// TestDesignHasTheTable compares the table in docs/design.md with the function.
+func TestDesignHasTheTable(t *testing.T) {
+	page, err := os.ReadFile("../docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "<!-- table of places -->\n\n")
+	table, _, ended := strings.Cut(rest, "\n<!-- end of table -->")
+	if want := placeTable(); !found || !ended || table != want {
+		t.Errorf("the table is not\n%s", want)
+	}
 }

@@ -22,11 +22,11 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	if same, known := old.shares(pair); known {
 		return same, nil
 	}
-	owner, err := e.owner(ctx)
+	state, err := e.config.Database.State(ctx, nil)
 	if err != nil {
 		return false, err
 	}
-	probe := conntest.NewProbe(owner, wanted.Zone)
+	probe := conntest.NewProbe(state.Owner, wanted.Zone)
 	p := Place{Name: probe.Name, Account: wanted.Account, Zone: wanted.Zone, ZoneID: wanted.ZoneID, Doubt: Doubt{Value: probe.Value}}
 	if err := e.config.Database.AddProbe(ctx, &p); err != nil {
 		return false, err

@@ -6,11 +6,14 @@ import (
 	"time"
 )
 
-// review keeps what is told of places true while nothing may be written: in mode
-// manual, and when the configuration is disabled. It compares names that have
-// changed with what is wanted there, and all names at the start and when a pass
+// review keeps what is told of places and usages true while nothing may be written: in
+// mode manual, and when the configuration is disabled or there is none. It compares names
+// that have changed with what is wanted there, and all names at the start and when a pass
 // was asked for, and tells when it has to come back.
 func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
+	if _, err := e.spread(ctx); err != nil {
+		return next, err
+	}
 	next, err = e.hold(ctx)
 	if err != nil {
 		return next, err
@@ -19,7 +22,7 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	switch now := e.config.Now(); {
 	case err != nil:
 		return next, err
-	case request.Trigger != "" && request.At.After(now):
+	case request.Trigger != "" && waits(request.At, now, Debounce):
 		return soonest(next, request.At), nil
 	case request.Trigger != "":
 		if err := e.config.Database.DropRequest(ctx); err != nil {
@@ -54,7 +57,7 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	if len(names) == 0 {
-		next, _, err = e.config.Database.NextDue(ctx, LaneChanged)
+		next, _, err = e.config.Database.NextDue(ctx, LaneChanged, time.Time{})
 		return next, err
 	}
 	if names = e.unworked(names); len(names) == 0 {
@@ -75,7 +78,7 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 }
 
 // restate gives the records of a state, and stores which places are not as wanted
-// any more before anything else is done there.
+// any more, and what is told of usages, before anything else is done there.
 func (e *Engine) restate(ctx context.Context, state State) ([]Record, error) {
 	var s Settlement
 	all := Desired(state, e.config.Addresses())
@@ -84,7 +87,18 @@ func (e *Engine) restate(ctx context.Context, state State) ([]Record, error) {
 			s.Places = append(s.Places, all[n].Place)
 		}
 	}
-	if len(s.Places) == 0 {
+	rest := all
+	for _, n := range state.Names {
+		count := 0
+		for count < len(rest) && rest[count].Name == n.Name {
+			count++
+		}
+		if len(n.retold(rest[:count])) > 0 {
+			s.Told = append(s.Told, n.Name)
+		}
+		rest = rest[count:]
+	}
+	if len(s.Places)+len(s.Told) == 0 {
 		return all, nil
 	}
 	return all, e.config.Database.Settle(ctx, s)

@@ -9,6 +9,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -31,6 +32,9 @@ const (
 	UsedByNothing       = "nothing"  // a place still needs the key
 )
 
+// address is where a server or vendor answers, as it is spelled.
+func (a Account) address() [2]string { return [2]string{a.Provider, a.Endpoint} }
+
 // Usage is a reserved prefix at a name, bound to a network.
 type Usage struct {
 	ID        string
@@ -39,6 +43,7 @@ type Usage struct {
 	Account   *Account // nil when there is nowhere to publish
 	Domain    string   // of its service
 	Endpoints []string
+	Told      Told // as it is stored
 }
 
 // Own is the configuration's own record.
@@ -61,9 +66,9 @@ type Name struct {
 	Places  []Place
 }
 
-// passMark is what a name is marked with when a pass has counted it: the pass's
+// PassMark is what a name is marked with when a pass has counted it: the pass's
 // number, and whether the name was not as it should be.
-func passMark(number int64, bad bool) int64 {
+func PassMark(number int64, bad bool) int64 {
 	if bad {
 		return 2*number + 1
 	}
@@ -126,6 +131,7 @@ type Settlement struct {
 	Places []Place // to store
 	Ended  []Place // nothing of ours is there any more
 	Names  []Due
+	Told   []string // names of whose usages the database tells something else than is true now
 }
 
 // Progress is how far a pass is.
@@ -151,20 +157,25 @@ type Zone struct {
 	Domain  string
 }
 
+// name is what the zone is called where it is told of.
+func (z Zone) name() string { return cmp.Or(z.Apex, z.Domain) }
+
 // Database keeps what is wanted, what is due, and what came of it.
 type Database interface {
 	Settings(ctx context.Context) (Settings, error)
 
-	// Due gives names of a lane that are due by a time, the longest due first.
+	// Due gives names of a lane that are due by a time, the longest due first. A name that is to wait
+	// longer than LongestWait of its lane is due: the clock was set back.
 	Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error)
-	// NextDue gives the earliest time at which a name of the lane is due; ok is
+	// NextDue gives the earliest time after another at which a name of the lane is due; ok is
 	// false when none is.
-	NextDue(ctx context.Context, lane string) (at time.Time, ok bool, err error)
+	NextDue(ctx context.Context, lane string, after time.Time) (at time.Time, ok bool, err error)
 	// ZoneLanes gives the lanes of zones in which names wait.
 	ZoneLanes(ctx context.Context) ([]string, error)
-	// SpreadMarks makes some of the names due that are marked as a whole, and
-	// reports whether there were any.
-	SpreadMarks(ctx context.Context, limit int) (bool, error)
+	// Marked reports whether names are marked as a whole.
+	Marked(ctx context.Context) (bool, error)
+	// SpreadMarks makes some of them due.
+	SpreadMarks(ctx context.Context, limit int) error
 
 	State(ctx context.Context, names []string) (State, error)
 	// Intend commits what is about to be written: decide gives the places to
@@ -175,7 +186,8 @@ type Database interface {
 	AddProbe(ctx context.Context, p *Place) error
 	// EndProbe forgets the place of a probe that was seen to be gone.
 	EndProbe(ctx context.Context, p Place) error
-	// Settle commits what came of it, and frees the usages that waited for it.
+	// Settle commits what came of it, frees the usages that waited for it, and stores what
+	// is told of those whose places changed.
 	Settle(ctx context.Context, s Settlement) error
 
 	// Request gives what asks for a new pass, and whether one runs.
@@ -192,9 +204,12 @@ type Database interface {
 	// NamesAfter gives names in their order that the pass has not worked on.
 	NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error)
 
+	// BadNames gives names in their order that the pass has found not to be as they should be.
+	BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error)
+
 	// Zones gives every zone in which something of ours may be.
 	Zones(ctx context.Context) ([]Zone, error)
-	// Strangers gives those of the names that have no place in the zone.
+	// Strangers gives those of the names that have no place in what may be the zone.
 	Strangers(ctx context.Context, z Zone, names []string) ([]string, error)
 	// AddLeftovers stores places to withdraw, and makes their names due.
 	AddLeftovers(ctx context.Context, places []Place) error

@@ -9,7 +9,10 @@ import (
 // task is a name in work, with its records, perhaps in several zones.
 type task struct {
 	name     Name
-	waiting  int
+	turn     turn
+	jobs     []*job
+	begun    bool // one of the jobs, or there is none
+	waiting  int  // jobs
 	outcomes []Outcome
 	places   []Place // of the name, as they are by now
 	next     Due     // the earliest reason to come back
@@ -23,10 +26,15 @@ type task struct {
 // job is one record of a task.
 type job struct {
 	task    *task
+	lane    *lane
 	record  Record
 	look    bool // only to look, in mode manual
 	attempt int  // failed ones before
 }
+
+// belongs reports whether the task does the work of a pass at its name. A task that only looks does
+// not, nor does one that an earlier pass has begun.
+func (t *task) belongs(p *pass) bool { return !t.look && (t.page == nil || t.page == p) }
 
 // comeBack notes a reason to come back to the name; the earliest counts.
 func (t *task) comeBack(d Due) {
@@ -96,7 +104,7 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
 	if pass > 0 && !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" }) {
-		d.Pass = passMark(pass, bad)
+		d.Pass = PassMark(pass, bad)
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
 	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })

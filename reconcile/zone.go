@@ -68,11 +68,7 @@ func newItem(r Record, manualLook bool) *item {
 }
 
 // restate brings the state of the place into line with what is wanted there now.
-func (i *item) restate(now time.Time) {
-	if r := i.record; !r.Keep {
-		i.happens(r.wanted(), now)
-	}
-}
+func (i *item) restate(now time.Time) { i.happens(i.record.wanted(), now) }
 
 // happens tells the place of the item of an event.
 func (i *item) happens(e Event, now time.Time) {
@@ -252,7 +248,7 @@ func (b *batch) find(ctx context.Context, i *item) error {
 	}
 	zone, id, err := b.zoneOf(ctx, r)
 	switch {
-	case r.withdrawal() && !b.heir && provider.KindOf(err) == provider.ZoneNotFound:
+	case r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound:
 		i.action, i.phase = ActionUnchanged, done
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
@@ -341,18 +337,10 @@ func (r Record) inOneZone() bool {
 }
 
 // sharesZone reports whether a value to withdraw is the wanted value itself, seen
-// with another key. Where the providers do not tell, what stands there does: the
-// value had gone and has come back, or a write with one key has changed what the
-// other sees. A probe is such a write.
+// with another key. Where the providers do not tell, a probe does.
 func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
-	old := i.record.Place
 	for _, p := range i.record.Beside {
-		switch {
-		case old.identity(p) != Unsure:
-			continue
-		case old.State == Withdrawn && old.Doubt.None(), old.Standing != p.Standing && !sees(i.seen, old.Standing):
-			return true, nil
-		case b.dry:
+		if b.dry || i.record.Place.identity(p) != Unsure {
 			continue
 		}
 		if same, err := b.probe(ctx, b.conn, p); same || err != nil {

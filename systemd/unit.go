@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 )
@@ -12,7 +13,7 @@ type Unit struct {
 	Serves  string // where the program answers, the beginning of its status
 
 	// Work asks the database what the program has to do, the rest of its status. As long
-	// as it fails the watchdog is not pinged.
+	// as it fails the watchdog is not pinged, and the status says why.
 	Work func(context.Context) (string, error)
 	Log  *slog.Logger
 }
@@ -36,10 +37,7 @@ func (u Unit) ready(ctx context.Context) {
 	if u.Service.conn == nil {
 		return // the database would be asked for nobody
 	}
-	status, err := u.status(ctx)
-	if err != nil {
-		status = u.Serves + "; the database does not answer: " + err.Error()
-	}
+	status, _ := u.status(ctx)
 	u.told(u.Service.Ready(status))
 }
 
@@ -47,16 +45,16 @@ func (u Unit) ready(ctx context.Context) {
 func (u Unit) Watch(ctx context.Context) error {
 	u.Service.Watch(ctx, func(ctx context.Context) error {
 		status, err := u.status(ctx)
-		if err != nil {
-			return err
-		}
-		return u.Service.Status(status)
+		return cmp.Or(err, u.Service.Status(status))
 	}, u.Log)
 	return nil
 }
 
 func (u Unit) status(ctx context.Context) (string, error) {
 	work, err := u.Work(ctx)
+	if err != nil {
+		work = "the database does not answer: " + err.Error()
+	}
 	return u.Serves + "; " + work, err
 }
 

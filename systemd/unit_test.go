@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // The manager is told what the program has to do; where there is none, the database is
@@ -32,4 +34,21 @@ func TestUnitAsksForTheManager(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the database does not answer, the status says so at each turn of the watchdog, which
+// is not pinged.
+func TestUnitTellsWhatIsWrong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	m := listen(t, path)
+	u := Unit{Service: service(t, "WATCHDOG_USEC=10000000 NOTIFY_SOCKET="+path), Serves: "HTTP", Log: slog.New(slog.DiscardHandler),
+		Work: func(context.Context) (string, error) { return "", errors.New("injected") }}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if err := u.Watch(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	m.wants("STATUS=HTTP; the database does not answer: injected", "STATUS=HTTP; the database does not answer: injected")
 }

@@ -31,6 +31,9 @@ SELECT 'a place whose name nobody works on: ' || name FROM places WHERE name NOT
 
 SELECT 'a configuration whose name nobody works on: ' || name FROM configuration WHERE name NOT IN (SELECT name FROM names);
 
+SELECT 'a usage that tells of a place that is not at its name: ' || u.id
+FROM usages u LEFT JOIN places p ON p.id = u.place WHERE u.place <> 0 AND p.name IS NOT u.name;
+
 SELECT 'a key that nothing needs: account ' || id
 FROM accounts
 WHERE id NOT IN (SELECT account FROM places) AND id NOT IN (SELECT account FROM configuration) AND
@@ -41,9 +44,11 @@ FROM services WHERE usage_count <> (SELECT count(*) FROM usages WHERE provider_i
 
 SELECT 'a total that is wrong: ' || what
 FROM (SELECT 'services' AS what, (SELECT count(*) FROM services) AS counted
-      UNION ALL SELECT 'usages', (SELECT count(*) FROM usages)
-      UNION ALL SELECT state, count(*) FROM places GROUP BY state
-      UNION ALL SELECT what, 0 FROM totals WHERE what NOT IN ('services', 'usages') AND what NOT IN (SELECT state FROM places)) c
+      UNION ALL SELECT state, count(*) FROM usages GROUP BY state
+      UNION ALL SELECT state, count(*) FROM places WHERE state IN ('leftover', 'withdrawn') GROUP BY state
+      UNION ALL SELECT what, 0 FROM totals
+                WHERE what <> 'services' AND what NOT IN (SELECT state FROM usages) AND
+                      what NOT IN (SELECT state FROM places WHERE state IN ('leftover', 'withdrawn'))) c
 WHERE counted <> coalesce((SELECT count FROM totals WHERE totals.what = c.what), 0);
 
 SELECT 'rows of what there is one of: ' || n

@@ -200,7 +200,7 @@ func TestLeftoversAreFound(t *testing.T) {
 		t.Errorf("with open connections: %q", wrong)
 	}
 	for _, change := range []string{
-		"DELETE FROM bindings WHERE seq = (SELECT min(seq) FROM bindings)", "UPDATE totals SET count = count + 1 WHERE what = 'usages'",
+		"DELETE FROM bindings WHERE seq = (SELECT min(seq) FROM bindings)", "UPDATE totals SET count = count + 1 WHERE what = 'services'",
 		"UPDATE services SET usage_count = 99 WHERE id = (SELECT min(id) FROM services)", "UPDATE appliance SET owner = ''",
 	} {
 		if wrong := p.unsound(t, change); len(wrong) == 0 {

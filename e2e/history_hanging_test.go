@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// manyZones is the name of a test that is held, as a step may be.
+const manyZones = "many zones that hang"
+
+// TestManyHangingZones has an account of forty zones accept calls and answer none. What
+// is at another account is changed meanwhile, before the first call is given up.
+func TestManyHangingZones(t *testing.T) {
+	if !asked(manyZones) {
+		t.Skip("held: " + heldName + "='" + manyZones + "' runs it")
+	}
+	const zones = 40
+	w := &history{t: t, host: newHost()}
+	t.Cleanup(w.host.close)
+	w.host.say, w.host.kill, w.host.beside = w.say, func() {}, func(guard) bool { return false }
+	many, well := w.host.open("webhook", "many"), w.host.open("webhook", "well", "well.example")
+	for _, a := range []*account{many, well} {
+		w.host.addKey(a, a.provider, a.name+"-key", "secret-of-"+a.name)
+	}
+	w.db = filepath.Join(scratch(t), "meshddns.db")
+	w.start()
+	w.p.configure("auto", "tcp://203.0.113.7:1")
+	reserve := func(id, zone string, a *account) (usage string) {
+		c := credentials{provider: a.provider, keyID: a.name + "-key", secret: "secret-of-" + a.name}
+		w.p.call(200, "PUT", servicesPath+id, modelService{id: id, domain: zone, credentials: c, endpoints: []string{"tcp://203.0.113.7:2"}}.body(w.host.addrs))
+		return w.p.call(200, "POST", usagesPath, jsonText(map[string]any{"service_id": id, "prefix_mode": "custom", "custom_prefix": "a", "network_id": 1})).field("id")
+	}
+	usages := []string{reserve("well", "well.example", well)}
+	for n := range zones {
+		zone := fmt.Sprintf("z%d.example", n)
+		w.host.mu.Lock()
+		many.zones[zone] = map[string][]standing{}
+		w.host.mu.Unlock()
+		usages = append(usages, reserve(zone[:strings.Index(zone, ".")], zone, many))
+	}
+	w.p.eventually("everything is published", func() bool {
+		return !slices.ContainsFunc(usages, func(id string) bool { return w.publication(id).State != "published" })
+	})
+	b := w.bar(many, func(hostCall) bool { return true })
+	done := w.syncBeside()
+	if !w.caught(b, 0) {
+		t.Fatal("no zone is asked")
+	}
+	w.elapse(500 * time.Millisecond) // the others wait beside the call, or for it
+	w.p.call(200, "PATCH", usagesPath+"/"+usages[0], `{"txt_endpoints":["tcp://203.0.113.7:3"]}`)
+	changed := func() bool {
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		all := texts(w.host.values(spot{well, "well.example", "_mesh.a.well.example"}))
+		return slices.ContainsFunc(all, func(text string) bool { return strings.HasSuffix(text, ":3") })
+	}
+	w.p.within(limit, func() bool { return changed() || w.abandoned(b) > 0 })
+	if !changed() || w.abandoned(b) > 0 {
+		t.Errorf("a change at another account waits for %d zones that hang", zones)
+	}
+	w.lift(many)
+	<-done
+}

@@ -1,0 +1,195 @@
+package e2e
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Steps about writes whose outcome is not known, and about time.
+
+// overwriteLate has a write arrive after a newer value stands, and before the look that
+// its unknown outcome asks for. The newer one comes back by itself; in mode manual, where
+// nothing is written unasked, it is at least not said to be published.
+func (w *history) overwriteLate() func() {
+	mode := pick(w.random, []string{"manual", "auto", "upsert-only"})
+	at := home{w.host.accounts[2], aliFront.provider} // a bridge compares: there nothing comes late
+	return func() {
+		f, found := w.firmUsage(false, func(f firm) bool { return f.at.account.provider != bridgeFront.provider })
+		if !found || w.model.config.retries > 0 { // a further try would take longer than the look waits
+			w.putAnother(func(c *modelConfig) { c.credentials, c.domain, c.mode, c.retries = w.keyOf(at), "example.com", mode, 0 })()
+			w.rest("a provider that does not compare")
+			if f, found = w.firmUsage(false, func(f firm) bool { return f.at.account.provider != bridgeFront.provider }); !found {
+				return
+			}
+		}
+		w.strict = false
+		w.planned(fault{kind: lateOver, write: true, at: f.at.account})
+		began := time.Now()
+		w.mutate(w.patch(f.usage.id))
+		older := w.model.wishes(w.host.owner)[f.name].options[0].value
+		w.sync()
+		next := w.patch(f.usage.id)
+		after := w.model.clone()
+		next.apply(&after, answer{status: 200})
+		newer := after.wishes(w.host.owner)[f.name].options[0].value
+		if !w.arrivesAfter(f.at, newer) {
+			return
+		}
+		first := time.Since(began)
+		w.mutate(next)
+		w.sync()
+		if w.late(f.at) || first > secondLook*3/4 || time.Since(began)-first > secondLook*3/4 {
+			w.tally.add("late writes that came too late to be looked for", 1)
+			return
+		}
+		w.tally.add("late writes over newer values", 1)
+		w.until("a late write over a newer value is seen", func() string { return w.overwritten(f, older, newer) })
+	}
+}
+
+// arrivesAfter makes the late writes at a spot wait until a value stands there. It
+// reports whether there are any.
+func (w *history) arrivesAfter(at spot, newer string) (any bool) {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	for _, l := range w.host.late {
+		if l.spots[0] == at {
+			l.afterNew, any = newer, true
+		}
+	}
+	return any
+}
+
+func (w *history) late(at spot) bool {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	return slices.ContainsFunc(w.host.late, func(l *lateWrite) bool { return l.spots[0] == at })
+}
+
+// overwritten says what is wrong after an older value has arrived.
+func (w *history) overwritten(f firm, older, newer string) string {
+	old, stands := w.standsAt(f.at, older), w.standsAt(f.at, newer)
+	state := w.publication(f.usage.id).State
+	switch {
+	case stands && !old:
+		return ""
+	case old && stands && w.model.config.mode == "upsert-only": // which may not remove it; the verdict wants it listed
+		return ""
+	case !stands && w.manual() && state != "published":
+		return ""
+	}
+	return "the newer value stands: " + yes(stands) + ", the older one: " + yes(old) + ", the usage is " + state
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// breakBatch changes many names of one zone by one call, whose outcome is not known.
+func (w *history) breakBatch() func() {
+	at := w.powerHome("pdns-one")
+	kind := pick(w.random, []faultKind{unreadable, unreadable, lostAnswer, killAfter, killLater, lateBefore, lateAfter, staleOnce})
+	moves := w.random.IntN(3) == 0
+	return func() {
+		w.strict = false
+		w.putAt("", w.keyOf(at))
+		if w.model.services["s1"].provider != "" || w.model.services["s1"].id == "" {
+			w.putAt("s1", credentials{})
+		}
+		for _, prefix := range []string{"a", "b", "c"} {
+			if len(w.model.usages) < mostUsages {
+				w.reserve(modelUsage{service: "s1", prefix: prefix, network: w.network()})()
+			}
+		}
+		w.rest("several names in one zone")
+		w.planned(fault{kind: kind, write: true, batch: true, at: at.account})
+		w.configureEndpoints()()
+		w.sync()
+		if moves {
+			w.putAt("", w.home())
+		}
+	}
+}
+
+// setClock stops the program, and moves every time that it has stored, as if the clock
+// had been set. Nothing may wait for that long.
+func (w *history) setClock() func() {
+	shift := pick(w.random, []time.Duration{-8 * time.Hour, 8 * time.Hour})
+	cause, killed := w.random.IntN(4), w.random.IntN(2) == 0
+	u, found := w.someUsage()
+	down := w.firms()
+	return func() {
+		w.strict = false
+		switch {
+		case cause == 1 && found:
+			w.mutate(w.release(u, false))
+		case cause == 2 && found:
+			w.mutate(w.patch(u.id))
+		case cause == 3 && len(down) > 0:
+			w.host.mu.Lock()
+			pick(w.random, down).at.account.down = unavailable
+			w.host.mu.Unlock()
+			w.configureEndpoints()()
+			done := w.syncBeside()
+			w.elapse(secondLook)
+			defer func() { <-done }()
+		}
+		if killed {
+			w.kill()
+		} else {
+			w.stop()
+		}
+		w.shift(shift)
+		w.heal()
+		w.start()
+	}
+}
+
+// stop ends the program in good order.
+func (w *history) stop() {
+	w.running.Lock()
+	defer w.running.Unlock()
+	if !w.killed {
+		w.p.stop()
+		w.killed = true
+	}
+}
+
+// shift moves the times in the database of a program that does not run.
+func (w *history) shift(by time.Duration) {
+	w.t.Helper()
+	w.say("  the times of the database are moved by %v", by)
+	db, err := sql.Open("sqlite3", "file:"+w.db+"?_busy_timeout=5000")
+	if err != nil {
+		w.fail("open the database: %v", err)
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		`UPDATE names SET due = due + ?1 WHERE due > 1000`,
+		`UPDATE places SET look_at = look_at + ?1 WHERE look_at > 0`,
+		`UPDATE pass SET requested_at = requested_at + ?1 WHERE requested_at > 0`,
+	} {
+		if _, err := db.Exec(statement, by.Milliseconds()); err != nil {
+			w.fail("%s: %v", statement, err)
+		}
+	}
+}
+
+// count gives the number that a query tells.
+func (w *history) count(query string, args ...any) (n int) {
+	w.t.Helper()
+	db, err := sql.Open("sqlite3", "file:"+w.db+"?mode=ro&_busy_timeout=5000")
+	if err != nil {
+		w.fail("open the database: %v", err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(query, args...).Scan(&n); err != nil {
+		w.fail("%s: %v", strings.TrimSpace(query), err)
+	}
+	return n
+}
