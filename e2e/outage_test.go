@@ -288,7 +288,7 @@ func (h *outageHouse) wait(what string, holds func() bool) error {
 	if what == h.hopeless {
 		patience = plantPatience
 	}
-	if !await(patience, holds) {
+	if !h.p.within(patience, holds) {
 		return fmt.Errorf("not within %v: %s", patience, what)
 	}
 	return nil

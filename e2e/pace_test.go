@@ -37,9 +37,9 @@ func paced(limit time.Duration) time.Duration {
 	return time.Duration(pace() * float64(limit))
 }
 
-// await waits until a condition holds, and reports whether it does in the end. It gives up
+// within waits until a condition holds, and reports whether it does in the end. It gives up
 // when the limit is over, and more: how much more, the pace of the machine at that time tells.
-func await(limit time.Duration, holds func() bool) bool {
+func (p *program) within(limit time.Duration, holds func() bool) bool {
 	began := time.Now()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()

@@ -212,7 +212,7 @@ func (p *program) eventually(what string, holds func() bool) {
 // patiently is eventually for what may take longer.
 func (p *program) patiently(limit time.Duration, what string, holds func() bool) {
 	p.t.Helper()
-	if !await(limit, holds) {
+	if !p.within(limit, holds) {
 		p.t.Fatalf("not within %v: %s", limit, what)
 	}
 }

@@ -20,7 +20,7 @@ func (p *program) quiet() {
 
 func (p *program) unquiet() (wrong string) {
 	p.client.CloseIdleConnections()
-	await(limit, func() bool {
+	p.within(limit, func() bool {
 		now := resourcesOf(p.cmd.Process.Pid)
 		wrong = ""
 		if now.files > p.began.files+spareFiles || now.resident > p.began.resident+restMemory {

@@ -274,7 +274,7 @@ func (s *soaked) look() {
 	if s.atRest == 0 {
 		s.atRest = footprintOf(p.cmd.Process.Pid).files
 	}
-	await(5*time.Second, func() bool { return footprintOf(p.cmd.Process.Pid).files <= s.atRest+spareFiles })
+	p.within(5*time.Second, func() bool { return footprintOf(p.cmd.Process.Pid).files <= s.atRest+spareFiles })
 	h := footprintOf(p.cmd.Process.Pid)
 	s.result.Rests = append(s.result.Rests, soak.Rest{At: time.Since(s.began), Life: int(s.life.Load()), Files: h.files, Threads: h.threads, Database: size(s.db)})
 	s.result.Looks++
@@ -313,7 +313,7 @@ func (s *soaked) compare() {
 // agree waits until DNS has what is wanted, and nothing else.
 func (s *soaked) agree() {
 	var wrong []string
-	await(s.patience, func() bool {
+	s.p.Load().within(s.patience, func() bool {
 		wrong = s.astray()
 		return len(wrong) == 0
 	})
