@@ -1061,7 +1061,7 @@ func TestWriteOutlivesItsClient(t *testing.T) {
 		_, err := a.http.Do(request)
 		gone <- err
 	}()
-	eventually(t, "the write waits for its turn", func() bool { return a.store.writer.Stats().InUse == 1 })
+	eventually(t, "the write waits for its turn", func() bool { return stands(".(*server).putService", "groupcommit.(*Queue).Do") })
 	cancel()
 	if err := <-gone; err == nil {
 		t.Fatal("the client got an answer")
@@ -1072,6 +1072,15 @@ func TestWriteOutlivesItsClient(t *testing.T) {
 	eventually(t, "the service is stored", func() bool {
 		_, err := a.store.Service(t.Context(), "svc")
 		return err == nil
+	})
+}
+
+// stands reports whether a goroutine is in all of some functions.
+func stands(functions ...string) bool {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return slices.ContainsFunc(strings.Split(string(stacks), "\n\n"), func(stack string) bool {
+		return !slices.ContainsFunc(functions, func(name string) bool { return !strings.Contains(stack, name) })
 	})
 }
 

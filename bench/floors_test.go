@@ -124,34 +124,17 @@ var buildCommits = sync.OnceValues(func() (path string, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	made := filepath.Join(dir, "commits")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	half, err := os.MkdirTemp(filepath.Dir(path), "half-") // so that nobody finds half of it
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(half)
+	made := filepath.Join(half, "commits")
 	if out, err := exec.Command("cc", append(args, "-o", made)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compile testdata/commits.c: %w\n%s", err, out)
 	}
-	return path, keep(made, path)
+	return path, os.Rename(made, path)
 })
-
-// keep copies a program so that nobody finds half of it.
-func keep(made, path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	data, err := os.ReadFile(made)
-	if err != nil {
-		return err
-	}
-	half, err := os.CreateTemp(filepath.Dir(path), "half")
-	if err != nil {
-		return err
-	}
-	if _, err := half.Write(data); err != nil {
-		return err
-	}
-	if err := half.Close(); err != nil {
-		return err
-	}
-	if err := os.Chmod(half.Name(), 0o755); err != nil {
-		return err
-	}
-	return os.Rename(half.Name(), path)
-}

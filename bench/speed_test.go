@@ -10,9 +10,7 @@ import (
 // TestSpeed measures the program against what does less, or does it well: an empty
 // server, SQLite by itself, Knot. Both take turns, and each turn has a ratio.
 func TestSpeed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	asked(t)
 	measure(t, []group{
 		{"post", postSpeed},
 		{"before", beforeAndAfter},

@@ -82,7 +82,7 @@ func (c *canaries) begin(t *testing.T) {
 		"services": [{"id":"svc","name":"Site","config":{"domain":%q}}],
 		"usages": [{"service_id":"svc","prefix_mode":"custom","custom_prefix":"office","network_id":1}]}`,
 		c.cloud.Provider, c.cloud.AccessKeyID, c.cloud.URL, cloudtest.Zone, cloudtest.Zone))
-	c.program = startWith(t, []string{"CREDENTIALS_DIRECTORY=" + c.folder}, binary(t), "-db", c.database(),
+	c.program = startWith(t, []string{"CREDENTIALS_DIRECTORY=" + c.folder}, []string{binary(t)}, "-db", c.database(),
 		"-token-file", write("token", canaryToken+"\n"), "-provision", document, "-ipv4", "none", "-ipv6", "none")
 }
 

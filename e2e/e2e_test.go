@@ -119,7 +119,7 @@ func quietState(t *testing.T, p *program, path string) string {
 	var stored string
 	err = db.QueryRow(`
 		SELECT coalesce((SELECT group_concat(concat_ws(' ', name, version, due, lane)) FROM names), '') || ' ' ||
-		       coalesce((SELECT group_concat(concat_ws(' ', name, state, standing, intent, doubt, look_at, attempts, at)) FROM places), '')`).Scan(&stored)
+		       coalesce((SELECT group_concat(concat_ws(' ', name, state, standing, doubt, look_at, attempts, at)) FROM places), '')`).Scan(&stored)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func newDisk(t *testing.T) *disk {
 // start runs the program on the disk.
 func (d *disk) start() *program {
 	d.t.Helper()
-	return launch(d.t, d.env, binary(d.t), "-db", d.db, "-ipv4", "none", "-ipv6", "none")
+	return launch(d.t, d.env, []string{binary(d.t)}, "-db", d.db, "-ipv4", "none", "-ipv6", "none")
 }
 
 // diskFault is what happens to the nth operation of a kind, and to all after it.

@@ -49,7 +49,7 @@ func TestHistories(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	count, first := setting(t, "MESHDDNS_HISTORIES", fewHistories), setting(t, "MESHDDNS_HISTORY_SEED", 1)
+	count, first := number(t, "MESHDDNS_HISTORIES", fewHistories), number(t, "MESHDDNS_HISTORY_SEED", 1)
 	quickBinary(t)
 	tally := &tally{counts: map[string]int{}}
 	seeds := make(chan int)
@@ -67,18 +67,6 @@ func TestHistories(t *testing.T) {
 	close(seeds)
 	workers.Wait()
 	tally.report(t, count >= manyHistories)
-}
-
-func setting(t *testing.T, name string, otherwise int) int {
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	number, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return number
 }
 
 // quickBinary gives the program with a short time between the two looks.

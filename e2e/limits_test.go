@@ -123,7 +123,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	fillUsages(t, db, strainedUsages)
-	endures(startAt(t, withDescriptors(t, binary(t), strainedDescriptors), "-db", db, "-ipv4", "none", "-ipv6", "none"), db)
+	endures(startWith(t, nil, withDescriptors(strainedDescriptors, binary(t)), "-db", db, "-ipv4", "none", "-ipv6", "none"), db)
 }
 
 // With 32 MiB of memory the same is borne where descriptors, and so connections, are few.
@@ -135,20 +135,20 @@ func TestLittleMemory(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	fillUsages(t, db, strainedUsages)
 	group := newMemoryGroup(t, strainedMemory)
-	few := withDescriptors(t, binary(t), strainedDescriptors)
-	endures(startAt(t, group.holding(few), "-db", db, "-ipv4", "none", "-ipv6", "none"), db)
+	few := withDescriptors(strainedDescriptors, binary(t))
+	endures(startWith(t, nil, group.holding(few...), "-db", db, "-ipv4", "none", "-ipv6", "none"), db)
 	if !group.reached() {
 		t.Error("the limit was never reached: nothing was tested")
 	}
 
-	p := startAt(t, group.holding(binary(t)), "-db", db, "-ipv4", "none", "-ipv6", "none")
+	p := startWith(t, nil, group.holding(binary(t)), "-db", db, "-ipv4", "none", "-ipv6", "none")
 	s := strained(p, strainRounds, strainRounds+3)
 	killed := p.ended()
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 	mustHave(p, db, s.acknowledged)
 	t.Logf("with more connections: killed by the kernel %v, %d reservations, none lost", killed, len(s.acknowledged))
-	p = startAt(t, group.holding(few), "-db", db)
+	p = startWith(t, nil, group.holding(few...), "-db", db)
 	p.probe(usagesPath + "/available?limit=1")
 	p.rest()
 }
@@ -184,15 +184,9 @@ func newMemoryGroup(t *testing.T, octets int) *memoryGroup {
 	return g
 }
 
-// holding gives a program that runs another one within the group.
-func (g *memoryGroup) holding(program string) (path string) {
-	g.t.Helper()
-	path = filepath.Join(g.t.TempDir(), "meshddns")
-	script := fmt.Sprintf("#!/bin/sh\necho $$ > %s/cgroup.procs\nexec %s \"$@\"\n", g.folder, program)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		g.t.Fatal(err)
-	}
-	return path
+// holding gives the words that run a program within the group.
+func (g *memoryGroup) holding(words ...string) []string {
+	return after(fmt.Sprintf("echo $$ > %s/cgroup.procs", g.folder), words...)
 }
 
 // reached tells whether the kernel has ever had to make room.

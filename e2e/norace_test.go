@@ -8,5 +8,5 @@ const (
 	// file, in KiB.
 	restMemory = 48 << 10
 
-	sequences = 50 // at each provider, unless MESHDDNS_SEQUENCES says otherwise
+	sequences = 12 // at each provider, unless MESHDDNS_SEQUENCES says otherwise
 )

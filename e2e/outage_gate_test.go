@@ -30,12 +30,13 @@ const slowName = "slow.test"
 // gate stands before a provider with an HTTP API, and hands on what it is asked
 // over TLS, or makes a fault of it.
 type gate struct {
-	t      *testing.T
-	target atomic.Pointer[string] // host:port of the provider
-	certs  map[string]*tls.Certificate
-	addr   string
-	server *http.Server
-	made   atomic.Int64 // how often a fault has met somebody
+	t       *testing.T
+	records int                    // of a zone with many
+	target  atomic.Pointer[string] // host:port of the provider
+	certs   map[string]*tls.Certificate
+	addr    string
+	server  *http.Server
+	made    atomic.Int64 // how often a fault has met somebody
 
 	mu    sync.Mutex
 	fault string
@@ -57,7 +58,7 @@ type page struct {
 
 func newGate(t *testing.T, target string, certs map[string]*tls.Certificate) *gate {
 	t.Helper()
-	g := &gate{t: t, certs: certs, conns: map[net.Conn]bool{}, held: map[int64]bool{}, dice: rand.New(rand.NewPCG(1, 2))}
+	g := &gate{t: t, records: zoneRecords(t), certs: certs, conns: map[net.Conn]bool{}, held: map[int64]bool{}, dice: rand.New(rand.NewPCG(1, 2))}
 	g.target.Store(&target)
 	g.server = &http.Server{Handler: g, ErrorLog: log.New(io.Discard, "", 0), ConnState: g.track}
 	g.listen("127.0.0.1:0")
@@ -158,10 +159,16 @@ func (g *gate) open() map[int64]bool {
 
 func (g *gate) times() int64 { return g.made.Load() }
 
-func (g *gate) chance() float64 {
+// loses reports, of 30 % loss, whether a question or an answer is lost: the first is, and then
+// by chance.
+func (g *gate) loses() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.dice.Float64()
+	if g.fault != "30 % loss" || g.made.Load() > 0 && g.dice.Float64() >= 0.15 {
+		return false
+	}
+	g.made.Add(1)
+	return true
 }
 
 // doorkeeper makes the faults of connections.
@@ -258,17 +265,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.throttle(w, strings.TrimSpace(after))
 		return
 	}
-	if fault == "30 % loss" && g.chance() < 0.15 {
-		g.made.Add(1)
+	if g.loses() {
 		panic(http.ErrAbortHandler)
 	}
-	if fault == millionRecords && million(w, r) {
+	if fault == manyRecords && g.many(w, r, body) {
 		g.made.Add(1)
 		return
 	}
 	p := g.ask(r, body)
-	if fault == "30 % loss" && g.chance() < 0.15 {
-		g.made.Add(1)
+	if g.loses() {
 		panic(http.ErrAbortHandler)
 	}
 	g.answer(w, r, fault, p)
@@ -446,48 +451,56 @@ func dropLast(value any) (dropped bool) {
 	return dropped
 }
 
-// million answers a call for a whole zone with a million records, where the vendor
-// has one.
-func million(w http.ResponseWriter, r *http.Request) bool {
-	const records = 1_000_000
+// largeZones is the variable that says how many records a zone has that a list is not to keep
+// in memory.
+const largeZones = "MESHDDNS_ZONE_RECORDS"
+
+func zoneRecords(t *testing.T) int { return number(t, largeZones, 100_000) }
+
+// many answers a call for a whole zone with so many records more, where the vendor
+// has such a call. What stands in the zone stands in the answer too: a client may believe it.
+func (g *gate) many(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	query := r.URL.Query()
+	from, to, opening, record := 0, g.records, "", ""
 	switch {
 	case r.Header.Get("X-Acs-Action") == "DescribeDomainRecords":
 		number, _ := strconv.Atoi(query.Get("PageNumber"))
 		size, _ := strconv.Atoi(query.Get("PageSize"))
-		fmt.Fprintf(w, `{"RequestId":"x","TotalCount":%d,"DomainRecords":{"Record":[`, records)
-		for i := range size {
-			n := (number-1)*size + i
-			fmt.Fprintf(w, `%s{"RecordId":"%d","RR":"host-%d","Type":"TXT","Value":"the value of %d","Line":"default","Status":"ENABLE","TTL":600}`, comma(i), n, n, n)
-		}
-		io.WriteString(w, `]}}`)
+		from, to = (number-1)*size, min(number*size, g.records)
+		opening, record = `"Record":[`, `{"RecordId":"%[1]d","RR":"host-%[1]d","Type":"TXT","Value":"the value of %[1]d","Line":"default","Status":"ENABLE","TTL":600}`
 	case r.Method == http.MethodGet && query.Get("zone") != "" && r.URL.Path == "/": // a bridge
-		fmt.Fprintf(w, `{"zone":%q,"names":[`, query.Get("zone"))
-		for n := range records {
-			if _, err := fmt.Fprintf(w, `%s{"name":"host-%d.example.com","ttl":60,"values":["the value of %d"]}`, comma(n), n, n); err != nil {
-				return true
-			}
-		}
-		io.WriteString(w, `]}`)
+		opening, record = `"names":[`, `{"name":"host-%[1]d.example.com","ttl":60,"values":["the value of %[1]d"]}`
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/zones/example.com.") && !query.Has("rrset_name"):
-		io.WriteString(w, `{"id":"example.com.","name":"example.com.","kind":"Native","rrsets":[`)
-		for n := range records {
-			if _, err := fmt.Fprintf(w, `%s{"name":"host-%d.example.com.","type":"TXT","ttl":60,"records":[{"content":"\"the value of %d\"","disabled":false}],"comments":[]}`, comma(n), n, n); err != nil {
-				return true
-			}
-		}
-		io.WriteString(w, `]}`)
+		opening, record = `"rrsets":[`, `{"name":"host-%[1]d.example.com.","type":"TXT","ttl":60,"records":[{"content":"\"the value of %[1]d\"","disabled":false}],"comments":[]}`
 	default:
 		return false
 	}
-	return true
-}
-
-func comma(n int) string {
-	if n == 0 {
-		return ""
+	p := g.ask(r, body)
+	text := total.ReplaceAll(p.body, fmt.Appendf(nil, "${1}%d", g.records))
+	text = bytes.Replace(text, []byte(opening[:len(opening)-1]+"null"), []byte(opening+"]"), 1)
+	before, rest, found := bytes.Cut(text, []byte(opening))
+	if !found {
+		g.t.Errorf("%s: no %s in %s", r.URL, opening, text)
+		return false
 	}
-	return ","
+	real := bytes.Count(rest, []byte(`"RecordId"`)) // of a page, which has no more than its size
+	w.Header().Set("Content-Type", p.header.Get("Content-Type"))
+	w.Write(append(before, opening...))
+	written := 0
+	for n := from + real; n < to; n++ {
+		if written > 0 {
+			io.WriteString(w, ",")
+		}
+		if _, err := fmt.Fprintf(w, record, n); err != nil {
+			return true
+		}
+		written++
+	}
+	if written > 0 && !bytes.HasPrefix(bytes.TrimSpace(rest), []byte("]")) {
+		io.WriteString(w, ",")
+	}
+	w.Write(rest)
+	return true
 }
 
 const blackHole = "black hole"

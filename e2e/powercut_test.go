@@ -310,7 +310,7 @@ func (rec *recording) look(t *testing.T, dir string, files map[string][]byte, cu
 	path := filepath.Join(dir, "meshddns.db")
 	version, err := versionOf(t, path, files)
 	if err == nil && (version < newest() || cut%startEvery == 0) {
-		p := launch(t, nil, binary(t), "-db", path, "-ipv4", "none", "-ipv6", "none")
+		p := launch(t, nil, []string{binary(t)}, "-db", path, "-ipv4", "none", "-ipv6", "none")
 		if p.client == nil {
 			return "the program does not start: " + p.log.String()
 		}

@@ -79,9 +79,6 @@ func openSources() error {
 	})
 }
 
-// limit bounds every wait.
-const limit = 30 * time.Second
-
 // program is a running meshddns.
 type program struct {
 	t      *testing.T
@@ -127,13 +124,21 @@ func start(t *testing.T, args ...string) *program {
 // startAt runs the program of a path.
 func startAt(t *testing.T, path string, args ...string) *program {
 	t.Helper()
-	return startWith(t, nil, path, args...)
+	return startWith(t, nil, []string{path}, args...)
 }
 
-// startWith runs it with more in its environment.
-func startWith(t *testing.T, more []string, path string, args ...string) *program {
+// after gives the words of a command that does what a line of shell says, and then becomes
+// the program of other words. No test writes a script and runs it: while a file is open for
+// writing, another test's fork can inherit it, and the kernel does not run such a file
+// (golang.org/issue/22315).
+func after(line string, words ...string) []string {
+	return append([]string{"sh", "-c", line + ` && exec "$@"`, "sh"}, words...)
+}
+
+// startWith runs the program of some words with more in its environment.
+func startWith(t *testing.T, more, words []string, args ...string) *program {
 	t.Helper()
-	p := launch(t, more, path, args...)
+	p := launch(t, more, words, args...)
 	if p.client == nil {
 		t.Fatalf("the program has ended:\n%s", p.log)
 	}
@@ -142,13 +147,14 @@ func startWith(t *testing.T, more []string, path string, args ...string) *progra
 
 // launch is startWith for a program that may end instead of listening: then it has no
 // client.
-func launch(t *testing.T, more []string, path string, args ...string) *program {
+func launch(t *testing.T, more, words []string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, log: &buffer{}}
 	if !slices.Contains(args, "-listen") {
 		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
 	}
-	p.cmd = exec.Command(path, append([]string{"-dns-listen", "127.0.0.1:0"}, args...)...)
+	words = slices.Concat(words, []string{"-dns-listen", "127.0.0.1:0"}, args)
+	p.cmd = exec.Command(words[0], words[1:]...)
 	p.cmd.Env = append(environ(), more...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
@@ -189,7 +195,7 @@ func (p *program) connect() {
 	if strings.HasPrefix(p.http, "/") {
 		network = "unix"
 	}
-	p.client = &http.Client{Timeout: limit, Transport: &http.Transport{
+	p.client = &http.Client{Timeout: slowest * limit, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, p.http)
 		},
@@ -209,22 +215,6 @@ func (p *program) patiently(limit time.Duration, what string, holds func() bool)
 	if !p.within(limit, holds) {
 		p.t.Fatalf("not within %v: %s", limit, what)
 	}
-}
-
-// within waits for a condition, and tells whether it holds in the end.
-func (p *program) within(limit time.Duration, holds func() bool) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for !holds() {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
 }
 
 // logged waits for a text in the log, which comes through a pipe.

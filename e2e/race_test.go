@@ -7,5 +7,5 @@ const (
 	buildFlag  = "-race"
 	restMemory = 256 << 10 // most of it is the race detector's
 
-	sequences = 10
+	sequences = 6
 )

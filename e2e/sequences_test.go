@@ -58,7 +58,7 @@ func TestSequences(t *testing.T) {
 
 func testSequences(t *testing.T, at place) {
 	db := filepath.Join(t.TempDir(), "meshddns.db")
-	p := start(t, "-db", db, "-ipv4", "none", "-ipv6", "none")
+	p := startAt(t, quickBinary(t), "-db", db, "-ipv4", "none", "-ipv6", "none")
 	if at.outside == nil {
 		at.outside = builtinOutside{t, db, p}
 	}
@@ -68,7 +68,7 @@ func testSequences(t *testing.T, at place) {
 	w.sync()
 	w.learnOwner()
 	steps := 0
-	count := setting(t, "MESHDDNS_SEQUENCES", sequences)
+	count := number(t, "MESHDDNS_SEQUENCES", sequences)
 	for n := range count {
 		w.random = rand.New(rand.NewPCG(sequenceSeed, uint64(n)))
 		for range sequenceSteps {
@@ -212,9 +212,21 @@ func (w *world) choose() (name string, do func()) {
 	return "ours is tampered with", func() { w.tamper(prefix) }
 }
 
+// reserve waits until the prefix is free: after a release whose last write may have been made
+// or not, that is when the program has looked once more.
 func (w *world) reserve(prefix string) {
+	w.t.Helper()
 	h := &holding{network: w.random.Uint64(), endpoint: w.endpoint()}
-	h.id = w.call(200, "POST", usagesPath, fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":%q,"network_id":%d}`, prefix, h.network)).field("id")
+	body := fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":%q,"network_id":%d}`, prefix, h.network)
+	w.p.eventually(prefix+" is free", func() bool {
+		a, err := w.p.try("POST", usagesPath, body)
+		fmt.Fprintln(w.transcript, a.header, a.body)
+		if err != nil || a.status != 200 && a.header.Get("X-Error-Code") != "prefix_taken" {
+			w.t.Fatalf("POST %s: %d %s %v", usagesPath, a.status, a.body, err)
+		}
+		h.id = a.field("id")
+		return a.status == 200
+	})
 	w.call(200, "PATCH", usagesPath+"/"+h.id, fmt.Sprintf(`{"txt_endpoints":[%q]}`, h.endpoint))
 	w.held[prefix] = h
 }

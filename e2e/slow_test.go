@@ -45,7 +45,7 @@ func TestSlowClients(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := startAt(t, withDescriptors(t, binary(t), fewDescriptors), "-db", db)
+			p := startWith(t, nil, withDescriptors(fewDescriptors, binary(t)), "-db", db)
 			end := crowd(p.http, behave)
 			defer end()
 			crowdedOut := regexp.MustCompile(`meshddns_http_connections_crowded_out_total (\d+)`)
@@ -124,15 +124,9 @@ func crowd(address string, behave func(net.Conn, <-chan time.Time) error) (end f
 	return func() { cancel(); clients.Wait() }
 }
 
-// withDescriptors gives a program that runs another one with few descriptors.
-func withDescriptors(t *testing.T, program string, limit int) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "meshddns")
-	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", limit, program)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return path
+// withDescriptors gives the words that run a program with few descriptors.
+func withDescriptors(limit int, words ...string) []string {
+	return after(fmt.Sprintf("ulimit -n %d", limit), words...)
 }
 
 // fillUsages makes a database with usages.

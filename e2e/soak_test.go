@@ -160,7 +160,7 @@ func newSoaked(t *testing.T, path string) *soaked {
 // launch starts the program, and a life.
 func (s *soaked) launch() {
 	s.t.Helper()
-	p := startWith(s.t, s.env, s.path, "-db", s.db, "-sync-interval", "30s", "-dns-host", "ns.example.net", "-ipv4", "none", "-ipv6", "none")
+	p := startWith(s.t, s.env, []string{s.path}, "-db", s.db, "-sync-interval", "30s", "-dns-host", "ns.example.net", "-ipv4", "none", "-ipv6", "none")
 	p.client.Timeout = 70 * time.Second
 	p.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 16
 	s.p.Store(p)

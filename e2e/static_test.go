@@ -203,17 +203,12 @@ func TestStaticStartFaults(t *testing.T) {
 			db := filepath.Join(folder, "meshddns.db")
 			w := newWitness(t, 0, 1)
 			w.facts = older(t, db)
-			script := filepath.Join(folder, "faulty")
-			text := fmt.Sprintf("#!/bin/sh\nexec strace -D -f -qq -o /dev/null -P %s -P %s -P %s.v1 -P %s-lock -e inject=%s:error=EIO:when=%d %s \"$@\"\n",
-				folder, db, db, db, call, n, path)
-			if call == "renameat" || call == "mkdirat" || call == "unlinkat" { // the paths are not known before
-				text = fmt.Sprintf("#!/bin/sh\nexec strace -D -f -qq -o /dev/null -e inject=%s:error=EIO:when=%d %s \"$@\"\n", call, n, path)
-			}
-			if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
-				t.Fatal(err)
+			words := []string{"strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", fmt.Sprintf("inject=%s:error=EIO:when=%d", call, n)}
+			if call != "renameat" && call != "mkdirat" && call != "unlinkat" { // the paths are known before
+				words = append(words, "-P", folder, "-P", db, "-P", db+".v1", "-P", db+"-lock")
 			}
 			runs++
-			p := launch(t, nil, script, "-db", db, "-ipv4", "none", "-ipv6", "none")
+			p := launch(t, nil, append(words, path), "-db", db, "-ipv4", "none", "-ipv6", "none")
 			p.cmd.Process.Kill()
 			p.cmd.Wait() // and for its log
 			if p.client == nil {
