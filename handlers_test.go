@@ -2562,3 +2562,60 @@ func TestLeftoversAreStreamed(t *testing.T) {
 		t.Errorf("the answer ends with %v: it was read as a whole before it was sent", err)
 	}
 }
+
+// The flag -language decides about requests without Accept-Language, and about no others. The
+// guards' refusals follow it too.
+func TestLanguageFlag(t *testing.T) {
+	p := runProgram(t, []string{"MESHDDNS_LANGUAGE=en"})
+	for _, test := range []struct {
+		path, host, accepted string
+		id                   msg.ID
+		want                 msg.Language
+	}{
+		{"/nothing", "", "", msg.NotFound, msg.English},
+		{"/nothing", "", "zh", msg.NotFound, msg.Chinese},
+		{"/nothing", "", "fr", msg.NotFound, msg.Chinese},
+		{"/", "evil.example", "", msg.HostNotAllowed, msg.English},
+	} {
+		request, err := http.NewRequest("GET", p.url+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = test.host
+		if test.accepted != "" {
+			request.Header.Set("Accept-Language", test.accepted)
+		}
+		response, err := (&http.Client{Timeout: dnsPatience}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		want, _, _ := strings.Cut(test.id.In(test.want, "x"), "%")
+		want, _, _ = strings.Cut(want, `"`)
+		if err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("%s, Accept-Language %q: %s, %v; want %q", test.path, test.accepted, body, err, want)
+		}
+	}
+}
+
+// A synchronisation that is not through in time says how far it is, and of how many names.
+func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
+	h := newSyncHost(t, servertest.Server{Name: "builtin"}) // whose engine does not run
+	service := h.service("example.com")
+	for n := range 4 {
+		h.reserve(service, fmt.Sprint("name", n), sqlrow.NetworkID(n))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	routes := (&server{store: h.store, engine: h.engine, log: slog.New(slog.DiscardHandler)}).routes()
+	for language, want := range map[string]string{"en": "0 of 5 names", "zh": "0 / 5"} {
+		r := httptest.NewRequestWithContext(ctx, "POST", "/api/v1/ddns/sync", nil)
+		r.Header.Set("Accept-Language", language)
+		w := httptest.NewRecorder()
+		routes.ServeHTTP(w, r)
+		if w.Code != http.StatusInternalServerError || w.Header().Get("X-Error-Code") != "sync_unfinished" || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d %s, want %q", w.Code, w.Body, want)
+		}
+	}
+}
