@@ -115,7 +115,7 @@ func (f *Front) update(query []byte) (answer []byte, spoilt bool) {
 	case f.refuse:
 		return Fails(dnswire.RcodeRefused, true)(m, nil), true
 	}
-	answer, err = dnswire.ExchangeTCP(context.Background(), f.server, query)
+	answer, _ = dnswire.ExchangeTCP(context.Background(), f.server, query)
 	if after, err := dnswire.Parse(answer); err == nil && after.Rcode == dnswire.RcodeSuccess {
 		f.refuse = true
 		return f.spoil(m, answer), true
