@@ -218,9 +218,9 @@ func (w *history) abandoned(b *barrier) int {
 	return b.abandoned
 }
 
-// moveIntoOutage moves something to an account whose first write has an unknown
-// outcome, and which then fails for longer than two looks take. Perhaps it moves on
-// before that ends.
+// moveIntoOutage moves something to an account, or changes it there: the first write has
+// an unknown outcome, and then the account fails for longer than two looks take. Perhaps
+// it moves on before that ends.
 func (w *history) moveIntoOutage() func() {
 	holders := []string{""}
 	for _, id := range slices.Sorted(maps.Keys(w.model.services)) {
@@ -239,11 +239,14 @@ func (w *history) moveIntoOutage() func() {
 			others = append(others, at)
 		}
 	}
-	to := pick(w.random, others)
+	to := w.keyOf(pick(w.random, others))
 	onward := w.random.IntN(3)
+	if w.account(from) != nil && w.random.IntN(2) == 0 { // it has a value there already
+		to, onward = from, 2
+	}
 	return func() {
-		w.outageAt(to.account)
-		w.putAt(holder, w.keyOf(to))
+		w.outageAt(w.keyFor(to).account)
+		w.putAt(holder, to)
 		w.syncForLong()
 		switch onward {
 		case 1:

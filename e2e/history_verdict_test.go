@@ -219,9 +219,10 @@ func (w *history) taken(at found) bool {
 func (w *history) checkExtras(s *spotted, name string, extras []found, kept *wish) {
 	for _, f := range extras {
 		listed := slices.ContainsFunc(s.leftovers, func(l leftover) bool {
-			return strings.EqualFold(l.Name, name) && l.Value == f.text && (f.account == nil || l.Zone == f.zone)
+			known := l.Value == f.text || w.model.config.mode == "upsert-only" // which looks at no leftover: another write may have been made
+			return strings.EqualFold(l.Name, name) && known && (f.account == nil || l.Zone == f.zone)
 		})
-		stood := slices.Contains(w.before, f)
+		stood := slices.Contains(w.before, f) || w.cameLate(name)
 		switch {
 		case w.shadowed(f.account, f.zone, name):
 			w.tally.add("values in the shadow of another zone", 1)
@@ -239,6 +240,13 @@ func (w *history) checkExtras(s *spotted, name string, extras []found, kept *wis
 			w.tally.add("leftovers", 1)
 		}
 	}
+}
+
+// cameLate says that a write at a name has arrived in this step, after it was sent.
+func (w *history) cameLate(name string) bool {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	return w.host.lateNames[name]
 }
 
 // leftNow says that something waits for a later pass.
