@@ -154,7 +154,7 @@ func run(ctx context.Context, p process) (err error) {
 		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
 	}
 	if err := runWith(ctx, c, manager, p.hangUps, log); err != nil {
-		manager.Status("failed: " + err.Error()) // the error itself is told by who is given it
+		manager.Status("failed: " + err.Error()) // the caller tells the error itself
 		return err
 	}
 	return nil

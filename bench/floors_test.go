@@ -127,7 +127,7 @@ var buildCommits = sync.OnceValues(func() (path string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
-	half, err := os.MkdirTemp(filepath.Dir(path), "half-") // so that nobody finds half of it
+	half, err := os.MkdirTemp(filepath.Dir(path), "half-") // so that no program finds half of it
 	if err != nil {
 		return "", err
 	}

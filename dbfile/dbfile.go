@@ -232,7 +232,7 @@ func sysOf(info os.FileInfo) (*syscall.Stat_t, bool) {
 	return status, ok
 }
 
-// userName is "root (uid 0)", or the number alone for a user who is in no file.
+// userName is "root (uid 0)", or the number alone for a user that no file names.
 func userName(id int) string {
 	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		return fmt.Sprintf("%s (uid %d)", u.Username, id)

@@ -50,7 +50,7 @@ type gate struct {
 	open    map[*conn]struct{}
 	from    map[client]*share
 	queue   []*conn   // that wait for their turn, the longest waiting first
-	looking bool      // soon, whether somebody has a turn by now
+	looking bool      // soon, whether a caller has a turn by now
 	total   share     // of all clients
 	changed time.Time // when a connection came, or a request began or ended
 	// crowdedOut counts those that were closed to make room.

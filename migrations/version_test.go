@@ -10,7 +10,7 @@ import (
 	"meshddns/erase"
 )
 
-// A file without tables is foreign to nobody, also when Litestream came first. A file with
+// A file without tables is foreign to no program, also when Litestream came first. A file with
 // tables of others, or with the id of another application, is foreign.
 func TestVersionOf(t *testing.T) {
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ import (
 // Queries are signed too, so that a wrong key shows before anything is
 // written. What an answer says about names and records is believed only when
 // its signature verifies. Errors without one are believed as hints: PowerDNS
-// and Knot do not sign all of theirs, and nobody can sign for a wrong key. Such an error
+// and Knot do not sign all of theirs, and no server can sign for a wrong key. Such an error
 // can delay a change. Only that a zone is gone is believed of two of them, to a query
 // and to an update over TCP: Knot signs nothing where it has no zone.
 type RFC2136 struct {

@@ -44,7 +44,7 @@ type found struct {
 	ended bool // by the caller's context: it says nothing to others
 }
 
-// list is a whole zone as it was read, except what concerns nobody here. Names that
+// list is a whole zone as it was read, except what concerns no name of ours. Names that
 // were changed since its reading began are read anew.
 type list struct {
 	done    chan struct{} // closed when it is read

@@ -450,7 +450,7 @@ type taking struct {
 	page   *pass
 }
 
-// take begins the work on names that nobody works on yet, and gives how many. After an error
+// take begins the work on names that are not in work yet, and gives how many. After an error
 // either none is taken, or those whose work could not be stored are to be taken again.
 func (e *Engine) take(ctx context.Context, names []string, why taking) (taken int, err error) {
 	names, again := e.free(names, why)
@@ -507,7 +507,7 @@ func (e *Engine) unstored(records []Record) bool {
 	return false
 }
 
-// free gives those of some names that nobody works on, and those to which the pass comes again:
+// free gives those of some names that are not in work, and those to which the pass comes again:
 // what is done there is not the work of the pass.
 func (e *Engine) free(names []string, why taking) (free, again []string) {
 	e.mu.Lock()

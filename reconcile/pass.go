@@ -245,7 +245,7 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 	return TriggerInterval, e.idleAt
 }
 
-// unhurried reports whether the pass is one that nobody waits for and that takes its
+// unhurried reports whether no caller waits for the pass, and it takes its
 // time: who asks now has one of his own.
 func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
 

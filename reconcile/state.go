@@ -85,7 +85,7 @@ type State struct {
 	UpsertOnly bool
 	Configured bool // a configuration is stored: without one nothing is published anew
 	Names      []Name
-	Heirs      map[int64]Account // of accounts that nothing uses any more: who has another secret for the key
+	Heirs      map[int64]Account // of accounts that nothing uses any more: the account with another secret for the key
 }
 
 // Addresses are this host's public ones.
