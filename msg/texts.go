@@ -210,7 +210,7 @@ var texts = map[ID][2]string{
 	DiskFull:         {"磁盘已满，未保存，请释放空间%s", "the disk is full, nothing is stored: free some room%s"},
 	DatabaseLocked:   {"数据库被其他程序锁定，请稍后再试%s", "another program holds the database, try again later%s"},
 	DatabaseDamaged:  {"数据库文件已损坏，请恢复备份%s", "the database file is damaged, restore a backup%s"},
-	DatabaseGone:     {"数据库文件（或其 -wal、-lock 文件）已被删除、移动或替换，改动可能丢失：请停止程序，把文件放回其 -wal 文件旁，再启动程序%s", "the database file, its -wal or its -lock was deleted, moved or replaced, and changes may be lost: stop the program, put the file back beside its -wal, start%s"},
+	DatabaseGone:     {"数据库文件、其 -wal 或 -lock 文件已被删除、移动或替换，改动可能丢失：请停止程序，把文件放回其 -wal 文件旁，再启动程序%s", "the database file, its -wal or its -lock was deleted, moved or replaced, and changes may be lost: stop the program, put the file back beside its -wal, start%s"},
 	BackupNoRoom:     {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处%s", "no room for a backup: free some, or name another folder in TMPDIR%s"},
 	Because:          {"（%s）", " (%s)"},
 	Unauthorized:     {"缺少令牌，或令牌无效", "the token is missing or wrong"},
