@@ -382,7 +382,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if err := checkOwner(body.Owner); err != nil {
 		return envelope.Reply{}, err
 	}
-	if body.Owner == s.store.owner {
+	if body.Owner == s.store.ledger.Owner() {
 		return envelope.Reply{}, ledger.ErrOwnOwner
 	}
 	done := msg.SyncPlanned
@@ -664,7 +664,7 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 			return
 		}
 		source := provision.Source{
-			Owner:    s.store.owner,
+			Owner:    s.store.ledger.Owner(),
 			Services: sqlrow.Made(s.store.AllServices(ctx), service.document),
 			Usages:   sqlrow.Made(s.store.AllUsages(ctx, last), usage.document),
 		}

@@ -556,7 +556,7 @@ var unchanged provision.Change
 
 // SaveOwner takes an owner for a new database; another database adopts it.
 func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
-	if err := a.CheckOwner(owner); err != nil || owner == a.api.store.owner {
+	if err := a.CheckOwner(owner); err != nil || owner == a.api.store.ledger.Owner() {
 		return unchanged, err
 	}
 	if a.start {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"meshddns/groupcommit"
@@ -25,14 +26,16 @@ type Ledger struct {
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
-	owner  string // marks the values in DNS that are ours
+	owner  atomic.Pointer[string] // marks the values in DNS that are ours
 }
 
 // New makes a ledger of a pool for reading and of what runs a function in one
 // transaction on the one connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	return &Ledger{Erased: func() {}, Addresses: none, reader: reader, tx: tx, now: now, owner: owner}
+	g := &Ledger{Erased: func() {}, Addresses: none, reader: reader, tx: tx, now: now}
+	g.UseOwner(owner)
+	return g
 }
 
 // TakeOwner makes an owner this database's, if that has marked nothing with its own yet,
@@ -54,10 +57,10 @@ func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err e
 }
 
 // Owner marks the values in DNS that are this database's.
-func (g *Ledger) Owner() string { return g.owner }
+func (g *Ledger) Owner() string { return *g.owner.Load() }
 
-// UseOwner is called when an owner was taken. Nothing else may run.
-func (g *Ledger) UseOwner(owner string) { g.owner = owner }
+// UseOwner is called when an owner was taken, before anything is marked with it.
+func (g *Ledger) UseOwner(owner string) { g.owner.Store(&owner) }
 
 // What a function reports beside faults of the database itself.
 const (
@@ -146,7 +149,7 @@ func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) er
 
 // Adopt makes the values of another owner count as ours, and asks for a pass.
 func (g *Ledger) Adopt(ctx context.Context, owner string) error {
-	if owner == g.owner {
+	if owner == g.Owner() {
 		return ErrOwnOwner
 	}
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -75,7 +75,7 @@ func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
 
 // StateIn gives what is stored about some names, as a query sees it.
 func (g *Ledger) StateIn(ctx context.Context, q sqlrow.Queryer, names []string) (state reconcile.State, err error) {
-	state.Owner = g.owner
+	state.Owner = g.Owner()
 	if state.Adopted, err = sqlrow.Collect(ctx, q, sqlrow.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
 		return state, err
 	}

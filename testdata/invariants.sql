@@ -37,7 +37,9 @@ FROM usages u LEFT JOIN places p ON p.id = u.place WHERE u.place <> 0 AND p.name
 SELECT 'a key that nothing needs: account ' || id
 FROM accounts
 WHERE id NOT IN (SELECT account FROM places) AND id NOT IN (SELECT account FROM configuration) AND
-      id NOT IN (SELECT account FROM services WHERE account IS NOT NULL);
+      id NOT IN (SELECT account FROM services WHERE account IS NOT NULL) AND
+      NOT EXISTS (SELECT 1 FROM accounts o JOIN places p ON p.account = o.id -- an older secret of the key may be refused
+                  WHERE (o.provider, o.endpoint, o.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND o.id < accounts.id);
 
 SELECT 'a count of usages that is wrong: service ' || id
 FROM services WHERE usage_count <> (SELECT count(*) FROM usages WHERE provider_id = services.id);
