@@ -177,7 +177,7 @@ func TestUnsentBody(t *testing.T) {
 	for begin, status := range map[string]int{
 		"POST /api/v1/ddns/usages HTTP/1.1\r\nContent-Length: 10":                                                 401,
 		"POST /api/v1/ddns/nothing HTTP/1.1\r\nContent-Length: 10" + token:                                        404,
-		"DELETE /api/v1/ddns/config HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10" + token:               405,
+		"DELETE /api/v1/ddns/sync HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10" + token:                 405,
 		"POST /api/v1/ddns/usages HTTP/1.1\r\nContent-Length: 70000" + token:                                      413,
 		"POST /api/v1/ddns/usages HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 70000" + token:              413,
 		"POST /api/v1/ddns/usages HTTP/1.1\r\nTransfer-Encoding: chunked" + token + "\r\nHost: a\r\n\r\n" + large: 413,
