@@ -745,6 +745,9 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 			last.method, last.path, last.body, last.status, last.code = method, path, body, status, code
 		}
 	}
+	eventually(t, "the engine has reviewed what was stored", func() bool {
+		return queryText(t, a.store.reader, `SELECT (SELECT count(*) FROM pass WHERE requested <> '') + (SELECT count(*) FROM names WHERE lane = '' AND due > 0)`)[0] == "0"
+	})
 	before := a.files(t)
 	for _, r := range requests {
 		path := "/api/v1/ddns" + strings.ReplaceAll(r.path, "{id}", id)

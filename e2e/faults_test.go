@@ -3,6 +3,7 @@ package e2e
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -263,10 +264,14 @@ func (r *run) begin() {
 }
 
 // lookedThrough waits until the program has looked through its database, and written it
-// anew where it is an old one: what comes then belongs to the scenario.
+// anew where it is an old one: what comes then belongs to the scenario. That writes, too, so
+// the program may be crashed meanwhile.
 func (r *run) lookedThrough() {
 	r.t.Helper()
 	r.p.eventually("the database is looked through", func() bool {
+		if r.p.ended() {
+			r.crashed(change{}, errors.New("it was looking through its database"))
+		}
 		log := r.p.log.String()
 		return strings.Contains(log, "the database is sound") || strings.Contains(log, "restore a backup") || strings.Contains(log, "is not looked through")
 	})

@@ -178,6 +178,9 @@ func newOutageHouse(t *testing.T, name string, o outage) *outageHouse {
 		h.set(o.name)
 		h.patience = 2 * time.Minute
 	}
+	if o.some { // a client waits twice for 20 s until the provider shows what it has taken
+		h.patience = 2 * time.Minute
+	}
 	h.start()
 	h.service = fmt.Sprintf(`"provider":%q,"access_key_id":%q,"access_key_secret":%q,"endpoint":%q`, name, key, secret, endpoint)
 	return h

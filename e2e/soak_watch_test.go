@@ -240,12 +240,12 @@ func (s *soaked) takeBackup() {
 		return
 	}
 	defer db.Close()
-	wrong := unsound(s.t, db)
-	for _, what := range wrong {
-		s.add(&s.result.Copies, "the backup: %s", what)
+	unsound := unsound(s.t, db)
+	for _, wrong := range unsound {
+		s.add(&s.result.Copies, "the backup: %s", wrong)
 	}
-	if len(wrong) > 0 {
-		return // its rows may not be readable
+	if len(unsound) > 0 {
+		return // it may be too broken for any question
 	}
 	stored := storedFacts(s.t, db)
 	for about, want := range known {
