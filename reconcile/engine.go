@@ -151,6 +151,7 @@ func (e *Engine) run(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
+		began := e.config.Now()
 		next, err := e.round(ctx)
 		if ctx.Err() == nil {
 			e.news.database("synchronise", "", err)
@@ -159,7 +160,7 @@ func (e *Engine) run(ctx context.Context) error {
 			e.refuse(err)
 			next = e.config.Now().Add(breath)
 		}
-		e.rest(ctx, soonest(next, e.news.calmed()))
+		e.rest(ctx, began, soonest(next, e.news.calmed()))
 	}
 	return nil
 }
@@ -186,8 +187,9 @@ func (e *Engine) recover(ctx context.Context) error {
 }
 
 // rest waits until it is time, if there is one, or until something has happened, but
-// never less than a moment, which is shorter when somebody waits.
-func (e *Engine) rest(ctx context.Context, next time.Time) {
+// never less than a moment, which is shorter when a caller waits. The clock may have
+// been set since the round began: the shorter wait counts.
+func (e *Engine) rest(ctx context.Context, began, next time.Time) {
 	least := pace
 	if e.awaitedNow() {
 		least = time.Millisecond
@@ -201,7 +203,7 @@ func (e *Engine) rest(ctx context.Context, next time.Time) {
 	}
 	var due <-chan time.Time // never
 	if !next.IsZero() {
-		timer := time.NewTimer(next.Sub(e.config.Now()))
+		timer := time.NewTimer(min(next.Sub(began), next.Sub(e.config.Now())))
 		defer timer.Stop()
 		due = timer.C
 	}

@@ -167,6 +167,9 @@ func (r request) stranger(o *operation) bool {
 // queryFault says what the document has against a query.
 func (o *operation) queryFault(text string) string {
 	query, err := url.ParseQuery(text)
+	if err != nil && o.method != "GET" { // a call that changes something reads the whole query
+		return "the query is broken"
+	}
 	for _, p := range o.parameters {
 		if p.in != "query" {
 			continue
