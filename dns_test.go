@@ -535,6 +535,7 @@ func TestSyncSilent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	for name, handle := range map[string]dnsHandler{"silent": dnsSilent, "garbage": dnsGarbage} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -974,6 +975,7 @@ func TestSyncCloudWithoutList(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+	t.Parallel()
 	c := cloudtest.AliDNS(t)
 	h := newSyncHost(t, dnsBuiltinServer)
 	u := h.reserve(h.cloudService(c, "example.com"), "office", 42)

@@ -2349,6 +2349,7 @@ func TestZeroedPage(t *testing.T) {
 
 // Another program that holds the database is named as the reason.
 func TestLockedByAnother(t *testing.T) {
+	t.Parallel()
 	a := newAppliance(t)
 	db := a.open(t)
 	defer db.Close()
