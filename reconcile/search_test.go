@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/provider"
 	"meshddns/reconcile"
 )
 
@@ -177,4 +178,20 @@ func TestOrphansAreStrangers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSearchBeforeTheNameCounts has a search end while the failure of the only name there is stored,
+// and does not count yet: the report says of the zone what the name tells, and no more.
+func TestSearchBeforeTheNameCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "manual")
+		w.vendor.on(func(context.Context, string, string) error { return &provider.Error{Kind: provider.Network} })
+		w.fault = func(what string) error {
+			if what == "settled" {
+				<-time.After(time.Second)
+			}
+			return nil
+		}
+		wantOutcomes(t, w.sync(time.Minute), "_host.example.com failed network")
+	})
 }

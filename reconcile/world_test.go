@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -136,6 +137,10 @@ func (f faulty) AddLeftovers(ctx context.Context, places []reconcile.Place) erro
 		return err
 	}
 	return f.Database.AddLeftovers(ctx, places)
+}
+
+func (f faulty) Settle(ctx context.Context, s reconcile.Settlement) error {
+	return cmp.Or(f.Database.Settle(ctx, s), f.w.fault("settled"))
 }
 
 func (f faulty) State(ctx context.Context, names []string) (reconcile.State, error) {
