@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"cmp"
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,11 +264,37 @@ func anotherMesh(t *testing.T, s servertest.Server) (value string) {
 	return "_mesh.theirs.w0.mesh.example.com v=mesh1 n=1 o=ffffffffffff"
 }
 
+// drained waits until a server has made what a killed program has sent: none of the program's
+// connections is left there, and an update that comes behind them is made. A restored database
+// cannot know of such a write, and would read what stands before it.
+func drained(t *testing.T, s servertest.Server) {
+	t.Helper()
+	at := netip.MustParseAddrPort(s.Addr)
+	const established, closeWait = "01", "08"
+	connected := func(line string) bool {
+		f := strings.Fields(line) // number, local address, remote address, state
+		return strings.HasSuffix(f[1], fmt.Sprintf(":%04X", at.Port())) && (f[3] == established || f[3] == closeWait)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		sockets, err := os.ReadFile("/proc/net/tcp")
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			t.Fatalf("%s has connections: %v\n%s", s.Name, err, sockets)
+		}
+		if !slices.ContainsFunc(strings.Split(strings.TrimSpace(string(sockets)), "\n"), connected) {
+			break
+		}
+	}
+	anotherMesh(t, s)
+}
+
 // tidied starts the program on a restored database and has it sweep. Then nothing stands
 // in the zone but what is wanted and what is another's. It gives the number of orphans
 // that stood there before.
 func tidied(t *testing.T, s servertest.Server, path, owner, theirs string) (orphans int) {
 	t.Helper()
+	drained(t, s)
 	p := start(t, "-db", path, "-ipv4", "none", "-ipv6", "none")
 	want, same := wantedBy(t, path)
 	if same != owner {
