@@ -72,9 +72,10 @@ type Engine struct {
 	looks     chan struct{} // bounds the zones looked at for previews at a time
 	passes    metrics.Runs
 
-	reviewing bool      // all names are compared with what is wanted
-	reviewed  string    // up to this name they are
-	mended    time.Time // until then the names wait that could not be stored; zero while there is none
+	reviewing bool                 // all names are compared with what is wanted
+	reviewed  string               // up to this name they are
+	unstored  map[string]time.Time // names of which the last outcome could not be stored, and until when they wait
+	mended    time.Time            // until then some of them wait; zero while there is none
 
 	settling int // of work under way
 	settled  int // so far
@@ -93,7 +94,7 @@ const zonesAtOnce = 32
 func New(c Config) *Engine {
 	return &Engine{
 		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
-		busy: map[string]*task{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce), reviewing: true,
+		busy: map[string]*task{}, unstored: map[string]time.Time{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce), reviewing: true,
 		looks: make(chan struct{}, zonesAtOnce), crashed: make(chan error, 1),
 	}
 }
@@ -376,13 +377,14 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 	return next, nil
 }
 
-// prune forgets the zones for which nothing waits and which may be asked again. The caller
-// holds the lock.
+// prune forgets the zones for which nothing waits and which may be asked again, and the names
+// that may be stored again. The caller holds the lock.
 func (e *Engine) prune() {
 	now := e.config.Now()
 	maps.DeleteFunc(e.lanes, func(_ string, l *lane) bool {
 		return !l.working && !l.stored && len(l.queue) == 0 && !l.closed(now)
 	})
+	maps.DeleteFunc(e.unstored, func(_ string, until time.Time) bool { return !waits(until, now, breath) })
 }
 
 func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next time.Time, err error) {
@@ -477,7 +479,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		if why.outdated(n, e.config.Now()) {
 			continue
 		}
-		if e.unstored(records[n.Name]) {
+		if e.waitsForStore(n.Name, records[n.Name]) {
 			if why.page != nil {
 				why.page.again = append(why.page.again, n.Name)
 			}
@@ -497,16 +499,20 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	return taken, e.settle(ctx, nil, &Settlement{}, idle)
 }
 
-// unstored reports whether one of the records is in a zone of which the last outcomes could not be
-// stored: the next ones could not be either. The caller holds the lock.
-func (e *Engine) unstored(records []Record) bool {
+// waitsForStore reports whether the last outcome of a name, or of its zone, could not be stored:
+// the next one could not be either. The caller holds the lock.
+func (e *Engine) waitsForStore(name string, records []Record) bool {
+	until := e.unstored[name]
 	for _, r := range records {
-		if l := e.lanes[r.lane()]; l != nil && l.fault.Code == CodeDatabase && l.closed(e.config.Now()) {
-			e.mended = soonest(e.mended, l.blocked)
-			return true
+		if l := e.lanes[r.lane()]; l != nil && l.fault.Code == CodeDatabase && l.blocked.After(until) {
+			until = l.blocked
 		}
 	}
-	return false
+	if !waits(until, e.config.Now(), breath) {
+		return false
+	}
+	e.mended = soonest(e.mended, until)
+	return true
 }
 
 // free gives those of some names that are not in work, and those to which the pass comes again:

@@ -229,12 +229,9 @@ func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*ta
 			s.Names = append(s.Names, d)
 		}
 	}
-	var err error
-	if len(s.Places)+len(s.Ended)+len(s.Names) > 0 {
-		err = e.config.Database.Settle(context.WithoutCancel(ctx), *s)
-	}
+	unstored, fault, err := e.store(context.WithoutCancel(ctx), s)
 	if l != nil {
-		e.news.database("settle", l.key, err) // before those callers go on that wait for the outcome
+		e.news.database("settle", l.key, fault) // before those callers go on that wait for the outcome
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -252,10 +249,14 @@ func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*ta
 		if t.page != nil {
 			t.page.page--
 		}
+		lost := unstored[t.name.Name]
+		if lost {
+			e.unstored[t.name.Name] = e.config.Now().Add(breath)
+		}
 		switch {
-		case err != nil && t.page != nil:
+		case lost && t.page != nil:
 			t.page.again = append(t.page.again, t.name.Name)
-		case err == nil && p != nil && p == e.pass: // else it is marked for another, or for none
+		case !lost && p != nil && p == e.pass: // else it is marked for another, or for none
 			p.count(t)
 		}
 		for _, w := range e.awaited[t.name.Name] {
@@ -263,6 +264,33 @@ func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*ta
 		}
 	}
 	return err
+}
+
+// aFew names that cannot be stored, and none that can, are a fault of the database.
+const aFew = 8
+
+// store commits a settlement: where that fails, name by name, so that none waits for another.
+// It gives the names that are not stored; err is why none is.
+func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]bool, fault, err error) {
+	if len(s.Places)+len(s.Ended)+len(s.Names) == 0 {
+		return nil, nil, nil
+	}
+	if fault = e.config.Database.Settle(ctx, *s); fault == nil {
+		return nil, nil, nil
+	}
+	unstored = map[string]bool{}
+	names, stored := s.names(), 0
+	for _, name := range names {
+		if len(names) > 1 && (stored > 0 || len(unstored) < aFew) && e.config.Database.Settle(ctx, s.of(name)) == nil {
+			stored++
+		} else {
+			unstored[name] = true
+		}
+	}
+	if stored == 0 {
+		err = fault
+	}
+	return unstored, fault, err
 }
 
 func (e *Engine) tellOutcomes(ended []*task) {

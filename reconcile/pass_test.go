@@ -307,3 +307,39 @@ func TestPreviewIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestUnstoredNameBlocksNoOther has the database refuse what came of one name: the others of its zone
+// are published and told of at once, the log has the reason once, and the name follows when it can be stored.
+func TestUnstoredNameBlocksNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.sync(time.Minute)
+		w.service("example.com", w.account("key"))
+		var names []string
+		for i := range 20 {
+			names = append(names, w.reserve("example.com", fmt.Sprint("office", i)))
+		}
+		w.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON places WHEN old.name = '` + names[7] + `' BEGIN SELECT raise(ABORT, 'injected'); END`)
+		for _, name := range names {
+			w.due(name, reconcile.LaneChanged)
+		}
+		after(2 * time.Second)
+		if n := w.count(`SELECT count(*) FROM places WHERE state = 'published'`); n != 20 {
+			t.Errorf("%d of 20 values are published", n)
+		}
+		later := w.reserve("example.com", "later")
+		w.due(later, reconcile.LaneChanged)
+		after(2 * time.Second)
+		if !w.vendor.stands(later) {
+			t.Error("a change waits for a name that cannot be stored")
+		}
+		w.exec(`DROP TRIGGER refuse`)
+		after(6 * time.Second)
+		if n := w.count(`SELECT count(*) FROM places WHERE state = 'published'`); n != 22 {
+			t.Errorf("%d of 22 values are published in the end", n)
+		}
+		if n := strings.Count(w.log.String(), "injected"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, w.log.String())
+		}
+	})
+}

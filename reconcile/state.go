@@ -11,6 +11,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"meshddns/meshtxt"
@@ -133,6 +134,27 @@ type Settlement struct {
 	Ended  []Place // nothing of ours is there any more
 	Names  []Due
 	Told   []string // names of whose usages the database tells something else than is true now
+}
+
+// names are those of which something is stored, in their order.
+func (s Settlement) names() (all []string) {
+	for _, p := range slices.Concat(s.Places, s.Ended) {
+		all = append(all, p.Name)
+	}
+	for _, d := range s.Names {
+		all = append(all, d.Name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// of is what is stored of one of them.
+func (s Settlement) of(name string) (part Settlement) {
+	others := func(p Place) bool { return p.Name != name }
+	part.Places = slices.DeleteFunc(slices.Clone(s.Places), others)
+	part.Ended = slices.DeleteFunc(slices.Clone(s.Ended), others)
+	part.Names = slices.DeleteFunc(slices.Clone(s.Names), func(d Due) bool { return d.Name != name })
+	return part
 }
 
 // Progress is how far a pass is.
