@@ -31,7 +31,7 @@ type pass struct {
 	horizon  time.Time // what is due by then belongs to it
 	paced    bool
 	search   context.CancelFunc // ends the search for orphans; nil while none runs
-	found    search             // by it
+	undone   []unsearched       // by it
 	waiting  []*request
 }
 
@@ -415,7 +415,8 @@ func (e *Engine) endSearch(p *pass, found search, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		p.end(Report{}, err)
 	}
-	p.found = found
+	p.progress.Report.add(found.outcomes(), true, false)
+	p.undone = found.undone
 	p.horizon = e.config.Now().Add(Debounce)
 }
 
@@ -435,8 +436,8 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		e.Wake()
 		return nil
 	}
-	p.progress.Report.add(p.found.outcomes(p.progress.Report.Records), true, false) // now that all is told of the names
-	p.found = search{}
+	p.progress.Report.add(notSearched(p.undone, p.progress.Report.Records), true, false) // now that all is told of the names
+	p.undone = nil
 	p.progress.Report.finish(e.config.Now())
 	if e.pass, e.idleAt = nil, (time.Time{}); e.automatic {
 		e.idleAt = e.config.Now().Add(e.config.Interval)

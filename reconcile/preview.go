@@ -14,7 +14,8 @@ func (e *Engine) PreviewSweep(ctx context.Context) (Report, error) {
 		return report, err
 	}
 	found, err := e.findOrphans(ctx)
-	report.add(found.outcomes(report.Records), true, false)
+	report.add(found.outcomes(), true, false)
+	report.add(notSearched(found.undone, report.Records), true, false)
 	report.finish(e.config.Now())
 	report.Complete = err == nil
 	return report, unfinished(ctx, err)

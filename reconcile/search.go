@@ -36,10 +36,10 @@ type unsearched struct {
 	fault Fault
 }
 
-// outcomes are those of the search in a report. Where names have failed for the reason for which their
-// zone was not searched, they tell it.
-func (s search) outcomes(told []Outcome) (all []Outcome) {
-	for _, u := range s.undone {
+// notSearched are the outcomes of zones that could not be searched. Where names have failed for the
+// same reason, they tell it.
+func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
+	for _, u := range undone {
 		same := func(o Outcome) bool {
 			tells := (o.bad() || o.Action == ActionLeftover) && o.Fault.Code == u.fault.Code || o.Action == ActionSkipped && o.Name == u.zone.name()
 			return tells && o.Provider == u.zone.Account.Provider
@@ -51,6 +51,11 @@ func (s search) outcomes(told []Outcome) (all []Outcome) {
 			})
 		}
 	}
+	return all
+}
+
+// outcomes are those of the orphans in a report.
+func (s search) outcomes() (all []Outcome) {
 	seen := map[[3]string]bool{} // two spellings of an address list one zone twice
 	for _, place := range s.orphans {
 		if at := [3]string{place.Name, place.Zone, place.Standing}; !seen[at] {
