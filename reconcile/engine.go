@@ -68,8 +68,9 @@ type Engine struct {
 	ending    bool      // no configuration is stored: values are withdrawn, and none is written
 	idleAt    time.Time // of the next pass by the interval; zero when none is planned
 	awaited   map[string][]*Waiter
-	slots     chan struct{} // bounds the zones worked on at a time
-	looks     chan struct{} // bounds the zones looked at for previews at a time
+	slots     chan struct{} // bounds the zones worked on at a time,
+	changes   chan struct{} // those that change,
+	looks     chan struct{} // and those looked at for previews
 	passes    metrics.Runs
 
 	reviewing bool                 // all names are compared with what is wanted
@@ -94,8 +95,8 @@ const zonesAtOnce = 32
 func New(c Config) *Engine {
 	return &Engine{
 		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
-		busy: map[string]*task{}, unstored: map[string]time.Time{}, awaited: map[string][]*Waiter{}, slots: make(chan struct{}, zonesAtOnce), reviewing: true,
-		looks: make(chan struct{}, zonesAtOnce), crashed: make(chan error, 1),
+		busy: map[string]*task{}, unstored: map[string]time.Time{}, awaited: map[string][]*Waiter{}, reviewing: true,
+		slots: make(chan struct{}, zonesAtOnce), changes: make(chan struct{}, zonesAtOnce), looks: make(chan struct{}, zonesAtOnce), crashed: make(chan error, 1),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"meshddns/provider"
@@ -66,11 +67,26 @@ func (e *Engine) runLane(l *lane) {
 		if jobs == nil {
 			return
 		}
-		e.slots <- struct{}{}
-		e.workBatch(l, jobs, conn)
-		<-e.slots
+		e.inSlot(jobs[0].task.turn, func() { e.workBatch(l, jobs, conn) })
 		e.Wake()
 	}
+}
+
+// slotTime is how long a batch may keep other zones from their turn: one that takes longer
+// waits for a provider, and needs little of this machine.
+const slotTime = time.Second
+
+// inSlot does some work as one of so many at a time. Changes have slots of their own.
+func (e *Engine) inSlot(t turn, work func()) {
+	slots := e.slots
+	if t <= turnChanged {
+		slots = e.changes
+	}
+	slots <- struct{}{}
+	leave := sync.OnceFunc(func() { <-slots })
+	defer leave()
+	defer time.AfterFunc(slotTime, leave).Stop()
+	work()
 }
 
 // nextBatch takes jobs off a queue, nil when it is empty or the program ends.

@@ -343,3 +343,49 @@ func TestUnstoredNameBlocksNoOther(t *testing.T) {
 		}
 	})
 }
+
+// TestChangesPassHangingZones has the vendor of many zones swallow every call, for a pass and for
+// changes: a change in another zone is made within two seconds all the same.
+func TestChangesPassHangingZones(t *testing.T) {
+	for what, hang := range map[string]func(w *world, names []string){
+		"a pass": func(w *world, _ []string) {
+			w.exec(`UPDATE pass SET requested = 'change', requested_at = 0`)
+			w.engine.Wake()
+		},
+		"changes": func(w *world, names []string) {
+			for _, name := range names {
+				w.due(name, reconcile.LaneChanged)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "auto")
+				w.sync(time.Minute)
+				var names []string
+				for i := range 50 {
+					zone := fmt.Sprintf("zone%d.example", i)
+					w.service(zone, w.account("key"))
+					names = append(names, w.reserve(zone, "office"))
+				}
+				w.vendor.on(func(ctx context.Context, what, name string) error {
+					if strings.Contains(name, "zone") {
+						<-ctx.Done()
+						return &provider.Error{Kind: provider.Network, Err: ctx.Err()}
+					}
+					return nil
+				})
+				hang(w, names)
+				after(reconcile.Debounce)
+				w.service("well.example", w.account("other"))
+				name := w.reserve("well.example", "office")
+				w.due(name, reconcile.LaneChanged)
+				after(reconcile.Debounce + 2*time.Second)
+				if !w.vendor.stands(name) {
+					t.Error("a change waits for zones that hang")
+				}
+				w.stop()
+			})
+		})
+	}
+}
