@@ -138,6 +138,7 @@ type history struct {
 
 	homes    []home            // of which a configuration or a service takes one
 	foreign  map[spot][]string // values of others
+	unseen   map[string]bool   // names at which the last pass failed: what stands there it does not know
 	before   []found           // what stood of ours at the last rest
 	saved    *snapshot         // a backup
 	planted  map[string]bool   // values that only tampering has put there
