@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,7 +106,8 @@ func launch(t testing.TB, log string, env []string, command ...string) *process 
 	}
 	defer file.Close()
 	p := &process{t: t, cmd: exec.Command(command[0], command[1:]...), log: log}
-	p.cmd.Env = append(os.Environ(), env...)
+	settings := func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") } // the program refuses what it does not know
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), settings), env...)
 	p.cmd.Stdout, p.cmd.Stderr = file, file
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
