@@ -22,6 +22,7 @@ type lane struct {
 	blocked time.Time // until then nobody is asked
 	told    bool      // by the provider itself
 	fails   int       // in a row
+	since   time.Time // the first failure since the zone answered last; zero: none
 	fault   Fault     // of the last
 }
 
@@ -194,10 +195,10 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 			ended = append(ended, t)
 		}
 	}
-	fault := l.fault
+	fault, since := l.fault, l.since
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
-		e.news.zoneDown(first, fault, failed+waiting)
+		e.news.zoneDown(first, since, fault, failed+waiting)
 	} else if b.down == nil && b.answered {
 		e.news.zoneWell(first)
 	}
@@ -213,10 +214,13 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 	switch {
 	case b.down == nil && b.answered:
-		l.fails, l.blocked = 0, time.Time{}
+		l.fails, l.blocked, l.since = 0, time.Time{}, time.Time{}
 	case b.down != nil:
 		if l.fails++; b.answered {
-			l.fails = 1
+			l.fails, l.since = 1, now
+		}
+		if l.since.IsZero() {
+			l.since = now
 		}
 		l.fault = Describe(b.down, b.items[0].record.Account)
 		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))

@@ -76,8 +76,8 @@ func reason(f Fault) string {
 	return f.Code
 }
 
-// zoneDown tells that a zone cannot be worked on, and how many names wait for it.
-func (n *news) zoneDown(r Record, f Fault, names int) {
+// zoneDown tells that a zone cannot be worked on since its first failure, and how many names wait for it.
+func (n *news) zoneDown(r Record, since time.Time, f Fault, names int) {
 	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,7 +86,10 @@ func (n *news) zoneDown(r Record, f Fault, names int) {
 		told.pass = n.pass
 		return
 	}
-	n.zones[r.lane()] = &trouble{code: reason(f), since: n.now(), pass: n.pass}
+	if told != nil {
+		since = told.since
+	}
+	n.zones[r.lane()] = &trouble{code: reason(f), since: since, pass: n.pass}
 	n.tell(slog.LevelWarn, "zone is down", "zone", r.Domain, "provider", r.Account.Provider, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)
 }
 
