@@ -79,16 +79,16 @@ func (n *news) reach(o Outcome) {
 		return
 	}
 	key := "reach " + o.Provider + " " + o.Zone
-	told := n.zones[key]
+	told := n.views[key]
 	about := []any{"zone", o.Zone, "provider", o.Provider, "code", CodeZoneUnreachable}
 	switch {
 	case o.Fault.Code == CodeZoneUnreachable && told == nil:
-		n.zones[key] = &trouble{code: CodeZoneUnreachable, since: n.now(), pass: n.pass}
+		n.views[key] = &trouble{code: CodeZoneUnreachable, since: n.now(), pass: n.pass}
 		n.tell(slog.LevelWarn, "no resolver finds the zone", append(about, "detail", o.Fault.Detail)...)
 	case o.Fault.Code == CodeZoneUnreachable:
 		told.pass = n.pass
 	case told != nil && o.Fault.Code == "" && (o.changed() || o.Action == ActionUnchanged) && o.Action != ActionDelete:
-		delete(n.zones, key)
+		delete(n.views, key)
 		n.tell(slog.LevelInfo, "resolvers find the zone again", append(about, "after", n.now().Sub(told.since).Round(time.Second))...)
 	}
 }

@@ -55,8 +55,11 @@ func (r Record) Now() Place {
 }
 
 // lane is the zone that the record waits for, as far as it is known.
-func (r Record) lane() string {
-	return fmt.Sprint(laneZone, " ", r.Account.ID, " ", r.Domain)
+func (r Record) lane() string { return zoneLane(r.Account.ID, r.Domain) }
+
+// zoneLane is the lane of the zone of a domain at an account.
+func zoneLane(account int64, domain string) string {
+	return fmt.Sprint(laneZone, " ", account, " ", domain)
 }
 
 // withdrawal reports whether the record is a place to withdraw, or only to look

@@ -201,6 +201,8 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 		e.news.zoneDown(first, since, fault, failed+waiting)
 	} else if b.down == nil && b.answered {
 		e.news.zoneWell(first)
+	} else if at := slices.IndexFunc(b.items, (*item).zoneless); b.down == nil && at >= 0 {
+		e.news.zoneAbsent(first, b.items[at].fault)
 	}
 	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {

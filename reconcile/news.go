@@ -20,13 +20,14 @@ type news struct {
 	journal journal
 	now     func() time.Time
 
-	mu    sync.Mutex // held for no line that is written
-	pass  int64      // the number of the pass that runs, or of the last one
-	zones map[string]*trouble
-	names map[string]*trouble // by name and place
-	full  bool                // more names are not as they should be than are remembered
-	base  map[string]*damage  // faults of the database, by what it was asked for, and for which zone
-	bad   int                 // names that were not as they should be when the last pass ended
+	mu    sync.Mutex           // held for no line that is written
+	pass  int64                // the number of the pass that runs, or of the last one
+	zones map[string]*zoneNews // by lane
+	views map[string]*trouble  // of zones that are not searched for orphans, or that no resolver finds
+	names map[string]*trouble  // by name and place
+	full  bool                 // more names are not as they should be than are remembered
+	base  map[string]*damage   // faults of the database, by what it was asked for, and for which zone
+	bad   int                  // names that were not as they should be when the last pass ended
 
 	crowds map[string]*crowd // by zone
 }
@@ -58,7 +59,7 @@ const (
 func newNews(log *slog.Logger, now func() time.Time) *news {
 	return &news{
 		journal: journal{log: log}, now: now,
-		zones: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]*damage{},
+		zones: map[string]*zoneNews{}, views: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]*damage{},
 	}
 }
 
@@ -76,44 +77,16 @@ func reason(f Fault) string {
 	return f.Code
 }
 
-// zoneDown tells that a zone cannot be worked on since its first failure, and how many names wait for it.
-func (n *news) zoneDown(r Record, since time.Time, f Fault, names int) {
-	defer n.journal.wait()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	told := n.zones[r.lane()]
-	if told != nil && told.code == reason(f) {
-		told.pass = n.pass
-		return
-	}
-	if told != nil {
-		since = told.since
-	}
-	n.zones[r.lane()] = &trouble{code: reason(f), since: since, pass: n.pass}
-	n.tell(slog.LevelWarn, "zone is down", "zone", r.Domain, "provider", r.Account.Provider, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)
-}
-
-// zoneWell tells that a zone that was down answers.
-func (n *news) zoneWell(r Record) {
-	defer n.journal.wait()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if told := n.zones[r.lane()]; told != nil {
-		delete(n.zones, r.lane())
-		n.tell(slog.LevelInfo, "zone is well again", "zone", r.Domain, "provider", r.Account.Provider, "code", told.code, "after", n.now().Sub(told.since).Round(time.Second))
-	}
-}
-
 // zoneSearched tells that a zone was not searched for orphans, and why, or that it is again.
 func (n *news) zoneSearched(z Zone, err error) {
 	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	key := "search " + strings.Join([]string{z.Account.Provider, z.Account.Endpoint, z.name()}, " ")
-	told := n.zones[key]
+	told := n.views[key]
 	about := []any{"zone", z.name(), "provider", z.Account.Provider}
 	if err == nil {
-		if delete(n.zones, key); told != nil {
+		if delete(n.views, key); told != nil {
 			n.tell(slog.LevelInfo, "zone is searched for orphans again", append(about, "code", told.code)...)
 		}
 		return
@@ -123,7 +96,7 @@ func (n *news) zoneSearched(z Zone, err error) {
 		told.pass = n.pass
 		return
 	}
-	n.zones[key] = &trouble{code: reason(f), since: n.now(), pass: n.pass}
+	n.views[key] = &trouble{code: reason(f), since: n.now(), pass: n.pass}
 	about = append(about, "code", f.Code, "detail", f.Detail)
 	if panicked, ok := errors.AsType[*crash.Error](err); ok {
 		about = append(about, "stack", string(panicked.Stack))
@@ -223,7 +196,8 @@ func (n *news) passEnds(r Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	forget := func(_ string, t *trouble) bool { return t.pass < n.pass-1 }
-	maps.DeleteFunc(n.zones, forget)
+	maps.DeleteFunc(n.zones, func(_ string, z *zoneNews) bool { return z.pass < n.pass-1 })
+	maps.DeleteFunc(n.views, forget)
 	maps.DeleteFunc(n.names, forget)
 	n.full = n.full && len(n.names) >= toldNames
 	n.crowdsEnd()

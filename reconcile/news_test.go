@@ -39,6 +39,25 @@ func TestNewsIsBounded(t *testing.T) {
 	}
 }
 
+// TestZonesAreBounded meets more zones that are well than are remembered, and one that is down: that one is.
+func TestZonesAreBounded(t *testing.T) {
+	n := newNews(slog.New(slog.DiscardHandler), func() time.Time { return time.Unix(1, 0) })
+	e := &Engine{news: n}
+	for i := range 2 * metZones {
+		n.zoneWell(Record{Account: Account{ID: 1}, Domain: fmt.Sprint("zone", i)})
+	}
+	n.zoneDown(Record{Account: Account{ID: 2}, Domain: "zone"}, time.Time{}, Fault{Code: "network"}, 1)
+	if z, known := e.Zone(2, "zone"); !known || z.Since.IsZero() || len(n.zones) != metZones+1 {
+		t.Errorf("%+v %t, %d zones", z, known, len(n.zones))
+	}
+	for i := range 2 * downZones {
+		n.zoneDown(Record{Account: Account{ID: 2}, Domain: fmt.Sprint("zone", i)}, time.Unix(1, 0), Fault{Code: "network"}, 1)
+	}
+	if down := e.DownZones(); len(down) != downZones {
+		t.Errorf("%d zones are listed as down", len(down))
+	}
+}
+
 // TestNewsOfARecord is the life of one record in the log.
 func TestNewsOfARecord(t *testing.T) {
 	var log strings.Builder

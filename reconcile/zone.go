@@ -91,6 +91,9 @@ func (i *item) fail(err error) {
 	}
 }
 
+// zoneless reports whether the provider has no zone for what is wanted.
+func (i *item) zoneless() bool { return i.fault.Code == string(provider.ZoneNotFound) }
+
 // batch is some records of one zone, worked on together: read, commit what is
 // intended, write, and say what came of it.
 type batch struct {
