@@ -28,6 +28,7 @@ import (
 	"meshddns/crash"
 	"meshddns/dbfault"
 	"meshddns/dbfile"
+	"meshddns/dnsname"
 	"meshddns/docs"
 	"meshddns/envelope"
 	"meshddns/guard"
@@ -639,13 +640,44 @@ func shownService(v service) serviceAnswer {
 	}
 }
 
+// metService is a service, and how its zone was met last.
+type metService struct {
+	serviceAnswer
+	Zone answers.Zone `json:"zone"`
+}
+
+// metBy gives the function that tells how the zone of a service was met: with the service's own account, else with the
+// configuration's.
+func (s *server) metBy(r *http.Request) (func(service) metService, error) {
+	c, err := s.store.Configuration(r.Context())
+	if errors.Is(err, errNoConfiguration) {
+		err = nil
+	}
+	return func(v service) metService {
+		account := v.AccountID
+		if account == 0 && dnsname.Within(v.Zone, c.Zone) {
+			account = c.AccountID
+		}
+		state, known := s.engine.Zone(account, v.Zone)
+		return metService{shownService(v), answers.NewZone(state, known, envelope.Language(r))}
+	}, err
+}
+
 func (s *server) services(r *http.Request) iter.Seq2[any, error] {
-	return sqlrow.Made(s.store.AllServices(r.Context()), func(v service) (any, bool) { return shownService(v), true })
+	met, err := s.metBy(r)
+	if err != nil {
+		return func(yield func(any, error) bool) { yield(nil, err) }
+	}
+	return sqlrow.Made(s.store.AllServices(r.Context()), func(v service) (any, bool) { return met(v), true })
 }
 
 func (s *server) service(r *http.Request) (envelope.Reply, error) {
 	v, err := s.store.Service(r.Context(), r.PathValue("id"))
-	return envelope.Reply{Data: shownService(v)}, err
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	met, err := s.metBy(r)
+	return envelope.Reply{Data: met(v)}, err
 }
 
 func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {

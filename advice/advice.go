@@ -45,7 +45,7 @@ var (
 		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
 		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
 	}
-	Service       = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "warnings"}
+	Service       = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "zone", "warnings"}
 	ServiceConfig = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
 )
 

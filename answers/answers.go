@@ -15,6 +15,7 @@ import (
 	"meshddns/provider"
 	"meshddns/reconcile"
 	"meshddns/scrub"
+	"meshddns/sqlrow"
 )
 
 // Fault is a fault within a text.
@@ -169,6 +170,24 @@ func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.L
 		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: scrub.Printable(cmp.Or(p.Standing, p.Doubt.Value)),
 		Error: FaultText(p.Fault, language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
 	}
+}
+
+// Zone tells how a zone was met last.
+type Zone struct {
+	State string `json:"state"`
+	Since string `json:"since"`
+	Error string `json:"error"`
+}
+
+// NewZone tells of a zone, if something is known of it.
+func NewZone(z reconcile.ZoneState, known bool, language msg.Language) Zone {
+	switch {
+	case !known:
+		return Zone{State: "unknown"}
+	case z.Fault.Code == "":
+		return Zone{State: "ok", Since: sqlrow.Shown(z.Since)}
+	}
+	return Zone{State: "down", Since: sqlrow.Shown(z.Since), Error: FaultText(z.Fault, language)}
 }
 
 func milliseconds(t time.Time) time.Time {
