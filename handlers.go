@@ -41,6 +41,7 @@ import (
 	"meshddns/provider"
 	"meshddns/provision"
 	"meshddns/reconcile"
+	"meshddns/scrub"
 	"meshddns/sqlrow"
 )
 
@@ -781,6 +782,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
+	writeZones(page, s.engine.DownZones())
 	s.requests.Write(page)
 	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
@@ -789,6 +791,15 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
+}
+
+// writeZones writes the zones that are down.
+func writeZones(page *metrics.Page, down []reconcile.ZoneState) {
+	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
+	for _, z := range down {
+		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: scrub.Printable(z.Zone)},
+			metrics.Label{Name: "code", Value: z.Fault.Code})
+	}
 }
 
 // countRequest counts an answer. The label is the route, never the path.

@@ -26,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode"
@@ -1523,6 +1524,49 @@ func TestMetrics(t *testing.T) {
 	if strings.Contains(page, "a-path-is-no-label") {
 		t.Errorf("a path is a label:\n%s", page)
 	}
+}
+
+// TestMetricsOfZones has a real server fail for a while, with two accounts at its zone: one zone is down as long as
+// both fail, or one.
+func TestMetricsOfZones(t *testing.T) {
+	s := servertest.BIND(t)
+	var down atomic.Bool
+	relay := dnsRelay(t, s.Addr, func(query []byte, forward func() []byte) []byte {
+		if down.Load() {
+			return dnsServFail(query, forward)
+		}
+		return forward()
+	})
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	a := newAppliance(t, func(a *appliance) { a.store.now = func() time.Time { return at } })
+	account := fmt.Sprintf(`"provider":"rfc2136","access_key_id":%q,"access_key_secret":%q,"domain":"example.com"`, servertest.Key, servertest.Secret)
+	a.must(t, "PUT", "/api/v1/ddns/config", `{`+account+`,"endpoint":"`+relay+`","txt_record_name":"_mesh-host","max_retries":0,"enabled":true}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{`+account+`,"endpoint":"`+dnsClosedPort(t)+`"}}`)
+	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`)
+	db := a.open(t)
+	defer db.Close()
+	lines := func() []string {
+		return regexp.MustCompile(`(?m)^meshddns_zone_.*$`).FindAllString(a.must(t, "GET", "/metrics", ""), -1)
+	}
+	want := func(when string, want ...string) {
+		t.Helper()
+		if got := lines(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	const temporary = `meshddns_zone_down_since_timestamp_seconds{provider="rfc2136",zone="example.com",code="temporary"} 1767323045.678`
+	want("before the first synchronisation")
+	down.Store(true)
+	a.call(t, "POST", "/api/v1/ddns/sync", "")
+	want("both are down", temporary)
+	down.Store(false)
+	a.call(t, "POST", "/api/v1/ddns/sync", "")
+	want("one is down", temporary)
+	a.must(t, "DELETE", "/api/v1/ddns/usages/"+queryText(t, db, `SELECT id FROM usages`)[0]+"?force=1", "")
+	for range 3 {
+		a.must(t, "POST", "/api/v1/ddns/sync", "")
+	}
+	want("none is down")
 }
 
 // What can be counted is there before it has happened: an alert on an increase sees
