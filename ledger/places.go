@@ -15,18 +15,29 @@ import (
 	"meshddns/sqlrow"
 )
 
-// UseAccount gives the id of an account that something is to use, and stores the account
-// where it is new. Another secret is another account.
+// UseAccount gives the id of an account that a configuration or a service is to use, and stores
+// the account where it is new. Another secret is another account.
 func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, err error) {
+	id, unused, err := storeAccount(ctx, tx, a)
+	if err != nil || !unused {
+		return id, err
+	}
+	_, err = dropUnused(ctx, tx, a, id) // no other key has to stay for its places now
+	return id, err
+}
+
+// storeAccount gives the id of an account, and whether it was stored already without a user.
+func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, unused bool, err error) {
 	hash := keyHash(a.Secret)
-	err = tx.QueryRowContext(ctx, `SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND key_hash = ?`,
-		a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id)
+	err = tx.QueryRowContext(ctx, `
+		SELECT id, `+hasNoUser+` FROM accounts a WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND key_hash = ?`,
+		a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id, &unused)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tx.QueryRowContext(ctx, `
 			INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (?, ?, ?, ?, ?)
 			RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, a.Secret, hash).Scan(&id)
 	}
-	return id, err
+	return id, unused, err
 }
 
 // keyHash is the hex SHA-256 of a secret, "" without one.
@@ -38,30 +49,40 @@ func keyHash(secret provider.Secret) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// hasNoUser says of an account a that no configuration and no service uses it.
+const hasNoUser = `
+	NOT EXISTS (SELECT 1 FROM services WHERE account = a.id) AND NOT EXISTS (SELECT 1 FROM configuration WHERE account = a.id)`
+
 // LeaveAccount deletes an account, and its key with it, that no configuration, service or
 // place uses. A newer secret of a key stays while a place needs an older one, which the
 // provider may refuse by then. It reports whether a key was deleted.
 func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err error) {
-	for {
-		err := tx.QueryRowContext(ctx, `
-			DELETE FROM accounts
-			WHERE id = ?1 AND
-			      NOT EXISTS (SELECT 1 FROM places WHERE account = ?1) AND
-			      NOT EXISTS (SELECT 1 FROM services WHERE account = ?1) AND
-			      NOT EXISTS (SELECT 1 FROM configuration WHERE account = ?1) AND
-			      NOT EXISTS (
-			          SELECT 1 FROM accounts o JOIN places p ON p.account = o.id
-			          WHERE (o.provider, o.endpoint, o.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND o.id < ?1 AND
-			                NOT EXISTS (SELECT 1 FROM services WHERE account = o.id) AND
-			                NOT EXISTS (SELECT 1 FROM configuration WHERE account = o.id))
-			RETURNING coalesce((
-			    SELECT min(n.id) FROM accounts n
-			    WHERE (n.provider, n.endpoint, n.access_key_id) = (accounts.provider, accounts.endpoint, accounts.access_key_id) AND n.id > ?1), 0)`, id).Scan(&id)
-		if err != nil {
-			return deleted, sqlrow.Absent(err, nil)
-		}
-		deleted = true
+	var left reconcile.Account
+	err = tx.QueryRowContext(ctx, `
+		SELECT provider, endpoint, access_key_id FROM accounts a
+		WHERE id = ? AND `+hasNoUser+` AND NOT EXISTS (SELECT 1 FROM places WHERE account = a.id)`, id).Scan(&left.Provider, &left.Endpoint, &left.AccessKeyID)
+	if err != nil {
+		return false, sqlrow.Absent(err, nil)
 	}
+	return dropUnused(ctx, tx, left, 0)
+}
+
+// dropUnused deletes the secrets of a key that nothing uses and no place of an older secret needs.
+// The account in use is about to get a user.
+func dropUnused(ctx context.Context, tx *sql.Tx, key reconcile.Account, inUse int64) (deleted bool, err error) {
+	result, err := tx.ExecContext(ctx, `
+		WITH key AS (SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?),
+		     unused AS (SELECT id FROM key AS a WHERE `+hasNoUser+`)
+		DELETE FROM accounts
+		WHERE id IN (SELECT id FROM unused) AND
+		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
+		      NOT EXISTS (SELECT 1 FROM unused JOIN places ON account = unused.id WHERE unused.id < accounts.id)`,
+		key.Provider, key.Endpoint, key.AccessKeyID, inUse)
+	if err != nil {
+		return false, err
+	}
+	count, err := result.RowsAffected()
+	return count > 0, err
 }
 
 const selectPlaces = `
@@ -176,7 +197,7 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		stored, _ = p.After(reconcile.Event{Kind: reconcile.Intent, Value: p.Doubt.Value}, reconcile.Wish{}, reconcile.Write, g.now())
 		if stored.Account.ID == 0 {
-			if stored.Account.ID, err = UseAccount(ctx, tx, stored.Account); err != nil {
+			if stored.Account.ID, _, err = storeAccount(ctx, tx, stored.Account); err != nil {
 				return err
 			}
 		}
