@@ -44,7 +44,6 @@ const (
 //
 // MESHDDNS_HISTORIES says how many, MESHDDNS_HISTORY_SEED the seed of the
 // first: MESHDDNS_HISTORIES=1 with the seed that is printed runs one again.
-// Steps that are held take part where MESHDDNS_HISTORY_HELD has their names.
 func TestHistories(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -111,7 +110,7 @@ func (c *tally) add(what string, n int) {
 
 // report prints the counts. What never happened was never tested.
 func (c *tally) report(t *testing.T, all bool) {
-	for _, s := range possibleChoices() {
+	for _, s := range historyChoices {
 		c.add("step: "+s.name, 0)
 	}
 	for _, kind := range slices.Concat(writeFaults, anyFaults) {
@@ -317,20 +316,27 @@ const secretMark = "hush-"
 // get asks for what must be there, and reads data.
 func (w *history) get(path string, data any) int {
 	w.t.Helper()
-	a, err := w.p.try("GET", path, "")
-	if err != nil { // killed
-		w.revive()
-		a, err = w.p.try("GET", path, "")
-	}
-	if err != nil {
-		w.fail("GET %s: %v", path, err)
-	}
+	a := w.read(path)
 	if a.status == 200 {
 		if err := json.Unmarshal([]byte(a.body), &struct{ Data any }{data}); err != nil {
 			w.fail("GET %s: %v: %s", path, err, a.body)
 		}
 	}
 	return a.status
+}
+
+// read asks for something, once more when the program is killed meanwhile.
+func (w *history) read(path string) answer {
+	w.t.Helper()
+	a, err := w.p.try("GET", path, "")
+	if err != nil {
+		w.revive()
+		a, err = w.p.try("GET", path, "")
+	}
+	if err != nil {
+		w.fail("GET %s: %v", path, err)
+	}
+	return a
 }
 
 // begin configures and reserves nothing yet.
@@ -569,7 +575,7 @@ func (w *history) heal() {
 
 // choose takes a step that is possible now.
 func (w *history) choose() (historyChoice, func()) {
-	choices, total := possibleChoices(), 0
+	choices, total := historyChoices, 0
 	for _, c := range choices {
 		total += c.weight
 	}

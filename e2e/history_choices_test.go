@@ -1,12 +1,5 @@
 package e2e
 
-import (
-	"os"
-	"regexp"
-	"slices"
-	"sync"
-)
-
 // historyChoice is a kind of step. prepare gives what to do, nil when it is
 // not possible now.
 type historyChoice struct {
@@ -14,7 +7,6 @@ type historyChoice struct {
 	weight  int
 	prepare func(w *history) func()
 	calm    bool // the step plans its faults itself
-	held    bool // it happens only when it is asked for: the program does not pass it yet
 }
 
 var historyChoices []historyChoice
@@ -50,42 +42,24 @@ func init() { // as the steps use the list
 		{name: "restart", weight: 2, prepare: (*history).restart},
 		{name: "nothing", weight: 2, prepare: func(*history) func() { return func() {} }},
 
-		{name: twoSpellings, weight: 4, prepare: (*history).respell, held: true},
-		{name: "two providers of one vendor", weight: 4, prepare: (*history).moveWithinVendor, held: true},
-		{name: "two keys with one id", weight: 3, prepare: (*history).shareID, held: true},
-		{name: "a wrong secret", weight: 3, prepare: (*history).wrongSecret, held: true},
-		{name: "two keys of zones without ids", weight: 3, prepare: (*history).sameNamelessZones, held: true},
-		{name: "two zones without ids", weight: 3, prepare: (*history).otherNamelessZones, held: true},
+		{name: twoSpellings, weight: 4, prepare: (*history).respell},
+		{name: "two providers of one vendor", weight: 4, prepare: (*history).moveWithinVendor},
+		{name: "two keys with one id", weight: 3, prepare: (*history).shareID},
+		{name: "a wrong secret", weight: 3, prepare: (*history).wrongSecret},
+		{name: "two keys of zones without ids", weight: 3, prepare: (*history).sameNamelessZones},
+		{name: "two zones without ids", weight: 3, prepare: (*history).otherNamelessZones},
 		{name: "two servers of one provider", weight: 3, prepare: (*history).moveBetweenServers},
-		{name: "a move into an outage", weight: 5, prepare: (*history).moveIntoOutage, calm: true, held: true},
+		{name: "a move into an outage", weight: 5, prepare: (*history).moveIntoOutage, calm: true},
 		{name: "a zone comes up in an outage", weight: 4, prepare: (*history).moveZoneIntoOutage, calm: true},
-		{name: "stopped in a pass after a failure", weight: 3, prepare: (*history).stopAfterFailure, calm: true, held: true},
+		{name: "stopped in a pass after a failure", weight: 3, prepare: (*history).stopAfterFailure, calm: true},
 		{name: "a pass is asked for during a second look", weight: 4, prepare: (*history).syncDuringLook, calm: true},
-		{name: "a service is put during a pass", weight: 4, prepare: (*history).putDuringPass, calm: true, held: true},
-		{name: "a late write over a newer value", weight: 5, prepare: (*history).overwriteLate, calm: true, held: true},
+		{name: "a service is put during a pass", weight: 4, prepare: (*history).putDuringPass, calm: true},
+		{name: "a late write over a newer value", weight: 5, prepare: (*history).overwriteLate, calm: true},
 		{name: "a batch whose outcome is not known", weight: 4, prepare: (*history).breakBatch, calm: true},
-		{name: "the clock is set", weight: 4, prepare: (*history).setClock, calm: true, held: true},
+		{name: "the clock is set", weight: 4, prepare: (*history).setClock, calm: true},
 		{name: "a provider hangs", weight: 3, prepare: (*history).hangAccount, calm: true},
-		{name: "a list of a zone hangs", weight: 2, prepare: (*history).hangList, calm: true, held: true},
-		{name: "a list of a zone fails", weight: 3, prepare: (*history).failList, calm: true, held: true},
-		{name: "the state at once", weight: 4, prepare: (*history).stateAtOnce, calm: true, held: true},
+		{name: "a list of a zone hangs", weight: 2, prepare: (*history).hangList, calm: true},
+		{name: "a list of a zone fails", weight: 3, prepare: (*history).failList, calm: true},
+		{name: "the state at once", weight: 4, prepare: (*history).stateAtOnce, calm: true},
 	}
-}
-
-// heldName is the name in the environment of a regular expression: what is held and has
-// a name that it matches takes part.
-const heldName = "MESHDDNS_HISTORY_HELD"
-
-// possibleChoices are the steps that may happen.
-var possibleChoices = sync.OnceValue(func() []historyChoice {
-	return slices.DeleteFunc(slices.Clone(historyChoices), func(c historyChoice) bool { return c.held && !asked(c.name) })
-})
-
-// statesHold says whether the states are compared at rest.
-var statesHold = asked(statesAtRest)
-
-// asked says whether something that is held is asked for.
-func asked(name string) bool {
-	text := os.Getenv(heldName)
-	return text != "" && regexp.MustCompile(text).MatchString(name)
 }

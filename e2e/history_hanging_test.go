@@ -9,15 +9,13 @@ import (
 	"time"
 )
 
-// manyZones is the name of a test that is held, as a step may be.
-const manyZones = "many zones that hang"
-
 // TestManyHangingZones has an account of forty zones accept calls and answer none. What
 // is at another account is changed meanwhile, before the first call is given up.
 func TestManyHangingZones(t *testing.T) {
-	if !asked(manyZones) {
-		t.Skip("held: " + heldName + "='" + manyZones + "' runs it")
+	if testing.Short() {
+		t.Skip("long")
 	}
+	t.Parallel()
 	const zones = 40
 	w := &history{t: t, host: newHost()}
 	t.Cleanup(w.host.close)

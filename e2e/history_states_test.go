@@ -10,10 +10,6 @@ import (
 
 // What is said of usages: it follows from what is wanted and what stands.
 
-// statesAtRest is the name of a rule that is held where the program does not keep it
-// yet, as a step is.
-const statesAtRest = "the states at rest"
-
 // publication gives what a usage says of its value.
 func (w *history) publication(id string) publication {
 	w.t.Helper()
@@ -26,9 +22,6 @@ func (w *history) publication(id string) publication {
 // with that.
 func (w *history) checkStates() {
 	w.t.Helper()
-	if !statesHold {
-		return
-	}
 	var report syncReport
 	w.get(syncPath, &report)
 	w.unseen = map[string]bool{}
@@ -102,39 +95,61 @@ func (w *history) standsAnywhere(name, text string) bool {
 	return slices.ContainsFunc(w.scan(w.mine), func(f found) bool { return f.name == name && f.text == text })
 }
 
-// wrongMetrics compares the number of published values with what must be published,
-// and with what may be.
+// wrongMetrics compares the number of usages, and of the configuration's own record, whose
+// value is said to be published with that of those where it must be, and where it may be.
 func (w *history) wrongMetrics() string {
 	w.t.Helper()
 	least, most := 0, 0
 	wishes := w.model.wishes(w.host.owner)
 	for _, name := range slices.Sorted(maps.Keys(wishes)) {
+		all, holders := w.counted(name, wishes[name].network)
 		o, single := wishes[name].only()
 		at, reachable := w.locate(o, name)
 		switch {
 		case !single || !reachable || w.taken(at):
-			most += max(1, len(wishes[name].options))
+			most += all
 		case w.standing(at):
-			most++
+			most += holders
 			if !w.unseen[name] {
-				least++
+				least += holders
 			}
 		}
 	}
-	a, err := w.p.try("GET", "/metrics", "")
-	if err != nil {
-		return err.Error()
-	}
-	for _, m := range stateFigure.FindAllStringSubmatch(a.body, -1) {
-		n, _ := strconv.Atoi(m[2])
-		if m[1] == "published" && (n < least || n > most) {
-			return fmt.Sprintf("the metrics say that %d values are published, want %d to %d", n, least, most)
+	var said int
+	page := w.read("/metrics").body
+	for _, m := range stateFigure.FindAllStringSubmatch(page, -1) {
+		if m[1] == "published" {
+			said, _ = strconv.Atoi(m[2])
 		}
+	}
+	if said < least || said > most {
+		return fmt.Sprintf("the metrics say that %d values are published, want %d to %d", said, least, most)
 	}
 	return ""
 }
 
-// stateAtOnce changes what is wanted in mode manual, and asks before anything is done.
+// counted gives how many usages, and the configuration's own record, want a name, and how many of
+// them are those of a network.
+func (w *history) counted(name, network string) (all, holders int) {
+	if w.model.config.name() == name {
+		all++
+		if network == "" {
+			holders++
+		}
+	}
+	for _, u := range w.model.usages {
+		if !u.releasing && w.model.name(u) == name {
+			all++
+			if fmt.Sprint(u.network) == network {
+				holders++
+			}
+		}
+	}
+	return all, holders
+}
+
+// stateAtOnce changes what is wanted in mode manual, and asks before anything is done. A change
+// of a usage is in its state at once, one of a service or of the configuration soon.
 func (w *history) stateAtOnce() func() {
 	choice := w.random.IntN(4)
 	return func() {
@@ -154,7 +169,7 @@ func (w *history) stateAtOnce() func() {
 			w.configureAccount()()
 		}
 		w.tally.add("states at once", 1)
-		wrong := w.wrongStates(func(at found, stands bool, p publication) string {
+		judge := func(at found, stands bool, p publication) string {
 			old := slices.IndexFunc(before, func(b found) bool { return b.name == at.name && b.network == at.network })
 			switch moved := old >= 0 && (before[old].account != at.account || before[old].zone != at.zone); {
 			case stands && moved: // it stands there by chance
@@ -167,10 +182,12 @@ func (w *history) stateAtOnce() func() {
 				return fmt.Sprintf("%s is wanted since a moment, and the usage says that %q stands, not %s", at, p.Value, before[old])
 			}
 			return ""
-		})
-		if wrong != "" {
-			w.fail("at once: %s", wrong)
 		}
+		wrong := func() string { return w.wrongStates(judge) }
+		if now := wrong(); now != "" && choice == 0 {
+			w.fail("at once: %s", now)
+		}
+		w.until("the states are those of what is wanted now", wrong)
 		w.until("the metrics agree with what is wanted now", w.wrongMetrics)
 	}
 }

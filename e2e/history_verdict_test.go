@@ -325,21 +325,10 @@ func (w *history) checkReservations(s *spotted) {
 		if !slices.ContainsFunc(listed, func(l listedUsage) bool { return l.ID == u.id }) {
 			s.say("the reservation %+v is lost", u)
 		}
-		if u.releasing && w.canWithdraw(w.model.name(u)) && !w.succeeded(u) {
+		if u.releasing && w.canWithdraw(w.model.name(u)) {
 			s.say("the release of %s is not through", w.model.name(u))
 		}
 	}
-}
-
-// successorWaits is the name of a rule that is held, as a step is.
-const successorWaits = "a release in mode upsert-only for which another network waits"
-
-// succeeded says that a release in mode upsert-only has another network come after it:
-// that it ends all the same is a rule that the program does not keep yet.
-func (w *history) succeeded(u modelUsage) bool {
-	return w.model.config.mode == "upsert-only" && !asked(successorWaits) && slices.ContainsFunc(w.model.usages, func(o modelUsage) bool {
-		return o.network != u.network && w.model.name(o) == w.model.name(u)
-	})
 }
 
 // canWithdraw says that nothing hinders the withdrawal of a name, wherever it
