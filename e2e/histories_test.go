@@ -265,7 +265,7 @@ func (w *history) kill() {
 func (w *history) revive() {
 	w.t.Helper()
 	if !w.dead() {
-		w.fail("no answer, and nobody has killed the program: %v", w.lost)
+		w.fail("no answer, and the program was not killed: %v", w.lost)
 	}
 	w.tally.add("kills", 1)
 	w.start()

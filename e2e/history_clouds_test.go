@@ -76,7 +76,7 @@ func podCall(h *host, a *account, q podRequest, words podWords) hostCall {
 		c.answer = fails(words.fail(podUnknown))
 	case a.zones[q.zone] == nil:
 		c.answer = fails(words.fail(podNoZone))
-	case q.action == podRecords && q.kind != "TXT": // nobody has made others
+	case q.action == podRecords && q.kind != "TXT": // there are no others
 		c.answer = fails(words.records(q.zone, nil))
 	case q.action == podRecords:
 		c.at, c.looks = at, true

@@ -108,7 +108,7 @@ var historyControls = []historyControl{
 		within: 300, finds: `.`,
 	},
 	{
-		name: "nobody inherits a secret's places", file: "reconcile/desired.go",
+		name: "a newer secret does not withdraw for an older one", file: "reconcile/desired.go",
 		old: "r.Heir = state.Heirs[p.Account.ID]", new: "r.Heir = Account{}",
 		within: 300, finds: `.`,
 	},
@@ -123,7 +123,7 @@ var historyControls = []historyControl{
 		within: 100, finds: `.`,
 	},
 	{
-		name: "nobody probes whether two zones are one", file: "reconcile/zone.go",
+		name: "two zones are not probed for being one", file: "reconcile/zone.go",
 		old: "same, err := b.probe(ctx, b.conn, p)", new: "same, err := false, error(nil)",
 		within: 300, finds: `.`,
 	},

@@ -186,7 +186,7 @@ func readAli(h *host, a *account, r *http.Request, _ []byte) hostCall {
 		c.answer = fails(aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist"))
 	case action == "DescribeDomainInfo":
 		c.answer = fails(aliOK(map[string]any{"MinTtl": 60}))
-	case kind != "" && kind != "TXT": // nobody has made others
+	case kind != "" && kind != "TXT": // there are no others
 		c.answer = fails(aliOK(map[string]any{"TotalCount": 0, "DomainRecords": map[string]any{"Record": []any{}}}))
 	case action == "DescribeSubDomainRecords":
 		at := spot{a, zone, strings.ToLower(query.Get("SubDomain"))}

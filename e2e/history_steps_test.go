@@ -667,7 +667,7 @@ func (w *history) accountOf(l leftover) (a *account) {
 func (w *history) forgetLeftover() func() {
 	var all []leftover
 	w.get(leftoversPath, &all)
-	all = slices.DeleteFunc(all, func(l leftover) bool { return w.accountOf(l) == nil }) // nobody edits the built-in server
+	all = slices.DeleteFunc(all, func(l leftover) bool { return w.accountOf(l) == nil }) // the built-in server is the program itself
 	if len(all) == 0 {
 		return nil
 	}

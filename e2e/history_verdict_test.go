@@ -72,7 +72,7 @@ func (w *history) verdict(a answer) []string {
 			return l.Zone == at.zone && strings.EqualFold(l.Name, at.name) // which is not withdrawn, and so not looked for
 		})
 		if w.open(at.account) && !w.shadowed(at.account, at.zone, at.name) && !left {
-			s.say("a write at %s has an unknown outcome, and nobody has looked", at)
+			s.say("a write at %s has an unknown outcome, and the program has not looked", at)
 		}
 	}
 	return append(s.wrong, w.host.broken...)

@@ -24,7 +24,7 @@ type dnsGate struct {
 	records int // of a zone with many
 	target  string
 	addr    string
-	made    atomic.Int64 // how often a fault has met somebody
+	made    atomic.Int64 // calls that a fault has met
 
 	mu    sync.Mutex
 	fault string
@@ -138,7 +138,7 @@ func (g *dnsGate) loses() bool {
 	return lost
 }
 
-// times tells how often a fault has met somebody; what the kernel drops or refuses
+// times tells how many calls a fault has met; what the kernel drops or refuses
 // nobody can see.
 func (g *dnsGate) times() int64 { return g.made.Load() }
 

@@ -36,7 +36,7 @@ type gate struct {
 	certs   map[string]*tls.Certificate
 	addr    string
 	server  *http.Server
-	made    atomic.Int64 // how often a fault has met somebody
+	made    atomic.Int64 // calls that a fault has met
 
 	mu    sync.Mutex
 	fault string

@@ -411,7 +411,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// outage has faults at both providers, until each has met somebody.
+// outage has faults at both providers, until each has met a call.
 func (s *soaked) outage(knot, hook string) func() int64 {
 	before := [2]int64{s.knot.times(), s.hook.times()}
 	s.knot.set(knot)

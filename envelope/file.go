@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// SendFile answers with a whole file. It calls atEnd before the last octet: who has that
-// may be the next already.
+// SendFile answers with a whole file. It calls atEnd before the last octet: a client that
+// has it may have sent its next request already.
 func SendFile(w http.ResponseWriter, file *os.File, atEnd func()) error {
 	info, err := file.Stat()
 	if err != nil {

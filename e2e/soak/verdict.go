@@ -56,7 +56,7 @@ func (r *Result) Checks() []Check {
 	return checks
 }
 
-// phases looks whether every kind of phase was there, and every fault has met somebody.
+// phases looks whether every kind of phase was there, and every fault has met a call.
 func (r *Result) phases() Check {
 	seen := map[Kind]bool{}
 	for _, p := range r.Phases {
