@@ -20,9 +20,9 @@ const (
 	mostGrowth = 8 << 20
 	// mostLog is twice what a commit lets the log of the database grow to.
 	mostLog = 2 * checkpoint.LogPages * (4096 + 24)
-	// spareFiles are connections that are kept for the next call of a provider, and those
-	// of a checkpoint.
-	spareFiles = 12
+	// spareFiles are two of each further reader and of a checkpoint, and the connections that
+	// are kept for the next call: four at a provider, and some of resolvers.
+	spareFiles = 20
 	// spareThreads wait for calls of the system that are over.
 	spareThreads = 16
 	// mostGoroutines are those of a program at rest, with its connections.
