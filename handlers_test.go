@@ -2317,6 +2317,18 @@ func TestBackupWithoutRoom(t *testing.T) {
 	}
 }
 
+// A full disk with the database does not hinder a backup that finds room elsewhere.
+func TestBackupOfAFullDisk(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir := smallDisk(t)
+	a := newApplianceOn(t, filepath.Join(dir, "meshddns.db"))
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.org"}}`)
+	fillDisk(t, dir, 0)
+	if status, code, answer := a.call(t, "GET", "/api/v1/ddns/backup", ""); status != http.StatusOK || !strings.HasPrefix(answer, "SQLite format 3") {
+		t.Errorf("%d %s %.200s", status, code, answer)
+	}
+}
+
 // What would be lost is not acknowledged: the file, or its log, is another one.
 func TestFileIsGone(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{

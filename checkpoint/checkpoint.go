@@ -46,15 +46,16 @@ func (k *Keeper) emptyAt(ctx context.Context, pages int) error {
 }
 
 // Hold runs something that reads for long, so that the log of the database grows
-// meanwhile. No commit has to empty it: that is done here, beside the commits.
+// meanwhile. No commit has to empty it: that is done here, beside the commits. What was
+// read is good even if that fails, as on a full disk; later commits then do it.
 func (k *Keeper) Hold(ctx context.Context, read func() error) (err error) {
 	if err := k.emptyAt(ctx, 0); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
 	defer func() {
-		_, fault := k.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
-		err = errors.Join(err, fault, k.emptyAt(ctx, LogPages))
+		_, _ = k.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+		err = errors.Join(err, k.emptyAt(ctx, LogPages))
 	}()
 	return read()
 }
