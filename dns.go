@@ -535,7 +535,15 @@ func (s *server) saveConfiguration(ctx context.Context, c configuration, members
 	if errors.Is(err, errNoConfiguration) { // deleted since: it was stored all the same
 		return nil, nil
 	}
-	return s.configurationWarnings(stored, members), err
+	if err != nil {
+		return nil, err
+	}
+	warnings := s.configurationWarnings(stored, members)
+	count, id, err := s.store.ServicesOutside(ctx, stored.Zone)
+	if count > 0 {
+		warnings = append(warnings, advice.Warning{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
+	}
+	return warnings, err
 }
 
 // forgetConfiguration deletes the configuration. What it has published is withdrawn first: it

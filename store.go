@@ -516,6 +516,16 @@ func (s *store) ServiceBeside(ctx context.Context, v service) (id string, err er
 	return id, sqlrow.Absent(err, nil)
 }
 
+// ServicesOutside counts the services with usages that use the configuration's provider and
+// whose zones it does not have: nothing is published for them. It gives the id of one.
+func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id string, err error) {
+	err = s.reading(ctx).QueryRowContext(ctx, `
+		SELECT count(*), coalesce(min(id), '') FROM services
+		WHERE provider = '' AND zone <> '' AND usage_count > 0 AND
+		      NOT (zone_key = ?1 OR zone_key > ?1 || '.' AND zone_key < ?1 || '/')`, dnsname.Reverse(zone)).Scan(&count, &id)
+	return count, id, err
+}
+
 // Services gives at most limit services in the order of their ids, from an id on.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
 	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
