@@ -99,6 +99,9 @@ func resolve(path string) (string, error) {
 		link, err := os.Readlink(path)
 		if err != nil { // no link: the file is not there
 			folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%s: there is no such folder, make it or name another file by -db: %w", filepath.Dir(path), err)
+			}
 			return filepath.Join(folder, filepath.Base(path)), err
 		}
 		if !filepath.IsAbs(link) {

@@ -96,6 +96,14 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
+// A path with a folder that is not there, as a slip makes one, is told as what it is.
+func TestNoFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "nosuch")
+	if _, err := Open(filepath.Join(folder, "a.db")); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), folder+": there is no such folder") {
+		t.Error(err)
+	}
+}
+
 // The file is another one when the path, or a link in it, leads elsewhere.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()

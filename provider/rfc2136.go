@@ -174,7 +174,11 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 		}
 	}
 	if rr, ok := alias(answer); ok {
-		detail := fmt.Sprintf("%s is an alias: %s points to %s", name, nameText(rr.Name), nameText(dnswire.Name(rr.Data)))
+		from := "it"
+		if rr.Name.Fold() != owner.Fold() { // a DNAME above
+			from = nameText(rr.Name)
+		}
+		detail := fmt.Sprintf("%s is an alias: %s points to %s", name, from, nameText(dnswire.Name(rr.Data)))
 		return RRset{}, &Error{Kind: Conflict, Detail: detail}
 	}
 	for _, rr := range answer.Authority {

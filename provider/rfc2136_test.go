@@ -415,7 +415,7 @@ func TestRFC2136NameHandedOn(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
 		for name, target := range map[string]string{
-			"alias.example.com": "alias.example.com points to keep.example.com", "x.tree.example.com": "keep.example.com",
+			"alias.example.com": "alias.example.com is an alias: it points to keep.example.com", "x.tree.example.com": "keep.example.com",
 		} {
 			_, err := c.Read(t.Context(), servertest.Zone, name)
 			wantKind(t, err, Conflict, name, target)
