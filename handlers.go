@@ -433,7 +433,8 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		NetworkID    *sqlrow.NetworkID `json:"network_id"`
 		NetworkName  string            `json:"network_name"`
 	}
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
 	u, err := s.reserve(r.Context(), reservation{
@@ -454,7 +455,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
-		Warnings: advice.Texts(u.warnings(), envelope.Language(r)),
+		Warnings: advice.Texts(append(u.warnings(), advice.NotSet(members, advice.NotReserved)...), envelope.Language(r)),
 	}}, nil
 }
 
@@ -567,10 +568,15 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		Description  *string         `json:"description"`
 		NetworkName  *string         `json:"network_name"`
 	}
-	if err := envelope.Decode(r, &body); err != nil {
+	members, err := envelope.DecodeMembers(r, &body)
+	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.UsageChanged}, s.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
+	answer := envelope.Reply{Message: msg.UsageChanged}
+	if warnings := slices.Concat(advice.Members(members, advice.Usage), advice.NotSet(members, advice.NotChanged)); len(warnings) > 0 {
+		answer.Data = map[string]any{"warnings": advice.Texts(warnings, envelope.Language(r))}
+	}
+	return answer, s.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {

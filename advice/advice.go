@@ -47,7 +47,27 @@ var (
 	}
 	Service       = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "zone", "warnings"}
 	ServiceConfig = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
+	Usage         = []string{
+		"id", "provider_id", "prefix_mode", "record_prefix", "record_type", "description", "is_occupied", "network_id", "full_domain",
+		"provider", "network_name", "publish", "status", "txt_endpoints", "created_at",
+	}
 )
+
+// Members of a usage that its reservation does not set, and that no change sets.
+var (
+	NotReserved = []string{"txt_endpoints", "description"}
+	NotChanged  = []string{"service_id", "custom_prefix"}
+)
+
+// NotSet warns of given members that the call does not set.
+func NotSet(given, not []string) (all []Warning) {
+	for _, name := range given {
+		if slices.Contains(not, name) {
+			all = append(all, Warning{msg.WarnNotSet, []any{name}})
+		}
+	}
+	return all
+}
 
 // Members warns of given members that are not known, and look like one that is
 // known and not given.

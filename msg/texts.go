@@ -148,6 +148,7 @@ const (
 // Warnings of what is stored and cannot work as it stands.
 const (
 	WarnMember       ID = "warn_member"
+	WarnNotSet       ID = "warn_not_set"
 	WarnProvider     ID = "warn_provider"
 	WarnProviderLike ID = "warn_provider_like"
 	WarnMode         ID = "warn_sync_mode"
@@ -310,6 +311,7 @@ var texts = map[ID][2]string{
 	KeyOfNothing:       {"（已无配置或服务使用的密钥）", " (a key that no configuration and no service has any more)"},
 
 	WarnMember:       {"字段 %q 未被识别，已忽略；是否应为 %q？", "member %q is unknown and ignored; is %q meant?"},
+	WarnNotSet:       {"字段 %q 已忽略：此调用不能设置它", "member %q is ignored: this call does not set it"},
 	WarnProvider:     {"provider %q 不在支持的服务商之列，无法发布", "provider %q is not in the list of providers: nothing can be published"},
 	WarnProviderLike: {"provider %q 不在支持的服务商之列，无法发布；是否应为 %q？", "provider %q is not in the list of providers: nothing can be published; is %q meant?"},
 	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
