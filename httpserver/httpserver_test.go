@@ -314,6 +314,18 @@ func TestSockets(t *testing.T) {
 	}
 }
 
+// 0.0.0.0 is IPv4 only: who lets in IPv4 alone does not open the API to IPv6.
+func TestWildcardOfIPv4(t *testing.T) {
+	listeners, err := Listen(Addresses{List: []string{"0.0.0.0:0"}, Token: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listeners[0].Close()
+	if got := listeners[0].Addr().String(); !strings.HasPrefix(got, "0.0.0.0:") {
+		t.Errorf("listening on %s", got)
+	}
+}
+
 // Until its group is right, a socket is for its owner alone.
 func TestSocketOfAnotherFile(t *testing.T) {
 	dir := t.TempDir()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/user"
 	"strconv"
@@ -75,13 +76,21 @@ func Guarded(listener net.Listener, token bool) error {
 	return nil
 }
 
+// networkOf keeps 0.0.0.0 to IPv4: package net would listen on [::] for it, which takes both.
+func networkOf(address string) string {
+	if a, err := netip.ParseAddrPort(address); err == nil && a.Addr().Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
 func (where Addresses) listen(address string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, fmt.Errorf("-listen: %w", err)
 	}
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
-		listener, err := net.Listen("tcp", address)
+		listener, err := net.Listen(networkOf(address), address)
 		if err != nil {
 			return nil, fmt.Errorf("-listen: %w", err)
 		}
