@@ -34,7 +34,7 @@ func (s Schema) Version() int { return len(s.Steps) + 1 }
 var ErrForeign = errors.New("the database of another program, which stays as it is: name another file by -db")
 
 // VersionOf reads the version of a file, 0 while it is empty. A file with tables and none
-// of ours, or with the id of another application, is foreign.
+// of ours, with the id of another application, or with a version below 0 is foreign.
 func (s Schema) VersionOf(ctx context.Context, q sqlrow.Queryer) (version int, err error) {
 	var application, tables, ours int
 	err = q.QueryRowContext(ctx, `
@@ -45,7 +45,7 @@ func (s Schema) VersionOf(ctx context.Context, q sqlrow.Queryer) (version int, e
 	if err != nil {
 		return 0, err
 	}
-	if application != 0 && application != erase.ID || tables > 0 && (version == 0 || ours == 0) {
+	if version < 0 || application != 0 && application != erase.ID || tables > 0 && (version == 0 || ours == 0) {
 		return 0, fmt.Errorf("%w (application_id %d, user_version %d, tables and indexes %d)", ErrForeign, application, version, tables)
 	}
 	return version, nil

@@ -27,6 +27,7 @@ func TestVersionOf(t *testing.T) {
 		{"CREATE TABLE bookmarks (x); PRAGMA user_version = 6", 0, true},
 		{"PRAGMA user_version = 6", 6, false},
 		{"PRAGMA application_id = 7", 0, true},
+		{"CREATE TABLE appliance (x); PRAGMA user_version = -1", 0, true},
 		{"CREATE TABLE appliance (x); PRAGMA user_version = 6; PRAGMA application_id = 7", 0, true},
 	} {
 		db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "a.db"))
