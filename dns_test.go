@@ -1679,8 +1679,8 @@ func TestSyncNotBegun(t *testing.T) {
 	if _, err := h.engine.Sync(t.Context(), false); !errors.Is(err, reconcile.ErrDisabled) {
 		t.Errorf("disabled: %v", err)
 	}
-	if _, err := h.engine.Preview(t.Context()); !errors.Is(err, reconcile.ErrDisabled) {
-		t.Errorf("disabled: %v", err)
+	if r, err := h.engine.Preview(t.Context()); err != nil || r.Counts[reconcile.ActionCreate] != 1 {
+		t.Errorf("a preview while disabled: %+v, %v", r, err)
 	}
 	h.exec(`DELETE FROM configuration`)
 	if _, err := h.engine.Sync(t.Context(), false); !errors.Is(err, reconcile.ErrNotConfigured) {

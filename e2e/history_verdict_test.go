@@ -270,6 +270,7 @@ func (w *history) checkForeign(s *spotted) {
 		}
 	}
 	for at, values := range w.foreign {
+		taken := w.taken(found{account: at.account, zone: at.zone, name: at.name})
 		w.foreign[at] = slices.DeleteFunc(values, func(text string) bool {
 			owner, _ := marks(text)
 			if !w.model.adopted[owner] || s.wishes[at.name] == nil {
@@ -280,7 +281,7 @@ func (w *history) checkForeign(s *spotted) {
 				place, reachable := w.locate(o, at.name)
 				return reachable && place.account == at.account && place.zone == at.zone
 			})
-			if !gone && wanted && !s.wishes[at.name].optional && w.model.config.mode != "upsert-only" {
+			if !gone && wanted && !taken && !s.wishes[at.name].optional && w.model.config.mode != "upsert-only" {
 				s.say("%s has an adopted value still: %q", at, text)
 			}
 			return gone && wanted

@@ -458,7 +458,7 @@ type taking struct {
 // take begins the work on names that are not in work yet, and gives how many. After an error
 // either none is taken, or those whose work could not be stored are to be taken again.
 func (e *Engine) take(ctx context.Context, names []string, why taking) (taken int, err error) {
-	names, again := e.free(names, why)
+	names, back, again := e.free(names, why)
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
 		return 0, err
@@ -489,7 +489,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		taken++
 		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane), turn: why.turn()}
 		t.look = why.lane == LaneLook && why.manual && e.pass == nil
-		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1
+		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !slices.Contains(back, n.Name)
 		e.busy[n.Name] = t
 		if e.enqueue(t, records[n.Name], why); t.waiting == 0 {
 			t.begun = true
@@ -516,15 +516,15 @@ func (e *Engine) waitsForStore(name string, records []Record) bool {
 	return true
 }
 
-// free gives those of some names that are not in work, and those to which the pass comes again:
-// what is done there is not the work of the pass.
-func (e *Engine) free(names []string, why taking) (free, again []string) {
+// free gives those of some names that are not in work, those of them that were taken back, and those
+// to which the pass comes again: what is done there is not the work of the pass.
+func (e *Engine) free(names []string, why taking) (free, back, again []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, name := range names {
 		t := e.busy[name]
 		if t != nil && why.page == nil && t.turn > why.turn() && e.takeBack(t) {
-			t = nil // it has changed since
+			t, back = nil, append(back, name) // it has changed since
 		}
 		switch {
 		case t == nil && len(free) < pageNames:
@@ -533,7 +533,7 @@ func (e *Engine) free(names []string, why taking) (free, again []string) {
 			again = append(again, name)
 		}
 	}
-	return free, again
+	return free, back, again
 }
 
 // takeBack takes a task back that has not begun: its jobs leave their queues. The caller holds the lock.

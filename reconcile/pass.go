@@ -72,7 +72,7 @@ func (p *pass) count(t *task) {
 		counted = true
 		outcomes = slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return !o.changed() })
 	}
-	p.progress.Report.add(outcomes, counted || t.passed, bad)
+	p.progress.Report.add(outcomes, counted || t.passed, counted && bad)
 }
 
 // Sync has a pass made, or joins the one that runs, and gives its report. When

@@ -389,3 +389,35 @@ func TestChangesPassHangingZones(t *testing.T) {
 		})
 	}
 }
+
+// TestPassCountsWhatIsTakenBack has a name change while it waits behind another one for the pass: it is
+// worked on as a change, and is the pass's all the same.
+func TestPassCountsWhatIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		first, foreign := w.reserve("example.com", "a"), w.reserve("example.com", "b")
+		w.vendor.put(foreign, "v=mesh1 n=9 o=ffffffffffff tcp://192.0.2.1:1")
+		w.sync(time.Minute)
+		arrived, open := make(chan struct{}, 9), make(chan struct{})
+		w.vendor.on(func(_ context.Context, what, name string) error {
+			if what == "read" && name == first {
+				arrived <- struct{}{}
+				<-open
+			}
+			return nil
+		})
+		w.due(first, reconcile.LaneAsked)
+		<-arrived
+		result := w.begin(false)
+		after(100 * time.Millisecond)
+		w.due(foreign, reconcile.LaneChanged)
+		after(reconcile.Debounce + 100*time.Millisecond)
+		close(open)
+		r := <-result
+		wantOutcomes(t, r, foreign+" conflict conflict")
+		if r.Names != 3 || r.Bad != 1 {
+			t.Errorf("%d names, %d bad", r.Names, r.Bad)
+		}
+	})
+}

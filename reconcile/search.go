@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -76,9 +77,10 @@ type reach struct {
 	err  error
 }
 
-// identity is the same of two keys that reach the same zone, as far as is known.
+// identity is the same of two keys that are known to reach one zone. Without an id of the zone
+// they may reach two of one name.
 func (r reach) identity() [4]string {
-	return [4]string{r.Account.Provider, r.Account.Endpoint, r.name(), r.ID}
+	return [4]string{r.Account.Provider, r.Account.Endpoint, r.name(), cmp.Or(r.ID, fmt.Sprint("account ", r.Account.ID))}
 }
 
 // searching is a search for orphans that is under way.

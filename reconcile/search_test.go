@@ -195,3 +195,23 @@ func TestSearchBeforeTheNameCounts(t *testing.T) {
 		wantOutcomes(t, w.sync(time.Minute), "_host.example.com failed network")
 	})
 }
+
+// TestZonesWithoutIDs has two keys with a zone of one name each. Without an id of it these may be two
+// zones, and each is searched.
+func TestZonesWithoutIDs(t *testing.T) {
+	for _, nameless := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "manual")
+			w.vendor.nameless = nameless
+			w.service("example.com", w.account("another"))
+			w.reserve("example.com", "office")
+			want := 1
+			if nameless {
+				want = 2
+			}
+			if w.sync(time.Minute); w.vendor.called("list example.com") != want {
+				t.Errorf("without ids %t: the zone is listed %d times, want %d", nameless, w.vendor.called("list example.com"), want)
+			}
+		})
+	}
+}

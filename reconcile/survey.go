@@ -10,7 +10,7 @@ import (
 	"meshddns/provider"
 )
 
-// Preview says what a pass would do now, and writes nothing.
+// Preview says what a pass would do now, also where passes are disabled, and writes nothing.
 func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	settings, err := e.config.Database.Settings(ctx)
 	switch {
@@ -18,8 +18,6 @@ func (e *Engine) Preview(ctx context.Context) (Report, error) {
 		return Report{}, err
 	case !settings.Configured:
 		return Report{}, ErrNotConfigured
-	case !settings.Enabled:
-		return Report{}, ErrDisabled
 	}
 	report := Report{StartedAt: e.config.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
 	conns := map[int64]*connection{}

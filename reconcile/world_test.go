@@ -303,6 +303,8 @@ type vendor struct {
 	values map[string][]string
 	calls  []string
 	before func(ctx context.Context, what, name string) error
+
+	nameless bool // it gives its zones no ids
 }
 
 func (v *vendor) on(before func(ctx context.Context, what, name string) error) {
@@ -372,7 +374,12 @@ func (c client) Zone(ctx context.Context, name string) (string, error) {
 	return zoneOf(name), c.v.call(ctx, "zone", zoneOf(name))
 }
 
-func (c client) ZoneID(_ context.Context, zone string) (string, error) { return zone + c.endpoint, nil }
+func (c client) ZoneID(_ context.Context, zone string) (string, error) {
+	if c.v.nameless {
+		return "", nil
+	}
+	return zone + c.endpoint, nil
+}
 
 func (c client) set(name string) (set provider.RRset) {
 	c.v.mu.Lock()
