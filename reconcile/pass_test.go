@@ -166,14 +166,7 @@ func TestLookDoesNotCount(t *testing.T) {
 		w.sync(time.Minute)
 		w.exec(`UPDATE places SET doubt = standing, look_at = ?1`, w.now().UnixMilli())
 		w.vendor.put("_host.example.com")
-		arrived, open := make(chan struct{}, 9), make(chan struct{})
-		w.vendor.on(func(_ context.Context, what, _ string) error {
-			if what == "read" {
-				arrived <- struct{}{}
-				<-open
-			}
-			return nil
-		})
+		arrived, open := w.vendor.holdReads()
 		w.look("_host.example.com")
 		<-arrived
 		result := w.begin(false)
@@ -218,14 +211,7 @@ func TestPassLosesNoName(t *testing.T) {
 		w.sync(time.Minute)
 		w.exec(`UPDATE places SET doubt = standing, look_at = ?1`, w.now().UnixMilli())
 		w.vendor.put("_host.example.com")
-		arrived, open := make(chan struct{}, 9), make(chan struct{})
-		w.vendor.on(func(_ context.Context, what, _ string) error {
-			if what == "read" {
-				arrived <- struct{}{}
-				<-open
-			}
-			return nil
-		})
+		arrived, open := w.vendor.holdReads()
 		w.look("_host.example.com")
 		<-arrived
 		ctx, cancel := context.WithCancel(t.Context())
@@ -399,14 +385,7 @@ func TestPassCountsWhatIsTakenBack(t *testing.T) {
 		first, foreign := w.reserve("example.com", "a"), w.reserve("example.com", "b")
 		w.vendor.put(foreign, "v=mesh1 n=9 o=ffffffffffff tcp://192.0.2.1:1")
 		w.sync(time.Minute)
-		arrived, open := make(chan struct{}, 9), make(chan struct{})
-		w.vendor.on(func(_ context.Context, what, name string) error {
-			if what == "read" && name == first {
-				arrived <- struct{}{}
-				<-open
-			}
-			return nil
-		})
+		arrived, open := w.vendor.holdReads()
 		w.due(first, reconcile.LaneAsked)
 		<-arrived
 		result := w.begin(false)

@@ -359,6 +359,19 @@ func hangs(what, name string) func(context.Context, string, string) error {
 	}
 }
 
+// holdReads lets reads wait until open is closed. Each of the first nine is told on arrived.
+func (v *vendor) holdReads() (arrived, open chan struct{}) {
+	arrived, open = make(chan struct{}, 9), make(chan struct{})
+	v.on(func(_ context.Context, what, _ string) error {
+		if what == "read" {
+			arrived <- struct{}{}
+			<-open
+		}
+		return nil
+	})
+	return arrived, open
+}
+
 // client is a client of the vendor.
 type client struct {
 	v        *vendor
