@@ -215,3 +215,28 @@ func TestZonesWithoutIDs(t *testing.T) {
 		})
 	}
 }
+
+// TestWantedIsNoOrphan has a name be reserved while a sweep lists its zone, in which the wanted value
+// stands already: it is no orphan, and stays.
+func TestWantedIsNoOrphan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "manual")
+		w.service("example.com", w.account("key"))
+		arrived, open := make(chan struct{}, 1), make(chan struct{})
+		w.vendor.on(func(_ context.Context, what, _ string) error {
+			if what == "list" {
+				arrived <- struct{}{}
+				<-open
+			}
+			return nil
+		})
+		result := w.begin(true)
+		<-arrived
+		name := w.reserve("example.com", "late")
+		w.vendor.put(name, "v=mesh1 n=1 o="+owner+" tcp://203.0.113.7:1")
+		close(open)
+		if r := <-result; r.Counts[reconcile.ActionOrphan] != 0 || r.Counts[reconcile.ActionDelete] != 0 || !w.vendor.stands(name) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
