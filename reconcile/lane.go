@@ -288,8 +288,9 @@ func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*ta
 	return err
 }
 
-// aFew names that cannot be stored, and none that can, are a fault of the database.
-const aFew = 8
+// storeTime is how long a settlement is tried name by name. A database that is locked takes longer
+// to say so once.
+const storeTime = time.Second
 
 // store commits a settlement: where that fails, name by name, so that none waits for another.
 // It gives the names that are not stored; err is why none is.
@@ -297,19 +298,18 @@ func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]
 	if len(s.Places)+len(s.Ended)+len(s.Names) == 0 {
 		return nil, nil, nil
 	}
+	end := e.config.Now().Add(storeTime)
 	if fault = e.config.Database.Settle(ctx, *s); fault == nil {
 		return nil, nil, nil
 	}
 	unstored = map[string]bool{}
-	names, stored := s.names(), 0
+	names := s.names()
 	for _, name := range names {
-		if len(names) > 1 && (stored > 0 || len(unstored) < aFew) && e.config.Database.Settle(ctx, s.of(name)) == nil {
-			stored++
-		} else {
+		if len(names) == 1 || !e.config.Now().Before(end) || e.config.Database.Settle(ctx, s.of(name)) != nil {
 			unstored[name] = true
 		}
 	}
-	if stored == 0 {
+	if len(unstored) == len(names) {
 		err = fault
 	}
 	return unstored, fault, err

@@ -400,3 +400,33 @@ func TestPassCountsWhatIsTakenBack(t *testing.T) {
 		}
 	})
 }
+
+// TestLockedDatabaseIsAskedOnce has a database that takes five seconds to refuse what came of many
+// names: it is not asked again for each of them.
+func TestLockedDatabaseIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.sync(time.Minute)
+		w.service("example.com", w.account("key"))
+		for i := range 20 {
+			w.due(w.reserve("example.com", fmt.Sprint("office", i)), reconcile.LaneAsked)
+		}
+		asked := 0
+		w.fault = func(what string) error {
+			if what == "settled" {
+				asked++
+				<-time.After(5 * time.Second)
+				return errors.New("locked")
+			}
+			return nil
+		}
+		w.engine.Wake()
+		after(4 * time.Second)
+		first := asked
+		if after(3 * time.Second); first != 1 || asked != 1 {
+			t.Errorf("asked %d times, and then %d times", first, asked)
+		}
+		w.fault = func(string) error { return nil }
+		w.stop()
+	})
+}
