@@ -37,6 +37,7 @@ var ErrGone = errors.New("not the file any more that was opened")
 // File is a database file that this program has for itself.
 type File struct {
 	lock   held
+	file   *os.File // the database itself, locked too: a hard link leads to it by another path
 	path   string // as given: where it leads now is what the next start opens
 	target string // without links
 	opened os.FileInfo
@@ -144,7 +145,7 @@ func (f *File) Take() error {
 		err = f.own()
 	}
 	if err != nil {
-		return errors.Join(err, lock.Close())
+		return errors.Join(err, f.Close())
 	}
 	return nil
 }
@@ -179,7 +180,7 @@ func (f *File) own() error {
 	if err != nil {
 		return f.denied(f.target, err)
 	}
-	defer file.Close()
+	f.file = file // its end would end SQLite's locks: it is closed when those are not needed any more
 	if f.opened, err = file.Stat(); err != nil {
 		return err
 	}
@@ -188,6 +189,9 @@ func (f *File) own() error {
 	}
 	if err := f.checkHeader(file); err != nil {
 		return err
+	}
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return fmt.Errorf("%s is in use by another meshddns, by another name of the file (a hard link)", f.target)
 	}
 	return f.denied(f.target, file.Chmod(0o600))
 }
@@ -270,7 +274,12 @@ func (f *File) ownCompanion(path string) error {
 }
 
 // Close gives the file free for another program.
-func (f *File) Close() error { return f.lock.Close() }
+func (f *File) Close() error {
+	if f.file == nil {
+		return f.lock.Close()
+	}
+	return errors.Join(f.file.Close(), f.lock.Close())
+}
 
 // Check tells, by ErrGone, whether the path leads no longer to the file that was opened,
 // or the lock, or the log that CheckLogged has found, lies no longer beside it. What was

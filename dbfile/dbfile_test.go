@@ -23,6 +23,13 @@ func TestOneAtATime(t *testing.T) {
 	if want := fmt.Sprintf("process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("second: %v, want %q", err, want)
 	}
+	linked := filepath.Join(t.TempDir(), "b.db")
+	if err := os.Link(path, linked); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(linked); err == nil || !strings.Contains(err.Error(), "hard link") {
+		t.Fatalf("second, by a hard link: %v", err)
+	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
