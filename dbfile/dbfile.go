@@ -38,8 +38,8 @@ var ErrGone = errors.New("not the file any more that was opened")
 type File struct {
 	lock   held
 	file   *os.File // the database itself, locked too: a hard link leads to it by another path
-	path   string // as given: where it leads now is what the next start opens
-	target string // without links
+	path   string   // as given: where it leads now is what the next start opens
+	target string   // without links
 	opened os.FileInfo
 	log    atomic.Pointer[os.FileInfo] // of the log that is written, nil before there is one
 	lost   atomic.Pointer[error]       // what Check has found gone
