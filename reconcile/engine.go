@@ -73,6 +73,7 @@ type Engine struct {
 	looks     chan struct{} // and those looked at for previews
 	passes    metrics.Runs
 
+	recovered bool                 // what an earlier run has left is taken up
 	reviewing bool                 // all names are compared with what is wanted
 	reviewed  string               // up to this name they are
 	unstored  map[string]time.Time // names of which the last outcome could not be stored, and until when they wait
@@ -149,9 +150,6 @@ func (e *Engine) run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	if err := e.recover(ctx); err != nil && ctx.Err() == nil {
-		return err
-	}
 	for ctx.Err() == nil {
 		began := e.config.Now()
 		next, err := e.round(ctx)
@@ -167,8 +165,11 @@ func (e *Engine) run(ctx context.Context) error {
 	return nil
 }
 
-// recover takes up what an earlier run of the program has left.
+// recover takes up what an earlier run of the program has left, once.
 func (e *Engine) recover(ctx context.Context) error {
+	if e.recovered {
+		return nil
+	}
 	keys, err := e.config.Database.ZoneLanes(ctx)
 	if err != nil {
 		return err
@@ -185,6 +186,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	for _, key := range keys {
 		e.lane(key).stored = true
 	}
+	e.recovered = true
 	return nil
 }
 
@@ -236,6 +238,9 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 	e.mu.Lock()
 	asked := slices.Clone(e.asked) // before it is read whether there is a configuration
 	e.mu.Unlock()
+	if err := e.recover(ctx); err != nil {
+		return next, err
+	}
 	settings, err := e.config.Database.Settings(ctx)
 	if err != nil {
 		return next, err

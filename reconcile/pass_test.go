@@ -430,3 +430,24 @@ func TestLockedDatabaseIsAskedOnce(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestStartOutlivesADatabaseFault has the database fail when the engine begins: it begins all the same
+// when the database works again.
+func TestStartOutlivesADatabaseFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.fault = func(what string) error {
+			if what == "lanes" {
+				return errors.New("broken")
+			}
+			return nil
+		}
+		w.start()
+		after(time.Minute)
+		w.fault = func(string) error { return nil }
+		after(time.Minute)
+		if !w.vendor.stands("_host.example.com") || strings.Count(w.log.String(), "broken") != 1 {
+			t.Errorf("not begun, or told more than once:\n%s", w.log.String())
+		}
+	})
+}

@@ -143,6 +143,13 @@ func (f faulty) Settle(ctx context.Context, s reconcile.Settlement) error {
 	return cmp.Or(f.Database.Settle(ctx, s), f.w.fault("settled"))
 }
 
+func (f faulty) ZoneLanes(ctx context.Context) ([]string, error) {
+	if err := f.w.fault("lanes"); err != nil {
+		return nil, err
+	}
+	return f.Database.ZoneLanes(ctx)
+}
+
 func (f faulty) State(ctx context.Context, names []string) (reconcile.State, error) {
 	if err := f.w.fault("state " + strings.Join(names, " ")); err != nil {
 		return reconcile.State{}, err
