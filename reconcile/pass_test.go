@@ -407,6 +407,7 @@ func TestLockedDatabaseIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
 		w.sync(time.Minute)
+		w.stop()
 		w.service("example.com", w.account("key"))
 		for i := range 20 {
 			w.due(w.reserve("example.com", fmt.Sprint("office", i)), reconcile.LaneAsked)
@@ -420,13 +421,12 @@ func TestLockedDatabaseIsAskedOnce(t *testing.T) {
 			}
 			return nil
 		}
-		w.engine.Wake()
+		w.restart()
 		after(4 * time.Second)
 		first := asked
 		if after(3 * time.Second); first != 1 || asked != 1 {
 			t.Errorf("asked %d times, and then %d times", first, asked)
 		}
-		w.fault = func(string) error { return nil }
 		w.stop()
 	})
 }
@@ -445,6 +445,7 @@ func TestStartOutlivesADatabaseFault(t *testing.T) {
 		w.start()
 		after(time.Minute)
 		w.fault = func(string) error { return nil }
+		w.engine.Wake()
 		after(time.Minute)
 		if !w.vendor.stands("_host.example.com") || strings.Count(w.log.String(), "broken") != 1 {
 			t.Errorf("not begun, or told more than once:\n%s", w.log.String())
