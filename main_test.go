@@ -1896,7 +1896,10 @@ func TestProvisionMovesAPrefix(t *testing.T) {
 	a := newAppliance(t)
 	a.applied(t, movedPrefix("1"))
 	const name = "_mesh.office.b.example.com"
-	eventually(t, "published", func() bool { return strings.Contains(a.ask(t, name), "n=1 ") })
+	eventually(t, "published", func() bool {
+		published, _ := a.page(t, "state=published")
+		return len(published) == 2
+	})
 	const want = `provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=202
 provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=202
 provision what="POST /api/v1/ddns/usages" id=<id> status=200
