@@ -796,7 +796,7 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (int6
 // the last news.
 const publishColumns = `
 	coalesce(p.attempts, 0), u.state,
-	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.state = 'none' OR u.rival <> '' THEN ''
+	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.rival <> '' THEN ''
 	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
 	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
 	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN u.state <> 'none' THEN coalesce(p.code, '')

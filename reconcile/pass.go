@@ -391,7 +391,7 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	ctx, p.search = context.WithCancel(ctx)
 	sweep := p.progress.Sweep
 	e.begin(func() {
-		found, err := e.findOrphans(ctx)
+		found, err := e.findOrphans(ctx, sweep)
 		if err == nil && sweep && ctx.Err() == nil {
 			err = e.config.Database.AddLeftovers(ctx, found.orphans)
 		}

@@ -13,7 +13,7 @@ func (e *Engine) PreviewSweep(ctx context.Context) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	found, err := e.findOrphans(ctx)
+	found, err := e.findOrphans(ctx, true)
 	report.add(found.outcomes(), true, false)
 	report.add(notSearched(found.undone, report.Records), true, false)
 	report.finish(e.config.Now())

@@ -22,6 +22,8 @@ type ZonePager interface {
 	ReadPage(ctx context.Context, zone, after string, limit int) (sets map[string]provider.RRset, next string, err error)
 }
 
+var errNotListed error = &provider.Error{Kind: provider.Invalid, Err: provider.ErrNotListed}
+
 // searchPatience is how long a search for orphans waits until it is known where a zone is.
 const searchPatience = 10 * time.Second
 
@@ -86,6 +88,7 @@ func (r reach) identity() [4]string {
 // searching is a search for orphans that is under way.
 type searching struct {
 	engine *Engine
+	sweep  bool // each zone that is not searched is told of
 	mu     sync.Mutex
 	found  search
 	keys   map[[4]string][]reach // that reach a zone: there may be several
@@ -95,13 +98,14 @@ type searching struct {
 
 // findOrphans gives a place for every value with our mark that no place knows, in
 // every zone that its provider lists. It searches zones beside each other. A zone that cannot be
-// searched is told of, and is no error: only a fault of the database is one.
-func (e *Engine) findOrphans(ctx context.Context) (search, error) {
+// searched is told of, and is no error: only a fault of the database is one. That a provider does
+// not list a zone for any key is told before a sweep.
+func (e *Engine) findOrphans(ctx context.Context, sweep bool) (search, error) {
 	zones, err := e.config.Database.Zones(ctx)
 	if err != nil {
 		return search{}, err
 	}
-	s := &searching{engine: e, keys: map[[4]string][]reach{}, silent: map[[2]string]error{}}
+	s := &searching{engine: e, sweep: sweep, keys: map[[4]string][]reach{}, silent: map[[2]string]error{}}
 	slots := make(chan struct{}, zonesAtOnce)
 	beside(ctx, slots, zones, func(z Zone) { s.reach(ctx, z) })
 	beside(ctx, slots, slices.Collect(maps.Values(s.keys)), func(keys []reach) { s.zone(ctx, keys) })
@@ -140,12 +144,15 @@ func (s *searching) zone(ctx context.Context, keys []reach) {
 		s.err = fault
 		return
 	}
-	s.engine.news.zoneSearched(z, failure)
+	unlisted := errors.Is(failure, provider.ErrNotListed)
+	if !unlisted {
+		s.engine.news.zoneSearched(z, failure)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hear(z, failure)
 	s.found.orphans = append(s.found.orphans, orphans...)
-	if failure != nil {
+	if failure != nil && (s.sweep || !unlisted) {
 		s.found.undone = append(s.found.undone, unsearched{z, Describe(failure, z.Account)})
 	}
 }
@@ -204,8 +211,7 @@ func (e *Engine) searchZone(ctx context.Context, keys []reach) (all []Place, err
 		switch {
 		case fault == nil:
 			return all, nil
-		case errors.Is(fault, provider.ErrNotListed): // where there is no list there is nothing to be known
-		case err == nil:
+		case err == nil || errors.Is(err, provider.ErrNotListed):
 			err = fault
 		}
 	}
@@ -230,11 +236,11 @@ func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all [
 	case provider.ZoneReader:
 		listed, err := conn.list(ctx, client, z.Apex, false)
 		if listed == nil {
-			return nil, cmp.Or(err, provider.ErrNotListed)
+			return nil, cmp.Or(err, errNotListed)
 		}
 		return e.strangers(ctx, z, conn.unchanged(listed))
 	}
-	return nil, provider.ErrNotListed
+	return nil, errNotListed
 }
 
 // strangers gives a place for each name among the sets that has a value of ours, which is not

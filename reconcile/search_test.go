@@ -85,6 +85,34 @@ func TestListHoldsNoOtherZone(t *testing.T) {
 	})
 }
 
+// TestSweepTellsOfZonesWithoutList has a provider that lists no zone: who asks for a sweep is told
+// that orphans there were not looked for, and a plain synchronisation says nothing of it.
+func TestSweepTellsOfZonesWithoutList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "manual")
+		w.vendor.on(func(_ context.Context, what, _ string) error {
+			if what == "list" {
+				return &provider.Error{Kind: provider.Permission, Err: provider.ErrNotListed}
+			}
+			return nil
+		})
+		wantOutcomes(t, w.sync(time.Minute), "_host.example.com create")
+		r := w.synchronise(time.Minute, true)
+		wantOutcomes(t, r, "example.com skipped not_searched")
+		if n := len(r.Records) - 1; !strings.Contains(r.Records[n].Fault.Detail, "does not list") || r.Bad != 0 {
+			t.Errorf("%+v", r.Records)
+		}
+		preview, err := w.engine.PreviewSweep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOutcomes(t, preview, "example.com skipped not_searched")
+		if strings.Contains(w.log.String(), "not searched") {
+			t.Error(w.log.String())
+		}
+	})
+}
+
 // TestSearchPanics has a vendor's list panic: that is this zone's failure, also after a restart,
 // and the log tells it once.
 func TestSearchPanics(t *testing.T) {
