@@ -144,6 +144,22 @@ func (r *Report) add(outcomes []Outcome, again, wasBad bool) {
 	}
 }
 
+// takeBack takes back that a name was not as it should be, if that was told: it was worked on again,
+// and is.
+func (r *Report) takeBack(name string) {
+	before := len(r.Records)
+	r.Records = slices.DeleteFunc(r.Records, func(o Outcome) bool {
+		old := o.Name == name && o.bad()
+		if old {
+			r.Counts[o.Action]--
+		}
+		return old
+	})
+	if len(r.Records) < before {
+		r.Bad--
+	}
+}
+
 // trim keeps the first records in order of name; of more than fit, those that
 // are not as they should be stay.
 func (r *Report) trim() {

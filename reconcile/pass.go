@@ -68,9 +68,12 @@ func (p *pass) drop() {
 func (p *pass) count(t *task) {
 	counted, bad := t.name.markedBy(p.progress.Number)
 	outcomes := t.news()
-	if !t.belongs(p) {
+	switch {
+	case !t.belongs(p):
 		counted = true
 		outcomes = slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return !o.changed() })
+	case (counted || t.passed) && t.well():
+		p.progress.Report.takeBack(t.name.Name)
 	}
 	p.progress.Report.add(outcomes, counted || t.passed, counted && bad)
 }

@@ -401,6 +401,37 @@ func TestPassCountsWhatIsTakenBack(t *testing.T) {
 	})
 }
 
+// TestPassTakesBackWhatIsWell has a name in conflict that is well again before the pass has ended: its
+// report says how it ended.
+func TestPassTakesBackWhatIsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		w.service("slow.example", w.account("key"))
+		mended, foreign, slow := w.reserve("example.com", "a"), w.reserve("example.com", "b"), w.reserve("slow.example", "c")
+		w.vendor.put(mended, "v=mesh1 n=9 o=ffffffffffff tcp://192.0.2.1:1")
+		w.vendor.put(foreign, "v=mesh1 n=9 o=ffffffffffff tcp://192.0.2.1:1")
+		open := make(chan struct{})
+		w.vendor.on(func(_ context.Context, what, name string) error {
+			if what == "read" && name == slow {
+				<-open
+			}
+			return nil
+		})
+		result := w.begin(false)
+		after(time.Second)
+		w.vendor.put(mended)
+		w.due(mended, reconcile.LaneAsked)
+		after(time.Second)
+		close(open)
+		r := <-result
+		wantOutcomes(t, r, "_host.example.com create", mended+" create", foreign+" conflict conflict", slow+" create")
+		if r.Names != 4 || r.Bad != 1 || r.Counts[reconcile.ActionConflict] != 1 {
+			t.Errorf("%d names, %d bad, %v", r.Names, r.Bad, r.Counts)
+		}
+	})
+}
+
 // TestLockedDatabaseIsAskedOnce has a database that takes five seconds to refuse what came of many
 // names: it is not asked again for each of them.
 func TestLockedDatabaseIsAskedOnce(t *testing.T) {

@@ -209,20 +209,23 @@ func (p Place) intended(added string, w Wish, now time.Time) Place {
 }
 
 // seen is a place that was looked at. Only a look at LookAt or later settles a
-// doubt: what stands before may be another write of the same value.
+// doubt: what stands before may be another write of the same value. A doubt without
+// LookAt is about no write.
 func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
-	looked := p.looks(now)
-	if looked {
+	looked, stays := p.looks(now), m == UpsertOnly && !w.Keep
+	if looked || p.LookAt.IsZero() {
 		p.Doubt, p.LookAt = Doubt{}, time.Time{}
 	}
 	if e.More && (m == LookOnly || w.Value == "") { // a place tells of one value only
-		p.Doubt.More, p.LookAt = true, now.Add(SecondLook)
+		if p.Doubt.More = true; !stays {
+			p.LookAt = now.Add(SecondLook)
+		}
 	}
 	p.Standing = e.Value
 	switch {
 	case w.Value == "" && e.Value == "":
 		return p.gone(looked, now)
-	case w.Value == "" && m == UpsertOnly && !w.Keep:
+	case w.Value == "" && stays:
 		p.State, p.Fault = Leftover, Fault{Code: CodeDeletesForbidden}
 		return p, Tell
 	case w.Value == "":

@@ -17,11 +17,11 @@ var (
 	placePast = placeNow.Add(-time.Second)
 )
 
-// allPlaces gives every place that may be stored: with doubt there is a time to
+// allPlaces gives every place that may be stored: with doubt about a write there is a time to
 // look, a tombstone holds no value that is known to stand and is looked at, and a
 // published value stands.
 func allPlaces() (all []Place) {
-	doubts := []Doubt{{}, {Value: ours1}, {Value: ours2}, {Value: ours1, More: true}}
+	doubts := []Doubt{{}, {Value: ours1}, {Value: ours2}, {Value: ours1, More: true}, {More: true}}
 	for _, state := range PlaceStates {
 		for _, standing := range []string{"", ours1, ours2} {
 			for _, doubt := range doubts {
@@ -44,7 +44,7 @@ func placeText(p Place) string {
 // soundPlace says what is wrong with a place by itself.
 func soundPlace(p Place) string {
 	switch {
-	case !p.Doubt.None() && p.LookAt.IsZero():
+	case p.Doubt.Value != "" && p.LookAt.IsZero():
 		return "a doubt that no look will ever settle"
 	case p.State == Withdrawn && (p.LookAt.IsZero() || p.Standing != ""):
 		return "a tombstone that no look will ever end, or with a value"
@@ -80,7 +80,7 @@ func placeEvents(p Place, w Wish, m Mode) (all []Event) {
 	case w.Keep:
 		return all
 	}
-	return append(all, Event{Kind: Unwanted}, Event{Kind: Forced}, Event{Kind: Shared})
+	return append(all, Event{Kind: Seen, Value: ours1, More: true}, Event{Kind: Unwanted}, Event{Kind: Forced}, Event{Kind: Shared})
 }
 
 // TestPlaceTable has every place meet every event with every wish in every mode.
@@ -93,7 +93,7 @@ func TestPlaceTable(t *testing.T) {
 				for _, e := range placeEvents(p, w, m) {
 					count++
 					after, step := p.After(e, w, m, placeNow)
-					for _, wrong := range placeFaults(p, e, w, after, step) {
+					for _, wrong := range placeFaults(p, e, w, m, after, step) {
 						t.Errorf("%s\n%s\n  meets %d %q %+v final %t\nwish %+v, mode %d\n%s, step %d", wrong, placeText(p), e.Kind, e.Value, e.Fault, e.Final, w, m, placeText(after), step)
 					}
 				}
@@ -107,7 +107,7 @@ func TestPlaceTable(t *testing.T) {
 }
 
 // placeFaults says which promise a transition breaks.
-func placeFaults(p Place, e Event, w Wish, after Place, step Step) (wrong []string) {
+func placeFaults(p Place, e Event, w Wish, m Mode, after Place, step Step) (wrong []string) {
 	say := func(what string, holds bool) {
 		if !holds {
 			wrong = append(wrong, what)
@@ -118,6 +118,7 @@ func placeFaults(p Place, e Event, w Wish, after Place, step Step) (wrong []stri
 		kept := !ended && after.mayHold(value)
 		say("a value that may stand is in no place: "+value, !p.mayHold(value) || kept || maySettle(p, e, value))
 	}
+	say("values that stay are looked at for ever", !(e.More && m == UpsertOnly && !w.Keep) || after.LookAt.Equal(p.LookAt) || !after.LookAt.After(placeNow))
 	say("a place that ends leaves something", !ended || e.Kind == Shared || after.empty())
 	if e.Kind == Shared {
 		return wrong
@@ -147,13 +148,13 @@ func placeFaults(p Place, e Event, w Wish, after Place, step Step) (wrong []stri
 // there: it was looked for and not seen, and no write of it can still arrive.
 func maySettle(p Place, e Event, value string) bool {
 	looked := e.Kind == Seen || e.Kind == NoZone
-	inDoubt := p.Doubt.Value == value || p.Doubt.More
+	inDoubt := p.Doubt.Value == value || p.Doubt.More && !p.LookAt.IsZero()
 	switch {
 	case e.Kind == Shared:
 		return true
 	case e.Kind == NoZone:
 		return !inDoubt || p.looks(placeNow)
-	case !looked || e.Value == value:
+	case !looked || e.Value == value || e.More:
 		return false
 	}
 	return !inDoubt || p.looks(placeNow)

@@ -85,6 +85,14 @@ func (t *task) news() []Outcome {
 	})
 }
 
+// counts reports whether a pass that the task belongs to may mark its name.
+func (t *task) counts() bool {
+	return !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" })
+}
+
+// well reports whether the name is as it should be.
+func (t *task) well() bool { return t.counts() && !slices.ContainsFunc(t.outcomes, Outcome.bad) }
+
 // lookAgain is when a look is made again that was due and has told nothing.
 const lookAgain = 5 * time.Minute
 
@@ -103,7 +111,7 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 		}
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
-	if pass > 0 && !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" }) {
+	if pass > 0 && t.counts() {
 		d.Pass = PassMark(pass, bad)
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
