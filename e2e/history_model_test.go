@@ -142,8 +142,9 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 			w.perhaps, w.optional = true, true
 		case holder == nil && m.target(m.services[u.service]).provider == "":
 			w.skipped = true
-			w.perhaps = w.perhaps || i > 0              // as one that has the name's elder before it
-			w.optional = w.optional || i < len(group)-1 // who has it: an elder that cannot publish, or a younger?
+			w.perhaps = w.perhaps || i > 0 // as one that has the name's elder before it
+			// Who has it: an elder that cannot publish, or a younger?
+			w.optional = w.optional || slices.ContainsFunc(group[i:], func(o modelUsage) bool { return o.network != u.network })
 			mine = append(mine, u)
 		case holder == nil || holder.network == u.network:
 			if holder == nil {
@@ -169,6 +170,11 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 		w.bad, w.skipped, w.perhaps = false, false, true
 	}
 	w.options = m.options(mine, owner)
+	elder := slices.DeleteFunc(slices.Clone(group), func(u modelUsage) bool { return u.releasing })
+	elder = slices.DeleteFunc(elder, func(u modelUsage) bool { return u.network != elder[0].network })
+	if w.optional && elder[0].network != holder.network { // which may have the name, and a younger usage that publishes
+		w.options = append(w.options, m.options(elder, owner)...)
+	}
 	return w
 }
 

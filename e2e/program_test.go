@@ -310,6 +310,14 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
+// long skips what takes minutes or a quiet machine, unless a variable asks for it.
+func long(t *testing.T, variable string) {
+	t.Helper()
+	if os.Getenv(variable) == "" {
+		t.Skipf("long: %s is not given", variable)
+	}
+}
+
 // inNamespace runs the calling test once more in a network namespace of its
 // own, where it may take any port and any address. It reports whether this is
 // that run.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,9 +17,7 @@ import (
 
 // What the soak is there to find, planted into a program that works, is found.
 func TestSoakFindsFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	long(t, "MESHDDNS_SOAK")
 	need(t, "dig", "knotd")
 	t.Parallel()
 	s := newSoaked(t, binary(t))
@@ -87,9 +84,7 @@ func (l *liar) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A program that keeps 32 KiB of each request is found by the slope of its memory.
 func TestSoakFindsLeak(t *testing.T) {
-	if testing.Short() || os.Getenv("MESHDDNS_SOAK") == "" {
-		t.Skip("MESHDDNS_SOAK is not given")
-	}
+	long(t, "MESHDDNS_SOAK")
 	need(t, "dig", "knotd")
 	t.Parallel()
 	s := newSoaked(t, leakyBinary(t))

@@ -27,15 +27,13 @@ import (
 // each phase, and writes a page about it to MESHDDNS_SOAK_REPORT. e2e/soak/run is the
 // command for people.
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	long(t, "MESHDDNS_SOAK")
 	need(t, "strace", "dig", "mount", "knotd")
 	t.Parallel()
 	if !inNamespaces(t, 0, syscall.CLONE_NEWNS) {
 		return
 	}
-	length, err := time.ParseDuration(cmp.Or(os.Getenv("MESHDDNS_SOAK"), "10s"))
+	length, err := time.ParseDuration(os.Getenv("MESHDDNS_SOAK"))
 	if err != nil {
 		t.Fatalf("MESHDDNS_SOAK: %v", err)
 	}

@@ -212,20 +212,18 @@ func (p Place) intended(added string, w Wish, now time.Time) Place {
 // doubt: what stands before may be another write of the same value. A doubt without
 // LookAt is about no write.
 func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
-	looked, stays := p.looks(now), m == UpsertOnly && !w.Keep
+	looked := p.looks(now)
 	if looked || p.LookAt.IsZero() {
 		p.Doubt, p.LookAt = Doubt{}, time.Time{}
 	}
 	if e.More && (m == LookOnly || w.Value == "") { // a place tells of one value only
-		if p.Doubt.More = true; !stays {
-			p.LookAt = now.Add(SecondLook)
-		}
+		p.Doubt.More = true
 	}
 	p.Standing = e.Value
 	switch {
 	case w.Value == "" && e.Value == "":
 		return p.gone(looked, now)
-	case w.Value == "" && stays:
+	case w.Value == "" && m == UpsertOnly && !w.Keep:
 		p.State, p.Fault = Leftover, Fault{Code: CodeDeletesForbidden}
 		return p, Tell
 	case w.Value == "":

@@ -93,7 +93,7 @@ func TestPlaceTable(t *testing.T) {
 				for _, e := range placeEvents(p, w, m) {
 					count++
 					after, step := p.After(e, w, m, placeNow)
-					for _, wrong := range placeFaults(p, e, w, m, after, step) {
+					for _, wrong := range placeFaults(p, e, w, after, step) {
 						t.Errorf("%s\n%s\n  meets %d %q %+v final %t\nwish %+v, mode %d\n%s, step %d", wrong, placeText(p), e.Kind, e.Value, e.Fault, e.Final, w, m, placeText(after), step)
 					}
 				}
@@ -107,7 +107,7 @@ func TestPlaceTable(t *testing.T) {
 }
 
 // placeFaults says which promise a transition breaks.
-func placeFaults(p Place, e Event, w Wish, m Mode, after Place, step Step) (wrong []string) {
+func placeFaults(p Place, e Event, w Wish, after Place, step Step) (wrong []string) {
 	say := func(what string, holds bool) {
 		if !holds {
 			wrong = append(wrong, what)
@@ -118,7 +118,7 @@ func placeFaults(p Place, e Event, w Wish, m Mode, after Place, step Step) (wron
 		kept := !ended && after.mayHold(value)
 		say("a value that may stand is in no place: "+value, !p.mayHold(value) || kept || maySettle(p, e, value))
 	}
-	say("values that stay are looked at for ever", !(e.More && m == UpsertOnly && !w.Keep) || after.LookAt.Equal(p.LookAt) || !after.LookAt.After(placeNow))
+	say("values that stay are looked at for ever", !e.More || after.LookAt.Equal(p.LookAt) || !after.LookAt.After(placeNow))
 	say("a place that ends leaves something", !ended || e.Kind == Shared || after.empty())
 	if e.Kind == Shared {
 		return wrong
