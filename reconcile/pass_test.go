@@ -432,6 +432,33 @@ func TestPassTakesBackWhatIsWell(t *testing.T) {
 	})
 }
 
+// TestHalfAReplacement has the first half of a write arrive that replaces what another key has put
+// there, in mode upsert-only: the next try removes what the first was to remove.
+func TestHalfAReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "upsert-only")
+		w.service("example.com", w.account("old"))
+		name := w.reserve("example.com", "office")
+		w.sync(time.Minute)
+		old := w.vendor.values[name][0]
+		w.exec(`UPDATE services SET account = ?, txt_endpoints = '["tcp://192.0.2.1:1"]'`, w.account("new"))
+		lost := false
+		w.vendor.on(func(_ context.Context, what, n string) error {
+			if what != "change" || n != name || lost {
+				return nil
+			}
+			lost = true
+			w.vendor.put(name, old, strings.ReplaceAll(old, "203.0.113.7", "192.0.2.1"))
+			return &provider.Error{Kind: provider.Network}
+		})
+		w.sync(time.Minute)
+		w.sync(time.Minute)
+		if got := w.vendor.values[name]; !lost || len(got) != 1 || got[0] == old {
+			t.Errorf("%q stand there, once %q", got, old)
+		}
+	})
+}
+
 // TestLockedDatabaseIsAskedOnce has a database that takes five seconds to refuse what came of many
 // names: it is not asked again for each of them.
 func TestLockedDatabaseIsAskedOnce(t *testing.T) {

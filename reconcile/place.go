@@ -95,7 +95,7 @@ func (p Place) looks(now time.Time) bool { return !p.LookAt.IsZero() && !now.Bef
 type Event struct {
 	Kind   EventKind
 	Value  string // of Intent: the value to add; of Seen: the value of ours that stands; "" for none
-	More   bool   // of Seen: other values of ours stand beside it
+	More   bool   // of Seen: other values of ours stand beside it; of Intent: others than Standing are to go
 	Fault  Fault  // of Failure and NoZone
 	Final  bool   // of Failure: it is not tried again before the next pass
 	Before Place  // of Known: the place before Intent
@@ -160,7 +160,7 @@ func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	case Unwanted, Forced:
 		return p.left(e.Kind == Forced)
 	case Intent:
-		return p.intended(e.Value, w, now), Go
+		return p.intended(e, w, now), Go
 	case Known:
 		p.Doubt, p.LookAt = e.Before.Doubt, e.Before.LookAt
 		return p, Go
@@ -194,11 +194,12 @@ func (p Place) left(forced bool) (Place, Step) {
 }
 
 // intended is a place before a write: from now on its outcome is in doubt.
-func (p Place) intended(added string, w Wish, now time.Time) Place {
+func (p Place) intended(e Event, w Wish, now time.Time) Place {
 	p.LookAt = now.Add(SecondLook)
-	if added != "" {
-		p.Doubt = p.Doubt.with(added)
+	if e.Value != "" {
+		p.Doubt = p.Doubt.with(e.Value)
 	}
+	p.Doubt.More = p.Doubt.More || e.More
 	switch {
 	case w.Value != "":
 		p.State = Pending

@@ -76,7 +76,7 @@ func placeEvents(p Place, w Wish, m Mode) (all []Event) {
 		all = append(all, Event{Kind: Seen, Value: ours2, More: true})
 		fallthrough
 	case w.Value != "":
-		return append(all, Event{Kind: Wanted}, Event{Kind: Intent})
+		return append(all, Event{Kind: Wanted}, Event{Kind: Intent}, Event{Kind: Intent, Value: w.Value, More: true})
 	case w.Keep:
 		return all
 	}
@@ -118,7 +118,7 @@ func placeFaults(p Place, e Event, w Wish, after Place, step Step) (wrong []stri
 		kept := !ended && after.mayHold(value)
 		say("a value that may stand is in no place: "+value, !p.mayHold(value) || kept || maySettle(p, e, value))
 	}
-	say("values that stay are looked at for ever", !e.More || after.LookAt.Equal(p.LookAt) || !after.LookAt.After(placeNow))
+	say("values that stay are looked at for ever", e.Kind != Seen || !e.More || after.LookAt.Equal(p.LookAt) || !after.LookAt.After(placeNow))
 	say("a place that ends leaves something", !ended || e.Kind == Shared || after.empty())
 	if e.Kind == Shared {
 		return wrong

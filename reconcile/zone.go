@@ -534,6 +534,7 @@ func (i *item) intended(now time.Time) Place {
 	e := Event{Kind: Intent}
 	if len(i.change.Add) > 0 {
 		e.Value = i.goal.want
+		e.More = slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() != i.place.Standing })
 	}
 	p, _ := i.place.After(e, i.record.wish(), i.goal.mode, now)
 	return p
