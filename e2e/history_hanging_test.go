@@ -50,14 +50,13 @@ func TestManyHangingZones(t *testing.T) {
 	}
 	w.elapse(500 * time.Millisecond) // the others wait beside the call, or for it
 	w.p.call(200, "PATCH", usagesPath+"/"+usages[0], `{"txt_endpoints":["tcp://203.0.113.7:3"]}`)
+	at := spot{well, "well.example", "_mesh.a.well.example"}
 	changed := func() bool {
 		w.host.mu.Lock()
 		defer w.host.mu.Unlock()
-		all := texts(w.host.values(spot{well, "well.example", "_mesh.a.well.example"}))
-		return slices.ContainsFunc(all, func(text string) bool { return strings.HasSuffix(text, ":3") })
+		return slices.ContainsFunc(texts(w.host.values(at)), func(text string) bool { return strings.HasSuffix(text, ":3") })
 	}
-	w.p.within(limit, func() bool { return changed() || w.abandoned(b) > 0 })
-	if !changed() || w.abandoned(b) > 0 {
+	if !w.p.within(limit, changed) || w.waited(b, at) {
 		t.Errorf("a change at another account waits for %d zones that hang", zones)
 	}
 	w.lift(many)

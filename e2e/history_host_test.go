@@ -30,13 +30,15 @@ type host struct {
 	lateNames map[string]bool // where a write of this step has come late
 	nextID    int
 
-	owner  string
-	guards map[guard]bool
-	beside func(guard) bool // whether a value stands at the built-in server
-	kill   func()
-	say    func(format string, args ...any) // into the transcript
-	broken []string                         // what a single write has broken
-	fired  map[faultKind]int
+	owner   string
+	guards  map[guard]bool
+	beside  func(guard) bool // whether a value stands at the built-in server
+	kill    func()
+	say     func(format string, args ...any) // into the transcript
+	broken  []string                         // what a single write has broken
+	givenUp int                              // calls that have waited at a barrier for too long
+	written map[spot]int                     // givenUp when a spot was written last
+	fired   map[faultKind]int
 }
 
 // account is a customer's, with zones of its own. It may be reached in several
@@ -173,7 +175,7 @@ type front struct {
 
 func newHost() *host {
 	h := &host{
-		addrs: map[string]string{}, stale: map[spot][]standing{},
+		addrs: map[string]string{}, stale: map[spot][]standing{}, written: map[spot]int{},
 		lateNames: map[string]bool{}, guards: map[guard]bool{}, fired: map[faultKind]int{},
 	}
 	return h
@@ -291,6 +293,7 @@ func (h *host) wait(a *account, c hostCall, r *http.Request) {
 	h.mu.Lock()
 	if r.Context().Err() != nil {
 		b.abandoned++
+		h.givenUp++
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -304,6 +307,7 @@ func (h *host) do(c hostCall, kind faultKind) reply {
 	if c.write {
 		for _, at := range c.spots() {
 			before[at] = slices.Clone(h.values(at))
+			h.written[at] = h.givenUp
 			delete(h.stale, at)
 		}
 	}
