@@ -141,6 +141,7 @@ type history struct {
 	before   []found           // what stood of ours at the last rest
 	saved    *snapshot         // a backup
 	planted  map[string]bool   // values that only tampering has put there
+	passing  map[spot]bool     // where something was wanted since the last rest
 	tampered map[string]bool   // names at which this step took a value away
 	serial   int               // makes every value another
 	strict   bool              // nothing excuses a second pass
@@ -183,7 +184,7 @@ func (f found) String() string {
 func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w := &history{
 		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(),
-		foreign: map[spot][]string{}, planted: map[string]bool{},
+		foreign: map[spot][]string{}, planted: map[string]bool{}, passing: map[spot]bool{},
 	}
 	t.Cleanup(w.host.close)
 	w.dir = scratch(t)
@@ -500,6 +501,11 @@ func (w *history) guard(next model) {
 	defer w.host.mu.Unlock()
 	clear(w.host.guards)
 	for name, wish := range w.model.wishes(w.host.owner) {
+		for _, o := range wish.options {
+			if key := w.keyFor(o.credentials); key != nil {
+				w.passing[spot{key.account, key.account.zoneOf(name), name}] = true
+			}
+		}
 		g := guard{name, wish.network}
 		then := after[name]
 		if w.cannotBeTold(wish) || w.cannotBeTold(then) {
@@ -647,6 +653,7 @@ func (w *history) rest(after string) {
 	})
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.checkStates()
+	clear(w.passing)
 	w.before = w.scan(w.mine)
 	w.askDNS(w.model.wishes(w.host.owner))
 }

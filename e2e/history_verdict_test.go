@@ -284,7 +284,7 @@ func (w *history) checkForeign(s *spotted) {
 			if !gone && wanted && !taken && !s.wishes[at.name].optional && w.model.config.mode != "upsert-only" {
 				s.say("%s has an adopted value still: %q", at, text)
 			}
-			return gone && wanted
+			return gone && (wanted || w.passing[at])
 		})
 	}
 	for at := range w.foreign {
