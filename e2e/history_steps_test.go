@@ -379,11 +379,17 @@ func (w *history) changeSecret() func() {
 	}
 	c.secret = fmt.Sprintf("%s%s-%d.", secretMark, c.keyID, w.serial)
 	put := w.putAnother(func(m *modelConfig) { m.credentials = c })
-	return func() {
+	set := func(secret string) {
 		w.host.mu.Lock()
-		key.secret = c.secret
-		w.host.mu.Unlock()
-		put()
+		defer w.host.mu.Unlock()
+		key.secret = secret
+	}
+	return func() {
+		old := key.secret
+		set(c.secret)
+		if put(); w.model.config.secret != c.secret { // a kill was faster: its owner takes it back
+			set(old)
+		}
 	}
 }
 
