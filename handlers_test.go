@@ -1837,6 +1837,27 @@ func (a *appliance) stands(t testing.TB, name string, network int) bool {
 	return strings.HasPrefix(a.ask(t, name), fmt.Sprintf(`NOERROR "v=mesh1 n=%d `, network))
 }
 
+// A value that stands is told, also while no configuration says where it is wanted.
+func TestValueWithoutConfiguration(t *testing.T) {
+	a, c := newAppliance(t), cloudtest.Webhook(t)
+	configure := func(enabled bool) {
+		a.must(t, "PUT", "/api/v1/ddns/config", fmt.Sprintf(`{"provider":"webhook","access_key_id":%q,"access_key_secret":%q,"endpoint":%q,"domain":%q,"txt_record_name":"_txt","enabled":%t}`,
+			c.AccessKeyID, c.AccessKeySecret, c.URL, cloudtest.Zone, enabled))
+	}
+	configure(true)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"`+cloudtest.Zone+`"}}`)
+	id := a.reserve(t, "svc", "office", 7)
+	a.must(t, "POST", "/api/v1/ddns/sync", "")
+	configure(false)
+	a.call(t, "DELETE", "/api/v1/ddns/config", "")
+	eventually(t, "the state follows", func() bool {
+		return strings.Contains(a.must(t, "GET", "/api/v1/ddns/usages/"+id, ""), `"state":"none","value":"v=mesh1 n=7 `)
+	})
+	if len(c.Values(t, "_mesh.office."+cloudtest.Zone)) != 1 {
+		t.Error("the value does not stand")
+	}
+}
+
 // Built-in zones may lie within each other, and their names may begin alike:
 // what stands in one is no orphan of the other, and no sweep takes it away.
 func TestBuiltinZonesBesideEachOther(t *testing.T) {
