@@ -421,10 +421,16 @@ func (w *history) changeZone() func() {
 
 // removeZone removes a zone with all that is in it.
 func (w *history) removeZone(a *account, zone string) {
+	hidden := slices.DeleteFunc(w.scan(w.mine), func(f found) bool { return f.account != a || f.zone == zone || !w.shadowed(a, f.zone, f.name) })
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
 	w.say("  %s has %s no more", a.name, zone)
 	delete(a.zones, zone)
+	for _, f := range hidden { // which the program could not see, and has forgotten
+		w.host.remove(spot{a, f.zone, f.name}, f.text)
+		w.tampered[f.name] = true
+		w.say("  the operator removes %s", f)
+	}
 	w.host.late = slices.DeleteFunc(w.host.late, func(l *lateWrite) bool { return l.spots[0].account == a && l.spots[0].zone == zone })
 	for at := range w.foreign {
 		if at.account == a && at.zone == zone {
@@ -631,7 +637,8 @@ func (w *history) restore() func() {
 
 // removeUnknown removes what no sweep can find after a backup was restored.
 func (w *history) removeUnknown() {
-	seen := map[string]bool{} // zones that are listed, names that are read
+	seen := map[string]bool{}     // zones that are listed, names that are read
+	places := map[spot]*account{} // by zone and name
 	for name, wish := range w.model.wishes(w.host.owner) {
 		for _, o := range wish.options {
 			at, reachable := w.locate(o, name)
@@ -639,13 +646,16 @@ func (w *history) removeUnknown() {
 				continue
 			}
 			seen[at.account.name+"/"+at.zone+"/"+name] = true
+			places[spot{nil, at.zone, name}] = at.account
 			if at.account.lists {
 				seen[at.account.name+"/"+at.zone] = true
 			}
 		}
 	}
 	for _, f := range w.scan(w.mine) {
-		if f.account == nil || w.saved.standing[f.String()] || seen[f.account.name+"/"+f.zone] || seen[f.account.name+"/"+f.zone+"/"+f.name] {
+		elsewhere := places[spot{nil, f.zone, f.name}] // in what may be the same zone, for all that their providers say
+		unsure := elsewhere != nil && f.account != nil && elsewhere != f.account && elsewhere.provider != f.account.provider
+		if f.account == nil || w.saved.standing[f.String()] || !unsure && (seen[f.account.name+"/"+f.zone] || seen[f.account.name+"/"+f.zone+"/"+f.name]) {
 			continue
 		}
 		w.host.mu.Lock()
