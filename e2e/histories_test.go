@@ -630,7 +630,7 @@ func (w *history) breakSomething() *time.Timer {
 func (w *history) rest(after string) {
 	w.t.Helper()
 	releasing := slices.ContainsFunc(w.model.usages, func(u modelUsage) bool { return u.releasing })
-	if !w.manual() || releasing || w.leftNow() {
+	if !w.manual() || releasing || w.leftNow() || w.probeLate() {
 		w.strict = false
 	}
 	path := syncPath
