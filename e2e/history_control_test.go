@@ -30,10 +30,12 @@ type historyControl struct {
 	finds    string // "": nothing
 }
 
-// Four rules have tests of their own only, because other rules of the program hide a breach from the
-// histories: that only a late look settles a doubt (TestPlaceTable), when a prefix is free (TestFree),
-// and that neither what is wanted (TestWantedIsNoOrphan) nor what has a place (TestOrphansAreStrangers)
-// is an orphan, all in package reconcile.
+// Some rules have tests of their own only, because other rules of the program hide a breach from the
+// histories, or too few meet it: that only a late look settles a doubt (TestPlaceTable), when a prefix is
+// free (TestFree), that neither what is wanted (TestWantedIsNoOrphan) nor what has a place
+// (TestOrphansAreStrangers) is an orphan, that a second look is no work of a pass (TestLookDoesNotCount),
+// and that a move keeps what may stand (TestDesired), all in package reconcile; and that a newer secret
+// withdraws for an older one (TestSyncSecretOfWithdrawal in dns_test.go).
 var historyControls = []historyControl{
 	{name: "nothing", within: 50},
 	{
@@ -84,21 +86,6 @@ var historyControls = []historyControl{
 	{
 		name: "a pass that goes on forgets its failures", file: "reconcile/pass.go",
 		old: "e.countBad(ctx, &p)", new: "error(nil)",
-		within: 300, finds: `.`,
-	},
-	{
-		name: "a second look counts as the work of a pass", file: "reconcile/task.go",
-		old: "return !t.look && (", new: "return (",
-		within: 300, finds: `.`,
-	},
-	{
-		name: "a newer secret does not withdraw for an older one", file: "reconcile/desired.go",
-		old: "r.Heir = state.Heirs[p.Account.ID]", new: "r.Heir = Account{}",
-		within: 300, finds: `.`,
-	},
-	{
-		name: "a move forgets what its first write may have left", file: "reconcile/desired.go",
-		old: "r.Keep = r.Place.holds(w.network)", new: `r.Keep = r.Place.Standing != "" && meshtxt.Network(r.Place.Standing) == w.network`,
 		within: 300, finds: `.`,
 	},
 	{

@@ -50,6 +50,13 @@ func stands(id int64, a Account, state PlaceState, network string) Place {
 	return Place{ID: id, Name: testName, Account: a, Zone: "example.com", State: state, Standing: testValue(network, "a://b:1")}
 }
 
+// mayStand is a place where a write of a network's value has an unknown outcome.
+func mayStand(id int64, a Account, state PlaceState, network string) Place {
+	p := stands(id, a, state, network)
+	p.Standing, p.Doubt, p.LookAt = "", Doubt{Value: p.Standing}, placeSoon
+	return p
+}
+
 // recordText says of a record where it belongs, what is wanted there, and what
 // is particular about it.
 func recordText(r Record) string {
@@ -122,6 +129,9 @@ func TestDesired(t *testing.T) {
 		{"a place whose key is gone", Name{Places: []Place{stands(5, keyless, Leftover, "1")}}, []string{"c withdraw 5 credentials_gone"}},
 		{"the built-in server needs no key", Name{Places: []Place{stands(5, served, Leftover, "1")}}, []string{" withdraw 5"}},
 		{"a move, before the new value is in place", Name{Usages: []Usage{used(1, &accountB, "a://b:1")}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{
+			"b v=mesh1 n=1 a://b:1 follow", "a keep 5 beside 1"}},
+		{"a move, before it is known what the first write has left", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
+			Places: []Place{mayStand(5, accountA, Withdrawing, "1")}}, []string{
 			"b v=mesh1 n=1 a://b:1 follow", "a keep 5 beside 1"}},
 		{"a move, after", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
 			Places: []Place{stands(5, accountA, Published, "1"), stands(6, accountB, Published, "1")}}, []string{
