@@ -84,9 +84,11 @@ func (w *history) opened(name, provider string, made func(a *account)) *account 
 func (w *history) respell() func() {
 	put := w.reput(func(c credentials) (credentials, bool) {
 		at, err := url.Parse(c.address(w.host.addrs))
-		if err != nil || at.Host == "" {
+		key := w.keyFor(c)
+		if err != nil || at.Host == "" || key == nil || key.changed {
 			return c, false
 		}
+		key.respelled = true
 		others := []string{
 			"http://127.0.0.1:" + at.Port(), "http://127.0.0.1:" + at.Port() + "/", "http://localhost:" + at.Port(),
 			"http://LocalHost:" + at.Port() + "/", "HTTP://127.0.0.1:" + at.Port(),

@@ -68,6 +68,8 @@ type accessKey struct {
 	provider, id string
 	secret       string
 	refused      bool
+	changed      bool // its secret; a place at another spelling of the endpoint has no heir then
+	respelled    bool // its endpoint, likewise
 }
 
 // barrier makes calls wait until it is opened.

@@ -143,7 +143,7 @@ func (m model) wishFor(group []modelUsage, owner string) *wish {
 		case holder == nil && m.target(m.services[u.service]).provider == "":
 			w.skipped = true
 			w.perhaps = w.perhaps || i > 0 // as one that has the name's elder before it
-			// Who has it: an elder that cannot publish, or a younger?
+			// The contract does not say whether an elder that cannot publish has the name.
 			w.optional = w.optional || slices.ContainsFunc(group[i:], func(o modelUsage) bool { return o.network != u.network })
 			mine = append(mine, u)
 		case holder == nil || holder.network == u.network:

@@ -374,7 +374,7 @@ func (w *history) changeSecret() func() {
 	c := w.model.config.credentials
 	key := w.keyFor(c)
 	shared := slices.ContainsFunc(slices.Collect(maps.Values(w.model.services)), func(v modelService) bool { return v.keyID == c.keyID })
-	if key == nil || key.refused || key.account.nameless || c.provider != bridgeFront.provider || shared {
+	if key == nil || key.refused || key.respelled || key.account.nameless || c.provider != bridgeFront.provider || shared {
 		return nil
 	}
 	c.secret = fmt.Sprintf("%s%s-%d.", secretMark, c.keyID, w.serial)
@@ -387,6 +387,7 @@ func (w *history) changeSecret() func() {
 	return func() {
 		old := key.secret
 		set(c.secret)
+		key.changed = true
 		if put(); w.model.config.secret != c.secret { // a kill was faster: its owner takes it back
 			set(old)
 		}

@@ -22,6 +22,7 @@ type ZonePager interface {
 	ReadPage(ctx context.Context, zone, after string, limit int) (sets map[string]provider.RRset, next string, err error)
 }
 
+// errNotListed is why a zone is not searched that no key can list.
 var errNotListed error = &provider.Error{Kind: provider.Invalid, Err: provider.ErrNotListed}
 
 // searchPatience is how long a search for orphans waits until it is known where a zone is.

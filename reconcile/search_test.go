@@ -85,8 +85,8 @@ func TestListHoldsNoOtherZone(t *testing.T) {
 	})
 }
 
-// TestSweepTellsOfZonesWithoutList has a provider that lists no zone: who asks for a sweep is told
-// that orphans there were not looked for, and a plain synchronisation says nothing of it.
+// TestSweepTellsOfZonesWithoutList has a provider that lists no zone: the report of a sweep says
+// that orphans there were not looked for, and that of a plain synchronisation says nothing of it.
 func TestSweepTellsOfZonesWithoutList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "manual")
