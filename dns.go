@@ -18,25 +18,24 @@ import (
 	"sync/atomic"
 	"time"
 
-	"meshddns/advice"
-	"meshddns/answers"
-	"meshddns/builtin"
-	"meshddns/conntest"
-	"meshddns/dnsname"
-	"meshddns/envelope"
-	"meshddns/hostaddr"
-	"meshddns/ledger"
-	"meshddns/masked"
-	"meshddns/meshtxt"
-	"meshddns/metrics"
-	"meshddns/msg"
-	"meshddns/nameserver"
-	"meshddns/provider"
-	"meshddns/provision"
-	"meshddns/reconcile"
-	"meshddns/settings"
-	"meshddns/sqlrow"
-	"meshddns/strictjson"
+	"meshddns/internal/answers"
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/envelope"
+	"meshddns/internal/hostaddr"
+	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
+	"meshddns/internal/metrics"
+	"meshddns/internal/msg"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/probe"
+	"meshddns/internal/provider"
+	"meshddns/internal/provision"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
+	"meshddns/internal/settings"
+	"meshddns/internal/sqlite"
+	"meshddns/internal/strictjson"
 )
 
 // providers are what a configuration may name, in the order of the list that
@@ -127,10 +126,10 @@ const testRecordTTL = 60
 
 // test tries a configuration, and with write also a value at a name of its own,
 // which is taken away again.
-func (c clients) test(ctx context.Context, public conntest.Public, conf configuration, write bool) []answers.TestItem {
+func (c clients) test(ctx context.Context, public probe.Public, conf configuration, write bool) []answers.TestItem {
 	var client provider.DNS
 	zone := dnsname.Parse(conf.Domain)
-	test := &conntest.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: conf.account()}}
+	test := &probe.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: conf.account()}}
 	test.Step("params", func() (err error) {
 		if err := conf.missing(); err != nil {
 			return err
@@ -157,12 +156,12 @@ type probeJournal struct {
 	place   reconcile.Place
 }
 
-func (j *probeJournal) Add(ctx context.Context, p conntest.Probe) error {
+func (j *probeJournal) Add(ctx context.Context, p probe.Record) error {
 	j.place = reconcile.Place{Name: p.Name, Account: j.account, Zone: dnsname.Fold(p.Zone), ZoneID: p.ZoneID, Doubt: reconcile.Doubt{Value: p.Value}}
 	return j.fault(j.ledger.AddProbe(ctx, &j.place))
 }
 
-func (j *probeJournal) End(ctx context.Context, _ conntest.Probe) error {
+func (j *probeJournal) End(ctx context.Context, _ probe.Record) error {
 	return j.fault(j.ledger.EndProbe(ctx, j.place))
 }
 
@@ -303,7 +302,7 @@ func (b configurationBody) configuration() configuration {
 	return configuration{
 		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
 		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
-		RetryInterval: sqlrow.Given(b.RetryInterval), MaxRetries: sqlrow.Given(b.MaxRetries), Enabled: b.Enabled,
+		RetryInterval: sqlite.Given(b.RetryInterval), MaxRetries: sqlite.Given(b.MaxRetries), Enabled: b.Enabled,
 	}
 }
 
@@ -341,7 +340,7 @@ func (c configuration) sameCredentials(d configuration) bool {
 // errNoSecret unless that belongs to the same credentials: else it could be sent to a
 // stranger's address.
 func (c configuration) unmasked(stored configuration) (configuration, error) {
-	if c.Secret != masked.Mask {
+	if c.Secret != secrets.Mask {
 		return c, nil
 	}
 	if !stored.sameCredentials(c) {
@@ -432,7 +431,7 @@ func (body serviceBody) checked() (v service, err error) {
 // over gives the service as it replaces a stored one, whose secrets take the place of
 // masks.
 func (v service) over(stored service) (service, error) {
-	config, used, err := masked.Restore(string(v.Config), string(stored.Config))
+	config, used, err := secrets.RestoreMembers(string(v.Config), string(stored.Config))
 	if err != nil || used && !sameAccount(v.Config, stored.Config) {
 		return service{}, errNoSecret
 	}
@@ -473,7 +472,7 @@ func (v service) documented() bool { return v.Domain.Valid }
 
 // document is the service in a document, if that can have it.
 func (v service) document() (d provision.Service, ok bool) {
-	config := json.RawMessage(masked.Hide(string(v.Config)))
+	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
 	return provision.Service{ID: v.ID, Name: v.Name, Config: config}, v.documented()
 }
 
@@ -524,11 +523,11 @@ func checkOwner(owner string) error {
 
 // saveConfiguration checks a configuration and stores it. members are all that it
 // was given with; what of it cannot work is told.
-func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]advice.Warning, error) {
+func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]answers.Warning, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if err := s.store.PutConfiguration(ctx, c, c.Secret == masked.Mask); err != nil {
+	if err := s.store.PutConfiguration(ctx, c, c.Secret == secrets.Mask); err != nil {
 		return nil, err
 	}
 	stored, err := s.store.Configuration(ctx)
@@ -541,7 +540,7 @@ func (s *server) saveConfiguration(ctx context.Context, c configuration, members
 	warnings := s.configurationWarnings(stored, members)
 	count, id, err := s.store.ServicesOutside(ctx, stored.Zone)
 	if count > 0 {
-		warnings = append(warnings, advice.Warning{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
+		warnings = append(warnings, answers.Warning{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
 	}
 	return warnings, err
 }
@@ -566,14 +565,14 @@ func (s *server) forgetConfiguration(ctx context.Context) (gone bool, err error)
 	}
 	return !slices.ContainsFunc(state.Names[0].Places, func(p reconcile.Place) bool {
 		value := cmp.Or(p.Standing, p.Doubt.Value)
-		return p.State != reconcile.Withdrawn && value != "" && meshtxt.Network(value) == ""
+		return p.State != reconcile.Withdrawn && value != "" && mesh.Network(value) == ""
 	}), nil
 }
 
 // registerService checks and stores a new service, under a new id where it has none. It
 // gives the service as it is stored, and what of it cannot work; with an error no more
 // than an id that it could have had.
-func (s *server) registerService(ctx context.Context, body serviceBody, members []string) (service, []advice.Warning, error) {
+func (s *server) registerService(ctx context.Context, body serviceBody, members []string) (service, []answers.Warning, error) {
 	if body.ID == "" {
 		id, err := s.store.newID()
 		if err != nil {
@@ -585,7 +584,7 @@ func (s *server) registerService(ctx context.Context, body serviceBody, members 
 	if err != nil {
 		return service{}, nil, err
 	}
-	if _, _, err := masked.Restore(string(v.Config), "{}"); err != nil {
+	if _, _, err := secrets.RestoreMembers(string(v.Config), "{}"); err != nil {
 		return service{}, nil, err
 	}
 	if err := s.store.CreateService(ctx, v); err != nil {
@@ -595,7 +594,7 @@ func (s *server) registerService(ctx context.Context, body serviceBody, members 
 }
 
 // replaceService is registerService for a service with an id, which may be there.
-func (s *server) replaceService(ctx context.Context, body serviceBody, members []string) (service, []advice.Warning, error) {
+func (s *server) replaceService(ctx context.Context, body serviceBody, members []string) (service, []answers.Warning, error) {
 	v, err := body.checked()
 	if err != nil {
 		return service{}, nil, err
@@ -608,11 +607,11 @@ func (s *server) replaceService(ctx context.Context, body serviceBody, members [
 
 // stored gives a service that was just stored. Somebody else may have deleted it since:
 // it was stored all the same.
-func (s *server) stored(ctx context.Context, saved service, members []string) (service, []advice.Warning, error) {
+func (s *server) stored(ctx context.Context, saved service, members []string) (service, []answers.Warning, error) {
 	v, err := s.store.Service(ctx, saved.ID)
 	if errors.Is(err, errNoService) {
 		v, err = saved, nil
-		v.CreatedAt = sqlrow.Shown(s.store.now())
+		v.CreatedAt = sqlite.Shown(s.store.now())
 		v.UpdatedAt = v.CreatedAt
 	}
 	if err != nil {
@@ -624,51 +623,51 @@ func (s *server) stored(ctx context.Context, saved service, members []string) (s
 
 // configurationWarnings tell what of a configuration cannot work as it stands. members are all
 // that it was given with.
-func (s *server) configurationWarnings(c configuration, members []string) []advice.Warning {
-	names := advice.Domain(c.Domain)
+func (s *server) configurationWarnings(c configuration, members []string) []answers.Warning {
+	names := answers.WarnDomain(c.Domain)
 	if names == nil {
-		names = advice.RecordName(c.recordName())
+		names = answers.WarnRecordName(c.recordName())
 	}
-	var numbers []advice.Warning
+	var numbers []answers.Warning
 	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
 	if c.RetryInterval.V != 0 { // as nothing, 0 is the default
-		numbers = advice.Number("retry_interval", c.RetryInterval.V, int64(retry.First/time.Second))
+		numbers = answers.WarnNumber("retry_interval", c.RetryInterval.V, int64(retry.First/time.Second))
 	}
 	if c.MaxRetries.Valid {
-		numbers = append(numbers, advice.Number("max_retries", c.MaxRetries.V, int64(retry.Retries))...)
+		numbers = append(numbers, answers.WarnNumber("max_retries", c.MaxRetries.V, int64(retry.Retries))...)
 	}
-	return slices.Concat(advice.Members(members, advice.Configuration), s.accountWarnings(c.account()), names,
-		advice.Mode(c.SyncMode, syncModes), numbers, advice.Enabled(members), advice.Endpoints(c.Endpoints),
-		advice.Addresses(c.Endpoints, s.engine.Addresses().Last))
+	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), s.accountWarnings(c.account()), names,
+		answers.WarnMode(c.SyncMode, syncModes), numbers, answers.WarnEnabled(members), answers.WarnEndpoints(c.Endpoints),
+		answers.WarnAddresses(c.Endpoints, s.engine.Addresses().Last))
 }
 
 // accountWarnings tell why an account has no client.
-func (s *server) accountWarnings(a reconcile.Account) []advice.Warning {
-	if unknown := advice.Provider(a.Provider, providerNames()); unknown != nil {
+func (s *server) accountWarnings(a reconcile.Account) []answers.Warning {
+	if unknown := answers.WarnProvider(a.Provider, providerNames()); unknown != nil {
 		return unknown
 	}
 	if _, err := s.clients.open(a); err != nil {
-		return []advice.Warning{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
+		return []answers.Warning{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
 	}
 	return nil
 }
 
 // serviceWarnings tell what of a stored service cannot work as it stands. members are
 // those beside its config.
-func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]advice.Warning, error) {
+func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]answers.Warning, error) {
 	config, err := parseServiceConfig(v.Config)
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(advice.Members(members, advice.Service),
-		advice.Members(strictjson.Names([]byte(v.Config)), advice.ServiceConfig),
-		advice.Addresses(config.Endpoints, s.engine.Addresses().Last))
+	all := slices.Concat(answers.WarnMembers(members, answers.ServiceMembers),
+		answers.WarnMembers(strictjson.Names([]byte(v.Config)), answers.ServiceConfigMembers),
+		answers.WarnAddresses(config.Endpoints, s.engine.Addresses().Last))
 	beside, err := s.store.ServiceBeside(ctx, v)
 	if err != nil {
 		return nil, err
 	}
 	if beside != "" {
-		all = append(all, advice.Warning{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
+		all = append(all, answers.Warning{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
 	}
 	if config.Provider != "" {
 		all = append(all, s.accountWarnings(config.account())...)
@@ -679,13 +678,13 @@ func (s *server) serviceWarnings(ctx context.Context, v service, members []strin
 	}
 	switch {
 	case v.Zone == "":
-		all = append(all, advice.Warning{ID: msg.WarnNoDomain})
+		all = append(all, answers.Warning{ID: msg.WarnNoDomain})
 	case err != nil:
-		all = append(all, advice.Warning{ID: msg.WarnNoConfig})
+		all = append(all, answers.Warning{ID: msg.WarnNoConfig})
 	case config.Provider == "" && !dnsname.Within(v.Zone, global.Zone):
-		all = append(all, advice.Warning{ID: msg.WarnNoProvider, Args: []any{v.Zone, global.Zone}})
+		all = append(all, answers.Warning{ID: msg.WarnNoProvider, Args: []any{v.Zone, global.Zone}})
 	default:
-		all = append(all, advice.Endpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
+		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
 	}
 	return all, nil
 }

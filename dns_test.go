@@ -23,22 +23,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/answers"
-	"meshddns/builtin"
-	"meshddns/conntest"
-	"meshddns/dnsname"
-	"meshddns/dnswire"
-	"meshddns/hostaddr"
-	"meshddns/ledger"
-	"meshddns/meshtxt"
-	"meshddns/msg"
-	"meshddns/nameserver"
-	"meshddns/provider"
-	"meshddns/provider/cloudtest"
-	"meshddns/provider/contract"
-	"meshddns/provider/servertest"
-	"meshddns/reconcile"
-	"meshddns/sqlrow"
+	"meshddns/internal/answers"
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/hostaddr"
+	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/probe"
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+	"meshddns/test/cloudtest"
+	"meshddns/test/contract"
+	"meshddns/test/servertest"
 )
 
 func TestDNSRetryPolicy(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDNSRetryPolicy(t *testing.T) {
 		"huge":     {new(int64(math.MaxInt64)), new(int64(math.MaxInt64)), provider.Backoff{First: time.Hour, Retries: 10}},
 		"least":    {new(int64(math.MinInt64)), new(int64(math.MinInt64)), provider.Backoff{First: 5 * time.Second, Retries: 3}},
 	} {
-		if got := reconcile.RetryPolicy(sqlrow.Given(test.interval), sqlrow.Given(test.retries)); got != test.want {
+		if got := reconcile.RetryPolicy(sqlite.Given(test.interval), sqlite.Given(test.retries)); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
@@ -566,7 +566,7 @@ func TestSyncDownOnce(t *testing.T) {
 	service := h.service("example.com")
 	want := []string{dnsHost + " failed temporary"}
 	for n := range 60 {
-		h.reserve(service, fmt.Sprintf("p%02d", n), sqlrow.NetworkID(n))
+		h.reserve(service, fmt.Sprintf("p%02d", n), sqlite.NetworkID(n))
 		want = append(want, fmt.Sprintf("_mesh.p%02d.example.com failed temporary", n))
 	}
 	wantReport(t, h.run(), want...)
@@ -691,7 +691,7 @@ func TestSyncStopBeforeWrite(t *testing.T) {
 		return forward()
 	})})
 	h.run()
-	h.change(func(c *configuration) { c.Endpoints = sqlrow.TextList{"tcp://192.0.2.1:1"} })
+	h.change(func(c *configuration) { c.Endpoints = sqlite.TextList{"tcp://192.0.2.1:1"} })
 	before, _, _ := h.engine.Last(t.Context())
 	serial := s.Serial(t)
 	open := make(chan struct{})
@@ -808,7 +808,7 @@ func TestSyncReleaseHandsOver(t *testing.T) {
 			h := newSyncHost(t, dnsBuiltinServer)
 			var waiting []usage
 			for n := range 3 {
-				waiting = append(waiting, h.reserve(h.service("example.com"), "office", sqlrow.NetworkID(n)))
+				waiting = append(waiting, h.reserve(h.service("example.com"), "office", sqlite.NetworkID(n)))
 			}
 			wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" conflict network_conflict", dnsOffice+" create")
 			h.wantStanding(dnsOffice, h.text("0", dnsEndpoint))
@@ -1196,7 +1196,7 @@ func TestSyncKeepsWorkingKey(t *testing.T) {
 	wantReport(t, h.run(), dnsHost+" create")
 	h.change(func(c *configuration) {
 		c.AccessKeyID, c.Secret = servertest.ReadOnlyKey, servertest.ReadOnly
-		c.Endpoints = sqlrow.TextList{"tcp://192.0.2.1:1"}
+		c.Endpoints = sqlite.TextList{"tcp://192.0.2.1:1"}
 	})
 	wantReport(t, h.run(), dnsHost+" failed permission")
 	wantTXT(t, s, dnsHost, h.text("", dnsEndpoint))
@@ -1240,7 +1240,7 @@ func TestSyncTest(t *testing.T) {
 				if write && strings.HasSuffix(test.want, "record:ok") {
 					continue
 				}
-				items := h.clients.test(t.Context(), conntest.Internet, c, write)
+				items := h.clients.test(t.Context(), probe.Internet, c, write)
 				if got := dnsItemsText(items); got != test.want+more {
 					t.Errorf("%s: %s, want %s", name, got, test.want+more)
 				}
@@ -1261,7 +1261,7 @@ func TestSyncWriteTest(t *testing.T) {
 		c := dnsConfiguration(s)
 		serial := s.Serial(t)
 		want := "params:ok network:ok auth:ok zone:ok record:ok write:ok read:ok authoritative:ok cleanup:ok"
-		if got := dnsItemsText(h.clients.test(t.Context(), conntest.Internet, c, true)); got != want {
+		if got := dnsItemsText(h.clients.test(t.Context(), probe.Internet, c, true)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if s.Serial(t) == serial {
@@ -1293,7 +1293,7 @@ func TestSyncWriteTestCleansUp(t *testing.T) {
 			defer cancel()
 			c := dnsConfiguration(servertest.Server{Name: s.Name, Addr: gate.addr})
 			items := make(chan []answers.TestItem, 1)
-			go func() { items <- h.clients.test(ctx, conntest.Internet, c, true) }()
+			go func() { items <- h.clients.test(ctx, probe.Internet, c, true) }()
 			dnsWait(t, gate.arrived)
 			if test.goes {
 				cancel()
@@ -1350,7 +1350,7 @@ func TestSyncWriteTestSees(t *testing.T) {
 			c := dnsConfiguration(place)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if got := dnsItemsText(h.clients.test(ctx, conntest.Internet, c, true)); !strings.HasSuffix(got, test.want) {
+			if got := dnsItemsText(h.clients.test(ctx, probe.Internet, c, true)); !strings.HasSuffix(got, test.want) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
@@ -1454,9 +1454,9 @@ func TestSyncNewAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newSyncHost(t, dnsBuiltinServer)
 		h.change(func(c *configuration) {
-			c.SyncMode, c.Endpoints = modeAuto, sqlrow.TextList{"tcp://{ipv4}:1", "tcp://[{ipv6}]:1"}
+			c.SyncMode, c.Endpoints = modeAuto, sqlite.TextList{"tcp://{ipv4}:1", "tcp://[{ipv6}]:1"}
 		})
-		h.knows(meshtxt.Addresses{}, meshtxt.Addresses{})
+		h.knows(mesh.Addresses{}, mesh.Addresses{})
 		h.loop()
 		dnsPass(2 * time.Second)
 		h.wantStanding(dnsHost, h.text(""))
@@ -1467,7 +1467,7 @@ func TestSyncNewAddress(t *testing.T) {
 		if detail := last.Records[0].Fault.Detail; !strings.Contains(detail, "tcp://{ipv4}:1") || !strings.Contains(detail, "tcp://[{ipv6}]:1") {
 			t.Errorf("%q does not say which", detail)
 		}
-		both := meshtxt.Addresses{IPv4: netip.MustParseAddr("198.51.100.1"), IPv6: netip.MustParseAddr("2001:db8::1")}
+		both := mesh.Addresses{IPv4: netip.MustParseAddr("198.51.100.1"), IPv6: netip.MustParseAddr("2001:db8::1")}
 		h.knows(both, both)
 		if err := h.store.SaveAddresses(t.Context(), both); err != nil {
 			t.Fatal(err)
@@ -1497,7 +1497,7 @@ func TestSyncAddressSourceIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newSyncHost(t, dnsBuiltinServer)
-	var last meshtxt.Addresses
+	var last mesh.Addresses
 	for _, test := range []struct {
 		down     bool
 		warnings int
@@ -1541,7 +1541,7 @@ func TestZoneThatNobodyReaches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newSyncHost(t, dnsBuiltinServer)
 			c := dnsConfiguration(dnsBuiltinServer)
-			book := hostaddr.NewBook(source(t, hostaddr.IPv4, "auto"), hostaddr.Source{}, meshtxt.Addresses{IPv4: test.address}, h.store.SaveAddresses, h.logger())
+			book := hostaddr.NewBook(source(t, hostaddr.IPv4, "auto"), hostaddr.Source{}, mesh.Addresses{IPv4: test.address}, h.store.SaveAddresses, h.logger())
 			h.clients.reachable = reachability(test.named, book, h.logger())
 			config := engineConfig(h.store, h.clients, book, time.Hour, h.logger())
 			config.Ready = ready
@@ -1557,7 +1557,7 @@ func TestZoneThatNobodyReaches(t *testing.T) {
 				if !r.OK() || r.Counts["warning"] != warnings || test.hidden && r.Records[0].Fault != (reconcile.Fault{Code: want, Detail: "ns.example.com"}) {
 					t.Errorf("%+v", r)
 				}
-				zone := h.clients.test(t.Context(), conntest.Internet, c, false)[3]
+				zone := h.clients.test(t.Context(), probe.Internet, c, false)[3]
 				if zone.Name != "zone" || !zone.OK || zone.Skipped || zone.Fault.Code != want {
 					t.Errorf("%+v", zone)
 				}
@@ -1778,7 +1778,7 @@ func TestSyncJoinAfterChange(t *testing.T) {
 		h.begin(t.Context())
 		<-arrived
 		h.reserve(h.service("example.com"), "office", 42)
-		h.change(func(c *configuration) { c.Endpoints = sqlrow.TextList{"tcp://192.0.2.1:1"} })
+		h.change(func(c *configuration) { c.Endpoints = sqlite.TextList{"tcp://192.0.2.1:1"} })
 		var after []<-chan reconcile.Report
 		for range 3 {
 			after = append(after, h.begin(t.Context()))
@@ -2395,7 +2395,7 @@ func TestSyncRestoredBackup(t *testing.T) {
 func TestSyncAdopts(t *testing.T) {
 	h, v := newVendorHost(t)
 	service := h.service("example.com")
-	lost := func(network string) string { return meshtxt.Value(network, "aaaaaaaaaaaa", []string{dnsEndpoint}) }
+	lost := func(network string) string { return mesh.Value(network, "aaaaaaaaaaaa", []string{dnsEndpoint}) }
 	v.put(servertest.Zone, dnsOffice, provider.TXT{lost("42")})
 	v.put(servertest.Zone, "_mesh.later.example.com", provider.TXT{lost("43")})
 	v.put(servertest.Zone, "_mesh.not.example.com", provider.TXT{lost("44")})
@@ -2761,7 +2761,7 @@ func TestSyncCopiedDatabase(t *testing.T) {
 	h, _ := newVendorHost(t)
 	h.run()
 	copied := h.copied(t)
-	there := meshtxt.Addresses{IPv4: netip.MustParseAddr("198.51.100.99")}
+	there := mesh.Addresses{IPv4: netip.MustParseAddr("198.51.100.99")}
 	copied.knows(there, there)
 	var r reconcile.Report
 	for range 4 {
@@ -3232,7 +3232,7 @@ func TestLogTellsOfChanges(t *testing.T) {
 		h, v := newVendorHost(t)
 		service := h.service("example.com")
 		for n := range 50 {
-			h.reserve(service, fmt.Sprintf("name%d", n), sqlrow.NetworkID(n+1))
+			h.reserve(service, fmt.Sprintf("name%d", n), sqlite.NetworkID(n+1))
 		}
 		h.mode(modeAuto)
 		h.loop()
@@ -3296,7 +3296,7 @@ func TestCodesHaveTexts(t *testing.T) {
 	for _, code := range []string{
 		string(provider.Network), string(provider.Temporary), string(provider.Throttled), string(provider.BadCredentials), string(provider.Permission),
 		string(provider.ClockSkew), string(provider.ZoneNotFound), string(provider.Conflict), string(provider.Changed), string(provider.Invalid),
-		string(provider.Quota), string(provider.BadAnswer), string(conntest.NoResolver), reconcile.CodeUnknownProvider, reconcile.CodeNotListening,
+		string(provider.Quota), string(provider.BadAnswer), string(probe.NoResolver), reconcile.CodeUnknownProvider, reconcile.CodeNotListening,
 		reconcile.CodeNoProvider, reconcile.CodeInvalid, reconcile.CodeInvalidName, reconcile.CodeNetworkConflict, reconcile.CodeCredentialsGone,
 		reconcile.CodeDeletesForbidden, reconcile.CodeAddressUnknown, reconcile.CodeSameOwner, reconcile.CodeZoneUnreachable, reconcile.CodeDatabase,
 		reconcile.CodeInterrupted, reconcile.CodeOrphan, reconcile.CodeNotSearched,
@@ -3667,7 +3667,7 @@ func TestSyncStateIsTrue(t *testing.T) {
 		check("other endpoints", u, "pending "+h.value("42", dnsEndpoint), 1)
 		h.publish(u, dnsEndpoint)
 		check("as before", u, "published "+h.value("42", dnsEndpoint), 0)
-		h.change(func(c *configuration) { c.Endpoints = sqlrow.TextList{"tcp://192.0.2.9:2"} })
+		h.change(func(c *configuration) { c.Endpoints = sqlite.TextList{"tcp://192.0.2.9:2"} })
 		check("another configuration", v, "pending "+h.value("43", dnsEndpoint), 2)
 		h.run()
 		check("synchronised again", v, "published "+h.value("43", "tcp://192.0.2.9:2"), 0)
@@ -3717,7 +3717,7 @@ func TestSyncProbe(t *testing.T) {
 			h, v := newVendorHost(t)
 			h.mode(mode)
 			other := h.vendor("other")
-			probe := conntest.NewProbe(h.owner, servertest.Zone)
+			probe := probe.NewRecord(h.owner, servertest.Zone)
 			place := reconcile.Place{Name: probe.Name, Zone: servertest.Zone, ZoneID: servertest.Zone, Doubt: reconcile.Doubt{Value: probe.Value},
 				Account: reconcile.Account{Provider: "other", AccessKeyID: "key", Secret: "secret of the probe"}}
 			if err := h.store.ledger.AddProbe(t.Context(), &place); err != nil {
@@ -3746,7 +3746,7 @@ func TestProbeEnds(t *testing.T) {
 	h.run()
 	rows := h.rows()
 	for _, provider := range []string{"vendor", "other"} {
-		place := reconcile.Place{Name: "_mesh-test-1.example.com", Zone: servertest.Zone, Doubt: reconcile.Doubt{Value: meshtxt.Probe(h.owner, "1")},
+		place := reconcile.Place{Name: "_mesh-test-1.example.com", Zone: servertest.Zone, Doubt: reconcile.Doubt{Value: mesh.Probe(h.owner, "1")},
 			Account: reconcile.Account{Provider: provider, AccessKeyID: "key", Secret: "secret"}}
 		if err := h.store.ledger.AddProbe(t.Context(), &place); err != nil || place.ID == 0 || place.Account.ID == 0 {
 			t.Fatalf("%+v, %v", place, err)

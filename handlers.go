@@ -22,27 +22,22 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
-	"meshddns/advice"
-	"meshddns/answers"
-	"meshddns/conntest"
-	"meshddns/crash"
-	"meshddns/dbfault"
-	"meshddns/dbfile"
-	"meshddns/dnsname"
 	"meshddns/docs"
-	"meshddns/envelope"
-	"meshddns/guard"
-	"meshddns/httpserver"
-	"meshddns/ledger"
-	"meshddns/listing"
-	"meshddns/masked"
-	"meshddns/metrics"
-	"meshddns/msg"
-	"meshddns/provider"
-	"meshddns/provision"
-	"meshddns/reconcile"
-	"meshddns/scrub"
-	"meshddns/sqlrow"
+	"meshddns/internal/answers"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/envelope"
+	"meshddns/internal/guard"
+	"meshddns/internal/httpserver"
+	"meshddns/internal/ledger"
+	"meshddns/internal/metrics"
+	"meshddns/internal/msg"
+	"meshddns/internal/probe"
+	"meshddns/internal/provider"
+	"meshddns/internal/provision"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
+	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 // server answers the HTTP contract.
@@ -50,7 +45,7 @@ type server struct {
 	store      *store
 	engine     *reconcile.Engine
 	clients    clients
-	public     conntest.Public // how the world sees the zones
+	public     probe.Public // how the world sees the zones
 	log        *slog.Logger
 	version    string
 	dnsMetrics func(*metrics.Page) // writes those of the built-in DNS server
@@ -121,7 +116,7 @@ var failures = []envelope.Answer{
 	{Err: errNoDomain, ID: msg.ServiceDomainMissing},
 	{Err: errNoSecret, ID: msg.SecretNotStored},
 	{Err: errBackupRuns, ID: msg.BackupRuns},
-	{Err: masked.ErrNoSecret, ID: msg.SecretNotStored},
+	{Err: secrets.ErrNoSecret, ID: msg.SecretNotStored},
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
@@ -134,16 +129,16 @@ func failureOf(err error) *envelope.Failure {
 
 // broken tells what is wrong with the database.
 func broken(err error) msg.ID {
-	switch kind := dbfault.Of(err); {
-	case errors.Is(err, dbfile.ErrGone):
+	switch kind := sqlite.FaultOf(err); {
+	case errors.Is(err, sqlite.ErrGone):
 		return msg.DatabaseGone
-	case errors.Is(err, dbfile.ErrNoRoom):
+	case errors.Is(err, sqlite.ErrNoRoom):
 		return msg.BackupNoRoom
-	case kind == dbfault.Full:
+	case kind == sqlite.Full:
 		return msg.DiskFull
-	case kind == dbfault.Locked:
+	case kind == sqlite.Locked:
 		return msg.DatabaseLocked
-	case kind == dbfault.Damaged:
+	case kind == sqlite.Damaged:
 		return msg.DatabaseDamaged
 	}
 	return ""
@@ -179,13 +174,13 @@ type shownConfiguration struct {
 func (c configuration) shown() shownConfiguration {
 	secret := ""
 	if c.Secret != "" {
-		secret = masked.Mask
+		secret = secrets.Mask
 	}
 	return shownConfiguration{
 		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
 		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: sqlrow.Pointer(c.RetryInterval),
-		MaxRetries: sqlrow.Pointer(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
+		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: sqlite.Pointer(c.RetryInterval),
+		MaxRetries: sqlite.Pointer(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
 	}
 }
 
@@ -206,7 +201,7 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	warnings, err := s.saveConfiguration(r.Context(), body.configuration(), members)
 	answer := envelope.Reply{Message: msg.ConfigurationSaved}
 	if len(warnings) > 0 {
-		answer.Data = map[string]any{"warnings": advice.Texts(warnings, envelope.Language(r))}
+		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, envelope.Language(r))}
 	}
 	return answer, err
 }
@@ -238,7 +233,7 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 		Provider: body.Provider, AccessKeyID: body.AccessKeyID, Secret: body.AccessKeySecret, Endpoint: body.Endpoint,
 		Domain: body.Domain, TXTRecordName: body.TXTRecordName,
 	}
-	if c.Secret == masked.Mask {
+	if c.Secret == secrets.Mask {
 		stored, err := s.store.Configuration(r.Context())
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return envelope.Reply{}, err
@@ -352,7 +347,7 @@ func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
 
 // leftoversAfter reads the leftovers behind one, some at a time.
 func (s *server) leftoversAfter(ctx context.Context, after int64, size int) iter.Seq2[ledger.StoredPlace, error] {
-	return sqlrow.Pages(size, func(behind ledger.StoredPlace) ([]ledger.StoredPlace, error) {
+	return sqlite.Pages(size, func(behind ledger.StoredPlace) ([]ledger.StoredPlace, error) {
 		return s.store.ledger.Leftovers(ctx, max(after, behind.Place.ID), size)
 	})
 }
@@ -430,7 +425,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		ServiceID    string            `json:"service_id"`
 		PrefixMode   string            `json:"prefix_mode"`
 		CustomPrefix string            `json:"custom_prefix"`
-		NetworkID    *sqlrow.NetworkID `json:"network_id"`
+		NetworkID    *sqlite.NetworkID `json:"network_id"`
 		NetworkName  string            `json:"network_name"`
 	}
 	members, err := envelope.DecodeMembers(r, &body)
@@ -450,12 +445,12 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		Mode       string           `json:"prefix_mode"`
 		Prefix     string           `json:"record_prefix"`
 		FullDomain string           `json:"full_domain"`
-		NetworkID  sqlrow.NetworkID `json:"network_id"`
+		NetworkID  sqlite.NetworkID `json:"network_id"`
 		Warnings   []string         `json:"warnings,omitempty"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
-		Warnings: advice.Texts(append(u.warnings(), advice.NotSet(members, advice.NotReserved)...), envelope.Language(r)),
+		Warnings: answers.WarningTexts(append(u.warnings(), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
 	}}, nil
 }
 
@@ -492,25 +487,25 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	read := func(after int64, size int) listing.Page {
+	read := func(after int64, size int) answers.ListPage {
 		f := filter
 		f.after = after
 		return s.page(r, f, size)
 	}
-	first := read(filter.after, listing.FirstSize(limit))
+	first := read(filter.after, answers.FirstSize(limit))
 	if first.Err != nil {
 		s.adapter.Refuse(w, r, first.Err)
 		return
 	}
 	w.Header().Set("Content-Type", envelope.MediaType)
-	if err := listing.Write(w, limit, first, read); err != nil {
+	if err := answers.WriteList(w, limit, first, read); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
 }
 
 // page gives at most limit usages that the filter selects.
-func (s *server) page(r *http.Request, f usageFilter, limit int) (page listing.Page) {
-	defer crash.Catch(&page.Err)
+func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
+	defer tasks.Catch(&page.Err)
 	return s.store.Listing(r.Context(), f, limit, envelope.Language(r))
 }
 
@@ -537,7 +532,7 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 		if err != nil {
 			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id", envelope.Phrase{ID: msg.TypeUint64})
 		}
-		filter.network = sql.Null[sqlrow.NetworkID]{V: sqlrow.NetworkID(n), Valid: true}
+		filter.network = sql.Null[sqlite.NetworkID]{V: sqlite.NetworkID(n), Valid: true}
 	}
 	limit, filter.after, err = envelope.PageQuery(query)
 	return filter, limit, err
@@ -549,12 +544,12 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	return envelope.Reply{Data: struct {
-		listing.Usage
+		answers.ListedUsage
 		Status       string   `json:"status"`
 		TXTEndpoints []string `json:"txt_endpoints"`
 		CreatedAt    string   `json:"created_at"`
 	}{
-		Usage: u.entry(envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
+		ListedUsage: u.entry(envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 	}}, nil
 }
 
@@ -564,7 +559,7 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	var body struct {
-		TXTEndpoints sqlrow.TextList `json:"txt_endpoints"`
+		TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
 		Description  *string         `json:"description"`
 		NetworkName  *string         `json:"network_name"`
 	}
@@ -573,8 +568,8 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	answer := envelope.Reply{Message: msg.UsageChanged}
-	if warnings := slices.Concat(advice.Members(members, advice.Usage), advice.NotSet(members, advice.NotChanged)); len(warnings) > 0 {
-		answer.Data = map[string]any{"warnings": advice.Texts(warnings, envelope.Language(r))}
+	if warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers)); len(warnings) > 0 {
+		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, envelope.Language(r))}
 	}
 	return answer, s.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
 }
@@ -624,11 +619,11 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 }
 
 // serviceReply tells of a service that was stored.
-func serviceReply(r *http.Request, v service, warnings []advice.Warning) envelope.Reply {
+func serviceReply(r *http.Request, v service, warnings []answers.Warning) envelope.Reply {
 	return envelope.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
 		serviceAnswer
 		Warnings []string `json:"warnings,omitempty"`
-	}{shownService(v), advice.Texts(warnings, envelope.Language(r))}}
+	}{shownService(v), answers.WarningTexts(warnings, envelope.Language(r))}}
 }
 
 type serviceAnswer struct {
@@ -642,7 +637,7 @@ type serviceAnswer struct {
 
 func shownService(v service) serviceAnswer {
 	return serviceAnswer{
-		ID: v.ID, Name: v.Name, Config: masked.Hide(string(v.Config)), UsageCount: v.UsageCount,
+		ID: v.ID, Name: v.Name, Config: secrets.MaskMembers(string(v.Config)), UsageCount: v.UsageCount,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 	}
 }
@@ -675,7 +670,7 @@ func (s *server) services(r *http.Request) iter.Seq2[any, error] {
 	if err != nil {
 		return func(yield func(any, error) bool) { yield(nil, err) }
 	}
-	return sqlrow.Made(s.store.AllServices(r.Context()), func(v service) (any, bool) { return met(v), true })
+	return sqlite.Made(s.store.AllServices(r.Context()), func(v service) (any, bool) { return met(v), true })
 }
 
 func (s *server) service(r *http.Request) (envelope.Reply, error) {
@@ -704,8 +699,8 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 		}
 		source := provision.Source{
 			Owner:    s.store.ledger.Owner(),
-			Services: sqlrow.Made(s.store.AllServices(ctx), service.document),
-			Usages:   sqlrow.Made(s.store.AllUsages(ctx, last), usage.document),
+			Services: sqlite.Made(s.store.AllServices(ctx), service.document),
+			Usages:   sqlite.Made(s.store.AllUsages(ctx, last), usage.document),
 		}
 		if fault == nil {
 			shown := c.shown()
@@ -803,7 +798,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 func writeZones(page *metrics.Page, down []reconcile.ZoneState) {
 	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
 	for _, z := range down {
-		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: scrub.Printable(z.Zone)},
+		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
 			metrics.Label{Name: "code", Value: z.Fault.Code})
 	}
 }

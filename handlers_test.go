@@ -34,19 +34,19 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
-	"meshddns/answers"
-	"meshddns/builtin"
-	"meshddns/conntest"
-	"meshddns/dnswire"
-	"meshddns/envelope"
-	"meshddns/guard"
-	"meshddns/hostaddr"
-	"meshddns/meshtxt"
-	"meshddns/msg"
-	"meshddns/nameserver"
-	"meshddns/provider/cloudtest"
-	"meshddns/provider/servertest"
-	"meshddns/sqlrow"
+	"meshddns/internal/answers"
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/envelope"
+	"meshddns/internal/guard"
+	"meshddns/internal/hostaddr"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/probe"
+	"meshddns/internal/sqlite"
+	"meshddns/test/cloudtest"
+	"meshddns/test/servertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the answers in testdata")
@@ -337,7 +337,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "203.0.113.7"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, store.SaveAddresses, log)
+	a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "203.0.113.7"), source(t, hostaddr.IPv6, "none"), mesh.Addresses{}, store.SaveAddresses, log)
 	cache := builtin.NewCache(store.zones, log)
 	store.zones.Changed = cache.Changed
 	names, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: store.zones, Own: a.addresses.All, Cache: cache}, log)
@@ -345,7 +345,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal(err)
 	}
 	a.dns = names.Addr()
-	a.server = &server{store: store, log: log, version: "test", dnsMetrics: builtinDNS{server: names, cache: cache}.metrics, public: conntest.Internet}
+	a.server = &server{store: store, log: log, version: "test", dnsMetrics: builtinDNS{server: names, cache: cache}.metrics, public: probe.Internet}
 	a.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: a.dns}
 	for _, f := range change {
 		f(a)
@@ -912,7 +912,7 @@ func TestListingIsTheRows(t *testing.T) {
 		}
 		for query, f := range map[string]usageFilter{
 			"": {}, "?service_id=bare": {serviceID: "bare"}, "?service_id=gone": {serviceID: "gone"},
-			"?network_id=18446744073709551609": {network: sql.Null[sqlrow.NetworkID]{V: math.MaxUint64 - 6, Valid: true}},
+			"?network_id=18446744073709551609": {network: sql.Null[sqlite.NetworkID]{V: math.MaxUint64 - 6, Valid: true}},
 		} {
 			if got, want := a.must(t, "GET", "/api/v1/ddns/usages/available"+query, ""), a.entries(t, f); got != want {
 				t.Errorf("after %s the answer%s is not the rows:\n%.600s\nwant\n%.600s", change, query, got, want)
@@ -1250,13 +1250,13 @@ func noResolver(context.Context, string, string) (net.Conn, error) {
 }
 
 // publicDNS makes one server all of the public DNS.
-func publicDNS(t testing.TB, address string) conntest.Public {
+func publicDNS(t testing.TB, address string) probe.Public {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conntest.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
+	return probe.Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
 }
 
 // The connection test says of every cloud which setting is wrong.
@@ -2168,7 +2168,7 @@ func TestChineseFaults(t *testing.T) {
 // reach, and what else is stored and cannot work.
 func TestPrivateAddressIsTold(t *testing.T) {
 	a := newAppliance(t, func(a *appliance) {
-		a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "192.168.1.2"), source(t, hostaddr.IPv6, "none"), meshtxt.Addresses{}, a.store.SaveAddresses, a.server.log)
+		a.addresses = hostaddr.NewBook(source(t, hostaddr.IPv4, "192.168.1.2"), source(t, hostaddr.IPv6, "none"), mesh.Addresses{}, a.store.SaveAddresses, a.server.log)
 	})
 	const config = `{"provider":"builtin","access_key_id":"k","access_key_secret":"s","domain":"example.com","txt_record_name":"x","enabled":true%s}`
 	for _, test := range []struct{ method, path, body, want string }{
@@ -2684,7 +2684,7 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 	h := newSyncHost(t, servertest.Server{Name: "builtin"}) // whose engine does not run
 	service := h.service("example.com")
 	for n := range 4 {
-		h.reserve(service, fmt.Sprint("name", n), sqlrow.NetworkID(n))
+		h.reserve(service, fmt.Sprint("name", n), sqlite.NetworkID(n))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

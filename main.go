@@ -57,22 +57,22 @@ import (
 	"syscall"
 	"time"
 
-	"meshddns/advice"
-	"meshddns/conntest"
-	"meshddns/dnsname"
-	"meshddns/envelope"
-	"meshddns/guard"
-	"meshddns/hostaddr"
-	"meshddns/httpserver"
-	"meshddns/metrics"
-	"meshddns/msg"
-	"meshddns/provider"
-	"meshddns/provision"
-	"meshddns/reconcile"
-	"meshddns/settings"
-	"meshddns/sqlrow"
-	"meshddns/systemd"
-	"meshddns/tasks"
+	"meshddns/internal/answers"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/envelope"
+	"meshddns/internal/guard"
+	"meshddns/internal/hostaddr"
+	"meshddns/internal/httpserver"
+	"meshddns/internal/metrics"
+	"meshddns/internal/msg"
+	"meshddns/internal/probe"
+	"meshddns/internal/provider"
+	"meshddns/internal/provision"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/settings"
+	"meshddns/internal/sqlite"
+	"meshddns/internal/systemd"
+	"meshddns/internal/tasks"
 )
 
 func main() {
@@ -173,7 +173,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), public: conntest.Internet}
+	api := &server{store: store, log: log, version: version(), public: probe.Internet}
 	api.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
 	if c.Provision != "" {
@@ -461,7 +461,7 @@ func (s *server) applyDocument(ctx context.Context, path string, document *provi
 			slog.String("what", c.What), slog.String("id", c.ID),
 			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
 	}
-	for _, text := range advice.Texts(a.warnings, msg.English) {
+	for _, text := range answers.WarningTexts(a.warnings, msg.English) {
 		s.log.Warn("what is stored cannot work", "from", path, "reason", text)
 	}
 	for _, id := range a.inUse {
@@ -549,7 +549,7 @@ type application struct {
 	seen  map[string]int // usages of the document so far, by service, network and prefix
 	inUse []string       // services that cannot be deleted yet
 
-	warnings []advice.Warning // of what is stored and cannot work
+	warnings []answers.Warning // of what is stored and cannot work
 }
 
 var unchanged provision.Change
@@ -650,7 +650,7 @@ func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []in
 
 // HeldUsages gives the usages that a document can have.
 func (a *application) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
-	return sqlrow.Made(a.api.store.AllUsages(ctx, math.MaxInt64), func(u usage) (provision.Held, bool) {
+	return sqlite.Made(a.api.store.AllUsages(ctx, math.MaxInt64), func(u usage) (provision.Held, bool) {
 		return provision.Held{Seq: u.Seq, ID: u.ID}, u.documented()
 	})
 }
@@ -667,7 +667,7 @@ func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Ch
 
 // HeldServices gives the ids of the services that a document can have.
 func (a *application) HeldServices(ctx context.Context) iter.Seq2[string, error] {
-	return sqlrow.Made(a.api.store.AllServices(ctx), func(v service) (string, bool) { return v.ID, v.documented() })
+	return sqlite.Made(a.api.store.AllServices(ctx), func(v service) (string, bool) { return v.ID, v.documented() })
 }
 
 // DeleteService deletes a service that has no usages.

@@ -30,18 +30,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"meshddns/answers"
-	"meshddns/builtin"
-	"meshddns/dnsname"
-	"meshddns/dnswire"
-	"meshddns/hostaddr"
-	"meshddns/meshtxt"
-	"meshddns/nameserver"
-	"meshddns/provider"
-	"meshddns/provider/servertest"
-	"meshddns/provision"
-	"meshddns/reconcile"
-	"meshddns/sqlrow"
+	"meshddns/internal/answers"
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/hostaddr"
+	"meshddns/internal/mesh"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/provider"
+	"meshddns/internal/provision"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+	"meshddns/test/servertest"
 )
 
 // The names and the value that most tests here are about.
@@ -73,7 +73,7 @@ type syncHost struct {
 // dnsBuiltinServer is the built-in server without its sockets.
 var dnsBuiltinServer = servertest.Server{Name: builtin.Name, Addr: "127.0.0.1:53"}
 
-var dnsAddresses = meshtxt.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
+var dnsAddresses = mesh.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
 
 // newSyncHost makes an appliance that is configured to publish at a server.
 func newSyncHost(t testing.TB, s servertest.Server) *syncHost {
@@ -106,7 +106,7 @@ func (h *syncHost) logger() *slog.Logger { return slog.New(slog.NewTextHandler(h
 
 // renew makes the engine, as a program that begins does.
 func (h *syncHost) renew() {
-	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, meshtxt.Addresses{}, h.store.SaveAddresses, h.logger())
+	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, mesh.Addresses{}, h.store.SaveAddresses, h.logger())
 	c := engineConfig(h.store, h.clients, book, 5*time.Minute, h.logger())
 	ready := make(chan struct{})
 	close(ready)
@@ -151,7 +151,7 @@ func (r dnsRounds) Settings(ctx context.Context) (reconcile.Settings, error) {
 }
 
 // knows sets this host's last known addresses, and those that are known now.
-func (h *syncHost) knows(last, now meshtxt.Addresses) {
+func (h *syncHost) knows(last, now mesh.Addresses) {
 	h.addresses.Store(&reconcile.Addresses{Last: last, Now: now})
 }
 
@@ -242,7 +242,7 @@ func dnsConfiguration(s servertest.Server) configuration {
 	c := configuration{
 		Provider: "rfc2136", AccessKeyID: servertest.Key, Secret: servertest.Secret, Endpoint: s.Addr,
 		Domain: servertest.Zone, TXTRecordName: "_mesh-host", SyncMode: modeManual, MaxRetries: dnsNumber(0), Enabled: true,
-		Endpoints: sqlrow.TextList{"tcp://{ipv4}:11010"},
+		Endpoints: sqlite.TextList{"tcp://{ipv4}:11010"},
 	}
 	if s.Name == builtin.Name || s.Name == "" {
 		c.Provider, c.Endpoint = builtin.Name, ""
@@ -317,9 +317,9 @@ func (h *syncHost) reconfigure(id, config string) {
 	}
 }
 
-func (h *syncHost) reserve(service, prefix string, network sqlrow.NetworkID) usage {
+func (h *syncHost) reserve(service, prefix string, network sqlite.NetworkID) usage {
 	h.t.Helper()
-	u := usage{ServiceID: service, Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: network, Valid: true}}
+	u := usage{ServiceID: service, Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlite.NetworkID]{V: network, Valid: true}}
 	if prefix == automaticPrefix(network) {
 		u.Mode = modeAutomatic
 	}
@@ -504,7 +504,7 @@ func (h *syncHost) count(query string) (n int) {
 // rows are what the database has about names and places.
 func (h *syncHost) rows() (all []string) {
 	h.t.Helper()
-	all, err := sqlrow.Collect(context.Background(), h.store.reader, sqlrow.Text, `
+	all, err := sqlite.Collect(context.Background(), h.store.reader, sqlite.Text, `
 		SELECT json_array(name, version, due, lane, pass) FROM names UNION ALL
 		SELECT json_array(id, name, account, zone, state, standing, doubt, look_at, code, attempts, at, since) FROM places`)
 	if err != nil {
@@ -515,7 +515,7 @@ func (h *syncHost) rows() (all []string) {
 
 // value is what the appliance publishes for a network.
 func (h *syncHost) value(network string, endpoints ...string) string {
-	return meshtxt.Value(network, h.owner, endpoints)
+	return mesh.Value(network, h.owner, endpoints)
 }
 
 // text is the value as dig prints it.

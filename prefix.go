@@ -12,20 +12,18 @@ import (
 	"slices"
 	"strings"
 
-	"meshddns/advice"
-	"meshddns/answers"
-	"meshddns/dnsname"
-	"meshddns/envelope"
-	"meshddns/listing"
-	"meshddns/meshtxt"
-	"meshddns/msg"
-	"meshddns/provision"
-	"meshddns/sqlrow"
+	"meshddns/internal/answers"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/envelope"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/provision"
+	"meshddns/internal/sqlite"
 )
 
 const (
-	meshLabel  = meshtxt.Label // also the reserved beginning of prefixes
-	autoPrefix = "_mesh-"      // the beginning of every automatic prefix
+	meshLabel  = mesh.Label // also the reserved beginning of prefixes
+	autoPrefix = "_mesh-"   // the beginning of every automatic prefix
 )
 
 // Ways to come by a prefix.
@@ -57,7 +55,7 @@ func isReserved(prefix string) bool { return strings.HasPrefix(dnsname.Fold(pref
 // automaticPrefix derives a network's prefix. It encodes the decimal text and
 // not the number's bytes: DNS folds letter case, and over decimal digits no
 // two encodings differ by case alone.
-func automaticPrefix(network sqlrow.NetworkID) string {
+func automaticPrefix(network sqlite.NetworkID) string {
 	return autoPrefix + base64.RawURLEncoding.EncodeToString([]byte(network.String()))
 }
 
@@ -65,7 +63,7 @@ func automaticPrefix(network sqlrow.NetworkID) string {
 // the one that names the network.
 func describe(description, networkName *string) *string {
 	if description == nil && networkName != nil {
-		return new(listing.Describing + *networkName)
+		return new(answers.Describing + *networkName)
 	}
 	return description
 }
@@ -77,11 +75,11 @@ func fullName(prefix, domain string) string {
 
 // badEndpoints refuses endpoints that cannot be published for a network.
 func badEndpoints(network string, endpoints []string) error {
-	err := meshtxt.Check(network, anyOwner, endpoints)
-	if long, ok := errors.AsType[*meshtxt.TooLongError](err); ok {
-		return envelope.Fail(msg.ValueTooLong, long.Octets, meshtxt.MaxValue)
+	err := mesh.Check(network, anyOwner, endpoints)
+	if long, ok := errors.AsType[*mesh.TooLongError](err); ok {
+		return envelope.Fail(msg.ValueTooLong, long.Octets, mesh.MaxValue)
 	}
-	if bad, ok := errors.AsType[*meshtxt.EndpointError](err); ok {
+	if bad, ok := errors.AsType[*mesh.EndpointError](err); ok {
 		return envelope.Fail(msg.EndpointInvalid, bad.Text)
 	}
 	return err
@@ -97,7 +95,7 @@ const (
 // reservation is what a client wants to reserve.
 type reservation struct {
 	service, mode, custom string
-	network               *sqlrow.NetworkID // nil when it is not given
+	network               *sqlite.NetworkID // nil when it is not given
 	networkName           string
 }
 
@@ -128,9 +126,9 @@ type usageBody struct {
 	ServiceID    string            `json:"service_id"`
 	PrefixMode   string            `json:"prefix_mode"`
 	CustomPrefix string            `json:"custom_prefix"`
-	NetworkID    *sqlrow.NetworkID `json:"network_id"`
+	NetworkID    *sqlite.NetworkID `json:"network_id"`
 	NetworkName  *string           `json:"network_name"`
-	TXTEndpoints sqlrow.TextList   `json:"txt_endpoints"`
+	TXTEndpoints sqlite.TextList   `json:"txt_endpoints"`
 	Description  *string           `json:"description"`
 }
 
@@ -154,7 +152,7 @@ func (b usageBody) wanted() (usage, error) {
 	}
 	return usage{
 		ServiceID: want.service, Prefix: prefix,
-		Network: sqlrow.Given(want.network),
+		Network: sqlite.Given(want.network),
 	}, nil
 }
 
@@ -171,7 +169,7 @@ func (s *server) sameUsages(ctx context.Context, body []byte) (b usageBody, want
 }
 
 // difference is what a body has to change in a usage; nil for nothing.
-func (b usageBody) difference(u usage) (endpoints sqlrow.TextList, description *string) {
+func (b usageBody) difference(u usage) (endpoints sqlite.TextList, description *string) {
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
 		endpoints = b.TXTEndpoints
 	}
@@ -190,7 +188,7 @@ func (u usage) documented() bool {
 // networkName is the name of the network that the usage was reserved with, "" when another
 // description was given since.
 func (u usage) networkName() string {
-	name, named := strings.CutPrefix(u.Description, listing.Describing)
+	name, named := strings.CutPrefix(u.Description, answers.Describing)
 	if !named {
 		return ""
 	}
@@ -198,16 +196,16 @@ func (u usage) networkName() string {
 }
 
 // entry is the usage in the list.
-func (u usage) entry(language msg.Language) listing.Usage {
+func (u usage) entry(language msg.Language) answers.ListedUsage {
 	p := u.Publish
-	e := listing.Usage{
+	e := answers.ListedUsage{
 		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-		NetworkID: sqlrow.Pointer(u.Network), NetworkName: u.networkName(),
-		Publish: listing.Publish{State: string(p.State), Value: p.Value, Error: answers.FaultText(p.Fault, language), Attempts: p.Attempts, At: p.At},
+		NetworkID: sqlite.Pointer(u.Network), NetworkName: u.networkName(),
+		Publish: answers.ListedPublish{State: string(p.State), Value: p.Value, Error: answers.FaultText(p.Fault, language), Attempts: p.Attempts, At: p.At},
 	}
 	if u.ServiceName.Valid {
-		e.Provider = &listing.Provider{ID: u.ServiceID, Name: u.ServiceName.V}
+		e.Provider = &answers.ListedProvider{ID: u.ServiceID, Name: u.ServiceName.V}
 	}
 	return e
 }
@@ -235,8 +233,8 @@ func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
 		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
 	}
 	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: listing.Describing + want.networkName,
-		Network: sqlrow.Given(want.network),
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: answers.Describing + want.networkName,
+		Network: sqlite.Given(want.network),
 	})
 	switch {
 	case err == nil:
@@ -262,11 +260,11 @@ func (u usage) taken() error {
 }
 
 // warnings tell what hinders a usage that was just reserved.
-func (u usage) warnings() []advice.Warning {
+func (u usage) warnings() []answers.Warning {
 	if u.HeldBy == u.Network {
 		return nil
 	}
-	return []advice.Warning{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
+	return []answers.Warning{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }
 
 // afterService gives what is wrong with the service of a reservation, else the
@@ -277,7 +275,7 @@ func (s *server) afterService(ctx context.Context, service string, fault error) 
 
 // saveUsage checks what a usage is to publish, and stores it with a description; nil
 // leaves either as it is.
-func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlrow.TextList, description *string) error {
+func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlite.TextList, description *string) error {
 	network := anyNetwork
 	if u.Network.Valid {
 		network = u.Network.V.String()

@@ -27,23 +27,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/mattn/go-sqlite3"
 
-	"meshddns/answers"
-	"meshddns/builtin"
-	"meshddns/checkpoint"
-	"meshddns/dbconn"
-	"meshddns/dbfault"
-	"meshddns/dbfile"
-	"meshddns/dnsname"
-	"meshddns/erase"
-	"meshddns/groupcommit"
-	"meshddns/ledger"
-	"meshddns/listing"
-	"meshddns/meshtxt"
-	"meshddns/migrations"
-	"meshddns/msg"
-	"meshddns/provider"
-	"meshddns/reconcile"
-	"meshddns/sqlrow"
+	"meshddns/internal/answers"
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
+	"meshddns/internal/migrations"
+	"meshddns/internal/msg"
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
 )
 
 // schemaSQL is always today's schema: a new file gets it at once.
@@ -56,34 +49,34 @@ var schema = migrations.Schema{Tables: schemaSQL, Steps: migrations.Steps()}
 // What a store function reports beside faults of the database itself. A
 // transaction ends with one of these only before it has changed anything.
 const (
-	errNoConfiguration = groupcommit.Refusal("no configuration is stored")
-	errNoService       = groupcommit.Refusal("no such service")
-	errNoUsage         = groupcommit.Refusal("no such usage")
-	errServiceExists   = groupcommit.Refusal("a service with this id exists")
-	errServiceInUse    = groupcommit.Refusal("the service has usages")
-	errDomainInUse     = groupcommit.Refusal("the service has usages, its domain cannot change")
-	errPrefixTaken     = groupcommit.Refusal("the prefix is taken")
-	errNameTooLong     = groupcommit.Refusal("the full record name is too long")
-	errServiceConfig   = groupcommit.Refusal("the service's config is not a JSON object")
-	errNoDomain        = groupcommit.Refusal("the service's config has no domain")
-	errNoSecret        = groupcommit.Refusal("no stored secret belongs to these credentials")
-	errBackupRuns      = groupcommit.Refusal("a backup is being made or sent")
+	errNoConfiguration = sqlite.Refusal("no configuration is stored")
+	errNoService       = sqlite.Refusal("no such service")
+	errNoUsage         = sqlite.Refusal("no such usage")
+	errServiceExists   = sqlite.Refusal("a service with this id exists")
+	errServiceInUse    = sqlite.Refusal("the service has usages")
+	errDomainInUse     = sqlite.Refusal("the service has usages, its domain cannot change")
+	errPrefixTaken     = sqlite.Refusal("the prefix is taken")
+	errNameTooLong     = sqlite.Refusal("the full record name is too long")
+	errServiceConfig   = sqlite.Refusal("the service's config is not a JSON object")
+	errNoDomain        = sqlite.Refusal("the service's config has no domain")
+	errNoSecret        = sqlite.Refusal("no stored secret belongs to these credentials")
+	errBackupRuns      = sqlite.Refusal("a backup is being made or sent")
 )
 
 // store is the database. There is one writer, for SQLite has one; readers
 // work beside it on the last committed state (WAL).
 type store struct {
 	path      string
-	file      *dbfile.File
-	gate      *dbconn.Gate
+	file      *sqlite.File
+	gate      *sqlite.Pools
 	writer    *sql.DB
-	commits   *groupcommit.Queue
-	keeper    *checkpoint.Keeper
+	commits   *sqlite.Queue
+	keeper    *sqlite.Checkpointer
 	reader    *sql.DB
 	opening   sync.WaitGroup // of a reader, beside the start
-	eraser    *erase.Eraser
-	owner     string            // marks the values in DNS that are ours
-	addresses meshtxt.Addresses // this host's public ones that were last known when the database was opened
+	eraser    *sqlite.Eraser
+	owner     string         // marks the values in DNS that are ours
+	addresses mesh.Addresses // this host's public ones that were last known when the database was opened
 	ledger    *ledger.Ledger
 	zones     *builtin.Table
 	now       func() time.Time
@@ -106,17 +99,17 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 		log.Warn("what a backup has left beside the database stays there", "error", err)
 	}
 	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
-	s.gate = dbconn.New(s.file.Check, dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}}), bareSource(s.path))
+	s.gate = sqlite.NewPools(s.file.Check, dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}}), bareSource(s.path))
 	s.reader = s.gate.Readers(readers)
 	// Eight megabytes hold the pages of many indexes that reservations in no order change.
 	s.writer = s.gate.Writer(dataSource(s.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
-	s.keeper = checkpoint.New(s.writer, s.reader)
-	s.commits = groupcommit.New(s.writer, func() {
+	s.keeper = sqlite.NewCheckpointer(s.writer, s.reader)
+	s.commits = sqlite.NewQueue(s.writer, func() {
 		s.keeper.Committed()
 		s.committed()
 	})
 	s.commits.Confirm = s.file.CheckLogged
-	s.eraser = erase.New(s.writer, s.reader, busyTime, log)
+	s.eraser = sqlite.NewEraser(s.writer, s.reader, busyTime, log)
 	if err := s.begin(ctx, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
 	}
@@ -127,8 +120,8 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 }
 
 // takeFile takes a database file that is this program's, or is made.
-func takeFile(ctx context.Context, path string) (*dbfile.File, error) {
-	file, err := dbfile.Find(path)
+func takeFile(ctx context.Context, path string) (*sqlite.File, error) {
+	file, err := sqlite.FindFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -251,12 +244,12 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 		}
 	}
 	begun := time.Now()
-	err := dbfault.Find(ctx, s.reader)
+	err := sqlite.FindDamage(ctx, s.reader)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
 		log.Info("the database is sound", "time", time.Since(begun))
-	case dbfault.Of(err) == dbfault.Damaged:
+	case sqlite.FaultOf(err) == sqlite.Damaged:
 		s.damage.Store(&err)
 		log.Error("restore a backup", "file", s.path, "error", err)
 	default:
@@ -268,7 +261,7 @@ func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
 // what is there is read.
 func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 	version, err := schema.VersionOf(ctx, s.writer)
-	if dbfault.Of(err) == dbfault.Full {
+	if sqlite.FaultOf(err) == sqlite.Full {
 		return s.beginFrozen(ctx, log, err)
 	}
 	switch {
@@ -295,7 +288,7 @@ func (s *store) begin(ctx context.Context, log *slog.Logger) error {
 // A log that is left needs no index for who has the database alone.
 func (s *store) beginFrozen(ctx context.Context, log *slog.Logger, full error) error {
 	if s.file.LogSize() > 0 {
-		if err := dbconn.Fold(ctx, "file:"+(&url.URL{Path: s.path}).EscapedPath()); err != nil {
+		if err := sqlite.FoldLog(ctx, "file:"+(&url.URL{Path: s.path}).EscapedPath()); err != nil {
 			return fmt.Errorf("%w; its log cannot be read without room: make some", errors.Join(full, err))
 		}
 	}
@@ -325,7 +318,7 @@ func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
 	})
 }
 
-func (s *store) readAppliance(ctx context.Context, q sqlrow.Queryer) error {
+func (s *store) readAppliance(ctx context.Context, q sqlite.Queryer) error {
 	var ipv4, ipv6 string
 	err := q.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&s.owner, &ipv4, &ipv6)
 	s.addresses.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
@@ -338,7 +331,7 @@ func (s *store) readAppliance(ctx context.Context, q sqlrow.Queryer) error {
 // it: what has begun is finished.
 func (s *store) tx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
 	err := s.commits.Do(ctx, f)
-	if err != nil && dbfault.Of(err) == dbfault.Full {
+	if err != nil && sqlite.FaultOf(err) == sqlite.Full {
 		s.full.Store(true)
 	}
 	return err
@@ -356,8 +349,8 @@ func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, t
 
 // reading is where to read: the transaction that the context was made for, which has
 // changes that nobody else sees yet, or else the last committed state.
-func (s *store) reading(ctx context.Context) sqlrow.Queryer {
-	if tx := groupcommit.Tx(ctx); tx != nil {
+func (s *store) reading(ctx context.Context) sqlite.Queryer {
+	if tx := sqlite.Tx(ctx); tx != nil {
 		return tx
 	}
 	return s.reader
@@ -383,7 +376,7 @@ type configuration struct {
 	Domain, TXTRecordName, SyncMode string
 	RetryInterval, MaxRetries       sql.Null[int64]
 	Enabled                         bool
-	Endpoints                       sqlrow.TextList
+	Endpoints                       sqlite.TextList
 	UpdatedAt                       string
 	Zone                            string // Domain as DNS has it
 	AccountID                       int64
@@ -394,14 +387,14 @@ func (s *store) Configuration(ctx context.Context) (configuration, error) {
 	return selectConfiguration(ctx, s.reading(ctx))
 }
 
-func selectConfiguration(ctx context.Context, q sqlrow.Queryer) (c configuration, err error) {
+func selectConfiguration(ctx context.Context, q sqlite.Queryer) (c configuration, err error) {
 	err = q.QueryRowContext(ctx, `
 		SELECT provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
 		       retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone, account
 		FROM configuration WHERE id = 1`).Scan(
 		&c.Provider, &c.AccessKeyID, &c.Secret, &c.Endpoint, &c.Domain, &c.TXTRecordName, &c.SyncMode,
 		&c.RetryInterval, &c.MaxRetries, &c.Enabled, &c.Endpoints, &c.UpdatedAt, &c.Zone, &c.AccountID)
-	return c, sqlrow.Absent(err, errNoConfiguration)
+	return c, sqlite.Absent(err, errNoConfiguration)
 }
 
 // PutConfiguration stores the configuration, and asks for a pass over all names.
@@ -438,7 +431,7 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 			    txt_endpoints = excluded.txt_endpoints, updated_at = excluded.updated_at, zone = excluded.zone,
 			    name = excluded.name, account = excluded.account`,
 			c.Provider, c.AccessKeyID, c.Secret, c.Endpoint, c.Domain, c.TXTRecordName, c.SyncMode,
-			c.RetryInterval, c.MaxRetries, c.Enabled, c.Endpoints, sqlrow.Shown(s.now()), dnsname.Parse(c.Domain), c.recordName(), account)
+			c.RetryInterval, c.MaxRetries, c.Enabled, c.Endpoints, sqlite.Shown(s.now()), dnsname.Parse(c.Domain), c.recordName(), account)
 		if err != nil {
 			return err
 		}
@@ -500,9 +493,9 @@ const selectServices = `
 	SELECT id, name, config, domain, zone, coalesce(account, 0), usage_count, created_at, updated_at
 	FROM services`
 
-func scanService(row sqlrow.Scanner) (v service, err error) {
+func scanService(row sqlite.Scanner) (v service, err error) {
 	err = row.Scan(&v.ID, &v.Name, &v.Config, &v.Domain, &v.Zone, &v.AccountID, &v.UsageCount, &v.CreatedAt, &v.UpdatedAt)
-	return v, sqlrow.Absent(err, errNoService)
+	return v, sqlite.Absent(err, errNoService)
 }
 
 // Service gives one service, or errNoService.
@@ -513,7 +506,7 @@ func (s *store) Service(ctx context.Context, id string) (service, error) {
 // ServiceBeside gives the id of another service with a service's zone, "" without one.
 func (s *store) ServiceBeside(ctx context.Context, v service) (id string, err error) {
 	err = s.reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
-	return id, sqlrow.Absent(err, nil)
+	return id, sqlite.Absent(err, nil)
 }
 
 // ServicesOutside counts the services with usages that use the configuration's provider and
@@ -528,7 +521,7 @@ func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id
 
 // Services gives at most limit services in the order of their ids, from an id on.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
-	return sqlrow.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
+	return sqlite.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 }
 
 // servicePage bounds a page of services, of which each may have a config of 64 KiB.
@@ -536,7 +529,7 @@ const servicePage = 100
 
 // AllServices gives all services in the order of their ids.
 func (s *store) AllServices(ctx context.Context) iter.Seq2[service, error] {
-	return sqlrow.Pages(servicePage, func(behind service) ([]service, error) { return s.Services(ctx, behind.ID, servicePage) })
+	return sqlite.Pages(servicePage, func(behind service) ([]service, error) { return s.Services(ctx, behind.ID, servicePage) })
 }
 
 // CreateService registers a service; errServiceExists when its id is in use.
@@ -588,7 +581,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *b
 			return err
 		}
 	}
-	now, zone := sqlrow.Shown(s.now()), dnsname.Parse(config.Domain)
+	now, zone := sqlite.Shown(s.now()), dnsname.Parse(config.Domain)
 	if err := zones.Begin(ctx, tx, v.Zone, zone); err != nil {
 		return err
 	}
@@ -599,7 +592,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *b
 		    name = excluded.name, config = excluded.config, domain = excluded.domain, zone = excluded.zone, zone_key = excluded.zone_key,
 		    provider = excluded.provider,
 		    txt_endpoints = excluded.txt_endpoints, account = excluded.account, updated_at = excluded.updated_at`,
-		v.ID, v.Name, v.Config, config.Domain, zone, dnsname.Reverse(zone), config.Provider, sqlrow.TextList(config.Endpoints), account, now, now)
+		v.ID, v.Name, v.Config, config.Domain, zone, dnsname.Reverse(zone), config.Provider, sqlite.TextList(config.Endpoints), account, now, now)
 	if err != nil {
 		return err
 	}
@@ -640,13 +633,13 @@ type usage struct {
 	ID, ServiceID, Mode, Prefix string
 	RecordType, Description     string
 	Exclusive                   bool
-	Endpoints                   sqlrow.TextList
+	Endpoints                   sqlite.TextList
 	CreatedAt                   string
 	Name                        string                     // full record name as DNS has it
-	Network                     sql.Null[sqlrow.NetworkID] // not valid without a binding
+	Network                     sql.Null[sqlite.NetworkID] // not valid without a binding
 	Status                      string                     // of the binding
 	ServiceName, Domain         sql.Null[string]           // not valid without the service, or its config
-	HeldBy                      sql.Null[sqlrow.NetworkID] // the network that has the name, or the prefix, when a usage is created
+	HeldBy                      sql.Null[sqlite.NetworkID] // the network that has the name, or the prefix, when a usage is created
 	Publish                     publishing
 }
 
@@ -691,7 +684,7 @@ func (z usageZone) state() reconcile.PlaceState {
 	return reconcile.Pending
 }
 
-func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (z usageZone, err error) {
+func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZone, err error) {
 	var own bool
 	var configured sql.Null[string]
 	err = q.QueryRowContext(ctx, `
@@ -699,7 +692,7 @@ func selectZone(ctx context.Context, q sqlrow.Queryer, service string) (z usageZ
 		&z.domain, &z.zone, &own, &configured)
 	switch {
 	case err != nil:
-		return z, sqlrow.Absent(err, errNoService)
+		return z, sqlite.Absent(err, errNoService)
 	case !z.domain.Valid:
 		return z, errServiceConfig
 	case z.domain.V == "":
@@ -734,7 +727,7 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 		inserted, err := tx.ExecContext(ctx, `
 			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?, ?)`,
-			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlrow.Shown(s.now()), zone.state())
+			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlite.Shown(s.now()), zone.state())
 		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
 			if u.HeldBy, err = prefixHolder(ctx, tx, u); err == nil {
 				err = errPrefixTaken
@@ -762,7 +755,7 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 
 // nameHolder gives the network that reserved the usage's name first. An automatic
 // name belongs to its network by construction.
-func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlite.NetworkID], err error) {
 	if u.Mode == modeAutomatic {
 		return u.Network, nil
 	}
@@ -775,18 +768,18 @@ func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlr
 
 // prefixHolder gives the network whose usage has the prefix of the usage's service. It
 // is not valid where that usage has no binding.
-func prefixHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlrow.NetworkID], err error) {
+func prefixHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlite.NetworkID], err error) {
 	err = tx.QueryRowContext(ctx, `
 		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
 		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
-	return network, sqlrow.Absent(err, nil)
+	return network, sqlite.Absent(err, nil)
 }
 
 // CountUsages counts the usages of a service with a prefix, letter case aside. A
 // client that goes away does not end the query: to be ready for that costs more
 // than a search.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (int64, error) {
-	return sqlrow.Number(context.WithoutCancel(ctx), s.reader, `
+	return sqlite.Number(context.WithoutCancel(ctx), s.reader, `
 		SELECT count(*) FROM usages
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix)
 }
@@ -812,18 +805,18 @@ const selectUsages = `
 	LEFT JOIN services s ON s.id = u.provider_id
 	LEFT JOIN places p ON p.id = u.place`
 
-func scanUsage(row sqlrow.Scanner) (u usage, err error) {
+func scanUsage(row sqlite.Scanner) (u usage, err error) {
 	p := &u.Publish
 	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
 		&u.Endpoints, &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
 		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
-	return u, sqlrow.Absent(err, errNoUsage)
+	return u, sqlite.Absent(err, errNoUsage)
 }
 
 // usageFilter selects usages; a zero field selects all.
 type usageFilter struct {
 	serviceID string
-	network   sql.Null[sqlrow.NetworkID]
+	network   sql.Null[sqlite.NetworkID]
 	state     reconcile.PlaceState // of the publishing
 	after     int64                // only those with a higher seq
 }
@@ -831,7 +824,7 @@ type usageFilter struct {
 // Usages gives at most limit usages in the order of their reservation.
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
 	where, args := f.where(limit)
-	return sqlrow.Collect(ctx, s.reading(ctx), scanUsage, selectUsages+where, args...)
+	return sqlite.Collect(ctx, s.reading(ctx), scanUsage, selectUsages+where, args...)
 }
 
 // usagePage bounds a page of usages that are read in order to read them all.
@@ -839,7 +832,7 @@ const usagePage = 100
 
 // AllUsages gives the usages up to a number in the order of their reservation.
 func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[usage, error] {
-	return sqlrow.Pages(usagePage, func(behind usage) ([]usage, error) {
+	return sqlite.Pages(usagePage, func(behind usage) ([]usage, error) {
 		page, err := s.Usages(ctx, usageFilter{after: behind.Seq}, usagePage)
 		return slices.DeleteFunc(page, func(u usage) bool { return u.Seq > last }), err
 	})
@@ -876,8 +869,8 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 // Listing gives what Usages does as a page of the list, with faults in a language. SQLite
 // makes one text of it. It looks up no service for those of the first usage's or of the one
 // that is asked for.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language msg.Language) listing.Page {
-	rows := listing.Rows{Fault: func(code, detail, key string) string {
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language msg.Language) answers.ListPage {
+	rows := answers.ListRows{Fault: func(code, detail, key string) string {
 		return answers.FaultText(reconcile.Fault{Code: code, Detail: detail, Key: key}, language)
 	}}
 	where, args := f.where(limit)
@@ -898,7 +891,7 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language 
 		    LEFT JOIN places p ON p.id = u.place`+where+`)`,
 		append([]any{f.serviceID, f.after}, args...)...).Scan(&rows.Size, &rows.Text, &rows.Common)
 	if err != nil {
-		return listing.Page{Err: err}
+		return answers.ListPage{Err: err}
 	}
 	return rows.Page()
 }
@@ -917,7 +910,7 @@ func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err erro
 	if err != nil {
 		return nil, err
 	}
-	same, err = sqlrow.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
+	same, err = sqlite.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
 		dnsname.Fold(fullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
 	slices.SortFunc(same, func(a, b usage) int { return cmp.Or(strings.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq)) })
 	return same, err
@@ -941,7 +934,7 @@ func (s *store) UseOwner(owner string) {
 
 // ChangeUsage sets what a usage publishes and its description; nil leaves
 // either as it is.
-func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlrow.TextList, description *string) error {
+func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlite.TextList, description *string) error {
 	var changed any
 	if endpoints != nil {
 		changed = endpoints
@@ -953,7 +946,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlrow.Tex
 			WHERE id = ?
 			RETURNING name`, changed, description, id).Scan(&name)
 		if err != nil {
-			return sqlrow.Absent(err, errNoUsage)
+			return sqlite.Absent(err, errNoUsage)
 		}
 		return s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
 	})
@@ -1015,7 +1008,7 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 }
 
 // SaveAddresses stores changed addresses, and asks for a pass.
-func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
+func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
 	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		show := func(address netip.Addr) string {
 			if !address.IsValid() {
@@ -1032,7 +1025,7 @@ func (s *store) SaveAddresses(ctx context.Context, a meshtxt.Addresses) error {
 
 // CountNames counts the names that a pass goes through. It walks over all of them.
 func (s *store) CountNames(ctx context.Context) (int64, error) {
-	return sqlrow.Number(ctx, s.reader, `SELECT count(*) FROM names WHERE name > ''`)
+	return sqlite.Number(ctx, s.reader, `SELECT count(*) FROM names WHERE name > ''`)
 }
 
 // Totals gives the numbers of 'services' and of 'usages', and of records by state: of the
@@ -1068,11 +1061,11 @@ func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 func (s *store) Backup(ctx context.Context) (*os.File, error) {
 	return s.file.Copied(func(path string) error {
 		if s.gate.Frozen() {
-			return dbconn.CopyInto(ctx, bareSource(s.path), path)
+			return sqlite.CopyInto(ctx, bareSource(s.path), path)
 		}
 		return s.keeper.Hold(ctx, func() error {
 			// Nothing but the copy is written, and to flush that would hold up every commit.
-			return dbconn.CopyInto(ctx, dataSource(s.path, url.Values{"_synchronous": {"OFF"}}), path)
+			return sqlite.CopyInto(ctx, dataSource(s.path, url.Values{"_synchronous": {"OFF"}}), path)
 		})
 	})
 }

@@ -37,17 +37,16 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
-	"meshddns/builtin"
-	"meshddns/checkpoint"
-	"meshddns/dnsname"
-	"meshddns/dnswire"
-	"meshddns/ledger"
-	"meshddns/meshtxt"
-	"meshddns/provider"
-	"meshddns/provider/cloudtest"
-	"meshddns/provision"
-	"meshddns/reconcile"
-	"meshddns/sqlrow"
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
+	"meshddns/internal/provider"
+	"meshddns/internal/provision"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+	"meshddns/test/cloudtest"
 )
 
 var noLog = slog.New(slog.DiscardHandler)
@@ -79,15 +78,15 @@ func settle(s *store) {
 }
 
 // custom is a usage to make.
-func custom(prefix string, network sqlrow.NetworkID) usage {
-	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlrow.NetworkID]{V: network, Valid: true}}
+func custom(prefix string, network sqlite.NetworkID) usage {
+	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlite.NetworkID]{V: network, Valid: true}}
 }
 
 // A file is made, and keeps its owner, the addresses and its content when it is opened again.
 func TestOpenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	var owners []string
-	var saved meshtxt.Addresses
+	var saved mesh.Addresses
 	for range 3 {
 		s, err := openStore(t.Context(), path, noLog)
 		if err != nil {
@@ -97,7 +96,7 @@ func TestOpenAgain(t *testing.T) {
 		if s.addresses != saved {
 			t.Errorf("addresses %v, want %v", s.addresses, saved)
 		}
-		saved = meshtxt.Addresses{IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(len(owners))}), IPv6: netip.MustParseAddr("2001:db8::7")}
+		saved = mesh.Addresses{IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(len(owners))}), IPv6: netip.MustParseAddr("2001:db8::7")}
 		if err := s.SaveAddresses(t.Context(), saved); err != nil {
 			t.Fatal(err)
 		}
@@ -400,7 +399,7 @@ func TestIndexBeatsTheRace(t *testing.T) {
 		for i := range 8 {
 			prefix := []string{"office", "OFFICE", "Office", "oFFICE"}[i/2] + fmt.Sprint(round)
 			writing.Go(func() {
-				_, err := s.CreateUsage(t.Context(), custom(prefix, sqlrow.NetworkID(i)))
+				_, err := s.CreateUsage(t.Context(), custom(prefix, sqlite.NetworkID(i)))
 				mu.Lock()
 				defer mu.Unlock()
 				count[fmt.Sprint(err)]++
@@ -435,7 +434,7 @@ func TestReservationsOnFullDisk(t *testing.T) {
 		for i := range 64 {
 			writing.Go(func() {
 				for round := range 5 {
-					u, err := s.CreateUsage(t.Context(), custom(fmt.Sprintf("office-%d-%d", i, round), sqlrow.NetworkID(i*5+round)))
+					u, err := s.CreateUsage(t.Context(), custom(fmt.Sprintf("office-%d-%d", i, round), sqlite.NetworkID(i*5+round)))
 					if errors.Is(err, errPrefixTaken) {
 						continue
 					}
@@ -671,7 +670,7 @@ func TestConnections(t *testing.T) {
 func TestBackupOfOneMoment(t *testing.T) {
 	s := filledStore(t)
 	for n := range 20 {
-		if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
+		if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlite.NetworkID(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -726,12 +725,12 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	err := s.keeper.Hold(gone, func() error {
 		for n := range 400 { // some eleven pages each
-			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlrow.NetworkID(n))); err != nil {
+			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlite.NetworkID(n))); err != nil {
 				return err
 			}
 		}
 		cancel()
-		if log, emptied := state(); log < checkpoint.LogPages || emptied > 0 {
+		if log, emptied := state(); log < sqlite.LogPages || emptied > 0 {
 			t.Errorf("%d of %d pages of the log are emptied by commits", emptied, log)
 		}
 		return gone.Err()
@@ -742,7 +741,7 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	if log, emptied := state(); emptied < log {
 		t.Errorf("only %d of %d pages of the log are emptied", emptied, log)
 	}
-	if after := setting(); before != checkpoint.LogPages || after != checkpoint.LogPages {
+	if after := setting(); before != sqlite.LogPages || after != sqlite.LogPages {
 		t.Errorf("a commit empties the log at %d pages, and then at %d", before, after)
 	}
 }
@@ -895,7 +894,7 @@ func TestMigratedServices(t *testing.T) {
 			if v.Domain.Valid != (err == nil) || v.Domain.V != config.Domain {
 				t.Errorf("%s: domain %+v, the config has %q, %v", v.ID, v.Domain, config.Domain, err)
 			}
-			var endpoints sqlrow.TextList
+			var endpoints sqlite.TextList
 			var provider string
 			var account sql.Null[int64]
 			row := s.reader.QueryRow(`SELECT provider, txt_endpoints, account FROM services WHERE id = ?`, v.ID)
@@ -971,7 +970,7 @@ func TestMigratedUsages(t *testing.T) {
 		if _, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "PRE-1"}); err != errPrefixTaken {
 			t.Errorf("a prefix that is taken: %v", err)
 		}
-		made, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "new", Network: sql.Null[sqlrow.NetworkID]{V: 1, Valid: true}})
+		made, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "new", Network: sql.Null[sqlite.NetworkID]{V: 1, Valid: true}})
 		if err != nil || made.Seq <= all[39].Seq {
 			t.Errorf("a new usage has seq %d, %v", made.Seq, err)
 		}
@@ -1041,7 +1040,7 @@ type oldWorld struct {
 
 // value is that of a network as the earlier version would have published it.
 func (w *oldWorld) value(network int, endpoint string) string {
-	return meshtxt.Value(fmt.Sprint(network), oldOwner, strings.Fields(endpoint))
+	return mesh.Value(fmt.Sprint(network), oldOwner, strings.Fields(endpoint))
 }
 
 // usage adds a usage and its binding, and gives its network.
@@ -1121,7 +1120,7 @@ func (w *oldWorld) build() (want map[string]string) {
 	stale := func(network int) string { return w.value(network, "tcp://stale:1") }
 	want = map[string]string{}
 
-	own := meshtxt.Value("", oldOwner, []string{"tcp://new:1"})
+	own := mesh.Value("", oldOwner, []string{"tcp://new:1"})
 	w.publication(publication{name: "_txt.mesh." + zone, at: c, value: own, written: 1, state: "published", stands: []string{own}})
 	want["_txt.mesh."+zone] = own
 	for _, p := range []struct {
@@ -1499,7 +1498,7 @@ func TestQueryPlans(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	walks, peeks := regexp.MustCompile(`SCAN (\w+)`), regexp.MustCompile(`LIMIT \?\d*\s*(\)|$)`)
 	var statements []statement
-	for _, path := range []string{"store.go", "builtin/table.go", "ledger/ledger.go", "ledger/places.go", "ledger/state.go"} {
+	for _, path := range []string{"store.go", "internal/builtin/table.go", "internal/ledger/ledger.go", "internal/ledger/places.go", "internal/ledger/state.go"} {
 		statements = append(statements, readStatements(t, path)...)
 	}
 	for _, q := range statements {
@@ -1555,7 +1554,7 @@ func TestTotalsAreCounts(t *testing.T) {
 	}
 	calls := []func() error{
 		func() error {
-			u := custom(fmt.Sprint("p", random.IntN(40)), sqlrow.NetworkID(random.Uint64()))
+			u := custom(fmt.Sprint("p", random.IntN(40)), sqlite.NetworkID(random.Uint64()))
 			u.ServiceID = []string{"svc", "s0", "s1", "gone"}[random.IntN(4)]
 			_, err := s.CreateUsage(ctx, u)
 			return err
@@ -1614,7 +1613,7 @@ func settleRandomly(t *testing.T, s *store, random *rand.Rand) error {
 		return s.ledger.Settle(t.Context(), reconcile.Settlement{Ended: []reconcile.Place{p}})
 	}
 	p.State = reconcile.PlaceStates[random.IntN(len(reconcile.PlaceStates))]
-	p.Standing = meshtxt.Value(state.Names[0].Usages[0].Network, s.owner, nil)
+	p.Standing = mesh.Value(state.Names[0].Usages[0].Network, s.owner, nil)
 	return s.ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{p}})
 }
 
@@ -2378,13 +2377,13 @@ func (h *toldHost) step() {
 	}
 	switch n := h.random.IntN(20); {
 	case n < 6 || !ok:
-		w := usage{ServiceID: oneOf(h, h.services...), Mode: modeCustom, Prefix: oneOf(h, "a", "b", "c"), Network: sqlrow.Given(new(oneOf[sqlrow.NetworkID](h, 1, 2)))}
+		w := usage{ServiceID: oneOf(h, h.services...), Mode: modeCustom, Prefix: oneOf(h, "a", "b", "c"), Network: sqlite.Given(new(oneOf[sqlite.NetworkID](h, 1, 2)))}
 		if h.random.IntN(2) == 0 {
 			w.Mode, w.Prefix = modeAutomatic, automaticPrefix(w.Network.V)
 		}
 		h.store.CreateUsage(ctx, w) // the prefix may be taken
 	case n < 8:
-		try(h.store.ChangeUsage(ctx, u.ID, sqlrow.TextList{oneOf(h, "tcp://192.0.2.1:1", "tcp://192.0.2.1:2")}, nil))
+		try(h.store.ChangeUsage(ctx, u.ID, sqlite.TextList{oneOf(h, "tcp://192.0.2.1:1", "tcp://192.0.2.1:2")}, nil))
 	case n < 11:
 		_, err := h.store.ReleaseUsage(ctx, u.ID, h.random.IntN(4) == 0)
 		try(err)
@@ -2584,7 +2583,7 @@ func TestFileComesBack(t *testing.T) {
 	first := filledStore(t)
 	path := first.path
 	for i, prefix := range []string{"p1", "p2", "p3"} {
-		if _, err := first.CreateUsage(t.Context(), custom(prefix, sqlrow.NetworkID(i))); err != nil {
+		if _, err := first.CreateUsage(t.Context(), custom(prefix, sqlite.NetworkID(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,198 @@
+// Package answers has the forms in which what package reconcile and a connection
+// test know is told to clients, in their language, and works out how far a usage is
+// published.
+package answers
+
+import (
+	"cmp"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"meshddns/internal/msg"
+	"meshddns/internal/probe"
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
+	"meshddns/internal/sqlite"
+)
+
+// Fault is a fault within a text.
+type Fault reconcile.Fault
+
+// In says the fault in a language.
+func (f Fault) In(language msg.Language) string { return FaultText(reconcile.Fault(f), language) }
+
+// FaultText says in a language why a record is not as it should be, and whose key has met
+// it.
+func FaultText(f reconcile.Fault, language msg.Language) string {
+	if f.Code == "" {
+		return ""
+	}
+	text := msg.ID(f.Code).In(language)
+	if f.Detail != "" {
+		text += joint(language) + msg.Detail(f.Detail, language)
+	}
+	return text + keyText(f.Key, language)
+}
+
+// joint stands between a text and its particulars.
+func joint(language msg.Language) string {
+	if language == msg.Chinese {
+		return "："
+	}
+	return ": "
+}
+
+// keyText says whose key it is.
+func keyText(key string, language msg.Language) string {
+	switch service, ok := strings.CutPrefix(key, reconcile.UsedByService); {
+	case ok:
+		return msg.KeyOfService.In(language, service)
+	case key == reconcile.UsedByConfiguration:
+		return msg.KeyOfConfiguration.In(language)
+	case key == reconcile.UsedByNothing:
+		return msg.KeyOfNothing.In(language)
+	}
+	return ""
+}
+
+// TestItem is the outcome of one step of a connection test.
+type TestItem struct {
+	Name        string
+	OK, Skipped bool
+	Fault       reconcile.Fault // beside OK a warning; beside Skipped the reason, if it is not a failure before
+	Duration    time.Duration
+}
+
+// TestItems are the outcomes of a test's steps, without the secret that it used.
+func TestItems(items []probe.Item, secret provider.Secret) (all []TestItem) {
+	for _, item := range items {
+		shown := TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
+		if news := cmp.Or(item.Err, item.Warning); news != nil {
+			shown.Fault = reconcile.Describe(news, reconcile.Account{Secret: secret})
+		}
+		all = append(all, shown)
+	}
+	return all
+}
+
+type testItem struct {
+	Name       string `json:"name"`
+	OK         bool   `json:"ok"`
+	Skipped    bool   `json:"skipped"`
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+	DurationMS int64  `json:"duration_ms"`
+}
+
+// Test gives the items of a connection test.
+func Test(items []TestItem, language msg.Language) any {
+	var answer []testItem
+	for _, item := range items {
+		shown := item.Fault
+		switch {
+		case shown.Code == "" && item.Skipped:
+			shown.Code = string(msg.TestSkipped)
+		case shown.Code == "":
+			shown.Code = string(msg.TestOK)
+		}
+		answer = append(answer, testItem{
+			Name: item.Name, OK: item.OK, Skipped: item.Skipped, Code: shown.Code,
+			Message: FaultText(shown, language), DurationMS: item.Duration.Milliseconds(),
+		})
+	}
+	return answer
+}
+
+type record struct {
+	Name       string      `json:"name"`
+	Provider   string      `json:"provider"`
+	Zone       string      `json:"zone"`
+	NetworkID  json.Number `json:"network_id,omitempty"`
+	Action     string      `json:"action"`
+	Value      string      `json:"value"`
+	Error      string      `json:"error"`
+	Attempts   int         `json:"attempts"`
+	DurationMS int64       `json:"duration_ms"`
+}
+
+// Report gives a report, and when the next pass is planned. Names, zones and values
+// of orphans are as the provider has them, which may be no text.
+func Report(r reconcile.Report, next time.Time, language msg.Language) any {
+	answer := struct {
+		StartedAt  time.Time      `json:"started_at"`
+		FinishedAt time.Time      `json:"finished_at"`
+		Trigger    string         `json:"trigger"`
+		OK         bool           `json:"ok"`
+		Complete   bool           `json:"complete"`
+		Counts     map[string]int `json:"counts"`
+		Records    []record       `json:"records"`
+		NextAt     time.Time      `json:"next_at,omitzero"`
+	}{
+		StartedAt: milliseconds(r.StartedAt), FinishedAt: milliseconds(r.FinishedAt), Trigger: r.Trigger, OK: r.OK(),
+		Complete: r.Complete, Counts: map[string]int{}, Records: []record{}, NextAt: milliseconds(next),
+	}
+	for _, action := range reconcile.CountedActions {
+		answer.Counts[action] = r.Counts[action]
+	}
+	for _, o := range r.Records {
+		answer.Records = append(answer.Records, record{
+			Name: secrets.Printable(o.Name), Provider: o.Provider, Zone: secrets.Printable(o.Zone), NetworkID: json.Number(o.Network),
+			Action: o.Action, Value: secrets.Printable(o.Value),
+			Error: FaultText(o.Fault, language), Attempts: o.Attempts, DurationMS: o.Duration.Milliseconds(),
+		})
+	}
+	return answer
+}
+
+// Leftover is a leftover as clients see it.
+type Leftover struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Zone        string    `json:"zone"`
+	Provider    string    `json:"provider"`
+	Endpoint    string    `json:"endpoint"`
+	AccessKeyID string    `json:"access_key_id"`
+	Value       string    `json:"value"`
+	Error       string    `json:"error"`
+	Attempts    int       `json:"attempts"`
+	Since       string    `json:"since"`
+	NextAt      time.Time `json:"next_at,omitzero"`
+}
+
+// NewLeftover tells of a place, since when it is a leftover, and when it is tried
+// again.
+func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.Language) Leftover {
+	return Leftover{
+		ID: strconv.FormatInt(p.ID, 10), Name: secrets.Printable(p.Name), Zone: secrets.Printable(p.Zone), Provider: p.Account.Provider,
+		Endpoint: p.Account.Endpoint, AccessKeyID: p.Account.AccessKeyID, Value: secrets.Printable(cmp.Or(p.Standing, p.Doubt.Value)),
+		Error: FaultText(p.Fault, language), Attempts: p.Attempts, Since: since, NextAt: milliseconds(next),
+	}
+}
+
+// Zone tells how a zone was met last.
+type Zone struct {
+	State string `json:"state"`
+	Since string `json:"since"`
+	Error string `json:"error"`
+}
+
+// NewZone tells of a zone, if something is known of it.
+func NewZone(z reconcile.ZoneState, known bool, language msg.Language) Zone {
+	switch {
+	case !known:
+		return Zone{State: "unknown"}
+	case z.Fault.Code == "":
+		return Zone{State: "ok", Since: sqlite.Shown(z.Since)}
+	}
+	return Zone{State: "down", Since: sqlite.Shown(z.Since), Error: FaultText(z.Fault, language)}
+}
+
+func milliseconds(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}

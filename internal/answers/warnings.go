@@ -1,0 +1,221 @@
+// Package advice warns of what is stored as it was given, and cannot work as it
+// stands: a name of a member, a provider or a mode with a slip in it, an address
+// that nobody outside can reach.
+package answers
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+)
+
+// Warning is a text in each language.
+type Warning struct {
+	ID   msg.ID
+	Args []any
+}
+
+// In says the warning in a language, and so those of its arguments that are texts themselves.
+func (w Warning) In(language msg.Language) string {
+	words := slices.Clone(w.Args)
+	for i, word := range words {
+		if text, ok := word.(interface{ In(msg.Language) string }); ok {
+			words[i] = text.In(language)
+		}
+	}
+	return w.ID.In(language, words...)
+}
+
+// WarningTexts says warnings in a language.
+func WarningTexts(all []Warning, language msg.Language) (texts []string) {
+	for _, w := range all {
+		texts = append(texts, w.In(language))
+	}
+	return texts
+}
+
+// The members of a configuration, of a service and of a service's config, and those of the
+// answers that hold them: GET, edit, PUT is to be quiet.
+var (
+	ConfigurationMembers = []string{
+		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
+		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
+	}
+	ServiceMembers       = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "zone", "warnings"}
+	ServiceConfigMembers = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
+	UsageMembers         = []string{
+		"id", "provider_id", "prefix_mode", "record_prefix", "record_type", "description", "is_occupied", "network_id", "full_domain",
+		"provider", "network_name", "publish", "status", "txt_endpoints", "created_at",
+	}
+)
+
+// Members of a usage that its reservation does not set, and that no change sets.
+var (
+	NotReservedMembers = []string{"txt_endpoints", "description"}
+	NotChangedMembers  = []string{"service_id", "custom_prefix"}
+)
+
+// WarnNotSet warns of given members that the call does not set.
+func WarnNotSet(given, not []string) (all []Warning) {
+	for _, name := range given {
+		if slices.Contains(not, name) {
+			all = append(all, Warning{msg.WarnNotSet, []any{name}})
+		}
+	}
+	return all
+}
+
+// WarnMembers warns of given members that are not known, and look like one that is
+// known and not given.
+func WarnMembers(given, known []string) (all []Warning) {
+	for _, name := range given {
+		if slices.Contains(known, name) {
+			continue
+		}
+		missing := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return slices.Contains(given, k) })
+		if meant, ok := closest(name, missing); ok {
+			all = append(all, Warning{msg.WarnMember, []any{name, meant}})
+		}
+	}
+	return all
+}
+
+// WarnProvider warns of a provider that is none.
+func WarnProvider(name string, known []string) []Warning {
+	if slices.Contains(known, name) {
+		return nil
+	}
+	if meant, ok := closest(name, known); ok {
+		return []Warning{{msg.WarnProviderLike, []any{name, meant}}}
+	}
+	return []Warning{{msg.WarnProvider, []any{name}}}
+}
+
+// WarnMode warns of a mode that is none, and so means manual.
+func WarnMode(mode string, known []string) []Warning {
+	if mode == "" || slices.Contains(known, mode) {
+		return nil
+	}
+	return []Warning{{msg.WarnMode, []any{mode}}}
+}
+
+// WarnDomain warns of a domain that is no DNS name.
+func WarnDomain(domain string) []Warning {
+	if dnsname.Fault(dnsname.Parse(domain)) == "" {
+		return nil
+	}
+	return []Warning{{msg.WarnDomain, []any{domain}}}
+}
+
+// WarnRecordName warns of the name of a record that is no DNS name, such as a wildcard.
+func WarnRecordName(name string) []Warning {
+	if dnsname.Fault(name) == "" {
+		return nil
+	}
+	return []Warning{{msg.WarnRecordName, []any{name}}}
+}
+
+// WarnNumber warns of a number in whose place another one is used.
+func WarnNumber(member string, given, used int64) []Warning {
+	if given == used {
+		return nil
+	}
+	return []Warning{{msg.WarnNumber, []any{member, given, used}}}
+}
+
+// WarnEnabled warns of a configuration that does not say whether it is enabled, and so is not.
+func WarnEnabled(members []string) []Warning {
+	if members == nil || slices.Contains(members, "enabled") {
+		return nil
+	}
+	return []Warning{{ID: msg.WarnEnabled}}
+}
+
+// WarnEndpoints warns of values without endpoints.
+func WarnEndpoints(endpoints []string) []Warning {
+	if len(endpoints) > 0 {
+		return nil
+	}
+	return []Warning{{ID: msg.WarnEndpoints}}
+}
+
+// shared is what carriers share among their customers (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// WarnAddresses warns of placeholders that stand for an address which is not to be
+// reached from outside.
+func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
+	for _, p := range []struct {
+		placeholder string
+		address     netip.Addr
+	}{{"{ipv4}", last.IPv4}, {"{ipv6}", last.IPv6}} {
+		a := p.address
+		hidden := a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsValid() && shared.Contains(a)
+		used := slices.ContainsFunc(endpoints, func(e string) bool { return strings.Contains(e, p.placeholder) })
+		if hidden && used {
+			all = append(all, Warning{msg.WarnPrivate, []any{p.placeholder, a.String()}})
+		}
+	}
+	return all
+}
+
+const (
+	leastSame = 5 // letters of a name that is a part of another
+	perSlip   = 4 // letters of a name for each slip in it
+	mostSlips = 2
+)
+
+// closest gives the known name that a name looks like: but for case and what
+// joins its words, for a slip or two, or for words that were left out.
+func closest(name string, known []string) (meant string, ok bool) {
+	given, least := joined(name), mostSlips+1
+	for _, k := range known {
+		full := joined(k)
+		slips := distance(given, full)
+		part := len(given) >= leastSame && (strings.HasPrefix(full, given) || strings.HasSuffix(full, given))
+		if part {
+			slips = min(slips, mostSlips)
+		}
+		if slips < least && (part || slips <= len(given)/perSlip) {
+			meant, least = k, slips
+		}
+	}
+	return meant, least <= mostSlips
+}
+
+// joined is a name without case and without what joins its words.
+func joined(name string) string {
+	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
+}
+
+// distance is how many octets have to be put in, left out, changed, or swapped with
+// the next one to make one text of another.
+func distance(a, b string) int {
+	if len(a) > len(b)+mostSlips || len(b) > len(a)+mostSlips {
+		return mostSlips + 1
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+		for j := range b {
+			if i == 0 {
+				rows[0][j+1] = j + 1
+				continue
+			}
+			change := 1
+			if a[i-1] == b[j] {
+				change = 0
+			}
+			rows[i][j+1] = min(rows[i-1][j+1]+1, rows[i][j]+1, rows[i-1][j]+change)
+			if i > 1 && j > 0 && a[i-1] == b[j-1] && a[i-2] == b[j] {
+				rows[i][j+1] = min(rows[i][j+1], rows[i-2][j-1]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,32 @@
+package answers
+
+import (
+	"slices"
+	"testing"
+
+	"meshddns/internal/msg"
+)
+
+func TestConfigurationAdvice(t *testing.T) {
+	for domain, fine := range map[string]bool{
+		"a.test": true, "A.Test.": true, "bücher.test": true, "http://a.test": false, "a test": false, ".": false, "*.a.test": false, "a..test": false,
+	} {
+		if all := WarnDomain(domain); fine != (all == nil) || !fine && all[0].ID != msg.WarnDomain {
+			t.Errorf("%q: %v", domain, all)
+		}
+	}
+	if WarnRecordName("_mesh.a.test") != nil || WarnRecordName("*.a.test") == nil {
+		t.Error("record names")
+	}
+	if WarnNumber("n", 5, 5) != nil || WarnNumber("n", -1, 5) == nil || WarnEndpoints([]string{"tcp://a:1"}) != nil || WarnEndpoints(nil) == nil {
+		t.Error("numbers and endpoints")
+	}
+	if WarnEnabled(nil) != nil || WarnEnabled([]string{"enabled"}) != nil || WarnEnabled([]string{"Enabled"}) == nil {
+		t.Error("enabled")
+	}
+	inner := Warning{ID: msg.WarnEnabled}
+	outer := Warning{ID: msg.WarnAccount, Args: []any{inner}}
+	if got := WarningTexts([]Warning{outer}, msg.Chinese); !slices.Equal(got, []string{msg.WarnAccount.In(msg.Chinese, inner.In(msg.Chinese))}) {
+		t.Errorf("%q", got)
+	}
+}

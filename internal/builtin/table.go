@@ -1,0 +1,299 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/sqlite"
+)
+
+// Table is the zones as the database has them: the SQL of them all.
+type Table struct {
+	// Changed is called after a commit that changed records of the zones, their
+	// names beginning at the root, or what names are zones.
+	Changed func(ctx context.Context, records, zones []string)
+
+	reader, writer *sql.DB
+	path           string // of the database
+	tx             func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
+	now            func() time.Time
+	outside        outside
+}
+
+// NewTable makes a table of the database at a path. What it changes goes by tx, to
+// the writer's only connection.
+func NewTable(reader, writer *sql.DB, path string, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time) *Table {
+	return &Table{Changed: func(context.Context, []string, []string) {}, reader: reader, writer: writer, path: path, tx: tx, now: now}
+}
+
+// BuiltinZones gives those of some names, in lower case, that are zones of the
+// built-in DNS server.
+func (t *Table) BuiltinZones(ctx context.Context, names []string) ([]Zone, error) {
+	return selectBuiltinZones(ctx, t.reader, names)
+}
+
+func selectBuiltinZones(ctx context.Context, q sqlite.Queryer, names []string) ([]Zone, error) {
+	return sqlite.Collect(ctx, q, scanZone, `
+		SELECT value, coalesce(serial, 1) FROM json_each(?) LEFT JOIN zone_serials ON zone_serials.zone = value
+		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
+		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')`, sqlite.TextList(names))
+}
+
+// BuiltinZonesAfter gives zones of the built-in DNS server after a name.
+func (t *Table) BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error) {
+	return sqlite.Collect(ctx, t.reader, scanZone, `
+		SELECT zone, serial FROM zone_serials z
+		WHERE zone > ? AND (EXISTS (SELECT 1 FROM services WHERE zone = z.zone AND provider = 'builtin') OR
+		                    EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = z.zone AND provider = 'builtin'))
+		ORDER BY zone LIMIT ? + 0`, after, limit)
+}
+
+func scanZone(row sqlite.Scanner) (z Zone, err error) {
+	err = row.Scan(&z.Name, &z.Serial)
+	return z, err
+}
+
+// ZoneChange is a change in what names are zones of the built-in server.
+type ZoneChange struct {
+	names  []string
+	before []Zone
+}
+
+// Begin looks, before anything is changed, which of some names are zones.
+func (c *ZoneChange) Begin(ctx context.Context, tx *sql.Tx, names ...string) (err error) {
+	c.names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+	c.before, err = selectBuiltinZones(ctx, tx, c.names)
+	return err
+}
+
+// ChangeZones runs a transaction that may make names zones of the built-in server,
+// or take that from them. Each such zone and the one around it get new serials.
+func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *ZoneChange) error) error {
+	return t.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		change := ZoneChange{}
+		if err := f(ctx, tx, &change); err != nil {
+			return err
+		}
+		after, err := selectBuiltinZones(ctx, tx, change.names)
+		if err != nil {
+			return err
+		}
+		isZone := func(zones []Zone, name string) bool {
+			return slices.ContainsFunc(zones, func(z Zone) bool { return z.Name == name })
+		}
+		for _, name := range change.names {
+			if isZone(change.before, name) != isZone(after, name) {
+				if err := t.newSerials(ctx, tx, []string{name}, dnsname.Parent(name)); err != nil {
+					return err
+				}
+			}
+		}
+		if len(change.names) > 0 {
+			sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, change.names) })
+		}
+		return nil
+	})
+}
+
+// zonesAround gives the zones of the built-in server that some names lie in.
+func zonesAround(ctx context.Context, tx *sql.Tx, names []string) ([]string, error) {
+	above := map[string]bool{}
+	for _, name := range names {
+		for at := range dnsname.Ancestors(name) {
+			above[at] = true
+		}
+	}
+	zones, err := selectBuiltinZones(ctx, tx, slices.Collect(maps.Keys(above)))
+	if err != nil {
+		return nil, err
+	}
+	clear(above)
+	for _, z := range zones {
+		above[z.Name] = true
+	}
+	around := map[string]bool{}
+	for _, name := range names {
+		for at := range dnsname.Ancestors(name) {
+			if above[at] {
+				around[at] = true
+				break
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(around)), nil
+}
+
+// newSerials gives new serials to some zones, and to those that some names lie in.
+func (t *Table) newSerials(ctx context.Context, tx *sql.Tx, zones []string, names ...string) error {
+	around, err := zonesAround(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	for _, zone := range slices.Concat(zones, around) {
+		if err := t.newSerial(ctx, tx, zone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Table) newSerial(ctx context.Context, tx *sql.Tx, zone string) error {
+	var serial uint32
+	err := tx.QueryRowContext(ctx, `SELECT serial FROM zone_serials WHERE zone = ?`, zone).Scan(&serial)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) VALUES (?, ?) ON CONFLICT DO UPDATE SET serial = excluded.serial`,
+		zone, NextSerial(serial, t.now()))
+	return err
+}
+
+func scanZoneRecord(row sqlite.Scanner) (r Record, err error) {
+	err = row.Scan(&r.Name, &r.Data, &r.TTL)
+	return r, err
+}
+
+// ZoneRecords gives the records at some names, whose labels begin at the root.
+func (t *Table) ZoneRecords(ctx context.Context, names []string) ([]Record, error) {
+	return selectZoneRecords(ctx, t.reader, names)
+}
+
+func selectZoneRecords(ctx context.Context, q sqlite.Queryer, names []string) ([]Record, error) {
+	return sqlite.Collect(ctx, q, scanZoneRecord, `
+		SELECT name, data, ttl FROM zone_records WHERE name IN (SELECT value FROM json_each(?))`, sqlite.TextList(names))
+}
+
+// ZoneRecordsAfter gives records at and below a name, from a name on.
+func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error) {
+	return sqlite.Collect(ctx, t.reader, scanZoneRecord, `
+		SELECT name, data, ttl FROM zone_records
+		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/'
+		ORDER BY name, data LIMIT ?3 + 0`, after, zone, limit)
+}
+
+// ZoneRecordsPage tells of the records of some names after one, limit and those of
+// the last name, and gives the last name. They come as one text, for a million rows
+// take the driver five times as long.
+func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error) {
+	var page string
+	err = t.reader.QueryRowContext(ctx, `
+		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 ORDER BY name LIMIT ?2 + 0))
+		SELECT coalesce((SELECT name FROM last), ''),
+		       coalesce(group_concat(name || char(0) || ttl || char(0) || length(data) || char(0) || data, ''), '')
+		FROM (SELECT name, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, data)`,
+		after, limit).Scan(&last, &page)
+	for err == nil && page != "" {
+		var text [3]string
+		for i := range text {
+			text[i], page, _ = strings.Cut(page, "\x00")
+		}
+		ttl, ttlErr := strconv.ParseUint(text[1], 10, 32)
+		size, sizeErr := strconv.ParseUint(text[2], 10, 31)
+		if err = errors.Join(ttlErr, sizeErr); err != nil || int(size) > len(page) {
+			return "", cmp.Or(err, errors.New("a page of zone records is cut"))
+		}
+		err = each(text[0], page[:size], uint32(ttl))
+		page = page[size:]
+	}
+	return last, err
+}
+
+// outside is what is known of other programs that write into the database.
+type outside struct {
+	mu      sync.Mutex
+	log     time.Time // when the log was written last
+	settled bool      // so long ago that a later write has another time
+	version int64
+}
+
+// fileTime bounds how far apart two writes to a file can be that have one time.
+const fileTime = 20 * time.Millisecond
+
+var errWriting = errors.New("this program is writing")
+
+// OutsideVersion gives a number that is another one after another program has
+// written into the database: all that this one writes goes by the connection that
+// is asked here, and does not count. It is errWriting while that has work to do,
+// unless it is to wait.
+func (t *Table) OutsideVersion(ctx context.Context, wait bool) (int64, error) {
+	o := &t.outside
+	if wait {
+		o.mu.Lock()
+	} else if !o.mu.TryLock() {
+		return 0, errWriting // somebody waits here already
+	}
+	defer o.mu.Unlock()
+	log, err := os.Stat(t.path + "-wal")
+	if err == nil && o.settled && log.ModTime().Equal(o.log) {
+		return o.version, nil
+	}
+	o.settled = false
+	if !wait && t.writer.Stats().InUse > 0 {
+		return 0, errWriting
+	}
+	now := time.Now()
+	if fault := t.writer.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&o.version); fault != nil {
+		return 0, fault
+	}
+	if err == nil {
+		o.log, o.settled = log.ModTime(), now.Sub(log.ModTime()) > fileTime
+	}
+	return o.version, nil
+}
+
+// ZoneHasBelow reports whether a built-in zone has anything below a name,
+// given with its labels from the root and, for zones of their own, as text.
+func (t *Table) ZoneHasBelow(ctx context.Context, name, text string) (below bool, err error) {
+	err = t.reader.QueryRowContext(ctx, `
+		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
+		       EXISTS (SELECT 1 FROM services WHERE provider = 'builtin' AND zone_key > ?1 || '.' AND zone_key < ?1 || '/') OR
+		       EXISTS (SELECT 1 FROM configuration
+		               WHERE id = 1 AND provider = 'builtin' AND substr(zone, -length(?2) - 1) = '.' || ?2)`,
+		name, text).Scan(&below)
+	return below, err
+}
+
+// ChangeZoneRecords makes changes in the built-in zones in one transaction, and
+// gives the zones new serials. A change that decide refuses is not made.
+func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error {
+	var changed []string
+	err := t.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		now, err := selectZoneRecords(ctx, tx, names)
+		if err != nil {
+			return err
+		}
+		changed = nil
+		var within []string
+		add, remove := decide(now)
+		for _, r := range slices.Concat(remove, add) {
+			if len(changed) == 0 || changed[len(changed)-1] != r.Name {
+				changed, within = append(changed, r.Name), append(within, dnsname.Reverse(r.Name))
+			}
+		}
+		for _, r := range remove {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM zone_records WHERE name = ? AND data = ?`, r.Name, r.Data); err != nil {
+				return err
+			}
+		}
+		for _, r := range add {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Data, r.TTL); err != nil {
+				return err
+			}
+		}
+		return t.newSerials(ctx, tx, nil, within...)
+	})
+	if err == nil && len(changed) > 0 {
+		t.Changed(ctx, changed, nil)
+	}
+	return err
+}

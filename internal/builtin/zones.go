@@ -1,0 +1,91 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/nameserver"
+)
+
+// NextSerial gives the serial of a zone after a change: the time, or one more
+// than before where that is later in the arithmetic of serials (RFC 1982). It is
+// never 0, which some take for none.
+func NextSerial(serial uint32, now time.Time) uint32 {
+	next := cmp.Or(serial+1, 1)
+	if t := uint32(now.Unix()); int32(t-next) > 0 {
+		return t
+	}
+	return next
+}
+
+// Zones is what the server answers from.
+type Zones struct {
+	Store Store
+	Own   func() []netip.Addr // this host's addresses
+	Cache *Cache              // asked first; nil: the database answers
+}
+
+// Addresses gives this host's own.
+func (z Zones) Addresses(context.Context) []netip.Addr { return z.Own() }
+
+// Look gives what is at a name.
+func (z Zones) Look(ctx context.Context, name, txt []byte) (nameserver.Found, error) {
+	if z.Cache != nil {
+		if found, ok := z.Cache.look(ctx, name, txt); ok {
+			return found, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameserver.AnswerTime)
+	defer cancel()
+	return look(ctx, z.Store, dnswire.Name(name), txt)
+}
+
+// look asks the database.
+func look(ctx context.Context, store Store, name dnswire.Name, txt []byte) (found nameserver.Found, err error) {
+	found.TXT = txt
+	names := above(name)
+	zones, err := store.BuiltinZones(ctx, names)
+	if err != nil || len(zones) == 0 {
+		return found, err
+	}
+	serials := map[string]uint32{}
+	for _, zone := range zones {
+		serials[zone.Name] = zone.Serial
+	}
+	apex := name
+	for _, text := range names {
+		if serial, ok := serials[text]; ok && found.Apex == 0 {
+			found.Apex, found.Serial = len(apex), serial
+		} else if ok {
+			found.Above, found.AboveSerial = len(apex), serial
+			break
+		}
+		apex = apex.Parent()
+	}
+	key := wireKey(name)
+	records, err := store.ZoneRecords(ctx, []string{key})
+	if err != nil {
+		return found, err
+	}
+	found.TTL, found.TXT = pack(records, txt)
+	if found.Exists = len(records) > 0; !found.Exists {
+		found.Exists, err = store.ZoneHasBelow(ctx, key, names[0])
+	}
+	return found, err
+}
+
+// pack appends the data of the records of a name, each behind its length. They are
+// one RRset, which has one TTL: the least (RFC 2181, section 5.2).
+func pack(records []Record, txt []byte) (ttl uint32, packed []byte) {
+	for i, r := range records {
+		if i == 0 || r.TTL < ttl {
+			ttl = r.TTL
+		}
+		txt = append(binary.BigEndian.AppendUint16(txt, uint16(len(r.Data))), r.Data...)
+	}
+	return ttl, txt
+}

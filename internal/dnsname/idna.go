@@ -1,0 +1,247 @@
+// Package idna turns domain names as people write them, such as
+// bücher.example, into the ASCII form that the DNS holds, with A-labels such
+// as xn--bcher-kva (IDNA2008: RFC 5890 to 5893; Punycode: RFC 3492).
+//
+// It is written for people who name their own zones, not as a judge of other
+// people's names. Of the rules of RFC 5891 and 5892 it checks that a label
+// consists of letters, marks, decimal digits and hyphens, that hyphens and
+// marks stand where they may, that no invisible code point and no old Hangul
+// is there, and that the A-label has at most 63 octets. Capital letters are
+// taken as small ones, and ideographic full stops as dots (as RFC 5895 proposes).
+//
+// It does not check what was typed as an A-label, the rule for right-to-left labels (RFC 5893), the
+// contextual rules (RFC 5892, appendix A: ZWJ and ZWNJ are always refused,
+// the others always let pass unless they are symbols) and the single code
+// points that RFC 5892, section 2.6, forbids. It has no tables of
+// normalisation: what may not be in form NFC is refused where it is common
+// (combining accents), and left as it is where it is not.
+package dnsname
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	prefix   = "xn--"
+	maxLabel = 63 // octets, RFC 1035, section 2.3.4
+)
+
+// maxQuoted is how many code points of a label an error repeats at most.
+const maxQuoted = 100
+
+// dots separate labels: ideographic, fullwidth and halfwidth full stops.
+var dots = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".")
+
+// decomposed are parts of letters that composed code points have whole:
+// combining accents, the voiced sound marks of kana, and conjoining jamo,
+// which RFC 5892, section 2.9, forbids besides.
+var decomposed = &unicode.RangeTable{R16: []unicode.Range16{
+	{Lo: 0x0300, Hi: 0x036f, Stride: 1},
+	{Lo: 0x1100, Hi: 0x11ff, Stride: 1},
+	{Lo: 0x3099, Hi: 0x309a, Stride: 1},
+	{Lo: 0xa960, Hi: 0xa97f, Stride: 1},
+	{Lo: 0xd7b0, Hi: 0xd7ff, Stride: 1},
+}}
+
+// compatible are forms of letters that have a usual form too: letterlike
+// signs such as the Kelvin sign, ligatures, fullwidth and halfwidth letters.
+var compatible = &unicode.RangeTable{R16: []unicode.Range16{
+	{Lo: 0x2100, Hi: 0x214f, Stride: 1},
+	{Lo: 0xfb00, Hi: 0xfb06, Stride: 1},
+	{Lo: 0xff00, Hi: 0xffef, Stride: 1},
+}}
+
+// ToASCII gives a name with A-labels in the place of labels with other than
+// ASCII. Labels of ASCII alone, empty ones among them, stay exactly as they
+// are, A-labels among them; the caller judges them. An error quotes the label
+// that is refused.
+func ToASCII(name string) (string, error) {
+	labels := strings.Split(dots.Replace(name), ".")
+	for i, label := range labels {
+		ascii, err := toASCII(label)
+		if err != nil {
+			return "", fmt.Errorf("label %.*q: %w", maxQuoted, label, err)
+		}
+		labels[i] = ascii
+	}
+	return strings.Join(labels, "."), nil
+}
+
+func toASCII(label string) (string, error) {
+	if isASCII(label) {
+		return label, nil
+	}
+	if err := checkULabel(label); err != nil {
+		return "", err
+	}
+	encoded, err := encode([]rune(strings.Map(lower, label)))
+	if err != nil {
+		return "", err
+	}
+	if len(prefix)+len(encoded) > maxLabel {
+		return "", errTooLong
+	}
+	return prefix + encoded, nil
+}
+
+// lower gives the small form of a letter, in which labels are. Only Cherokee is
+// written in its capitals (RFC 5892, section 2.6, and Unicode's case folding).
+func lower(r rune) rune {
+	if unicode.Is(unicode.Cherokee, r) {
+		return r
+	}
+	return unicode.ToLower(r)
+}
+
+var errTooLong = fmt.Errorf("its form in ASCII is over %d octets", maxLabel)
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// checkULabel says why a label with other than ASCII cannot be one.
+func checkULabel(label string) error {
+	if !utf8.ValidString(label) {
+		return errors.New("it is not UTF-8")
+	}
+	runes := []rune(label)
+	if len(prefix)+len(runes) > maxLabel {
+		return errTooLong // for every code point needs an octet
+	}
+	for _, r := range runes {
+		if err := checkRune(r); err != nil {
+			return err
+		}
+	}
+	switch {
+	case unicode.Is(unicode.M, runes[0]):
+		return fmt.Errorf("it begins with a mark, %U", runes[0])
+	case runes[0] == '-' || runes[len(runes)-1] == '-':
+		return errors.New("it begins or ends with a hyphen")
+	case len(runes) >= 4 && runes[2] == '-' && runes[3] == '-':
+		return errors.New("it has hyphens in places 3 and 4, which are kept for A-labels")
+	}
+	return nil
+}
+
+// checkRune says why a code point cannot be in a label. U+0130 would become
+// another letter with its small form.
+func checkRune(r rune) error {
+	switch {
+	case unicode.Is(decomposed, r):
+		return fmt.Errorf("%U is a part of a decomposed letter: write the letter composed, as one code point (form NFC)", r)
+	case unicode.Is(compatible, r):
+		return fmt.Errorf("%U is a form of a letter for compatibility: write the usual letter", r)
+	case unicode.Is(unicode.Cherokee, r) && unicode.IsLower(r):
+		return fmt.Errorf("%U is a small Cherokee letter: write the capital", r)
+	case r == '\u0130':
+		return fmt.Errorf("%U, the capital I with a dot, has no small form of its own: write i", r)
+	case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+		return fmt.Errorf("%U is invisible", r)
+	case r != '-' && !unicode.In(r, unicode.L, unicode.M, unicode.Nd):
+		return fmt.Errorf("%U is no letter, mark, digit or hyphen", r)
+	}
+	return nil
+}
+
+// The parameters of Punycode, RFC 3492, section 5.
+const (
+	base        = 36
+	tMin        = 1
+	tMax        = 26
+	skew        = 38
+	damp        = 700
+	initialBias = 72
+	initialN    = 0x80
+	delimiter   = '-'
+	digits      = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+	maxInt = 1<<31 - 1 // sums stay below it, whatever is encoded
+)
+
+var errOverflow = errors.New("a number in it is too large")
+
+// adapt is the function of RFC 3492, section 6.1.
+func adapt(delta, points int, first bool) int {
+	if first {
+		delta /= damp
+	} else {
+		delta /= 2
+	}
+	delta += delta / points
+	k := 0
+	for delta > (base-tMin)*tMax/2 {
+		delta /= base - tMin
+		k += base
+	}
+	return k + (base-tMin+1)*delta/(delta+skew)
+}
+
+// threshold is the least digit that is not the last one, at place k.
+func threshold(k, bias int) int { return min(max(k-bias, tMin), tMax) }
+
+// encode is Punycode without a prefix (RFC 3492, section 6.3).
+func encode(points []rune) (string, error) {
+	var out []byte
+	for _, r := range points {
+		if r < initialN {
+			out = append(out, byte(r))
+		}
+	}
+	basic := len(out)
+	if basic > 0 {
+		out = append(out, delimiter)
+	}
+	n, delta, bias := rune(initialN), 0, initialBias
+	for done := basic; done < len(points); {
+		next := least(points, n)
+		if int(next-n) > (maxInt-delta)/(done+1) {
+			return "", errOverflow
+		}
+		delta += int(next-n) * (done + 1)
+		n = next
+		for _, r := range points {
+			if r < n {
+				if delta++; delta >= maxInt {
+					return "", errOverflow
+				}
+			}
+			if r == n {
+				out = appendNumber(out, delta, bias)
+				bias = adapt(delta, done+1, done == basic)
+				delta = 0
+				done++
+			}
+		}
+		delta++
+		n++
+	}
+	return string(out), nil
+}
+
+// least gives the least of the points that are not below n.
+func least(points []rune, n rune) rune {
+	found := rune(unicode.MaxRune)
+	for _, r := range points {
+		if r >= n {
+			found = min(found, r)
+		}
+	}
+	return found
+}
+
+// appendNumber writes a number of variable length.
+func appendNumber(out []byte, q, bias int) []byte {
+	for k := base; ; k += base {
+		t := threshold(k, bias)
+		if q < t {
+			return append(out, digits[q])
+		}
+		out = append(out, digits[t+(q-t)%(base-t)])
+		q = (q - t) / (base - t)
+	}
+}

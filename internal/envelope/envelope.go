@@ -1,0 +1,370 @@
+// Package envelope is the form of every answer: a success is an object with data
+// and a message, a failure an object with an error and its reason in a header.
+// It knows how requests are read and which texts are said, and nothing of what
+// they are about.
+package envelope
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshddns/internal/guard"
+	"meshddns/internal/msg"
+	"meshddns/internal/tasks"
+)
+
+// MediaType is that of every answer but the metrics and the backup.
+const MediaType = "application/json; charset=utf-8"
+
+// Reply is a successful answer.
+type Reply struct {
+	Status  int    // 200 when it is 0
+	Message msg.ID // "" for none
+	Data    any    // a json.RawMessage is written as it is: for what is asked most
+	ID      string // of what was made, or was to be, for the audit line
+}
+
+// Public gives the failure for any caller: with its code and what to do, and without the error
+// behind it, which may have paths in it.
+func (f *Failure) Public() *Failure {
+	shown := *f
+	for i, word := range shown.Args {
+		if phrase, ok := word.(Phrase); ok && phrase.ID == msg.Because {
+			shown.Args = slices.Clone(shown.Args)
+			shown.Args[i] = ""
+		}
+	}
+	return &shown
+}
+
+// Failure is an answer that refuses. The error behind it, if any, is logged.
+type Failure struct {
+	Status int
+	ID     msg.ID
+	Args   []any
+	Cause  error
+}
+
+func (f *Failure) Error() string { return f.ID.In(msg.English, f.words(msg.English)...) }
+
+// Fail refuses what the client asked for: 400, where the table of statuses does
+// not say otherwise.
+func Fail(id msg.ID, args ...any) *Failure {
+	return &Failure{Status: cmp.Or(statuses[id], http.StatusBadRequest), ID: id, Args: args}
+}
+
+// statuses are those that are not 400.
+var statuses = map[msg.ID]int{
+	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
+	msg.UnknownConfiguration: http.StatusNotFound, msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
+	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
+	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict, msg.BackupRuns: http.StatusConflict,
+	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
+	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
+	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
+	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
+	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
+	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
+	msg.BackupNoRoom: http.StatusInternalServerError,
+}
+
+// Phrase is an argument of a text that is itself a text.
+type Phrase struct {
+	ID   msg.ID
+	Args []any
+}
+
+// In says the phrase in a language.
+func (p Phrase) In(language msg.Language) string {
+	return p.ID.In(language, inLanguage(p.Args, language)...)
+}
+
+// spoken is an argument that is said in a language.
+type spoken interface{ In(msg.Language) string }
+
+func (f *Failure) words(language msg.Language) []any { return inLanguage(f.Args, language) }
+
+// inLanguage turns the arguments that are texts themselves into words.
+func inLanguage(args []any, language msg.Language) []any {
+	words := slices.Clone(args)
+	for i, word := range words {
+		if text, ok := word.(spoken); ok {
+			words[i] = text.In(language)
+		}
+	}
+	return words
+}
+
+// Answer is what an error is to a client.
+type Answer struct {
+	Err error
+	ID  msg.ID
+}
+
+// Adapter makes handlers of functions that answer or fail. Every answer, and
+// before it the audit line of every change, is written here.
+type Adapter struct {
+	Log     *slog.Logger
+	Answers []Answer                                      // of errors that are no Failure
+	Counted func(route string, status int, reason string) // reason is the error code, "" for none
+
+	// Broken tells what is to be done about an error that is in no table, "" when the
+	// client is told no more than that there is one. The text has the error in it, as msg.Because.
+	Broken func(error) msg.ID
+}
+
+// Handle makes a handler of a function that answers or fails. A request that may change something
+// is refused when its query has a member that is not among the flags.
+func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody {
+			// A copy: net/http looks at the body of its own request, by its type, to know
+			// whether the client waits for a word before it sends one.
+			r = r.WithContext(r.Context())
+			r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		}
+		result, err := Reply{}, error(TooLarge)
+		if r.ContentLength <= MaxBody {
+			if err = known(r, flags); err == nil {
+				result, err = attempt(answer, r)
+			}
+		}
+		if changes(r) {
+			a.audit(r, result, err)
+		}
+		if err != nil {
+			a.Refuse(w, r, err)
+			return
+		}
+		a.write(w, r, result)
+	})
+}
+
+// changes reports whether a request may change something.
+func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
+
+// attempt makes a panic an error, so that it has its audit line and its answer.
+func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {
+	defer tasks.Catch(&err)
+	return answer(r)
+}
+
+// Audit logs a request that changes nothing, and still is one to know of.
+func (a Adapter) Audit(r *http.Request, err error) { a.audit(r, Reply{}, err) }
+
+// audit logs who has changed what, or tried to.
+func (a Adapter) audit(r *http.Request, result Reply, err error) {
+	status, code := max(result.Status, http.StatusOK), msg.ID("")
+	if err != nil {
+		f := a.Failure(err)
+		status, code = f.Status, f.ID
+	}
+	a.Log.LogAttrs(r.Context(), slog.LevelInfo, "change", slog.String("who", guard.Caller(r)), slog.String("what", r.Pattern+raised(r)),
+		slog.String("id", auditedID(r, result)), slog.Int("status", status), slog.String("code", string(code)))
+}
+
+// raised writes the flags of a query that make another request of it ("?force").
+// Nothing else of a query gets into the log: it may be anything.
+func raised(r *http.Request) (text string) {
+	query := r.URL.Query()
+	for _, name := range []string{"dry_run", "force", "sweep"} {
+		if on, err := queryFlag(query, name); on && err == nil {
+			text += "?" + name
+		}
+	}
+	return text
+}
+
+// maxAuditedID bounds what a stranger's path can write into the log. No id is longer.
+const maxAuditedID = 128
+
+func auditedID(r *http.Request, result Reply) string {
+	id := cmp.Or(r.PathValue("id"), result.ID)
+	return id[:min(len(id), maxAuditedID)]
+}
+
+// Language is the one that a request prefers.
+func Language(r *http.Request) msg.Language {
+	return msg.Preferred(strings.Join(r.Header.Values("Accept-Language"), ","))
+}
+
+// Speaking answers requests without Accept-Language in a language.
+func Speaking(language msg.Language, next http.Handler) http.Handler {
+	if language == msg.Chinese { // as they are answered anyway
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header["Accept-Language"]) == 0 {
+			r.Header.Set("Accept-Language", "en")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
+	status := max(result.Status, http.StatusOK)
+	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" {
+		send(w, status, slices.Concat([]byte(`{"data":`), data, []byte("}\n")))
+		return
+	}
+	body := struct {
+		Message string `json:"message,omitempty"`
+		Data    any    `json:"data,omitzero"`
+	}{Data: result.Data}
+	if result.Message != "" {
+		body.Message = result.Message.In(Language(r))
+	}
+	writeJSON(w, status, body)
+}
+
+// Failure gives the failure that an error is. What is in no table is a fault of
+// the program, of which the client is told no more.
+func (a Adapter) Failure(err error) *Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	for _, known := range a.Answers {
+		if errors.Is(err, known.Err) {
+			return Fail(known.ID)
+		}
+	}
+	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
+	if a.Broken != nil {
+		if id := a.Broken(err); id != "" {
+			f.ID, f.Args = id, []any{Phrase{msg.Because, []any{err.Error()}}}
+		}
+	}
+	return f
+}
+
+// Refuse writes a failed answer. Its cause is logged here, once.
+func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := a.Failure(err)
+	if f.Status == http.StatusRequestEntityTooLarge {
+		w.Header().Set("Connection", "close") // nobody waits for the rest
+	}
+	if f.Cause != nil && !(r.Context().Err() != nil && errors.Is(f.Cause, context.Canceled)) {
+		a.Log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.Cause)
+	}
+	w.Header().Set("X-Error-Code", string(f.ID))
+	spoken := Language(r)
+	writeJSON(w, f.Status, map[string]string{"error": f.ID.In(spoken, f.words(spoken)...)})
+}
+
+// BreakOff cuts an answer whose status is sent: it must not look whole.
+func (a Adapter) BreakOff(r *http.Request, err error) {
+	if r.Context().Err() == nil { // else the client has gone
+		a.Log.Error("answer broken off", "route", r.Pattern, "error", err)
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
+		panic(err) // a type that JSON cannot hold: a mistake of this program
+	}
+	send(w, status, buffer.Bytes())
+}
+
+func send(w http.ResponseWriter, status int, text []byte) {
+	w.Header().Set("Content-Type", MediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	w.Write(text)
+}
+
+var notFound = Fail(msg.NotFound)
+
+// Route sends a request to its handler. The mux would answer unknown paths
+// and methods in plain text, and an unclean path with a redirect.
+func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
+	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
+	defer a.rescue(counted, r)
+	f := notFound
+	if strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(path.Clean(r.URL.Path), "/") {
+		if mux.ServeHTTP(counted, r); r.Pattern != "" {
+			return
+		}
+		allow := w.Header().Get("Allow")
+		clear(w.Header())
+		if counted.status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", allow)
+			f = Fail(msg.MethodNotAllowed, allow)
+		}
+	}
+	counted.status = f.Status
+	a.Refuse(w, r, f)
+}
+
+// Safe answers for what stands before the routes, should it panic.
+func (a Adapter) Safe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := &statusWriter{ResponseWriter: w}
+		defer a.rescue(begun, r)
+		next.ServeHTTP(begun, r)
+	})
+}
+
+// rescue is deferred: it answers a request whose handler panics. An answer that has
+// begun is cut, for it must not look whole.
+func (a Adapter) rescue(w *statusWriter, r *http.Request) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	fault := &tasks.Panic{Value: value, Stack: debug.Stack()}
+	switch {
+	case value == http.ErrAbortHandler:
+		panic(value) // who broke off has said why
+	case w.begun:
+		a.Log.Error("answer broken off", "method", r.Method, "route", r.Pattern, "error", fault)
+		panic(http.ErrAbortHandler)
+	}
+	clear(w.Header())
+	w.status = http.StatusInternalServerError
+	a.Refuse(w.ResponseWriter, r, fault)
+}
+
+// statusWriter remembers the status. It drops what the mux itself answers, all but
+// the header: a request without a handler has no pattern.
+type statusWriter struct {
+	http.ResponseWriter
+	request *http.Request // nil: nothing is dropped
+	status  int
+	begun   bool
+}
+
+// dropped reports whether nobody but the mux answers.
+func (w *statusWriter) dropped() bool { return w.request != nil && w.request.Pattern == "" }
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	if !w.dropped() {
+		w.begun = true
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *statusWriter) Write(data []byte) (int, error) {
+	if w.dropped() {
+		return len(data), nil
+	}
+	w.begun = true
+	return w.ResponseWriter.Write(data)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,150 @@
+package httpserver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"meshddns/internal/guard"
+)
+
+// Addresses say where to listen.
+type Addresses struct {
+	List  []string // host:port or unix:/path
+	Group string   // of unix sockets, by name or number; "": the program's own
+	Token bool     // a token is asked for, so that what is not loopback may be listened on
+}
+
+// unixPrefix begins the address of a unix socket.
+const unixPrefix = "unix:"
+
+// socketMode lets the group of the socket's file in: its permissions are the
+// only guard.
+const socketMode = 0o660
+
+// CheckAddress refuses what would open a socket that no file's mode guards.
+func CheckAddress(address string) error {
+	path, ok := strings.CutPrefix(address, unixPrefix)
+	switch {
+	case !ok:
+		return nil
+	case path == "":
+		return fmt.Errorf("%q has no path: want unix:/path", address)
+	case path[0] == '@' || path[0] == 0:
+		return fmt.Errorf("%q is abstract and has no file whose mode would guard it: want unix:/path", address)
+	}
+	return nil
+}
+
+// Listen binds all addresses, or none.
+func Listen(where Addresses) (listeners []net.Listener, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			listeners = nil
+		}
+	}()
+	for _, address := range where.List {
+		listener, err := where.listen(address)
+		if err != nil {
+			return listeners, err
+		}
+		listeners = append(listeners, listener)
+		if err := Guarded(listener, where.Token); err != nil {
+			return listeners, fmt.Errorf("-listen: %q %w", address, err)
+		}
+	}
+	return listeners, nil
+}
+
+// Guarded reports why a socket must not be listened on: everybody could reach it.
+func Guarded(listener net.Listener, token bool) error {
+	if address, ok := listener.Addr().(*net.UnixAddr); ok {
+		return CheckAddress(unixPrefix + address.Name)
+	}
+	if !token && !guard.Loopback(listener.Addr().String()) {
+		return errors.New("is not a loopback address: -token-file is required")
+	}
+	return nil
+}
+
+// networkOf keeps 0.0.0.0 to IPv4: package net would listen on [::] for it, which takes both.
+func networkOf(address string) string {
+	if a, err := netip.ParseAddrPort(address); err == nil && a.Addr().Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
+func (where Addresses) listen(address string) (net.Listener, error) {
+	if err := CheckAddress(address); err != nil {
+		return nil, fmt.Errorf("-listen: %w", err)
+	}
+	path, ok := strings.CutPrefix(address, unixPrefix)
+	if !ok {
+		listener, err := net.Listen(networkOf(address), address)
+		if err != nil {
+			return nil, fmt.Errorf("-listen: %w", err)
+		}
+		return listener, nil
+	}
+	group := -1
+	if where.Group != "" {
+		var err error
+		if group, err = groupID(where.Group); err != nil {
+			return nil, err
+		}
+	}
+	return listenUnix(path, group)
+}
+
+// groupID gives the number of a group.
+func groupID(text string) (int, error) {
+	if id, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return int(id), nil
+	}
+	group, err := user.LookupGroup(text)
+	if err != nil {
+		return 0, fmt.Errorf("-socket-group %q: %w", text, err)
+	}
+	return strconv.Atoi(group.Gid)
+}
+
+// listenUnix binds a unix socket. A socket file that refuses connections is
+// what an earlier end by SIGKILL left, and is replaced. Until its group is the
+// right one the socket is its owner's alone.
+func listenUnix(path string, group int) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		conn, err := net.Dial("unix", path)
+		switch {
+		case err == nil:
+			return nil, errors.Join(fmt.Errorf("%s: another program listens there", path), conn.Close())
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			return nil, fmt.Errorf("%s may be in use by another program: stop that, or remove the file: %w", path, err)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	mode := socketMode
+	if group >= 0 {
+		mode = 0o600
+	}
+	old := syscall.Umask(0o777 &^ mode)
+	listener, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	if err == nil && group >= 0 {
+		if err := giveToGroup(path, group); err != nil {
+			return nil, errors.Join(fmt.Errorf("give %s to group %d: %w", path, group, err), listener.Close())
+		}
+	}
+	return listener, err
+}

@@ -1,0 +1,348 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+// UseAccount gives the id of an account that a configuration or a service is to use, and stores
+// the account where it is new. Another secret is another account.
+func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, err error) {
+	id, unused, err := storeAccount(ctx, tx, a)
+	if err != nil || !unused {
+		return id, err
+	}
+	_, err = dropUnused(ctx, tx, a, id) // no other key has to stay for its places now
+	return id, err
+}
+
+// storeAccount gives the id of an account, and whether it was stored already without a user.
+func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, unused bool, err error) {
+	hash := keyHash(a.Secret)
+	err = tx.QueryRowContext(ctx, `
+		SELECT id, `+hasNoUser+` FROM accounts a WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND key_hash = ?`,
+		a.Provider, a.Endpoint, a.AccessKeyID, hash).Scan(&id, &unused)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tx.QueryRowContext(ctx, `
+			INSERT INTO accounts (provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (?, ?, ?, ?, ?)
+			RETURNING id`, a.Provider, a.Endpoint, a.AccessKeyID, a.Secret, hash).Scan(&id)
+	}
+	return id, unused, err
+}
+
+// keyHash is the hex SHA-256 of a secret, "" without one.
+func keyHash(secret provider.Secret) string {
+	if secret == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// hasNoUser says of an account a that no configuration and no service uses it.
+const hasNoUser = `
+	NOT EXISTS (SELECT 1 FROM services WHERE account = a.id) AND NOT EXISTS (SELECT 1 FROM configuration WHERE account = a.id)`
+
+// LeaveAccount deletes an account, and its key with it, that no configuration, service or
+// place uses. A newer secret of a key stays while a place needs an older one, which the
+// provider may refuse by then. It reports whether a key was deleted.
+func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err error) {
+	var left reconcile.Account
+	err = tx.QueryRowContext(ctx, `
+		SELECT provider, endpoint, access_key_id FROM accounts a
+		WHERE id = ? AND `+hasNoUser+` AND NOT EXISTS (SELECT 1 FROM places WHERE account = a.id)`, id).Scan(&left.Provider, &left.Endpoint, &left.AccessKeyID)
+	if err != nil {
+		return false, sqlite.Absent(err, nil)
+	}
+	return dropUnused(ctx, tx, left, 0)
+}
+
+// dropUnused deletes the secrets of a key that nothing uses and no place of an older secret needs.
+// The account in use is about to get a user.
+func dropUnused(ctx context.Context, tx *sql.Tx, key reconcile.Account, inUse int64) (deleted bool, err error) {
+	result, err := tx.ExecContext(ctx, `
+		WITH key AS (SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?),
+		     unused AS (SELECT id FROM key AS a WHERE `+hasNoUser+`)
+		DELETE FROM accounts
+		WHERE id IN (SELECT id FROM unused) AND
+		      NOT EXISTS (SELECT 1 FROM places WHERE account = accounts.id) AND
+		      NOT EXISTS (SELECT 1 FROM unused JOIN places ON account = unused.id WHERE unused.id < accounts.id)`,
+		key.Provider, key.Endpoint, key.AccessKeyID, inUse)
+	if err != nil {
+		return false, err
+	}
+	count, err := result.RowsAffected()
+	return count > 0, err
+}
+
+const selectPlaces = `
+	SELECT id, name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since
+	FROM places`
+
+// StoredPlace is a place as it is stored, with what is shown of it.
+type StoredPlace struct {
+	Place     reconcile.Place
+	At, Since string
+}
+
+func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
+	at, look, doubt := &p.Place, int64(0), ""
+	err = row.Scan(&at.ID, &at.Name, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &look,
+		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Fault.Key, &at.Attempts, &p.At, &p.Since)
+	at.LookAt, at.Doubt = sqlite.Stamped(look), reconcile.ParseDoubt(doubt)
+	return p, sqlite.Absent(err, ErrNoLeftover)
+}
+
+// savePlace stores a place, and gives its id.
+func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
+	now := sqlite.Shown(g.now())
+	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), sqlite.Stamp(p.LookAt), p.Disturbed,
+		p.Fault.Code, p.Fault.Detail, p.Fault.Key, p.Attempts, now}
+	if p.ID == 0 {
+		err = tx.QueryRowContext(ctx, `
+			INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			RETURNING id`, append(values, now)...).Scan(&id)
+		return id, err
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE places SET
+		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?14), state = ?5, standing = ?6,
+		    doubt = ?7, look_at = ?8, disturbed = ?9, code = ?10, detail = ?11, key_of = ?12, attempts = ?13, at = ?14
+		WHERE id = ?15`, append(values, p.ID)...)
+	return p.ID, err
+}
+
+// settlePlace stores what came of a place. One that never was stored tells of a write that
+// was not tried, and has no meaning once its account or its name is gone.
+func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
+	known := p.ID > 0
+	if !known {
+		err := tx.QueryRowContext(ctx, `
+			SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?) AND EXISTS (SELECT 1 FROM names WHERE name = ?)`, p.Account.ID, p.Name).Scan(&known)
+		if err != nil {
+			return err
+		}
+	}
+	if !known {
+		return nil
+	}
+	_, err := g.savePlace(ctx, tx, p)
+	return err
+}
+
+// endPlace forgets a place, and its account if nothing else uses that. It reports whether
+// a key is erased by it.
+func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, err error) {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
+		return false, err
+	}
+	return LeaveAccount(ctx, tx, p.Account.ID)
+}
+
+// Leave makes leftovers of the places of a name that nobody wants any more.
+func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
+	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
+		return nil
+	}
+	for _, p := range n.Places {
+		p, _ := p.After(reconcile.Event{Kind: reconcile.Forced}, reconcile.Wish{}, reconcile.Write, g.now())
+		if _, err := g.savePlace(ctx, tx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddLeftovers stores places to withdraw, and makes their names due. A name that has got a place
+// in the zone meanwhile is left to it.
+func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, p := range places {
+			var known bool
+			err := tx.QueryRowContext(ctx, `
+				SELECT EXISTS (SELECT 1 FROM places WHERE name = ? AND account = ? AND zone = ?)`, p.Name, p.Account.ID, p.Zone).Scan(&known)
+			if err != nil {
+				return err
+			}
+			if known {
+				continue
+			}
+			if _, err := g.savePlace(ctx, tx, p); err != nil {
+				return err
+			}
+			if err := g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// AddProbe stores what is about to be written and taken away again, as a place to
+// withdraw, and gives it its id. A program that is killed before EndProbe withdraws it
+// after reconcile.ProbeTime. An account without an id is stored with it.
+func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
+	var stored reconcile.Place
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		stored, _ = p.After(reconcile.Event{Kind: reconcile.Intent, Value: p.Doubt.Value}, reconcile.Wish{}, reconcile.Write, g.now())
+		if stored.Account.ID == 0 {
+			if stored.Account.ID, _, err = storeAccount(ctx, tx, stored.Account); err != nil {
+				return err
+			}
+		}
+		if stored.ID, err = g.savePlace(ctx, tx, stored); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, 'ask', 0) ON CONFLICT DO NOTHING`,
+			stored.Name, sqlite.Stamp(g.now().Add(reconcile.ProbeTime)))
+		return err
+	})
+	if err == nil {
+		*p = stored
+	}
+	return err
+}
+
+// EndProbe forgets a probe that was seen to go, and the key that nothing else needs.
+func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
+	var erased bool
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if erased, err = endPlace(ctx, tx, p); err != nil {
+			return err
+		}
+		version, err := Version(ctx, tx, p.Name)
+		if err != nil {
+			return sqlite.Absent(err, nil)
+		}
+		return DropName(ctx, tx, p.Name, version)
+	})
+	if err == nil && erased {
+		g.Erased()
+	}
+	return err
+}
+
+// Leftovers gives at most limit leftovers in the order of their ids, and when
+// each is tried again.
+func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]StoredPlace, error) {
+	tx, err := g.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	places, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE state = 'leftover' AND id > ? ORDER BY id LIMIT ? + 0`, after, limit)
+	l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
+	for i := range places {
+		a, err := l.account(ctx, places[i].Place.Account.ID)
+		if err != nil {
+			return nil, err
+		}
+		places[i].Place.Account = *a
+	}
+	return places, err
+}
+
+// NameDue gives the time at which a name is due, zero when a pass will come by.
+func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
+	var due int64
+	err := g.reader.QueryRowContext(ctx, `SELECT coalesce(due, 0) FROM names WHERE name = ?`, name).Scan(&due)
+	return sqlite.Stamped(due), sqlite.Absent(err, nil)
+}
+
+// ForgetLeftover ends a leftover that a person has removed.
+func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
+	var erased bool
+	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
+		if err != nil {
+			return err
+		}
+		if erased, err = endPlace(ctx, tx, p.Place); err != nil {
+			return err
+		}
+		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
+	})
+	if err == nil && erased {
+		g.Erased()
+	}
+	return err
+}
+
+// Zones gives every zone in which something of ours may be: those of the places,
+// each found by one search, and those of the domains.
+func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) {
+	tx, err := g.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
+	for account, apex := int64(0), ""; ; {
+		err := tx.QueryRowContext(ctx, `
+			SELECT account, zone FROM places WHERE (account, zone) > (?, ?) ORDER BY account, zone LIMIT 1`, account, apex).Scan(&account, &apex)
+		if errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		a, err := l.account(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		if apex != "" {
+			zones = append(zones, reconcile.Zone{Account: *a, Apex: apex})
+		}
+	}
+	return l.domains(ctx, zones)
+}
+
+// domains adds the zones of the services and of the configuration.
+func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconcile.Zone, error) {
+	c, err := selectConfigured(ctx, l.q)
+	if err != nil || c == nil {
+		return zones, err
+	}
+	found := map[reconcile.Zone]bool{{Domain: c.zone, Account: reconcile.Account{ID: c.account}}: true}
+	err = l.rows(ctx, `SELECT zone, coalesce(account, 0) FROM services WHERE id > ''`, func(rows *sql.Rows) error {
+		var z reconcile.Zone
+		err := rows.Scan(&z.Domain, &z.Account.ID)
+		if z.Account.ID == 0 && dnsname.Within(z.Domain, c.zone) {
+			z.Account.ID = c.account
+		}
+		if z.Account.ID > 0 && z.Domain != "" {
+			found[z] = true
+		}
+		return err
+	})
+	for z := range found {
+		a, fault := l.account(ctx, z.Account.ID)
+		err = errors.Join(err, fault)
+		zones = append(zones, reconcile.Zone{Account: *a, Domain: z.Domain})
+	}
+	return zones, err
+}
+
+// Strangers gives those of the names that have no place in what may be the zone: none in a zone of
+// its apex, unless the ids of both tell that it is another one. An address may be spelled in several
+// ways, and a zone may have been made anew: its key has the same place then.
+func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string) ([]string, error) {
+	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
+		SELECT value FROM json_each(?1)
+		WHERE NOT EXISTS (SELECT 1 FROM places p JOIN accounts a ON a.id = p.account
+		                  WHERE p.name = value AND p.zone = ?2 AND
+		                        NOT (a.id <> ?3 AND a.provider = ?4 AND a.endpoint = ?5 AND p.zone_id <> '' AND ?6 <> '' AND p.zone_id <> ?6))`,
+		sqlite.TextList(names), z.Apex, z.Account.ID, z.Account.Provider, z.Account.Endpoint, z.ID)
+}

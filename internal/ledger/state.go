@@ -1,0 +1,302 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+// StatusReleasing is the status of the binding of a usage that is to be free when
+// its value is withdrawn.
+const StatusReleasing = "releasing"
+
+// Modes in which the program works by itself.
+const (
+	modeAuto       = "auto"
+	modeUpsertOnly = "upsert-only"
+)
+
+// configured is what the configuration says about the work.
+type configured struct {
+	account                   int64
+	zone, name, mode          string
+	endpoints                 sqlite.TextList
+	enabled                   bool
+	retryInterval, maxRetries sql.Null[int64]
+}
+
+// selectConfigured gives nil when nothing is configured.
+func selectConfigured(ctx context.Context, q sqlite.Queryer) (*configured, error) {
+	var c configured
+	err := q.QueryRowContext(ctx, `
+		SELECT account, zone, name, sync_mode, txt_endpoints, enabled, retry_interval, max_retries FROM configuration WHERE id = 1`).Scan(
+		&c.account, &c.zone, &c.name, &c.mode, &c.endpoints, &c.enabled, &c.retryInterval, &c.maxRetries)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &c, err
+}
+
+// snapshot begins a transaction whose queries all see the same moment: a row may
+// go while another is read that refers to it.
+func (g *Ledger) snapshot(ctx context.Context) (*sql.Tx, error) {
+	return g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+}
+
+// State gives what is stored about some names, at one moment.
+func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, error) {
+	tx, err := g.snapshot(ctx)
+	if err != nil {
+		return reconcile.State{}, err
+	}
+	defer tx.Rollback()
+	return g.StateIn(ctx, tx, names)
+}
+
+// OwnState gives the state of the configuration's own record, "" without a configuration.
+func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
+	c, err := selectConfigured(ctx, g.reader)
+	if err != nil || c == nil {
+		return "", err
+	}
+	state, err := g.State(ctx, []string{c.name})
+	if err != nil {
+		return "", err
+	}
+	return reconcile.OwnState(state, g.Addresses()), nil
+}
+
+// StateIn gives what is stored about some names, as a query sees it.
+func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (state reconcile.State, err error) {
+	state.Owner = g.Owner()
+	if state.Adopted, err = sqlite.Collect(ctx, q, sqlite.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
+		return state, err
+	}
+	l := loader{
+		q: q, now: g.now, names: sqlite.TextList(names), at: map[string]int{},
+		accounts: map[int64]*reconcile.Account{}, heirs: map[int64]reconcile.Account{},
+	}
+	for i, name := range names {
+		state.Names = append(state.Names, reconcile.Name{Name: name})
+		l.at[name] = i
+	}
+	if l.configured, err = selectConfigured(ctx, q); err != nil {
+		return state, err
+	}
+	state.Configured = l.configured != nil
+	state.UpsertOnly = state.Configured && l.configured.mode == modeUpsertOnly
+	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages, l.places, l.own} {
+		if err := load(ctx, state.Names); err != nil {
+			return state, err
+		}
+	}
+	state.Heirs = l.heirs
+	return state, nil
+}
+
+// loader fills in what is stored about names.
+type loader struct {
+	q          sqlite.Queryer
+	now        func() time.Time
+	names      sqlite.TextList
+	at         map[string]int // of a name in the list
+	configured *configured    // nil when nothing is
+	accounts   map[int64]*reconcile.Account
+	heirs      map[int64]reconcile.Account // of accounts that nothing uses
+}
+
+func (l *loader) rows(ctx context.Context, query string, read func(rows *sql.Rows) error, args ...any) error {
+	rows, err := l.q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := read(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// account gives an account, and whose key it is: the configuration's, else that of the
+// service among its users that was changed last. The built-in server has no key.
+func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, error) {
+	if a := l.accounts[id]; a != nil {
+		return a, nil
+	}
+	a := &reconcile.Account{ID: id}
+	l.accounts[id] = a
+	var configured bool
+	var service sql.Null[string]
+	err := l.q.QueryRowContext(ctx, `
+		SELECT provider, endpoint, access_key_id, access_key_secret,
+		       EXISTS (SELECT 1 FROM configuration WHERE account = a.id),
+		       (SELECT id FROM services WHERE account = a.id ORDER BY updated_at DESC LIMIT 1)
+		FROM accounts a WHERE id = ?`, id).Scan(&a.Provider, &a.Endpoint, &a.AccessKeyID, &a.Secret, &configured, &service)
+	switch {
+	case a.Provider == builtinProvider:
+	case configured:
+		a.UsedBy = reconcile.UsedByConfiguration
+	case service.Valid:
+		a.UsedBy = reconcile.UsedByService + service.V
+	default:
+		a.UsedBy = reconcile.UsedByNothing
+	}
+	return a, err
+}
+
+const builtinProvider = "builtin"
+
+// heir finds the account that has another secret for the key of one that nothing
+// uses: one in use, else the newest.
+func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
+	if _, known := l.heirs[a.ID]; known || a.UsedBy != reconcile.UsedByNothing {
+		return nil
+	}
+	l.heirs[a.ID] = reconcile.Account{}
+	var id sql.Null[int64]
+	err := l.q.QueryRowContext(ctx, `
+		WITH others AS (SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?)
+		SELECT coalesce(
+		    (SELECT max(id) FROM others o
+		     WHERE EXISTS (SELECT 1 FROM configuration WHERE account = o.id) OR EXISTS (SELECT 1 FROM services WHERE account = o.id)),
+		    (SELECT max(id) FROM others))`, a.Provider, a.Endpoint, a.AccessKeyID, a.ID).Scan(&id)
+	if err != nil || !id.Valid {
+		return err
+	}
+	heir, err := l.account(ctx, id.V)
+	l.heirs[a.ID] = *heir
+	return err
+}
+
+func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
+	return l.rows(ctx, `SELECT name, version, pass, coalesce(due, 0), lane, coalesce(look, 0) FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
+		var n reconcile.Name
+		var due, look int64
+		err := rows.Scan(&n.Name, &n.Version, &n.Pass, &due, &n.Lane, &look)
+		n.Due, n.Look = sqlite.Stamped(due), sqlite.Stamped(look)
+		names[l.at[n.Name]] = n // the first that is loaded
+		return err
+	}, l.names)
+}
+
+// storedUsage is a usage as it is stored, with its service's id.
+type storedUsage struct {
+	usage         reconcile.Usage
+	name, service string
+	seq           int64
+	endpoints     sqlite.TextList
+}
+
+func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
+	var network sqlite.NetworkID
+	var status string
+	told := &u.usage.Told
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &told.State, &told.Place, &told.Rival)
+	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
+	return u, err
+}
+
+func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
+	all, err := sqlite.Collect(ctx, l.q, scanStoredUsage, `
+		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival
+		FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name IN (SELECT value FROM json_each(?)) AND u.record_type = 'TXT'`, l.names)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b storedUsage) int { return cmp.Compare(a.seq, b.seq) })
+	services := map[string]*reconcile.Usage{}
+	for _, u := range all {
+		of := services[u.service]
+		if of == nil {
+			if of, err = l.service(ctx, u.service); err != nil {
+				return err
+			}
+			services[u.service] = of
+		}
+		u.usage.Account, u.usage.Domain, u.usage.Endpoints = of.Account, of.Domain, of.Endpoints
+		if len(u.endpoints) > 0 {
+			u.usage.Endpoints = u.endpoints
+		}
+		n := &names[l.at[u.name]]
+		n.Usages = append(n.Usages, u.usage)
+	}
+	return nil
+}
+
+// service gives what a usage has from its service: its own account, else the
+// configuration's when its domain is, or lies below, the configuration's.
+func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, error) {
+	var u reconcile.Usage
+	var account sql.Null[int64]
+	var endpoints sqlite.TextList
+	err := l.q.QueryRowContext(ctx, `SELECT zone, account, txt_endpoints FROM services WHERE id = ?`, id).Scan(&u.Domain, &account, &endpoints)
+	if err != nil {
+		return &u, sqlite.Absent(err, nil) // a row that is older than the checks has nowhere to go
+	}
+	own := account.Valid
+	if c := l.configured; c != nil {
+		if !own && dnsname.Within(u.Domain, c.zone) {
+			account = sql.Null[int64]{V: c.account, Valid: true}
+		}
+		if len(endpoints) == 0 {
+			endpoints = c.endpoints
+		}
+	}
+	u.Endpoints = endpoints
+	if !account.Valid {
+		return &u, nil
+	}
+	shared, err := l.account(ctx, account.V)
+	used := *shared
+	if own && used.UsedBy != "" {
+		used.UsedBy = reconcile.UsedByService + id
+	}
+	u.Account = &used
+	return &u, err
+}
+
+func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
+	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?))`, l.names)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		account, err := l.account(ctx, p.Place.Account.ID)
+		if err != nil {
+			return err
+		}
+		p.Place.Account = *account
+		if err := l.heir(ctx, *account); err != nil {
+			return err
+		}
+		if now := l.now(); p.Place.LookAt.After(now.Add(reconcile.SecondLook)) { // the clock was set back
+			p.Place.LookAt = now
+		}
+		n := &names[l.at[p.Place.Name]]
+		n.Places = append(n.Places, p.Place)
+	}
+	return nil
+}
+
+func (l *loader) own(ctx context.Context, names []reconcile.Name) error {
+	if l.configured == nil {
+		return nil
+	}
+	i, ok := l.at[l.configured.name]
+	if !ok {
+		return nil
+	}
+	account, err := l.account(ctx, l.configured.account)
+	names[i].Own = &reconcile.Own{Account: *account, Domain: l.configured.zone, Endpoints: l.configured.endpoints}
+	return err
+}

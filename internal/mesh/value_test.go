@@ -1,0 +1,120 @@
+package mesh
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const owner = "5f0c2a91d3be"
+
+func TestValue(t *testing.T) {
+	for want, got := range map[string]string{
+		"v=mesh1 n=42 o=5f0c2a91d3be tcp://a:1 udp://b:2": Value("42", owner, []string{"tcp://a:1", "udp://b:2"}),
+		"v=mesh1 o=5f0c2a91d3be":                          Value("", owner, nil),
+	} {
+		if got != want {
+			t.Errorf("Value = %q, want %q", got, want)
+		}
+		if o, mesh := Owner(got); o != owner || !mesh {
+			t.Errorf("Owner(%q) = %q, %v", got, o, mesh)
+		}
+	}
+}
+
+func TestProbe(t *testing.T) {
+	value := Probe(owner, "0123456789abcdef")
+	if o, mesh := Owner(value); o != owner || !mesh || !IsProbe(value) || Network(value) != "" || len(value) > MaxValue {
+		t.Errorf("%q: owner %q, %v", value, o, mesh)
+	}
+	for _, other := range []string{"", "v=spf1 probe=1", Value("42", owner, []string{"tcp://probe=1:1"}), Value("", owner, nil)} {
+		if IsProbe(other) {
+			t.Errorf("%q is a probe", other)
+		}
+	}
+}
+
+// A reader of URLs must pass over all that comes before the endpoints.
+func TestNoURLBeforeEndpoints(t *testing.T) {
+	for word := range strings.FieldsSeq(Value("18446744073709551615", owner, nil) + " " + Probe(owner, "0123456789abcdef")) {
+		if u, err := url.Parse(word); err == nil && u.Scheme != "" {
+			t.Errorf("%q parses as a URL with scheme %q", word, u.Scheme)
+		}
+	}
+}
+
+func TestOwner(t *testing.T) {
+	for value, want := range map[string]struct {
+		owner string
+		mesh  bool
+	}{
+		"":                     {"", false},
+		"v=spf1 -all":          {"", false},
+		"v=mesh10 o=x":         {"", false},
+		"x v=mesh1 o=x":        {"", false},
+		"v=mesh1":              {"", true},
+		"v=mesh1 n=1 o=a tcp:": {"a", true},
+	} {
+		if owner, mesh := Owner(value); owner != want.owner || mesh != want.mesh {
+			t.Errorf("Owner(%q) = %q, %v, want %v", value, owner, mesh, want)
+		}
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                                   "",
+		"v=mesh1 o=a":                        "",
+		"v=mesh1 n=0 o=a tcp://b:1":          "0",
+		"v=mesh1 n=18446744073709551615 o=a": "18446744073709551615",
+		"v=mesh1 o=a tcp://b:1 n=1":          "1",
+		Value("7", owner, []string{"tcp://n=8:1"}): "7",
+	} {
+		if got := Network(value); got != want {
+			t.Errorf("Network(%q) = %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	endpoints := []string{"tcp://{ipv4}:1", "tcp://[{ipv6}]:2", "tcp://name:3"}
+	got, missing := Expand(endpoints, Addresses{IPv4: netip.MustParseAddr("203.0.113.7")})
+	if want := []string{"tcp://203.0.113.7:1", "tcp://name:3"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("Expand = %q, want %q", got, want)
+	}
+	if want := endpoints[1:2]; !reflect.DeepEqual(missing, want) {
+		t.Errorf("missing = %q, want %q", missing, want)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, good := range []string{"tcp://203.0.113.7:11010", "wss://mesh.example.com:443", "tcp://[2001:db8::1]:1", "udp://{ipv4}:1", "quic://[{ipv6}]:65535", "wg://a_b:1"} {
+		if err := Check("42", owner, []string{good}); err != nil {
+			t.Errorf("Check(%q) = %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "tcp", "tcp://", "tcp://host", "tcp://:1", "tcp://host:0", "tcp://host:65536", "tcp://host:x", "tcp://host:1/", "tcp://host:1/path",
+		"tcp://host:1?q", "tcp://user@host:1", "tcp://user:secret@host:1", "tcp://ho st:1", "tcp://host:1 tcp://b:2", "tcp://host:1\n", "//host:1", "1tcp://host:1",
+		"tcp://{ipv6}:1", "tcp://{ipv5}:1", "tcp://2001:db8::1:1", "tcp://[203.0.113.7]:1", "tcp://[fe80::1%25eth0]:1", "tcp://主机:1", `tcp://a"b:1`,
+	} {
+		if err := Check("42", owner, []string{bad}); !isA[*EndpointError](err) {
+			t.Errorf("Check(%q) = %v, want an EndpointError", bad, err)
+		}
+	}
+	room := MaxValue - len(Value("42", owner, []string{"tcp://:1"}))
+	if err := Check("42", owner, []string{"tcp://" + strings.Repeat("a", room) + ":1"}); err != nil {
+		t.Errorf("a value of %d octets: %v", MaxValue, err)
+	}
+	if err := Check("42", owner, []string{"tcp://" + strings.Repeat("a", room+1) + ":1"}); !isA[*TooLongError](err) {
+		t.Errorf("a value of %d octets: %v, want a TooLongError", MaxValue+1, err)
+	}
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}

@@ -1,0 +1,292 @@
+package nameserver
+
+import (
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"meshddns/internal/dnswire"
+)
+
+// Times of the records that every zone has, in seconds.
+const (
+	soaTTL     = 60      // RFC 2308: resolvers keep the lack of a name for the smaller of the two,
+	soaMinimum = 60      // so a name that is published now is seen in a minute
+	soaRefresh = 3600    // nobody transfers the zone:
+	soaRetry   = 600     // the three only have to
+	soaExpire  = 1209600 // satisfy zone checkers (RFC 1912, section 2.2)
+	nsTTL      = 300     // resolvers prefer it to the delegation's: a renamed server is found in minutes
+	addressTTL = 60      // this host's address changes, or there would be no use for the program
+	hinfoTTL   = 3600    // what stands for ANY never changes
+)
+
+// Sizes of UDP messages.
+const (
+	minUDP = 512  // what everyone takes, RFC 1035, section 4.2.1
+	maxUDP = 1232 // fits in every IPv6 path unfragmented: 1280 less the headers
+)
+
+// asker is where a query comes from.
+type asker struct {
+	address netip.Addr
+	limit   int // the transport's size of an answer: maxUDP or dnswire.MaxMessage
+	at      time.Time
+}
+
+func (a asker) tcp() bool { return a.limit > maxUDP }
+
+// request is one query on its way to its answer. It is used again, so that
+// nothing is left for the garbage collector.
+type request struct {
+	query         dnswire.Query
+	options       []byte // EDNS options of the answer
+	reply         dnswire.Packer
+	found         Found
+	txt           []byte // found.TXT's memory
+	authoritative bool
+	truncated     bool
+	apex          dnswire.Name // of the zone that the next two belong to
+	host          dnswire.Name // the server's name in the zone
+	hostmaster    dnswire.Name
+	others        []dnswire.Name // of servers, in NS behind host
+	addresses     []netip.Addr   // this host's, where the answer may need them
+	atHost        bool           // the name is the server's own
+}
+
+// answer appends the answer to one message to a buffer, nothing for none.
+func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) []byte {
+	r, ok := s.requests.Get().(*request)
+	if !ok {
+		r = &request{others: s.others}
+	}
+	defer s.requests.Put(r)
+	q := &r.query
+	err := q.Read(packet)
+	if len(packet) < dnswire.HeaderSize || q.Response {
+		return buffer // an answer to an answer could go back and forth for ever
+	}
+	asked, optionsErr := s.readOptions(q.EDNS, from)
+	limited := !from.tcp() && !asked.known && !s.limits.allow(from.address, from.at)
+	if limited && !s.limits.slip() {
+		return buffer
+	}
+	r.reply.Begin(buffer, q)
+	r.options = s.appendOptions(r.options[:0], asked, from)
+	r.authoritative, r.truncated = false, false
+	question := r.reply.Mark()
+	courtesy := question
+	var rcode dnswire.Rcode
+	switch {
+	case q.Opcode != dnswire.OpcodeQuery:
+		rcode = dnswire.RcodeNotImp // even if it does not parse: other opcodes may have other formats
+	case err != nil || optionsErr != nil || !q.HasQuestion && !(noQuestion(packet) && asked.cookie != nil):
+		rcode = dnswire.RcodeFormErr
+	case q.EDNS.Version > 0:
+		rcode = dnswire.RcodeBadVers
+	case q.Signed:
+		rcode = dnswire.RcodeNotAuth
+	case limited:
+		rcode, r.truncated = asked.slipped()
+	case !q.HasQuestion:
+		rcode = asked.cookieOnly()
+	default:
+		rcode, courtesy = s.resolve(ctx, r)
+	}
+	s.answered[rcode].Add(1)
+	r.fit(question, courtesy, rcode, room(from.limit, q.EDNS))
+	return r.reply.Bytes()
+}
+
+func noQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) == 0 }
+
+// room gives the size that an answer may have (RFC 6891, section 6.2.3).
+func room(limit int, edns dnswire.EDNS) int {
+	if limit > maxUDP {
+		return limit // TCP
+	}
+	return max(minUDP, min(int(edns.UDPSize), limit))
+}
+
+// fit ends a reply with OPT and TSIG. Of what is too long, addresses in the
+// additional section go first: they are a courtesy (RFC 2181, section 9). Then
+// the records go and TC says so. At last TSIG goes, whose names may alone fill a
+// small message.
+func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room int) {
+	end := r.reply.Mark()
+	r.tail(rcode, true)
+	if r.reply.Len() > room && courtesy != end {
+		r.reply.Cut(courtesy)
+		r.tail(rcode, true)
+	}
+	if r.reply.Len() > room {
+		r.truncated = true
+		r.reply.Cut(question)
+		r.tail(rcode, true)
+	}
+	if r.reply.Len() > room {
+		r.reply.Cut(question)
+		r.tail(rcode, false)
+	}
+	r.reply.Flags(r.authoritative, r.truncated, rcode)
+}
+
+// tail appends the records that end a reply: OPT to a query that has one, then
+// TSIG, which must be the last.
+func (r *request) tail(rcode dnswire.Rcode, signed bool) {
+	if r.query.HasEDNS {
+		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO, Options: r.options}
+		r.reply.Record(dnswire.SectionAdditional, edns.RR())
+	}
+	if rcode == dnswire.RcodeNotAuth && signed {
+		r.reply.Record(dnswire.SectionAdditional, r.query.UnknownKey)
+	}
+}
+
+// resolve answers a question of class IN or says why not. It gives the mark
+// behind which everything is a courtesy.
+func (s *Server) resolve(ctx context.Context, r *request) (dnswire.Rcode, dnswire.Mark) {
+	q, nothing := &r.query, r.reply.Mark()
+	if rcode := refusal(q); rcode != dnswire.RcodeSuccess {
+		return rcode, nothing
+	}
+	found, err := s.backend.Look(ctx, q.Name, r.txt[:0])
+	if err != nil {
+		s.failed(ctx, dnswire.Question{Name: dnswire.Name(q.Asked), Type: q.Type, Class: q.Class}, err)
+		return dnswire.RcodeServFail, nothing
+	}
+	if found.Apex == 0 {
+		return dnswire.RcodeRefused, nothing
+	}
+	if cap(found.TXT) <= maxKept {
+		r.txt = found.TXT
+	}
+	s.place(ctx, r, found)
+	r.authoritative = true
+	r.answers()
+	courtesy := r.reply.Mark()
+	if courtesy == nothing {
+		r.soa(dnswire.SectionAuthority)
+		courtesy = r.reply.Mark()
+	} else if q.Type == dnswire.TypeNS {
+		r.appendAddresses(dnswire.SectionAdditional, r.host, dnswire.TypeA, dnswire.TypeAAAA)
+	}
+	if !r.exists() {
+		return dnswire.RcodeNXDomain, courtesy
+	}
+	return dnswire.RcodeSuccess, courtesy
+}
+
+// maxKept bounds what a request keeps for the next one.
+const maxKept = 64 << 10
+
+// refusal gives the rcode of a question that no zone is searched for.
+func refusal(q *dnswire.Query) dnswire.Rcode {
+	switch t := q.Type; {
+	case q.Class != dnswire.ClassIN, t == dnswire.TypeAXFR, t == dnswire.TypeIXFR:
+		return dnswire.RcodeRefused
+	case t == dnswire.TypeANY:
+		return dnswire.RcodeSuccess
+	case t == dnswire.TypeTKEY, t == dnswire.TypeMAILA, t == dnswire.TypeMAILB:
+		return dnswire.RcodeNotImp
+	case t == 0, t == dnswire.TypeOPT, 128 <= t && t <= 255:
+		return dnswire.RcodeFormErr // types of records that never stand at a name (RFC 6895, section 3.1)
+	}
+	return dnswire.RcodeSuccess
+}
+
+// place says which zone answers, and where the name is in it. The DS of a zone
+// belongs to the zone around it, where that is served too (RFC 4035, section
+// 3.1.4.1): a resolver takes no other's word for it.
+func (s *Server) place(ctx context.Context, r *request, found Found) {
+	name := r.query.Name
+	around := name[len(name)-found.Above:]
+	inner := found.Apex == len(name) && found.Above > 0
+	if inner && r.query.Type == dnswire.TypeDS {
+		found = Found{Apex: found.Above, Serial: found.AboveSerial, Exists: true}
+	}
+	r.found = found
+	apex := name[len(name)-found.Apex:]
+	if string(apex) != string(r.apex) {
+		r.apex = dnswire.Name(apex)
+		r.host, r.hostmaster = s.hostIn(r.apex), below("hostmaster", r.apex)
+	}
+	// The server's name in the zone around may be the apex of a zone itself,
+	// which must not hide its address.
+	r.atHost = string(name) == string(r.host) || inner && string(name) == string(s.hostIn(dnswire.Name(around)))
+	r.addresses = nil
+	if r.atHost || r.query.Type == dnswire.TypeNS && hasSuffix(r.host, apex) {
+		r.addresses = s.backend.Addresses(ctx)
+	}
+}
+
+func (r *request) atApex() bool { return r.found.Apex == len(r.query.Name) }
+
+// exists reports whether the name is in the zone. A name that others lie
+// below is, with or without data (RFC 8020), also one above the host.
+func (r *request) exists() bool {
+	return r.atApex() || r.found.Exists || r.atHost || hasSuffix(r.host, r.query.Name)
+}
+
+// hasSuffix reports whether a name is another or lies below it, letters of both
+// in lower case.
+func hasSuffix(name dnswire.Name, zone []byte) bool {
+	for len(name) > len(zone) {
+		name = name.Parent()
+	}
+	return string(name) == string(zone)
+}
+
+// answers appends the RRset that is asked for. To ANY the answer is that it is not
+// answered (RFC 8482, section 4.2): the sum of all would serve reflected attacks.
+func (r *request) answers() {
+	switch t := r.query.Type; t {
+	case dnswire.TypeANY:
+		if r.atApex() || len(r.found.TXT) > 0 || r.atHost && len(r.addresses) > 0 {
+			r.reply.Answer(dnswire.TypeHINFO, hinfoTTL, dnswire.TXTData([]string{"RFC8482", ""}))
+		}
+	case dnswire.TypeTXT:
+		for rest := r.found.TXT; len(rest) > 0; {
+			end := 2 + int(binary.BigEndian.Uint16(rest))
+			r.reply.Answer(t, r.found.TTL, rest[2:end])
+			rest = rest[end:]
+		}
+	case dnswire.TypeSOA:
+		if r.atApex() {
+			r.soa(dnswire.SectionAnswer)
+		}
+	case dnswire.TypeNS:
+		if r.atApex() {
+			r.reply.NS(r.host, nsTTL)
+			for _, other := range r.others {
+				r.reply.NS(other, nsTTL)
+			}
+		}
+	case dnswire.TypeA, dnswire.TypeAAAA:
+		if r.atHost {
+			r.appendAddresses(dnswire.SectionAnswer, dnswire.Name(r.query.Name), t)
+		}
+	}
+}
+
+// appendAddresses appends those of the host's A and AAAA records that have one of
+// the types.
+func (r *request) appendAddresses(section dnswire.Section, owner dnswire.Name, types ...dnswire.Type) {
+	for _, address := range r.addresses {
+		address = address.Unmap()
+		for _, t := range types {
+			if t == dnswire.TypeA && address.Is4() || t == dnswire.TypeAAAA && address.Is6() {
+				r.reply.Record(section, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: addressTTL, Data: address.AsSlice()})
+			}
+		}
+	}
+}
+
+// soa appends the zone's start of authority; in answers without data it says how
+// long the lack may be kept (RFC 2308, section 3).
+func (r *request) soa(section dnswire.Section) {
+	r.reply.SOA(section, len(r.query.Name)-r.found.Apex, min(soaTTL, soaMinimum), dnswire.SOA{
+		MName: r.host, RName: r.hostmaster, Serial: r.found.Serial,
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minimum: soaMinimum,
+	})
+}

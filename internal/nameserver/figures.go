@@ -1,0 +1,118 @@
+package nameserver
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/metrics"
+)
+
+// answerTimes are the bounds of the histogram of times to answer.
+var answerTimes = [...]time.Duration{
+	10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second,
+}
+
+// figures are what one transport counts.
+type figures struct {
+	dropped   atomic.Uint64 // queries without an answer
+	truncated atomic.Uint64
+	times     [len(answerTimes) + 1]atomic.Uint64 // answers, by time to answer
+	spent     atomic.Int64                        // the sum of these times
+}
+
+// count counts an answer, nothing for none, to a query that was read at a time.
+func (f *figures) count(answer []byte, read time.Time) {
+	if len(answer) == 0 {
+		f.dropped.Add(1)
+		return
+	}
+	if answer[2]&2 != 0 {
+		f.truncated.Add(1)
+	}
+	took := time.Since(read)
+	bucket := 0
+	for bucket < len(answerTimes) && took > answerTimes[bucket] {
+		bucket++
+	}
+	f.times[bucket].Add(1)
+	f.spent.Add(int64(took))
+}
+
+// Stats gives how many queries were answered, by rcode mnemonic.
+func (s *Server) Stats() map[string]uint64 {
+	stats := map[string]uint64{}
+	for i := range s.answered {
+		if n := s.answered[i].Load(); n > 0 {
+			stats[mnemonic(dnswire.Rcode(i))] = n
+		}
+	}
+	return stats
+}
+
+// usual are the rcodes that the server answers with: they are shown before the
+// first such answer too.
+var usual = []dnswire.Rcode{
+	dnswire.RcodeSuccess, dnswire.RcodeFormErr, dnswire.RcodeServFail, dnswire.RcodeNXDomain, dnswire.RcodeNotImp,
+	dnswire.RcodeRefused, dnswire.RcodeNotAuth, dnswire.RcodeBadVers, dnswire.RcodeBadCookie,
+}
+
+// mnemonic names an rcode; 16 is BADVERS here, and BADSIG only within TSIG.
+func mnemonic(rcode dnswire.Rcode) string {
+	if rcode == dnswire.RcodeBadVers {
+		return "BADVERS"
+	}
+	return rcode.String()
+}
+
+// WriteMetrics writes all figures of the server.
+func (s *Server) WriteMetrics(page *metrics.Page) {
+	page.Family("meshddns_dns_answers_total", "counter", "Answers of the built-in DNS server.")
+	for i := range s.answered {
+		if n := s.answered[i].Load(); n > 0 || slices.Contains(usual, dnswire.Rcode(i)) {
+			page.Figure(n, metrics.Label{Name: "rcode", Value: mnemonic(dnswire.Rcode(i))})
+		}
+	}
+	udp, tcp := metrics.Label{Name: "transport", Value: "udp"}, metrics.Label{Name: "transport", Value: "tcp"}
+	page.Family("meshddns_dns_answer_seconds", "histogram", "Time from reading a query to sending the answer.")
+	s.udp.writeTimes(page, udp)
+	s.tcp.writeTimes(page, tcp)
+	page.Family("meshddns_dns_truncated_total", "counter", "Answers without records, for want of room or above the rate limit.")
+	page.Figure(s.udp.truncated.Load(), udp)
+	page.Figure(s.tcp.truncated.Load(), tcp)
+	page.Family("meshddns_dns_dropped_total", "counter", "Queries read and not answered: no queries, or above the rate limit.")
+	page.Figure(s.udp.dropped.Load(), udp)
+	page.Figure(s.tcp.dropped.Load(), tcp)
+	page.Family("meshddns_dns_overflow_total", "counter", "Queries over UDP that came faster than they were read.")
+	page.Figure(s.overflow())
+	if s.limits != nil {
+		page.Family("meshddns_dns_rate_limited_total", "counter", "Queries over UDP above the rate limit: dropped, truncated or told a cookie.")
+		page.Figure(s.limits.over.Load())
+	}
+	open, crowdedOut := s.connections.count()
+	page.Family("meshddns_dns_connections", "gauge", "Open TCP connections.")
+	page.Figure(open)
+	page.Family("meshddns_dns_connections_crowded_out_total", "counter", "TCP connections that were closed to make room.")
+	page.Figure(crowdedOut)
+}
+
+func (f *figures) writeTimes(page *metrics.Page, transport metrics.Label) {
+	var counts [len(f.times)]uint64
+	for i := range counts {
+		counts[i] = f.times[i].Load()
+	}
+	page.Histogram(answerTimes[:], counts[:], time.Duration(f.spent.Load()), transport)
+}
+
+// overflow sums what the kernel dropped because a socket's buffer was full.
+func (s *Server) overflow() (sum uint64) {
+	for _, end := range s.ends {
+		for _, udp := range end.udp {
+			if raw, err := udp.SyscallConn(); err == nil {
+				sum += uint64(dropped(raw))
+			}
+		}
+	}
+	return sum
+}

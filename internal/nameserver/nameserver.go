@@ -1,0 +1,195 @@
+// Package nameserver is an authoritative DNS server for zones that hold TXT
+// records: it answers TXT, SOA and NS, and A and AAAA of its own name, over
+// UDP and TCP. It does not recurse, transfer zones, take updates or sign.
+package nameserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/tasks"
+)
+
+// Config is what a server is told.
+type Config struct {
+	Addresses []string       // to listen on, host:port; one of port 0 gets a free one
+	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
+	NSID      string         // tells servers of one zone apart (RFC 5001); "": not answered
+	RateLimit int            // answers a second over UDP to one network, 0: no limit
+	// Sockets of the service manager, who keeps them: what comes when this program
+	// stops is for the next one.
+	Listeners   []net.Listener
+	PacketConns []net.PacketConn
+}
+
+// MaxNSID bounds an NSID, so that every answer has room for it.
+const MaxNSID = 128
+
+// Server answers on some addresses, over UDP and TCP.
+type Server struct {
+	host        dnswire.Name   // "": ns.<zone>
+	others      []dnswire.Name // in NS records behind host
+	backend     Backend
+	log         *slog.Logger
+	ends        []endpoint
+	connections connections
+	nsid        string
+	secret      [16]byte // of cookies: clients notice a restart and take a new cookie
+	limits      *limiter
+	answered    [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
+	udp, tcp    figures
+	requests    sync.Pool // of *request, whose memory is used again
+	failures    failureLog
+}
+
+// Listen binds UDP and TCP of each address, both to one port.
+func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
+	if len(c.NSID) > MaxNSID {
+		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
+	}
+	s := &Server{backend: backend, log: log, nsid: c.NSID, limits: newLimiter(c.RateLimit)}
+	rand.Read(s.secret[:]) // never fails
+	for i, host := range c.Hosts {
+		if i == 0 {
+			s.host = host.Fold()
+		} else {
+			s.others = append(s.others, host.Fold())
+		}
+	}
+	for _, address := range c.Addresses {
+		ends, err := listen(address)
+		if err != nil {
+			closeAll(s.ends)
+			return nil, fmt.Errorf("listen for DNS on %s: %w", address, err)
+		}
+		s.ends = append(s.ends, ends...)
+	}
+	ends, err := inherit(c.Listeners, c.PacketConns)
+	if err != nil {
+		closeAll(s.ends)
+		return nil, err
+	}
+	s.ends = append(s.ends, ends...)
+	s.connections.most = connectionsFor(descriptors())
+	return s, nil
+}
+
+// Addrs gives the addresses that are listened on, host:port.
+func (s *Server) Addrs() (addresses []string) {
+	for _, end := range s.ends {
+		addresses = append(addresses, end.address())
+	}
+	return addresses
+}
+
+// Addr gives the first of them.
+func (s *Server) Addr() string { return s.ends[0].address() }
+
+// LocalAddr is where this host reaches the server: the first address, on the loopback
+// address where that means all of the host's.
+func (s *Server) LocalAddr() string {
+	address, err := netip.ParseAddrPort(s.Addr())
+	if err != nil || !address.Addr().IsUnspecified() {
+		return s.Addr()
+	}
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if address.Addr().Is6() {
+		loopback = netip.IPv6Loopback()
+	}
+	return netip.AddrPortFrom(loopback, address.Port()).String()
+}
+
+// Serve answers until ctx ends, then what has come by then, also over connections
+// that are open, closes the sockets, and returns nil; an unexpected socket failure
+// is its error.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer closeAll(s.ends)
+	// Sockets stop by a deadline, not by closing: what was taken is still answered.
+	defer context.AfterFunc(ctx, func() {
+		for _, end := range s.ends {
+			end.stop()
+		}
+	})()
+	loops := s.loops()
+	ended := make(chan error)
+	for _, loop := range loops {
+		go func() {
+			defer cancel() // one loop that fails ends the others
+			ended <- tasks.Call(func() error { return loop(ctx) })
+		}()
+	}
+	var err error
+	for range loops {
+		err = errors.Join(err, <-ended)
+	}
+	return err
+}
+
+// loops gives what reads the sockets: one a socket, or one a core on the only one.
+func (s *Server) loops() (loops []func(context.Context) error) {
+	for _, end := range s.ends {
+		if end.tcp != nil {
+			loops = append(loops, func(ctx context.Context) error { return s.serveTCP(ctx, end.tcp) })
+		}
+		if len(end.udp) == 0 {
+			continue
+		}
+		for i := range max(len(end.udp), runtime.GOMAXPROCS(0)) {
+			udp := end.udp[i%len(end.udp)]
+			loops = append(loops, func(ctx context.Context) error { return s.serveUDP(ctx, udp) })
+		}
+	}
+	return loops
+}
+
+// longAgo is a deadline that ends a read that is waiting.
+var longAgo = time.Unix(1, 0)
+
+// failureLog lets one line a failureInterval through: a broken database fails
+// every query, and anybody can send those.
+type failureLog struct {
+	last   atomic.Int64 // when a line went through, Unix nanoseconds
+	hushed atomic.Uint64
+}
+
+const failureInterval = time.Minute
+
+// failed logs that a question could not be answered.
+func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
+	s.logFailure(ctx, err, "name", q.Name.String(), "type", uint16(q.Type))
+}
+
+func (s *Server) logFailure(ctx context.Context, err error, about ...any) {
+	now, last := time.Now().UnixNano(), s.failures.last.Load()
+	if now-last < int64(failureInterval) || !s.failures.last.CompareAndSwap(last, now) {
+		s.failures.hushed.Add(1)
+		return
+	}
+	s.log.ErrorContext(ctx, "dns query not answered", append(about, "error", err, "not_logged_before", s.failures.hushed.Swap(0))...)
+}
+
+// hostIn gives the server's own name in NS and SOA records of a zone. An apex
+// so long that "ns" does not fit before it stands for itself.
+func (s *Server) hostIn(apex dnswire.Name) dnswire.Name {
+	return cmp.Or(s.host, below("ns", apex))
+}
+
+func below(label string, apex dnswire.Name) dnswire.Name {
+	if child, ok := apex.Child(label); ok {
+		return child
+	}
+	return apex
+}

@@ -1,0 +1,79 @@
+package nameserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/tasks"
+)
+
+// maxUDPQuery bounds what is read: no honest one is near it; a longer one is
+// cut, does not parse and costs little.
+const maxUDPQuery = 4096
+
+// serveUDP reads and answers one message after the other.
+func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
+	packet := make([]byte, maxUDPQuery)
+	control := make([]byte, destinationSize)
+	var answer []byte
+	for {
+		n, controlled, _, from, err := conn.ReadMsgUDPAddrPort(packet, control)
+		if err != nil {
+			if transient(err) {
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		asking := asker{address: from.Addr().Unmap(), limit: maxUDP, at: time.Now()}
+		if answer = s.answerSafely(ctx, answer[:0], packet[:n], asking); len(answer) > 0 {
+			// What cannot be sent (port 0, no route back) concerns only who asked.
+			conn.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
+		}
+		s.udp.count(answer, asking.at)
+	}
+}
+
+// answerSafely is answer for one query of many: should it panic, that one is answered
+// with a failure.
+func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from asker) (answer []byte) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.logFailure(ctx, &tasks.Panic{Value: value, Stack: debug.Stack()})
+			answer = serverFailure(buffer, packet)
+		}
+	}()
+	return s.answer(ctx, buffer, packet, from)
+}
+
+// serverFailure is a header alone, nothing to what is no query.
+func serverFailure(buffer, packet []byte) []byte {
+	const response, opcodeAndRD, servFail = 0x80, 0x79, 2
+	if len(packet) < dnswire.HeaderSize || packet[2]&response != 0 {
+		return buffer
+	}
+	header := [dnswire.HeaderSize]byte{packet[0], packet[1], response | packet[2]&opcodeAndRD, servFail}
+	return append(buffer, header[:]...)
+}
+
+// transient reports whether a socket still works after an error: it told of
+// one peer (ICMP, an aborted connection) or of a shortage that passes.
+func transient(err error) bool {
+	for _, passing := range []syscall.Errno{
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPROTO, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		syscall.ENETDOWN, syscall.EHOSTDOWN, syscall.ENOPROTOOPT, syscall.EPERM, syscall.EINTR, syscall.EMSGSIZE,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+	} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,248 @@
+// Package conntest tries a DNS provider step by step, as far as a person needs
+// it to see which of the settings is wrong.
+package probe
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"meshddns/internal/provider"
+)
+
+// Item is the outcome of one step.
+type Item struct {
+	Name     string
+	Skipped  bool
+	Err      error // nil when it went well; beside Skipped, why nothing can be said
+	Warning  error // it went well, and this is worth to know
+	Duration time.Duration
+}
+
+// Test collects the items. After the first failure later steps are skipped.
+type Test struct {
+	Public  Public
+	Owner   string  // marks what Write writes
+	Journal Journal // of Write
+	Items   []Item
+	failed  bool
+}
+
+// Step makes one step, or skips it.
+func (t *Test) Step(name string, f func() error) {
+	if t.failed {
+		t.Items = append(t.Items, Item{Name: name, Skipped: true})
+		return
+	}
+	started := time.Now()
+	err := f()
+	unknown := provider.KindOf(err) == NoResolver
+	t.failed = err != nil && !unknown
+	t.Items = append(t.Items, Item{Name: name, Skipped: unknown, Err: err, Duration: time.Since(started)})
+}
+
+// connectItems are the items that Connect fills, in their order.
+var connectItems = []string{"network", "auth", "zone", "record"}
+
+// Connect finds the zone, reads the record's name and tries a write that
+// changes nothing. One call can fail on any of the four items, so the kind of
+// the failure says which one it is. A zone that the world looks for elsewhere
+// is a warning.
+func (t *Test) Connect(ctx context.Context, client provider.DNS, domain, name string) {
+	var c connection
+	if !t.failed {
+		c = t.connect(ctx, client, domain, name)
+	}
+	culprit := c.culprit()
+	for i, item := range connectItems {
+		t.Step(item, func() error {
+			if i == culprit {
+				return c.err
+			}
+			return nil
+		})
+		last := &t.Items[len(t.Items)-1]
+		last.Duration = c.took[i]
+		if item == "zone" && !last.Skipped && last.Err == nil {
+			last.Warning = c.warning
+		}
+	}
+}
+
+// connection is what came of the calls that connect.
+type connection struct {
+	took         [4]time.Duration // of each item
+	zone         string           // "" when it was not found
+	warning, err error
+}
+
+func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name string) (c connection) {
+	var seen provider.RRset
+	for _, call := range []struct {
+		item int
+		make func() error
+	}{
+		{0, func() error {
+			zone, err := client.Zone(ctx, domain)
+			if err == nil {
+				c.zone = zone
+			}
+			return err
+		}},
+		{2, func() error { c.warning = t.delegation(ctx, client, c.zone); return nil }},
+		{3, func() (err error) { seen, err = client.Read(ctx, c.zone, name); return err }},
+		{1, func() error { return mayWrite(ctx, client, provider.Change{Zone: c.zone, Name: name, Seen: seen}) }},
+	} {
+		started := time.Now()
+		c.err = call.make()
+		c.took[call.item] = time.Since(started)
+		if c.err != nil {
+			return c
+		}
+	}
+	return c
+}
+
+// mayWrite makes a change of nothing. Where somebody else writes meanwhile the
+// key was accepted.
+func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change) error {
+	err := client.Change(ctx, nothing)
+	if provider.KindOf(err) == provider.Changed {
+		return nil
+	}
+	return err
+}
+
+// reacher is a DNS that knows whether the world finds its servers.
+type reacher interface {
+	// Reachable warns of a zone that nobody can reach.
+	Reachable(zone string) error
+}
+
+// delegation warns of a zone for which the world does not ask the provider, or
+// cannot. Without a resolver nothing can be said.
+func (t *Test) delegation(ctx context.Context, client provider.DNS, zone string) error {
+	if own, ok := client.(reacher); ok {
+		return own.Reachable(zone)
+	}
+	authority, err := client.Authority(ctx, zone)
+	if err != nil || authority.Server != "" {
+		return nil
+	}
+	err = t.Public.delegated(ctx, zone, authority.Names)
+	if provider.KindOf(err) == NoResolver {
+		return nil
+	}
+	return err
+}
+
+// culprit is the index of the item that the failure is about, -1 without one.
+func (c connection) culprit() int {
+	switch provider.KindOf(c.err) {
+	case "":
+		return -1
+	case provider.Network, provider.Temporary, provider.Throttled, provider.BadAnswer, provider.Changed:
+		return 0
+	case provider.BadCredentials, provider.Permission, provider.ClockSkew:
+		return 1
+	case provider.ZoneNotFound:
+		return 2
+	}
+	if c.zone == "" {
+		return 2
+	}
+	return 3
+}
+
+// Write fills the items write, read, authoritative and cleanup with a value
+// at a name of its own. Once something may have been written it is cleaned up,
+// whatever else fails.
+func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, ttl uint32) {
+	probe := NewRecord(t.Owner, domain)
+	value := provider.TXT{probe.Value}
+	w := writing{client: client, probe: probe}
+	begun := false
+	t.Step("write", func() error {
+		if err := w.probe.find(ctx, client); err != nil {
+			return err
+		}
+		if err := t.Journal.Add(ctx, w.probe); err != nil {
+			return err
+		}
+		begun = true
+		ctx, cancel := provider.WriteContext(ctx)
+		defer cancel()
+		w.err = client.Change(ctx, provider.Change{Zone: w.probe.Zone, Name: probe.Name, Add: []provider.TXT{value}, TTL: ttl})
+		return w.err
+	})
+	t.Step("read", func() error {
+		set, err := client.Read(ctx, w.probe.Zone, probe.Name)
+		return see(set, value, err)
+	})
+	t.Step("authoritative", func() error {
+		authority, err := client.Authority(ctx, w.probe.Zone)
+		if err != nil {
+			return err
+		}
+		return t.Public.sees(ctx, authority, w.probe.Zone, probe.Name, value)
+	})
+	t.failed = !begun
+	t.Step("cleanup", func() error {
+		ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx)) // when the time is over, too
+		defer cancel()
+		if err := w.cleanUp(ctx); err != nil || !w.over() {
+			return err
+		}
+		return t.Journal.End(ctx, w.probe)
+	})
+}
+
+// writing is a probe that was written, or may have been.
+type writing struct {
+	client provider.DNS
+	probe  Record
+	err    error // of the write
+	seen   bool  // the value stood there
+}
+
+// over reports whether nothing of the probe can come any more, once it is cleaned up. A
+// write without a known end may still be made.
+func (w *writing) over() bool { return w.seen || w.err == nil || provider.Unmade(w.err) }
+
+// cleanUp takes the value away again. One that the provider has taken, and has
+// not shown yet, is waited for: the public would see it until the journal's turn comes.
+func (w *writing) cleanUp(ctx context.Context) error {
+	again := time.NewTicker(askAgainAfter)
+	defer again.Stop()
+	var reason error
+	for {
+		err := w.remove(ctx)
+		e, ok := errors.AsType[*provider.Error](err)
+		if !ok || !e.Transient() && e.Kind != provider.BadAnswer { // the next answer may be whole
+			return err
+		}
+		if reason == nil || ctx.Err() == nil { // that the time ended in a later try tells less
+			reason = err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return reason
+		}
+	}
+}
+
+// remove tries once to take the value away.
+func (w *writing) remove(ctx context.Context) error {
+	set, err := w.client.Read(ctx, w.probe.Zone, w.probe.Name)
+	if err != nil {
+		return err
+	}
+	if len(set.Values) == 0 && !w.seen && errors.Is(w.err, provider.ErrUnseen) {
+		return &provider.Error{Kind: provider.Temporary, Detail: w.probe.Name, Err: provider.ErrUnseen}
+	}
+	value := provider.TXT{w.probe.Value}
+	w.seen = w.seen || slices.ContainsFunc(set.Values, value.Equal)
+	return w.client.Change(ctx, provider.Change{Zone: w.probe.Zone, Name: w.probe.Name, Seen: set, Remove: []provider.TXT{value}})
+}

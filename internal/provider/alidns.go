@@ -1,0 +1,279 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshddns/internal/dnsname"
+)
+
+// aliDNS is Alibaba Cloud DNS, API version 2015-01-09: one call an action, the
+// parameters in the query, signed with ACS3-HMAC-SHA256. Values stand there
+// without quotes, a record each.
+type aliDNS struct{ api *api }
+
+const (
+	aliEndpoint  = "https://alidns.aliyuncs.com"
+	aliVersion   = "2015-01-09"
+	aliMinTTL    = 600 // seconds, in the free plan; the API tells what a zone's plan has
+	aliMaxValue  = 512 // octets
+	aliPageSize  = 100
+	aliZonePage  = 500       // of the records of a zone
+	aliLine      = "default" // the records for every resolver
+	aliAlgorithm = "ACS3-HMAC-SHA256"
+)
+
+// NewAliDNS makes a client of Alibaba Cloud DNS. The key pair is AccessKey id
+// and secret; it needs the rights alidns:DescribeDomains, DescribeDomainInfo,
+// DescribeSubDomainRecords, AddDomainRecord, UpdateDomainRecord and
+// DeleteDomainRecord, and DescribeDomainRecords to list a zone at once.
+func NewAliDNS(c Credentials) (*Client, error) {
+	a, err := newAPI(aliEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&aliDNS{a}), nil
+}
+
+// signACS3 signs a request, whose x-acs headers but the hash of the body are
+// set, over all of these headers, the host and the content type.
+func signACS3(r *http.Request, body []byte, key Credentials) {
+	r.Header.Set("X-Acs-Content-Sha256", hexSHA256(body))
+	signed := []string{"host"}
+	for name := range r.Header {
+		name = strings.ToLower(name)
+		if name == "content-type" || strings.HasPrefix(name, "x-acs-") {
+			signed = append(signed, name)
+		}
+	}
+	slices.Sort(signed)
+	text := aliAlgorithm + "\n" + hexSHA256([]byte(canonicalRequest(r, r.URL.EscapedPath(), signed, body)))
+	r.Header.Set("Authorization", aliAlgorithm+" Credential="+key.AccessKeyID+",SignedHeaders="+strings.Join(signed, ";")+
+		",Signature="+hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), text)))
+}
+
+// aliErrors are the codes of the API's error centre.
+var aliErrors = codeKinds{
+	{"InvalidAccessKeyId*", BadCredentials},
+	{"SignatureDoesNotMatch", BadCredentials},
+	{"IncompleteSignature", BadCredentials},
+	{"InvalidSecurityToken*", BadCredentials},
+	{"Forbidden*", Permission},
+	{"DomainRecordLocked", Permission},
+	{"InvalidTimeStamp*", ClockSkew},
+	{"IllegalTimestamp", ClockSkew},
+	{"SignatureNonceUsed", Temporary},
+	{"InvalidDomainName.NoExist", ZoneNotFound},
+	{"IncorrectDomainUser", ZoneNotFound},
+	{"DomainRecordNotBelongToUser", gone},
+	{"DomainRecordDuplicate", exists},
+	{"DomainRecordConflict", Conflict},
+	{"QuotaExceeded*", Quota},
+	{"*Throttling*", Throttled},
+	{"InternalError", Temporary},
+	{"*UnknownError", Temporary},
+	{"*UnKnownError", Temporary},
+	{"ServiceUnavailable", Temporary},
+}
+
+// do makes one call and reads its answer into out.
+func (v *aliDNS) do(ctx context.Context, action string, parameters url.Values, out any) error {
+	c := call{name: action, method: http.MethodPost, query: parameters, header: map[string]string{
+		"X-Acs-Action": action, "X-Acs-Version": aliVersion, "X-Acs-Signature-Nonce": v.api.nonce(),
+		"X-Acs-Date": v.api.now().UTC().Format(extendedTime),
+	}}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signACS3(r, body, v.api.Key) })
+	if err != nil {
+		return err
+	}
+	var failure struct{ RequestId, Code, Message string }
+	err = json.Unmarshal(ans.body, &failure)
+	switch {
+	case err == nil && ans.status != http.StatusOK:
+		return v.api.refused(c, ans, verdict{failure.Code, failure.Message, failure.RequestId}, aliErrors)
+	case err == nil && failure.RequestId == "":
+		err = errNotTheirs
+	case err == nil:
+		err = json.Unmarshal(ans.body, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *aliDNS) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	z, found, err = v.domain(ctx, name)
+	if err != nil || !found {
+		return z, false, err
+	}
+	return v.complete(ctx, z), true, nil
+}
+
+// complete asks for the least TTL that the zone's plan allows.
+func (v *aliDNS) complete(ctx context.Context, z zone) zone {
+	var info struct{ MinTtl uint32 }
+	err := v.do(ctx, "DescribeDomainInfo", url.Values{"DomainName": {z.id}, "NeedDetailAttributes": {"true"}}, &info)
+	if err == nil && info.MinTtl > 0 {
+		z.minTTL = info.MinTtl // to know it is a convenience
+	}
+	return z
+}
+
+type aliDomain struct {
+	DomainId, DomainName, PunyCode string
+	DnsServers                     struct{ DnsServer []string }
+}
+
+func (d aliDomain) zone() zone {
+	name := dnsname.Parse(cmp.Or(d.PunyCode, d.DomainName))
+	return zone{id: d.DomainName, unique: d.DomainId, name: name, minTTL: aliMinTTL, servers: d.DnsServers.DnsServer}
+}
+
+// domains gives a page of the zones that a search finds.
+func (v *aliDNS) domains(ctx context.Context, search url.Values) pageOf[aliDomain] {
+	return func(page, _ int) ([]aliDomain, *int, error) {
+		var answer struct {
+			TotalCount *int
+			Domains    struct{ Domain []aliDomain }
+		}
+		search.Set("PageNumber", strconv.Itoa(page))
+		search.Set("PageSize", strconv.Itoa(aliPageSize))
+		err := v.do(ctx, "DescribeDomains", search, &answer)
+		return answer.Domains.Domain, answer.TotalCount, err
+	}
+}
+
+func (v *aliDNS) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
+	for _, d := range domains {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
+}
+
+// domain searches for a name. The vendor keeps one of another script as it is
+// written there, and is not documented to search for A-labels: these are
+// looked for among all.
+func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, err error) {
+	search := url.Values{"KeyWord": {name}, "SearchMode": {"EXACT"}}
+	if strings.Contains(name, "xn--") {
+		search = url.Values{}
+	}
+	domains, err := paged(v.domains(ctx, search))
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(domains, func(d aliDomain) bool { return dnsname.Fold(d.DomainName) == name || dnsname.Fold(d.PunyCode) == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	z = domains[at].zone()
+	z.name = name
+	return z, true, nil
+}
+
+type aliRecord struct {
+	RecordId, RR, Type, Value, Line, Status string
+	TTL                                     uint32
+}
+
+// off reports whether the record is disabled, or not for every resolver.
+func (e aliRecord) off() bool { return e.Line != aliLine || e.Status == "DISABLE" }
+
+func (e aliRecord) record() record {
+	return record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: e.off()}
+}
+
+// records gives a page of the records that are asked for.
+func (v *aliDNS) records(ctx context.Context, action string, size int, parameters url.Values) pageOf[aliRecord] {
+	return func(page, _ int) ([]aliRecord, *int, error) {
+		var answer struct {
+			TotalCount    *int
+			DomainRecords struct{ Record []aliRecord }
+		}
+		parameters.Set("PageNumber", strconv.Itoa(page))
+		parameters.Set("PageSize", strconv.Itoa(size))
+		err := v.do(ctx, action, parameters, &answer)
+		return answer.DomainRecords.Record, answer.TotalCount, err
+	}
+}
+
+// named gives the records of a type at a name. It asks for the full name, with
+// the zone as the vendor spells it, and for the zone, which says where the name
+// is to be cut.
+func (v *aliDNS) named(ctx context.Context, z zone, name, kind string) ([]aliRecord, error) {
+	full := z.id
+	if name != z.name {
+		full = relative(name, z) + "." + z.id
+	}
+	entries, err := paged(v.records(ctx, "DescribeSubDomainRecords", aliPageSize, url.Values{
+		"SubDomain": {full}, "DomainName": {z.id}, "Type": {kind},
+	}))
+	return slices.DeleteFunc(entries, func(e aliRecord) bool { return e.Type != kind || dnsname.Fold(e.RR) != relative(name, z) }), err
+}
+
+func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := v.named(ctx, z, name, "TXT")
+	for _, e := range entries {
+		set.records = append(set.records, e.record())
+	}
+	return set, err
+}
+
+func (v *aliDNS) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := v.named(ctx, z, name, "CNAME")
+	for _, e := range entries {
+		if !e.off() {
+			return e.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *aliDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	for _, kind := range []string{"TXT", "CNAME"} {
+		page := v.records(ctx, "DescribeDomainRecords", aliZonePage, url.Values{"DomainName": {z.id}, "TypeKeyWord": {kind}})
+		err := wholePages(func(e aliRecord) string { return e.RecordId }, page, func(e aliRecord) {
+			switch name := absolute(e.RR, z); {
+			case e.Type == "TXT":
+				sets.add(name, e.record())
+			case e.Type == "CNAME" && !e.off():
+				sets.alias(name, e.Value)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *aliDNS) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.do(ctx, "AddDomainRecord", url.Values{
+		"DomainName": {z.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
+		"TTL": {strconv.FormatUint(uint64(ttl), 10)}, "Line": {aliLine},
+	}, &struct{}{})
+}
+
+func (v *aliDNS) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	return v.do(ctx, "UpdateDomainRecord", url.Values{
+		"RecordId": {old.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
+		"TTL": {strconv.FormatUint(uint64(ttl), 10)},
+	}, &struct{}{})
+}
+
+func (v *aliDNS) remove(ctx context.Context, _ zone, _ string, old record) error {
+	return v.do(ctx, "DeleteDomainRecord", url.Values{"RecordId": {old.id}}, &struct{}{})
+}
+
+// fits refuses what the vendor is known to change: it strips double quotes
+// and outer spaces, and damages backslashes.
+func (v *aliDNS) fits(value TXT) error { return plainText(value, aliMaxValue, `"\`) }

@@ -1,0 +1,419 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/tasks"
+)
+
+// zoneVendor is a vendor that lists whole zones.
+type zoneVendor interface {
+	// listZone collects what stands at the names of a zone: TXT records and
+	// aliases. A list that is not whole is an error.
+	listZone(ctx context.Context, z zone, sets *zoneSets) error
+}
+
+// namesVendor is a vendor that lists some names of a zone in few calls.
+type namesVendor interface {
+	// listNames gives what stands at the names, and maybe more.
+	listNames(ctx context.Context, z zone, names []string) (map[string]recordSet, error)
+}
+
+// batchVendor is a vendor that makes changes of many names in few calls.
+type batchVendor interface {
+	// applyAll makes changes of different names of one zone and gives the
+	// error of each; ok is false, and nothing is done, where it turns out that
+	// only single changes can be made.
+	applyAll(ctx context.Context, z zone, plans []plan) (errs []error, ok bool)
+}
+
+const (
+	atOnce     = 4  // single calls of a batch that are under way together
+	mostFaults = 12 // in a row, until a vendor counts as out of order
+	listCost   = 4  // calls that a whole zone is taken to cost before it was listed
+	listPage   = 1000
+)
+
+// ReadAll gives what stands at the names of a zone.
+func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error) {
+	z, err := c.named(ctx, zone)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := c.listZone(ctx, z, wanted)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]RRset, len(sets))
+	for name, set := range sets {
+		values := set.values()
+		values.Alias = dnsname.Fold(set.alias)
+		all[name] = values
+		delete(sets, name) // there may be many
+	}
+	return all, nil
+}
+
+// listZone lists a zone, and remembers what that took.
+func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[string]recordSet, error) {
+	v, ok := c.vendor.(zoneVendor)
+	if !ok {
+		return nil, &Error{Kind: Invalid, Detail: z.name, Err: ErrNotListed}
+	}
+	var calls atomic.Int64
+	sets := newZoneSets(wanted)
+	err := v.listZone(context.WithValue(ctx, callCount{}, &calls), z, sets)
+	e, failed := errors.AsType[*Error](err)
+	switch {
+	case failed && e.Kind == Permission:
+		err = &Error{Kind: Permission, Detail: e.Detail, Err: ErrNotListed}
+	case errors.Is(err, errTooLong):
+		err = &Error{Kind: Invalid, Detail: e.Detail, Err: ErrNotListed}
+	case err == nil && sets.kept > maxKept:
+		err = &Error{Kind: Invalid, Detail: z.name, Err: fmt.Errorf("%w: %w", ErrNotListed, errTooLarge)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.costs[z.name] = int(calls.Load()) + sets.records/listPage; err == nil {
+		return sets.sets, nil
+	}
+	if errors.Is(err, ErrNotListed) {
+		c.costs[z.name] = math.MaxInt
+	}
+	return nil, err
+}
+
+// cost is how many calls a list of a whole zone takes, or would if its pages had
+// listPage records.
+func (c *Client) cost(z zone) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.costs[z.name], listCost)
+}
+
+// job is a change on its way through ChangeAll.
+type job struct {
+	change Change
+	name   string
+	set    recordSet // as it was listed last
+	plan   plan
+	over   bool // failed, or done
+	err    error
+}
+
+func (j *job) end(err error) { j.over, j.err = true, err }
+
+// jobs are those that still have something to do.
+type jobs []*job
+
+func (all jobs) left() jobs {
+	return slices.DeleteFunc(slices.Clone(all), func(j *job) bool { return j.over })
+}
+
+func (all jobs) end(err error) {
+	for _, j := range all {
+		j.end(err)
+	}
+}
+
+// BatchSize is large where the vendor makes many changes in one call, and
+// otherwise what single calls make in the time of a write.
+func (c *Client) BatchSize() int {
+	if _, ok := c.vendor.(batchVendor); ok {
+		return 400
+	}
+	return 64
+}
+
+// ChangeAll makes changes of different names of one zone.
+func (c *Client) ChangeAll(ctx context.Context, changes []Change) []error {
+	var all jobs
+	for _, change := range changes {
+		all = append(all, &job{change: change, name: dnsname.Fold(change.Name)})
+	}
+	if len(all) > 0 {
+		c.changeAll(ctx, all)
+	}
+	errs := make([]error, len(all))
+	for i, j := range all {
+		errs[i] = j.err
+	}
+	return errs
+}
+
+func (c *Client) changeAll(ctx context.Context, all jobs) {
+	z, err := c.named(ctx, all[0].change.Zone)
+	if err != nil {
+		all.end(unmade(err))
+		return
+	}
+	c.check(z, all)
+	todo := all.left()
+	// One order for all, so that no two wait for each other.
+	slices.SortFunc(todo, func(a, b *job) int { return cmp.Compare(a.name, b.name) })
+	for i, j := range todo {
+		turn := c.turn(j.name)
+		if !turn.take(ctx) {
+			todo[i:].end(&Error{Kind: Network, Detail: j.name + ": another change is under way", Err: ctx.Err()})
+			break
+		}
+		defer turn.end()
+	}
+	c.look(ctx, z, todo.left())
+	for _, j := range todo.left() {
+		if j.plan, err = newPlan(z, j.name, j.set, j.change); err != nil || j.plan.empty() {
+			j.end(err)
+		}
+	}
+	for _, j := range all {
+		j.err = unmade(j.err)
+	}
+	c.applyAll(ctx, z, todo.left())
+	made := todo.left()
+	c.confirmAll(ctx, z, made)
+	for _, j := range made {
+		j.err = unsure(j.err)
+	}
+}
+
+// check ends the changes that cannot be made.
+func (c *Client) check(z zone, all jobs) {
+	named := map[string]bool{}
+	for _, j := range all {
+		switch err := c.fits(j.change.Add); {
+		case err != nil:
+			j.end(err)
+		case dnsname.Fold(j.change.Zone) != z.name:
+			j.end(&Error{Kind: Invalid, Detail: j.name + " is of another zone than the changes before it"})
+		case named[j.name]:
+			j.end(&Error{Kind: Invalid, Detail: fmt.Sprintf("two changes of %s at once", strconv.Quote(j.name))})
+		default:
+			named[j.name] = true
+		}
+	}
+}
+
+// look reads what stands at the names: together, where that takes fewer calls
+// than one by one.
+func (c *Client) look(ctx context.Context, z zone, todo jobs) {
+	if len(todo) == 0 {
+		return
+	}
+	sets, err := c.lookTogether(ctx, z, todo)
+	if errors.Is(err, ErrNotListed) {
+		for i, err := range each(len(todo), func(i int) (err error) {
+			todo[i].set, err = c.vendor.list(ctx, z, todo[i].name)
+			return err
+		}) {
+			if err != nil {
+				todo[i].end(err)
+			}
+		}
+		return
+	}
+	if err != nil {
+		todo.end(err)
+	}
+	for _, j := range todo {
+		j.set = sets[j.name]
+	}
+}
+
+// lookTogether is ErrNotListed where names are to be read one by one.
+func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (map[string]recordSet, error) {
+	if v, ok := c.vendor.(namesVendor); ok {
+		var names []string
+		for _, j := range todo {
+			names = append(names, j.name)
+		}
+		return v.listNames(ctx, z, names)
+	}
+	_, always := c.vendor.(interface{ alwaysLists() })
+	if cost := c.cost(z); len(todo) < cost && !(always && cost < math.MaxInt) {
+		return nil, ErrNotListed
+	}
+	names := map[string]bool{}
+	for _, j := range todo {
+		names[j.name] = true
+	}
+	return c.listZone(ctx, z, func(name string, _ TXT) bool { return names[name] })
+}
+
+// applyAll makes the changes that are planned.
+func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
+	var errs []error
+	done := len(todo) == 0
+	if v, ok := c.vendor.(batchVendor); ok && !done {
+		var plans []plan
+		for _, j := range todo {
+			plans = append(plans, j.plan)
+		}
+		errs, done = v.applyAll(ctx, z, plans)
+	}
+	if !done {
+		errs = each(len(todo), func(i int) error { return c.apply(ctx, todo[i].plan) })
+	}
+	for i, err := range errs {
+		if err != nil {
+			todo[i].end(overtaken(todo[i].name, err))
+		}
+	}
+}
+
+// confirmAll waits until the lists show the changes, as confirm does for one.
+func (c *Client) confirmAll(ctx context.Context, z zone, todo jobs) {
+	for wait := c.poll; len(todo) > 0; wait = min(2*wait, longestPoll) {
+		c.look(ctx, z, todo)
+		for _, j := range todo.left() {
+			if !j.set.pending && j.plan.shownBy(j.set) {
+				j.end(nil)
+			}
+		}
+		if todo = todo.left(); len(todo) > 0 && !pause(ctx, wait) {
+			for _, j := range todo {
+				j.end(&Error{Kind: Temporary, Detail: j.name, Err: ErrUnseen})
+			}
+			return
+		}
+	}
+}
+
+// health tells when it is of no use to ask a vendor for more.
+type health struct {
+	mu     sync.Mutex
+	faults int // in a row
+	err    error
+}
+
+// note takes in how a call went, and gives the failure of the vendor as a
+// whole, if it is one.
+func (h *health) note(err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch KindOf(err) {
+	case Network, Throttled, BadCredentials, ClockSkew, ZoneNotFound:
+		h.err = cmp.Or(h.err, err)
+	case Temporary, BadAnswer, Permission:
+		if h.faults++; h.faults >= mostFaults {
+			h.err = cmp.Or(h.err, err)
+		}
+	default:
+		h.faults = 0
+	}
+	return h.err
+}
+
+func (h *health) failure() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// each calls f for 0 to n-1, a few at a time, and gives the error of each.
+// After a failure of the vendor as a whole it calls no more.
+func each(n int, f func(i int) error) []error {
+	var (
+		errs  = make([]error, n)
+		state health
+		next  atomic.Int64
+		group sync.WaitGroup
+	)
+	for range min(n, atOnce) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if errs[i] = unmade(state.failure()); errs[i] == nil {
+					errs[i] = tasks.Call(func() error { return f(i) })
+					state.note(errs[i])
+				}
+			}
+		})
+	}
+	group.Wait()
+	return errs
+}
+
+// inBatches submits plans together, as many as fit says of those that are
+// left. A batch that is refused is halved until what is refused stands alone.
+// After a failure of the vendor as a whole it submits no more. What is submitted again
+// after a failure that is not Unmade stays unsure.
+func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []error {
+	errs := make([]error, len(plans))
+	var state health
+	var try func(from, to int, doubted bool)
+	try = func(from, to int, doubted bool) {
+		err := unmade(state.failure())
+		if err == nil {
+			err = submit(plans[from:to])
+			err = cmp.Or(state.note(err), err)
+		}
+		if doubted = doubted || err != nil && !Unmade(err); doubted {
+			err = unsure(err)
+		}
+		if err != nil && to-from > 1 && state.failure() == nil {
+			middle := (from + to) / 2
+			try(from, middle, doubted)
+			try(middle, to, doubted)
+			return
+		}
+		for i := from; i < to; i++ {
+			errs[i] = err
+		}
+	}
+	for at := 0; at < len(plans); {
+		n := max(1, fit(plans[at:]))
+		try(at, at+n, false)
+		at += n
+	}
+	return errs
+}
+
+// zoneSets collects what stands at the names of a zone, as far as it is wanted.
+type zoneSets struct {
+	wanted  Wanted
+	sets    map[string]recordSet // by folded name
+	records int                  // that were shown
+	kept    int                  // octets kept, about: from maxKept on nothing more is
+}
+
+func newZoneSets(wanted Wanted) *zoneSets {
+	return &zoneSets{wanted: wanted, sets: map[string]recordSet{}}
+}
+
+func (s *zoneSets) add(name string, r record) {
+	s.join(name, func(set recordSet) recordSet {
+		set.records = append(set.records, r)
+		return set
+	})
+}
+
+func (s *zoneSets) alias(name, target string) {
+	s.join(name, func(set recordSet) recordSet {
+		set.alias = target
+		return set
+	})
+}
+
+// join adds something to what is known of a name.
+func (s *zoneSets) join(name string, add func(recordSet) recordSet) {
+	s.records++
+	before, there := s.sets[name]
+	set := add(before)
+	is := func(r record) bool { return s.wanted(name, r.value) }
+	if s.kept > maxKept || !there && s.wanted != nil && !s.wanted(name, nil) && !slices.ContainsFunc(set.records, is) {
+		return
+	}
+	s.kept += recordCost + len(name)
+	for _, r := range set.records[len(before.records):] {
+		s.kept += recordCost + len(r.id) + len(r.raw) + len(r.value.Text())
+	}
+	s.sets[name] = set
+}

@@ -1,0 +1,426 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"meshddns/internal/dnsname"
+)
+
+// Client is the client of a vendor with an HTTP API. What all vendors share is
+// here: to find the zone, to compare what stands at a name, to leave alone
+// what is not named, and to see a change done before it counts as done. It is
+// safe for concurrent use.
+type Client struct {
+	vendor vendor
+	apply  func(ctx context.Context, p plan) error
+	poll   time.Duration // until the second look at whether a change is done
+
+	search turn // of searches for zones: what one finds, all know
+
+	mu     sync.Mutex
+	zones  map[string]known
+	listed bool // the vendor's list of zones was read, or there is none
+	all    bool // zones has every zone of the account
+	names  map[string]turn
+	costs  map[string]int // calls that the last list of a whole zone took, by its name
+
+	unanswered int   // searches for zones that failed in a way that would meet every other
+	failure    error // of the last of them
+}
+
+// vendor is what the API of any vendor can do.
+type vendor interface {
+	// zone looks in the account for the public zone with exactly this name. A
+	// vendor that knows the longest zone that contains it gives that one.
+	zone(ctx context.Context, name string) (z zone, found bool, err error)
+
+	// list gives the TXT records at exactly this name.
+	list(ctx context.Context, z zone, name string) (recordSet, error)
+
+	// fits says why the vendor would not keep a value as it is, nil if it would.
+	fits(v TXT) error
+}
+
+// recordVendor changes single records, by their ids.
+type recordVendor interface {
+	vendor
+	create(ctx context.Context, z zone, name string, v TXT, ttl uint32) error
+	update(ctx context.Context, z zone, name string, old record, v TXT, ttl uint32) error
+	remove(ctx context.Context, z zone, name string, old record) error
+}
+
+// setVendor replaces all TXT records at a name together.
+type setVendor interface {
+	vendor
+	// replace puts a set in the place of another; a set without records
+	// deletes it. Where the vendor can compare, it fails with Changed when the
+	// old set is not there any more.
+	replace(ctx context.Context, z zone, name string, from, to recordSet) error
+}
+
+// zone is a zone of the account. Its name is folded and has no final dot.
+type zone struct {
+	id      string
+	unique  string // tells it from zones of this name in other accounts, where there can be such
+	name    string
+	plan    string   // what is paid for, where the least TTL depends on that
+	minTTL  uint32   // seconds, the least that the vendor takes here
+	servers []string // the vendor's name servers for it, where the API tells
+	fault   error    // why it is not to be changed
+}
+
+// record is one TXT record.
+type record struct {
+	id    string // of a vendor of single records
+	value TXT
+	raw   string // the value as the vendor spells it; "" to spell it anew
+	ttl   uint32
+	off   bool // disabled, or for some resolvers only: not ours to touch
+}
+
+// recordSet is what stands at a name.
+type recordSet struct {
+	id      string // of a vendor that names its sets
+	ttl     uint32
+	records []record
+	alias   string // where a CNAME at the name points, if the list shows one
+	pending bool   // a change is under way
+}
+
+// What a vendor calls an error, and a change or a list does not.
+const (
+	exists Kind = "exists" // the record is there already
+	gone   Kind = "gone"   // the record is not there any more
+)
+
+// plan is a change of the records at one name.
+type plan struct {
+	zone        zone
+	name        string
+	seen        recordSet
+	add, remove []TXT
+	copies      []TXT  // of which one record stays
+	ttl         uint32 // of new records
+}
+
+func (p plan) empty() bool { return len(p.add)+len(p.remove)+len(p.copies) == 0 }
+
+const (
+	pollInterval = 200 * time.Millisecond
+	longestPoll  = 2 * time.Second
+)
+
+func newRecordClient(v recordVendor) *Client {
+	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
+}
+
+func newSetClient(v setVendor) *Client {
+	return clientOf(v, func(ctx context.Context, p plan) error {
+		return v.replace(ctx, p.zone, p.name, p.seen, p.after())
+	})
+}
+
+func clientOf(v vendor, apply func(ctx context.Context, p plan) error) *Client {
+	return &Client{
+		vendor: v, apply: apply, poll: pollInterval, search: newTurn(),
+		zones: map[string]known{}, names: map[string]turn{}, costs: map[string]int{},
+	}
+}
+
+// Read gives the TXT values at a name.
+func (c *Client) Read(ctx context.Context, zone, name string) (RRset, error) {
+	z, err := c.named(ctx, zone)
+	if err != nil {
+		return RRset{}, err
+	}
+	set, err := c.vendor.list(ctx, z, dnsname.Fold(name))
+	values := set.values()
+	if err == nil && set.alias != "" && len(values.Values) == 0 {
+		err = aliased(dnsname.Fold(name), set.alias)
+	}
+	return values, err
+}
+
+// aliased is the failure to put values where a CNAME is. Values that are there
+// beside it, whatever the vendor makes of the two, can be read and removed.
+func aliased(name, target string) error {
+	return &Error{Kind: Conflict, Detail: name + " is an alias: it points to " + target}
+}
+
+func (s recordSet) values() RRset {
+	var set RRset
+	for _, r := range s.records {
+		switch {
+		case r.off:
+			set.Off = append(set.Off, r.value)
+		case !slices.ContainsFunc(set.Values, r.value.Equal):
+			set.TTL = cmp.Or(s.ttl, r.ttl)
+			set.Values = append(set.Values, r.value)
+		case !slices.ContainsFunc(set.Copies, r.value.Equal):
+			set.Copies = append(set.Copies, r.value)
+		}
+	}
+	return set
+}
+
+// Change makes the change and returns when the provider shows it. It looks at
+// the name first: what is no longer as it was seen is not touched.
+func (c *Client) Change(ctx context.Context, ch Change) error {
+	name := dnsname.Fold(ch.Name)
+	turn := c.turn(name)
+	if !turn.take(ctx) {
+		return &Error{Kind: Network, Detail: name + ": another change is under way", Err: ctx.Err(), Unmade: true}
+	}
+	defer turn.end()
+	p, err := c.plan(ctx, name, ch)
+	if err != nil || p.empty() {
+		return unmade(err)
+	}
+	if err := overtaken(name, c.apply(ctx, p)); err != nil {
+		return err
+	}
+	return unsure(c.confirm(ctx, p))
+}
+
+// plan looks at the name, and plans the change.
+func (c *Client) plan(ctx context.Context, name string, ch Change) (plan, error) {
+	if err := c.fits(ch.Add); err != nil {
+		return plan{}, err
+	}
+	z, err := c.named(ctx, ch.Zone)
+	if err != nil {
+		return plan{}, err
+	}
+	seen, err := c.vendor.list(ctx, z, name)
+	if err != nil {
+		return plan{}, err
+	}
+	return newPlan(z, name, seen, ch)
+}
+
+func (c *Client) fits(values []TXT) error {
+	for _, v := range values {
+		if err := c.vendor.fits(v); err != nil {
+			return &Error{Kind: Invalid, Detail: "value " + strconv.Quote(v.Text()), Err: err}
+		}
+	}
+	return nil
+}
+
+// overtaken tells of the failure of a write that came upon something else than
+// what was listed before it. A value that exists stands, whoever has made it.
+func overtaken(name string, err error) error {
+	if kind := KindOf(err); kind == gone || kind == exists {
+		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err, Unmade: kind == gone && Unmade(err)}
+	}
+	return err
+}
+
+// newPlan leaves out what need not be done. A value to add that stands there
+// in a record that is switched off is a conflict: a vendor takes no second
+// one, and the first is not ours to switch on.
+func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
+	p := plan{zone: z, name: name, seen: seen, ttl: max(ch.TTL, z.minTTL)}
+	now := seen.values()
+	standing := now.Values
+	if !sameValues(standing, ch.Seen.Values) {
+		return p, &Error{Kind: Changed, Detail: name + ": " + stale}
+	}
+	stands := func(v TXT) bool { return slices.ContainsFunc(standing, v.Equal) }
+	p.add = slices.DeleteFunc(slices.Clone(ch.Add), stands)
+	p.remove = slices.DeleteFunc(slices.Clone(ch.Remove), func(v TXT) bool { return !stands(v) })
+	p.copies = slices.DeleteFunc(slices.Clone(ch.Copies), func(v TXT) bool {
+		return !slices.ContainsFunc(now.Copies, v.Equal) || slices.ContainsFunc(p.remove, v.Equal)
+	})
+	if seen.alias != "" && len(p.add) > 0 {
+		return p, aliased(name, seen.alias)
+	}
+	for _, r := range seen.records {
+		if r.off && slices.ContainsFunc(p.add, r.value.Equal) {
+			return p, &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled or for some resolvers only"}
+		}
+	}
+	return p, nil
+}
+
+// turn keeps two changes of one name apart.
+func (c *Client) turn(name string) turn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.names[name] == nil {
+		c.names[name] = newTurn()
+	}
+	return c.names[name]
+}
+
+// turn lets one in at a time. Who waits gives up with its context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turn) end() { <-t }
+
+// changeRecords replaces one value by one in place, which takes one call; any
+// other change adds before it removes.
+func (p plan) changeRecords(ctx context.Context, v recordVendor) error {
+	_, old := p.split()
+	if len(p.add) == 1 && len(old) == 1 {
+		return p.orAlias(ctx, v, v.update(ctx, p.zone, p.name, old[0], p.add[0], p.ttl))
+	}
+	var steps []func() error
+	for _, value := range p.add {
+		steps = append(steps, func() error {
+			err := p.orAlias(ctx, v, v.create(ctx, p.zone, p.name, value, p.ttl))
+			return unless(exists, err)
+		})
+	}
+	for _, r := range old {
+		steps = append(steps, func() error { return unless(gone, v.remove(ctx, p.zone, p.name, r)) })
+	}
+	for i, step := range steps {
+		if err := step(); err != nil && i > 0 {
+			return unsure(err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unless gives an error that is not of a kind.
+func unless(kind Kind, err error) error {
+	if KindOf(err) == kind {
+		return nil
+	}
+	return err
+}
+
+// aliasVendor is a vendor whose list of a name's values does not show an alias.
+type aliasVendor interface {
+	// alias tells where a CNAME at the name points, "" without one.
+	alias(ctx context.Context, z zone, name string) (string, error)
+}
+
+// orAlias looks for an alias when a write is refused for a reason that may be
+// one: the value would be waited for in vain.
+func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
+	looks, can := v.(aliasVendor)
+	if kind := KindOf(err); !can || kind != exists && kind != Invalid {
+		return err
+	}
+	target, failure := looks.alias(ctx, p.zone, p.name)
+	if failure != nil || target == "" {
+		return err
+	}
+	return &Error{Kind: Conflict, Detail: p.name + " is an alias: it points to " + target, Err: err, Unmade: Unmade(err)}
+}
+
+// split tells which of the records a change leaves and which it takes away.
+func (p plan) split() (staying, leaving []record) {
+	var once []TXT
+	for _, r := range p.seen.records {
+		in := func(values []TXT) bool { return slices.ContainsFunc(values, r.value.Equal) }
+		switch {
+		case r.off:
+			staying = append(staying, r)
+		case in(p.remove), in(p.copies) && in(once):
+			leaving = append(leaving, r)
+		default:
+			staying, once = append(staying, r), append(once, r.value)
+		}
+	}
+	return staying, leaving
+}
+
+// after is the set that a change leaves. One TTL is for a whole set (RFC 2181,
+// section 5.2): among other values the one there stays.
+func (p plan) after() recordSet {
+	to := recordSet{id: p.seen.id, ttl: p.seen.ttl}
+	to.records, _ = p.split()
+	if !slices.ContainsFunc(to.records, func(r record) bool { return !r.off }) {
+		to.ttl = p.ttl
+	}
+	for _, v := range p.add {
+		to.records = append(to.records, record{value: v, ttl: to.ttl})
+	}
+	return to
+}
+
+// unspeakable is the refusal to write a set back in which another has a value
+// with octets that JSON has lost.
+func unspeakable(name string) error {
+	return &Error{Kind: Conflict, Detail: name + ": a value there is not UTF-8, and would not go back as it is", Unmade: true}
+}
+
+// confirm waits until the list shows a change. Some vendors list a new record
+// late: whoever read meanwhile would write it again, or leave it behind.
+func (c *Client) confirm(ctx context.Context, p plan) error {
+	for wait := c.poll; ; wait = min(2*wait, longestPoll) {
+		set, err := c.vendor.list(ctx, p.zone, p.name)
+		if err != nil {
+			return err
+		}
+		if p.shownBy(set) {
+			return nil
+		}
+		if !pause(ctx, wait) {
+			return &Error{Kind: Temporary, Detail: p.name, Err: ErrUnseen}
+		}
+	}
+}
+
+func (p plan) shownBy(set recordSet) bool {
+	now := set.values()
+	for _, v := range p.add {
+		if !slices.ContainsFunc(now.Values, v.Equal) {
+			return false
+		}
+	}
+	stays := func(v TXT) bool { return slices.ContainsFunc(now.Values, v.Equal) }
+	twice := func(v TXT) bool { return slices.ContainsFunc(now.Copies, v.Equal) }
+	return !slices.ContainsFunc(p.remove, stays) && !slices.ContainsFunc(p.copies, twice)
+}
+
+// Authority knows no server to ask, but the names of the vendor's servers
+// where the API tells them.
+func (c *Client) Authority(ctx context.Context, zone string) (Authority, error) {
+	z, err := c.named(ctx, zone)
+	return Authority{Names: z.servers}, err
+}
+
+// sameValues compares two sets of values.
+func sameValues(a, b []TXT) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(v TXT) bool { return !slices.ContainsFunc(b, v.Equal) })
+}
+
+// relative gives a name as many vendors want it: without the zone, "@" for the
+// zone's own name.
+func relative(name string, z zone) string {
+	if name == z.name {
+		return "@"
+	}
+	return strings.TrimSuffix(name, "."+z.name)
+}
+
+// absolute gives the full name of a relative one.
+func absolute(relative string, z zone) string {
+	if relative = dnsname.Fold(relative); relative == "@" || relative == "" {
+		return z.name
+	}
+	return relative + "." + z.name
+}

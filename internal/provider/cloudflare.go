@@ -1,0 +1,409 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshddns/internal/dnsname"
+)
+
+// cloudflare is Cloudflare's API, version 4: JSON, and a token that goes with
+// every call. Values stand there as character-strings, mostly quoted, a record
+// each.
+type cloudflare struct{ api *api }
+
+const (
+	cloudflareEndpoint = "https://api.cloudflare.com/client/v4"
+	cloudflareMinTTL   = 60   // seconds; enterprise zones take 30, which a list of zones does not reliably tell
+	cloudflareAutoTTL  = 300  // seconds, what the TTL 1 ("automatic") stands for
+	cloudflareMaxValue = 4096 // octets of a record on the wire
+	cloudflareZones    = "50" // on a page
+	cloudflareRecords  = "100"
+	cloudflareBatch    = 200 // operations in one call, in the free plan
+)
+
+// NewCloudflare makes a client of Cloudflare. The key id is the account's
+// e-mail address or the word "token", and is not sent; the secret is an API
+// token, never the global API key. It needs the permissions Zone Read and DNS
+// Edit for its zones.
+func NewCloudflare(c Credentials) (*Client, error) {
+	a, err := newAPI(cloudflareEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless = true
+	// net/http would refuse such a header, which looks like a broken network.
+	if strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &Error{Kind: BadCredentials, Detail: "the API token has characters that no token has"}
+	}
+	return newRecordClient(&cloudflare{a}), nil
+}
+
+// signBearer says who calls (RFC 6750, section 2.1).
+func signBearer(r *http.Request, key Credentials) {
+	r.Header.Set("Authorization", "Bearer "+string(key.AccessKeySecret))
+}
+
+// cloudflareErrors are the codes that mean something here. The vendor has no
+// list of them: 6003 with 6103, 10000 and 81058 are certain, the others are
+// what users report.
+var cloudflareErrors = codeKinds{
+	{"6103", BadCredentials},
+	{"6111", BadCredentials},
+	{"6003", BadCredentials},
+	{"910[0-9]", BadCredentials},
+	{"10000", BadCredentials},
+	{"971", Throttled},
+	{"7003", ZoneNotFound},
+	{"81044", gone},
+	{"81045", Quota},
+	{"8105[34]", Conflict},
+	{"8105[78]", exists},
+}
+
+// cloudflareNoBatch are the codes of calls that the API does not have.
+var cloudflareNoBatch = codeKinds{{"700[013]", noCall}, {"10405", noCall}}
+
+// noCall is the answer to a call that the API does not have.
+const noCall Kind = "no_call"
+
+// cloudflareForbidden are the words of a code that otherwise tells a bad token.
+const cloudflareForbidden = "Unauthorized to access requested resource"
+
+// cloudflareKinds says what codes mean with an HTTP status. 10000 comes with
+// 429 too: there, and with the vendor's own faults, the status decides.
+func cloudflareKinds(status int, words string) codeKinds {
+	switch {
+	case status == http.StatusTooManyRequests || status >= 500:
+		return nil
+	case strings.Contains(words, cloudflareForbidden):
+		return append(codeKinds{{"9109", Permission}}, cloudflareErrors...)
+	case status == http.StatusConflict: // the vendor's own clients make such a call again
+		return append(slices.Clone(cloudflareErrors), codeKinds{{"*", Temporary}}...)
+	}
+	return cloudflareErrors
+}
+
+// cloudflareFailure is one of the errors in an answer; the chain says more.
+type cloudflareFailure struct {
+	Code    json.Number
+	Message string
+	Chain   []cloudflareFailure `json:"error_chain"`
+}
+
+// verdict makes one of all errors: the first known code, and the words of all.
+func (f cloudflareFailure) verdict(status int, requestID string) (verdict, codeKinds) {
+	all := f.flat()[1:]
+	var words []string
+	for _, one := range all {
+		words = append(words, one.Message)
+	}
+	kinds := cloudflareKinds(status, strings.Join(words, " "))
+	known := func(one cloudflareFailure) bool { return kinds.of(one.Code.String()) != "" }
+	first := max(0, slices.IndexFunc(all, known))
+	v := verdict{requestID: requestID}
+	for i, one := range all {
+		if i == first {
+			v.code = one.Code.String()
+		} else {
+			words[i] = one.Code.String() + " " + words[i]
+		}
+	}
+	v.message = strings.Join(words, "; ")
+	return v, kinds
+}
+
+// flat gives an error and all of its chain.
+func (f cloudflareFailure) flat() []cloudflareFailure {
+	all := []cloudflareFailure{f}
+	for _, inner := range f.Chain {
+		all = append(all, inner.flat()...)
+	}
+	return all
+}
+
+// cloudflareAnswer is around every result.
+type cloudflareAnswer struct {
+	Success bool
+	Errors  []cloudflareFailure
+	Result  json.RawMessage
+	Info    struct {
+		Total int `json:"total_count"`
+	} `json:"result_info"`
+}
+
+// do makes one call, reads its result into out unless that is nil, and gives
+// how many items a list has on all pages.
+func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, err error) {
+	if body != nil {
+		c.header = map[string]string{"Content-Type": "application/json"}
+		if err := c.json(body); err != nil {
+			return 0, err
+		}
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) { signBearer(r, v.api.Key) })
+	if err != nil {
+		return 0, err
+	}
+	var said cloudflareAnswer
+	err = json.Unmarshal(ans.body, &said)
+	switch {
+	case err == nil && (ans.status >= 400 || !said.Success && len(said.Errors) > 0):
+		verdict, kinds := cloudflareFailure{Chain: said.Errors}.verdict(ans.status, ans.header.Get("cf-ray"))
+		if c.name == batchCall {
+			kinds = slices.Concat(cloudflareNoBatch, kinds)
+		}
+		return 0, v.api.refused(c, ans, verdict, kinds)
+	case err == nil && !said.Success:
+		err = errors.New("neither success nor an error")
+	case err == nil && out != nil && (len(said.Result) == 0 || string(said.Result) == "null"):
+		err = errors.New("no result") // taken for an empty list, it would have values written again
+	case err == nil && out != nil:
+		err = json.Unmarshal(said.Result, out)
+	}
+	if err != nil {
+		return 0, v.api.unreadable(c, ans, err)
+	}
+	return said.Info.Total, nil
+}
+
+// cloudflareList gives a page of a list.
+func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) pageOf[T] {
+	return func(page, _ int) (items []T, total *int, err error) {
+		if page > 1 {
+			c.query.Set("page", strconv.Itoa(page))
+		}
+		count, err := v.do(ctx, c, nil, &items)
+		return items, &count, err
+	}
+}
+
+// zone takes the active one of several zones with a name, as there are while a
+// domain moves from one account to another.
+func (v *cloudflare) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	entries, err := paged(cloudflareList[cloudflareZone](ctx, v, cloudflareZonesCall(url.Values{"name": {name}})))
+	zones := cloudflarePublic(entries)
+	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
+	if err != nil || at < 0 {
+		return zone{}, false, err
+	}
+	return zones[at], true, nil
+}
+
+func (v *cloudflare) zones(ctx context.Context) ([]zone, error) {
+	entries, err := zonesPaged(cloudflareList[cloudflareZone](ctx, v, cloudflareZonesCall(url.Values{})))
+	return cloudflarePublic(entries), err
+}
+
+type cloudflareZone struct {
+	ID, Name, Type, Status string
+	Servers                []string `json:"name_servers"`
+}
+
+func cloudflareZonesCall(query url.Values) call {
+	query.Set("per_page", cloudflareZones)
+	return call{name: "list zones", method: http.MethodGet, path: "/zones", query: query}
+}
+
+// cloudflarePublic gives one zone a name.
+func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
+	for _, e := range entries {
+		z := zone{id: e.ID, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: cloudflareMinTTL, servers: e.Servers}
+		at := slices.IndexFunc(zones, func(other zone) bool { return other.name == z.name })
+		switch {
+		case e.Type == "internal":
+		case at < 0:
+			zones = append(zones, z)
+		case e.Status == "active":
+			zones[at] = z
+		}
+	}
+	return zones
+}
+
+// cloudflareShown is a record as lists show it.
+type cloudflareShown struct {
+	ID, Name, Type, Content string
+	TTL                     uint32
+}
+
+func (e cloudflareShown) record() record {
+	if e.TTL == 1 {
+		e.TTL = cloudflareAutoTTL
+	}
+	return record{id: e.ID, value: looseTXT(e.Content), ttl: e.TTL}
+}
+
+// records gives the records of a type, at a name or, for "", in the zone.
+func (v *cloudflare) records(ctx context.Context, z zone, name, kind string) pageOf[cloudflareShown] {
+	query := url.Values{"type": {kind}, "per_page": {cloudflareRecords}}
+	if name != "" {
+		query.Set("name.exact", name)
+	}
+	return cloudflareList[cloudflareShown](ctx, v, call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query})
+}
+
+// list does not see a CNAME: the vendor says so when a record is created.
+func (v *cloudflare) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := paged(v.records(ctx, z, name, "TXT"))
+	for _, e := range entries {
+		if e.Type == "TXT" && dnsname.Fold(e.Name) == name {
+			set.records = append(set.records, e.record())
+		}
+	}
+	return set, err
+}
+
+func (v *cloudflare) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := paged(v.records(ctx, z, name, "CNAME"))
+	for _, e := range entries {
+		if e.Type == "CNAME" && dnsname.Fold(e.Name) == name && name != z.name {
+			return e.Content, nil
+		}
+	}
+	return "", err
+}
+
+// listZone leaves out a CNAME at the zone's own name: it is flattened, and
+// excludes nothing.
+func (v *cloudflare) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	for _, kind := range []string{"TXT", "CNAME"} {
+		err := wholePages(func(e cloudflareShown) string { return e.ID }, v.records(ctx, z, "", kind), func(e cloudflareShown) {
+			switch name := dnsname.Fold(e.Name); {
+			case e.Type == "TXT":
+				sets.add(name, e.record())
+			case e.Type == "CNAME" && name != z.name:
+				sets.alias(name, e.Content)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
+
+// cloudflareRecord is what a write says of a record. What it does not name
+// (comment, tags, proxied) stays at an update.
+type cloudflareRecord struct {
+	Content string `json:"content"`
+	Name    string `json:"name"`
+	TTL     uint32 `json:"ttl"`
+	Type    string `json:"type"`
+}
+
+func (v *cloudflare) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z)},
+		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
+	return err
+}
+
+func (v *cloudflare) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id)},
+		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
+	return err
+}
+
+func (v *cloudflare) remove(ctx context.Context, z zone, _ string, old record) error {
+	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(old.id)}, nil, nil)
+	return err
+}
+
+const batchCall = "change records"
+
+// cloudflareSteps are the operations of one call, in the order in which the
+// vendor makes them. They are one transaction: no reader sees a value gone
+// before the new one is there.
+type cloudflareSteps struct {
+	Deletes []cloudflareID     `json:"deletes,omitempty"`
+	Patches []cloudflarePatch  `json:"patches,omitempty"`
+	Posts   []cloudflareRecord `json:"posts,omitempty"`
+}
+
+type cloudflareID struct {
+	ID string `json:"id"`
+}
+
+type cloudflarePatch struct {
+	cloudflareID
+	cloudflareRecord
+}
+
+// applyAll changes records of many names in one call, where the API has that.
+func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
+	possible, begun := true, false
+	errs := inBatches(plans, cloudflareFit, func(batch []plan) error {
+		if !possible {
+			return nil
+		}
+		c := call{name: batchCall, method: http.MethodPost, path: cloudflarePath(z) + "/batch"}
+		_, err := v.do(ctx, c, cloudflareOperations(batch), nil)
+		switch {
+		case KindOf(err) != noCall:
+		case begun: // what may have been made is not to be made again one by one
+			err = &Error{Kind: Temporary, Detail: c.name, Err: err}
+		default:
+			possible, err = false, nil
+		}
+		begun = begun || !Unmade(err)
+		return err
+	})
+	if !possible {
+		return nil, false
+	}
+	for i, p := range plans {
+		errs[i] = p.orAlias(ctx, v, errs[i])
+	}
+	return errs, true
+}
+
+func cloudflareOperations(plans []plan) (steps cloudflareSteps) {
+	for _, p := range plans {
+		_, old := p.split()
+		for i, value := range p.add {
+			to := cloudflareRecord{quoteTXT(value, ""), p.name, p.ttl, "TXT"}
+			if i < len(old) {
+				steps.Patches = append(steps.Patches, cloudflarePatch{cloudflareID{old[i].id}, to})
+			} else {
+				steps.Posts = append(steps.Posts, to)
+			}
+		}
+		for _, r := range old[min(len(p.add), len(old)):] {
+			steps.Deletes = append(steps.Deletes, cloudflareID{r.id})
+		}
+	}
+	return steps
+}
+
+// cloudflareFit tells how many plans one call has room for.
+func cloudflareFit(plans []plan) int {
+	operations := 0
+	for i, p := range plans {
+		_, old := p.split()
+		if operations += max(len(p.add), len(old)); operations > cloudflareBatch {
+			return i
+		}
+	}
+	return len(plans)
+}
+
+// fits knows the vendor's limits; what becomes of octets that are not
+// printable ASCII is not documented.
+func (v *cloudflare) fits(value TXT) error {
+	text := value.Text()
+	switch {
+	case text == "":
+		return errors.New("the provider takes no empty value")
+	case len(text)+len(value) > cloudflareMaxValue: // each string has an octet for its length
+		return errors.New("the provider takes at most 4096 octets, with one for the length of each string")
+	}
+	return printableASCII(text)
+}

@@ -1,0 +1,131 @@
+package provider_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/provider"
+	"meshddns/test/cloudtest"
+	"meshddns/test/contract"
+	"meshddns/test/servertest"
+)
+
+// clients makes the client of each provider that speaks HTTP.
+var clients = map[string]func(provider.Credentials) (*provider.Client, error){
+	"alidns":       provider.NewAliDNS,
+	"tencentcloud": provider.NewTencentCloud,
+	"huaweicloud":  provider.NewHuaweiCloud,
+	"volcengine":   provider.NewVolcengine,
+	"baiducloud":   provider.NewBaiduCloud,
+	"route53":      provider.NewRoute53,
+	"cloudflare":   provider.NewCloudflare,
+	"powerdns":     provider.NewPowerDNS,
+	"dnspod":       provider.NewDNSPod,
+	"jdcloud":      provider.NewJDCloud,
+	"godaddy":      provider.NewGoDaddy,
+	"porkbun":      provider.NewPorkbun,
+	"webhook":      provider.NewWebhook,
+}
+
+// newClient makes a client of a stand-in, with the right key.
+func newClient(t testing.TB, c *cloudtest.Cloud) *provider.Client {
+	t.Helper()
+	client, err := clients[c.Provider](credentials(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func credentials(c *cloudtest.Cloud) provider.Credentials {
+	return provider.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: provider.Secret(c.AccessKeySecret), Endpoint: c.URL}
+}
+
+// plainValues are values of others that every provider can hold.
+func plainValues() []provider.TXT {
+	return []provider.TXT{
+		{"v=spf1 include:example.net -all"},
+		{"v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQ+/="},
+		{"google-site-verification=a_b-c~d*e%20f+g&h"},
+		{"v=mesh2 o=000000000000"},
+		{strings.Repeat("x", 255)},
+		{strings.Repeat("k", 255), strings.Repeat("k", 100)},
+	}
+}
+
+// oddValues are such that only providers with quoted values can hold.
+func oddValues() []provider.TXT {
+	return append(plainValues(),
+		provider.TXT{`a "quote", a \ and a ; $ORIGIN ( @ )`},
+		provider.TXT{"a", "b"},
+		provider.TXT{"ab"},
+		provider.TXT{" led and trailed "},
+	)
+}
+
+// keepsOdd are the clouds that hold oddValues.
+var keepsOdd = []string{"tencentcloud", "huaweicloud", "route53", "cloudflare", "powerdns", "dnspod"}
+
+// onceOnly are the clouds where a value stands once at a name: those of sets,
+// and one whose lists cannot tell a copy from an item that comes twice.
+var onceOnly = []string{"huaweicloud", "route53", "powerdns", "godaddy", "webhook"}
+
+func TestContractClouds(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		foreign := plainValues()
+		if slices.Contains(keepsOdd, c.Provider) {
+			foreign = oddValues()
+		}
+		const alias = "alias." + cloudtest.Zone
+		c.AddAlias(alias, "elsewhere.example.net")
+		contract.Test(t, contract.Backend{
+			Client: newClient(t, c), Outside: c, Zone: cloudtest.Zone, Foreign: foreign, Alias: alias,
+			Copies: !slices.Contains(onceOnly, c.Provider), Unread: unreadAtClouds(c),
+		})
+	})
+}
+
+// unreadAtClouds are answers to a write that is made, and to those after it.
+func unreadAtClouds(c *cloudtest.Cloud) (all []func() (end func())) {
+	gateway, nothing, unknown := page(http.StatusBadGateway), page(http.StatusOK), page(http.StatusBadRequest)
+	for _, answers := range [][2]*cloudtest.Answer{{&gateway, nil}, {&nothing, nil}, {&gateway, &unknown}, {nil, nil}, {nil, &unknown}} {
+		all = append(all, func() (end func()) {
+			c.Fail(cloudtest.Unread(answers[0], answers[1]))
+			return func() { c.FailNoMore() }
+		})
+	}
+	return all
+}
+
+// unreadAtServers are answers to an update that is made; those after it are refused.
+func unreadAtServers(f *servertest.Front) (all []func() (end func())) {
+	for _, spoil := range []servertest.Spoil{
+		func(dnswire.Message, []byte) []byte { return nil },
+		func(_ dnswire.Message, answer []byte) []byte { return answer[:len(answer)-1] },
+		servertest.Fails(dnswire.RcodeRefused, false),
+		servertest.Fails(dnswire.RcodeServFail, false),
+		servertest.Fails(dnswire.RcodeServFail, true),
+	} {
+		all = append(all, func() (end func()) { return f.Unread(spoil) })
+	}
+	return all
+}
+
+func TestContractServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		front := s.Front(t)
+		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: front.Addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		contract.Test(t, contract.Backend{
+			Client: client, Outside: s, Zone: servertest.Zone, Foreign: oddValues(), Alias: "alias.example.com", Unread: unreadAtServers(front),
+		})
+	})
+}

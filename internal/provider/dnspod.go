@@ -1,0 +1,319 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshddns/internal/dnsname"
+)
+
+// dnsPod is DNSPod's older API: a form to one path an action, and a token in
+// the form for all proof. Every error is an HTTP 200 with a numeric code, whose
+// meaning depends on the action (https://github.com/DNSPod/dnspod-api-doc).
+type dnsPod struct{ api *api }
+
+const (
+	dnspodEndpoint = "https://dnsapi.cn"
+	dnspodDone     = "1" // the code of success
+
+	// The terms ask for a name, a version and a mail address. Whose address
+	// that would be, a program cannot know.
+	dnspodUserAgent = userAgent + "/1.0"
+)
+
+// NewDNSPod makes a client of DNSPod's older API. The key pair is the id of a
+// DNSPod token and the token; a token has all rights of its account.
+func NewDNSPod(c Credentials) (*Client, error) {
+	a, err := newAPI(dnspodEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless, a.Hidden = true, []Secret{Secret(c.AccessKeyID)}
+	return newRecordClient(&dnsPod{a}), nil
+}
+
+// dnspodErrors are the codes of single actions.
+var dnspodErrors = map[string]codeKinds{
+	"Domain.List":   {{"9", gone}}, // no zone at all
+	"Record.List":   {{"6", ZoneNotFound}, {"9", ZoneNotFound}, {"10", gone}},
+	"Record.Create": {{"7", Permission}},
+	"Record.Modify": {{"6", ZoneNotFound}, {"7", Permission}, {"8", gone}},
+	"Record.Remove": {{"6", ZoneNotFound}, {"7", Permission}, {"8", gone}},
+}
+
+// dnspodCommon are the codes of all actions.
+var dnspodCommon = codeKinds{
+	{"-1", BadCredentials},
+	{"-2", Throttled},
+	{"-7", Permission},
+	{"-8", BadCredentials}, // too many failed logins: shut out for an hour
+	{"-15", Permission},    // the zone is banned
+	{"-99", Temporary},
+	{"3", Temporary},     // the vendor's "unknown error"
+	{"13", ZoneNotFound}, // not documented, but seen by others
+	{"21", Permission},   // the zone is locked
+	{"25", Quota},
+	{"31", Conflict},
+	{"50", BadCredentials}, // a second factor is wanted, which a token does not need
+	{"52", BadCredentials},
+	{"54", Permission},
+	{"83", Permission},
+	{"85", Permission}, // not from this address
+	{"104", exists},    // not documented, but seen by others
+	{"50002[56]", Quota},
+}
+
+// do makes one call and reads its answer into out.
+func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, out any) error {
+	form := maps.Clone(parameters)
+	form.Set("login_token", v.api.Key.AccessKeyID+","+string(v.api.Key.AccessKeySecret))
+	form.Set("format", "json")
+	form.Set("error_on_empty", "no")
+	c := call{name: action, method: http.MethodPost, path: "/" + action, body: []byte(form.Encode()), header: map[string]string{
+		"Content-Type": "application/x-www-form-urlencoded", "User-Agent": dnspodUserAgent,
+	}}
+	ans, err := v.api.send(ctx, c, func(*http.Request, []byte) {})
+	if err != nil {
+		return err
+	}
+	var head struct {
+		Status struct {
+			Code    json.Number
+			Message string
+		}
+	}
+	err = json.Unmarshal(ans.body, &head)
+	code := head.Status.Code.String()
+	switch {
+	case err == nil && code == "":
+		err = errors.New("no status")
+	case err == nil && (code != dnspodDone || ans.status != http.StatusOK):
+		return v.api.refused(c, ans, verdict{code: code, message: head.Status.Message}, slices.Concat(dnspodErrors[action], dnspodCommon))
+	case err == nil:
+		err = json.Unmarshal(ans.body, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	search := url.Values{"keyword": {name}}
+	if strings.Contains(name, "xn--") {
+		search.Del("keyword") // that the search knows A-labels is not documented: look through all zones
+	}
+	domains, err := paged(v.domains(ctx, search))
+	at := slices.IndexFunc(domains, func(d dnspodDomain) bool { return dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name })
+	if err != nil || at < 0 {
+		return z, false, err
+	}
+	z = domains[at].zone()
+	z.name = name
+	return v.complete(ctx, z), true, nil
+}
+
+// complete asks for the least TTL that the zone's plan allows.
+func (v *dnsPod) complete(ctx context.Context, z zone) zone {
+	z.minTTL = v.minTTL(ctx, z)
+	return z
+}
+
+type dnspodDomain struct {
+	ID             json.Number
+	Name, Punycode string
+}
+
+func (d dnspodDomain) zone() zone {
+	id := d.ID.String()
+	return zone{id: id, unique: id, name: dnsname.Parse(cmp.Or(d.Punycode, d.Name))}
+}
+
+// domains gives a page of the zones that a search finds.
+func (v *dnsPod) domains(ctx context.Context, search url.Values) pageOf[dnspodDomain] {
+	return func(_, given int) ([]dnspodDomain, *int, error) {
+		var answer struct {
+			Info struct {
+				Total json.Number `json:"domain_total"`
+			}
+			Domains []dnspodDomain
+		}
+		err := v.do(ctx, "Domain.List", dnspodPage(given, search), &answer)
+		if KindOf(err) == gone {
+			return nil, new(int), nil
+		}
+		return answer.Domains, dnspodTotal(answer.Info.Total), err
+	}
+}
+
+func (v *dnsPod) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
+	for _, d := range domains {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
+}
+
+// dnspodPage adds what asks for a page of a list.
+func dnspodPage(offset int, parameters url.Values) url.Values {
+	parameters.Set("offset", strconv.Itoa(offset))
+	parameters.Set("length", strconv.Itoa(tencentPageSize))
+	return parameters
+}
+
+// dnspodTotal reads how long a list is, nil where it does not say.
+func dnspodTotal(total json.Number) *int {
+	if n, err := strconv.Atoi(total.String()); err == nil {
+		return &n
+	}
+	return nil
+}
+
+// minTTL asks what the plan of a zone allows; without an answer it is what the
+// free one does.
+func (v *dnsPod) minTTL(ctx context.Context, z zone) uint32 {
+	var answer struct {
+		Purview []struct {
+			Name  string
+			Value any // a number, or yes or no
+		}
+	}
+	if v.do(ctx, "Domain.Purview", url.Values{"domain_id": {z.id}, "lang": {"cn"}}, &answer) != nil {
+		return tencentMinTTL
+	}
+	for _, p := range answer.Purview {
+		seconds, err := strconv.ParseUint(fmt.Sprint(p.Value), 10, 32)
+		if p.Name == "记录TTL最低" && err == nil && seconds > 0 {
+			return uint32(seconds)
+		}
+	}
+	return tencentMinTTL
+}
+
+type dnspodRecord struct {
+	ID, TTL, Enabled        json.Number
+	Name, Type, Value, Line string
+	LineID                  any `json:"line_id"` // such as "0" or "10=1"
+}
+
+// records gives a page of the records of a type, at a relative name or, for
+// "", in the zone.
+func (v *dnsPod) records(ctx context.Context, z zone, relative, kind string) pageOf[dnspodRecord] {
+	search := url.Values{"domain_id": {z.id}, "record_type": {kind}}
+	if relative != "" {
+		search.Set("sub_domain", relative)
+	}
+	return func(_, given int) ([]dnspodRecord, *int, error) {
+		var answer struct {
+			Info struct {
+				Total json.Number `json:"record_total"`
+			}
+			Records []dnspodRecord
+		}
+		err := v.do(ctx, "Record.List", dnspodPage(given, search), &answer)
+		if KindOf(err) == gone {
+			return nil, new(int), nil
+		}
+		return answer.Records, dnspodTotal(answer.Info.Total), err
+	}
+}
+
+func (e dnspodRecord) record() (record, error) {
+	ttl, err := strconv.ParseUint(e.TTL.String(), 10, 32)
+	if err != nil {
+		return record{}, &Error{Kind: BadAnswer, Detail: "Record.List: TTL", Err: err}
+	}
+	return record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: e.off()}, nil
+}
+
+// off reports whether the record is disabled, or not for every resolver.
+func (e dnspodRecord) off() bool { return e.Enabled == "0" || !e.everywhere() }
+
+func (v *dnsPod) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := paged(v.records(ctx, z, relative(name, z), "TXT"))
+	for _, e := range entries {
+		if e.Type != "TXT" || dnsname.Fold(e.Name) != relative(name, z) {
+			continue
+		}
+		r, err := e.record()
+		if err != nil {
+			return recordSet{}, err
+		}
+		set.records = append(set.records, r)
+	}
+	return set, err
+}
+
+func (v *dnsPod) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := paged(v.records(ctx, z, relative(name, z), "CNAME"))
+	for _, e := range entries {
+		if e.Type == "CNAME" && dnsname.Fold(e.Name) == relative(name, z) && !e.off() {
+			return e.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *dnsPod) listZone(ctx context.Context, z zone, sets *zoneSets) (unreadable error) {
+	for _, kind := range []string{"TXT", "CNAME"} {
+		err := wholePages(func(e dnspodRecord) string { return e.ID.String() }, v.records(ctx, z, "", kind), func(e dnspodRecord) {
+			switch name := absolute(e.Name, z); {
+			case e.Type == "TXT":
+				r, err := e.record()
+				unreadable = cmp.Or(unreadable, err)
+				sets.add(name, r)
+			case e.Type == "CNAME" && !e.off():
+				sets.alias(name, e.Value)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return unreadable
+}
+
+// everywhere reports whether a record is for every resolver. The line's name
+// may be translated, its id not.
+func (e dnspodRecord) everywhere() bool {
+	if e.LineID == nil {
+		return e.Line == tencentLine || strings.EqualFold(e.Line, "default")
+	}
+	return fmt.Sprint(e.LineID) == tencentLineID
+}
+
+func (v *dnsPod) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.do(ctx, "Record.Create", dnspodForm(z, name, value, ttl), &struct{}{})
+}
+
+// update must not be made without need: five changes to what is there already
+// lock a record for an hour.
+func (v *dnsPod) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	parameters := dnspodForm(z, name, value, ttl)
+	parameters.Set("record_id", old.id)
+	return v.do(ctx, "Record.Modify", parameters, &struct{}{})
+}
+
+// dnspodForm is what a record is to be.
+func dnspodForm(z zone, name string, value TXT, ttl uint32) url.Values {
+	return url.Values{
+		"domain_id": {z.id}, "sub_domain": {relative(name, z)}, "record_type": {"TXT"}, "record_line": {tencentLine},
+		"value": {value.Text()}, "ttl": {strconv.FormatUint(uint64(ttl), 10)},
+	}
+}
+
+func (v *dnsPod) remove(ctx context.Context, z zone, _ string, old record) error {
+	return v.do(ctx, "Record.Remove", url.Values{"domain_id": {z.id}, "record_id": {old.id}}, &struct{}{})
+}
+
+// fits is as in the newer API, which has the same records.
+func (v *dnsPod) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }

@@ -1,0 +1,338 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"meshddns/internal/secrets"
+)
+
+const (
+	callTime  = 10 * time.Second // bounds one request and its answer
+	maxAnswer = 4 << 20          // octets of an answer
+	maxStream = 256 << 20        // octets of an answer that is read as a stream
+	maxSkew   = 5 * time.Minute  // by which a clock may be wrong at the strictest vendors
+	userAgent = "meshddns"
+)
+
+// httpClient is the one pool of connections to all vendors. It follows no
+// redirect: the credentials were meant for the address that was configured.
+var httpClient = &http.Client{
+	Transport:     newTransport(),
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func newTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone() // verifies TLS, honours the proxy environment
+	t.MaxResponseHeaderBytes = 64 << 10
+	t.MaxIdleConnsPerHost = 4
+	return t
+}
+
+// api is a vendor's HTTP interface: where it is, and the clock and the chance
+// that its signatures need.
+type api struct {
+	base  *url.URL // its path has no final slash
+	Key   Credentials
+	now   func() time.Time
+	nonce func() string // unique, so that no request can be repeated by another
+
+	timeless bool     // nothing is signed, so this host's clock is never what is wrong
+	Hidden   []Secret // what no error says, beside the secret of the key
+}
+
+// said makes one line of a vendor's words, without what must not be said.
+func (a *api) said(words string, limit int) string {
+	hidden := []string{string(a.Key.AccessKeySecret)}
+	for _, secret := range a.Hidden {
+		hidden = append(hidden, string(secret))
+	}
+	return secrets.ScrubLine(words, limit, hidden...)
+}
+
+// newAPI takes the vendor's own address, or the endpoint in the credentials
+// in its place. An endpoint without a path keeps the vendor's path.
+func newAPI(standard string, key Credentials, plain bool) (*api, error) {
+	if strings.ContainsFunc(key.AccessKeyID+string(key.AccessKeySecret), unicode.IsControl) {
+		// net/http would refuse the header, which looks like a broken network.
+		return nil, &Error{Kind: BadCredentials, Detail: "the key pair has a line break or another control character"}
+	}
+	base, err := url.Parse(standard)
+	if err == nil && key.Endpoint != "" {
+		base, err = endpointURL(key.Endpoint, base.Path, plain)
+	}
+	if err != nil {
+		return nil, &Error{Kind: Invalid, Detail: "endpoint", Err: err}
+	}
+	return &api{base: base, Key: key, now: time.Now, nonce: newNonce}, nil
+}
+
+// endpointURL reads an address. Keys must not cross a network unprotected:
+// http is for loopback, unless plain says that the vendor knows nothing else.
+func endpointURL(text, standardPath string, plain bool) (*url.URL, error) {
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("not a URL")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, fmt.Errorf("want https://, not %s://", shownEndpoint(u.Scheme))
+	case u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("want a URL of scheme, host and path alone")
+	case u.Scheme == "http" && !plain && !isLoopback(u.Hostname()):
+		return nil, errors.New("want https://: plain http is for loopback addresses only")
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), ""
+	u.Path = cmp.Or(u.Path, standardPath)
+	return u, nil
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// call is one request of a vendor's API.
+type call struct {
+	name   string // the vendor's word for it
+	method string
+	path   string // below the base, escaped
+	query  url.Values
+	header map[string]string
+	body   []byte
+	list   *list // of an answer that may have over maxAnswer
+}
+
+// callCount is the key to the counter of calls in a context.
+type callCount struct{}
+
+// json puts a value into the body.
+func (c *call) json(value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return &Error{Kind: Invalid, Detail: c.name, Err: err}
+	}
+	c.body = body
+	return nil
+}
+
+// answer is what came back, whole.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send makes a call. sign adds what proves who calls.
+func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body []byte)) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	r, err := a.request(ctx, c)
+	if err != nil {
+		return answer{}, &Error{Kind: Invalid, Detail: c.name, Err: err}
+	}
+	sign(r, c.body)
+	if calls, ok := ctx.Value(callCount{}).(*atomic.Int64); ok {
+		calls.Add(1)
+	}
+	response, err := httpClient.Do(r)
+	if err != nil {
+		return answer{}, a.unreached(ctx, c, err)
+	}
+	defer response.Body.Close()
+	if c.list != nil && response.StatusCode == http.StatusOK {
+		return a.stream(ctx, c, response)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return answer{}, a.unreached(ctx, c, err)
+	}
+	fault, long := "", error(nil)
+	switch status := response.StatusCode; {
+	case len(body) > maxAnswer:
+		fault, long = fmt.Sprintf("the answer is over %d octets", maxAnswer), errTooLong
+	case 300 <= status && status < 400:
+		fault = fmt.Sprintf("a redirect (HTTP %d), which is not followed", status)
+	default:
+		return answer{status, response.Header, body}, nil
+	}
+	return answer{}, &Error{Kind: BadAnswer, Detail: c.name + " at " + a.base.Host + ": " + fault, Err: long}
+}
+
+// errTooLong is in the failure of a call with an answer of too many octets.
+var errTooLong = errors.New("too long")
+
+// request makes a call's request, which lacks only what is signed.
+func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
+	target, err := below(a.base, c.path)
+	if err != nil {
+		return nil, err
+	}
+	target.RawQuery = canonicalQuery(c.query)
+	r, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", userAgent)
+	r.Header.Set("Accept", "application/json, application/xml;q=0.9")
+	for name, value := range c.header {
+		r.Header.Set(name, value)
+	}
+	return r, nil
+}
+
+// below adds an escaped path to a URL.
+func below(u *url.URL, escaped string) (*url.URL, error) {
+	unescaped, err := url.PathUnescape(escaped)
+	if err != nil {
+		return nil, err
+	}
+	joined := *u
+	joined.Path, joined.RawPath = u.Path+unescaped, u.EscapedPath()+escaped
+	if joined.Path == "" {
+		joined.Path, joined.RawPath = "/", ""
+	}
+	return &joined, nil
+}
+
+// unreached is the failure of a call without an answer. The URL, which net/url
+// puts into its errors, stays out: some vendors take credentials in it.
+func (a *api) unreached(ctx context.Context, c call, err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return &Error{Kind: Network, Detail: c.name + " at " + a.base.Host, Err: err}
+}
+
+// verdict is what a vendor says of a call that it refuses.
+type verdict struct {
+	code, message, requestID string
+}
+
+// codeKinds says what a vendor's codes mean: patterns of path.Match, of which
+// the first that fits decides.
+type codeKinds []struct {
+	pattern string
+	kind    Kind
+}
+
+func (k codeKinds) of(code string) Kind {
+	code = strings.ReplaceAll(code, "/", " ") // which "*" does not match
+	for _, known := range k {
+		if ok, _ := path.Match(known.pattern, code); ok {
+			return known.kind
+		}
+	}
+	return ""
+}
+
+// refused makes the error of a call that the vendor refuses: by its code where
+// that is known, else by the HTTP status. What the call asks for was not done where
+// the vendor says so in its own words, and not that it has a fault.
+func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
+	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
+	e.Detail = fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status)
+	for _, part := range []string{v.code, v.message} {
+		if part = a.said(part, secrets.MaxPart); part != "" {
+			e.Detail += ": " + part
+		}
+	}
+	if id := a.said(v.requestID, secrets.MaxPart); id != "" {
+		e.Detail += " (request " + id + ")"
+	}
+	if e.Kind == Throttled || e.Kind == Temporary {
+		e.RetryAfter = retryAfter(ans.header.Get("Retry-After"), a.now())
+	}
+	e.Unmade = v.code+v.message != "" && e.Kind != Temporary
+	if skew, ok := a.skew(ans); ok && !a.timeless && (e.Kind == BadCredentials || e.Kind == ClockSkew) {
+		e.Kind = ClockSkew
+		e.Detail += fmt.Sprintf(": the provider's time minus ours is %+.0f s", skew.Seconds())
+	}
+	return e
+}
+
+// scrubbed is an error without what no error may show: package json repeats
+// values that it cannot read.
+func (a *api) scrubbed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // whose words are about types of Go
+		err = fmt.Errorf("the JSON has a %q at %q, which does not belong there", e.Value, e.Field)
+	}
+	if words := a.said(err.Error(), secrets.MaxPart); words != err.Error() {
+		return errors.New(words)
+	}
+	return err
+}
+
+// skew compares the clocks by the Date of an answer.
+func (a *api) skew(ans answer) (time.Duration, bool) {
+	date, err := http.ParseTime(ans.header.Get("Date"))
+	skew := date.Sub(a.now()).Round(time.Second)
+	return skew, err == nil && skew.Abs() > maxSkew
+}
+
+// statusKind sorts a failure by its HTTP status alone.
+func statusKind(status int) Kind {
+	switch {
+	case status == http.StatusUnauthorized:
+		return BadCredentials
+	case status == http.StatusForbidden:
+		return Permission
+	case status == http.StatusTooManyRequests:
+		return Throttled
+	case status == http.StatusRequestTimeout || status >= 500:
+		return Temporary
+	}
+	return Invalid
+}
+
+// retryAfter reads the header Retry-After, seconds or a date (RFC 9110,
+// section 10.2.3).
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return max(0, date.Sub(now))
+	}
+	return 0
+}
+
+// errNotTheirs is about an answer that parses and lacks what the vendor always
+// sends: to read "null" as an empty list would be to see no values.
+var errNotTheirs = errors.New("not an answer of this vendor")
+
+// lacks is the failure of an answer without something that is always there.
+func (a *api) lacks(c call, what string) error {
+	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: the answer has no %s", c.name, a.base.Host, what)}
+}
+
+// unreadable is the failure of an answer that cannot be understood. Where the
+// status alone tells a failure, as a proxy's page of HTML does, it counts.
+func (a *api) unreadable(c call, ans answer, err error) error {
+	if ans.status >= 400 {
+		return a.refused(c, ans, verdict{}, nil)
+	}
+	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status), Err: a.scrubbed(err)}
+}

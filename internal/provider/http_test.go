@@ -1,0 +1,154 @@
+package provider
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/test/cloudtest"
+)
+
+// refusal is an answer of a vendor, and what it means.
+type refusal struct {
+	answer cloudtest.Answer
+	kind   Kind
+}
+
+// testRefusals reads a name and has each answer come instead of the list. The
+// words are in every error that the vendor gives.
+func testRefusals(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, error), refusals []refusal, words ...string) {
+	t.Helper()
+	client := openCloud(t, c, open)
+	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range refusals {
+		c.Fail(cloudtest.Instead(r.answer))
+		_, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone)
+		t.Log(err)
+		if KindOf(err) != r.kind || err == nil {
+			t.Errorf("HTTP %d %s: %v, want %s", r.answer.Status, r.answer.Body, err, r.kind)
+			continue
+		}
+		if _, ok := errors.AsType[*Error](err); !ok {
+			t.Errorf("%v is a %T", err, err)
+		}
+		for _, word := range words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%v does not say %q", err, word)
+			}
+			r.answer.Body = strings.ReplaceAll(r.answer.Body, word, c.AccessKeySecret)
+		}
+		c.Fail(cloudtest.Instead(r.answer))
+		_, err = client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone)
+		t.Log(err)
+		if err == nil || strings.Contains(err.Error(), c.AccessKeySecret) {
+			t.Errorf("%v, want an error without the secret that the vendor repeats", err)
+		}
+	}
+}
+
+// openCloud makes a client that looks again at once.
+func openCloud(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, error)) *Client {
+	t.Helper()
+	client, err := open(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.poll = time.Millisecond
+	return client
+}
+
+// TestRequestID has a request id that is no id.
+func TestRequestID(t *testing.T) {
+	c := cloudtest.AliDNS(t)
+	client := openCloud(t, c, NewAliDNS)
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]any{"Code": "X", "Message": "m", "RequestId": strings.Repeat("x\n", 1<<20)})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if n := len(err.Error()); n > 2000 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("an error of %d octets", n)
+	}
+}
+
+// TestKeyIDs has a vendor repeat the id of a key that is as secret as the rest.
+func TestKeyIDs(t *testing.T) {
+	c := cloudtest.DNSPod(t)
+	client := openCloud(t, c, NewDNSPod)
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"status": map[string]any{
+		"code": "2", "message": "bad login_token=" + c.AccessKeyID + "," + c.AccessKeySecret}})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), c.AccessKeyID) || strings.Contains(err.Error(), c.AccessKeySecret) {
+		t.Error(err)
+	}
+}
+
+// TestSecretInJSON has the secret where package json wants a number, and
+// repeats what it found.
+func TestSecretInJSON(t *testing.T) {
+	d := cloudtest.DNSPod(t)
+	client := openCloud(t, d, NewDNSPod)
+	d.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"status": map[string]any{"code": d.AccessKeySecret}})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), d.AccessKeySecret) {
+		t.Error(err)
+	}
+	f := cloudtest.Cloudflare(t)
+	client = openCloud(t, f, NewCloudflare)
+	f.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"errors": []any{map[string]any{"code": f.AccessKeySecret}}})))
+	_, err = client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), f.AccessKeySecret) {
+		t.Error(err)
+	}
+}
+
+// TestBasicEcho has a bridge repeat the header that the password is in.
+func TestBasicEcho(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	client := openCloud(t, c, NewWebhook)
+	basic := base64.StdEncoding.EncodeToString([]byte(c.AccessKeyID + ":" + c.AccessKeySecret))
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusUnauthorized, map[string]any{"error": "Authorization: Basic " + basic})))
+	_, err := client.Zone(t.Context(), cloudtest.Zone)
+	if strings.Contains(err.Error(), basic) {
+		t.Error(err)
+	}
+}
+
+// TestKeyCharacters has a key that no header can hold.
+func TestKeyCharacters(t *testing.T) {
+	for name, open := range map[string]func(Credentials) (*Client, error){
+		"powerdns": NewPowerDNS, "godaddy": NewGoDaddy, "alidns": NewAliDNS, "route53": NewRoute53, "tencent": NewTencentCloud,
+		"huawei": NewHuaweiCloud, "baidu": NewBaiduCloud, "jd": NewJDCloud, "volc": NewVolcengine,
+	} {
+		client, err := open(Credentials{AccessKeyID: "id\n", AccessKeySecret: "the secret\n", Endpoint: "http://127.0.0.1:1"})
+		if err == nil {
+			_, err = client.Zone(t.Context(), "example.com")
+		}
+		if KindOf(err) != BadCredentials {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-1": 0, "1.5": 0, "soon": 0, "99999999999": 0,
+		"Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Fri, 02 Jan 2026 03:04:04 GMT": 0,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestCodeKinds(t *testing.T) {
+	kinds := codeKinds{{"A*", Quota}, {"*b", Conflict}, {"*", Temporary}}
+	for code, want := range map[string]Kind{"Ab": Quota, "cb": Conflict, "a/b": Conflict, "x/y.Z": Temporary, "": Temporary} {
+		if got := kinds.of(code); got != want {
+			t.Errorf("%q: %s, want %s", code, got, want)
+		}
+	}
+}

@@ -1,0 +1,397 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"meshddns/internal/dnsname"
+)
+
+// huaweiCloud is Huawei Cloud DNS, API version 2, signed with
+// SDK-HMAC-SHA256. All values of a name are one record set, each value a
+// quoted text. A change is only taken at first; the set is PENDING until it
+// is carried out.
+type huaweiCloud struct {
+	api  *api
+	poll time.Duration
+}
+
+const (
+	huaweiEndpoint  = "https://dns.myhuaweicloud.com"
+	huaweiAlgorithm = "SDK-HMAC-SHA256"
+	huaweiMinTTL    = 1 // seconds
+	huaweiPageSize  = 500
+	huaweiLine      = "default_view" // the records for every resolver
+)
+
+// NewHuaweiCloud makes a client of Huawei Cloud DNS. The key pair is access
+// key (AK) and secret key (SK) of an IAM user; it needs the rights
+// dns:zone:list and dns:recordset:list, create, update and delete.
+func NewHuaweiCloud(c Credentials) (*Client, error) {
+	a, err := newAPI(huaweiEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newSetClient(&huaweiCloud{a, pollInterval}), nil
+}
+
+// signHuawei signs a request, whose X-Sdk-Date is set, over the host, the
+// date and the content type.
+func signHuawei(r *http.Request, body []byte, key Credentials) {
+	signed := []string{"host", "x-sdk-date"}
+	if r.Header.Get("Content-Type") != "" {
+		signed = slices.Insert(signed, 0, "content-type")
+	}
+	r.Header.Set("Authorization", huaweiAuthorization(r, signed, body, key))
+}
+
+// huaweiAuthorization signs the path with a final slash, which the path on the
+// wire does not have.
+func huaweiAuthorization(r *http.Request, signed []string, body []byte, key Credentials) string {
+	path := strings.TrimSuffix(r.URL.EscapedPath(), "/") + "/"
+	text := huaweiAlgorithm + "\n" + r.Header.Get("X-Sdk-Date") + "\n" + hexSHA256([]byte(canonicalRequest(r, path, signed, body)))
+	return huaweiAlgorithm + " Access=" + key.AccessKeyID + ", SignedHeaders=" + strings.Join(signed, ";") +
+		", Signature=" + hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), text))
+}
+
+// huaweiErrors are the codes of the API gateway and of the DNS service. The
+// gateway has no code of its own for a wrong clock; the answer's Date shows it.
+var huaweiErrors = codeKinds{
+	{"APIG*.0301", BadCredentials},
+	{"APIG*.0303", BadCredentials},
+	{"APIG*.0308", Throttled},
+	{"DNS.0000", Temporary},
+	{"DNS.0001", Temporary},
+	{"DNS.0002", Invalid},
+	{"DNS.0003", Temporary},
+	{"DNS.0004", gone},
+	{"DNS.0005", BadCredentials},
+	{"DNS.0013", Permission},
+	{"DNS.0014", Throttled},
+	{"DNS.0041", Invalid},
+	{"DNS.0202", Invalid},
+	{"DNS.0203", Invalid},
+	{"DNS.0302", ZoneNotFound},
+	{"DNS.0304", Invalid},
+	{"DNS.0308", Invalid},
+	{"DNS.0312", exists},
+	{"DNS.0313", gone},
+	{"DNS.0314", Changed}, // not in a steady state: another change is under way
+	{"DNS.0319", Invalid},
+	{"DNS.0335", exists},
+}
+
+// huaweiKinds are the codes, or what the words say where they say more: a
+// CNAME at the name has the code of a set that exists, and the codes of full
+// quotas are not documented.
+func huaweiKinds(code, message string) codeKinds {
+	lower := strings.ToLower(message)
+	switch {
+	case strings.Contains(message, "over ratelimit"):
+		return codeKinds{{"*", Throttled}}
+	case strings.Contains(message, "Insufficient") && strings.Contains(message, "quota"):
+		return codeKinds{{"*", Quota}}
+	case strings.HasPrefix(code, "APIG") && strings.Contains(lower, "x-sdk-date") && !strings.Contains(lower, "signature"):
+		return codeKinds{{"*", ClockSkew}} // a wrong signature is told with all that was signed
+	case code == "DNS.0312" && strings.Contains(message, "type 'CNAME'"):
+		return codeKinds{{"*", Conflict}}
+	}
+	return huaweiErrors
+}
+
+// do makes one call and reads its answer into out. body is nil for none.
+func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
+	c.header = map[string]string{"X-Sdk-Date": v.api.now().UTC().Format(basicTime)}
+	if body != nil {
+		c.header["Content-Type"] = "application/json"
+		if err := c.json(body); err != nil {
+			return err
+		}
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signHuawei(r, body, v.api.Key) })
+	if err != nil {
+		return err
+	}
+	if ans.status/100 != 2 {
+		return v.failure(c, ans)
+	}
+	if err := json.Unmarshal(ans.body, out); err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// failure reads a refusal, which the gateway and the service write each in
+// its own form.
+func (v *huaweiCloud) failure(c call, ans answer) error {
+	var f struct {
+		Code         string
+		Message      string
+		ErrorCode    string `json:"error_code"`
+		ErrorMessage string `json:"error_msg"`
+		RequestID    string `json:"request_id"`
+	}
+	if err := json.Unmarshal(ans.body, &f); err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	code, message := cmp.Or(f.Code, f.ErrorCode), cmp.Or(f.Message, f.ErrorMessage)
+	id := cmp.Or(f.RequestID, ans.header.Get("X-Request-Id"))
+	return v.api.refused(c, ans, verdict{code, message, id}, huaweiKinds(code, message))
+}
+
+// huaweiPage is a page of zones or of record sets.
+type huaweiPage struct {
+	Zones      []huaweiZone
+	RecordSets []huaweiSet `json:"recordsets"`
+	Metadata   struct {
+		TotalCount *int `json:"total_count"`
+	}
+}
+
+type huaweiZone struct {
+	ID, Name string
+	ZoneType string `json:"zone_type"`
+}
+
+// huaweiSet is a record set. Line is absent where the vendor has no others.
+type huaweiSet struct {
+	ID, Name, Type, Status, Line string
+	TTL                          uint32
+	Records                      []string
+}
+
+func (s huaweiSet) forAll() bool  { return s.Line == "" || s.Line == huaweiLine }
+func (s huaweiSet) pending() bool { return strings.HasPrefix(s.Status, "PENDING_") }
+
+// off reports whether a set is kept from resolvers: switched off by the user,
+// or by the vendor.
+func (s huaweiSet) off() bool {
+	return slices.Contains([]string{"DISABLE", "FREEZE", "ILLEGAL"}, s.Status)
+}
+
+// huaweiList hands on what is on all pages of a list.
+func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) string, items func(huaweiPage) []T, take func(T)) error {
+	err := wholePages(id, func(_, given int) ([]T, *int, error) {
+		if given > 0 {
+			c.query.Set("offset", strconv.Itoa(given))
+		}
+		var page huaweiPage
+		if err := v.do(ctx, c, nil, &page); err != nil {
+			return nil, nil, err
+		}
+		found := items(page)
+		if found == nil {
+			return nil, nil, v.api.lacks(c, "list")
+		}
+		return found, page.Metadata.TotalCount, nil
+	}, take)
+	if KindOf(err) == gone {
+		return nil
+	}
+	return err
+}
+
+func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	zones, err := v.public(ctx, url.Values{"name": {name + "."}, "search_mode": {"equal"}})
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return zones[at], true, nil
+}
+
+func (v *huaweiCloud) zones(ctx context.Context) ([]zone, error) {
+	return v.public(ctx, url.Values{})
+}
+
+// public gives the public zones that a search finds.
+func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zone, err error) {
+	search.Set("type", "public")
+	search.Set("limit", strconv.Itoa(huaweiPageSize))
+	c := call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: search}
+	err = huaweiList(ctx, v, c, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) {
+		if z.ZoneType != "private" {
+			zones = append(zones, zone{id: z.ID, unique: z.ID, name: dnsname.Fold(z.Name), minTTL: huaweiMinTTL})
+		}
+	})
+	return zones, err
+}
+
+func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/recordsets" }
+
+// sets gives the TXT record sets of a name: one for every resolver, and those
+// of other lines.
+func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) (sets []huaweiSet, err error) {
+	search := url.Values{"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}}
+	err = v.eachSet(ctx, z, search, func(s huaweiSet) {
+		if s.Type == "TXT" && dnsname.Fold(s.Name) == name {
+			sets = append(sets, s)
+		}
+	})
+	return sets, err
+}
+
+// eachSet hands on the record sets that a search finds.
+func (v *huaweiCloud) eachSet(ctx context.Context, z zone, search url.Values, take func(huaweiSet)) error {
+	search.Set("limit", strconv.Itoa(huaweiPageSize))
+	c := call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: search}
+	return huaweiList(ctx, v, c, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets }, take)
+}
+
+// list takes the first set of the default line for the one to change. There
+// is a second only where the user weights them, and that stays as it is.
+func (v *huaweiCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	sets, err := v.sets(ctx, z, name)
+	for _, s := range sets {
+		set = s.addTo(set)
+	}
+	return set, err
+}
+
+// addTo adds what a set has to what else is known of the name.
+func (s huaweiSet) addTo(set recordSet) recordSet {
+	ours := set.id == "" && s.forAll()
+	if ours {
+		set.id, set.ttl = s.ID, s.TTL
+	}
+	set.pending = set.pending || s.forAll() && (s.pending() || s.Status == "ERROR")
+	for _, raw := range s.Records {
+		set.records = append(set.records, record{id: s.ID, value: looseTXT(raw), raw: raw, ttl: s.TTL, off: !ours || s.off()})
+	}
+	return set
+}
+
+func (v *huaweiCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	for _, kind := range []string{"TXT", "CNAME"} {
+		err := v.eachSet(ctx, z, url.Values{"type": {kind}}, func(s huaweiSet) {
+			switch name := dnsname.Fold(s.Name); {
+			case s.Type == "TXT":
+				sets.join(name, s.addTo)
+			case s.Type == "CNAME" && s.forAll() && !s.off() && len(s.Records) > 0:
+				sets.alias(name, s.Records[0])
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyAll writes the sets one by one, and leaves it to the list that follows
+// to see that all are carried out.
+func (v *huaweiCloud) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
+	return each(len(plans), func(i int) error {
+		p := plans[i]
+		err := v.write(ctx, z, p.name, p.seen, p.after())
+		if err != nil {
+			err = v.written(ctx, z, p.name, err)
+		}
+		return err
+	}), true
+}
+
+// huaweiBody is a record set to write. A TTL that is absent stays, or is the
+// vendor's own.
+type huaweiBody struct {
+	Name    string   `json:"name"`
+	Type    string   `json:"type"`
+	TTL     uint32   `json:"ttl,omitempty"`
+	Records []string `json:"records"`
+}
+
+// replace returns when the vendor has carried the change out.
+func (v *huaweiCloud) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
+	return v.written(ctx, z, name, v.write(ctx, z, name, from, to))
+}
+
+// write sends the set of the default line alone. The vendor compares nothing.
+func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to recordSet) error {
+	body := huaweiBody{Name: name + ".", Type: "TXT", TTL: to.ttl}
+	for _, r := range to.records {
+		if !r.off {
+			if strings.ContainsRune(r.raw, utf8.RuneError) {
+				return unspeakable(name)
+			}
+			body.Records = append(body.Records, cmp.Or(r.raw, quoteTXT(r.value, "")))
+		} else if r.id == from.id {
+			return &Error{Kind: Conflict, Detail: name + ": the record set is disabled", Unmade: true}
+		}
+	}
+	one := huaweiSets(z) + "/" + url.PathEscape(from.id)
+	switch {
+	case from.id == "":
+		return v.do(ctx, call{name: "CreateRecordSet", method: http.MethodPost, path: huaweiSets(z)}, body, &struct{}{})
+	case len(body.Records) > 0:
+		return v.do(ctx, call{name: "UpdateRecordSet", method: http.MethodPut, path: one}, body, &struct{}{})
+	}
+	err := v.do(ctx, call{name: "DeleteRecordSet", method: http.MethodDelete, path: one}, nil, &struct{}{})
+	if KindOf(err) == gone {
+		return nil
+	}
+	return err
+}
+
+// written waits for the end of a write. One that came upon another change
+// under way (Changed) waits for that, and is not repeated: what it was made
+// from is not what stands there then.
+func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err error) error {
+	switch KindOf(err) {
+	case "":
+		return unsure(v.steady(ctx, z, name))
+	case exists:
+		if sets, failure := v.sets(ctx, z, name); failure == nil && len(sets) == 0 {
+			return &Error{Kind: Conflict, Detail: name + ": records of another type stand there, such as an alias", Err: err, Unmade: Unmade(err)}
+		}
+	case Changed:
+		return cmp.Or(v.steady(ctx, z, name), err)
+	}
+	return err
+}
+
+// steady waits until no change of the name's default line is under way.
+func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
+	for wait := v.poll; ; wait = min(2*wait, longestPoll) {
+		sets, err := v.sets(ctx, z, name)
+		if err != nil {
+			return err
+		}
+		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() })
+		if at := slices.IndexFunc(sets, func(s huaweiSet) bool { return s.Status == "ERROR" }); at >= 0 {
+			return &Error{Kind: Temporary, Detail: fmt.Sprintf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
+		}
+		if !slices.ContainsFunc(sets, huaweiSet.pending) {
+			return nil
+		}
+		if !pause(ctx, wait) {
+			return &Error{Kind: Temporary, Detail: name + ": the provider is still at work on the record set"}
+		}
+	}
+}
+
+// fits refuses what the vendor is known not to keep, and octets of which
+// nothing is known.
+func (v *huaweiCloud) fits(value TXT) error {
+	text := value.Text()
+	switch {
+	case strings.ContainsAny(text, `"\`):
+		return errors.New(`the provider does not keep the characters "\ as they are`)
+	case len(value) == 0 || slices.ContainsFunc(value, func(s string) bool { return len(s) > maxString }):
+		return fmt.Errorf("not character-strings of at most %d octets", maxString)
+	}
+	return printableASCII(text)
+}

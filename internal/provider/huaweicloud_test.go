@@ -1,0 +1,371 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/test/cloudtest"
+)
+
+func TestHuaweiCloudVectors(t *testing.T) {
+	for _, v := range vectors(t, "huaweicloud", huaweiAlgorithm) {
+		r, body := v.request(t)
+		v.check(t, "huaweicloud", huaweiAuthorization(r, v.signed(t), body, v.key()), v.Expect["authorization"])
+	}
+}
+
+func TestHuaweiCloudExchanges(t *testing.T) {
+	const name = "_mesh.node-1.example.com"
+	z := zone{id: "2c9eb155587194ec01587224c9f90149", name: "example.com"}
+	one := record{value: TXT{"v=mesh1;id=1001;ep=203.0.113.7:51820"}}
+	there := recordSet{id: "2c9eb155587228570158722b6ac30007", ttl: 300, records: []record{one}}
+	for _, e := range exchanges(t, "huaweicloud", "") {
+		address, got := e.replay(t)
+		a, err := newAPI(huaweiEndpoint, Credentials{Endpoint: address}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &huaweiCloud{a, time.Millisecond}
+		switch e.Op {
+		case "find zone":
+			_, _, err = v.zone(t.Context(), "example.com")
+		case "list TXT at name":
+			_, err = v.list(t.Context(), z, name)
+		case "create TXT":
+			err = v.write(t.Context(), z, name, recordSet{}, recordSet{ttl: 300, records: []record{one}})
+		case "create TXT odd characters":
+			err = v.write(t.Context(), z, name, recordSet{}, recordSet{ttl: 300, records: []record{{value: TXT{oddText}}}})
+		case "replace TXT rrset":
+			err = v.write(t.Context(), z, name, there, recordSet{id: there.id, ttl: 300, records: []record{one, {value: TXT{"second"}}}})
+		case "delete TXT rrset":
+			err = v.write(t.Context(), z, name, there, recordSet{id: there.id, ttl: 300})
+		default:
+			t.Errorf("exchange %q is neither sent nor left out", e.Op)
+		}
+		if err != nil {
+			t.Error(e.Op, err)
+		}
+		if e.Request.Body == "" {
+			e.check(t, "huaweicloud", got(), nil)
+		} else {
+			e.check(t, "huaweicloud", got(), nil, "Content-Type")
+		}
+	}
+}
+
+func TestHuaweiCloudErrors(t *testing.T) {
+	const words, id = "words of the vendor", "81da7d08ae78ac80"
+	gateway := func(status int, code, message string) cloudtest.Answer {
+		return cloudtest.JSON(status, map[string]any{"error_code": code, "error_msg": message, "request_id": id})
+	}
+	service := func(status int, code, message string) cloudtest.Answer {
+		a := cloudtest.JSON(status, map[string]any{"code": code, "message": message})
+		a.Header["X-Request-Id"] = id
+		return a
+	}
+	skewed := gateway(http.StatusUnauthorized, "APIGW.0303", words)
+	skewed.Header["Date"] = time.Now().Add(20 * time.Minute).UTC().Format(http.TimeFormat)
+	testRefusals(t, cloudtest.HuaweiCloud(t), NewHuaweiCloud, []refusal{
+		{gateway(http.StatusUnauthorized, "APIGW.0301", words), BadCredentials},
+		{gateway(http.StatusUnauthorized, "APIGW.0303", words), BadCredentials},
+		{skewed, ClockSkew},
+		{gateway(http.StatusUnauthorized, "APIGW.0301", words+": X-Sdk-Date is too old"), ClockSkew},
+		{gateway(http.StatusTooManyRequests, "APIGW.0308", words), Throttled},
+		{gateway(http.StatusBadRequest, "APIGW.9999", words+": policy user over ratelimit,limit:100,time:1 minute"), Throttled},
+		{gateway(http.StatusForbidden, "APIGW.9999", words), Permission},
+		{service(http.StatusInternalServerError, "DNS.0000", words), Temporary},
+		{service(http.StatusInternalServerError, "DNS.0001", words), Temporary},
+		{service(http.StatusBadRequest, "DNS.0002", words), Invalid},
+		{service(http.StatusInternalServerError, "DNS.0003", words), Temporary},
+		{service(http.StatusUnauthorized, "DNS.0005", words), BadCredentials},
+		{service(http.StatusForbidden, "DNS.0013", words), Permission},
+		{service(http.StatusForbidden, "DNS.0014", words), Throttled},
+		{service(http.StatusBadRequest, "DNS.0041", words), Invalid},
+		{service(http.StatusBadRequest, "DNS.0202", words), Invalid},
+		{service(http.StatusBadRequest, "DNS.0203", words), Invalid},
+		{service(http.StatusNotFound, "DNS.0302", words), ZoneNotFound},
+		{service(http.StatusBadRequest, "DNS.0312", words+": conflicts with Record Set 'a.' type 'CNAME'."), Conflict},
+		{service(http.StatusBadRequest, "DNS.0314", words), Changed},
+		{service(http.StatusBadRequest, "DNS.0319", words), Invalid},
+		{service(http.StatusForbidden, "DNS.9999", words+": Insufficient record set quota."), Quota},
+		{service(http.StatusBadGateway, "DNS.9999", words), Temporary},
+		{service(http.StatusBadRequest, "DNS.9999", words), Invalid},
+	}, id, words)
+}
+
+func TestHuaweiCloudMalformed(t *testing.T) {
+	c := cloudtest.HuaweiCloud(t)
+	answer := func(status int, body string) refusal {
+		kind := BadAnswer
+		if status != http.StatusOK {
+			kind = Temporary
+		}
+		return refusal{cloudtest.Answer{Status: status, Body: body}, kind}
+	}
+	testRefusals(t, c, NewHuaweiCloud, []refusal{
+		answer(http.StatusOK, ""), answer(http.StatusOK, "null"), answer(http.StatusOK, "[]"), answer(http.StatusOK, "{}"), answer(http.StatusOK, "<html>"),
+		answer(http.StatusOK, `{"recordsets":{}}`), answer(http.StatusOK, `{"recordsets":[{"ttl":"x"}]}`), answer(http.StatusOK, `{"recordsets":[{"records":[1]}]}`),
+		answer(http.StatusBadGateway, "<html>"), answer(http.StatusBadGateway, "null"), answer(http.StatusBadGateway, `{"code":1}`),
+	})
+}
+
+// huaweiClient gives a client that has found the zone, and its vendor, which
+// looks every millisecond.
+func huaweiClient(t *testing.T) (*cloudtest.Cloud, *Client, *huaweiCloud, zone) {
+	t.Helper()
+	c := cloudtest.HuaweiCloud(t)
+	client, err := NewHuaweiCloud(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := client.vendor.(*huaweiCloud)
+	v.poll = time.Millisecond
+	z, found, err := client.find(t.Context(), cloudtest.Zone)
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	c.Asked()
+	return c, client, v, z
+}
+
+const huaweiName = "_mesh.a." + cloudtest.Zone
+
+// huaweiRecordSets is a list of one set at huaweiName.
+func huaweiRecordSets(status, line string, values ...string) cloudtest.Fault {
+	return cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"metadata": map[string]any{"total_count": 1}, "recordsets": []any{map[string]any{
+		"id": "0a0b", "name": huaweiName + ".", "type": "TXT", "ttl": 300, "records": values, "status": status, "line": line,
+	}}}))
+}
+
+// TestHuaweiCloudPending sees each kind of change carried out late.
+func TestHuaweiCloudPending(t *testing.T) {
+	c, client, _, _ := huaweiClient(t)
+	c.SetLag(3)
+	var there []TXT
+	for _, step := range []struct{ add, remove []TXT }{
+		{add: []TXT{{"one"}}},
+		{add: []TXT{{"two"}}},
+		{add: []TXT{{"three"}}, remove: []TXT{{"one"}}},
+		{remove: []TXT{{"two"}, {"three"}}},
+	} {
+		change := Change{Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: there}, Add: step.add, Remove: step.remove, TTL: 60}
+		if err := client.Change(t.Context(), change); err != nil {
+			t.Fatal(err)
+		}
+		there = slices.DeleteFunc(append(there, step.add...), func(v TXT) bool { return slices.ContainsFunc(step.remove, v.Equal) })
+		// One look before the write, four until it is done, one to confirm.
+		if got := len(c.Asked()); got != 7 {
+			t.Errorf("%d requests, want 7", got)
+		}
+	}
+	if values := c.Values(t, huaweiName); len(values) != 0 {
+		t.Errorf("%q are left", values)
+	}
+}
+
+// TestHuaweiCloudUnderWay changes what another user is changing.
+func TestHuaweiCloudUnderWay(t *testing.T) {
+	c, client, v, z := huaweiClient(t)
+	c.SetLag(3)
+	if err := v.write(t.Context(), z, huaweiName, recordSet{}, recordSet{records: []record{{value: TXT{"one"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: []TXT{{"one"}}}, Add: []TXT{{"two"}}, TTL: 60}
+	if err := client.Change(t.Context(), change); err == nil || KindOf(err) != Changed || !strings.Contains(err.Error(), "DNS.0314") {
+		t.Errorf("%v, want %s with DNS.0314", err, Changed)
+	}
+	if err := client.Change(t.Context(), change); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHuaweiCloudRace writes from what is no longer there.
+func TestHuaweiCloudRace(t *testing.T) {
+	c, _, v, z := huaweiClient(t)
+	to := recordSet{records: []record{{value: TXT{"ours"}}}}
+	c.Add(t, huaweiName, TXT{"theirs"})
+	if err := overtaken(huaweiName, v.replace(t.Context(), z, huaweiName, recordSet{}, to)); KindOf(err) != Changed || err == nil {
+		t.Errorf("created where a set is: %v, want %s", err, Changed)
+	}
+	if err := overtaken(huaweiName, v.replace(t.Context(), z, huaweiName, recordSet{id: "0a0b"}, to)); KindOf(err) != Changed || err == nil {
+		t.Errorf("updated what is gone: %v, want %s", err, Changed)
+	}
+	if err := v.replace(t.Context(), z, huaweiName, recordSet{id: "0a0b"}, recordSet{}); err != nil {
+		t.Errorf("deleted what is gone: %v", err)
+	}
+	c.AddAlias("alias."+cloudtest.Zone, "www."+cloudtest.Zone)
+	if err := v.replace(t.Context(), z, "alias."+cloudtest.Zone, recordSet{}, to); err == nil || KindOf(err) != Conflict {
+		t.Errorf("beside a CNAME: %v, want %s", err, Conflict)
+	}
+}
+
+func TestHuaweiCloudFails(t *testing.T) {
+	c, client, _, _ := huaweiClient(t)
+	c.Fail(cloudtest.Pass, cloudtest.Pass, huaweiRecordSets("ERROR", "default_view", `"one"`))
+	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+	if err == nil || KindOf(err) != Temporary || !strings.Contains(err.Error(), "ERROR") {
+		t.Errorf("%v, want %s", err, Temporary)
+	}
+}
+
+func TestHuaweiCloudPendingTooLong(t *testing.T) {
+	t.Parallel()
+	c, client, v, _ := huaweiClient(t)
+	c.SetLag(1000)
+	v.poll = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+	if err == nil || KindOf(err) != Temporary {
+		t.Errorf("%v, want %s", err, Temporary)
+	}
+}
+
+// TestHuaweiCloudLines changes only what is for every resolver.
+func TestHuaweiCloudLines(t *testing.T) {
+	c, client, v, z := huaweiClient(t)
+	c.AddOff(huaweiName, TXT{"for some"})
+	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"for some"}}, TTL: 60}
+	if err := client.Change(t.Context(), change); err == nil || KindOf(err) != Conflict {
+		t.Errorf("the value of another line: %v, want %s", err, Conflict)
+	}
+	change.Add = []TXT{{"one"}}
+	if err := client.Change(t.Context(), change); err != nil {
+		t.Error(err)
+	}
+	if ttl := c.TTL(huaweiName); ttl != 60 {
+		t.Errorf("TTL %d, want 60", ttl)
+	}
+	change.Add, change.Remove, change.Seen = nil, []TXT{{"one"}}, RRset{Values: []TXT{{"one"}}}
+	if err := client.Change(t.Context(), change); err != nil {
+		t.Error(err)
+	}
+	set, err := v.list(t.Context(), z, huaweiName)
+	if err != nil || set.id != "" || len(set.records) != 1 || !set.records[0].off || !set.records[0].value.Equal(TXT{"for some"}) {
+		t.Errorf("%+v, %v, want the other line's value", set, err)
+	}
+}
+
+// TestHuaweiCloudDisabled leaves alone a set that is switched off as a whole.
+func TestHuaweiCloudDisabled(t *testing.T) {
+	for _, status := range []string{"DISABLE", "FREEZE", "ILLEGAL"} {
+		c, client, _, _ := huaweiClient(t)
+		disabled := huaweiRecordSets(status, "", `"there"`)
+		c.Fail(disabled, disabled)
+		if set, err := client.Read(t.Context(), cloudtest.Zone, huaweiName); err != nil || len(set.Values) != 0 {
+			t.Errorf("%s: %v, %v", status, set, err)
+		}
+		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+		if err == nil || KindOf(err) != Conflict {
+			t.Errorf("%s: %v, want %s", status, err, Conflict)
+		}
+		if got := len(c.Asked()); got != 2 {
+			t.Errorf("%s: %d requests, want 2", status, got)
+		}
+	}
+}
+
+// TestHuaweiCloudRaw sends values of others back in their own spelling.
+func TestHuaweiCloudRaw(t *testing.T) {
+	c, client, _, _ := huaweiClient(t)
+	raw := []string{`"a"  "b"`, `no quotes`, `"\097\"\;"`, `"ab"`, `""`, `"é"`}
+	c.Fail(huaweiRecordSets("ACTIVE", "default_view", raw...), huaweiRecordSets("ACTIVE", "default_view", raw...))
+	set, err := client.Read(t.Context(), cloudtest.Zone, huaweiName)
+	want := []TXT{{"a", "b"}, {"no quotes"}, {`a";`}, {"ab"}, {""}, {"é"}}
+	if err != nil || !slices.EqualFunc(set.Values, want, TXT.Equal) {
+		t.Errorf("%q, %v, want %q", set.Values, err, want)
+	}
+	long := cutTXT(strings.Repeat("x", 300))
+	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Seen: set, Add: []TXT{long}, Remove: []TXT{{"ab"}}, TTL: 60}
+	if err := client.Change(t.Context(), change); KindOf(err) != Changed || err == nil {
+		t.Errorf("%v, want %s: the service does not have the set", err, Changed)
+	}
+	var body huaweiBody
+	if requests := c.Asked(); len(requests) < 3 || json.Unmarshal(requests[2].Body, &body) != nil {
+		t.Fatalf("%d requests", len(requests))
+	}
+	sent := []string{raw[0], raw[1], raw[2], raw[4], raw[5], `"` + strings.Repeat("x", 255) + `" "` + strings.Repeat("x", 45) + `"`}
+	if !slices.Equal(body.Records, sent) || body.TTL != 300 {
+		t.Errorf("%q, TTL %d, want %q, TTL 300", body.Records, body.TTL, sent)
+	}
+}
+
+// TestHuaweiCloudLookAlikes takes nothing from a list that was not asked for.
+func TestHuaweiCloudLookAlikes(t *testing.T) {
+	c, _, v, z := huaweiClient(t)
+	set := func(name, kind string) map[string]any {
+		return map[string]any{"id": name + kind, "name": name, "type": kind, "records": []string{`"x"`}}
+	}
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"recordsets": []any{
+		set("x"+huaweiName+".", "TXT"), set("x."+huaweiName+".", "TXT"), set(huaweiName+".", "A"), set(strings.ToUpper(huaweiName)+".", "TXT"),
+	}})))
+	got, err := v.list(t.Context(), z, huaweiName)
+	if want := strings.ToUpper(huaweiName) + ".TXT"; err != nil || got.id != want || len(got.records) != 1 {
+		t.Errorf("%+v, %v, want only %s", got, err, want)
+	}
+}
+
+func TestHuaweiCloudPrivateZone(t *testing.T) {
+	c, client, _, _ := huaweiClient(t)
+	c.AddPrivateZone("private." + cloudtest.Zone)
+	if zone, err := client.Zone(t.Context(), "a.private."+cloudtest.Zone); err != nil || zone != cloudtest.Zone {
+		t.Errorf("%q, %v, want %q", zone, err, cloudtest.Zone)
+	}
+}
+
+// TestHuaweiCloudPages reads a zone that many look-alikes come before, where
+// the search is not exact.
+func TestHuaweiCloudPages(t *testing.T) {
+	c, _, v, _ := huaweiClient(t)
+	var zones []huaweiZone
+	err := huaweiList(t.Context(), v, call{name: "ListPublicZones", method: http.MethodGet, path: "/v2/zones", query: map[string][]string{
+		"name": {cloudtest.Zone}, "limit": {"500"},
+	}}, func(z huaweiZone) string { return z.ID }, func(p huaweiPage) []huaweiZone { return p.Zones }, func(z huaweiZone) { zones = append(zones, z) })
+	var names []string
+	for _, z := range zones {
+		if slices.Contains(names, z.Name) {
+			t.Errorf("%s comes twice", z.Name)
+		}
+		names = append(names, z.Name)
+	}
+	if err != nil || len(zones) != 24 || !slices.Contains(names, cloudtest.Zone+".") || len(c.Asked()) != 3 {
+		t.Errorf("%q, %v", names, err)
+	}
+}
+
+func TestHuaweiCloudValues(t *testing.T) {
+	v := &huaweiCloud{}
+	for _, value := range []TXT{{}, {`a "b"`}, {`a\b`}, {"é"}, {"a\tb"}, {"a", `b"`}, {strings.Repeat("x", 256)}} {
+		if v.fits(value) == nil {
+			t.Errorf("%q is taken", value)
+		}
+	}
+	for _, value := range []TXT{{""}, {" a "}, {"a", "b"}, cutTXT(strings.Repeat("x", 600)), {`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}} {
+		if err := v.fits(value); err != nil {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+// TestHuaweiCloudPolls looks at a pending set ever more rarely: the vendor takes
+// a hundred calls a minute.
+func TestHuaweiCloudPolls(t *testing.T) {
+	c, client, v, _ := huaweiClient(t)
+	v.poll = time.Millisecond
+	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
+	c.SetLag(1 << 30)
+	c.Asked()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+	if n := len(c.Asked()); n > 15 {
+		t.Errorf("%d requests in two hundred times the first pause", n)
+	}
+}

@@ -1,0 +1,264 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"meshddns/internal/dnsname"
+)
+
+// jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON,
+// signed with JDCLOUD2-HMAC-SHA256. Values stand there without quotes, a
+// record each.
+type jdCloud struct{ api *api }
+
+const (
+	jdRegion      = "cn-north-1"
+	jdEndpoint    = "https://domainservice.jdcloud-api.com/v2/regions/" + jdRegion
+	jdMinTTL      = 600 // seconds; no plan's floor is documented: this one is what the vendor's own client sends
+	jdMaxValue    = 255 // octets; not documented: one character-string is what every server keeps
+	jdDomainPage  = 10  // the sizes of pages that the vendor's own clients ask for
+	jdRecordPage  = 99
+	jdDefaultLine = -1  // the records for every resolver
+	jdPaused      = "4" // of resolvingStatus
+)
+
+var (
+	jdSignature = scoped{"JDCLOUD2-HMAC-SHA256", "JDCLOUD2", jdRegion, "domainservice", "jdcloud2_request"}
+	jdSigned    = []string{"content-type", "host", "x-jdcloud-date", "x-jdcloud-nonce"}
+)
+
+// NewJDCloud makes a client of JD Cloud DNS. The key pair is Access Key ID and
+// Access Key Secret; it needs the right to the calls describeDomains,
+// describeResourceRecord, createResourceRecord, modifyResourceRecord and
+// deleteResourceRecord of domainservice.
+func NewJDCloud(c Credentials) (*Client, error) {
+	a, err := newAPI(jdEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&jdCloud{a}), nil
+}
+
+// signJDCloud signs a request, whose content type, date and nonce are set.
+func signJDCloud(r *http.Request, body []byte, key Credentials, at time.Time) {
+	r.Header.Set("Authorization", jdSignature.authorization(r, r.URL.EscapedPath(), jdSigned, body, key, at))
+}
+
+// jdErrors are codes of the vendor's API gateway. Those of the DNS service
+// itself are not documented.
+var jdErrors = codeKinds{
+	{"UNAUTHENTICATED", BadCredentials},
+	{"ACCESS_ERROR", BadCredentials},
+	{"APIGW_KEY_*", BadCredentials},
+	{"APIGW_SIGN_*", BadCredentials},
+	{"APIGW_NONCE_CONFLICT", Temporary},
+	{"*FORBIDDEN", Permission},
+	{"RESOURCE_NOT_EXIST", ZoneNotFound},
+	{"NOT_FOUND", ZoneNotFound},
+	{"ALREADY_EXISTS", exists},
+	{"CONFLICT", Conflict},
+	{"ABORTED", Temporary},
+	{"CANCELLED", Temporary},
+	{"*QUOTA*", Quota}, // comes with HTTP 429
+	{"*RATE_LIMIT*", Throttled},
+}
+
+// jdNonceUsed is in the words of the gateway for a nonce that it has seen. The
+// code with them is that of a missing right.
+const jdNonceUsed = "noncestr"
+
+// do makes one call and reads its result into out, if that is wanted.
+func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out any) error {
+	if parameters != nil {
+		if err := c.json(parameters); err != nil {
+			return err
+		}
+	}
+	at := v.api.now()
+	c.header = map[string]string{
+		"Content-Type": "application/json", "X-Jdcloud-Date": at.UTC().Format(basicTime), "X-Jdcloud-Nonce": v.api.nonce(),
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signJDCloud(r, body, v.api.Key, at) })
+	if err != nil {
+		return err
+	}
+	var reply jdReply
+	err = json.Unmarshal(ans.body, &reply)
+	switch {
+	case err == nil && (ans.status != http.StatusOK || reply.Error != jdError{}):
+		return v.refused(c, ans, reply)
+	case err == nil && out != nil && string(reply.Result) == "null":
+		err = errors.New("no result")
+	case err == nil && out != nil:
+		err = json.Unmarshal(reply.Result, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// jdReply is any answer.
+type jdReply struct {
+	RequestID string
+	Error     jdError
+	Result    json.RawMessage
+}
+
+type jdError struct {
+	Code            int // the HTTP status again
+	Status, Message string
+}
+
+func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
+	if ans.status == http.StatusOK {
+		ans.status = r.Error.Code
+	}
+	e := v.api.refused(c, ans, verdict{r.Error.Status, r.Error.Message, r.RequestID}, jdErrors)
+	if strings.Contains(r.Error.Message, jdNonceUsed) { // by the same request, which may have been done
+		e.Kind, e.Unmade = Temporary, false
+	}
+	return e
+}
+
+// jdList gives a page of a list.
+func jdList[T any](ctx context.Context, v *jdCloud, c call, size int) pageOf[T] {
+	c.method = http.MethodGet
+	c.query.Set("pageSize", strconv.Itoa(size))
+	return func(page, _ int) ([]T, *int, error) {
+		var result struct {
+			DataList   []T
+			TotalCount *int
+		}
+		c.query.Set("pageNumber", strconv.Itoa(page))
+		err := v.do(ctx, c, nil, &result)
+		return result.DataList, result.TotalCount, err
+	}
+}
+
+type jdDomain struct {
+	ID         json.Number
+	DomainName string
+}
+
+func (d jdDomain) zone() zone {
+	return zone{id: d.ID.String(), unique: d.ID.String(), name: dnsname.Parse(d.DomainName), minTTL: jdMinTTL}
+}
+
+// domains gives a page of the zones that a search finds.
+func (v *jdCloud) domains(ctx context.Context, search url.Values) pageOf[jdDomain] {
+	return jdList[jdDomain](ctx, v, call{name: "DescribeDomains", path: "/domain", query: search}, jdDomainPage)
+}
+
+// zone picks the name out of all those that have it as a part.
+func (v *jdCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	domains, err := paged(v.domains(ctx, url.Values{"domainName": {name}}))
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(domains, func(d jdDomain) bool { return dnsname.Fold(d.DomainName) == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return domains[at].zone(), true, nil
+}
+
+func (v *jdCloud) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
+	for _, d := range domains {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
+}
+
+// list gets the records of any type whose host has ours as a part. A CNAME is
+// among them, and there can be no value beside it.
+func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(name, z)}}))
+	sets := newZoneSets(nil)
+	for _, e := range entries {
+		e.addTo(sets, z)
+	}
+	return sets.sets[name], err
+}
+
+func (v *jdCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	id := func(e jdEntry) string { return e.ID.String() }
+	return wholePages(id, v.records(ctx, z, url.Values{}), func(e jdEntry) { e.addTo(sets, z) })
+}
+
+type jdEntry struct {
+	ID                          json.Number
+	HostRecord, HostValue, Type string
+	TTL                         uint32
+	ViewValue, ResolvingStatus  any
+}
+
+// records gives a page of the records that a search finds.
+func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[jdEntry] {
+	return jdList[jdEntry](ctx, v, call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}, jdRecordPage)
+}
+
+// addTo adds a record to the others of its name.
+func (e jdEntry) addTo(sets *zoneSets, z zone) {
+	off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
+	switch name := absolute(e.HostRecord, z); {
+	case e.Type == "CNAME" && !off:
+		sets.alias(name, e.HostValue)
+	case e.Type == "TXT":
+		sets.add(name, record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off})
+	}
+}
+
+// jdForAll reads viewValue: [-1] by the documentation, and -1 where records
+// are made. What says no line has the default one.
+func jdForAll(viewValue any) bool {
+	text := strings.Trim(fmt.Sprint(viewValue), "[]")
+	return viewValue == nil || text == "" || text == strconv.Itoa(jdDefaultLine)
+}
+
+func jdRecords(z zone) string { return "/domain/" + escape(z.id) + "/ResourceRecord" }
+
+func jdRecord(name string, z zone, value TXT, ttl uint32) map[string]any {
+	return map[string]any{
+		"hostRecord": relative(name, z), "hostValue": value.Text(), "type": "TXT", "ttl": ttl, "viewValue": jdDefaultLine,
+	}
+}
+
+func (v *jdCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdRecords(z)}, map[string]any{
+		"regionId": jdRegion, "domainId": z.id, "req": jdRecord(name, z, value, ttl),
+	}, nil)
+}
+
+func (v *jdCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	to := jdRecord(name, z, value, ttl)
+	to["domainName"] = z.name
+	c := call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdRecords(z) + "/" + escape(old.id)}
+	return jdGone(v.do(ctx, c, map[string]any{"regionId": jdRegion, "domainId": z.id, "resourceRecordId": old.id, "req": to}, nil))
+}
+
+func (v *jdCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdRecords(z) + "/" + escape(old.id)}, nil, nil))
+}
+
+// jdGone takes "not found" for a word about the record: the same code is for
+// a zone, which is listed again before the change counts as done.
+func jdGone(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ZoneNotFound {
+		e.Kind = gone
+	}
+	return err
+}
+
+// fits is strict, because what the vendor does to values is not documented.
+func (v *jdCloud) fits(value TXT) error { return plainText(value, jdMaxValue, `"\`) }

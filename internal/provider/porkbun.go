@@ -1,0 +1,258 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"meshddns/internal/dnsname"
+)
+
+// porkbun is Porkbun's API, version 3: every call is a POST whose JSON body
+// has both keys. Values stand there without quotes, a record each.
+type porkbun struct {
+	api   *api
+	turns *turns
+	known atomic.Bool // the keys were accepted once
+}
+
+const (
+	porkbunEndpoint = "https://api.porkbun.com/api/json/v3"
+	porkbunHosts    = ".porkbun.com"
+	porkbunInterval = time.Second // between calls; the vendor has asked for it in words, not in numbers
+	porkbunMinTTL   = 600         // seconds
+	porkbunMaxValue = 764         // octets; the limit is not documented, and so many are known to be kept
+)
+
+// NewPorkbun makes a client of Porkbun. The key pair is API key (pk1_...) and
+// secret API key (sk1_...), which have no rights to choose; API access must be
+// switched on for each domain, or it counts as not there.
+func NewPorkbun(c Credentials) (*Client, error) {
+	a, err := newAPI(porkbunEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless, a.Hidden = true, []Secret{Secret(c.AccessKeyID)}
+	v := &porkbun{api: a, turns: newTurns(0)}
+	if strings.HasSuffix(a.base.Hostname(), porkbunHosts) {
+		v.turns = porkbunTurns
+	}
+	return newRecordClient(v), nil
+}
+
+// porkbunTurns are of all clients: every domain has one of its own.
+var porkbunTurns = newTurns(porkbunInterval)
+
+// turns keeps calls an interval apart.
+type turns struct {
+	interval time.Duration
+	turn     turn // of who waits for the next call's time
+	next     time.Time
+}
+
+func newTurns(interval time.Duration) *turns {
+	return &turns{interval: interval, turn: newTurn()}
+}
+
+// wait returns when a call may begin, or false when the context ends first,
+// which takes no turn from others.
+func (t *turns) wait(ctx context.Context) bool {
+	if !t.turn.take(ctx) {
+		return false
+	}
+	defer t.turn.end()
+	if early := time.Until(t.next); early > 0 && !pause(ctx, early) {
+		return false
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	t.next = time.Now().Add(t.interval)
+	return true
+}
+
+// porkbunErrors are the codes of the API's description, and the words of
+// answers without a code. A domain of somebody else and one whose API access
+// is off have the same words. That edits and creations fail in words alone is
+// what users report of calls that come too fast.
+var porkbunErrors = codeKinds{
+	{"INVALID_API_KEY*", BadCredentials},
+	{"API_KEY_REQUIRED", BadCredentials},
+	{"MISSING_*APIKEY", BadCredentials},
+	{"INVALID_TOKEN", BadCredentials},
+	{"INVALID_USER", BadCredentials},
+	{"Invalid API key*", BadCredentials},
+	{"IP_NOT_ALLOWED", Permission},
+	{"DOMAIN_NOT_ALLOWED", ZoneNotFound},
+	{"DOMAIN_NOT_FOUND", ZoneNotFound},
+	{"INVALID_DOMAIN", ZoneNotFound},
+	{"Invalid domain*", ZoneNotFound},
+	{"Domain is not opted in*", ZoneNotFound},
+	{"INVALID_RECORD_ID", gone},
+	{"DNS_RECORD_NOT_FOUND", gone},
+	{"Invalid record ID*", gone},
+	{"DUPLICATE_RECORD", exists},
+	{"RATE_LIMIT_EXCEEDED", Throttled},
+	{"Create error: We were unable to*", Temporary},
+	{"Edit error: We were unable to*", Temporary},
+}
+
+// scalar is a value that comes as a string or as a number.
+type scalar string
+
+func (s *scalar) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		return json.Unmarshal(data, (*string)(s))
+	}
+	var n json.Number
+	err := json.Unmarshal(data, &n)
+	*s = scalar(n)
+	return err
+}
+
+// do makes one call and reads its answer into out.
+func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out any) error {
+	ans, err := v.post(ctx, c, fields)
+	if err != nil {
+		return err
+	}
+	var said struct {
+		Status, Message string
+		Code            scalar
+	}
+	err = json.Unmarshal(ans.body, &said)
+	switch {
+	case ans.status == http.StatusAccepted: // not documented: so it answered calls that came too fast
+		return v.api.refused(c, ans, verdict{}, codeKinds{{"*", Throttled}})
+	case err == nil && (ans.status >= 400 || strings.EqualFold(said.Status, "ERROR")):
+		return v.refused(c, ans, string(said.Code), said.Message)
+	case err == nil && !strings.EqualFold(said.Status, "SUCCESS"):
+		err = errors.New("neither success nor an error")
+	case err == nil:
+		v.known.Store(true)
+		err = json.Unmarshal(ans.body, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// post sends a call with both keys, when its turn comes.
+func (v *porkbun) post(ctx context.Context, c call, fields map[string]string) (answer, error) {
+	all := map[string]string{"apikey": v.api.Key.AccessKeyID, "secretapikey": string(v.api.Key.AccessKeySecret)}
+	maps.Copy(all, fields)
+	c.method, c.header = http.MethodPost, map[string]string{"Content-Type": "application/json"}
+	if err := c.json(all); err != nil {
+		return answer{}, err
+	}
+	if !v.turns.wait(ctx) {
+		return answer{}, v.api.unreached(ctx, c, ctx.Err())
+	}
+	return v.api.send(ctx, c, func(*http.Request, []byte) {})
+}
+
+// refused knows answers with a code and without.
+func (v *porkbun) refused(c call, ans answer, code, words string) error {
+	known := cmp.Or(porkbunErrors.of(code), porkbunErrors.of(words))
+	if known == BadCredentials {
+		v.known.Store(false)
+	}
+	return v.api.refused(c, ans, verdict{code: code, message: words}, codeKinds{{"*", known}})
+}
+
+type porkbunRecord struct {
+	ID, TTL             scalar
+	Name, Type, Content string
+}
+
+// retrieve lists the records of a domain, all in one answer.
+func (v *porkbun) retrieve(ctx context.Context, domain string) ([]porkbunRecord, error) {
+	var answer struct{ Records *[]porkbunRecord }
+	c := call{name: "dns/retrieve", path: "/dns/retrieve/" + escape(domain)}
+	if err := v.do(ctx, c, nil, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Records == nil { // taken for an empty list, it would have values written again
+		return nil, v.api.lacks(c, "records")
+	}
+	return *answer.Records, nil
+}
+
+// zone asks for the records of a domain. What the vendor says of one that is
+// not in the account is not sure, and whether it looks at the keys first: keys
+// that were never accepted are tried on their own.
+func (v *porkbun) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	if strings.HasPrefix(name, "_") {
+		return zone{}, false, nil // no domain is called so
+	}
+	entries, err := v.retrieve(ctx, name)
+	if kind := KindOf(err); err != nil && (kind == ZoneNotFound || kind == Invalid) {
+		return zone{}, false, v.checkKeys(ctx)
+	}
+	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+dnsname.Fold(r.Name), "."+name) }
+	if err != nil || slices.ContainsFunc(entries, outside) { // the records of a domain above
+		return zone{}, false, err
+	}
+	return zone{id: name, name: name, minTTL: porkbunMinTTL}, true, nil
+}
+
+func (v *porkbun) checkKeys(ctx context.Context) error {
+	if v.known.Load() {
+		return nil
+	}
+	return v.do(ctx, call{name: "ping", path: "/ping"}, nil, &struct{}{})
+}
+
+func (v *porkbun) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	sets := newZoneSets(nil)
+	err = v.listZone(ctx, z, sets)
+	return sets.sets[name], err
+}
+
+func (v *porkbun) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	entries, err := v.retrieve(ctx, z.id)
+	for _, e := range entries {
+		switch name := dnsname.Fold(e.Name); e.Type {
+		case "CNAME":
+			sets.alias(name, e.Content)
+		case "TXT":
+			ttl, _ := strconv.ParseUint(string(e.TTL), 10, 32) // 0 if it does not say
+			sets.add(name, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
+		}
+	}
+	return err
+}
+
+// porkbunFields is what a write says of a record; the zone's own name is "".
+func porkbunFields(z zone, name string, value TXT, ttl uint32) map[string]string {
+	below := strings.TrimSuffix(strings.TrimSuffix(name, z.name), ".")
+	return map[string]string{"name": below, "type": "TXT", "content": value.Text(), "ttl": strconv.FormatUint(uint64(ttl), 10)}
+}
+
+func (v *porkbun) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	c := call{name: "dns/create", path: "/dns/create/" + escape(z.id)}
+	return v.do(ctx, c, porkbunFields(z, name, value, ttl), &struct{}{})
+}
+
+func (v *porkbun) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	c := call{name: "dns/edit", path: "/dns/edit/" + escape(z.id) + "/" + escape(old.id)}
+	return v.do(ctx, c, porkbunFields(z, name, value, ttl), &struct{}{})
+}
+
+func (v *porkbun) remove(ctx context.Context, z zone, _ string, old record) error {
+	c := call{name: "dns/delete", path: "/dns/delete/" + escape(z.id) + "/" + escape(old.id)}
+	return v.do(ctx, c, nil, &struct{}{})
+}
+
+// fits refuses what the vendor does: no text, and spaces at the end.
+func (v *porkbun) fits(value TXT) error { return plainText(value, porkbunMaxValue, "") }

@@ -1,0 +1,258 @@
+package provider
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"meshddns/internal/secrets"
+	"meshddns/test/cloudtest"
+)
+
+func TestPorkbunExchanges(t *testing.T) {
+	const name = "_mesh.node-1.example.com"
+	z, old := zone{id: "example.com", name: "example.com"}, record{id: "106926659"}
+	for _, e := range exchanges(t, "porkbun", "") {
+		address, got := e.replay(t)
+		a, err := newAPI(porkbunEndpoint, Credentials{AccessKeyID: "pk1_FAKEKEY", AccessKeySecret: "sk1_FAKESECRET", Endpoint: address}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &porkbun{api: a, turns: newTurns(0)}
+		switch e.Op {
+		case "list records of the zone":
+			var set recordSet
+			if set, err = v.list(t.Context(), z, name); len(set.records) != 1 || set.records[0].id != old.id || set.records[0].ttl != 600 {
+				t.Errorf("list %+v", set)
+			}
+		case "create TXT odd characters":
+			err = v.create(t.Context(), z, name, TXT{oddText}, 600)
+		case "update TXT":
+			err = v.update(t.Context(), z, name, old, TXT{"v=mesh1;id=1001;ep=203.0.113.7:51820"}, 600)
+		case "delete TXT":
+			err = v.remove(t.Context(), z, name, old)
+		default:
+			t.Errorf("nothing is said of %q", e.Op)
+		}
+		if err != nil {
+			t.Error(e.Op, err)
+		}
+		e.check(t, "porkbun", got(), nil)
+	}
+}
+
+func TestPorkbunErrors(t *testing.T) {
+	failure := func(status int, code, message string) cloudtest.Answer {
+		return cloudtest.JSON(status, map[string]any{"status": "ERROR", "code": code, "message": message})
+	}
+	const words = "words of the vendor"
+	testRefusals(t, cloudtest.Porkbun(t), NewPorkbun, []refusal{
+		{failure(http.StatusBadRequest, "INVALID_API_KEYS_001", words), BadCredentials},
+		{failure(http.StatusBadRequest, "MISSING_SECRETAPIKEY", words), BadCredentials},
+		{failure(http.StatusBadRequest, "", "Invalid API key. (002) "+words), BadCredentials},
+		{failure(http.StatusForbidden, "IP_NOT_ALLOWED", words), Permission},
+		{failure(http.StatusForbidden, "DOMAIN_NOT_ALLOWED", words), ZoneNotFound},
+		{failure(http.StatusBadRequest, "", "Invalid domain. "+words), ZoneNotFound},
+		{failure(http.StatusBadRequest, "", "Domain is not opted in to API access. "+words), ZoneNotFound},
+		{failure(http.StatusBadRequest, "INVALID_RECORD_ID", words), gone},
+		{failure(http.StatusBadRequest, "DUPLICATE_RECORD", words), exists},
+		{failure(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED", words), Throttled},
+		{failure(http.StatusTooManyRequests, "", words), Throttled},
+		{failure(http.StatusServiceUnavailable, "", words), Temporary},
+		{failure(http.StatusBadRequest, "", "Create error: We were unable to create the DNS record. "+words), Temporary},
+		{failure(http.StatusForbidden, "NEVER_HEARD_OF", words), Permission},
+		{failure(http.StatusBadRequest, "NEVER_HEARD_OF", words), Invalid},
+		{failure(http.StatusOK, "", words), Invalid},
+	}, words)
+	unreadable := []refusal{
+		{cloudtest.Answer{Status: http.StatusAccepted}, Throttled},
+		{cloudtest.Answer{Status: http.StatusServiceUnavailable, Body: "<html>"}, Temporary},
+	}
+	for _, body := range []string{
+		"", "null", "[]", "{}", `"text"`, "<html>", `{"status":7}`, `{"status":"SUCCESS"}`, `{"status":"SUCCESS","records":null}`,
+		`{"status":"SUCCESS","records":7}`, `{"status":"SUCCESS","records":[7]}`, `{"status":"SUCCESS","records":[{"id":{}}]}`, `{"status":"SUCCESS","records":[{"name":7}]}`,
+	} {
+		unreadable = append(unreadable, refusal{cloudtest.Answer{Status: http.StatusOK, Body: body}, BadAnswer})
+	}
+	testRefusals(t, cloudtest.Porkbun(t), NewPorkbun, unreadable)
+}
+
+// newPorkbun makes a client of a stand-in that has not seen its keys yet.
+func newPorkbun(t *testing.T, c *cloudtest.Cloud, secret string) *porkbun {
+	t.Helper()
+	client, err := NewPorkbun(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(secret), Endpoint: c.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.vendor.(*porkbun)
+}
+
+// TestPorkbunKeys tells wrong keys from a domain that is not in the account,
+// and does not try good keys again and again.
+func TestPorkbunKeys(t *testing.T) {
+	c := cloudtest.Porkbun(t)
+	for _, name := range []string{"nowhere.example", cloudtest.Zone} {
+		if _, found, err := newPorkbun(t, c, "sk1_wrong").zone(t.Context(), name); found || KindOf(err) != BadCredentials {
+			t.Error("wrong keys:", found, err)
+		}
+	}
+	v := newPorkbun(t, c, c.AccessKeySecret)
+	c.Asked()
+	for range 2 {
+		if _, found, err := v.zone(t.Context(), "nowhere.example"); found || err != nil {
+			t.Error("domain of others:", found, err)
+		}
+	}
+	if asked := c.Asked(); len(asked) != 3 || !strings.HasSuffix(asked[1].Path, "/ping") {
+		t.Errorf("%d calls: %+v", len(asked), asked)
+	}
+	c.Fail(cloudtest.Throttle)
+	if _, found, err := v.zone(t.Context(), "nowhere.example"); found || KindOf(err) != Throttled {
+		t.Error("throttled:", found, err)
+	}
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{"status": "ERROR", "message": "Invalid API key. (001)"})))
+	if _, _, err := v.zone(t.Context(), cloudtest.Zone); KindOf(err) != BadCredentials || v.known.Load() {
+		t.Error("keys that are taken away:", err)
+	}
+}
+
+// TestPorkbunZoneAbove takes no domain for one below it.
+func TestPorkbunZoneAbove(t *testing.T) {
+	c := cloudtest.Porkbun(t)
+	v := newPorkbun(t, c, c.AccessKeySecret)
+	for name, want := range map[string]bool{"sub.example.com": false, "example.com": true, "ple.com": false} {
+		c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"status": "SUCCESS", "records": []any{map[string]string{"name": "www.example.com"}}})))
+		if _, found, err := v.zone(t.Context(), name); found != want || err != nil {
+			t.Errorf("%s: %t, %v", name, found, err)
+		}
+	}
+}
+
+func TestPorkbunKeysStayHidden(t *testing.T) {
+	c := cloudtest.Porkbun(t)
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{
+		"status": "ERROR", "code": c.AccessKeySecret, "message": strings.Repeat("x", secrets.MaxPart-10) + c.AccessKeyID + c.AccessKeySecret,
+	})))
+	_, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, cloudtest.Zone)
+	for _, part := range []string{c.AccessKeyID[:6], c.AccessKeySecret[:6]} {
+		if err == nil || strings.Contains(err.Error(), part) {
+			t.Errorf("%v shows %s", err, part)
+		}
+	}
+}
+
+func TestPorkbunList(t *testing.T) {
+	c := cloudtest.Porkbun(t)
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"status": "success", "records": []any{
+		map[string]any{"id": 7, "name": "A.Example.com.", "type": "TXT", "content": "a", "ttl": 900},
+		map[string]any{"id": "8", "name": "a.example.com", "type": "TXT", "content": `"b"`, "ttl": ""},
+		map[string]any{"id": nil, "name": "a.example.com", "type": "A", "content": "192.0.2.1", "ttl": nil},
+		map[string]any{"id": "9", "name": "b.example.com", "type": "TXT", "content": "c", "ttl": "600"},
+	}})))
+	set, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: "example.com", name: "example.com"}, "a.example.com")
+	if err != nil || len(set.records) != 2 || set.records[0].id != "7" || set.records[0].ttl != 900 || set.records[1].ttl != 0 || set.records[1].value.Text() != `"b"` {
+		t.Errorf("%+v, %v", set, err)
+	}
+}
+
+func TestPorkbunCNAME(t *testing.T) {
+	c := cloudtest.Porkbun(t)
+	name := "alias." + cloudtest.Zone
+	c.AddAlias(name, "target.example.net")
+	_, err := openCloud(t, c, NewPorkbun).Read(t.Context(), cloudtest.Zone, name)
+	if KindOf(err) != Conflict {
+		t.Error(err)
+	}
+}
+
+func TestPorkbunValues(t *testing.T) {
+	v := &porkbun{}
+	for _, value := range []TXT{{""}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 765))} {
+		if v.fits(value) == nil {
+			t.Errorf("%q is taken", value)
+		}
+	}
+	for _, value := range []TXT{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, {`a "b" \`}, cutTXT(strings.Repeat("x", 764))} {
+		if err := v.fits(value); err != nil {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+// TestPorkbunInterval spaces calls to the vendor, and to nobody else.
+func TestPorkbunInterval(t *testing.T) {
+	for endpoint, want := range map[string]time.Duration{
+		"": porkbunInterval, "https://api-ipv4.porkbun.com": porkbunInterval, "http://127.0.0.1:1": 0, "https://api.notporkbun.com": 0,
+	} {
+		client, err := NewPorkbun(Credentials{AccessKeyID: "pk1_", AccessKeySecret: "sk1_", Endpoint: endpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := client.vendor.(*porkbun).turns.interval; got != want {
+			t.Errorf("%q: %s, want %s", endpoint, got, want)
+		}
+	}
+}
+
+func TestPorkbunTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, begin := newTurns(time.Second), time.Now()
+		for want := range 3 * time.Second / time.Second {
+			if !turns.wait(t.Context()) || time.Since(begin) != want*time.Second {
+				t.Errorf("turn %d after %s", want, time.Since(begin))
+			}
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		done := make(chan bool)
+		for range 2 { // one waits for the time, one for its turn
+			go func() { done <- turns.wait(short) }()
+		}
+		first, second := <-done, <-done
+		if first || second || time.Since(begin) != 2*time.Second+time.Second/2 {
+			t.Error("a context that ends: a turn, or too late", time.Since(begin))
+		}
+		if !turns.wait(t.Context()) || time.Since(begin) != 3*time.Second {
+			t.Error("who went has taken a turn:", time.Since(begin))
+		}
+		free := newTurns(0)
+		for range 50 { // a select of two takes either
+			if free.wait(short) {
+				t.Error("an ended context has a turn")
+			}
+		}
+	})
+}
+
+// TestPorkbunWords has a slash in a code and in words.
+func TestPorkbunWords(t *testing.T) {
+	c := cloudtest.Porkbun(t)
+	v := newPorkbun(t, c, c.AccessKeySecret)
+	for words, kind := range map[string]Kind{
+		"Invalid API key. See https://porkbun.com/account/api":                            BadCredentials,
+		"Domain is not opted in to API access (see https://porkbun.com/account/domains).": ZoneNotFound,
+		"Edit error: We were unable to edit the DNS record. Contact support / try again.": Temporary,
+	} {
+		c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{"status": "ERROR", "message": words})))
+		if err := v.do(t.Context(), call{name: "x", path: "/ping"}, nil, &struct{}{}); KindOf(err) != kind {
+			t.Errorf("%v, want %s", err, kind)
+		}
+	}
+	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{"status": "ERROR", "code": "E/7", "message": "Invalid API key."})))
+	if err := v.do(t.Context(), call{name: "x", path: "/ping"}, nil, &struct{}{}); KindOf(err) != BadCredentials {
+		t.Errorf("code: %v", err)
+	}
+}
+
+// TestPorkbunOneTurn has all clients wait for each other.
+func TestPorkbunOneTurn(t *testing.T) {
+	key := Credentials{AccessKeyID: "pk1_", AccessKeySecret: "sk1_"}
+	a, _ := NewPorkbun(key)
+	b, _ := NewPorkbun(key)
+	if a.vendor.(*porkbun).turns != b.vendor.(*porkbun).turns {
+		t.Error("two clients of one key do not wait for each other")
+	}
+}

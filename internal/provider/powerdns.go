@@ -1,0 +1,392 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"meshddns/internal/dnsname"
+)
+
+// powerDNS is the HTTP API of the PowerDNS Authoritative Server, version 1
+// (https://doc.powerdns.com/authoritative/http-api/): a set is replaced whole,
+// in one transaction, and records can be disabled one by one.
+type powerDNS struct {
+	api  *api
+	turn turn // of writes
+}
+
+const (
+	pdnsEndpoint = "http://localhost:8081/api/v1" // only its path counts: every server is somebody's own
+	pdnsRecord   = 65535                          // octets of a record's data on the wire
+
+	// pdnsShowsAll is the version from which the API lists the disabled
+	// records of a name; https://github.com/PowerDNS/pdns/issues/11473
+	pdnsShowsAll = 5
+
+	pdnsBatch = 500 // sets that are changed in one call
+)
+
+// NewPowerDNS makes a client of a PowerDNS server. The key pair is the id of
+// the server, "localhost" unless a proxy names it otherwise, and its api-key,
+// which may do everything. The endpoint is where its webserver listens, such
+// as http://192.0.2.1:8081; it speaks plain HTTP, so the network between must
+// be trusted, or a proxy speak HTTPS for it.
+func NewPowerDNS(c Credentials) (*Client, error) {
+	if c.Endpoint == "" {
+		return nil, &Error{Kind: Invalid, Detail: "endpoint: PowerDNS has no common address: want that of the server, such as http://192.0.2.1:8081"}
+	}
+	a, err := newAPI(pdnsEndpoint, c, true)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless = true
+	t, _ := pdnsTurns.LoadOrStore(a.base.Host, newTurn())
+	return newSetClient(&powerDNS{a, t.(turn)}), nil
+}
+
+// pdnsTurns has the turn of each server: every domain has a client of its own.
+var pdnsTurns sync.Map
+
+// pdnsWords tell failures apart that have the same HTTP status; the server
+// has no codes.
+var pdnsWords = []struct {
+	part string
+	kind Kind
+}{
+	{"Conflicts with pre-existing RRset", Conflict},
+	{"uplicate record", Conflict},
+	{"Could not find domain", ZoneNotFound}, // servers before 4.2
+	{"does not support editing", Permission},
+	{"Consumer zones", Permission},
+}
+
+// do makes one call below the server's path, and reads its answer into out
+// unless that is nil.
+func (v *powerDNS) do(ctx context.Context, c call, out any) error {
+	c.path = "/servers/" + url.PathEscape(v.api.Key.AccessKeyID) + c.path
+	if c.body != nil {
+		c.header = map[string]string{"Content-Type": "application/json"}
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
+		r.Header.Set("X-API-Key", string(v.api.Key.AccessKeySecret))
+	})
+	if err != nil {
+		return err
+	}
+	if ans.status >= 300 {
+		return v.refused(c, ans)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(ans.body, out); err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// refused reads a failure: JSON where a handler speaks, plain text where the
+// web server does.
+func (v *powerDNS) refused(c call, ans answer) error {
+	var failure struct {
+		Error  string
+		Errors []string
+	}
+	words := ""
+	switch {
+	case json.Unmarshal(ans.body, &failure) == nil:
+		words = strings.Join(append([]string{failure.Error}, failure.Errors...), "; ")
+	case strings.HasPrefix(ans.header.Get("Content-Type"), "text/plain"):
+		words = string(ans.body)
+	}
+	var kind Kind
+	switch ans.status {
+	case http.StatusNotFound:
+		kind = ZoneNotFound
+	case http.StatusConflict:
+		kind = Conflict
+	}
+	for _, known := range pdnsWords {
+		if strings.Contains(words, known.part) {
+			kind = cmp.Or(kind, known.kind)
+		}
+	}
+	e := v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // every failure is without a code
+	if ans.status == http.StatusNotFound {
+		e.Detail += fmt.Sprintf(" (no such zone, or the server's id is not %q)", v.api.Key.AccessKeyID)
+	}
+	return e
+}
+
+func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
+	zones, err := v.zonesWhere(ctx, url.Values{"zone": {name + "."}})
+	for _, z := range zones {
+		if z.name == name {
+			return z, true, z.fault
+		}
+	}
+	return zone{}, false, err
+}
+
+// zones asks for no more than their names: what the server computes of
+// signatures takes its time.
+func (v *powerDNS) zones(ctx context.Context) ([]zone, error) {
+	zones, err := v.zonesWhere(ctx, url.Values{"dnssec": {"false"}})
+	if errors.Is(err, errTooLong) {
+		return nil, &Error{Kind: tooMany, Err: err}
+	}
+	return zones, err
+}
+
+func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zone, err error) {
+	var entries []struct{ ID, Name, Kind string }
+	c := call{name: "list zones", method: http.MethodGet, path: "/zones", query: query}
+	if err := v.do(ctx, c, &entries); err != nil {
+		return nil, err
+	}
+	if entries == nil {
+		return nil, v.api.lacks(c, "list of zones")
+	}
+	for _, e := range entries {
+		z := zone{id: e.ID, name: dnsname.Fold(e.Name)}
+		switch strings.ToLower(e.Kind) {
+		case "slave", "secondary", "consumer": // the API takes changes, and the next transfer undoes them
+			z.fault = &Error{Kind: Permission, Detail: fmt.Sprintf("the zone %q is a copy on this server (%s): change it at its primary", z.name, e.Kind)}
+		}
+		zones = append(zones, z)
+	}
+	return zones, nil
+}
+
+// pdnsSet is a set as the API shows it. The records stay as they came, so
+// that they go back so.
+type pdnsSet struct {
+	Name, Type string
+	TTL        uint32
+	Records    []json.RawMessage
+}
+
+// sets reads a zone, or what of it the query asks for.
+func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zoneSets) (unread error) {
+	var answer struct{ RRsets []struct{} }
+	c := call{name: "read zone", method: http.MethodGet, path: "/zones/" + url.PathEscape(z.id), query: query}
+	c.list = &list{"rrsets", func(d *json.Decoder) error {
+		var s pdnsSet
+		if err := d.Decode(&s); err != nil || s.Type != "TXT" && s.Type != "CNAME" {
+			return err
+		}
+		sets.join(dnsname.Fold(s.Name), func(set recordSet) recordSet {
+			set, err := s.addTo(set)
+			unread = cmp.Or(unread, err)
+			return set
+		})
+		return nil
+	}}
+	switch err := v.do(ctx, c, &answer); {
+	case err != nil:
+		return err
+	case answer.RRsets == nil:
+		return v.api.lacks(c, "list of sets")
+	case unread != nil:
+		return v.api.lacks(c, "record that can be read")
+	}
+	return nil
+}
+
+// addTo adds what a set has to what else is known of the name.
+func (s pdnsSet) addTo(set recordSet) (recordSet, error) {
+	for _, raw := range s.Records {
+		if s.Type == "CNAME" {
+			var entry pdnsEntry
+			if err := json.Unmarshal(raw, &entry); err != nil {
+				return set, err
+			}
+			if !entry.Disabled {
+				set.alias = entry.Content
+			}
+			continue
+		}
+		r, err := pdnsRead(raw)
+		if err != nil {
+			return set, err
+		}
+		r.ttl, set.ttl = s.TTL, s.TTL
+		set.records = append(set.records, r)
+	}
+	return set, nil
+}
+
+// pdnsEntry is what we read of a record.
+type pdnsEntry struct {
+	Content  string
+	Disabled bool
+}
+
+// pdnsRead reads a record. The server cuts strings that are too long when it
+// answers the public; what it cannot read it does not serve either.
+func pdnsRead(raw json.RawMessage) (record, error) {
+	var entry pdnsEntry
+	if err := json.Unmarshal(escapeOctets(raw), &entry); err != nil {
+		return record{}, err
+	}
+	r := record{raw: string(raw), off: entry.Disabled}
+	parts, err := unquoteTXT(entry.Content, 10)
+	if err != nil {
+		r.off = true
+	}
+	for _, part := range parts {
+		r.value = append(r.value, cutTXT(part)...)
+	}
+	return r, nil
+}
+
+// escapeOctets writes octets that are not UTF-8, which the API shows as they
+// are, as escapes of a zone file: package json would lose them.
+func escapeOctets(text []byte) []byte {
+	var out []byte
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			out = fmt.Appendf(out, `\\%03d`, text[0])
+		} else {
+			out = append(out, text[:size]...)
+		}
+		text = text[size:]
+	}
+	return out
+}
+
+// list leaves it to the server to see an alias at the name: it takes no other
+// record there.
+func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
+	sets := newZoneSets(nil)
+	err := v.sets(ctx, z, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}}, sets)
+	set := sets.sets[name]
+	if set.alias = ""; len(set.records) == 0 {
+		set = recordSet{}
+	}
+	return set, err
+}
+
+// listZone reads the zone in one call, the disabled records with it.
+func (v *powerDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	return v.sets(ctx, z, nil, sets)
+}
+
+// alwaysLists has the whole zone read also for a few names: what is disabled at a
+// name is to be known before its set is replaced.
+func (v *powerDNS) alwaysLists() {}
+
+func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
+	disabled, err := v.unlisted(ctx, z, name, from)
+	if err != nil {
+		return unmade(err)
+	}
+	for _, r := range disabled.records {
+		if slices.ContainsFunc(to.records, func(t record) bool { return t.raw == "" && t.value.Equal(r.value) }) {
+			return &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled", Unmade: true}
+		}
+	}
+	to.records = slices.Concat(to.records, disabled.records)
+	return v.write(ctx, z, pdnsChange(name, to, cmp.Or(disabled.ttl, from.ttl)))
+}
+
+// applyAll changes many sets in one call, which is one transaction. The list
+// that the plans were made from has shown disabled records, too.
+func (v *powerDNS) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
+	fit := func(left []plan) int { return min(len(left), pdnsBatch) }
+	return inBatches(plans, fit, func(batch []plan) error {
+		var changes []any
+		for _, p := range batch {
+			changes = append(changes, pdnsChange(p.name, p.after(), p.seen.ttl))
+		}
+		return v.write(ctx, z, changes...)
+	}), true
+}
+
+// unlisted gives the records at a name that list did not: the disabled ones,
+// which older servers show only among all records of the zone. A server that
+// does not tell its version counts as old.
+func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed recordSet) (recordSet, error) {
+	var server struct{ Version string }
+	if v.do(ctx, call{name: "read server", method: http.MethodGet}, &server) == nil {
+		major, _, _ := strings.Cut(server.Version, ".")
+		if n, err := strconv.Atoi(major); err == nil && n >= pdnsShowsAll {
+			return recordSet{}, nil
+		}
+	}
+	sets := newZoneSets(func(n string, _ TXT) bool { return n == name })
+	if err := v.sets(ctx, z, nil, sets); err != nil {
+		return recordSet{}, fmt.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
+	}
+	all := sets.sets[name]
+	all.records = slices.DeleteFunc(all.records, func(r record) bool {
+		return !r.off || slices.ContainsFunc(listed.records, func(l record) bool { return l.raw == r.raw })
+	})
+	return all, nil
+}
+
+// pdnsChange puts a set in the place of what is there. Without a word about
+// comments the set keeps its own. Beside disabled records the TTL stays: it is
+// theirs, too.
+func pdnsChange(name string, set recordSet, ttl uint32) any {
+	if slices.ContainsFunc(set.records, func(r record) bool { return r.off }) {
+		set.ttl = ttl
+	}
+	change := map[string]any{"name": name + ".", "type": "TXT", "changetype": "DELETE"}
+	if len(set.records) > 0 {
+		var records []any
+		for _, r := range set.records {
+			if r.raw != "" {
+				records = append(records, json.RawMessage(r.raw))
+			} else {
+				records = append(records, map[string]any{"content": quoteTXT(r.value, `\%03d`), "disabled": false})
+			}
+		}
+		change["changetype"], change["ttl"], change["records"] = "REPLACE", set.ttl, records
+	}
+	return change
+}
+
+// write makes changes in one transaction. One write at a time: with SQLite the
+// server answers 500 to the other of two.
+func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
+	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id)}
+	if err := c.json(map[string]any{"rrsets": changes}); err != nil {
+		return err
+	}
+	if !v.turn.take(ctx) {
+		return unmade(v.api.unreached(ctx, c, ctx.Err()))
+	}
+	defer v.turn.end()
+	return v.do(ctx, c, nil)
+}
+
+// fits leaves it to nobody else to see what cannot be served: the server
+// takes texts of any length.
+func (v *powerDNS) fits(value TXT) error {
+	length := 0
+	for _, s := range value {
+		if len(s) > maxString {
+			return fmt.Errorf("the server would cut a string of over %d octets", maxString)
+		}
+		length += 1 + len(s)
+	}
+	switch {
+	case length == 0:
+		return errors.New("a value has one string at least")
+	case length > pdnsRecord:
+		return fmt.Errorf("a record holds at most %d octets", pdnsRecord)
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package provider_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"meshddns/internal/provider"
+	"meshddns/test/contract"
+	"meshddns/test/servertest"
+)
+
+// pdnsServer is another user of a PowerDNS server, who has the HTTP API and
+// nsupdate, and spells some values as only the API takes them.
+type pdnsServer struct {
+	servertest.Server
+	spelled map[string]string // contents by values
+}
+
+// pdnsSpellings are contents that stay as they were written, and what the
+// public sees of each.
+var pdnsSpellings = []struct {
+	content string
+	value   provider.TXT
+}{
+	{`"é中文😀"`, provider.TXT{"é中文😀"}},
+	{"\"caf\xe9 \\\"\xff\\\"\"", provider.TXT{"caf\xe9 \"\xff\""}},
+	{`"` + strings.Repeat("u", 400) + `" "end"`, provider.TXT{strings.Repeat("u", 255), strings.Repeat("u", 145), "end"}},
+	{`"\097\098c \-d"`, provider.TXT{"abc -d"}},
+	{`"<&>" ""`, provider.TXT{"<&>", ""}},
+}
+
+func newPDNSServer(t *testing.T) (pdnsServer, *provider.Client) {
+	t.Helper()
+	s := pdnsServer{servertest.PowerDNS(t), map[string]string{}}
+	for _, r := range pdnsSpellings {
+		s.spelled[fmt.Sprintf("%q", r.value)] = r.content
+	}
+	client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: "localhost", AccessKeySecret: provider.Secret(s.APIKey), Endpoint: s.API})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, client
+}
+
+func (s pdnsServer) Add(t testing.TB, name string, value []string) {
+	t.Helper()
+	content, ok := s.spelled[fmt.Sprintf("%q", value)]
+	if !ok {
+		s.Server.Add(t, name, value)
+		return
+	}
+	s.put(t, name, append(s.contents(t, name), content)...)
+}
+
+func (s pdnsServer) Remove(t testing.TB, name string, value []string) {
+	t.Helper()
+	content, ok := s.spelled[fmt.Sprintf("%q", value)]
+	if !ok {
+		s.Server.Remove(t, name, value)
+		return
+	}
+	s.put(t, name, slices.DeleteFunc(s.contents(t, name), func(c string) bool { return c == content })...)
+}
+
+// call speaks to the API and gives the answer's body.
+func (s pdnsServer) call(t testing.TB, method, path, body string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.API+"/api/v1/servers/localhost"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-API-Key", s.APIKey)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s: %s, %v\n%s", method, path, response.Status, answer, err, body)
+	}
+	return string(answer)
+}
+
+// quoted is a text in JSON, its octets as they are.
+func quoted(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// put writes a set of records: contents, or with a "-" before them disabled ones.
+func (s pdnsServer) put(t testing.TB, name string, contents ...string) {
+	t.Helper()
+	var records []string
+	for _, content := range contents {
+		content, off := strings.CutPrefix(content, "-")
+		records = append(records, fmt.Sprintf(`{"content":%s,"disabled":%v}`, quoted(content), off))
+	}
+	s.call(t, http.MethodPatch, "/zones/example.com.", fmt.Sprintf(
+		`{"rrsets":[{"name":"%s.","type":"TXT","changetype":"REPLACE","ttl":60,"records":[%s]}]}`, name, strings.Join(records, ",")))
+}
+
+// contents gives what the server has at a name, spelled as it has it, sorted,
+// with "-" before disabled records.
+func (s pdnsServer) contents(t testing.TB, name string) (contents []string) {
+	t.Helper()
+	body := s.call(t, http.MethodGet, "/zones/example.com.", "")
+	var answer struct {
+		RRsets []struct {
+			Name, Type string
+			Records    []struct {
+				Content  json.RawMessage
+				Disabled bool
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range answer.RRsets {
+		if set.Name != name+"." || set.Type != "TXT" {
+			continue
+		}
+		for _, r := range set.Records {
+			content := strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(strings.TrimSuffix(strings.TrimPrefix(string(r.Content), `"`), `"`))
+			if r.Disabled {
+				content = "-" + content
+			}
+			contents = append(contents, content)
+		}
+	}
+	slices.Sort(contents)
+	return contents
+}
+
+func TestContractPowerDNS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	s, client := newPDNSServer(t)
+	foreign := oddValues()
+	for _, r := range pdnsSpellings {
+		foreign = append(foreign, r.value)
+	}
+	contract.Test(t, contract.Backend{Client: client, Outside: s, Zone: servertest.Zone, Foreign: foreign, Alias: "alias.example.com"})
+}
+
+// changeNow reads a name and changes it.
+func changeNow(t *testing.T, client *provider.Client, name string, add, remove []provider.TXT) error {
+	t.Helper()
+	seen, err := client.Read(t.Context(), servertest.Zone, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: name, Seen: seen, Add: add, Remove: remove, TTL: 60})
+}
+
+// TestPowerDNSKeeps changes a name with everything that others can have there.
+func TestPowerDNSKeeps(t *testing.T) {
+	const name = "kept.example.com"
+	s, client := newPDNSServer(t)
+	others := []string{`"same"`, `"\115ame"`, `"sam\e"`, `-"off"`, `-"\111ff"`, `-"é"`}
+	for _, r := range pdnsSpellings {
+		others = append(others, r.content)
+	}
+	s.put(t, name, others...)
+	s.call(t, http.MethodPatch, "/zones/example.com.",
+		`{"rrsets":[{"name":"kept.example.com.","type":"TXT","changetype":"REPLACE","comments":[{"content":"hands off","account":"ops","modified_at":1}]}]}`)
+	want := func(step string, contents ...string) {
+		t.Helper()
+		contents = slices.Sorted(slices.Values(contents))
+		if got := s.contents(t, name); !slices.Equal(got, contents) {
+			t.Errorf("%s:\n%q, want\n%q", step, got, contents)
+		}
+		if set := s.call(t, http.MethodGet, "/zones/example.com.?rrset_name=kept.example.com.&rrset_type=TXT", ""); !strings.Contains(set, "hands off") {
+			t.Errorf("%s: the comment is gone: %s", step, set)
+		}
+	}
+	want("before", others...)
+	for _, step := range []struct {
+		what        string
+		add, remove []provider.TXT
+		left        []string
+	}{
+		{"added", []provider.TXT{{"one"}}, nil, append(slices.Clone(others), `"one"`)},
+		{"replaced", []provider.TXT{{"two"}}, []provider.TXT{{"one"}}, append(slices.Clone(others), `"two"`)},
+		{"removed", nil, []provider.TXT{{"two"}}, others},
+		{"same removed", nil, []provider.TXT{{"same"}}, others[3:]},
+	} {
+		if err := changeNow(t, client, name, step.add, step.remove); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		want(step.what, step.left...)
+	}
+	for _, off := range []string{"off", "é"} {
+		err := changeNow(t, client, name, []provider.TXT{{off}}, nil)
+		wantPDNSKind(t, "a disabled value once more", err, provider.Conflict)
+	}
+}
+
+// TestPowerDNSRefusals asks the server for what it does not take.
+func TestPowerDNSRefusals(t *testing.T) {
+	s, client := newPDNSServer(t)
+	s.call(t, http.MethodPost, "/zones", `{"name":"copy.example.","kind":"Slave","masters":["127.0.0.1"]}`)
+	_, err := client.Zone(t.Context(), "a.copy.example")
+	wantPDNSKind(t, "a zone that is a copy", err, provider.Permission)
+	err = changeNow(t, client, "alias.example.com", []provider.TXT{{"one"}}, nil)
+	wantPDNSKind(t, "beside a CNAME", err, provider.Conflict)
+	err = client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: "a.example.net", Add: []provider.TXT{{"one"}}, TTL: 60})
+	wantPDNSKind(t, "out of the zone", err, provider.Invalid)
+	for _, c := range []struct {
+		what, id, key string
+		kind          provider.Kind
+	}{
+		{"a wrong key", "localhost", "wrong", provider.BadCredentials},
+		{"a wrong server id", "remotehost", s.APIKey, provider.ZoneNotFound},
+		{"an id that is a path", "../servers/localhost", s.APIKey, provider.ZoneNotFound},
+	} {
+		client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: c.id, AccessKeySecret: provider.Secret(c.key), Endpoint: s.API})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Zone(t.Context(), servertest.Zone)
+		wantPDNSKind(t, c.what, err, c.kind)
+	}
+	client.Zone(t.Context(), servertest.Zone)
+	s.call(t, http.MethodDelete, "/zones/example.com.", "")
+	_, err = client.Read(t.Context(), servertest.Zone, "a.example.com")
+	wantPDNSKind(t, "a zone that is gone", err, provider.ZoneNotFound)
+}
+
+func wantPDNSKind(t *testing.T, what string, err error, kind provider.Kind) {
+	t.Helper()
+	if err == nil || provider.KindOf(err) != kind {
+		t.Errorf("%s: %v, want %s", what, err, kind)
+	}
+}

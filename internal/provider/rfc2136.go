@@ -1,0 +1,424 @@
+package provider
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"meshddns/internal/dnswire"
+)
+
+// RFC2136 is a client of a DNS server that takes dynamic updates (RFC 2136)
+// signed with TSIG (RFC 8945), such as BIND, Knot and PowerDNS. It is safe
+// for concurrent use.
+//
+// Queries are signed too, so that a wrong key shows before anything is
+// written. What an answer says about names and records is believed only when
+// its signature verifies. Errors without one are believed as hints: PowerDNS
+// and Knot do not sign all of theirs, and no server can sign for a wrong key. Such an error
+// can delay a change. Only that a zone is gone is believed of two of them, to a query
+// and to an update over TCP: Knot signs nothing where it has no zone.
+type RFC2136 struct {
+	server string // host:port
+	key    dnswire.Key
+	now    func() time.Time
+
+	mu        sync.Mutex
+	neighbour map[dnswire.Name][]string // what any name below a name has that nobody registered, where asked
+	changes   int
+}
+
+const (
+	exchangeTime = 10 * time.Second // bounds one question and its answer
+	maxString    = 255              // octets of a character-string, RFC 1035, section 3.3
+	maxName      = 255              // octets of a name on the wire, RFC 1035, section 2.3.4
+)
+
+// NewRFC2136 makes a client. AccessKeyID is the name of the key, before it
+// the algorithm and a colon if it is not hmac-sha256; AccessKeySecret is its
+// secret in base64; Endpoint is the server, host or host:port.
+func NewRFC2136(c Credentials) (*RFC2136, error) {
+	server, err := serverAddress(c.Endpoint)
+	if err != nil {
+		return nil, &Error{Kind: Invalid, Detail: "endpoint", Err: err}
+	}
+	key, err := dnswire.ParseKey(c.AccessKeyID, string(c.AccessKeySecret))
+	if err != nil {
+		return nil, &Error{Kind: Invalid, Detail: "key", Err: err}
+	}
+	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dnswire.Name][]string{}}, nil
+}
+
+// serverAddress reads host, host:port, or an IPv6 address with or without
+// brackets; the port is 53 where there is none.
+func serverAddress(endpoint string) (string, error) {
+	if endpoint == "" {
+		return "", errors.New("the DNS server is missing: want host or host:port")
+	}
+	host, port := endpoint, "53"
+	if h, p, err := net.SplitHostPort(endpoint); err == nil {
+		host, port = h, p
+	} else if strings.HasPrefix(endpoint, "[") && strings.HasSuffix(endpoint, "]") {
+		host = endpoint[1 : len(endpoint)-1]
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return "", fmt.Errorf("%q has no port from 1 to 65535", shownEndpoint(endpoint))
+	}
+	if !isHost(host) {
+		return "", fmt.Errorf("%q is not host or host:port", shownEndpoint(endpoint))
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// shownEndpoint is what an error says of an endpoint: no host and port are longer.
+func shownEndpoint(text string) string { return text[:min(len(text), 300)] }
+
+func isHost(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	_, err := dnswire.ParseName(text)
+	return err == nil && text != "." && !strings.ContainsFunc(text, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		return !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("-_.", r)
+	})
+}
+
+// Zone gives the apex of the zone on the server that contains name; it is
+// ZoneNotFound when there is none, or when the name is delegated from there.
+// Knot says that it has none to any key.
+func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
+	owner, err := ownerName(name)
+	if err != nil {
+		return "", err
+	}
+	var refusal error
+	for at := owner; at == owner || at.Parent() != dnswire.Root; at = at.Parent() {
+		answer, err := c.query(ctx, at, dnswire.TypeSOA)
+		if KindOf(err) == Permission {
+			if refusal = c.absent(ctx, at, err); KindOf(refusal) != ZoneNotFound {
+				return "", refusal
+			}
+			refusal = err
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if apex, ok := apexAbove(answer, owner); ok {
+			return nameText(apex), nil
+		}
+	}
+	detail := fmt.Sprintf("%s serves no zone that contains %s", c.server, nameText(owner))
+	return "", &Error{Kind: ZoneNotFound, Detail: detail, Err: refusal}
+}
+
+// apexAbove finds the SOA record of the zone that contains owner: in the
+// answer at the apex itself, else in the authority section. Behind an alias
+// that section is about the zone of the alias's target, which may even lie
+// above another zone that holds the alias.
+func apexAbove(answer dnswire.Message, owner dnswire.Name) (dnswire.Name, bool) {
+	if _, ok := alias(answer); ok {
+		return "", false
+	}
+	for _, rr := range slices.Concat(answer.Answers, answer.Authority) {
+		if rr.Type == dnswire.TypeSOA && rr.Name != dnswire.Root && owner.Within(rr.Name) {
+			return rr.Name, true
+		}
+	}
+	return "", false
+}
+
+func alias(answer dnswire.Message) (dnswire.RR, bool) {
+	at := slices.IndexFunc(answer.Answers, func(rr dnswire.RR) bool {
+		return rr.Type == dnswire.TypeCNAME || rr.Type == dnswire.TypeDNAME
+	})
+	if at < 0 {
+		return dnswire.RR{}, false
+	}
+	return answer.Answers[at], true
+}
+
+// Read gives the TXT values at a name. A name that the server hands on, by
+// an alias or by a delegation, is an error: an update there would report
+// success, and nobody would ever see its value.
+func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
+	apex, err := ownerName(zone)
+	if err != nil {
+		return RRset{}, err
+	}
+	owner, err := ownerName(name)
+	if err != nil {
+		return RRset{}, err
+	}
+	answer, err := c.query(ctx, owner, dnswire.TypeTXT)
+	if KindOf(err) == Permission {
+		err = c.absent(ctx, apex, err)
+	}
+	if err != nil {
+		return RRset{}, err
+	}
+	if len(answer.Answers) > 0 && owner.Fold() != apex.Fold() { // the apex itself always exists
+		wildcard, err := c.fromWildcard(ctx, owner, answer)
+		if err != nil || wildcard {
+			return RRset{}, err
+		}
+	}
+	if rr, ok := alias(answer); ok {
+		from := "it"
+		if rr.Name.Fold() != owner.Fold() { // a DNAME above
+			from = nameText(rr.Name)
+		}
+		detail := fmt.Sprintf("%s is an alias: %s points to %s", name, from, nameText(dnswire.Name(rr.Data)))
+		return RRset{}, &Error{Kind: Conflict, Detail: detail}
+	}
+	for _, rr := range answer.Authority {
+		if rr.Type == dnswire.TypeSOA && rr.Name.Fold() != apex.Fold() {
+			detail := fmt.Sprintf("%s is in zone %s of %s, not in %s", name, nameText(rr.Name), c.server, zone)
+			return RRset{}, &Error{Kind: ZoneNotFound, Detail: detail}
+		}
+	}
+	return txtValues(answer, owner)
+}
+
+// fromWildcard reports whether an answer was made from a wildcard
+// ("*.example.com"), so that nothing stands at the name itself: a neighbour
+// that nobody has registered then gets the same answer.
+//
+// The neighbour is a direct one. Where the name stands, so does its parent,
+// and only a wildcard at "*." and the parent can reach its neighbours; where
+// nothing stands, both get what the wildcard further up has.
+func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, answer dnswire.Message) (bool, error) {
+	data := dataAt(owner, answer)
+	if len(data) == 0 {
+		return false, nil
+	}
+	other, err := c.askNeighbour(ctx, owner.Parent().Fold())
+	return err == nil && slices.Equal(data, other), err
+}
+
+// askNeighbour gives what a name below parent has that nobody has registered.
+// It is asked once for each parent until a change may have made it otherwise.
+func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name) ([]string, error) {
+	c.mu.Lock()
+	data, ok := c.neighbour[parent]
+	changes := c.changes
+	c.mu.Unlock()
+	neighbour, fits := parent.Child(rand.Text())
+	if ok || !fits {
+		return data, nil
+	}
+	answer, err := c.query(ctx, neighbour, dnswire.TypeTXT)
+	if err != nil {
+		return nil, err
+	}
+	data = dataAt(neighbour, answer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if changes == c.changes {
+		c.neighbour[parent] = data
+	}
+	return data, nil
+}
+
+// forget drops what neighbours have where a change of the name, or one that
+// is refused because of what another has changed, may have altered it: the
+// first record at a name takes all names above it from the wildcards.
+func (c *RFC2136) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	owner, err := ownerName(name)
+	for err == nil && owner != dnswire.Root {
+		owner = owner.Parent().Fold()
+		delete(c.neighbour, owner)
+	}
+}
+
+// dataAt gives the data of the answers at a name, sorted.
+func dataAt(owner dnswire.Name, answer dnswire.Message) []string {
+	var data []string
+	for _, rr := range answer.Answers {
+		if rr.Name.Fold() == owner.Fold() {
+			data = append(data, string(rr.Data))
+		}
+	}
+	slices.Sort(data)
+	return data
+}
+
+func txtValues(answer dnswire.Message, owner dnswire.Name) (RRset, error) {
+	var set RRset
+	for _, rr := range answer.Answers {
+		if rr.Type != dnswire.TypeTXT || rr.Class != dnswire.ClassIN || rr.Name.Fold() != owner.Fold() {
+			continue
+		}
+		value, err := dnswire.ParseTXT(rr.Data)
+		if err != nil {
+			return RRset{}, &Error{Kind: BadAnswer, Detail: "TXT record at " + nameText(owner), Err: err}
+		}
+		set.TTL = rr.TTL
+		set.Values = append(set.Values, value)
+	}
+	return set, nil
+}
+
+// Authority is the server itself, to be asked without the key.
+func (c *RFC2136) Authority(context.Context, string) (Authority, error) {
+	return Authority{Server: c.server}, nil
+}
+
+var typeNames = map[dnswire.Type]string{dnswire.TypeSOA: "SOA", dnswire.TypeTXT: "TXT"}
+
+// query asks for records; its answer is NOERROR or NXDOMAIN, signed, and from
+// the zone itself.
+func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) (dnswire.Message, error) {
+	call := fmt.Sprintf("query %s %s at %s", nameText(name), typeNames[t], c.server)
+	question := dnswire.Question{Name: name, Type: t, Class: dnswire.ClassIN}
+	answer, signed, err := c.exchange(ctx, call, dnswire.Exchange, dnswire.Message{Questions: []dnswire.Question{question}})
+	if err != nil {
+		return dnswire.Message{}, err
+	}
+	if answer.Rcode != dnswire.RcodeSuccess && answer.Rcode != dnswire.RcodeNXDomain {
+		return dnswire.Message{}, rcodeError(call, queryErrors, answer.Rcode, signed)
+	}
+	if !answer.Authoritative {
+		return dnswire.Message{}, &Error{Kind: ZoneNotFound, Detail: call + notAuthoritative(answer)}
+	}
+	return answer, nil
+}
+
+func notAuthoritative(answer dnswire.Message) string {
+	for _, rr := range answer.Authority {
+		if rr.Type == dnswire.TypeNS {
+			return ": " + nameText(rr.Name) + " is delegated to other servers"
+		}
+	}
+	return ": the server does not serve the zone itself"
+}
+
+type sender func(ctx context.Context, server string, message []byte) ([]byte, error)
+
+// exchange sends a message signed and gives the answer. An answer that is
+// not signed is given only when it is an error.
+func (c *RFC2136) exchange(ctx context.Context, call string, send sender, message dnswire.Message) (answer dnswire.Message, signed bool, err error) {
+	message.ID = randomID()
+	request, mac := c.key.Sign(message.Pack(), c.now())
+	if len(request) > dnswire.MaxMessage {
+		return answer, false, &Error{Kind: Invalid, Detail: call + ": the values do not fit into one message", Unmade: true}
+	}
+	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
+	defer cancel()
+	data, err := send(ctx, c.server, request)
+	if errors.Is(err, dnswire.ErrFormat) {
+		return answer, false, &Error{Kind: BadAnswer, Detail: call, Err: err}
+	}
+	if err != nil {
+		return answer, false, &Error{Kind: Network, Detail: call, Err: err}
+	}
+	answer, err = dnswire.Parse(data)
+	if err != nil || answer.Truncated {
+		return answer, false, &Error{Kind: BadAnswer, Detail: call + ": the answer is not whole", Err: err}
+	}
+	err = c.key.Verify(data, mac, c.now())
+	if errors.Is(err, dnswire.ErrUnsigned) && isFailure(message.Opcode, answer.Rcode) {
+		return answer, false, nil
+	}
+	return answer, err == nil, c.verifyError(call, err)
+}
+
+func randomID() uint16 {
+	var id [2]byte
+	rand.Read(id[:])
+	return binary.BigEndian.Uint16(id[:])
+}
+
+// isFailure reports whether an rcode tells no more than that a call failed;
+// the NXDOMAIN of a query tells that nothing stands at the name.
+func isFailure(opcode dnswire.Opcode, rcode dnswire.Rcode) bool {
+	return rcode != dnswire.RcodeSuccess && (rcode != dnswire.RcodeNXDomain || opcode == dnswire.OpcodeUpdate)
+}
+
+// verifyError says why an answer is not signed as it must be.
+func (c *RFC2136) verifyError(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	failure := &Error{Kind: BadAnswer, Detail: call, Err: err}
+	reported, ok := errors.AsType[*dnswire.TSIGError](err)
+	if !ok {
+		return failure
+	}
+	failure.Unmade = reported.Signed
+	switch reported.Code {
+	case dnswire.RcodeBadKey: // from Knot also for a key without rights
+		failure.Kind = BadCredentials
+		failure.Detail += fmt.Sprintf(": the server does not take key %s with this algorithm here", nameText(c.key.Name))
+	case dnswire.RcodeBadSig:
+		failure.Kind = BadCredentials
+		failure.Detail += fmt.Sprintf(": the server has another secret for key %s", nameText(c.key.Name))
+	case dnswire.RcodeBadTime:
+		failure.Kind = ClockSkew
+		if !reported.ServerTime.IsZero() {
+			failure.Detail += fmt.Sprintf(": server's time minus ours is %+d s", reported.ServerTime.Unix()-c.now().Unix())
+		}
+	}
+	if !reported.Signed {
+		failure.Detail += " (unsigned)"
+	}
+	return failure
+}
+
+// meaning is what an rcode says about a call.
+type meaning struct {
+	kind  Kind
+	words string
+}
+
+var queryErrors = map[dnswire.Rcode]meaning{
+	dnswire.RcodeFormErr:  {Invalid, "the server does not take signed queries"},
+	dnswire.RcodeServFail: {Temporary, "the server has a fault"},
+	dnswire.RcodeNotImp:   {Invalid, "the server does not take signed queries"},
+	dnswire.RcodeRefused:  {Permission, "the server has no such zone, or not for this key"},
+	dnswire.RcodeNotAuth:  {BadCredentials, "the server does not accept the key"},
+}
+
+// rcodeError says what an rcode means. PowerDNS gives no other reason than
+// an unsigned REFUSED or NOTAUTH for a key that it does not accept.
+func rcodeError(call string, meanings map[dnswire.Rcode]meaning, rcode dnswire.Rcode, signed bool) *Error {
+	m, ok := meanings[rcode]
+	if !ok {
+		m = meaning{BadAnswer, "an answer that is not expected here"}
+	}
+	failure := &Error{Kind: m.kind, Detail: fmt.Sprintf("%s: %s: %s", call, rcode, m.words)}
+	failure.Unmade = signed && m.kind != Temporary && m.kind != BadAnswer
+	if !signed {
+		failure.Detail += ", or the key's name, algorithm or secret, or the clock, is wrong"
+		failure.Err = dnswire.ErrUnsigned
+	}
+	return failure
+}
+
+// ownerName reads a name at which records can stand.
+func ownerName(text string) (dnswire.Name, error) {
+	name, err := dnswire.ParseName(text)
+	if err != nil {
+		return "", &Error{Kind: Invalid, Detail: "name", Err: err}
+	}
+	if name == dnswire.Root {
+		return "", &Error{Kind: Invalid, Detail: "the root is no name for records"}
+	}
+	return name, nil
+}
+
+// nameText gives a name in lower case and without the final dot.
+func nameText(name dnswire.Name) string { return strings.TrimSuffix(name.Fold().String(), ".") }

@@ -1,0 +1,949 @@
+package provider
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"meshddns/internal/dnswire"
+	"meshddns/test/servertest"
+)
+
+// testTTL is the TTL of the values that the tests add.
+const testTTL = 60
+
+func newClient(t testing.TB, addr, key, secret string) *RFC2136 {
+	t.Helper()
+	c, err := NewRFC2136(Credentials{AccessKeyID: key, AccessKeySecret: Secret(secret), Endpoint: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func rightClient(t testing.TB, s servertest.Server) *RFC2136 {
+	return newClient(t, s.Addr, servertest.Key, servertest.Secret)
+}
+
+// wantKind checks what a failure says, and that it does not say a secret.
+func wantKind(t testing.TB, err error, kind Kind, words ...string) {
+	t.Helper()
+	t.Log(err)
+	if err == nil {
+		t.Errorf("no error, want %s", kind)
+		return
+	}
+	if KindOf(err) != kind {
+		t.Errorf("kind %s, want %s: %v", KindOf(err), kind, err)
+	}
+	text := fmt.Sprintf("%v %+v %#v %q", err, err, err, err)
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+	for _, secret := range []string{servertest.Secret, servertest.Secret512, servertest.ReadOnly} {
+		octets, _ := base64.StdEncoding.DecodeString(secret)
+		for _, form := range []string{secret, string(octets), fmt.Sprintf("%x", octets), fmt.Sprint(octets)} {
+			if strings.Contains(text, form) {
+				t.Errorf("the secret is in %s", text)
+			}
+		}
+	}
+}
+
+func read(t testing.TB, c *RFC2136, name string) RRset {
+	t.Helper()
+	set, err := c.Read(t.Context(), servertest.Zone, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// change reads and changes a name, and fails the test when it cannot.
+func change(t testing.TB, c *RFC2136, name string, add, remove []TXT) {
+	t.Helper()
+	err := c.Change(t.Context(), Change{
+		Zone: servertest.Zone, Name: name, Seen: read(t, c, name), Add: add, Remove: remove, TTL: testTTL,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sorted gives values in a form that can be compared: each string quoted.
+func sorted(values []TXT) []string {
+	var texts []string
+	for _, v := range values {
+		texts = append(texts, presentation(v))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// presentation writes a value as dig does.
+func presentation(v TXT) string {
+	var quoted []string
+	for _, s := range v {
+		var text strings.Builder
+		for _, octet := range []byte(s) {
+			switch {
+			case octet == '"' || octet == '\\':
+				text.WriteString(`\` + string(rune(octet)))
+			case octet < ' ' || octet > '~':
+				fmt.Fprintf(&text, `\%03d`, octet)
+			default:
+				text.WriteByte(octet)
+			}
+		}
+		quoted = append(quoted, `"`+text.String()+`"`)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// wantValues checks what stands at a name, as the client reads it and as dig does.
+func wantValues(t testing.TB, c *RFC2136, s servertest.Server, name string, want ...TXT) {
+	t.Helper()
+	if got := sorted(read(t, c, name).Values); !slices.Equal(got, sorted(want)) {
+		t.Errorf("read %q, want %q", got, sorted(want))
+	}
+	if got := s.TXT(t, name); !slices.Equal(got, sorted(want)) {
+		t.Errorf("dig %q, want %q", got, sorted(want))
+	}
+}
+
+func TestRFC2136Publish(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c, name := rightClient(t, s), "_mesh.office.example.com"
+		wantValues(t, c, s, name)
+		change(t, c, name, []TXT{{"v=mesh1 o=1 tcp://192.0.2.1:1"}}, nil)
+		wantValues(t, c, s, name, TXT{"v=mesh1 o=1 tcp://192.0.2.1:1"})
+		if ttl := read(t, c, name).TTL; ttl != testTTL {
+			t.Errorf("TTL %d, want %d", ttl, testTTL)
+		}
+		change(t, c, name, []TXT{{"v=mesh1 o=1 tcp://192.0.2.2:1"}}, []TXT{{"v=mesh1 o=1 tcp://192.0.2.1:1"}})
+		wantValues(t, c, s, name, TXT{"v=mesh1 o=1 tcp://192.0.2.2:1"})
+		change(t, c, name, nil, []TXT{{"v=mesh1 o=1 tcp://192.0.2.2:1"}})
+		wantValues(t, c, s, name)
+		wantValues(t, c, s, "keep.example.com", TXT{"existing value"})
+	})
+}
+
+func TestRFC2136Apex(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c, name := rightClient(t, s), servertest.Zone
+		s.Update(t, "add "+name+` 60 TXT "v=spf1 -all"`)
+		change(t, c, name, []TXT{{"ours"}}, nil)
+		wantValues(t, c, s, name, TXT{"v=spf1 -all"}, TXT{"ours"})
+		change(t, c, name, nil, []TXT{{"ours"}})
+		wantValues(t, c, s, name, TXT{"v=spf1 -all"})
+	})
+}
+
+func TestRFC2136LetterCase(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c := rightClient(t, s)
+		zone, err := c.Zone(t.Context(), "_mesh.OFFICE.Example.COM.")
+		if err != nil || zone != servertest.Zone {
+			t.Fatalf("zone %q, %v", zone, err)
+		}
+		change(t, c, "_mesh.Office.example.com", []TXT{{"Value"}}, nil)
+		change(t, c, "_MESH.office.EXAMPLE.com", []TXT{{"value"}}, nil)
+		wantValues(t, c, s, "_mesh.oFFICE.example.com", TXT{"Value"}, TXT{"value"})
+		if s.Name == "PowerDNS" {
+			// It compares values without case and finds each twice, so this set
+			// can never be the one that a change expects: nothing is changed.
+			err := c.Change(t.Context(), Change{Zone: zone, Name: "_mesh.office.example.com", Seen: read(t, c, "_mesh.office.example.com"), Remove: []TXT{{"Value"}}})
+			wantKind(t, err, Changed)
+			wantValues(t, c, s, "_mesh.office.example.com", TXT{"Value"}, TXT{"value"})
+			return
+		}
+		change(t, c, "_mesh.office.example.com", nil, []TXT{{"Value"}})
+		wantValues(t, c, s, "_mesh.office.example.com", TXT{"value"})
+	})
+}
+
+// foreignValues are values of other programs that are easily damaged.
+func foreignValues() []TXT {
+	var odd strings.Builder
+	for octet := range 128 {
+		odd.WriteByte(byte(octet))
+	}
+	return []TXT{
+		{"v=spf1 include:example.net -all"},
+		{`a "quote", a \ and a ; $ORIGIN ( @ )`},
+		{"caf\xc3\xa9 \xe4\xb8\xad \xff\x00"},
+		{odd.String()},
+		{strings.Repeat("x", 255)},
+		{strings.Repeat("k", 255), strings.Repeat("k", 100)},
+		{"a", "b"},
+		{"ab"},
+		{"", "ab"},
+		{""},
+		{" led and trailed "},
+	}
+}
+
+func TestRFC2136ForeignValues(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c, name, foreign := rightClient(t, s), "shared.example.com", foreignValues()
+		for _, v := range foreign {
+			s.Update(t, "add "+name+" 60 TXT "+presentation(v))
+		}
+		wantValues(t, c, s, name, foreign...)
+		change(t, c, name, []TXT{{"ours 1"}}, nil)
+		wantValues(t, c, s, name, append(foreign, TXT{"ours 1"})...)
+		change(t, c, name, []TXT{{"ours 2"}}, []TXT{{"ours 1"}})
+		wantValues(t, c, s, name, append(foreign, TXT{"ours 2"})...)
+		change(t, c, name, nil, []TXT{{"ours 2"}})
+		wantValues(t, c, s, name, foreign...)
+		// The cut is part of the value: only the one cut so goes.
+		change(t, c, name, nil, []TXT{{"a", "b"}})
+		left := slices.DeleteFunc(foreignValues(), TXT{"a", "b"}.Equal)
+		wantValues(t, c, s, name, left...)
+		change(t, c, name, foreign, nil)
+		wantValues(t, c, s, name, foreign...)
+	})
+}
+
+// TestRFC2136TwoWriters has writers that replace a value of their own, at one
+// name and at once: what one writes no other may undo.
+func TestRFC2136TwoWriters(t *testing.T) {
+	const writers, changes = 8, 25
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c, name := rightClient(t, s), "busy.example.com"
+		s.Update(t, "add "+name+` 60 TXT "foreign"`)
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
+				var mine []TXT
+				for n := range changes {
+					next := []TXT{{fmt.Sprintf("writer %d change %d", w, n)}}
+					if err := replace(t.Context(), c, name, next, mine); err != nil {
+						t.Error(err)
+						return
+					}
+					mine = next
+				}
+			})
+		}
+		wg.Wait()
+		want := []TXT{{"foreign"}}
+		for w := range writers {
+			want = append(want, TXT{fmt.Sprintf("writer %d change %d", w, changes-1)})
+		}
+		wantValues(t, c, s, name, want...)
+	})
+}
+
+// replace repeats reading and changing until no other writer comes between.
+func replace(ctx context.Context, c *RFC2136, name string, add, remove []TXT) error {
+	for {
+		seen, err := c.Read(ctx, servertest.Zone, name)
+		if err != nil {
+			return err
+		}
+		for _, v := range remove {
+			if !slices.ContainsFunc(seen.Values, v.Equal) {
+				return fmt.Errorf("%q is lost: %q", v, seen.Values)
+			}
+		}
+		err = c.Change(ctx, Change{Zone: servertest.Zone, Name: name, Seen: seen, Add: add, Remove: remove, TTL: testTTL})
+		if err == nil || KindOf(err) != Changed {
+			return err
+		}
+	}
+}
+
+func TestRFC2136Changed(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c, name := rightClient(t, s), "moved.example.com"
+		s.Update(t, "add "+name+` 60 TXT "one"`, "add "+name+` 60 TXT "two"`)
+		for _, seen := range [][]TXT{nil, {{"one"}}, {{"one"}, {"two"}, {"three"}}, {{"one"}, {"t", "wo"}}} {
+			for _, add := range [][]TXT{nil, {{"ours"}}} {
+				err := c.Change(t.Context(), Change{
+					Zone: servertest.Zone, Name: name, Seen: RRset{Values: seen}, Add: add, Remove: []TXT{{"one"}}, TTL: testTTL,
+				})
+				wantKind(t, err, Changed, name, s.Addr)
+			}
+		}
+		wantValues(t, c, s, name, TXT{"one"}, TXT{"two"})
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "none.example.com", Seen: RRset{Values: []TXT{{"one"}}}})
+		wantKind(t, err, Changed)
+	})
+}
+
+func TestRFC2136Zone(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c := rightClient(t, s)
+		for _, name := range []string{
+			"example.com", "keep.example.com", "_mesh.a.b.example.com", "alias.example.com", "below.alias.example.com",
+			"a.tree.example.com", "a.b.tree.example.com", "x.wild.example.com", "y.x.detour.example.com",
+		} {
+			if zone, err := c.Zone(t.Context(), name); err != nil || zone != servertest.Zone {
+				t.Errorf("zone of %s: %q, %v", name, zone, err)
+			}
+		}
+		for _, name := range []string{"a.example.org", "example.org", "notexample.com", "com", "localhost"} {
+			_, err := c.Zone(t.Context(), name)
+			wantKind(t, err, ZoneNotFound, name, s.Addr, "or not for this key")
+		}
+		for _, name := range []string{"child.example.com", "_mesh.x.child.example.com"} {
+			_, err := c.Zone(t.Context(), name)
+			wantKind(t, err, ZoneNotFound, "child.example.com is delegated")
+		}
+		for _, name := range []string{"", ".", "a..example.com", strings.Repeat("a", 64) + ".example.com"} {
+			_, err := c.Zone(t.Context(), name)
+			wantKind(t, err, Invalid)
+		}
+	})
+}
+
+// TestRFC2136ZoneRemoved takes the zone from a running server: only a key that
+// the server accepts may hear that it is gone. Knot says so to any key.
+func TestRFC2136ZoneRemoved(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		s.RemoveZone(t)
+		bad := map[string]Kind{"BIND": BadCredentials, "Knot": ZoneNotFound, "PowerDNS": BadCredentials}[s.Name]
+		for name, test := range map[string]struct {
+			key, secret string
+			kind        Kind
+		}{
+			"right":        {servertest.Key, servertest.Secret, ZoneNotFound},
+			"read only":    {servertest.ReadOnlyKey, servertest.ReadOnly, ZoneNotFound},
+			"wrong secret": {servertest.Key, servertest.Secret512, bad},
+			"unknown":      {"stranger", servertest.Secret, bad},
+		} {
+			t.Run(name, func(t *testing.T) {
+				c := newClient(t, s.Addr, test.key, test.secret)
+				for _, name := range []string{servertest.Zone, "_mesh.a.example.com"} {
+					_, err := c.Zone(t.Context(), name)
+					wantKind(t, err, test.kind, "example.com", s.Addr)
+					_, err = c.Read(t.Context(), servertest.Zone, name)
+					wantKind(t, err, test.kind, "example.com", s.Addr)
+				}
+				change := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}})
+				if s.Name == "PowerDNS" && test.kind == BadCredentials {
+					test.kind = Permission // whose refusal of an update does not say that it is the key
+				}
+				wantKind(t, change, test.kind, "example.com", s.Addr)
+			})
+		}
+	})
+}
+
+// TestRFC2136ZoneKept has answers to queries, or to updates, that a zone which is there is
+// not for the key, is not its primary's, or is not to be had now: it is never gone.
+func TestRFC2136ZoneKept(t *testing.T) {
+	s := servertest.BIND(t)
+	answers := func(query, update byte) func([]byte) []byte {
+		return func(answer []byte) []byte {
+			rcode := query
+			if dnswire.Opcode(answer[2]>>3&15) == dnswire.OpcodeUpdate {
+				rcode = update
+			}
+			if rcode == 0 {
+				return answer
+			}
+			answer = slices.Clone(answer)
+			answer[lowOfCode] = answer[lowOfCode]&^15 | rcode
+			return unsigned(answer)
+		}
+	}
+	const servFail, notImp, refused, notAuth = 2, 4, 5, 9
+	for name, test := range map[string]struct {
+		query, update byte
+		read, change  Kind
+	}{
+		"gone":                         {refused, notAuth, ZoneNotFound, ZoneNotFound},
+		"no query, no update":          {refused, refused, Permission, Permission},
+		"no query":                     {refused, 0, Permission, ""},
+		"a copy":                       {0, notAuth, "", Permission},
+		"no query, no updates at all":  {refused, notImp, Permission, Invalid},
+		"no query, a fault":            {refused, servFail, Permission, Temporary},
+		"a fault, and not the primary": {servFail, notAuth, Temporary, Temporary},
+		"not the key":                  {notAuth, refused, BadCredentials, Permission},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, relay(t, s.Addr, answers(test.query, test.update)), servertest.Key, servertest.Secret)
+			_, err := c.Zone(t.Context(), "_mesh.a.example.com")
+			wantOutcome(t, err, test.read)
+			_, err = c.Read(t.Context(), servertest.Zone, "_mesh.a.example.com")
+			wantOutcome(t, err, test.read)
+			err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+			wantOutcome(t, err, test.change)
+			if Unmade(err) {
+				t.Errorf("%v is not signed, and says that nothing was made", err)
+			}
+		})
+	}
+}
+
+// TestRFC2136ZoneOfAlias has an alias in a child zone that points into the
+// parent zone, on one server: the SOA beside it is the parent's.
+func TestRFC2136ZoneOfAlias(t *testing.T) {
+	owner, target := dnswire.Name("\x01a\x05child\x07example\x03com\x00"), dnswire.Name("\x07example\x03com\x00")
+	answer := dnswire.Message{
+		Answers:   []dnswire.RR{{Name: owner, Type: dnswire.TypeCNAME, Class: dnswire.ClassIN, Data: []byte(target)}},
+		Authority: []dnswire.RR{{Name: target, Type: dnswire.TypeSOA, Class: dnswire.ClassIN}},
+	}
+	if apex, ok := apexAbove(answer, owner); ok {
+		t.Errorf("zone %s, want none from this answer", apex)
+	}
+	answer.Answers = nil
+	if apex, ok := apexAbove(answer, owner); !ok || apex != target {
+		t.Errorf("without the alias: zone %s, %v", apex, ok)
+	}
+	answer.Authority[0].Name = dnswire.Root
+	if apex, ok := apexAbove(answer, owner); ok {
+		t.Errorf("zone %s, want none: the root's is no zone to write to", apex)
+	}
+}
+
+func TestRFC2136NameHandedOn(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c := rightClient(t, s)
+		for name, target := range map[string]string{
+			"alias.example.com": "alias.example.com is an alias: it points to keep.example.com", "x.tree.example.com": "keep.example.com",
+		} {
+			_, err := c.Read(t.Context(), servertest.Zone, name)
+			wantKind(t, err, Conflict, name, target)
+		}
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "alias.example.com", Add: []TXT{{"ours"}}, TTL: testTTL})
+		wantKind(t, err, Changed)
+		for _, name := range []string{"child.example.com", "x.child.example.com"} {
+			_, err := c.Read(t.Context(), servertest.Zone, name)
+			wantKind(t, err, ZoneNotFound, "child.example.com is delegated")
+		}
+		_, err = c.Read(t.Context(), "b.example.com", "a.b.example.com")
+		wantKind(t, err, ZoneNotFound, "is in zone example.com")
+	})
+}
+
+// TestRFC2136Wildcard publishes below wildcards, whose values and aliases
+// seem to stand at every name that has no record.
+func TestRFC2136Wildcard(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c := rightClient(t, s)
+		for _, name := range []string{"a.wild.example.com", "_mesh.b.wild.example.com", "a.detour.example.com", "_mesh.b.detour.example.com"} {
+			if set := read(t, c, name); len(set.Values) > 0 {
+				t.Errorf("%s has %q, want nothing", name, set.Values)
+			}
+			change(t, c, name, []TXT{{"ours"}}, nil)
+			wantValues(t, c, s, name, TXT{"ours"})
+			change(t, c, name, []TXT{{"more"}}, nil)
+			change(t, c, name, nil, []TXT{{"ours"}})
+			wantValues(t, c, s, name, TXT{"more"})
+		}
+		if got := s.TXT(t, "any.wild.example.com"); !slices.Equal(got, []string{`"from a wildcard"`}) {
+			t.Errorf("the wildcard gives %q", got)
+		}
+	})
+}
+
+// counted passes on to a server whatever comes, and counts the questions: UDP
+// datagrams and TCP connections.
+func counted(t *testing.T, server string) (address string, count *atomic.Int64) {
+	t.Helper()
+	return relayCounted(t, server, func(answer []byte) []byte { return answer })
+}
+
+func relayCounted(t *testing.T, server string, spoil func(answer []byte) []byte) (address string, count *atomic.Int64) {
+	t.Helper()
+	count = new(atomic.Int64)
+	return relay(t, server, spoil, count), count
+}
+
+// TestRFC2136Neighbour counts the questions that tell a wildcard's answers.
+func TestRFC2136Neighbour(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		address, count := counted(t, s.Addr)
+		c := newClient(t, address, servertest.Key, servertest.Secret)
+		for _, name := range []string{"a.wild.example.com", "B.wild.example.com", "c.WILD.example.com"} {
+			if set := read(t, c, name); len(set.Values) > 0 {
+				t.Errorf("%s has %q, want nothing", name, set.Values)
+			}
+		}
+		if got := count.Load(); got != 4 {
+			t.Errorf("%d questions for three names and their neighbour", got)
+		}
+		// The neighbours of a.b.wild lose the wildcard with its first value.
+		name, same := "a.b.wild.example.com", TXT{"from a wildcard"}
+		change(t, c, name, []TXT{same}, nil)
+		wantValues(t, c, s, name, same)
+		count.Store(0)
+		for range 3 {
+			read(t, c, name)
+		}
+		if got := count.Load(); got != 3 {
+			t.Errorf("%d questions for one name whose neighbours are known", got)
+		}
+		s.Update(t, "delete "+name+" TXT", "add e.b.wild.example.com 60 TXT e")
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: name, Seen: RRset{Values: []TXT{same}}})
+		wantKind(t, err, Changed)
+		wantValues(t, c, s, name)
+	})
+}
+
+// keyCase is a key, and what the servers say of it. A query of a server that
+// tells by its policy alone succeeds.
+type keyCase struct {
+	name, key, secret string
+	ahead             time.Duration // of this host's clock
+	query, update     map[string]Kind
+}
+
+func keyCases() []keyCase {
+	all := func(bind, knot, powerDNS Kind) map[string]Kind {
+		return map[string]Kind{"BIND": bind, "Knot": knot, "PowerDNS": powerDNS}
+	}
+	// PowerDNS does not say what is wrong with a key.
+	bad, badUpdate := all(BadCredentials, BadCredentials, BadCredentials), all(BadCredentials, BadCredentials, Permission)
+	late, lateUpdate := all(ClockSkew, ClockSkew, BadCredentials), all(ClockSkew, ClockSkew, Permission)
+	return []keyCase{
+		{name: "right", key: servertest.Key, secret: servertest.Secret},
+		{name: "right, spelt otherwise", key: "HMAC-SHA256:MESH-Key.", secret: servertest.Secret},
+		{name: "sha512", key: servertest.Key512, secret: servertest.Secret512},
+		{name: "clock 250 s ahead", key: servertest.Key, secret: servertest.Secret, ahead: 250 * time.Second},
+		{name: "wrong secret", key: servertest.Key, secret: servertest.Secret512, query: bad, update: badUpdate},
+		{name: "unknown", key: "stranger", secret: servertest.Secret, query: bad, update: badUpdate},
+		{name: "other algorithm", key: "hmac-sha512:" + servertest.Key, secret: servertest.Secret, query: bad, update: badUpdate},
+		{name: "without rights", key: servertest.ReadOnlyKey, secret: servertest.ReadOnly,
+			query: all("", BadCredentials, ""), update: all(Permission, BadCredentials, Permission)},
+		{name: "clock ahead", key: servertest.Key, secret: servertest.Secret, ahead: 1000 * time.Second, query: late, update: lateUpdate},
+		{name: "clock behind", key: servertest.Key, secret: servertest.Secret, ahead: -1000 * time.Second, query: late, update: lateUpdate},
+	}
+}
+
+func TestRFC2136Keys(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		serial := s.Serial(t)
+		for _, k := range keyCases() {
+			t.Run(k.name, func(t *testing.T) {
+				c := newClient(t, s.Addr, k.key, k.secret)
+				c.now = func() time.Time { return time.Now().Add(k.ahead) }
+				testKey(t, c, s, k)
+			})
+		}
+		if s.Serial(t) != serial {
+			t.Errorf("serial %q, was %q: something was changed", s.Serial(t), serial)
+		}
+	})
+}
+
+func testKey(t *testing.T, c *RFC2136, s servertest.Server, k keyCase) {
+	check := func(err error, kind Kind) {
+		t.Helper()
+		if kind == "" && err != nil {
+			t.Error(err)
+		}
+		if kind != "" {
+			wantKind(t, err, kind, "example.com", s.Addr)
+		}
+		if kind == ClockSkew {
+			wantSkew(t, err, -int(k.ahead.Seconds()))
+		}
+	}
+	_, err := c.Zone(t.Context(), "_mesh.a.example.com")
+	check(err, k.query[s.Name])
+	_, err = c.Read(t.Context(), servertest.Zone, "keep.example.com")
+	check(err, k.query[s.Name])
+	// A change of nothing proves the rights, at a name with records and at one without.
+	err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+	check(err, k.update[s.Name])
+	seen := RRset{Values: []TXT{{"existing value"}}}
+	err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "keep.example.com", Seen: seen})
+	check(err, k.update[s.Name])
+	if k.update != nil {
+		err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com", Add: []TXT{{"ours"}}, TTL: testTTL})
+		check(err, k.update[s.Name])
+	}
+}
+
+// wantSkew checks the difference of the clocks, which the time of the call itself changes a little.
+func wantSkew(t *testing.T, err error, seconds int) {
+	t.Helper()
+	var difference int
+	_, words, _ := strings.Cut(err.Error(), "server's time minus ours is ")
+	if _, err := fmt.Sscanf(words, "%d s", &difference); err != nil || max(seconds-difference, difference-seconds) > 30 {
+		t.Errorf("clock difference %d (%v), want %d", difference, err, seconds)
+	}
+}
+
+func TestRFC2136Outside(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c := rightClient(t, s)
+		add := []TXT{{"ours"}}
+		for _, ch := range []Change{
+			{Zone: "example.com", Name: "a.example.org", Add: add},
+			{Zone: "example.com", Name: "a.example.org"},
+			{Zone: "example.com", Name: "notexample.com", Add: add},
+		} {
+			wantKind(t, c.Change(t.Context(), ch), Invalid, "outside the zone", ch.Name, ch.Zone)
+		}
+		for _, ch := range []Change{
+			{Zone: "example.org", Name: "a.example.org", Add: add},
+			{Zone: "a.example.com", Name: "b.a.example.com", Add: add},
+			{Zone: "com", Name: "keep.example.com"},
+		} {
+			wantKind(t, c.Change(t.Context(), ch), ZoneNotFound, "NOTAUTH", ch.Name, ch.Zone)
+		}
+		_, err := c.Read(t.Context(), "example.org", "a.example.org")
+		wantKind(t, err, ZoneNotFound, "no such zone")
+	})
+}
+
+func TestRFC2136ManyValues(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c, name := rightClient(t, s), "many.example.com"
+		var values []TXT
+		for n := range 40 {
+			values = append(values, TXT{fmt.Sprintf("value %d %s", n, strings.Repeat("x", 40))})
+		}
+		change(t, c, name, values, nil)
+		wantValues(t, c, s, name, values...)
+		change(t, c, name, nil, values[:39])
+		wantValues(t, c, s, name, values[39])
+	})
+}
+
+func TestRFC2136InvalidValues(t *testing.T) {
+	c := newClient(t, closedPort(t), servertest.Key, servertest.Secret)
+	long := TXT{strings.Repeat("x", 256)}
+	huge := make([]TXT, 300)
+	for n := range huge {
+		huge[n] = TXT{fmt.Sprintf("%03d%s", n, strings.Repeat("x", 250))}
+	}
+	for name, ch := range map[string]Change{
+		"no string":        {Zone: "example.com", Name: "a.example.com", Add: []TXT{{}}},
+		"long string":      {Zone: "example.com", Name: "a.example.com", Add: []TXT{long}},
+		"long seen":        {Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []TXT{long}}},
+		"no string to go":  {Zone: "example.com", Name: "a.example.com", Remove: []TXT{{}}},
+		"too much":         {Zone: "example.com", Name: "a.example.com", Add: huge},
+		"no name":          {Zone: "example.com"},
+		"no zone":          {Name: "a.example.com"},
+		"name not a name":  {Zone: "example.com", Name: "a..example.com"},
+		"one value 64 KiB": {Zone: "example.com", Name: "a.example.com", Add: []TXT{slices.Repeat(TXT{strings.Repeat("x", 255)}, 257)}},
+	} {
+		t.Run(name, func(t *testing.T) { wantKind(t, c.Change(t.Context(), ch), Invalid) })
+	}
+}
+
+func TestNewRFC2136(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"192.0.2.1":               "192.0.2.1:53",
+		"192.0.2.1:5353":          "192.0.2.1:5353",
+		"ns1.example.com":         "ns1.example.com:53",
+		"ns1.example.com.:54":     "ns1.example.com.:54",
+		"ns_1":                    "ns_1:53",
+		"2001:db8::1":             "[2001:db8::1]:53",
+		"[2001:db8::1]":           "[2001:db8::1]:53",
+		"[2001:db8::1]:5353":      "[2001:db8::1]:5353",
+		"fe80::1%eth0":            "[fe80::1%eth0]:53",
+		"":                        "",
+		"ns1.example.com:":        "",
+		"ns1.example.com:0":       "",
+		"ns1.example.com:65536":   "",
+		"ns1.example.com:domain":  "",
+		":53":                     "",
+		"[]":                      "",
+		".":                       "",
+		"a..b":                    "",
+		"2001:db8::1:2:3:4:5:6:7": "",
+		"dns://ns1.example.com":   "",
+		"ns1.example.com/zone":    "",
+		"two words":               "",
+	} {
+		c, err := NewRFC2136(Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: endpoint})
+		if want == "" {
+			wantKind(t, err, Invalid, "endpoint")
+		} else if err != nil || c.server != want {
+			t.Errorf("endpoint %q: %+v, %v; want %q", endpoint, c, err, want)
+		}
+	}
+	for _, k := range [][2]string{
+		{"", servertest.Secret}, {"md17:key", servertest.Secret}, {"a..b", servertest.Secret}, {servertest.Key, ""},
+		{servertest.Key, "not base64 " + servertest.Secret}, {servertest.Key, servertest.Secret[1:]},
+	} {
+		_, err := NewRFC2136(Credentials{AccessKeyID: k[0], AccessKeySecret: Secret(k[1]), Endpoint: "192.0.2.1"})
+		wantKind(t, err, Invalid)
+		if k[1] != "" && strings.Contains(err.Error(), k[1]) {
+			t.Errorf("the secret is in %q", err)
+		}
+	}
+}
+
+// relay stands between the client and a server and spoils answers. An answer
+// that spoil gives as nil is not sent; the TCP connection is then closed.
+func relay(t *testing.T, server string, spoil func(answer []byte) []byte, counts ...*atomic.Int64) string {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() {
+		for _, c := range counts {
+			c.Add(1)
+		}
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { tcp.Close(); udp.Close(); wg.Wait() })
+	wg.Go(func() {
+		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
+			count()
+			wg.Go(func() { relayTCP(conn, server, spoil) })
+		}
+	})
+	wg.Go(func() {
+		buffer := make([]byte, dnswire.MaxMessage)
+		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
+			count()
+			answer, err := dnswire.Exchange(context.Background(), server, buffer[:n])
+			if err == nil {
+				if answer = spoil(answer); answer != nil {
+					udp.WriteTo(answer, from)
+				}
+			}
+		}
+	})
+	return tcp.Addr().String()
+}
+
+func relayTCP(conn net.Conn, server string, spoil func(answer []byte) []byte) {
+	defer conn.Close()
+	query, err := dnswire.ReadTCP(conn)
+	if err != nil {
+		return
+	}
+	up, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go func() {
+		io.Copy(io.Discard, conn) // until the client has what it wants
+		up.Close()
+	}()
+	dnswire.WriteTCP(up, query)
+	for answer, err := dnswire.ReadTCP(up); err == nil; answer, err = dnswire.ReadTCP(up) {
+		if answer = spoil(answer); answer == nil {
+			return
+		}
+		dnswire.WriteTCP(conn, answer)
+	}
+}
+
+// unsigned drops the TSIG record.
+func unsigned(answer []byte) []byte {
+	m, err := dnswire.Parse(answer)
+	if err != nil {
+		return nil
+	}
+	m.Additional = slices.DeleteFunc(m.Additional, func(rr dnswire.RR) bool { return rr.Type == dnswire.TypeTSIG })
+	return m.Pack()
+}
+
+// flip changes the answer's bits from at on, counted from the end when negative.
+func flip(at int, bits byte) func([]byte) []byte {
+	return func(answer []byte) []byte {
+		answer = slices.Clone(answer)
+		answer[(at+len(answer))%len(answer)] ^= bits
+		return answer
+	}
+}
+
+// The last octets of a message are those of a TSIG record: the end of the
+// MAC, the original ID, the error and the length of other data.
+const (
+	lastOfMAC = -7
+	lowOfID   = 1
+	lowOfCode = 3
+)
+
+func TestRFC2136SpoiledAnswers(t *testing.T) {
+	s := servertest.BIND(t)
+	for _, test := range []struct {
+		name          string
+		spoil         func([]byte) []byte
+		query, update Kind
+	}{
+		{"as it is", func(answer []byte) []byte { return answer }, "", ""},
+		{"unsigned", unsigned, BadAnswer, BadAnswer},
+		{"a bit of the MAC", flip(lastOfMAC, 1), BadAnswer, BadAnswer},
+		{"a bit of the rcode", flip(lowOfCode, 5), BadAnswer, BadAnswer},
+		{"cut short", func(answer []byte) []byte { return answer[:len(answer)-1] }, BadAnswer, BadAnswer},
+		{"unsigned NXDOMAIN", func(answer []byte) []byte { return unsigned(flip(lowOfCode, 3)(answer)) }, BadAnswer, Changed},
+		{"unsigned SERVFAIL", func(answer []byte) []byte { return unsigned(flip(lowOfCode, 2)(answer)) }, Temporary, Temporary},
+		{"unsigned NOTIMP", func(answer []byte) []byte { return unsigned(flip(lowOfCode, 4)(answer)) }, Invalid, Invalid},
+		{"unsigned, no such code", func(answer []byte) []byte { return unsigned(flip(lowOfCode, 15)(answer)) }, BadAnswer, BadAnswer},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClient(t, relay(t, s.Addr, test.spoil), servertest.Key, servertest.Secret)
+			_, err := c.Read(t.Context(), servertest.Zone, "keep.example.com")
+			wantOutcome(t, err, test.query)
+			err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+			wantOutcome(t, err, test.update)
+		})
+	}
+}
+
+func wantOutcome(t *testing.T, err error, kind Kind) {
+	t.Helper()
+	if kind != "" {
+		wantKind(t, err, kind, "example.com")
+	} else if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRFC2136LostAnswer makes a change whose answer does not come back: only
+// reading tells that it was made.
+func TestRFC2136LostAnswer(t *testing.T) {
+	s := servertest.BIND(t)
+	name := "lost.example.com"
+	c := newClient(t, relay(t, s.Addr, func([]byte) []byte { return nil }), servertest.Key, servertest.Secret)
+	err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: name, Add: []TXT{{"ours"}}, TTL: testTTL})
+	wantKind(t, err, Network, name)
+	wantValues(t, rightClient(t, s), s, name, TXT{"ours"})
+}
+
+func TestRFC2136Network(t *testing.T) {
+	s := servertest.BIND(t)
+	add := Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}, TTL: testTTL}
+	t.Run("refused", func(t *testing.T) {
+		c := newClient(t, closedPort(t), servertest.Key, servertest.Secret)
+		_, err := c.Zone(t.Context(), "a.example.com")
+		wantKind(t, err, Network, "refused")
+		wantKind(t, c.Change(t.Context(), add), Network, "refused")
+	})
+	t.Run("no such host", func(t *testing.T) {
+		c := newClient(t, "ns1.invalid:53", servertest.Key, servertest.Secret)
+		_, err := c.Zone(t.Context(), "a.example.com")
+		wantKind(t, err, Network, "ns1.invalid")
+		wantKind(t, c.Change(t.Context(), add), Network, "ns1.invalid")
+	})
+	t.Run("another ID", func(t *testing.T) {
+		c := newClient(t, relay(t, s.Addr, flip(lowOfID, 1)), servertest.Key, servertest.Secret)
+		wantKind(t, c.Change(t.Context(), add), BadAnswer)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := c.Read(ctx, servertest.Zone, "a.example.com")
+		wantKind(t, err, Network)
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := rightClient(t, s).Read(ctx, servertest.Zone, "a.example.com")
+		wantKind(t, err, Network)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v is not context.Canceled", err)
+		}
+	})
+}
+
+// TestRFC2136BadStream has servers that accept a connection and then answer
+// with something that is no message.
+func TestRFC2136BadStream(t *testing.T) {
+	for name, test := range map[string]struct {
+		write string
+		close bool
+		kind  Kind
+	}{
+		"silence":              {"", false, Network},
+		"half a length":        {"\x00", true, Network},
+		"closed halfway":       {"\x00\x64half of what was said", true, Network},
+		"stopped halfway":      {"\x00\x64half of what was said", false, Network},
+		"garbage":              {"\x00\x07garbage", true, BadAnswer},
+		"garbage of some size": {"\x00\x40" + strings.Repeat("garbage!", 8), true, BadAnswer},
+		"empty message":        {"\x00\x00", true, BadAnswer},
+		"another protocol":     {"HTTP/1.1 400 Bad Request\r\n\r\n", true, Network},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, stream(t, test.write, test.close), servertest.Key, servertest.Secret)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			err := c.Change(ctx, Change{Zone: servertest.Zone, Name: "a.example.com"})
+			wantKind(t, err, test.kind, "a.example.com")
+			if !test.close && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v is not context.DeadlineExceeded", err)
+			}
+		})
+	}
+}
+
+// stream writes one text on each connection, once it has read a message.
+func stream(t *testing.T, text string, closes bool) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	wg.Go(func() {
+		for conn, err := ln.Accept(); err == nil; conn, err = ln.Accept() {
+			dnswire.ReadTCP(conn)
+			io.WriteString(conn, text)
+			if !closes {
+				io.Copy(io.Discard, conn) // until the client gives up
+			}
+			conn.Close()
+		}
+	})
+	return ln.Addr().String()
+}
+
+// closedPort gives an address at which nothing listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	return ln.Addr().String()
+}
+
+// TestRFC2136Message reads an update as the server would.
+func TestRFC2136Message(t *testing.T) {
+	m, err := updateMessage(Change{
+		Zone: "example.com", Name: "a.example.com", Seen: RRset{TTL: 300, Values: []TXT{{"old"}, {"a", "b"}}},
+		Add: []TXT{{"new"}, {"both"}}, Remove: []TXT{{"old"}, {"both"}}, TTL: testTTL,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, rr := range slices.Concat(m.Answers, m.Authority) {
+		got = append(got, fmt.Sprintf("%s %d %d %d %q", rr.Name, rr.Class, rr.Type, rr.TTL, rr.Data))
+	}
+	want := []string{
+		`a.example.com. 254 5 0 ""`,
+		`a.example.com. 1 16 0 "\x03old"`,
+		`a.example.com. 1 16 0 "\x01a\x01b"`,
+		`a.example.com. 254 16 0 "\x03old"`,
+		`a.example.com. 254 16 0 "\x04both"`,
+		`a.example.com. 1 16 60 "\x03new"`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	if opcode := binary.BigEndian.Uint16(m.Pack()[2:]) >> 11; opcode != uint16(dnswire.OpcodeUpdate) {
+		t.Errorf("opcode %d", opcode)
+	}
+}

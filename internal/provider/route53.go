@@ -1,0 +1,371 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"meshddns/internal/dnsname"
+)
+
+// route53 is Amazon Route 53, API version 2013-04-01: documents of XML, signed
+// with AWS Signature Version 4. All TXT values at a name are one set, which a
+// batch replaces at once, and only if it is still as it was read.
+type route53 struct {
+	api      *api
+	poll     time.Duration // until the second look at a change
+	patience time.Duration // for all looks at it
+}
+
+const (
+	route53Endpoint    = "https://route53.amazonaws.com/2013-04-01"
+	route53PageSize    = "100"
+	route53SetsPage    = "300"
+	route53Elements    = 1000    // records in a batch
+	route53Characters  = 32000   // of the values in a batch
+	route53MaxValue    = 4000    // characters, as it is spelled
+	route53Odd         = `\%03o` // octets that are not printable ASCII, in values
+	route53SyncTime    = 10 * time.Second
+	route53LongestPoll = 4 * time.Second // not documented: an account is said to have five requests a second
+)
+
+// NewRoute53 makes a client of Amazon Route 53. The key pair is access key id
+// and secret access key of an IAM user; it needs the rights
+// route53:ListHostedZonesByName, ListResourceRecordSets,
+// ChangeResourceRecordSets and GetChange, and GetHostedZone to know the zone's
+// name servers.
+func NewRoute53(c Credentials) (*Client, error) {
+	a, err := newAPI(route53Endpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newSetClient(&route53{a, pollInterval, route53SyncTime}), nil
+}
+
+// route53Scope is that of the one region where the API is.
+var route53Scope = scoped{"AWS4-HMAC-SHA256", "AWS4", "us-east-1", "route53", "aws4_request"}
+
+// signRoute53 signs a request over the named headers. The path is signed with
+// each of its segments escaped once more.
+func signRoute53(r *http.Request, signed []string, body []byte, key Credentials, at time.Time) {
+	r.Header.Set("X-Amz-Date", at.UTC().Format(basicTime))
+	segments := strings.Split(r.URL.EscapedPath(), "/")
+	for i, segment := range segments {
+		segments[i] = escape(segment)
+	}
+	r.Header.Set("Authorization", route53Scope.authorization(r, strings.Join(segments, "/"), signed, body, key, at))
+}
+
+// route53Errors are the codes of the API and those common to AWS.
+var route53Errors = codeKinds{
+	{"InvalidClientTokenId", BadCredentials},
+	{"UnrecognizedClient*", BadCredentials},
+	{"SignatureDoesNotMatch", BadCredentials},
+	{"InvalidSignature*", BadCredentials},
+	{"IncompleteSignature*", BadCredentials},
+	{"MissingAuthenticationToken*", BadCredentials},
+	{"ExpiredToken*", BadCredentials},
+	{"AccessDenied*", Permission},
+	{"OptInRequired", Permission},
+	{"RequestExpired", ClockSkew},
+	{"NoSuchHostedZone", ZoneNotFound},
+	{"InvalidInput", Invalid},
+	{"InvalidDomainName", Invalid},
+	{"LimitsExceeded", Quota},
+	{"Throttl*", Throttled},
+	{"RequestThrottled*", Throttled},
+	{"TooManyRequests*", Throttled},
+	{"RequestLimitExceeded", Throttled},
+	{"SlowDown", Throttled},
+	{"PriorRequestNotComplete", Throttled},
+	{"NoSuchChange", Temporary}, // we ask only for changes that were taken
+	{"ServiceUnavailable*", Temporary},
+	{"Internal*", Temporary},
+}
+
+// route53Words are what the vendor tells in words alone; the first that are
+// said decide. None is documented.
+var route53Words = []struct {
+	code, words string
+	kind        Kind
+}{
+	{"SignatureDoesNotMatch", "Signature expired", ClockSkew},
+	{"SignatureDoesNotMatch", "Signature not yet current", ClockSkew},
+	{"InvalidSignatureException", "Signature expired", ClockSkew},
+	{"InvalidSignatureException", "Signature not yet current", ClockSkew},
+	{"InvalidChangeBatch", "conflicting RRSet of type CNAME", Conflict}, // it "already exists", too
+	{"InvalidChangeBatch", "conflicts with other records", Conflict},
+	{"InvalidChangeBatch", "cannot be created as", Conflict}, // beside weighted sets and the like
+	{"InvalidChangeBatch", "already exists", Changed},
+	{"InvalidChangeBatch", "not found", Changed},
+	{"InvalidChangeBatch", "values provided do not match", Changed},
+	{"InvalidChangeBatch", "limit of", Quota},
+	{"InvalidChangeBatch", "Exceeded limit", Quota},
+	{"InvalidChangeBatch", "Cannot have more than", Quota},
+}
+
+// route53Kinds says what a code means beside these words.
+func route53Kinds(code, message string) codeKinds {
+	message = strings.Join(strings.Fields(message), " ") // some have two spaces in the middle
+	for _, said := range route53Words {
+		if said.code == code && strings.Contains(message, said.words) {
+			return codeKinds{{code, said.kind}}
+		}
+	}
+	return route53Errors
+}
+
+// refused reads a refusal: an ErrorResponse, or a document that is itself
+// named for its code, as InvalidChangeBatch is, which has a list of messages.
+func (v *route53) refused(c call, ans answer) error {
+	var failure struct {
+		XMLName   xml.Name
+		Code      string   `xml:"Error>Code"`
+		Message   string   `xml:"Error>Message"`
+		Bare      string   `xml:"Message"`
+		Messages  []string `xml:"Messages>Message"`
+		RequestID string   `xml:"RequestId"`
+	}
+	err := xml.Unmarshal(ans.body, &failure)
+	message := cmp.Or(failure.Message, failure.Bare, strings.Join(failure.Messages, "; "))
+	if err != nil || failure.Code+message == "" {
+		return v.api.unreadable(c, ans, err)
+	}
+	code := cmp.Or(failure.Code, failure.XMLName.Local)
+	id := cmp.Or(failure.RequestID, ans.header.Get("X-Amzn-Requestid"))
+	return v.api.refused(c, ans, verdict{code, message, id}, route53Kinds(code, message))
+}
+
+// do makes one call and reads its answer into out, whose XMLName says which
+// document it must be.
+func (v *route53) do(ctx context.Context, c call, out any) error {
+	signed := []string{"host", "x-amz-date"}
+	c.header = map[string]string{"Accept": "*/*"} // some of AWS answers in JSON where that is accepted by name
+	if len(c.body) > 0 {
+		c.header["Content-Type"] = "application/xml"
+		signed = append([]string{"content-type"}, signed...)
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) {
+		signRoute53(r, signed, body, v.api.Key, v.api.now())
+	})
+	if err != nil {
+		return err
+	}
+	if ans.status != http.StatusOK {
+		return v.refused(c, ans)
+	}
+	if err := xml.Unmarshal(ans.body, out); err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// route53Name decodes a name as the vendor spells it: with `\052` for "*". A
+// dot or backslash within a label stays escaped.
+func route53Name(text string) string {
+	var name strings.Builder
+	for rest := text; rest != ""; {
+		octet, length, err := octetAt(rest, 8)
+		if err != nil {
+			return dnsname.Fold(text)
+		}
+		if length > 1 && (octet == '.' || octet == '\\') {
+			name.WriteByte('\\')
+		}
+		name.WriteByte(octet)
+		rest = rest[length:]
+	}
+	return dnsname.Fold(name.String())
+}
+
+// zone fails when the account has several public zones of the name: it is not
+// known to which of them the name is delegated.
+func (v *route53) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	ids, err := v.publicZones(ctx, name)
+	if err != nil || len(ids) == 0 {
+		return zone{}, false, err
+	}
+	if z = zoneOfRoute53(name, ids); z.fault != nil {
+		return zone{}, false, z.fault
+	}
+	return v.complete(ctx, z), true, nil
+}
+
+// zoneOfRoute53 is the zone that the public zones of a name are.
+func zoneOfRoute53(name string, ids []string) zone {
+	z := zone{id: ids[0], unique: ids[0], name: name}
+	if len(ids) > 1 {
+		z.fault = &Error{Kind: Conflict, Detail: fmt.Sprintf(
+			"the account has %d public hosted zones named %s (%s): delete those that the name is not delegated to",
+			len(ids), name, strings.Join(ids, ", "))}
+	}
+	return z
+}
+
+// complete asks for the zone's name servers.
+func (v *route53) complete(ctx context.Context, z zone) zone {
+	var answer struct {
+		XMLName     xml.Name `xml:"GetHostedZoneResponse"`
+		NameServers []string `xml:"DelegationSet>NameServers>NameServer"`
+	}
+	if v.do(ctx, call{name: "GetHostedZone", method: http.MethodGet, path: "/hostedzone/" + escape(z.id)}, &answer) == nil {
+		z.servers = answer.NameServers // to know them is a convenience
+	}
+	return z
+}
+
+// zones joins the zones that have one name.
+func (v *route53) zones(ctx context.Context) (zones []zone, err error) {
+	ids := map[string][]string{}
+	var names []string
+	err = v.eachZone(ctx, "", zonePages, func(name, id string) {
+		if ids[name] == nil {
+			names = append(names, name)
+		}
+		ids[name] = append(ids[name], id)
+	})
+	for _, name := range names {
+		zones = append(zones, zoneOfRoute53(name, ids[name]))
+	}
+	return zones, err
+}
+
+// publicZones gives the ids of the zones with exactly this name.
+func (v *route53) publicZones(ctx context.Context, name string) (ids []string, err error) {
+	err = v.eachZone(ctx, name, maxPages, func(_, id string) { ids = append(ids, id) })
+	return ids, err
+}
+
+// eachZone goes through the public zones of a name, or "" for all. The list is
+// of all the account's zones, beginning at the name.
+func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(name, id string)) error {
+	query := url.Values{"maxitems": {route53PageSize}}
+	if only != "" {
+		query.Set("dnsname", only+".")
+	}
+	for range pages {
+		var answer struct {
+			XMLName xml.Name `xml:"ListHostedZonesByNameResponse"`
+			Zones   []struct {
+				ID      string `xml:"Id"`
+				Name    string
+				Private bool `xml:"Config>PrivateZone"`
+			} `xml:"HostedZones>HostedZone"`
+			IsTruncated bool
+			NextDNSName string
+			NextID      string `xml:"NextHostedZoneId"`
+		}
+		err := v.do(ctx, call{name: "ListHostedZonesByName", method: http.MethodGet, path: "/hostedzonesbyname", query: query}, &answer)
+		if err != nil {
+			return err
+		}
+		for _, z := range answer.Zones {
+			if name := route53Name(z.Name); !z.Private && (only == "" || name == only) {
+				do(name, strings.TrimPrefix(z.ID, "/hostedzone/"))
+			}
+		}
+		if !answer.IsTruncated || only != "" && route53Name(answer.NextDNSName) != only {
+			return nil
+		}
+		if answer.NextDNSName == query.Get("dnsname") && strings.TrimPrefix(answer.NextID, "/hostedzone/") == query.Get("hostedzoneid") {
+			return &Error{Kind: BadAnswer, Detail: "the list of zones goes on where it began"}
+		}
+		query.Set("dnsname", answer.NextDNSName)
+		query.Set("hostedzoneid", strings.TrimPrefix(answer.NextID, "/hostedzone/"))
+	}
+	return &Error{Kind: tooMany, Detail: fmt.Sprintf("the list of zones has over %d pages", pages)}
+}
+
+// route53Set is all that the zone has for a name and a type, or one of several
+// such sets, which then have identifiers.
+type route53Set struct {
+	Name                    string
+	Type                    string
+	SetIdentifier           string          `xml:",omitempty"`
+	TTL                     uint32          // 0 is a TTL; only an alias has none
+	Records                 []route53Record `xml:"ResourceRecords>ResourceRecord"`
+	AliasTarget             *struct{}       `xml:",omitempty"`
+	TrafficPolicyInstanceID string          `xml:"TrafficPolicyInstanceId,omitempty"`
+}
+
+type route53Record struct{ Value string }
+
+// special reports whether it is a set of a kind that we do not change: one of
+// several between which the vendor chooses, an alias, or one that a traffic
+// policy has made.
+func (s route53Set) special() bool {
+	return s.SetIdentifier != "" || s.AliasTarget != nil || s.TrafficPolicyInstanceID != ""
+}
+
+func route53Sets(z zone) string { return "/hostedzone/" + escape(z.id) + "/rrset" }
+
+// list asks for one set: if a name has several of a type, all are special.
+// Name and type say only where the list begins.
+func (v *route53) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	var answer struct {
+		XMLName xml.Name     `xml:"ListResourceRecordSetsResponse"`
+		Sets    []route53Set `xml:"ResourceRecordSets>ResourceRecordSet"`
+	}
+	err = v.do(ctx, call{name: "ListResourceRecordSets", method: http.MethodGet, path: route53Sets(z), query: url.Values{
+		"name": {name + "."}, "type": {"TXT"}, "maxitems": {"1"},
+	}}, &answer)
+	if err != nil {
+		return recordSet{}, err
+	}
+	for _, s := range answer.Sets {
+		if s.Type == "TXT" && route53Name(s.Name) == name {
+			set = s.addTo(set)
+		}
+	}
+	return set, nil
+}
+
+// addTo adds what a set has to what else is known of the name.
+func (s route53Set) addTo(set recordSet) recordSet {
+	switch {
+	case s.Type == "CNAME" && len(s.Records) > 0:
+		set.alias = s.Records[0].Value
+	case s.Type == "CNAME":
+		set.alias = "what the provider chooses"
+	case s.Type == "TXT":
+		set.ttl = s.TTL
+		if s.special() && len(s.Records) == 0 {
+			set.records = append(set.records, record{off: true}) // an alias: its values are elsewhere
+		}
+		for _, r := range s.Records {
+			value, err := unquoteTXT(r.Value, 8)
+			if err != nil {
+				value = cutTXT(r.Value)
+			}
+			set.records = append(set.records, record{value: value, raw: r.Value, ttl: s.TTL, off: s.special()})
+		}
+	}
+	return set
+}
+
+// route53Change is a step of a batch, CREATE or DELETE.
+type route53Change struct {
+	Action string
+	Set    route53Set `xml:"ResourceRecordSet"`
+}
+
+func (v *route53) fits(value TXT) error {
+	if len(value) == 0 {
+		return errors.New("the provider takes no value without character-strings")
+	}
+	for _, s := range value {
+		if len(s) > maxString {
+			return fmt.Errorf("a character-string has at most %d octets", maxString)
+		}
+	}
+	if len(quoteTXT(value, route53Odd)) > route53MaxValue {
+		return fmt.Errorf("the provider takes at most %d characters, quotes and escapes included", route53MaxValue)
+	}
+	return nil
+}

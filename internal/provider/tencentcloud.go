@@ -1,0 +1,358 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"meshddns/internal/dnsname"
+)
+
+// tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call
+// an action, the parameters as JSON, signed with TC3-HMAC-SHA256. Each value
+// is a record. Every error is an HTTP 200.
+type tencentCloud struct{ api *api }
+
+const (
+	tencentEndpoint  = "https://dnspod.tencentcloudapi.com"
+	tencentVersion   = "2021-03-23"
+	tencentService   = "dnspod"
+	tencentAlgorithm = "TC3-HMAC-SHA256"
+	tencentMinTTL    = 600  // seconds, in the free plan; the API tells what a zone's plan has
+	tencentMaxValue  = 255  // octets: how a longer one is cut is not documented
+	tencentPageSize  = 3000 // the most that a list gives at once
+	tencentLine      = "默认" // the records for every resolver
+	tencentLineID    = "0"  // the same in lists, where the line's name may be translated
+)
+
+// NewTencentCloud makes a client of Tencent Cloud DNSPod. The key pair is
+// SecretId and SecretKey; it needs the rights dnspod:DescribeDomainList,
+// DescribeRecordList, CreateRecord, ModifyRecord and DeleteRecord, and makes
+// use of DescribePackageDetail and DescribeDomain. Accounts of the
+// international site have the endpoint dnspod.intl.tencentcloudapi.com.
+func NewTencentCloud(c Credentials) (*Client, error) {
+	a, err := newAPI(tencentEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&tencentCloud{a}), nil
+}
+
+// signTC3 signs a request over its content type, host and body. Its time and
+// the day in its scope are made of one clock reading, so that no midnight
+// comes between them.
+func signTC3(r *http.Request, body []byte, key Credentials, at time.Time) {
+	timestamp, date := strconv.FormatInt(at.Unix(), 10), at.UTC().Format("2006-01-02")
+	r.Header.Set("X-TC-Timestamp", timestamp)
+	signed := []string{"content-type", "host"}
+	scope := date + "/" + tencentService + "/tc3_request"
+	text := tencentAlgorithm + "\n" + timestamp + "\n" + scope + "\n" + hexSHA256([]byte(canonicalRequest(r, "/", signed, body)))
+	derived := []byte("TC3" + string(key.AccessKeySecret))
+	for part := range strings.SplitSeq(scope, "/") {
+		derived = hmacSHA256(derived, part)
+	}
+	r.Header.Set("Authorization", tencentAlgorithm+" Credential="+key.AccessKeyID+"/"+scope+
+		", SignedHeaders="+strings.Join(signed, ";")+", Signature="+hex.EncodeToString(hmacSHA256(derived, text)))
+}
+
+// tencentErrors are codes of the API's common errors and of DNSPod's own.
+var tencentErrors = codeKinds{
+	{"AuthFailure.SignatureExpire", ClockSkew},
+	{"AuthFailure.UnauthorizedOperation", Permission},
+	{"AuthFailure*", BadCredentials},
+	{"FailedOperation.LoginFailed", BadCredentials},
+	{"InvalidParameter.InvalidSignature", BadCredentials},
+	{"InvalidParameter.InvalidSecretId", BadCredentials},
+	{"InvalidParameter.LoginToken*", BadCredentials},
+	{"LimitExceeded.FailedLoginLimitExceeded", BadCredentials},
+	{"InvalidParameterValue.DomainNotExists", ZoneNotFound},
+	{"InvalidParameter.DomainInvalid", ZoneNotFound},
+	{"InvalidParameter.DomainIdInvalid", ZoneNotFound},
+	{"FailedOperation.NotDomainOwner", ZoneNotFound},
+	{"OperationDenied.NoPermissionToOperateDomain", ZoneNotFound},
+	{"UnauthorizedOperation*", Permission},
+	{"OperationDenied*", Permission},
+	{"FailedOperation.DomainIs*", Permission}, // locked, or banned as spam
+	{"FailedOperation.LoginAreaNotAllowed", Permission},
+	{"*ealName*", Permission}, // the account's owner is not verified
+	{"InvalidParameter.AccountIsBanned", Permission},
+	{"InvalidParameter.RequestIpLimited", Permission},
+	{"Ip*list", Permission},
+	{"ResourceNotFound.NoDataOfRecord", gone},
+	{"ResourceNotFound*", ZoneNotFound},
+	{"InvalidParameter.RecordIdInvalid", gone},
+	{"InvalidParameter.DomainRecordExist", exists},
+	{"InvalidParameter.ResultMoreThan500", tooMany},
+	{"LimitExceeded.RecordTtlLimit", Invalid},
+	{"LimitExceeded.SubdomainLevelLimit", Invalid},
+	{"LimitExceeded*", Quota},
+	{"RequestLimitExceeded*", Throttled},
+	{"FailedOperation.FrequencyLimit", Throttled},
+	{"InternalError*", Temporary},
+	{"FailedOperation.UnknowError", Temporary}, // the vendor's spelling
+	{"FailedOperation.TemporaryError", Temporary},
+	{"InvalidParameter.OperateFailed", Temporary},
+}
+
+// do makes one call and reads its answer into out.
+func (v *tencentCloud) do(ctx context.Context, action string, parameters, out any) error {
+	c := call{name: action, method: http.MethodPost, header: map[string]string{
+		"Content-Type": "application/json", "X-TC-Action": action, "X-TC-Version": tencentVersion, "X-TC-Language": "en-US",
+	}}
+	if err := c.json(parameters); err != nil {
+		return err
+	}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signTC3(r, body, v.api.Key, v.api.now()) })
+	if err != nil {
+		return err
+	}
+	var envelope struct{ Response json.RawMessage }
+	var head struct {
+		RequestId string
+		Error     struct{ Code, Message string }
+	}
+	if err = json.Unmarshal(ans.body, &envelope); err == nil {
+		err = json.Unmarshal(envelope.Response, &head)
+	}
+	switch {
+	case err == nil && (head.Error.Code != "" || ans.status != http.StatusOK):
+		return v.api.refused(c, ans, verdict{head.Error.Code, head.Error.Message, head.RequestId}, tencentErrors)
+	case err == nil && head.RequestId == "":
+		err = errors.New("no RequestId, which every answer has")
+	case err == nil:
+		err = json.Unmarshal(envelope.Response, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *tencentCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	d, found, err := v.domain(ctx, name)
+	if err != nil || !found {
+		return z, false, err
+	}
+	z = d.zone()
+	z.name = name
+	return v.complete(ctx, z), true, nil
+}
+
+// complete asks for the least TTL that the zone's plan allows.
+func (v *tencentCloud) complete(ctx context.Context, z zone) zone {
+	var packages struct {
+		Info []struct {
+			DomainGrade string
+			MinTtl      uint32
+		}
+	}
+	if v.do(ctx, "DescribePackageDetail", struct{}{}, &packages) != nil {
+		return z // to know the plan is a convenience
+	}
+	for _, p := range packages.Info {
+		if strings.EqualFold(p.DomainGrade, z.plan) && p.MinTtl > 0 { // DP_FREE in one list is DP_Free in the other
+			z.minTTL = p.MinTtl
+		}
+	}
+	return z
+}
+
+// tencentDomain is a zone: its name as it was entered, maybe in Unicode, and
+// in A-labels.
+type tencentDomain struct {
+	DomainId              json.Number
+	Name, Punycode, Grade string
+	EffectiveDNS          []string
+}
+
+func (d tencentDomain) zone() zone {
+	name := dnsname.Parse(cmp.Or(d.Punycode, d.Name))
+	return zone{id: d.Name, unique: d.DomainId.String(), name: name, minTTL: tencentMinTTL, plan: d.Grade, servers: d.EffectiveDNS}
+}
+
+// domains gives a page of the zones whose names have a part, or of all.
+func (v *tencentCloud) domains(ctx context.Context, part string) pageOf[tencentDomain] {
+	return func(_, given int) ([]tencentDomain, *int, error) {
+		var answer struct {
+			DomainCountInfo struct{ DomainTotal *int }
+			DomainList      []tencentDomain
+		}
+		err := v.do(ctx, "DescribeDomainList", struct {
+			Keyword       string `json:",omitempty"`
+			Offset, Limit int
+		}{part, given, tencentPageSize}, &answer)
+		return answer.DomainList, answer.DomainCountInfo.DomainTotal, err
+	}
+}
+
+func (v *tencentCloud) zones(ctx context.Context) (zones []zone, err error) {
+	domains, err := zonesPaged(v.domains(ctx, ""))
+	for _, d := range domains {
+		zones = append(zones, d.zone())
+	}
+	return zones, err
+}
+
+// domain searches the list of zones, by a part of the name.
+func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
+	domains, err := paged(v.domains(ctx, name))
+	for _, d := range domains {
+		if dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name {
+			return d, true, nil
+		}
+	}
+	switch {
+	case KindOf(err) == ZoneNotFound:
+		return d, false, nil
+	case KindOf(err) == tooMany, err == nil && strings.Contains(name, "xn--"):
+		// That the search knows A-labels is not documented.
+		return v.describe(ctx, name)
+	}
+	return d, false, err
+}
+
+// describe asks for a zone by its exact name.
+func (v *tencentCloud) describe(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
+	var answer struct {
+		DomainInfo struct {
+			DomainId                json.Number
+			Domain, Punycode, Grade string
+			DnspodNsList            []string
+		}
+	}
+	err = v.do(ctx, "DescribeDomain", struct{ Domain string }{name}, &answer)
+	if KindOf(err) == ZoneNotFound {
+		return d, false, nil
+	}
+	i := answer.DomainInfo
+	found = err == nil && (dnsname.Fold(i.Domain) == name || dnsname.Fold(i.Punycode) == name)
+	return tencentDomain{i.DomainId, i.Domain, i.Punycode, i.Grade, i.DnspodNsList}, found, err
+}
+
+func (v *tencentCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	entries, err := v.records(ctx, z, name, "TXT")
+	for _, e := range entries {
+		set.records = append(set.records, e.record())
+	}
+	return set, err
+}
+
+func (v *tencentCloud) alias(ctx context.Context, z zone, name string) (string, error) {
+	entries, err := v.records(ctx, z, name, "CNAME")
+	for _, e := range entries {
+		if !e.off() {
+			return e.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *tencentCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	for _, kind := range []string{"TXT", "CNAME"} {
+		err := wholePages(func(e tencentRecord) string { return e.RecordId.String() }, v.page(ctx, z, "", kind), func(e tencentRecord) {
+			switch name := absolute(e.Name, z); {
+			case e.Type == "TXT":
+				sets.add(name, e.record())
+			case e.Type == "CNAME" && !e.off():
+				sets.alias(name, e.Value)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type tencentRecord struct {
+	RecordId                                json.Number
+	Name, Type, Value, Line, LineId, Status string
+	TTL                                     uint32
+}
+
+func (e tencentRecord) record() record {
+	return record{id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: e.off()}
+}
+
+// off reports whether the record is disabled, or not for every resolver.
+func (e tencentRecord) off() bool {
+	enabled := e.Status == "ENABLE" || e.Status == ""
+	return !enabled || e.LineId != tencentLineID && (e.LineId != "" || e.Line != tencentLine)
+}
+
+// page gives a page of the records of one type, at a relative name or, for "",
+// in the zone. The list calls the name Subdomain and the writes call it
+// SubDomain; the API ignores what it does not know, and would give the whole
+// zone, or write to its apex.
+func (v *tencentCloud) page(ctx context.Context, z zone, relative, kind string) pageOf[tencentRecord] {
+	return func(_, given int) ([]tencentRecord, *int, error) {
+		var answer struct {
+			RecordCountInfo struct{ TotalCount *int }
+			RecordList      []tencentRecord
+		}
+		err := v.do(ctx, "DescribeRecordList", struct {
+			Domain     string
+			Subdomain  string `json:",omitempty"`
+			RecordType string
+			Offset     int `json:",omitempty"`
+			Limit      int
+		}{z.id, relative, kind, given, tencentPageSize}, &answer)
+		if KindOf(err) == gone {
+			return nil, new(int), nil // an empty list is an error, also one after the last page
+		}
+		return answer.RecordList, answer.RecordCountInfo.TotalCount, err
+	}
+}
+
+// records gives the records of one type at a name.
+func (v *tencentCloud) records(ctx context.Context, z zone, name, kind string) ([]tencentRecord, error) {
+	entries, err := paged(v.page(ctx, z, relative(name, z), kind))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(entries, func(e tencentRecord) bool { return e.Type != kind || dnsname.Fold(e.Name) != relative(name, z) }), nil
+}
+
+// tencentTXT reads a value. It stands there as it was written: as plain text,
+// or by some tools as quoted character-strings.
+func tencentTXT(text string) TXT {
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
+		return cutTXT(text)
+	}
+	return looseTXT(text)
+}
+
+func (v *tencentCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.write(ctx, "CreateRecord", z, name, "", value, ttl)
+}
+
+func (v *tencentCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	return v.write(ctx, "ModifyRecord", z, name, old.id, value, ttl)
+}
+
+// write makes a record, or changes one with an id. A change without SubDomain
+// would move the record to the apex.
+func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, id string, value TXT, ttl uint32) error {
+	return v.do(ctx, action, struct {
+		Domain, SubDomain, RecordType, RecordLine, Value string
+		TTL                                              uint32
+		RecordId                                         json.Number `json:",omitempty"`
+	}{z.id, relative(name, z), "TXT", tencentLine, value.Text(), ttl, json.Number(id)}, &struct{}{})
+}
+
+func (v *tencentCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+	return v.do(ctx, "DeleteRecord", struct {
+		Domain   string
+		RecordId json.Number
+	}{z.id, json.Number(old.id)}, &struct{}{})
+}
+
+// fits refuses what could be read as quoted: a value is written as plain text.
+func (v *tencentCloud) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }

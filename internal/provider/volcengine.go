@@ -1,0 +1,298 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"meshddns/internal/dnsname"
+)
+
+// volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call
+// an action, lists by GET with the parameters in the query, writes by POST of
+// JSON, signed much as AWS does. Values stand there without quotes, a record
+// each. Its private zones are another service, whose zones do not show here.
+type volcengine struct{ api *api }
+
+const (
+	volcEndpoint = "https://open.volcengineapi.com"
+	volcVersion  = "2018-08-01"
+	volcMinTTL   = 600 // seconds, in the free plan; what paid plans take is not documented
+	volcMaxValue = 512 // octets; not documented
+	volcPageSize = 500 // the most that the API takes
+	volcZonePage = 100 // of zones
+	volcLine     = "default"
+)
+
+// volcScope has a fixed region: the service is the same in all of them.
+var volcScope = scoped{algorithm: "HMAC-SHA256", region: "cn-beijing", service: "dns", term: "request"}
+
+// NewVolcengine makes a client of Volcengine DNS. The key pair is Access Key
+// ID and Secret Access Key, the latter as it is shown, although it looks like
+// base64; it needs the rights dns:ListZones, ListRecords, CreateRecord,
+// UpdateRecord and DeleteRecord, and QueryZone to learn the name servers.
+func NewVolcengine(c Credentials) (*Client, error) {
+	a, err := newAPI(volcEndpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(&volcengine{a}), nil
+}
+
+// signVolcengine signs a request, whose content type is set.
+func signVolcengine(r *http.Request, body []byte, key Credentials, at time.Time) {
+	r.Header.Set("X-Content-Sha256", hexSHA256(body))
+	r.Header.Set("X-Date", at.UTC().Format(basicTime))
+	signed := []string{"content-type", "host", "x-content-sha256", "x-date"}
+	r.Header.Set("Authorization", volcScope.authorization(r, r.URL.EscapedPath(), signed, body, key, at))
+}
+
+// volcErrors are the codes of the gateway, and after them those of the
+// service, all of which begin with Err.
+var volcErrors = codeKinds{
+	{"InvalidAccessKey", BadCredentials},
+	{"InvalidCredential", BadCredentials},
+	{"InvalidAuthorization", BadCredentials},
+	{"InvalidSecretToken", BadCredentials},
+	{"SignatureDoesNotMatch", BadCredentials},
+	{"MissingAuthenticationToken", BadCredentials},
+	{"MissingSignature", BadCredentials},
+	{"InvalidTimestamp", ClockSkew},
+	{"AccessDenied*", Permission},
+	{"LackPolicy", Permission},
+	{"*FlowLimitExceeded", Throttled},
+	{"Internal*", Temporary},
+	{"ServiceUnavailable*", Temporary},
+	{"ErrInternalServer", Temporary},
+	{"ErrParsingParams", Invalid},
+	{"ErrParamInvalid", Invalid},
+	{"ErrHostCanNotBeEmpty", Invalid},
+	{"ErrPageSizeNotValid", Invalid},
+	{"ErrNamesNotMatch", Invalid},
+	{"ErrDBDuplicated", exists},
+	{"ErrDBNotFound", gone},
+	{"ErrZoneNotFound", ZoneNotFound},
+	{"ErrQuotaExceeded", Quota},
+	{"Err*CountLimited", Quota},
+}
+
+// read makes a call that changes nothing and reads its result into out. What
+// it does not find is the zone.
+func (v *volcengine) read(ctx context.Context, action string, parameters url.Values, out any) error {
+	err := v.do(ctx, call{name: action, method: http.MethodGet, query: parameters}, out)
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == gone {
+		e.Kind = ZoneNotFound
+	}
+	return err
+}
+
+// write makes a call that changes a record; its result says nothing new.
+func (v *volcengine) write(ctx context.Context, action string, parameters map[string]any) error {
+	c := call{name: action, method: http.MethodPost}
+	if err := c.json(parameters); err != nil {
+		return err
+	}
+	return v.do(ctx, c, nil)
+}
+
+// do makes a call. The answer's error code counts before the HTTP status.
+func (v *volcengine) do(ctx context.Context, c call, out any) error {
+	query := url.Values{"Action": {c.name}, "Version": {volcVersion}}
+	maps.Copy(query, c.query)
+	c.query, c.header = query, map[string]string{"Content-Type": "application/json"}
+	ans, err := v.api.send(ctx, c, func(r *http.Request, body []byte) { signVolcengine(r, body, v.api.Key, v.api.now()) })
+	if err != nil {
+		return err
+	}
+	var envelope struct {
+		ResponseMetadata *struct {
+			RequestId string
+			Error     struct{ Code, Message string }
+		}
+		Result json.RawMessage
+	}
+	err = json.Unmarshal(ans.body, &envelope)
+	meta := envelope.ResponseMetadata
+	switch {
+	case err != nil:
+	case meta == nil:
+		err = errors.New("no ResponseMetadata")
+	case meta.Error.Code != "" || ans.status != http.StatusOK:
+		return v.api.refused(c, ans, verdict{meta.Error.Code, meta.Error.Message, meta.RequestId}, volcErrors)
+	case out != nil && (len(envelope.Result) == 0 || string(envelope.Result) == "null"):
+		err = errors.New("no Result")
+	case out != nil:
+		err = json.Unmarshal(envelope.Result, out)
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+func (v *volcengine) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	z, found, err = v.listed(ctx, name)
+	if err != nil || !found {
+		return z, false, err
+	}
+	return v.complete(ctx, z), true, nil
+}
+
+// listed looks for the zone among those that the search gives, whatever it
+// takes for exact.
+func (v *volcengine) listed(ctx context.Context, name string) (z zone, found bool, err error) {
+	entries, err := paged(v.pageOfZones(ctx, url.Values{"Key": {name}, "SearchMode": {"exact"}}))
+	if err != nil {
+		return z, false, err
+	}
+	at := slices.IndexFunc(entries, func(e volcZone) bool { return dnsname.Fold(e.ZoneName) == name })
+	if at < 0 {
+		return z, false, nil
+	}
+	return entries[at].zone(), true, nil
+}
+
+// complete asks for the zone's name servers.
+func (v *volcengine) complete(ctx context.Context, z zone) zone {
+	var info struct{ AllocateDNSServerList []string }
+	if v.read(ctx, "QueryZone", url.Values{"ZID": {z.id}}, &info) == nil {
+		z.servers = info.AllocateDNSServerList // to know them is a convenience
+	}
+	return z
+}
+
+type volcZone struct {
+	ZID      int64
+	ZoneName string
+}
+
+func (e volcZone) zone() zone {
+	id := strconv.FormatInt(e.ZID, 10)
+	return zone{id: id, unique: id, name: dnsname.Parse(e.ZoneName), minTTL: volcMinTTL}
+}
+
+func (v *volcengine) zones(ctx context.Context) (zones []zone, err error) {
+	entries, err := zonesPaged(v.pageOfZones(ctx, url.Values{"PageSize": {strconv.Itoa(volcZonePage)}}))
+	for _, e := range entries {
+		zones = append(zones, e.zone())
+	}
+	return zones, err
+}
+
+// pageOfZones gives a page of the zones that a search finds.
+func (v *volcengine) pageOfZones(ctx context.Context, search url.Values) pageOf[volcZone] {
+	return func(page, _ int) ([]volcZone, *int, error) {
+		if page > 1 {
+			search.Set("PageNumber", strconv.Itoa(page))
+		}
+		var answer struct {
+			Total *int
+			Zones []volcZone
+		}
+		err := v.read(ctx, "ListZones", search, &answer)
+		return answer.Zones, answer.Total, err
+	}
+}
+
+// volcRecord is a record as the list has it.
+type volcRecord struct {
+	RecordID, Host, Type, Value, Line string
+	TTL                               uint32
+	Enable                            *bool
+}
+
+// page gives a page of the records that are asked for.
+func (v *volcengine) page(ctx context.Context, query url.Values) pageOf[volcRecord] {
+	return func(page, _ int) ([]volcRecord, *int, error) {
+		var answer struct {
+			TotalCount *int
+			Records    []volcRecord
+		}
+		query.Set("PageNumber", strconv.Itoa(page))
+		query.Set("PageSize", strconv.Itoa(volcPageSize))
+		err := v.read(ctx, "ListRecords", query, &answer)
+		return answer.Records, answer.TotalCount, err
+	}
+}
+
+// records gives the records of a type at exactly this name.
+func (v *volcengine) records(ctx context.Context, z zone, name, kind string) ([]volcRecord, error) {
+	all, err := paged(v.page(ctx, url.Values{
+		"ZID": {z.id}, "Host": {relative(name, z)}, "Type": {kind}, "SearchMode": {"exact"},
+	}))
+	return slices.DeleteFunc(all, func(r volcRecord) bool {
+		return r.Type != kind || dnsname.Fold(r.Host) != relative(name, z)
+	}), err
+}
+
+// ofAll reports whether the record is for every resolver. The documentation
+// spells the line in two ways.
+func (r volcRecord) ofAll() bool { return r.Line == "" || strings.EqualFold(r.Line, volcLine) }
+
+func (v *volcengine) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	found, err := v.records(ctx, z, name, "TXT")
+	for _, r := range found {
+		set.records = append(set.records, r.record())
+	}
+	return set, err
+}
+
+func (r volcRecord) record() record {
+	off := !r.ofAll() || r.Enable != nil && !*r.Enable
+	return record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off}
+}
+
+func (v *volcengine) alias(ctx context.Context, z zone, name string) (string, error) {
+	found, err := v.records(ctx, z, name, "CNAME")
+	for _, r := range found {
+		if !r.record().off {
+			return r.Value, nil
+		}
+	}
+	return "", err
+}
+
+func (v *volcengine) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	for _, kind := range []string{"TXT", "CNAME"} {
+		page := v.page(ctx, url.Values{"ZID": {z.id}, "Type": {kind}})
+		err := wholePages(func(r volcRecord) string { return r.RecordID }, page, func(r volcRecord) {
+			switch name := absolute(r.Host, z); {
+			case r.Type == "TXT":
+				sets.add(name, r.record())
+			case r.Type == "CNAME" && !r.record().off:
+				sets.alias(name, r.Value)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *volcengine) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+	return v.write(ctx, "CreateRecord", map[string]any{
+		"ZID": json.Number(z.id), "Host": relative(name, z), "Type": "TXT", "Value": value.Text(), "TTL": ttl, "Line": volcLine,
+	})
+}
+
+func (v *volcengine) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+	return v.write(ctx, "UpdateRecord", map[string]any{
+		"RecordID": old.id, "Host": relative(name, z), "Type": "TXT", "Value": value.Text(), "TTL": ttl, "Line": volcLine,
+	})
+}
+
+func (v *volcengine) remove(ctx context.Context, _ zone, _ string, old record) error {
+	return v.write(ctx, "DeleteRecord", map[string]any{"RecordID": old.id})
+}
+
+// fits refuses what other vendors of values without quotes are known to
+// change; what this one does with it is not documented.
+func (v *volcengine) fits(value TXT) error { return plainText(value, volcMaxValue, `"\`) }

@@ -1,0 +1,298 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"meshddns/internal/dnsname"
+)
+
+// webhook speaks to a bridge: a program of the operator's own, that does at
+// any DNS provider what it is asked to. It answers two calls at one address.
+// Both carry HTTP Basic credentials (RFC 7617): the access key id is the user,
+// the access key secret the password. Bodies are JSON in UTF-8.
+//
+// The first reads a name, given in lower case, without the final dot:
+//
+//	GET <endpoint>?name=_mesh.node.example.com
+//	200 {"zone": "example.com", "ttl": 60, "values": ["v=spf1 -all", "..."]}
+//
+// zone is the longest zone of the bridge that contains the name; values are
+// all TXT values there, in any order, [] for none; ttl is theirs, in seconds.
+// The answer may also have "min_ttl", the least TTL in seconds that the bridge
+// takes, "servers", the names of the zone's name servers, and "id", what tells
+// the zone from one of the same name that another key reaches. Status 404 says
+// that no zone of the bridge contains the name.
+//
+// The second changes a name:
+//
+//	POST <endpoint>
+//	{"zone": "example.com", "name": "_mesh.node.example.com", "ttl": 60,
+//	 "seen": ["..."], "add": ["..."], "remove": ["..."]}
+//	200 or 204, with any body: done
+//	409: the values are no longer those in seen; nothing was done
+//
+// seen are the values that were there, in any order; add and remove may be
+// empty, but are always there. The bridge leaves values alone that are not
+// named, adds before it removes, and takes it for done to add what is there or
+// to remove what is not. What it has done, the next read must show.
+//
+// Two more calls are for bridges that can give many names at once. The first
+// gives all zones of the bridge, the second all that is in one of them:
+//
+//	GET <endpoint>?zones=all
+//	200 {"zones": [{"zone": "example.com", "min_ttl": 60, "servers": []}]}
+//	GET <endpoint>?zone=example.com
+//	200 {"zone": "example.com", "names": [
+//	      {"name": "_mesh.node.example.com", "ttl": 60, "values": ["..."]},
+//	      {"name": "www.example.com", "values": [], "alias": "example.net"}]}
+//
+// alias is where a CNAME at the name points. A list must be whole: what it does
+// not have counts as not there. It is read as it comes; where it has over 256 MiB,
+// or over 4 MiB and takes over ten seconds, names are asked for one by one. A
+// bridge without these calls answers with 404 or 501, or with 400 or 405 if it
+// takes a call without a name for a mistake; it is then asked for each name by
+// itself.
+//
+// A value is one JSON string: the octets of its character-strings, joined. One
+// of more than 255 octets is to be cut into strings of 255 octets, the last
+// one shorter. Octets that are not UTF-8 have no place in JSON; for values of
+// others that have such, any text will do that stays the same.
+//
+// Any status from 400 up is a failure, and may have a body
+//
+//	{"error": "words for the operator", "kind": "throttled"}
+//
+// where kind is one of credentials, permission, clock_skew, zone_not_found,
+// conflict (a CNAME is at the name), invalid, quota, throttled, temporary and
+// changed. A kind out of these counts before the status; else 401 means
+// credentials, 403 permission, 404 zone_not_found, 408 and 5xx temporary, 409
+// changed, 429 throttled, and any other invalid. The header Retry-After of a
+// throttled or temporary failure is heeded. Redirects are not followed. A failure
+// with such a body says that nothing was done, unless it is temporary.
+type webhook struct{ api *api }
+
+// NewWebhook makes a client of a bridge, whose address, https:// or on
+// loopback http://, is the endpoint. The key pair is the user and the password
+// that the bridge wants; what rights they need is up to the bridge.
+func NewWebhook(c Credentials) (*Client, error) {
+	switch {
+	case c.Endpoint == "":
+		return nil, &Error{Kind: Invalid, Detail: "endpoint", Err: errors.New("want the address of the bridge")}
+	case strings.Contains(c.AccessKeyID, ":"):
+		return nil, &Error{Kind: Invalid, Detail: "access_key_id", Err: errors.New("HTTP Basic knows no user with a colon")}
+	}
+	a, err := newAPI("", c, false)
+	if err != nil {
+		return nil, err
+	}
+	a.timeless = true
+	v := &webhook{a}
+	return clientOf(v, v.change), nil
+}
+
+// webhookKinds are the kinds that a bridge may say.
+var webhookKinds = codeKinds{
+	{"credentials", BadCredentials},
+	{"permission", Permission},
+	{"clock_skew", ClockSkew},
+	{"zone_not_found", ZoneNotFound},
+	{"conflict", Conflict},
+	{"invalid", Invalid},
+	{"quota", Quota},
+	{"throttled", Throttled},
+	{"temporary", Temporary},
+	{"changed", Changed},
+}
+
+// webhookStatus has the statuses that mean more to a bridge than elsewhere.
+var webhookStatus = map[int]string{http.StatusNotFound: "zone_not_found", http.StatusConflict: "changed"}
+
+// do makes one call and reads its answer into out, if that is wanted.
+func (v *webhook) do(ctx context.Context, c call, out any) error {
+	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
+		r.SetBasicAuth(v.api.Key.AccessKeyID, string(v.api.Key.AccessKeySecret))
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case ans.status >= 400:
+		return v.refused(c, ans)
+	case ans.status == http.StatusOK && out != nil:
+		err = json.Unmarshal(ans.body, out)
+	case ans.status != http.StatusOK && ans.status != http.StatusNoContent:
+		err = errors.New("not a status that a bridge answers with")
+	}
+	if err != nil {
+		return v.api.unreadable(c, ans, err)
+	}
+	return nil
+}
+
+// webhookMissing are the statuses of a call that a bridge does not know.
+var webhookMissing = []int{http.StatusNotFound, http.StatusNotImplemented, http.StatusBadRequest, http.StatusMethodNotAllowed}
+
+// many makes one of the calls that a bridge need not know.
+func (v *webhook) many(ctx context.Context, query url.Values, out any, l *list) (known bool, err error) {
+	c := call{name: "list", method: http.MethodGet, query: query, list: l}
+	err = v.do(ctx, c, out)
+	e, failed := errors.AsType[*Error](err)
+	return !failed || !slices.Contains(webhookMissing, e.status), err
+}
+
+// zones is tooMany for a bridge that does not list them.
+func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
+	var answer struct{ Zones []webhookAnswer }
+	switch known, err := v.many(ctx, url.Values{"zones": {"all"}}, &answer, nil); {
+	case !known, errors.Is(err, errTooLong):
+		return nil, &Error{Kind: tooMany, Err: err}
+	case err != nil:
+		return nil, err
+	case answer.Zones == nil:
+		return nil, &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of zones"}
+	}
+	for _, a := range answer.Zones {
+		zones = append(zones, zone{name: dnsname.Fold(a.Zone), unique: a.ID, minTTL: a.MinTTL, servers: a.Servers})
+	}
+	return zones, nil
+}
+
+func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	var answer struct {
+		Zone  string
+		Names []struct{}
+	}
+	names := list{"names", func(d *json.Decoder) error {
+		var n struct {
+			webhookAnswer
+			Name, Alias string
+		}
+		err := d.Decode(&n)
+		sets.join(dnsname.Fold(n.Name), func(recordSet) recordSet {
+			set := n.set()
+			set.alias = n.Alias
+			return set
+		})
+		return err
+	}}
+	switch known, err := v.many(ctx, url.Values{"zone": {z.name}}, &answer, &names); {
+	case !known:
+		return &Error{Kind: Invalid, Detail: err.Error(), Err: ErrNotListed}
+	case err != nil:
+		return err
+	case answer.Names == nil || dnsname.Fold(answer.Zone) != z.name:
+		return &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of the zone's names"}
+	}
+	return nil
+}
+
+// sharesNames reports that two keys may reach two zones of one name, which
+// nothing tells apart but what the bridge says.
+func (v *webhook) sharesNames() {}
+
+// refused reads a failure. A page of a proxy has a status too, and does not say that
+// nothing was done.
+func (v *webhook) refused(c call, ans answer) error {
+	var failure struct{ Error, Kind string }
+	err := json.Unmarshal(ans.body, &failure)
+	if err != nil || webhookKinds.of(failure.Kind) == "" {
+		failure.Kind = webhookStatus[ans.status]
+	}
+	e := v.api.refused(c, ans, verdict{code: failure.Kind, message: failure.Error}, webhookKinds)
+	e.Unmade = e.Unmade && (err == nil || len(ans.body) == 0)
+	return e
+}
+
+// webhookAnswer is what a bridge says of a name.
+type webhookAnswer struct {
+	Zone    string
+	ID      string
+	TTL     uint32
+	Values  []string
+	MinTTL  uint32 `json:"min_ttl"`
+	Servers []string
+}
+
+func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err error) {
+	err = v.do(ctx, call{name: "read", method: http.MethodGet, query: url.Values{"name": {name}}}, &a)
+	if err != nil {
+		return a, err
+	}
+	a.Zone = dnsname.Fold(a.Zone)
+	switch at := "read at " + v.api.base.Host; {
+	case a.Zone == "" || name != a.Zone && !strings.HasSuffix(name, "."+a.Zone):
+		return a, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s: zone %q does not contain %s", at, a.Zone, name)}
+	case a.Values == nil:
+		return a, &Error{Kind: BadAnswer, Detail: at + ": no list of values"}
+	}
+	return a, nil
+}
+
+// zone gives the longest zone that contains the name. That there is none is an
+// error, as nothing is gained by asking for the names above.
+func (v *webhook) zone(ctx context.Context, name string) (z zone, found bool, err error) {
+	a, err := v.read(ctx, name)
+	return zone{name: a.Zone, unique: a.ID, minTTL: a.MinTTL, servers: a.Servers}, err == nil, err
+}
+
+// list fails for a name that lies in another zone by now.
+func (v *webhook) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+	a, err := v.read(ctx, name)
+	if err == nil && a.Zone != z.name {
+		err = &Error{Kind: ZoneNotFound, Detail: fmt.Sprintf("the bridge has %s in the zone %s, not in %s", name, a.Zone, z.name)}
+	}
+	if err != nil {
+		return set, err
+	}
+	return a.set(), nil
+}
+
+func (a webhookAnswer) set() recordSet {
+	set := recordSet{ttl: a.TTL}
+	for _, text := range a.Values {
+		set.records = append(set.records, record{value: cutTXT(text)})
+	}
+	return set
+}
+
+// change has the bridge make a whole change, as one who knows the provider
+// behind it can do that best.
+func (v *webhook) change(ctx context.Context, p plan) error {
+	c := call{name: "change", method: http.MethodPost, header: map[string]string{"Content-Type": "application/json"}}
+	err := c.json(map[string]any{
+		"zone": p.zone.name, "name": p.name, "ttl": p.ttl,
+		"seen": webhookTexts(p.seen.values().Values), "add": webhookTexts(p.add), "remove": webhookTexts(p.remove),
+	})
+	if err != nil {
+		return err
+	}
+	return v.do(ctx, c, nil)
+}
+
+// webhookTexts gives a list that is never null in JSON.
+func webhookTexts(values []TXT) []string {
+	list := []string{}
+	for _, v := range values {
+		list = append(list, v.Text())
+	}
+	return list
+}
+
+// fits refuses what a JSON string cannot say.
+func (v *webhook) fits(value TXT) error {
+	switch text := value.Text(); {
+	case !utf8.ValidString(text):
+		return errors.New("a bridge is asked in JSON, which has no octets but UTF-8")
+	case !value.Equal(cutTXT(text)):
+		return fmt.Errorf("a bridge is told %d octets a character-string, and no other cut", maxString)
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package provider
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/test/cloudtest"
+)
+
+// TestWebhookProtocol has all that crosses the wire for one change. The key
+// pair and its header are the example of RFC 7617, section 2.
+func TestWebhookProtocol(t *testing.T) {
+	const read = "GET /dns?name=_mesh.a.b.example.com"
+	steps := []struct{ request, answer string }{
+		{read, `{"zone":"Example.com.","ttl":60,"values":["v=spf1 -all","é中文😀"],"min_ttl":300,"servers":["ns1.example.net"]}`},
+		{read, `{"zone":"example.com","ttl":60,"values":["v=spf1 -all","é中文😀"]}`},
+		{read, `{"zone":"example.com","ttl":60,"values":["v=spf1 -all","é中文😀"]}`},
+		{`POST /dns {"add":["new"],"name":"_mesh.a.b.example.com","remove":[],"seen":["v=spf1 -all","é中文😀"],"ttl":300,"zone":"example.com"}`, ""},
+		{read, `{"zone":"example.com","ttl":60,"values":["new","v=spf1 -all","é中文😀"]}`},
+	}
+	for i, step := range steps {
+		var e exchange
+		e.Op = fmt.Sprint("step ", i+1)
+		method, target, _ := strings.Cut(step.request, " ")
+		e.Request.Method = method
+		e.Request.Target, e.Request.Body, _ = strings.Cut(target, " ")
+		e.Request.Headers = [][2]string{{"Authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="}, {"Content-Type", ""}}
+		if method == http.MethodPost {
+			e.Request.Headers[1][1] = "application/json"
+		}
+		e.Response.Status, e.Response.Body = http.StatusOK, step.answer
+		address, got := e.replay(t)
+		client, err := NewWebhook(Credentials{AccessKeyID: "Aladdin", AccessKeySecret: "open sesame", Endpoint: address + "/dns"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hookStep(t, client.vendor.(*webhook), i)
+		e.check(t, "webhook", got(), nil, "Authorization", "Content-Type")
+	}
+}
+
+// hookStep makes the call of one step.
+func hookStep(t *testing.T, v *webhook, step int) {
+	const name = "_mesh.a.b.example.com"
+	z := zone{name: "example.com", minTTL: 300, servers: []string{"ns1.example.net"}}
+	seen := recordSet{records: []record{{value: TXT{"v=spf1 -all"}}, {value: TXT{"é中文😀"}}}}
+	switch step {
+	case 0:
+		found, ok, err := v.zone(t.Context(), name)
+		if err != nil || !ok || found.name != z.name || found.minTTL != z.minTTL || !slices.Equal(found.servers, z.servers) {
+			t.Errorf("zone %+v, %v, %v", found, ok, err)
+		}
+	case 3:
+		if err := v.change(t.Context(), plan{zone: z, name: name, seen: seen, add: []TXT{{"new"}}, ttl: 300}); err != nil {
+			t.Error(err)
+		}
+	default:
+		if set, err := v.list(t.Context(), z, name); err != nil || len(set.records) < 2 || set.values().TTL != 60 {
+			t.Errorf("%v, %v", set, err)
+		}
+	}
+}
+
+// TestWebhookCalls counts the calls: all zones take one, however deep the names
+// and whether there is one or not, and a change one beside the looks.
+func TestWebhookCalls(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	client := openCloud(t, c, NewWebhook)
+	deep := "_mesh.a.b.c.d." + cloudtest.ChildZone
+	sent := func() (methods string) {
+		for _, r := range c.Asked() {
+			methods += r.Method + " "
+		}
+		return methods
+	}
+	if zone, err := client.Zone(t.Context(), deep); err != nil || zone != cloudtest.ChildZone {
+		t.Errorf("zone %q, %v", zone, err)
+	}
+	if got := sent(); got != "GET " {
+		t.Errorf("a zone takes %s", got)
+	}
+	if _, err := client.Zone(t.Context(), "_mesh.a.b.c.d.example.invalid"); KindOf(err) != ZoneNotFound {
+		t.Errorf("%v, want %s", err, ZoneNotFound)
+	}
+	if got := sent(); got != "" {
+		t.Errorf("no zone takes %s, where all are known", got)
+	}
+	change := Change{Zone: cloudtest.ChildZone, Name: deep, Add: []TXT{{"one"}, {"two"}}, TTL: 60}
+	if err := client.Change(t.Context(), change); err != nil {
+		t.Error(err)
+	}
+	if got := sent(); got != "GET POST GET " {
+		t.Errorf("a change takes %s", got)
+	}
+	if ttl := c.TTL(deep); ttl != c.MinTTL {
+		t.Errorf("TTL %d, want that of the bridge, %d", ttl, c.MinTTL)
+	}
+	if a, err := client.Authority(t.Context(), cloudtest.ChildZone); err != nil || !slices.Equal(a.Names, []string{"ns1.example.net", "ns2.example.net"}) {
+		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// TestWebhookZones asks for names in zones that they are not in.
+func TestWebhookZones(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	client := openCloud(t, c, NewWebhook)
+	_, absent := client.Read(t.Context(), "a.b."+cloudtest.Zone, "x.a.b."+cloudtest.Zone)
+	_, below := client.Read(t.Context(), cloudtest.Zone, "x."+cloudtest.ChildZone)
+	for _, err := range []error{absent, below} {
+		if KindOf(err) != ZoneNotFound || err == nil {
+			t.Errorf("%v, want %s", err, ZoneNotFound)
+		}
+	}
+}
+
+// TestWebhookChanged has another writer between the look and the change, whom
+// only the bridge can see.
+func TestWebhookChanged(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	v := openCloud(t, c, NewWebhook).vendor.(*webhook)
+	name := "_mesh." + cloudtest.Zone
+	z := zone{name: cloudtest.Zone}
+	c.Add(t, name, []string{"one"})
+	seen, err := v.list(t.Context(), z, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan{zone: z, name: name, seen: seen, add: []TXT{{"ours"}}, remove: []TXT{{"one"}}, ttl: c.MinTTL}
+	c.Add(t, name, []string{"two"})
+	if err := v.change(t.Context(), p); KindOf(err) != Changed {
+		t.Errorf("%v, want %s", err, Changed)
+	}
+	if got := fmt.Sprint(c.Values(t, name)); got != "[[one] [two]]" {
+		t.Errorf("there are %s", got)
+	}
+}
+
+// TestWebhookOnce loses the answer to a change that does not show at once.
+func TestWebhookOnce(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	client := openCloud(t, c, NewWebhook)
+	client.poll = time.Millisecond
+	change := Change{Zone: cloudtest.Zone, Name: "once." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 60}
+	c.SetLag(2)
+	c.Fail(cloudtest.Lost)
+	for _, kind := range []Kind{Network, Changed} {
+		if err := client.Change(t.Context(), change); KindOf(err) != kind {
+			t.Errorf("%v, want %s", err, kind)
+		}
+	}
+	if err := client.Change(t.Context(), change); KindOf(err) != Changed {
+		t.Errorf("%v, want %s", err, Changed)
+	}
+	change.Seen = RRset{Values: []TXT{{"one"}}}
+	if err := client.Change(t.Context(), change); err != nil {
+		t.Error(err)
+	}
+	if got := c.Values(t, change.Name); len(got) != 1 {
+		t.Errorf("there are %q", got)
+	}
+}
+
+func TestWebhookErrors(t *testing.T) {
+	failure := func(status int, kind string) cloudtest.Answer {
+		return cloudtest.JSON(status, map[string]any{"error": "words of the bridge", "kind": kind})
+	}
+	refusals := []refusal{
+		{failure(http.StatusBadRequest, ""), Invalid},
+		{failure(http.StatusUnauthorized, ""), BadCredentials},
+		{failure(http.StatusForbidden, "never heard of"), Permission},
+		{failure(http.StatusNotFound, ""), ZoneNotFound},
+		{failure(http.StatusNotFound, "never heard of"), ZoneNotFound},
+		{failure(http.StatusMethodNotAllowed, ""), Invalid},
+		{failure(http.StatusRequestTimeout, ""), Temporary},
+		{failure(http.StatusConflict, ""), Changed},
+		{failure(http.StatusTooManyRequests, ""), Throttled},
+		{failure(http.StatusInternalServerError, ""), Temporary},
+	}
+	for kind, want := range map[string]Kind{
+		"credentials": BadCredentials, "permission": Permission, "clock_skew": ClockSkew, "zone_not_found": ZoneNotFound, "conflict": Conflict,
+		"invalid": Invalid, "quota": Quota, "throttled": Throttled, "temporary": Temporary, "changed": Changed,
+	} {
+		for _, status := range []int{http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInternalServerError} {
+			refusals = append(refusals, refusal{failure(status, kind), want})
+		}
+	}
+	testRefusals(t, cloudtest.Webhook(t), NewWebhook, refusals, "words of the bridge")
+}
+
+func TestWebhookUnreadable(t *testing.T) {
+	var refusals []refusal
+	for _, body := range []string{
+		"", "null", "{}", "[]", "<html>", `{"zone":"example.com"}`, `{"zone":"example.com","values":null}`, `{"zone":"example.com","values":[1]}`,
+		`{"zone":"example.com","values":[],"ttl":-1}`, `{"zone":"example.com","values":"x"}`, `{"zone":5,"values":[]}`, `{"zone":"","values":[]}`,
+		`{"zone":"ple.com","values":[]}`, `{"zone":"x.a.example.com","values":[]}`, `{"zone":"example.org","values":[]}`,
+	} {
+		refusals = append(refusals, refusal{cloudtest.Answer{Status: http.StatusOK, Body: body}, BadAnswer})
+	}
+	const good = `{"zone":"example.com","values":[]}`
+	testRefusals(t, cloudtest.Webhook(t), NewWebhook, append(refusals, []refusal{
+		{cloudtest.Answer{Status: http.StatusNoContent}, BadAnswer},
+		{cloudtest.Answer{Status: http.StatusAccepted, Body: good}, BadAnswer},
+		{cloudtest.Answer{Status: http.StatusFound, Body: good}, BadAnswer},
+		{cloudtest.Answer{Status: http.StatusBadGateway, Body: "<html>"}, Temporary},
+		{cloudtest.Answer{Status: http.StatusForbidden, Body: `{"error":["no"],"kind":7}`}, Permission},
+	}...), "read")
+}
+
+// TestWebhookDone has the answers to a change that mean that it is made.
+func TestWebhookDone(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	v := openCloud(t, c, NewWebhook).vendor.(*webhook)
+	for answer, done := range map[cloudtest.Fault]bool{
+		cloudtest.Pass: true,
+		cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK}):                     true,
+		cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "all's well"}): true,
+		cloudtest.Instead(cloudtest.Answer{Status: http.StatusNoContent}):              true,
+		cloudtest.Instead(cloudtest.Answer{Status: http.StatusAccepted}):               false,
+	} {
+		c.Fail(answer)
+		err := v.change(t.Context(), plan{zone: zone{name: cloudtest.Zone}, name: cloudtest.Zone, ttl: c.MinTTL})
+		if done && err != nil || !done && KindOf(err) != BadAnswer {
+			t.Errorf("%v, want done: %v", err, done)
+		}
+	}
+}
+
+func TestWebhookRetryAfter(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		c.Fail(cloudtest.Instead(cloudtest.Answer{Status: status, Header: map[string]string{"Retry-After": "7"}}))
+		_, err := openCloud(t, c, NewWebhook).Zone(t.Context(), cloudtest.Zone)
+		if e, ok := err.(*Error); !ok || e.RetryAfter != 7*time.Second {
+			t.Errorf("%v, want to wait 7 s", err)
+		}
+	}
+}
+
+// TestWebhookAccess has a wrong password, and a bridge whose clock is wrong:
+// that one does not matter.
+func TestWebhookAccess(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	c.SetClock(time.Hour)
+	if _, err := openCloud(t, c, NewWebhook).Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Error(err)
+	}
+	client, err := NewWebhook(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: "not the password", Endpoint: c.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Zone(t.Context(), cloudtest.Zone); KindOf(err) != BadCredentials || strings.Contains(err.Error(), "not the password") {
+		t.Errorf("%v, want %s", err, BadCredentials)
+	}
+}
+
+func TestWebhookAlias(t *testing.T) {
+	c := cloudtest.Webhook(t)
+	c.AddAlias("www."+cloudtest.Zone, "target.example.net")
+	client := openCloud(t, c, NewWebhook)
+	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Read(t.Context(), cloudtest.Zone, "www."+cloudtest.Zone); KindOf(err) != Conflict {
+		t.Errorf("%v, want %s", err, Conflict)
+	}
+}
+
+func TestWebhookValues(t *testing.T) {
+	v := &webhook{}
+	for _, value := range []TXT{{"a", "b"}, {"\xff"}, {strings.Repeat("x", 100), strings.Repeat("x", 200)}} {
+		if v.fits(value) == nil {
+			t.Errorf("%q is taken", value)
+		}
+	}
+	for _, value := range []TXT{
+		{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {""}, {` "é" \ `}, cutTXT(strings.Repeat("x", 600)), cutTXT(strings.Repeat("é", 200)),
+	} {
+		if err := v.fits(value); err != nil {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+func TestNewWebhook(t *testing.T) {
+	for endpoint, ok := range map[string]bool{
+		"": false, "http://bridge.example.com": false, "ftp://bridge.example.com": false, "https://bridge.example.com/?a=b": false,
+		"https://bridge.example.com/dns": true, "bridge.example.com": true, "http://127.0.0.1:8053": true, "http://localhost/dns": true,
+	} {
+		if _, err := NewWebhook(Credentials{AccessKeyID: "user", Endpoint: endpoint}); (err == nil) != ok || !ok && KindOf(err) != Invalid {
+			t.Errorf("endpoint %q: %v, want ok: %v", endpoint, err, ok)
+		}
+	}
+	if _, err := NewWebhook(Credentials{AccessKeyID: "us:er", Endpoint: "https://bridge.example.com"}); KindOf(err) != Invalid || err == nil {
+		t.Errorf("a user with a colon: %v", err)
+	}
+}

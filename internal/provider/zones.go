@@ -1,0 +1,213 @@
+package provider
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"meshddns/internal/dnsname"
+)
+
+// zoneLister is a vendor that lists all zones of the account.
+type zoneLister interface {
+	// zones gives the public zones, each longest name once. It fails with
+	// tooMany where to search for single names is the better way.
+	zones(ctx context.Context) ([]zone, error)
+}
+
+// zoneCompleter is a zoneLister whose list does not tell all of a zone.
+type zoneCompleter interface {
+	complete(ctx context.Context, z zone) zone
+}
+
+// tooMany is the failure of a list of zones that is too long.
+const tooMany Kind = "too_many"
+
+// zonePages is how many pages of zones are read to have all of them: an
+// account with more of them is asked for single names.
+const zonePages = 20
+
+// known is what was found out of a zone.
+type known struct {
+	zone  zone
+	there bool
+	whole bool  // all that the vendor tells of it
+	err   error // why there is none, if the vendor says more than that
+}
+
+// Zone gives the longest zone of the account that contains name. What zones
+// there are is looked up once in the life of a client.
+func (c *Client) Zone(ctx context.Context, name string) (string, error) {
+	if ctx.Err() != nil {
+		return "", &Error{Kind: Network, Detail: "find a zone", Err: context.Cause(ctx)}
+	}
+	if err := c.listZones(ctx); err != nil {
+		return "", err
+	}
+	for at := range dnsname.Ancestors(dnsname.Fold(name)) {
+		if !strings.Contains(at, ".") {
+			break
+		}
+		z, found, err := c.find(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		if found {
+			return z.name, nil
+		}
+	}
+	return "", &Error{Kind: ZoneNotFound, Detail: "the account has no zone that contains " + strconv.Quote(name)}
+}
+
+// ZoneID tells the zone from others of its name: where another account of the
+// vendor can have one, the id is the vendor's, else the name; "" where nothing
+// tells.
+func (c *Client) ZoneID(ctx context.Context, zone string) (string, error) {
+	z, err := c.named(ctx, zone)
+	if err != nil {
+		return "", err
+	}
+	if _, shared := c.vendor.(interface{ sharesNames() }); shared || z.unique != "" {
+		return z.unique, nil
+	}
+	return z.name, nil
+}
+
+// ZonesKnown reports whether the client knows all zones of the account.
+func (c *Client) ZonesKnown(ctx context.Context) (bool, error) {
+	err := c.listZones(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all, err
+}
+
+// named gives a zone by its name.
+func (c *Client) named(ctx context.Context, name string) (zone, error) {
+	name = dnsname.Fold(name)
+	z, found, err := c.find(ctx, name)
+	if err == nil && (!found || z.name != name) {
+		err = &Error{Kind: ZoneNotFound, Detail: "the account has no zone " + strconv.Quote(name)}
+	}
+	return z, err
+}
+
+// find looks for a zone, and remembers it, or that there is none.
+func (c *Client) find(ctx context.Context, name string) (zone, bool, error) {
+	k, found := c.remembered(name)
+	if !found {
+		var err error
+		if k, err = c.lookUp(ctx, name); err != nil {
+			return zone{}, false, err
+		}
+	}
+	return k.zone, k.there, k.err
+}
+
+// remembered tells what is known of a zone, if that is all there is to know.
+func (c *Client) remembered(name string) (k known, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, found = c.zones[name]
+	return k, found && (k.whole || !k.there) || !found && c.all
+}
+
+// lookUp asks the vendor for a zone, unless another search has found it
+// meanwhile.
+func (c *Client) lookUp(ctx context.Context, name string) (known, error) {
+	if err := c.takeSearch(ctx); err != nil {
+		return known{}, err
+	}
+	defer c.search.end()
+	k, found := c.remembered(name)
+	if found {
+		return k, nil
+	}
+	k, err := c.ask(ctx, name, k)
+	if err != nil {
+		return known{}, c.searchFailed(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.zones[name] = k
+	if k.there {
+		c.zones[k.zone.name] = k
+	}
+	return k, nil
+}
+
+// ask asks the vendor for a zone, or for what its list did not tell.
+func (c *Client) ask(ctx context.Context, name string, listed known) (known, error) {
+	if v, ok := c.vendor.(zoneCompleter); ok && listed.there {
+		return known{zone: v.complete(ctx, listed.zone), there: true, whole: true}, nil
+	}
+	z, found, err := c.vendor.zone(ctx, name)
+	if KindOf(err) == ZoneNotFound {
+		return known{err: err}, nil
+	}
+	return known{zone: z, there: found, whole: true}, err
+}
+
+// listZones has the client know all zones of the account, where the vendor
+// lists them.
+func (c *Client) listZones(ctx context.Context) error {
+	v, ok := c.vendor.(zoneLister)
+	if !ok || c.hasListed() {
+		return nil
+	}
+	if err := c.takeSearch(ctx); err != nil {
+		return err
+	}
+	defer c.search.end()
+	if c.hasListed() {
+		return nil
+	}
+	zones, err := v.zones(ctx)
+	if err != nil && KindOf(err) != tooMany {
+		return c.searchFailed(err)
+	}
+	_, partly := c.vendor.(zoneCompleter)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed, c.all = true, err == nil
+	for _, z := range zones {
+		if !c.zones[z.name].there {
+			c.zones[z.name] = known{zone: z, there: true, whole: !partly || z.fault != nil, err: z.fault}
+		}
+	}
+	return nil
+}
+
+// takeSearch waits for the turn to search. Who has waited for a search that got no
+// answer has the same failure: to wait for as long once more would help nobody.
+func (c *Client) takeSearch(ctx context.Context) error {
+	c.mu.Lock()
+	failed := c.unanswered
+	c.mu.Unlock()
+	if !c.search.take(ctx) {
+		return &Error{Kind: Network, Detail: "another search for a zone is under way", Err: context.Cause(ctx)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unanswered == failed {
+		return nil
+	}
+	c.search.end()
+	return c.failure
+}
+
+// searchFailed notes the failure of a search, if it would meet every other too. The
+// caller has the turn.
+func (c *Client) searchFailed(err error) error {
+	if kind := KindOf(err); kind == Network || kind == Temporary || kind == Throttled {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.unanswered, c.failure = c.unanswered+1, err
+	}
+	return err
+}
+
+func (c *Client) hasListed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listed
+}

@@ -1,0 +1,323 @@
+package provision
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+
+	"meshddns/internal/secrets"
+)
+
+// Checks are what the operations of the API check before they look at what there is. A
+// refusal is an error; Blame gives the member of the body that it is about, "" for none,
+// masked.Mask for those that are masked, and the reason. What is no refusal is not ok.
+type Checks interface {
+	CheckOwner(owner string) error
+	CheckConfiguration(body []byte) error
+	CheckService(body []byte) error
+	CheckUsage(body []byte) error
+	Blame(err error) (member, reason string, ok bool)
+}
+
+// Check finds the mistakes that can be found without a database. The error is Mistakes,
+// all of them, in the order of files and lines.
+func (d *Document) Check(c Checks) error {
+	w := work{Document: d, checks: c, mistakes: slices.Clone(d.mistakes)}
+	check := func(e Entry, check func([]byte) error) error {
+		if e.bad {
+			return nil
+		}
+		return w.done(e, Change{}, check(e.Body))
+	}
+	var err error
+	if d.Owner != nil {
+		err = check(*d.Owner, func([]byte) error { return c.CheckOwner(d.Owner.text()) })
+	}
+	if d.Configuration != nil && err == nil {
+		err = check(*d.Configuration, c.CheckConfiguration)
+	}
+	for i := 0; i < len(d.Services) && err == nil; i++ {
+		err = check(d.Services[i], c.CheckService)
+	}
+	for i := 0; i < len(d.Usages) && err == nil; i++ {
+		err = check(d.Usages[i], c.CheckUsage)
+	}
+	return cmp.Or(err, w.result())
+}
+
+// Appliance is what a document is applied to, by the operations of the API in one
+// transaction. Each gives what it has done, which is nothing where all is as wanted.
+type Appliance interface {
+	Checks
+	SaveOwner(ctx context.Context, owner string) (Change, error)
+	SaveConfiguration(ctx context.Context, body []byte) (Change, error)
+	SaveService(ctx context.Context, body []byte) (Change, error)
+	SaveUsage(ctx context.Context, body []byte) (Change, error)
+
+	// SameUsages gives the numbers of the usages that are the one of a body.
+	SameUsages(ctx context.Context, body []byte) ([]int64, error)
+	// HeldUsages gives the usages that a document can have: those that are not released.
+	HeldUsages(ctx context.Context) iter.Seq2[Held, error]
+	ReleaseUsage(ctx context.Context, id string) (Change, error)
+	// HeldServices gives the ids of the services that a document can have.
+	HeldServices(ctx context.Context) iter.Seq2[string, error]
+	DeleteService(ctx context.Context, id string) (Change, error)
+}
+
+// Held is a usage that there is.
+type Held struct {
+	Seq int64
+	ID  string
+}
+
+// Change is what was done, as the request that does the same; nothing when What is "".
+type Change struct {
+	What, ID string
+	Status   int    // of the answer
+	File     string // that asks for it
+}
+
+// Did is the change that a request of the API would have made, such as "POST adopt", with
+// what came of it.
+func Did(request, id string, err error) (Change, error) {
+	method, path, _ := strings.Cut(request, " ")
+	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
+}
+
+// Applied is what came of a document.
+type Applied struct {
+	Changes []Change
+	// Faults tell of entries that what is stored does not allow, such as a prefix that another
+	// network still has. The rest of the document is applied.
+	Faults Mistakes
+	// Waits has the entries that can be applied once the stored state allows them; nil for none.
+	Waits *Document
+}
+
+// Apply brings an appliance to what the document says, except entries that what is stored does
+// not allow. An error means that all changes have to be undone; it is Mistakes when the
+// document is wrong by itself.
+func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
+	if err := d.Check(a); err != nil {
+		return Applied{}, err
+	}
+	w := &work{Document: d, checks: a, mistakes: slices.Clone(d.lasting), broken: map[string]bool{}}
+	w.waits.lasting = slices.Clone(d.lasting)
+	var usages, services []string
+	for _, step := range []func() error{
+		func() (err error) { usages, err = w.lackingUsages(ctx, a); return err },
+		func() (err error) { services, err = w.lackingServices(ctx, a); return err },
+		func() error { return w.saveOwner(ctx, a) },
+		// Before the usages are saved: a prefix that is free by it can be another network's.
+		func() error {
+			return w.remove(usages, func(id string) (Change, error) { return a.ReleaseUsage(ctx, id) })
+		},
+		func() error { return w.saveConfiguration(ctx, a) },
+		func() error { return w.saveServices(ctx, a) },
+		func() error { return w.saveUsages(ctx, a) },
+		func() error {
+			return w.remove(services, func(id string) (Change, error) { return a.DeleteService(ctx, id) })
+		},
+	} {
+		if err := step(); err != nil {
+			return Applied{}, err // the transaction may have ended: nothing may be done in it
+		}
+	}
+	w.sort()
+	return Applied{Changes: w.changes, Faults: w.mistakes, Waits: w.rest()}, nil
+}
+
+// rest gives the entries that wait, in a document that prunes nothing.
+func (w *work) rest() *Document {
+	if w.waits.Owner == nil && w.waits.Configuration == nil && len(w.waits.Services)+len(w.waits.Usages) == 0 {
+		return nil
+	}
+	return &w.waits
+}
+
+// work is how far the application of a document is.
+type work struct {
+	*Document
+	checks   Checks
+	changes  []Change
+	mistakes Mistakes
+	broken   map[string]bool // services that are refused
+	waits    Document        // entries that are refused
+}
+
+func (w *work) sort() {
+	slices.SortStableFunc(w.mistakes, func(a, b Mistake) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+}
+
+func (w *work) result() error {
+	if len(w.mistakes) == 0 {
+		return nil
+	}
+	w.sort()
+	return w.mistakes
+}
+
+// saved keeps what came of an entry. An entry that is refused is put into waiting too.
+func (w *work) saved(e Entry, c Change, err error, waiting *[]Entry) error {
+	if err != nil {
+		*waiting = append(*waiting, e.alone())
+	}
+	return w.done(e, c, err)
+}
+
+// done keeps what came of an entry. A refusal is a mistake; done returns every other error.
+func (w *work) done(e Entry, c Change, err error) error {
+	if err == nil {
+		if c.File = e.file; c.What != "" {
+			w.changes = append(w.changes, c)
+		}
+		return nil
+	}
+	member, reason, ok := w.checks.Blame(err)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s: %w", e.Mistake("", "").where(), err)
+	case member == secrets.Mask:
+		w.mistakes = append(w.mistakes, e.Masked(reason)...)
+	default:
+		if n := e.node(); n.member(member) == nil && n.member("config") != nil && n.member("config").member(member) != nil {
+			member = "config." + member // of a service
+		}
+		w.mistakes = append(w.mistakes, e.Mistake(member, reason))
+	}
+	return nil
+}
+
+func (w *work) saveOwner(ctx context.Context, a Appliance) error {
+	if w.Owner == nil {
+		return nil
+	}
+	c, err := a.SaveOwner(ctx, w.Owner.text())
+	if err != nil {
+		w.waits.Owner = new(w.Owner.alone())
+	}
+	return w.done(*w.Owner, c, err)
+}
+
+func (w *work) saveConfiguration(ctx context.Context, a Appliance) error {
+	if w.Configuration == nil {
+		return nil
+	}
+	c, err := a.SaveConfiguration(ctx, w.Configuration.Body)
+	if err != nil {
+		w.waits.Configuration = new(w.Configuration.alone())
+	}
+	return w.done(*w.Configuration, c, err)
+}
+
+func (w *work) saveServices(ctx context.Context, a Appliance) error {
+	for _, e := range w.Services {
+		c, err := a.SaveService(ctx, e.Body)
+		if err != nil {
+			w.broken[e.member("id")] = true
+		}
+		if err := w.saved(e, c, err, &w.waits.Services); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *work) saveUsages(ctx context.Context, a Appliance) error {
+	for _, e := range w.Usages {
+		if w.broken[e.member("service_id")] {
+			w.waits.Usages = append(w.waits.Usages, e.alone())
+			continue // it is tried when the service is as the document says
+		}
+		c, err := a.SaveUsage(ctx, e.Body)
+		if err := w.saved(e, c, err, &w.waits.Usages); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lackingUsages gives the usages to release: those that the document lacks.
+func (w *work) lackingUsages(ctx context.Context, a Appliance) (lacking []string, err error) {
+	if w.Prune == PruneNone || !w.hasUsages {
+		return nil, nil
+	}
+	kept := map[int64]bool{}
+	for _, e := range w.Usages {
+		same, err := a.SameUsages(ctx, e.Body)
+		if err != nil {
+			return nil, err
+		}
+		for _, seq := range same {
+			kept[seq] = true
+		}
+	}
+	total := 0
+	for held, err := range a.HeldUsages(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if total++; !kept[held.Seq] {
+			lacking = append(lacking, held.ID)
+		}
+	}
+	return w.few("usages", lacking, total), nil
+}
+
+// lackingServices gives the services to delete: those that the document lacks, and that
+// no usage of it needs.
+func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []string, err error) {
+	if w.Prune == PruneNone || !w.hasServices {
+		return nil, nil
+	}
+	kept := map[string]bool{}
+	for _, e := range w.Services {
+		kept[e.member("id")] = true
+	}
+	for _, e := range w.Usages {
+		kept[e.member("service_id")] = true
+	}
+	total := 0
+	for id, err := range a.HeldServices(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if total++; !kept[id] {
+			lacking = append(lacking, id)
+		}
+	}
+	return w.few("services", lacking, total), nil
+}
+
+// fewAtMost may go whatever part of all they are.
+const fewAtMost = 3
+
+// few gives what is lacking, unless it is too much of what there is.
+func (w *work) few(what string, lacking []string, total int) []string {
+	if n := len(lacking); w.Prune != PruneAll && n > fewAtMost && 3*n > total {
+		m := w.pruneAt.Mistake("", fmt.Sprintf(`%d of %d %s are not in the document, more than a third: only "all" removes so many`, n, total, what))
+		w.mistakes, w.waits.lasting = append(w.mistakes, m), append(w.waits.lasting, m)
+		return nil
+	}
+	return lacking
+}
+
+// remove removes what the document lacks, unless the prune is refused.
+func (w *work) remove(ids []string, remove func(id string) (Change, error)) error {
+	if len(w.waits.lasting) > 0 {
+		return nil
+	}
+	for _, id := range ids {
+		c, err := remove(id)
+		if err := w.done(*w.pruneAt, c, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}

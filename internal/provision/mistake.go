@@ -1,0 +1,74 @@
+package provision
+
+import (
+	"fmt"
+	"strings"
+
+	"meshddns/internal/envelope"
+	"meshddns/internal/msg"
+	"meshddns/internal/secrets"
+)
+
+// Mistake is what is wrong with a file, and where.
+type Mistake struct {
+	File   string
+	Line   int    // 0: it is about the file as a whole
+	Member string // such as services[2].config.domain, "" for none
+	Reason string
+}
+
+func (m Mistake) String() string { return m.where() + ": " + m.Reason }
+
+// where is what stands before the reason.
+func (m Mistake) where() string {
+	text := m.File
+	if m.Line > 0 {
+		text += fmt.Sprintf(":%d", m.Line)
+	}
+	if m.Member != "" {
+		text += ": " + printable(m.Member)
+	}
+	return text
+}
+
+// printable is a text without what could end a line or drive a terminal.
+func printable(text string) string {
+	quoted := fmt.Sprintf("%+q", text)
+	if quoted = quoted[1 : len(quoted)-1]; quoted != text {
+		return strings.ToValidUTF8(quoted, "")
+	}
+	return text
+}
+
+// Mistakes are all that is wrong, in the order of files and lines: an error of a line
+// for each.
+type Mistakes []Mistake
+
+func (all Mistakes) Error() string {
+	lines := make([]string, len(all))
+	for i, m := range all {
+		lines[i] = m.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// blamed are the members that refusals are about.
+var blamed = map[msg.ID]string{
+	msg.ProviderEmpty: "provider", msg.AccessKeyEmpty: "access_key_secret", msg.DomainEmpty: "domain",
+	msg.TXTRecordNameEmpty: "txt_record_name", msg.EndpointInvalid: "txt_endpoints",
+	msg.ValueTooLong: "txt_endpoints", msg.ServiceIDEmpty: "service_id", msg.PrefixModeInvalid: "prefix_mode",
+	msg.UnknownService: "service_id", msg.ServiceConfigInvalid: "service_id", msg.ServiceDomainMissing: "service_id",
+	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
+	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",
+	msg.NameTooLong: "custom_prefix", msg.ServiceNameEmpty: "name", msg.ServiceConfigShape: "config",
+	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
+}
+
+// Blamed gives the member of a body that a refusal of the API is about, and the reason,
+// as Checks have to.
+func Blamed(f *envelope.Failure) (member, reason string) {
+	if f.ID == msg.SecretNotStored {
+		return secrets.Mask, "is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here"
+	}
+	return blamed[f.ID], f.Error()
+}

@@ -1,0 +1,79 @@
+package provision
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+
+	"meshddns/internal/sqlite"
+)
+
+// Source is what there is to make a document of.
+type Source struct {
+	Owner         string
+	Configuration any // nil for none
+	Services      iter.Seq2[Service, error]
+	Usages        iter.Seq2[Usage, error]
+}
+
+// Service is a service of a document.
+type Service struct {
+	ID     string          `json:"id"`
+	Name   string          `json:"name"`
+	Config json.RawMessage `json:"config"`
+}
+
+// Usage is a usage of a document.
+type Usage struct {
+	ServiceID    string           `json:"service_id"`
+	Mode         string           `json:"prefix_mode"`
+	CustomPrefix string           `json:"custom_prefix"`
+	NetworkID    sqlite.NetworkID `json:"network_id"`
+	NetworkName  string           `json:"network_name"`
+	TXTEndpoints []string         `json:"txt_endpoints"`
+	Description  string           `json:"description"`
+}
+
+// Pieces gives the document piece by piece, as the data of an answer: it need not be in
+// memory as a whole.
+func (s Source) Pieces() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		begin := appendJSON([]byte(`{"data":{"owner":`), s.Owner)
+		if s.Configuration != nil {
+			begin = appendJSON(append(begin, `,"configuration":`...), s.Configuration)
+		}
+		_ = yield(begin, nil) &&
+			list(`,"services":[`, s.Services, yield) &&
+			list(`],"usages":[`, s.Usages, yield) &&
+			yield([]byte("]}}\n"), nil)
+	}
+}
+
+// list gives the entries of a list behind what begins it.
+func list[T any](begin string, entries iter.Seq2[T, error], yield func([]byte, error) bool) (goOn bool) {
+	if !yield([]byte(begin), nil) {
+		return false
+	}
+	line := []byte("\n")
+	for entry, err := range entries {
+		if err != nil {
+			yield(nil, err)
+			return false
+		}
+		if !yield(appendJSON(line, entry), nil) {
+			return false
+		}
+		line = []byte(",\n")
+	}
+	return true
+}
+
+func appendJSON(to []byte, value any) []byte {
+	out := bytes.NewBuffer(to)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		panic(err) // a type that JSON cannot hold: a mistake of this program
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}

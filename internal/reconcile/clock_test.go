@@ -1,0 +1,90 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+)
+
+// TestClockIsSet has the clock be ahead when names become due, and be set right then, in the running
+// program and beside a restart; or begin in 1970 and jump forward.
+func TestClockIsSet(t *testing.T) {
+	for _, ahead := range []time.Duration{8 * time.Hour, -30 * 365 * 24 * time.Hour} {
+		for _, restart := range []bool{false, true} {
+			t.Run(map[bool]string{true: "ahead", false: "behind"}[ahead > 0]+map[bool]string{true: ", restarted"}[restart], func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testClockIsSet(t, ahead, restart) })
+			})
+		}
+	}
+}
+
+func testClockIsSet(t *testing.T, ahead time.Duration, restart bool) {
+	w := newWorld(t, "auto")
+	w.service("down.example", w.account("key"))
+	w.clock.Store(int64(ahead))
+	w.start()
+	after(10 * time.Second)
+	w.vendor.on(func(_ context.Context, _, name string) error {
+		if zoneOf(name) == "down.example" {
+			return &provider.Error{Kind: provider.Temporary}
+		}
+		return nil
+	})
+	w.service("gone.example", w.account("key"))
+	gone := w.reserve("gone.example", "office")
+	w.due(gone, reconcile.LaneChanged)
+	down := w.reserve("down.example", "office")
+	w.due(down, reconcile.LaneChanged)
+	after(3 * time.Second)
+	w.exec(`DELETE FROM bindings WHERE usage_id = (SELECT id FROM usages WHERE name = ?1)`, gone)
+	w.exec(`DELETE FROM usages WHERE name = ?`, gone)
+	w.due(gone, reconcile.LaneAsked)
+	after(time.Second) // it is withdrawn, to be looked at once more
+	changed := w.reserve("gone.example", "changed")
+	w.due(changed, reconcile.LaneChanged)
+	w.exec(`UPDATE pass SET requested = 'change', requested_at = ?`, w.now().Add(reconcile.Debounce).UnixMilli())
+
+	w.clock.Store(0)
+	w.vendor.on(func(context.Context, string, string) error { return nil })
+	if restart {
+		w.restart()
+	}
+	after(30 * time.Second)
+	for _, name := range []string{changed, down} {
+		if !w.vendor.stands(name) {
+			t.Errorf("%s is missing 30 s after the clock was set", name)
+		}
+	}
+	if r := w.sync(time.Minute); !r.OK() {
+		t.Errorf("%+v", r)
+	}
+	after(2 * reconcile.SecondLook)
+	if n := w.count(`SELECT count(*) FROM places WHERE name = '` + gone + `'`); n != 0 {
+		t.Error("the second look is not made")
+	}
+	before := w.vendor.called("")
+	after(time.Minute)
+	if n := w.vendor.called("") - before; n > 20 {
+		t.Errorf("%d calls in a minute", n)
+	}
+}
+
+// TestClockSkewIsTriedAgain has a provider refuse what a wrong clock has signed.
+func TestClockSkewIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.exec(`UPDATE configuration SET max_retries = 3`)
+		w.vendor.on(func(context.Context, string, string) error { return &provider.Error{Kind: provider.ClockSkew} })
+		w.start()
+		after(3 * time.Second)
+		w.vendor.on(func(context.Context, string, string) error { return nil })
+		after(10 * time.Second)
+		if !w.vendor.stands("_host.example.com") {
+			t.Error("it is not tried again")
+		}
+	})
+}

@@ -1,0 +1,209 @@
+package reconcile
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/internal/mesh"
+)
+
+const (
+	testOwner = "0123456789ab"
+	testName  = "_mesh.office.example.com"
+)
+
+var (
+	testAddresses = mesh.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
+	accountA      = Account{ID: 1, Provider: "alidns", AccessKeyID: "a", Secret: "secret"}
+	accountB      = Account{ID: 2, Provider: "alidns", AccessKeyID: "b", Secret: "secret"}
+	keyless       = Account{ID: 3, Provider: "alidns", AccessKeyID: "c"}
+	served        = Account{ID: 4, Provider: "builtin"}
+)
+
+func testValue(network string, endpoints ...string) string {
+	return mesh.Value(network, testOwner, endpoints)
+}
+
+// used is a usage of a network that publishes at an account.
+func used(network uint64, a *Account, endpoints ...string) Usage {
+	text := strconv.FormatUint(network, 10)
+	return Usage{ID: "u" + text, Network: text, Account: a, Domain: "example.com", Endpoints: endpoints}
+}
+
+func releasing(u Usage) Usage {
+	u.Releasing = true
+	return u
+}
+
+func ownAt(a Account) *Own {
+	return &Own{Account: a, Domain: "example.com", Endpoints: []string{"tcp://{ipv4}:1"}}
+}
+
+// stands is a place with a network's value.
+func stands(id int64, a Account, state PlaceState, network string) Place {
+	return Place{ID: id, Name: testName, Account: a, Zone: "example.com", State: state, Standing: testValue(network, "a://b:1")}
+}
+
+// mayStand is a place where a write of a network's value has an unknown outcome.
+func mayStand(id int64, a Account, state PlaceState, network string) Place {
+	p := stands(id, a, state, network)
+	p.Standing, p.Doubt, p.LookAt = "", Doubt{Value: p.Standing}, placeSoon
+	return p
+}
+
+// recordText says of a record where it belongs, what is wanted there, and what
+// is particular about it.
+func recordText(r Record) string {
+	words := []string{r.Account.AccessKeyID, strings.ReplaceAll(r.Want, " o="+testOwner, "")}
+	if r.Account.ID == 0 {
+		words = []string{"nowhere", r.Network}
+	} else if r.Want == "" {
+		words[1] = "withdraw " + fmt.Sprint(r.Place.ID)
+		if r.Keep {
+			words[1] = "keep " + fmt.Sprint(r.Place.ID)
+		}
+	}
+	for _, is := range []struct {
+		word  string
+		holds bool
+	}{
+		{"at " + fmt.Sprint(r.Place.ID), r.Want != "" && r.Place.ID != 0},
+		{fmt.Sprint("others ", len(r.Others)), len(r.Others) > 0},
+		{fmt.Sprint("beside ", len(r.Beside)), len(r.Beside) > 0},
+		{"waited", r.Waited},
+		{"follow", r.Follow},
+		{fmt.Sprint("missing ", r.Missing), len(r.Missing) > 0},
+		{r.Fault.Code, r.Fault.Code != ""},
+	} {
+		if is.holds {
+			words = append(words, is.word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestDesired(t *testing.T) {
+	const long = "_mesh.b.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example.com"
+	for _, test := range []struct {
+		what string
+		name Name
+		want []string
+	}{
+		{"nothing", Name{}, nil},
+		{"the configuration's record", Name{Own: ownAt(accountA)}, []string{"a v=mesh1 tcp://203.0.113.7:1"}},
+		{"a usage", Name{Usages: []Usage{used(math.MaxUint64, &accountA, "wg://u:1", "tcp://u:2")}}, []string{"a v=mesh1 n=18446744073709551615 wg://u:1 tcp://u:2"}},
+		{"no endpoints", Name{Usages: []Usage{used(0, &accountA)}}, []string{"a v=mesh1 n=0"}},
+		{"an address that was never known", Name{Usages: []Usage{used(1, &accountA, "tcp://[{ipv6}]:1", "tcp://{ipv4}:2")}}, []string{
+			"a v=mesh1 n=1 tcp://203.0.113.7:2 missing [tcp://[{ipv6}]:1]"}},
+		{"nowhere to publish", Name{Usages: []Usage{used(1, nil)}}, []string{"nowhere 1 no_provider"}},
+		{"one network twice: the newest says what", Name{Usages: []Usage{used(1, &accountA, "a://old:1"), used(1, &accountA, "a://new:1")}}, []string{
+			"a v=mesh1 n=1 a://new:1"}},
+		{"one network at two accounts: at each", Name{Usages: []Usage{used(1, &accountA, "a://old:1"), used(1, &accountB, "a://new:1")}}, []string{
+			"a v=mesh1 n=1 a://new:1", "b v=mesh1 n=1 a://new:1"}},
+		{"two networks: the elder has it", Name{Usages: []Usage{used(9, &accountA, "a://b:1"), used(1, &accountB), used(1, &accountA)}}, []string{
+			"a v=mesh1 n=9 a://b:1", "nowhere 1 network_conflict"}},
+		{"an elder that has nowhere to go has it too", Name{Usages: []Usage{used(9, nil), used(1, &accountA)}}, []string{
+			"nowhere 9 no_provider", "nowhere 1 network_conflict"}},
+		{"an elder that is being released", Name{Usages: []Usage{releasing(used(9, &accountA)), used(1, &accountA)}}, []string{"a v=mesh1 n=1"}},
+		{"the configuration's record takes no usage's name", Name{Own: ownAt(accountA), Usages: []Usage{used(1, &accountB)}}, []string{
+			"b v=mesh1 n=1", "nowhere  network_conflict"}},
+		{"it has it when the usage goes", Name{Own: ownAt(accountA), Usages: []Usage{releasing(used(1, &accountA))}}, []string{
+			"a v=mesh1 tcp://203.0.113.7:1"}},
+		{"a name that DNS does not have", Name{Name: "_mesh.a.b..example.com", Usages: []Usage{used(1, &accountA)}}, []string{"a v=mesh1 n=1 invalid_name"}},
+		{"a label that is too long", Name{Name: long, Usages: []Usage{used(1, &accountA)}}, []string{"a v=mesh1 n=1 invalid_name"}},
+		{"an endpoint that is none", Name{Usages: []Usage{used(1, &accountA, "no url")}}, []string{"a v=mesh1 n=1 no url invalid"}},
+
+		{"a place that is as wanted", Name{Usages: []Usage{used(1, &accountA, "a://b:1")}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{
+			"a v=mesh1 n=1 a://b:1 at 5"}},
+		{"a place that nobody wants", Name{Places: []Place{stands(5, accountA, Published, "1")}}, []string{"a withdraw 5"}},
+		{"a place that a release waits for", Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{
+			"a withdraw 5 waited"}},
+		{"a release does not wait for another network's", Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Leftover, "2")}}, []string{
+			"a withdraw 5"}},
+		{"a place whose key is gone", Name{Places: []Place{stands(5, keyless, Leftover, "1")}}, []string{"c withdraw 5 credentials_gone"}},
+		{"the built-in server needs no key", Name{Places: []Place{stands(5, served, Leftover, "1")}}, []string{" withdraw 5"}},
+		{"a move, before the new value is in place", Name{Usages: []Usage{used(1, &accountB, "a://b:1")}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{
+			"b v=mesh1 n=1 a://b:1 follow", "a keep 5 beside 1"}},
+		{"a move, before it is known what the first write has left", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
+			Places: []Place{mayStand(5, accountA, Withdrawing, "1")}}, []string{
+			"b v=mesh1 n=1 a://b:1 follow", "a keep 5 beside 1"}},
+		{"a move, after", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
+			Places: []Place{stands(5, accountA, Published, "1"), stands(6, accountB, Published, "1")}}, []string{
+			"b v=mesh1 n=1 a://b:1 at 6", "a withdraw 5 beside 1"}},
+		{"a move, while the new place has another value", Name{Usages: []Usage{used(1, &accountB, "a://new:1")},
+			Places: []Place{stands(5, accountA, Published, "1"), stands(6, accountB, Published, "1")}}, []string{
+			"b v=mesh1 n=1 a://new:1 at 6 follow", "a keep 5 beside 1"}},
+		{"a move, while it fails", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
+			Places: []Place{stands(5, accountA, Withdrawing, "1"), stands(6, accountB, Failed, "1")}}, []string{
+			"b v=mesh1 n=1 a://b:1 at 6 follow", "a keep 5 beside 1"}},
+		{"a tombstone beside a new value", Name{Usages: []Usage{used(1, &accountA, "a://b:1")},
+			Places: []Place{stands(5, accountA, Withdrawn, "1"), stands(6, accountA, Published, "1")}}, []string{
+			"a v=mesh1 n=1 a://b:1 at 6 others 1", "a withdraw 5 beside 1"}},
+	} {
+		if test.name.Name == "" {
+			test.name.Name = testName
+		}
+		var got []string
+		for _, r := range Desired(State{Owner: testOwner, Names: []Name{test.name}}, Addresses{Last: testAddresses, Now: testAddresses}) {
+			got = append(got, recordText(r))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", test.what, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+// TestDesiredKeepsLastAddress has an address that was known, and is not now.
+func TestDesiredKeepsLastAddress(t *testing.T) {
+	n := Name{Name: testName, Own: ownAt(accountA)}
+	all := Desired(State{Owner: testOwner, Names: []Name{n}}, Addresses{Last: testAddresses})
+	if len(all) != 1 || all[0].Want != testValue("", "tcp://203.0.113.7:1") || all[0].warning().Code != CodeAddressUnknown {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestFree(t *testing.T) {
+	doubted := Place{ID: 5, Account: accountA, State: Failed, Doubt: Doubt{Value: testValue("1")}}
+	for what, test := range map[string]struct {
+		name Name
+		want []string
+	}{
+		"not released":                  {Name{Usages: []Usage{used(1, &accountA)}}, nil},
+		"nothing stands":                {Name{Usages: []Usage{releasing(used(1, &accountA))}}, []string{"u1"}},
+		"its value stands":              {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Published, "1")}}, nil},
+		"its value stands as leftover":  {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Leftover, "1")}}, nil},
+		"another network's stands":      {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Published, "2")}}, []string{"u1"}},
+		"it was seen to go":             {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{{ID: 5, State: Withdrawn}}}, []string{"u1"}},
+		"a write's outcome is unknown":  {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{doubted}}, nil},
+		"a tombstone in doubt":          {Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{{ID: 5, State: Withdrawn, Doubt: Doubt{Value: testValue("1")}}}}, nil},
+		"the same network wants it too": {Name{Usages: []Usage{releasing(used(1, &accountA)), used(1, &accountA)}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{"u1"}},
+		"two of three": {Name{Usages: []Usage{releasing(used(1, &accountA)), releasing(used(2, &accountA)), used(3, &accountA)},
+			Places: []Place{stands(5, accountA, Published, "3")}}, []string{"u1", "u2"}},
+	} {
+		if got := Free(test.name, false); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", what, got, test.want)
+		}
+	}
+}
+
+func TestNextLook(t *testing.T) {
+	soon, late := time.Unix(10, 0), time.Unix(20, 0)
+	for _, test := range []struct {
+		places []Place
+		want   time.Time
+	}{
+		{nil, time.Time{}},
+		{[]Place{{}}, time.Time{}},
+		{[]Place{{LookAt: late}, {}, {LookAt: soon}}, soon},
+	} {
+		if got := nextLook(test.places); !got.Equal(test.want) {
+			t.Errorf("%v: %v, want %v", test.places, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package reconcile
+
+import (
+	"context"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/provider"
+)
+
+// inherit withdraws what a key is refused for with its heir: the account that
+// has another secret for the same key id. What the heir cannot do either has
+// failed for the first key's reason.
+func (e *Engine) inherit(ctx context.Context, b *batch) {
+	heirs := map[int64]*batch{}
+	refused := map[*item]item{}
+	for _, i := range b.items {
+		heir := i.record.Heir
+		if refused := i.fault.Code == string(provider.BadCredentials) || i.fault.Code == CodeCredentialsGone; heir.ID == 0 || i.record.Keep || !refused {
+			continue
+		}
+		if heirs[heir.ID] == nil {
+			e.mu.Lock()
+			heirs[heir.ID] = &batch{db: b.db, addresses: b.addresses, now: b.now, probe: b.probe, conn: e.connection(heir), heir: true}
+			e.mu.Unlock()
+		}
+		refused[i] = *i
+		i.fault, i.untried, i.phase = Fault{}, false, unread
+		heirs[heir.ID].items = append(heirs[heir.ID].items, i)
+	}
+	for _, h := range heirs {
+		h.rescue(func() { h.work(ctx) }, h.items...)
+	}
+	for i, before := range refused {
+		if i.fault.Code != "" && i.fault.Code != CodeInterrupted && !i.stored {
+			*i = before
+		}
+	}
+}
+
+// heirZone reports the zone of a place to an heir, if it has that very zone.
+func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err error) {
+	zone, err = b.conn.client.Zone(ctx, r.Name)
+	if oneWord := r.Account.Provider == "cloudflare"; oneWord && provider.KindOf(err) == provider.ZoneNotFound {
+		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has other zones"} // every token has the id "token"
+	}
+	if err == nil && dnsname.Fold(zone) != r.Place.Zone {
+		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has another zone: " + zone}
+	}
+	identifier, ok := b.conn.client.(provider.ZoneIdentifier)
+	if err != nil || !ok {
+		return zone, r.Place.ZoneID, err
+	}
+	id, err = identifier.ZoneID(ctx, r.Place.Zone)
+	if err == nil && r.Place.ZoneID != "" && id != r.Place.ZoneID {
+		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has another zone of this name"}
+	}
+	return zone, id, err
+}

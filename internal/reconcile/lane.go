@@ -1,0 +1,324 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"meshddns/internal/provider"
+)
+
+// lane is a zone, as far as it is known before it is asked for.
+type lane struct {
+	key     string
+	queue   []*job
+	working bool
+	stored  bool      // names wait for it in the database
+	puts    int       // how often names were stored for it
+	blocked time.Time // until then nobody is asked
+	told    bool      // by the provider itself
+	fails   int       // in a row
+	since   time.Time // the first failure since the zone answered last; zero: none
+	fault   Fault     // of the last
+}
+
+// turn says which jobs of a zone go first. A batch has jobs of one turn: what is changed does not
+// wait for what is only read.
+type turn int
+
+const (
+	turnAsked   turn = iota // a person's order
+	turnChanged             // a change
+	turnWaiting             // it has waited for its zone, or is to be looked at once more
+	turnPage                // a pass comes by
+)
+
+func (why taking) turn() turn {
+	switch {
+	case why.page != nil:
+		return turnPage
+	case why.lane == LaneAsked:
+		return turnAsked
+	case why.lane == LaneChanged, why.lane == LaneHeld:
+		return turnChanged
+	}
+	return turnWaiting
+}
+
+// put puts a job into the queue, behind those of its turn.
+func (l *lane) put(j *job) {
+	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.turn > j.task.turn })
+	if at < 0 {
+		at = len(l.queue)
+	}
+	l.queue = slices.Insert(l.queue, at, j)
+}
+
+// closed reports whether the zone is not to be asked now.
+func (l *lane) closed(now time.Time) bool { return waits(l.blocked, now, longestZoneWait) }
+
+// runLane works off the queue of a zone, batch by batch.
+func (e *Engine) runLane(l *lane) {
+	for {
+		jobs, conn := e.nextBatch(l)
+		if jobs == nil {
+			return
+		}
+		e.inSlot(jobs[0].task.turn, func() { e.workBatch(l, jobs, conn) })
+		e.Wake()
+	}
+}
+
+// slotTime is how long a batch may keep other zones from their turn: one that takes longer
+// waits for a provider, and needs little of this machine.
+const slotTime = time.Second
+
+// inSlot does some work as one of so many at a time. Changes have slots of their own.
+func (e *Engine) inSlot(t turn, work func()) {
+	slots := e.slots
+	if t <= turnChanged {
+		slots = e.changes
+	}
+	slots <- struct{}{}
+	leave := sync.OnceFunc(func() { <-slots })
+	defer leave()
+	defer time.AfterFunc(slotTime, leave).Stop()
+	work()
+}
+
+// nextBatch takes jobs off a queue, nil when it is empty or the program ends.
+func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(l.queue) == 0 || e.ctx.Err() != nil {
+		l.queue, l.working = nil, false
+		return nil, nil
+	}
+	conn := e.connection(l.queue[0].record.Account)
+	count := min(len(l.queue), conn.batchSize())
+	if other := slices.IndexFunc(l.queue, func(j *job) bool { return j.task.turn != l.queue[0].task.turn }); other >= 0 {
+		count = min(count, other)
+	}
+	jobs := slices.Clone(l.queue[:count])
+	l.queue = slices.Delete(l.queue, 0, count)
+	for _, j := range jobs {
+		j.task.begun = true
+	}
+	return jobs, conn
+}
+
+// connection gives the connection of an account, a new one when it has lived for
+// long enough. It forgets those of other accounts that have. The caller holds the lock.
+func (e *Engine) connection(account Account) *connection {
+	now := e.config.Now()
+	maps.DeleteFunc(e.conns, func(_ int64, c *connection) bool { return !waits(c.opened.Add(clientLife), now, clientLife) })
+	conn := e.conns[account.ID]
+	if conn == nil {
+		conn = connect(e.config.Open, account, now)
+		e.conns[account.ID] = conn
+	}
+	return conn
+}
+
+// workBatch works on some jobs of a zone and commits what came of it.
+func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
+	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
+	for _, j := range jobs {
+		b.items = append(b.items, newItem(j.record, j.look))
+	}
+	e.mu.Lock()
+	held := l.hold(e.config.Now())
+	e.mu.Unlock()
+	if held != nil {
+		for _, i := range b.items {
+			i.began = b.now()
+			i.restate(i.began)
+			if i.step != End {
+				i.fault, i.untried = *held, true
+			}
+			i.phase = done
+		}
+	} else {
+		b.rescue(func() { b.work(e.ctx) }, b.items...)
+		if b.crash != nil {
+			e.config.Log.Error("a record is not worked on", "error", b.crash)
+		}
+	}
+	e.inherit(e.ctx, b)
+	if e.ctx.Err() != nil && !slices.ContainsFunc(b.items, func(i *item) bool { return i.fault.Code != CodeInterrupted }) {
+		return // the program ends: all is as it was stored
+	}
+	e.conclude(l, jobs, b)
+}
+
+// hold is why a zone is not asked now, nil when it is.
+func (l *lane) hold(now time.Time) *Fault {
+	if !l.closed(now) {
+		return nil
+	}
+	fault := l.fault
+	return &fault
+}
+
+// givenUp reports whether a zone that is not asked now has failed as often as it
+// may: its names fail with it, until the next try.
+func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
+	return l.closed(now) && (l.fails > retry.Retries || l.blocked.Sub(now) > passPatience)
+}
+
+// passPatience is how long a pass waits for a zone at most.
+const passPatience = time.Minute
+
+// conclude notes how the zone fared, and settles what came of the jobs.
+func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
+	now := e.config.Now()
+	var s Settlement
+	var ended []*task
+	e.mu.Lock()
+	e.judge(l, b, now)
+	failed, waiting := 0, len(l.queue)
+	for n, j := range jobs {
+		i := b.items[n]
+		v := verdict{item: i, job: j, now: now, retry: e.retry, lane: l, down: b.down != nil, givenUp: l.givenUp(now, e.retry)}
+		o, back := v.conclude()
+		if o.zoneDown && o.level() > slog.LevelInfo {
+			failed++
+		}
+		t := j.task
+		t.follow = t.follow || i.verify || i.left != nil || i.step == EndThenLook
+		t.take(&s, i, o, back)
+		if t.waiting--; t.waiting == 0 {
+			ended = append(ended, t)
+		}
+	}
+	fault, since := l.fault, l.since
+	e.mu.Unlock()
+	if first := b.items[0].record; failed > 0 {
+		e.news.zoneDown(first, since, fault, failed+waiting)
+	} else if b.down == nil && b.answered {
+		e.news.zoneWell(first)
+	} else if at := slices.IndexFunc(b.items, (*item).zoneless); b.down == nil && at >= 0 {
+		e.news.zoneAbsent(first, b.items[at].fault)
+	}
+	e.tellOutcomes(ended)
+	if err := e.settle(e.ctx, l, &s, ended); err != nil {
+		e.mu.Lock()
+		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
+		e.mu.Unlock()
+	}
+}
+
+// judge says after a batch whether the zone is asked again at once.
+func (e *Engine) judge(l *lane, b *batch, now time.Time) {
+	switch {
+	case b.down == nil && b.answered:
+		l.fails, l.blocked, l.since = 0, time.Time{}, time.Time{}
+	case b.down != nil:
+		if l.fails++; b.answered {
+			l.fails, l.since = 1, now
+		}
+		if l.since.IsZero() {
+			l.since = now
+		}
+		l.fault = Describe(b.down, b.items[0].record.Account)
+		l.blocked = now.Add(e.retry.Delay(l.fails, b.down))
+		failure, ok := errors.AsType[*provider.Error](b.down)
+		l.told = ok && failure.RetryAfter > 0
+		if !l.fault.transient() {
+			l.fails = max(l.fails, e.retry.Retries+1)
+			l.blocked = now.Add(e.retry.Delay(1, nil))
+		}
+	}
+}
+
+// settle commits what came of some work in a zone, if it was in one, and ends the tasks that are
+// through.
+func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*task) error {
+	e.mu.Lock()
+	e.settling++
+	p := e.pass
+	e.mu.Unlock()
+	for _, t := range ended {
+		number := int64(0)
+		if p != nil && t.belongs(p) {
+			number = p.progress.Number
+		}
+		if d, news := t.due(number, e.config.Now()); news {
+			s.Names = append(s.Names, d)
+		}
+	}
+	unstored, fault, err := e.store(context.WithoutCancel(ctx), s)
+	if l != nil {
+		e.news.database("settle", l.key, fault) // before those callers go on that wait for the outcome
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settling--
+	e.settled++
+	for _, d := range s.Names {
+		if isZone(d.Lane) {
+			l := e.lane(d.Lane)
+			l.stored = true
+			l.puts++
+		}
+	}
+	for _, t := range ended {
+		delete(e.busy, t.name.Name)
+		if t.page != nil {
+			t.page.page--
+		}
+		lost := unstored[t.name.Name]
+		if lost {
+			e.unstored[t.name.Name] = e.config.Now().Add(breath)
+		}
+		switch {
+		case lost && t.page != nil:
+			t.page.again = append(t.page.again, t.name.Name)
+		case !lost && p != nil && p == e.pass: // else it is marked for another, or for none
+			p.count(t)
+		}
+		for _, w := range e.awaited[t.name.Name] {
+			w.see(t.name.Version)
+		}
+	}
+	return err
+}
+
+// storeTime is how long a settlement is tried name by name. A database that is locked takes longer
+// to say so once.
+const storeTime = time.Second
+
+// store commits a settlement: where that fails, name by name, so that none waits for another.
+// It gives the names that are not stored; err is why none is.
+func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]bool, fault, err error) {
+	if len(s.Places)+len(s.Ended)+len(s.Names) == 0 {
+		return nil, nil, nil
+	}
+	end := e.config.Now().Add(storeTime)
+	if fault = e.config.Database.Settle(ctx, *s); fault == nil {
+		return nil, nil, nil
+	}
+	unstored = map[string]bool{}
+	names := s.names()
+	for _, name := range names {
+		if len(names) == 1 || !e.config.Now().Before(end) || e.config.Database.Settle(ctx, s.of(name)) != nil {
+			unstored[name] = true
+		}
+	}
+	if len(unstored) == len(names) {
+		err = fault
+	}
+	return unstored, fault, err
+}
+
+func (e *Engine) tellOutcomes(ended []*task) {
+	var all []Outcome
+	for _, t := range ended {
+		all = append(all, t.outcomes...)
+	}
+	e.news.outcomes(all)
+}

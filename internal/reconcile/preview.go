@@ -1,0 +1,52 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+
+	"meshddns/internal/mesh"
+)
+
+// PreviewSweep is Preview with the orphans that a sweep would withdraw.
+func (e *Engine) PreviewSweep(ctx context.Context) (Report, error) {
+	report, err := e.Preview(ctx)
+	if err != nil {
+		return report, err
+	}
+	found, err := e.findOrphans(ctx, true)
+	report.add(found.outcomes(), true, false)
+	report.add(notSearched(found.undone, report.Records), true, false)
+	report.finish(e.config.Now())
+	report.Complete = err == nil
+	return report, unfinished(ctx, err)
+}
+
+// moves gives the ends of the values at a name that have to wait until the value stands at its
+// new place. While a new place fails there are none, and a place that two keys share does not
+// end.
+func moves(items []*item, outcomes []Outcome) (all []Outcome) {
+	if !slices.ContainsFunc(outcomes, Outcome.writes) || slices.ContainsFunc(outcomes, Outcome.bad) {
+		return nil
+	}
+	for _, i := range items {
+		old := i.left
+		if i.record.Keep {
+			old = &i.place
+		}
+		if old == nil || old.Standing == "" || slices.ContainsFunc(items, func(w *item) bool { return w != i && w.place.identity(*old) == SameZone }) {
+			continue
+		}
+		o := Outcome{
+			Name: old.Name, Provider: old.Account.Provider, Zone: old.Zone, Network: mesh.Network(old.Standing),
+			Action: ActionDelete, Value: old.Standing,
+		}
+		if i.record.mode == UpsertOnly {
+			o.Action, o.Fault = ActionLeftover, Fault{Code: CodeDeletesForbidden}
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// writes reports whether a value comes to stand.
+func (o Outcome) writes() bool { return o.Action == ActionCreate || o.Action == ActionUpdate }

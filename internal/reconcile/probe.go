@@ -1,0 +1,81 @@
+package reconcile
+
+import (
+	"context"
+
+	"meshddns/internal/probe"
+	"meshddns/internal/provider"
+)
+
+// oneZone reports whether two keys reach one zone where their providers do not
+// tell: it writes a marked value at a random name with the key of the wanted
+// place, reads it with the old key, and removes it. The probe has a place of its
+// own, so a stop in between leaves nothing. What was found holds for a minute.
+func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (same bool, err error) {
+	e.mu.Lock()
+	conn := e.connection(wanted.Account)
+	e.mu.Unlock()
+	if conn.client == nil {
+		return false, conn.refusal
+	}
+	pair := zonePair{conn, wanted.Zone}
+	if same, known := old.shares(pair); known {
+		return same, nil
+	}
+	state, err := e.config.Database.State(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	probe := probe.NewRecord(state.Owner, wanted.Zone)
+	p := Place{Name: probe.Name, Account: wanted.Account, Zone: wanted.Zone, ZoneID: wanted.ZoneID, Doubt: Doubt{Value: probe.Value}}
+	if err := e.config.Database.AddProbe(ctx, &p); err != nil {
+		return false, err
+	}
+	value := provider.TXT{probe.Value}
+	err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Add: []provider.TXT{value}, TTL: recordTTL})
+	if err != nil { // its place has it removed, if it was written
+		return false, &provider.Error{Kind: provider.KindOf(err), Detail: wanted.Account.Secret.Line(err.Error())}
+	}
+	seen, err := old.client.Read(ctx, p.Zone, p.Name)
+	if same = sees(seen, probe.Value); err != nil {
+		return false, err
+	}
+	old.found(pair, same)
+	return same, e.removeProbe(ctx, conn, p, value)
+}
+
+// zonePair is another connection to a zone of one name.
+type zonePair struct {
+	wanted *connection
+	apex   string
+}
+
+// shares tells what is known of a pair.
+func (c *connection) shares(pair zonePair) (same, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same, known = c.pairs[pair]
+	return same, known
+}
+
+func (c *connection) found(pair zonePair, same bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pairs[pair] = same
+}
+
+// removeProbe removes a probe and its place. Should that fail the place stays, and
+// the engine withdraws the probe as it does any other value.
+func (e *Engine) removeProbe(ctx context.Context, conn *connection, p Place, value provider.TXT) error {
+	ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx))
+	defer cancel()
+	seen, err := conn.client.Read(ctx, p.Zone, p.Name)
+	if err == nil {
+		err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Seen: seen, Remove: []provider.TXT{value}})
+	}
+	if err != nil {
+		e.config.Log.Warn("a probe waits to be removed", "name", p.Name, "error", p.Account.Secret.Line(err.Error()))
+		return nil
+	}
+	return e.config.Database.EndProbe(ctx, p)
+}

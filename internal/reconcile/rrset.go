@@ -1,0 +1,158 @@
+package reconcile
+
+import (
+	"slices"
+	"strconv"
+
+	"meshddns/internal/mesh"
+	"meshddns/internal/provider"
+)
+
+// Actions of a report.
+const (
+	ActionCreate    = "create"
+	ActionUpdate    = "update"
+	ActionDelete    = "delete"
+	ActionUnchanged = "unchanged"
+	ActionConflict  = "conflict"
+	ActionFailed    = "failed"
+	ActionSkipped   = "skipped"
+	ActionLeftover  = "leftover"
+	ActionOrphan    = "orphan"
+)
+
+// recordTTL is in seconds: a changed address is seen soon.
+const recordTTL = 60
+
+// goal is what is to stand at a name, and what counts as ours there.
+type goal struct {
+	owner    string
+	adopted  []string
+	want     string // "" for none of ours
+	standing string // the value that a new one replaces
+	doubt    Doubt  // values that a write of ours may have put there
+	mode     Mode
+	spares   bool // the values of one network stay, whatever else goes
+	spared   string
+}
+
+// ours reports whether a value is one that the goal is about, and otherwise
+// whether it is that of another owner.
+func (g goal) ours(value string) (ours, theirs bool) {
+	owner, marked := mesh.Owner(value)
+	ours = marked && (owner == g.owner || g.want != "" && slices.Contains(g.adopted, owner))
+	return ours, marked && !ours
+}
+
+// plan works out the change from the values seen to the goal: a pure function.
+// Values of other kinds are never named in it; another owner's excludes ours.
+func (g goal) plan(seen provider.RRset) (change provider.Change, action string, err error) {
+	change = provider.Change{Seen: seen, TTL: recordTTL}
+	if err := g.excluded(seen); err != nil {
+		return change, "", err
+	}
+	there := sees(seen, g.want)
+	switch {
+	case g.want == "" || there:
+	case g.mode == LookOnly:
+		return change, ActionUnchanged, nil
+	default:
+		change.Add = []provider.TXT{{g.want}}
+	}
+	if !sees(seen, g.standing) {
+		g.standing = "" // a new value then replaces whatever of ours stands there
+	}
+	for _, v := range seen.Values {
+		if ours, _ := g.ours(v.Text()); ours && g.removes(v.Text(), len(change.Add) > 0) {
+			change.Remove = append(change.Remove, v)
+		}
+	}
+	if there && g.mode != UpsertOnly && slices.ContainsFunc(seen.Copies, func(v provider.TXT) bool { return v.Text() == g.want }) {
+		change.Copies = []provider.TXT{{g.want}}
+	}
+	if len(seen.Values) > len(change.Remove) {
+		change.TTL = seen.TTL // one TTL for a whole RRset (RFC 2181, section 5.2), and it is not ours alone
+	}
+	return change, g.action(change), nil
+}
+
+// removes reports whether a value of ours goes. In mode upsert-only only those go
+// that the wanted value replaces.
+func (g goal) removes(value string, replaced bool) bool {
+	if g.spares && mesh.Network(value) == g.spared {
+		return false
+	}
+	if g.mode == UpsertOnly {
+		replaces := value == g.standing || value == g.doubt.Value || g.doubt.More || replaced && g.standing == ""
+		return g.want != "" && value != g.want && replaces
+	}
+	return value != g.want
+}
+
+// remains is the value of ours that stands after a change: the wanted one, else
+// the one that stood before, else any, "" for none. More says that there are others.
+func (g goal) remains(change provider.Change) (value string, more bool) {
+	var left []string
+	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
+		if ours, _ := g.ours(v.Text()); ours && !slices.ContainsFunc(change.Remove, v.Equal) {
+			left = append(left, v.Text())
+		}
+	}
+	for _, first := range []string{g.want, g.standing} {
+		if slices.Contains(left, first) {
+			value = first
+			break
+		}
+	}
+	if value == "" && len(left) > 0 {
+		value = left[0]
+	}
+	return value, slices.ContainsFunc(left, func(v string) bool { return v != value })
+}
+
+// excluded is why no value of ours may stand beside what is there.
+func (g goal) excluded(seen provider.RRset) error {
+	if g.want != "" && seen.Alias != "" {
+		return &provider.Error{Kind: provider.Conflict, Detail: "an alias: it points to " + seen.Alias}
+	}
+	for _, v := range seen.Values {
+		if _, theirs := g.ours(v.Text()); theirs && g.want != "" {
+			return &provider.Error{Kind: provider.Conflict, Detail: strconv.Quote(v.Text())}
+		}
+	}
+	for _, v := range seen.Off {
+		if ours, theirs := g.ours(v.Text()); ours || theirs && g.want != "" {
+			return &provider.Error{Kind: provider.Conflict, Detail: "disabled, or for some resolvers only: " + strconv.Quote(v.Text())}
+		}
+	}
+	return nil
+}
+
+func (g goal) action(change provider.Change) string {
+	switch {
+	case len(change.Add) == 0 && len(change.Remove) == 0 && len(change.Copies) == 0:
+		return ActionUnchanged
+	case g.want == "":
+		return ActionDelete
+	case len(change.Add) > 0 && len(change.Remove) == 0:
+		return ActionCreate
+	}
+	return ActionUpdate
+}
+
+// sees reports whether a value is among those seen.
+func sees(seen provider.RRset, value string) bool {
+	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == value })
+}
+
+// disturbed reports whether somebody with our mark has put a value in the place
+// of the one that stood there: ours that is neither wanted nor was ever meant.
+func (g goal) disturbed(seen provider.RRset, p Place) bool {
+	if p.State != Published || p.Standing != g.want || !p.Doubt.None() || sees(seen, g.want) {
+		return false
+	}
+	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool {
+		owner, ours := mesh.Owner(v.Text())
+		return ours && owner == g.owner && mesh.Network(v.Text()) == mesh.Network(g.want)
+	})
+}

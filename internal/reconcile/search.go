@@ -1,0 +1,280 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"meshddns/internal/mesh"
+	"meshddns/internal/provider"
+	"meshddns/internal/tasks"
+)
+
+// ZonePager is a DNS that gives a whole zone page by page, in an order of its
+// own: a list of any size in little memory.
+type ZonePager interface {
+	ReadPage(ctx context.Context, zone, after string, limit int) (sets map[string]provider.RRset, next string, err error)
+}
+
+// errNotListed is why a zone is not searched that no key can list.
+var errNotListed error = &provider.Error{Kind: provider.Invalid, Err: provider.ErrNotListed}
+
+// searchPatience is how long a search for orphans waits until it is known where a zone is.
+const searchPatience = 10 * time.Second
+
+// search is what a search for orphans has found.
+type search struct {
+	orphans []Place
+	undone  []unsearched
+}
+
+// unsearched is a zone that could not be searched.
+type unsearched struct {
+	zone  Zone
+	fault Fault
+}
+
+// notSearched are the outcomes of zones that could not be searched. Where names have failed for the
+// same reason, they tell it.
+func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
+	for _, u := range undone {
+		same := func(o Outcome) bool {
+			tells := (o.bad() || o.Action == ActionLeftover) && o.Fault.Code == u.fault.Code || o.Action == ActionSkipped && o.Name == u.zone.name()
+			return tells && o.Provider == u.zone.Account.Provider
+		}
+		if !slices.ContainsFunc(slices.Concat(told, all), same) {
+			all = append(all, Outcome{
+				Name: u.zone.name(), Provider: u.zone.Account.Provider, Zone: u.zone.name(), Action: ActionSkipped,
+				Fault: Fault{Code: CodeNotSearched, Detail: u.fault.Detail},
+			})
+		}
+	}
+	return all
+}
+
+// outcomes are those of the orphans in a report.
+func (s search) outcomes() (all []Outcome) {
+	seen := map[[3]string]bool{} // two spellings of an address list one zone twice
+	for _, place := range s.orphans {
+		if at := [3]string{place.Name, place.Zone, place.Standing}; !seen[at] {
+			seen[at] = true
+			all = append(all, Outcome{
+				Name: place.Name, Provider: place.Account.Provider, Zone: place.Zone, Network: mesh.Network(place.Standing),
+				Action: ActionOrphan, Value: place.Standing, Fault: Fault{Code: CodeOrphan},
+			})
+		}
+	}
+	return all
+}
+
+// reach is a zone with the client that reaches it, or why there is none.
+type reach struct {
+	Zone
+	conn *connection
+	err  error
+}
+
+// identity is the same of two keys that are known to reach one zone. Without an id of the zone
+// they may reach two of one name.
+func (r reach) identity() [4]string {
+	return [4]string{r.Account.Provider, r.Account.Endpoint, r.name(), cmp.Or(r.ID, fmt.Sprint("account ", r.Account.ID))}
+}
+
+// searching is a search for orphans that is under way.
+type searching struct {
+	engine *Engine
+	sweep  bool // each zone that is not searched is told of
+	mu     sync.Mutex
+	found  search
+	keys   map[[4]string][]reach // that reach a zone: there may be several
+	silent map[[2]string]error   // of the addresses that do not answer: one zone tells it for all
+	err    error                 // of the database
+}
+
+// findOrphans gives a place for every value with our mark that no place knows, in
+// every zone that its provider lists. It searches zones beside each other. A zone that cannot be
+// searched is told of, and is no error: only a fault of the database is one. That a provider does
+// not list a zone for any key is told before a sweep.
+func (e *Engine) findOrphans(ctx context.Context, sweep bool) (search, error) {
+	zones, err := e.config.Database.Zones(ctx)
+	if err != nil {
+		return search{}, err
+	}
+	s := &searching{engine: e, sweep: sweep, keys: map[[4]string][]reach{}, silent: map[[2]string]error{}}
+	slots := make(chan struct{}, zonesAtOnce)
+	beside(ctx, slots, zones, func(z Zone) { s.reach(ctx, z) })
+	beside(ctx, slots, slices.Collect(maps.Values(s.keys)), func(keys []reach) { s.zone(ctx, keys) })
+	return s.found, cmp.Or(s.err, ctx.Err())
+}
+
+// reach finds out which zone is meant, if there is one.
+func (s *searching) reach(ctx context.Context, z Zone) {
+	r := reach{Zone: z, err: s.silence(z)}
+	if r.err == nil {
+		s.engine.reach(ctx, &r)
+	}
+	if r.conn != nil && r.conn.client == nil || provider.KindOf(r.err) == provider.ZoneNotFound {
+		return // which the names there tell
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hear(z, r.err)
+	s.keys[r.identity()] = append(s.keys[r.identity()], r)
+}
+
+// zone searches a zone, with the first of the keys that can.
+func (s *searching) zone(ctx context.Context, keys []reach) {
+	z := keys[0].Zone
+	failure := s.silence(z)
+	var orphans []Place
+	if failure == nil {
+		orphans, failure = s.engine.searchZone(ctx, keys)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if fault, ok := errors.AsType[*databaseError](failure); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.err = fault
+		return
+	}
+	unlisted := errors.Is(failure, provider.ErrNotListed)
+	if !unlisted {
+		s.engine.news.zoneSearched(z, failure)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hear(z, failure)
+	s.found.orphans = append(s.found.orphans, orphans...)
+	if failure != nil && (s.sweep || !unlisted) {
+		s.found.undone = append(s.found.undone, unsearched{z, Describe(failure, z.Account)})
+	}
+}
+
+// silence is why a zone is not asked, for its server or vendor does not answer.
+func (s *searching) silence(z Zone) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.silent[z.Account.address()]
+}
+
+// hear notes that a server or vendor does not answer. The caller holds the lock.
+func (s *searching) hear(z Zone, err error) {
+	if provider.KindOf(err) == provider.Network {
+		s.silent[z.Account.address()] = err
+	}
+}
+
+// databaseError is a fault of the database, and not of a zone.
+type databaseError struct{ error }
+
+// reach finds the zone and its id.
+func (e *Engine) reach(ctx context.Context, r *reach) {
+	ctx, cancel := context.WithTimeoutCause(ctx, searchPatience, errSilent)
+	defer cancel()
+	e.mu.Lock()
+	r.conn = e.connection(r.Account)
+	e.mu.Unlock()
+	if r.conn.client == nil {
+		return
+	}
+	r.err = tasks.Call(func() (err error) {
+		if r.Apex == "" {
+			found := r.conn.domain(ctx, r.Domain)
+			if r.Apex, err = found.apex, found.err; err != nil {
+				return err
+			}
+		}
+		if identifier, ok := r.conn.client.(provider.ZoneIdentifier); ok {
+			r.ID, err = identifier.ZoneID(ctx, r.Apex)
+		}
+		return err
+	})
+	if r.err != nil && context.Cause(ctx) == errSilent {
+		r.err = &provider.Error{Kind: provider.Network, Detail: "find a zone", Err: errSilent}
+	}
+}
+
+// searchZone searches a zone with the first of its keys that can.
+func (e *Engine) searchZone(ctx context.Context, keys []reach) (all []Place, err error) {
+	for _, r := range keys {
+		fault := r.err
+		if fault == nil {
+			fault = tasks.Call(func() (err error) { all, err = e.orphansOf(ctx, r.conn, r.Zone); return err })
+		}
+		switch {
+		case fault == nil:
+			return all, nil
+		case err == nil || errors.Is(err, provider.ErrNotListed):
+			err = fault
+		}
+	}
+	return nil, err
+}
+
+// orphansOf searches one zone.
+func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all []Place, err error) {
+	switch client := conn.client.(type) {
+	case ZonePager:
+		for after := ""; ; {
+			sets, next, err := client.ReadPage(ctx, z.Apex, after, pageNames)
+			if err != nil || len(sets) == 0 {
+				return all, err
+			}
+			found, err := e.strangers(ctx, z, sets)
+			if err != nil {
+				return all, err
+			}
+			all, after = append(all, found...), next
+		}
+	case provider.ZoneReader:
+		listed, err := conn.list(ctx, client, z.Apex, false)
+		if listed == nil {
+			return nil, cmp.Or(err, errNotListed)
+		}
+		return e.strangers(ctx, z, conn.unchanged(listed))
+	}
+	return nil, errNotListed
+}
+
+// strangers gives a place for each name among the sets that has a value of ours, which is not
+// wanted there, and no place.
+func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider.RRset) (all []Place, err error) {
+	state, err := e.config.Database.State(ctx, nil)
+	if err != nil {
+		return nil, &databaseError{err}
+	}
+	values := map[string][]string{}
+	for name, set := range sets {
+		for _, v := range set.Values {
+			if o, mesh := mesh.Owner(v.Text()); mesh && o == state.Owner {
+				values[strings.ToLower(name)] = append(values[strings.ToLower(name)], v.Text())
+			}
+		}
+	}
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(values)), pageNames) {
+		unknown, err := e.config.Database.Strangers(ctx, z, names)
+		if err == nil {
+			state, err = e.config.Database.State(ctx, unknown)
+		}
+		if err != nil {
+			return nil, &databaseError{err}
+		}
+		for _, r := range Desired(state, e.config.Addresses()) {
+			values[r.Name] = slices.DeleteFunc(values[r.Name], func(v string) bool { return v == r.Want })
+		}
+		for _, name := range unknown {
+			if len(values[name]) > 0 {
+				all = append(all, Place{Name: name, Account: z.Account, Zone: z.Apex, ZoneID: z.ID, State: Leftover, Standing: values[name][0]})
+			}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,148 @@
+package reconcile
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"meshddns/internal/mesh"
+	"meshddns/internal/provider"
+)
+
+// Preview says what a pass would do now, also where passes are disabled, and writes nothing.
+func (e *Engine) Preview(ctx context.Context) (Report, error) {
+	settings, err := e.config.Database.Settings(ctx)
+	switch {
+	case err != nil:
+		return Report{}, err
+	case !settings.Configured:
+		return Report{}, ErrNotConfigured
+	}
+	report := Report{StartedAt: e.config.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
+	conns := map[int64]*connection{}
+	for cursor := ""; ; {
+		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		if err != nil {
+			return report, unfinished(ctx, err)
+		}
+		if len(names) == 0 {
+			report.finish(e.config.Now())
+			return report, nil
+		}
+		cursor = names[len(names)-1]
+		if err := e.previewPage(ctx, names, conns, &report); err != nil {
+			return report, err
+		}
+	}
+}
+
+// previewPage surveys some names for a report.
+func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int64]*connection, report *Report) error {
+	items, refused, err := e.survey(ctx, names, conns)
+	if err != nil {
+		return err
+	}
+	outcomes, at := map[string][]Outcome{}, map[string][]*item{}
+	for _, i := range items {
+		v := verdict{item: i, job: &job{record: i.record}, now: e.config.Now(), lane: &lane{}, givenUp: true}
+		o, _ := v.conclude()
+		outcomes[o.Name], at[o.Name] = append(outcomes[o.Name], o), append(at[o.Name], i)
+	}
+	for _, r := range refused {
+		outcomes[r.Name] = append(outcomes[r.Name], r.refused())
+	}
+	for _, name := range names {
+		report.add(append(outcomes[name], moves(at[name], outcomes[name])...), false, false)
+	}
+	return nil
+}
+
+// unfinished is what an error is to who waits, when the wait is over.
+func unfinished(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ErrUnfinished
+	}
+	return err
+}
+
+// survey reads what stands at some names, and writes nothing.
+func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Record, err error) {
+	state, err := e.config.Database.State(ctx, names)
+	if err != nil {
+		return nil, nil, unfinished(ctx, err)
+	}
+	lanes := map[string][]Record{}
+	for _, r := range Desired(state, e.config.Addresses()) {
+		if r.refusal() {
+			refused = append(refused, r)
+			continue
+		}
+		if conns[r.Account.ID] == nil {
+			conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
+		}
+		lanes[r.lane()] = append(lanes[r.lane()], r)
+	}
+	var mu sync.Mutex
+	beside(ctx, e.looks, slices.Collect(maps.Values(lanes)), func(records []Record) {
+		b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conns[records[0].Account.ID], dry: true}
+		for _, r := range records {
+			b.items = append(b.items, newItem(r, false))
+		}
+		b.rescue(func() { b.work(ctx) }, b.items...)
+		if b.crash != nil {
+			e.config.Log.Error("a record is not looked at", "error", b.crash)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		items = append(items, b.items...)
+	})
+	if ctx.Err() != nil {
+		err = ErrUnfinished
+	}
+	return items, refused, err
+}
+
+// Held gives the names that are wanted here and at which a value of an owner
+// stands.
+func (e *Engine) Held(ctx context.Context, owner string) (held []string, err error) {
+	conns := map[int64]*connection{}
+	for cursor := ""; ; {
+		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		if err != nil || len(names) == 0 {
+			return held, unfinished(ctx, err)
+		}
+		cursor = names[len(names)-1]
+		items, _, err := e.survey(ctx, names, conns)
+		if err != nil {
+			return held, err
+		}
+		has := map[string]bool{}
+		for _, i := range items {
+			stands := slices.ContainsFunc(i.seen.Values, func(v provider.TXT) bool {
+				o, mesh := mesh.Owner(v.Text())
+				return mesh && o == owner
+			})
+			has[i.record.Name] = has[i.record.Name] || stands && !i.record.withdrawal()
+		}
+		held = append(held, slices.DeleteFunc(names, func(name string) bool { return !has[name] })...)
+	}
+}
+
+// beside calls f for each of some zones, as many at a time as there are slots. When ctx ends the
+// rest is left out.
+func beside[Z any](ctx context.Context, slots chan struct{}, zones []Z, f func(Z)) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, z := range zones {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		group.Go(func() {
+			defer func() { <-slots }()
+			f(z)
+		})
+	}
+}

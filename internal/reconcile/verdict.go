@@ -1,0 +1,148 @@
+package reconcile
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"meshddns/internal/provider"
+)
+
+// ownerDoubts is how often in a row somebody with our mark changes a value
+// before it is said that a copy of the database may be in use elsewhere.
+const ownerDoubts = 3
+
+// verdict says what the end of an item means: its outcome, what is stored, and
+// when to come back.
+type verdict struct {
+	item    *item
+	job     *job
+	now     time.Time
+	retry   provider.Backoff
+	lane    *lane
+	down    bool // the zone failed as a whole
+	givenUp bool // it has failed as often as it may
+}
+
+func (v verdict) conclude() (o Outcome, back Due) {
+	i, r := v.item, v.item.record
+	o = Outcome{
+		Name: r.Name, Provider: r.Account.Provider, Zone: cmp.Or(i.place.Zone, r.Place.Zone), Network: r.Network, Value: r.Want,
+		Fault: i.fault, Attempts: v.job.attempt + 1, Duration: i.took, at: r.at(), zoneDown: v.withZone(),
+	}
+	switch {
+	case i.fault.Code == "":
+		i.store = i.places()
+		o.Action = v.succeeded(&o)
+		return o, Due{}
+	case i.fault.Code == CodeInterrupted && !r.Keep, i.untried && !v.givenUp && !r.Keep:
+		i.store = slices.DeleteFunc(i.places(), func(p *Place) bool { return p.ID == 0 })
+		return o, Due{At: v.now, Lane: v.lane.key}
+	case i.untried:
+		o.Attempts = v.lane.fails
+	}
+	if i.left != nil && i.place.ID == 0 { // the value stays where it is until it has another place
+		i.place, i.left = r.Place, nil
+	}
+	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
+	e := Event{Kind: Failure, Fault: i.fault, Final: final}
+	if i.fault.Code == string(provider.ZoneNotFound) && !r.withdrawal() {
+		e.Kind = NoZone
+	}
+	i.place.Attempts = o.Attempts
+	i.happens(e, v.now)
+	i.store = i.places()
+	if o.Action = v.failed(); r.withdrawal() {
+		o.Value = r.Place.Standing
+	}
+	switch {
+	case i.step == Again:
+		wait := v.retry.Delay(o.Attempts, nil)
+		if i.wait > 0 {
+			wait = min(i.wait, provider.MaxRetryAfter)
+		}
+		back = Due{At: v.now.Add(wait), Lane: v.lane.key}
+	case o.Action == "":
+		o.Fault = Fault{} // no person has to know
+	}
+	return o, back
+}
+
+// withZone reports whether the item failed with its zone, and not by itself.
+func (v verdict) withZone() bool {
+	return v.item.fault.Code != "" && (v.item.untried || v.down && v.item.fault.Code == v.lane.fault.Code)
+}
+
+// at tells the record from others of its name and network.
+func (r Record) at() string {
+	if r.withdrawal() {
+		return fmt.Sprint(r.Account.ID, " ", r.Place.ID)
+	}
+	return fmt.Sprint(r.Account.ID)
+}
+
+// succeeded is the action of an item at which nothing has failed.
+func (v verdict) succeeded(o *Outcome) string {
+	i, r := v.item, v.item.record
+	before := r.Place.State
+	switch {
+	case r.withdrawal() && i.step == Tell:
+		o.Fault, o.Value = i.place.Fault, i.place.Standing
+		return ActionLeftover
+	case r.withdrawal() && i.place.State == Withdrawn && before != Withdrawn:
+		return ActionDelete
+	case r.withdrawal() || i.place.State != Published:
+		return ""
+	}
+	if i.action != ActionUnchanged || before != Published {
+		i.place.Attempts = o.Attempts
+	} else {
+		o.Attempts = i.place.Attempts
+	}
+	if o.Fault = r.warning(); i.place.Disturbed >= ownerDoubts {
+		o.Fault = Fault{Code: CodeSameOwner, Detail: r.owner}
+	}
+	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
+	case i.action != ActionUnchanged || !lost:
+		return i.action
+	case r.Place.Standing == "":
+		return ActionCreate // by a write whose answer was lost
+	}
+	return ActionUpdate
+}
+
+// failed is the action of an item that failed.
+func (v verdict) failed() string {
+	i := v.item
+	switch {
+	case i.step != Tell:
+		return ""
+	case i.place.State == Conflict:
+		return ActionConflict
+	case i.place.State == Leftover:
+		return ActionLeftover
+	}
+	return ActionFailed
+}
+
+const (
+	defaultRetryInterval = 5 * time.Second
+	maxRetryInterval     = time.Hour
+	defaultRetries       = 3
+	maxRetries           = 10
+)
+
+// RetryPolicy is what the configuration says, in seconds and attempts after the
+// first, within its bounds.
+func RetryPolicy(interval, retries sql.Null[int64]) provider.Backoff {
+	b := provider.Backoff{First: defaultRetryInterval, Retries: defaultRetries}
+	if n := interval; n.Valid && n.V > 0 {
+		b.First = time.Duration(min(n.V, int64(maxRetryInterval/time.Second))) * time.Second
+	}
+	if n := retries; n.Valid && n.V >= 0 {
+		b.Retries = int(min(n.V, maxRetries))
+	}
+	return b
+}

@@ -1,0 +1,466 @@
+package reconcile_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/ledger"
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+const owner = "0123456789ab"
+
+// world is an engine with a database of its own and a vendor that keeps zones in memory.
+type world struct {
+	t      *testing.T
+	db     *sql.DB
+	ledger *ledger.Ledger
+	vendor *vendor
+	engine *reconcile.Engine
+	log    logText
+	clock  atomic.Int64 // how far the clock is ahead
+	fault  func(what string) error
+	stop   func()
+	last   int // usage
+}
+
+// logText is a log that is read while it is written. While held it takes no line.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	held chan struct{}
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	if l.held != nil {
+		<-l.held
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// newWorld makes a world whose configuration publishes at example.com.
+func newWorld(t *testing.T, mode string) *world {
+	t.Helper()
+	w := &world{t: t, fault: func(string) error { return nil }}
+	schema, err := os.ReadFile("../../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "file:" + filepath.Join(t.TempDir(), "x.db") + "?_journal_mode=WAL&_foreign_keys=1&_busy_timeout=5000&_txlock=immediate"
+	open := func(connections int) *sql.DB {
+		db, err := sql.Open("sqlite3", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(connections)
+		t.Cleanup(func() { db.Close() })
+		return db
+	}
+	w.db = open(1)
+	w.exec(string(schema))
+	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, ?);
+		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`, owner)
+	queue := sqlite.NewQueue(w.db, func() { w.engine.Wake() })
+	w.ledger = ledger.New(open(4), queue.Do, w.now, owner)
+	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
+	w.renew()
+	account := w.account("key")
+	w.exec(`INSERT INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
+		    retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone, name, account)
+		VALUES (1, 'vendor', 'key', 'secret', '', 'example.com', '_host', ?, 5, 0, 1, '["tcp://203.0.113.7:1"]', '', 'example.com', '_host.example.com', ?)`, mode, account)
+	w.due("_host.example.com", reconcile.LaneChanged)
+	return w
+}
+
+// now has no monotonic reading, so what is kept in memory meets a clock that is set too.
+func (w *world) now() time.Time { return time.Now().Round(0).Add(time.Duration(w.clock.Load())) }
+
+// renew makes the engine, as a program that begins does.
+func (w *world) renew() {
+	ready := make(chan struct{})
+	close(ready)
+	w.engine = reconcile.New(reconcile.Config{
+		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return client{w.vendor, a.Endpoint}, nil },
+		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} },
+		Ready:     ready, Interval: 5 * time.Minute, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Now: w.now,
+	})
+}
+
+// faulty fails where the test says so.
+type faulty struct {
+	reconcile.Database
+	w *world
+}
+
+func (f faulty) SpreadMarks(ctx context.Context, limit int) error {
+	if err := f.w.fault("spread"); err != nil {
+		return err
+	}
+	return f.Database.SpreadMarks(ctx, limit)
+}
+
+func (f faulty) Marked(ctx context.Context) (bool, error) {
+	if err := f.w.fault("marked"); err != nil {
+		return false, err
+	}
+	return f.Database.Marked(ctx)
+}
+
+func (f faulty) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
+	if err := f.w.fault("leftovers"); err != nil {
+		return err
+	}
+	return f.Database.AddLeftovers(ctx, places)
+}
+
+func (f faulty) Settle(ctx context.Context, s reconcile.Settlement) error {
+	return cmp.Or(f.Database.Settle(ctx, s), f.w.fault("settled"))
+}
+
+func (f faulty) ZoneLanes(ctx context.Context) ([]string, error) {
+	if err := f.w.fault("lanes"); err != nil {
+		return nil, err
+	}
+	return f.Database.ZoneLanes(ctx)
+}
+
+func (f faulty) State(ctx context.Context, names []string) (reconcile.State, error) {
+	if err := f.w.fault("state " + strings.Join(names, " ")); err != nil {
+		return reconcile.State{}, err
+	}
+	return f.Database.State(ctx, names)
+}
+
+func (w *world) exec(statement string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.Exec(statement, args...); err != nil {
+		w.t.Fatalf("%v in %s", err, statement)
+	}
+}
+
+func (w *world) count(query string) (n int) {
+	w.t.Helper()
+	if err := w.db.QueryRow(query).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) tx(f func(ctx context.Context, tx *sql.Tx) error) {
+	w.t.Helper()
+	tx, err := w.db.Begin()
+	if err == nil {
+		err = f(w.t.Context(), tx)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.engine.Wake()
+}
+
+// account makes an account of the vendor at an endpoint.
+func (w *world) account(key string, endpoint ...string) (id int64) {
+	w.tx(func(ctx context.Context, tx *sql.Tx) (err error) {
+		id, err = ledger.UseAccount(ctx, tx, reconcile.Account{
+			Provider: "vendor", Endpoint: strings.Join(endpoint, ""), AccessKeyID: key, Secret: "secret"})
+		return err
+	})
+	return id
+}
+
+func (w *world) due(name, lane string) {
+	w.tx(func(ctx context.Context, tx *sql.Tx) error { return w.ledger.MarkDue(ctx, tx, name, lane) })
+}
+
+// look makes a name be looked at now.
+func (w *world) look(name string) {
+	w.exec(`UPDATE names SET look = ? WHERE name = ?`, w.now().UnixMilli(), name)
+	w.engine.Wake()
+}
+
+// service registers a service of a domain.
+func (w *world) service(domain string, account int64) {
+	w.exec(`INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
+		VALUES (?1, '', '{}', ?1, ?1, ?2, 'vendor', '[]', ?3, '', '')`, domain, dnsname.Reverse(domain), account)
+}
+
+// reserve reserves a prefix of a service, and gives the name. It is not due yet.
+func (w *world) reserve(service, prefix string) (name string) {
+	w.last++
+	name = "_mesh." + prefix + "." + service
+	w.exec(`INSERT INTO usages (seq, id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
+		VALUES (?1, ?1, ?2, '', 'custom', ?3, 'TXT', '', 1, '[]', ?4, '')`, w.last, service, prefix, name)
+	w.exec(`INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?1, ?1, ?1, ?1, ?2, 'active')`, w.last, service)
+	w.exec(`INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, NULL, '', 0)`, name)
+	return name
+}
+
+// start runs the engine.
+func (w *world) start() {
+	if w.stop != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	engine := w.engine
+	go func() {
+		defer close(ended)
+		if err := engine.Run(ctx); err != nil {
+			w.t.Errorf("the engine ends: %v", err)
+		}
+	}()
+	w.stop = sync.OnceFunc(func() { cancel(); <-ended })
+	w.t.Cleanup(w.stop)
+}
+
+// restart ends the engine and runs a new one.
+func (w *world) restart() {
+	w.stop()
+	w.stop = nil
+	w.renew()
+	w.start()
+}
+
+// sync synchronises within a time.
+func (w *world) sync(limit time.Duration) reconcile.Report {
+	w.t.Helper()
+	return w.synchronise(limit, false)
+}
+
+func (w *world) synchronise(limit time.Duration, sweep bool) reconcile.Report {
+	w.t.Helper()
+	w.start()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	r, err := w.engine.Sync(ctx, sweep)
+	if err != nil {
+		w.t.Errorf("sync: %v: %+v\n%s", err, r, w.log.String())
+	}
+	return r
+}
+
+// begin synchronises in the background.
+func (w *world) begin(sweep bool) <-chan reconcile.Report {
+	w.start()
+	result := make(chan reconcile.Report, 1)
+	go func() {
+		r, err := w.engine.Sync(context.Background(), sweep)
+		if err != nil {
+			w.t.Errorf("sync: %v", err)
+		}
+		result <- r
+	}()
+	synctest.Wait()
+	return result
+}
+
+// after lets time pass, and what is due then happen.
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// outcomes are the records of a report as words.
+func outcomes(r reconcile.Report) (all []string) {
+	for _, o := range r.Records {
+		all = append(all, strings.TrimSpace(o.Name+" "+o.Action+" "+o.Fault.Code))
+	}
+	return all
+}
+
+func wantOutcomes(t *testing.T, r reconcile.Report, want ...string) {
+	t.Helper()
+	if got := outcomes(r); !slices.Equal(got, want) {
+		t.Errorf("report %q, want %q; %+v", got, want, r)
+	}
+}
+
+// vendor keeps zones in memory: every domain of two labels is one.
+type vendor struct {
+	mu     sync.Mutex
+	values map[string][]string
+	calls  []string
+	before func(ctx context.Context, what, name string) error
+
+	nameless bool // it gives its zones no ids
+}
+
+func (v *vendor) on(before func(ctx context.Context, what, name string) error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.before = before
+}
+
+func (v *vendor) call(ctx context.Context, what, name string) error {
+	v.mu.Lock()
+	v.calls = append(v.calls, what+" "+name)
+	before := v.before
+	v.mu.Unlock()
+	return before(ctx, what, name)
+}
+
+// called counts the calls that begin so.
+func (v *vendor) called(what string) (n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range v.calls {
+		if strings.HasPrefix(c, what) {
+			n++
+		}
+	}
+	return n
+}
+
+// changed reports whether a name was written. The caller holds the lock.
+func (v *vendor) changed(name string) bool { return slices.Contains(v.calls, "change "+name) }
+
+func (v *vendor) stands(name string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.values[name]) > 0
+}
+
+func (v *vendor) put(name string, values ...string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.values[name] = values
+}
+
+// hangs lets the calls of a kind about a name hang until their context ends.
+func hangs(what, name string) func(context.Context, string, string) error {
+	return func(ctx context.Context, w, n string) error {
+		if w == what && n == name {
+			<-ctx.Done()
+			return &provider.Error{Kind: provider.Network, Err: ctx.Err()}
+		}
+		return nil
+	}
+}
+
+// holdReads lets reads wait until open is closed. Each of the first nine is told on arrived.
+func (v *vendor) holdReads() (arrived, open chan struct{}) {
+	arrived, open = make(chan struct{}, 9), make(chan struct{})
+	v.on(func(_ context.Context, what, _ string) error {
+		if what == "read" {
+			arrived <- struct{}{}
+			<-open
+		}
+		return nil
+	})
+	return arrived, open
+}
+
+// client is a client of the vendor.
+type client struct {
+	v        *vendor
+	endpoint string
+}
+
+func zoneOf(name string) string {
+	labels := strings.Split(name, ".")
+	return strings.Join(labels[max(0, len(labels)-2):], ".")
+}
+
+func (c client) Zone(ctx context.Context, name string) (string, error) {
+	return zoneOf(name), c.v.call(ctx, "zone", zoneOf(name))
+}
+
+func (c client) ZoneID(_ context.Context, zone string) (string, error) {
+	if c.v.nameless {
+		return "", nil
+	}
+	return zone + c.endpoint, nil
+}
+
+func (c client) set(name string) (set provider.RRset) {
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	for _, v := range c.v.values[name] {
+		set.Values = append(set.Values, provider.TXT{v})
+	}
+	return set
+}
+
+func (c client) Read(ctx context.Context, zone, name string) (provider.RRset, error) {
+	err := c.v.call(ctx, "read", name)
+	return c.set(name), err
+}
+
+func (c client) ReadAll(ctx context.Context, zone string, wanted provider.Wanted) (map[string]provider.RRset, error) {
+	if err := c.v.call(ctx, "list", zone); err != nil {
+		return nil, err
+	}
+	c.v.mu.Lock()
+	var names []string
+	for name, values := range c.v.values {
+		if zoneOf(name) == zone && len(values) > 0 {
+			names = append(names, name)
+		}
+	}
+	c.v.mu.Unlock()
+	slices.Sort(names)
+	all := map[string]provider.RRset{}
+	for _, name := range names {
+		if err := c.v.call(ctx, "item", name); err != nil {
+			return nil, err
+		}
+		wanted(name, nil)
+		all[name] = c.set(name)
+	}
+	return all, nil
+}
+
+func (c client) Change(ctx context.Context, change provider.Change) error {
+	if err := c.v.call(ctx, "change", change.Name); err != nil {
+		return err
+	}
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	values := c.v.values[change.Name]
+	for _, add := range change.Add {
+		values = append(values, add.Text())
+	}
+	for _, remove := range change.Remove {
+		values = slices.DeleteFunc(values, func(v string) bool { return v == remove.Text() })
+	}
+	c.v.values[change.Name] = values
+	return nil
+}
+
+func (c client) Authority(context.Context, string) (provider.Authority, error) {
+	return provider.Authority{}, nil
+}
+
+// orphan is a value with our mark.
+func orphan(network int) string {
+	return fmt.Sprintf("v=mesh1 n=%d o=%s tcp://203.0.113.9:1", network, owner)
+}

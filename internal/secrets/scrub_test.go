@@ -1,0 +1,250 @@
+package secrets
+
+import (
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"html"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// secrets are such that each writing changes something in one of them.
+var secrets = []string{
+	"s3cr3t-Key/with+all=signs&<more>",
+	"caf\u00e9 au lait\u00e9 \u5bc6\u7801",
+	`quo"te\back%41slash'\n`,
+	"\U0001f511 emoji key",
+	"LTAI5tKq/9ZbX+7==",
+	"dG9wc2VjcmV0dG9wc2VjcmV0",
+	"abcd",
+}
+
+// writings are the ways in which somebody may repeat a text.
+var writings = map[string]func(string) string{
+	"plain":          func(s string) string { return s },
+	"upper case":     strings.ToUpper,
+	"lower case":     strings.ToLower,
+	"percent":        url.PathEscape,
+	"percent, all":   func(s string) string { return octets(s, "%%%02X") },
+	"percent, lower": func(s string) string { return octets(s, "%%%02x") },
+	"percent, twice": func(s string) string { return octets(octets(s, "%%%02x"), "%%%02X") },
+	"form":           url.QueryEscape,
+	"form, lower":    func(s string) string { return strings.ToLower(url.QueryEscape(s)) },
+	"JSON":           func(s string) string { return unquoted(asJSON(s)) },
+	"JSON, ASCII":    units,
+	"JSON, slashes":  func(s string) string { return strings.ReplaceAll(unquoted(asJSON(s)), "/", `\/`) },
+	"JSON in JSON":   func(s string) string { return unquoted(asJSON(unquoted(asJSON(s)))) },
+	"JSON in a URL":  func(s string) string { return url.QueryEscape(unquoted(asJSON(s))) },
+	"URL in JSON":    func(s string) string { return asJSON(url.QueryEscape(s)) },
+	"Go":             func(s string) string { return unquoted(strconv.Quote(s)) },
+	"Go, ASCII":      func(s string) string { return unquoted(strconv.QuoteToASCII(s)) },
+	"Go, octets":     func(s string) string { return octets(s, `\x%02x`) },
+	"C":              func(s string) string { return octets(s, `\%03o`) },
+	"HTML":           html.EscapeString,
+	"HTML, decimal":  func(s string) string { return runes(s, "&#%d;") },
+	"HTML, hex":      func(s string) string { return runes(s, "&#x%X;") },
+	"HTML in JSON":   func(s string) string { return asJSON(html.EscapeString(s)) },
+	"hex":            func(s string) string { return hex.EncodeToString([]byte(s)) },
+	"hex, upper":     func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
+	"base64":         func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+	"base64, raw":    func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) },
+	"base64url":      func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) },
+	"base64url, raw": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
+	"Basic":          func(s string) string { return base64.StdEncoding.EncodeToString([]byte("key:" + s)) },
+	"Basic, 1":       func(s string) string { return base64.StdEncoding.EncodeToString([]byte("k:" + s)) },
+	"Basic, 2":       func(s string) string { return base64.URLEncoding.EncodeToString([]byte("ke:" + s + ":and more")) },
+	"Basic in a URL": func(s string) string { return octets(base64.StdEncoding.EncodeToString([]byte("key:"+s)), "%%%02X") },
+	"Basic in a JSON": func(s string) string {
+		return asJSON(strings.ReplaceAll(base64.StdEncoding.EncodeToString([]byte("key:"+s)), "/", `\/`))
+	},
+}
+
+func octets(s, format string) (out string) {
+	for _, c := range []byte(s) {
+		out += fmt.Sprintf(format, c)
+	}
+	return out
+}
+
+func runes(s, format string) (out string) {
+	for _, r := range s {
+		out += fmt.Sprintf(format, r)
+	}
+	return out
+}
+
+func units(s string) (out string) {
+	for _, u := range utf16.Encode([]rune(s)) {
+		out += fmt.Sprintf(`\u%04x`, u)
+	}
+	return out
+}
+
+func asJSON(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func unquoted(s string) string { return s[1 : len(s)-1] }
+
+// Nothing of a secret is left, and all around it is.
+func TestScrubLine(t *testing.T) {
+	for name, write := range writings {
+		for _, secret := range secrets {
+			written := write(secret)
+			text := "before <" + written + "> behind, \u00e9 50% & c"
+			got := ScrubLine(text, MaxLine, "another one", secret)
+			if left := strings.Trim(strings.TrimSuffix(strings.TrimPrefix(got, "before <"), "> behind, \u00e9 50% & c"), `"`); left != Stars {
+				t.Errorf("%s of %q: %q, of %q", name, secret, got, written)
+			}
+		}
+	}
+}
+
+// What is no secret stays as it is.
+func TestScrubLeavesTheRest(t *testing.T) {
+	for _, text := range []string{
+		"", "an answer", `C:\new\table %41 &amp; + \u0041 \`, "%", "%4", `\x4`, `\u12`, `\u{`, "&", "&#;", "&unknown;", "\xff\xfe", "AAAA/BBBB+CCCC==", "deadbeef",
+		base32.StdEncoding.EncodeToString([]byte("nobody's secret")),
+	} {
+		if got := Scrub(text, secrets...); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got := Scrub("a-b, abc", "-", "abc", ""); got != "a-b, abc" {
+		t.Errorf("%q, want that three letters are no secret", got)
+	}
+}
+
+// A secret that looks as if it were escaped is found as it is and escaped.
+func TestHideAmbiguous(t *testing.T) {
+	const secret = `p%2541\u0041&amp;+ +x`
+	for name, write := range writings {
+		if name == "lower case" || name == "upper case" {
+			continue
+		}
+		if got := strings.Trim(Scrub(write(secret), secret), `"`); got != Stars {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"one\r\n two\t\u0085\u2028\u00a0 three ":                 "one two three",
+		"\x1b[31mred\x1b[0m \x00\x07\x7f":                        "?[31mred?[0m ???",
+		"a\u009bb \u202eevil\u202c \u2066x\u2069 \u200f\ufeff":   "a?b ?evil? ?x? ??",
+		"\xff\xfe \xe4\xb8 x":                                    "?? ?? x",
+		"\u57df\u540d\u4e0d\u5b58\u5728\uff0c\u8bf7\u68c0\u67e5": "\u57df\u540d\u4e0d\u5b58\u5728\uff0c\u8bf7\u68c0\u67e5",
+		"caf\u00e9 \U0001f511":                                   "caf\u00e9 \U0001f511",
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A line has an end, also where a secret is on it, and is made in time.
+func TestLineIsBounded(t *testing.T) {
+	const secret = "s3cr3t of a key"
+	for _, write := range writings {
+		long := write(secret)
+		for _, text := range []string{
+			strings.Repeat(long+"\n", 1<<20/len(long)), strings.Repeat("x", 8*MaxPart-len(long)/2) + " " + long + strings.Repeat(" y", 1<<19),
+			strings.Repeat(`\u0025`, 1<<16), strings.Repeat("%25", 1<<16), strings.Repeat("&amp;", 1<<16), strings.Repeat("\xe5\xaf", 1<<16),
+		} {
+			begun := time.Now()
+			got := ScrubLine(text, MaxPart, secret)
+			if len(got) > MaxPart+3 || !utf8.ValidString(got) || strings.Contains(got, "3cr3t") {
+				t.Errorf("%d octets: %.80q", len(got), got)
+			}
+			if took := time.Since(begun); took > 10*time.Second {
+				t.Errorf("%v for %.20q", took, text)
+			}
+		}
+	}
+}
+
+// ASCII, as HTML 5 names and numbers its characters, is read as package html reads it.
+func TestEntity(t *testing.T) {
+	references := []string{"&eacute;", "&euro;", "&Omega;"}
+	for c := range unicode.MaxASCII {
+		references = append(references, fmt.Sprintf("&#%d;", c+1), fmt.Sprintf("&#x%02x;", c+1), fmt.Sprintf("&#X%04X;", c+1))
+	}
+	named := htmlNames(t)
+	for _, reference := range append(references, named...) {
+		want := html.UnescapeString(reference)
+		if got, length := entity(reference + "x"); got != want || length != len(reference) {
+			t.Errorf("%s is %q of %d octets, want %q", reference, got, length, want)
+		}
+	}
+	if len(named) != len(asciiEntities) {
+		t.Errorf("HTML has %d names of characters of ASCII, want %d: %v", len(named), len(asciiEntities), named)
+	}
+}
+
+// htmlNames are the references by name to characters of ASCII in the table of package html.
+func htmlNames(t *testing.T) (all []string) {
+	t.Helper()
+	folder, err := build.Import("html", "", build.FindOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder.Dir, "entity.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(source, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.HasSuffix(l.Value, `;"`) {
+			reference := "&" + unquoted(l.Value)
+			if meaning := html.UnescapeString(reference); len(meaning) == 1 {
+				all = append(all, reference)
+			}
+		}
+		return true
+	})
+	return all
+}
+
+func TestSignature(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://dns.example/?Action=X&Signature=abc%3D&X-Amz-Signature=00ff; next": "https://dns.example/?Action=X&***&X-Amz-***; next",
+		"SIGNATURE=\u00e9:\u57df": "***", "signature= x, a signature": "*** x, a signature", `"signature=signature=a"`: `"***"`, "signature=a\nb": "*** b",
+	} {
+		if got := ScrubLine(text, MaxLine); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	for _, write := range writings {
+		f.Add(write("s3cr3t/k\u00e9y +"), "s3cr3t/k\u00e9y +")
+	}
+	f.Fuzz(func(t *testing.T, text, secret string) {
+		got := ScrubLine(text, MaxPart, secret)
+		if !utf8.ValidString(got) || len(got) > MaxPart+3 || Printable(got) != got {
+			t.Errorf("%q", got)
+		}
+		if len(secret) >= Shortest && Printable(secret) == secret && !strings.Contains(Stars, secret) && strings.Contains(Scrub(text, secret), secret) {
+			t.Errorf("the secret is in %q", Scrub(text, secret))
+		}
+	})
+}

@@ -1,0 +1,362 @@
+package settings
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/internal/msg"
+	"meshddns/internal/systemd"
+)
+
+// tokenFile makes a file with a token.
+func tokenFile(t *testing.T, mode os.FileMode) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("secret-token-0123456789\n"), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestDefaults(t *testing.T) {
+	s, err := Read(nil, []string{"HOME=/root", "MESHDDNS_LISTEN=", "MESHDDNS=1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.Language == msg.Chinese, s.LogFormat, s.Version, s.Help)
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] []} auto auto [] true 5m0s true text false false\n"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// Each setting can be given on the command line and in the environment; of both
+// the command line counts.
+func TestBothWays(t *testing.T) {
+	token := tokenFile(t, 0o600)
+	given := [][2]string{
+		{"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
+		{"dns-nsid", "ams-1"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"allow-host", "a.example,b.example:80 c.example"},
+		{"token-file", token}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
+	}
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s true json /etc/x true true true\n"
+	say := func(s Settings) string {
+		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
+			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
+	}
+	var flags, inline, environ, named []string
+	for _, g := range given {
+		if options[slices.IndexFunc(options, func(o option) bool { return o.name == g[0] })].value != "" {
+			flags = append(flags, "-"+g[0], g[1])
+		} else {
+			flags = append(flags, "--"+g[0])
+		}
+		inline = append(inline, "-"+g[0]+"="+g[1])
+		environ = append(environ, variable(g[0])+"="+g[1])
+		named = append(named, g[0])
+	}
+	for _, o := range options {
+		if !slices.Contains(named, o.name) {
+			t.Errorf("-%s is not in this test", o.name)
+		}
+	}
+	other := []string{"MESHDDNS_LISTEN=bad", "MESHDDNS_DNS_HOST=bad host", "MESHDDNS_SYNC_INTERVAL=bad"}
+	for name, c := range map[string]struct{ args, environ []string }{
+		"flags": {flags, nil}, "inline": {inline, nil}, "environment": {nil, environ}, "both": {flags, other},
+	} {
+		if s, err := Read(c.args, c.environ); err != nil || say(s) != want {
+			t.Errorf("%s: %v\n got %s\nwant %s", name, err, say(s), want)
+		}
+	}
+}
+
+func TestRepeated(t *testing.T) {
+	environ := []string{"MESHDDNS_DNS_LISTEN=127.0.0.1:5301", "MESHDDNS_DB=env.db"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "[127.0.0.1:5301] [] env.db"},
+		{[]string{"-dns-listen", "127.0.0.2:1", "-dns-listen", "127.0.0.3:1", "-db", "a", "-db", "b"}, "[127.0.0.2:1 127.0.0.3:1] [] b"},
+		{[]string{"-dns-listen", "", "-allow-host=a", "-allow-host=b,c"}, "[] [a b c] env.db"},
+		{[]string{"-dns-listen", "127.0.0.1:0", "-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:0 127.0.0.1:0] [] env.db"},
+	} {
+		s, err := Read(c.args, environ)
+		if got := fmt.Sprint(s.DNS.Addresses, s.AllowHosts, " ", s.DB); err != nil || got != c.want {
+			t.Errorf("%q: %s, %v; want %s", c.args, got, err, c.want)
+		}
+	}
+}
+
+// What makes no sense is refused, with where it stands, what it says and what is
+// wanted. Each line is one flag, its value, and the whole of the error behind "-flag: ".
+func TestNonsense(t *testing.T) {
+	long := strings.Repeat("n", 200)
+	for _, c := range [][3]string{
+		{"listen", "", `there is no address: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "127.0.0.1", `"127.0.0.1" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "::1:8053", `"::1:8053" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "localhost:", `"localhost:" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "localhost:65536", `"localhost:65536" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "localhost:-1", `"localhost:-1" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "http://localhost:80", `"http://localhost:80" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "a b:80", `"a b:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "127.0.0.256:80", `"127.0.0.256:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "unix:@meshddns", `"unix:@meshddns" is an abstract socket, which anybody can open: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "unix:/" + long, fmt.Sprintf(`"unix:/%s" has a path of 201 octets: a socket's has 107 at most`, long)},
+		{"listen", ":8053", `":8053" is not a loopback address: -token-file is required`},
+		{"listen", "192.0.2.1:0", `"192.0.2.1:0" is not a loopback address: -token-file is required`},
+		{"listen", "127.0.0.1:8053,unix:/run/x,127.0.0.1:8053", `"127.0.0.1:8053" is given twice`},
+		{"listen", "unix:/run/x,unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "unix:/run/x,0.0.0.0:80", `"0.0.0.0:80" is not a loopback address: -token-file is required`},
+		{"db", "", `"" is no file, such as meshddns.db`},
+		{"db", "/var/lib/", `"/var/lib/" is no file, such as meshddns.db`},
+		{"ipv4", "127.0.0.1", `127.0.0.1 is a loopback address, which nobody else can reach`},
+		{"ipv6", "fe80::1", `fe80::1 is a link-local address, which is reached from one link only`},
+		{"ipv4", "eth0", `"eth0" is no source: need auto, none, interface:NAME, url:URL or an IPv4 address`},
+		{"ipv6", "", `"" is no source: need auto, none, interface:NAME, url:URL or an IPv6 address`},
+		{"ipv4", "interface:a/b", `interface:"a/b": needs the name of an interface, such as eth0`},
+		{"dns-listen", "53", `"53" is no address to listen on: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
+		{"dns-listen", "127.0.0.1:99999", `"127.0.0.1:99999" has no port from 0 to 65535: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
+		{"dns-listen", "127.0.0.1:53,127.0.0.1:53", `"127.0.0.1:53" is given twice`},
+		{"dns-host", "bad host", `"bad host" is not the name of a host, such as ns1.example.com`},
+		{"dns-host", "a..b", `"a..b" is not the name of a host, such as ns1.example.com`},
+		{"dns-host", ".", `"." is not the name of a host, such as ns1.example.com`},
+		{"dns-host", "_ns.example.com", `"_ns.example.com" is not the name of a host, such as ns1.example.com`},
+		{"dns-host", "-ns.example.com", `"-ns.example.com" is not the name of a host, such as ns1.example.com`},
+		{"dns-host", "ns.example.com:53", `"ns.example.com:53" is not the name of a host, such as ns1.example.com`},
+		{"dns-host", "192.0.2.300", `"192.0.2.300" is not the name of a host, such as ns1.example.com`},
+		{"dns-host", "192.0.2.1", `"192.0.2.1" is an address: want a name, such as ns1.example.com`},
+		{"dns-host", "2001:db8::1", `"2001:db8::1" is an address: want a name, such as ns1.example.com`},
+		{"dns-host", long + ".example", fmt.Sprintf(`"%s.example" is not the name of a host, such as ns1.example.com`, long)},
+		{"dns-host", "a.example,A.example.", `"A.example." is given twice`},
+		{"dns-nsid", long, `the text has 200 octets: want 128 at most`},
+		{"dns-rate-limit", "-1", `"-1" is no number from 0 to 1000000`},
+		{"dns-rate-limit", "1000001", `"1000001" is no number from 0 to 1000000`},
+		{"dns-rate-limit", "", `"" is no number from 0 to 1000000`},
+		{"dns-rate-limit", "1e3", `"1e3" is no number from 0 to 1000000`},
+		{"allow-host", "http://x.y/", `"http://x.y/" is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053`},
+		{"allow-host", "*.example.com", `"*.example.com" is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053`},
+		{"allow-host", "x.y:0", `"x.y:0" is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053`},
+		{"token-file", "", `"" is no file: without a token leave the flag out`},
+		{"token-file", "/nonexistent/token", `token file: open /nonexistent/token: no such file or directory`},
+		{"sync-interval", "bogus", `"bogus" is no time, such as 5m`},
+		{"sync-interval", "5", `"5" is no time, such as 5m`},
+		{"sync-interval", "1ms", `"1ms" is too short: want 1s at least, such as 5m`},
+		{"sync-interval", "-5m", `"-5m" is too short: want 1s at least, such as 5m`},
+		{"language", "de", `"de" is no language of the texts: want zh or en`},
+		{"language", "", `"" is no language of the texts: want zh or en`},
+		{"log-format", "xml", `"xml" is no format of a log: want text or json`},
+		{"version", "maybe", `"maybe" is neither true nor false`},
+	} {
+		_, err := Read([]string{"-" + c[0] + "=" + c[1]}, nil)
+		if want := "-" + c[0] + ": " + c[2]; err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+		if c[1] == "" || strings.HasSuffix(c[2], "-token-file is required") {
+			continue
+		}
+		_, err = Read(nil, []string{variable(c[0]) + "=" + c[1]})
+		if want := variable(c[0]) + ": " + c[2]; err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+}
+
+func TestNotAFlag(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"extra"}, `unexpected argument "extra": want flags, which begin with -`},
+		{[]string{"-"}, `unexpected argument "-": want flags, which begin with -`},
+		{[]string{"--", "-db=x"}, `unexpected argument "--": want flags, which begin with -`},
+		{[]string{"-token=x"}, "-token: there is no such flag, the nearest is -token-file"},
+		{[]string{"-dnslisten", "127.0.0.1:53", "-db=x"}, "-dnslisten: there is no such flag, the nearest is -dns-listen"},
+		{[]string{"--allow-hosts=x"}, "-allow-hosts: there is no such flag, the nearest is -allow-host"},
+		{[]string{"-token-file"}, "-token-file: there is no file behind it"},
+	} {
+		if _, err := Read(c.args, nil); err == nil || err.Error() != c.want {
+			t.Errorf("%q: got %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
+func TestUnknownVariable(t *testing.T) {
+	_, err := Read(nil, []string{"MESHDDNS_DNSLISTEN=127.0.0.1:53", "PATH=/bin", "MESHDDNS_TOKENS=secret"})
+	const want = "MESHDDNS_DNSLISTEN: there is no such setting, the nearest is MESHDDNS_DNS_LISTEN\n" +
+		"MESHDDNS_TOKENS: there is no such setting, the nearest is MESHDDNS_TOKEN_FILE"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+// All mistakes are told at once, one a line, and what is right is read.
+func TestEveryMistake(t *testing.T) {
+	s, err := Read([]string{"-db", "", "-nope", "x", "-dns-host", "a b,good.example,c..d", "-log-format", "xml", "-dns-nsid", "here"},
+		[]string{"MESHDDNS_IPV4=127.0.0.1", "MESHDDNS_X=1", "MESHDDNS_SYNC_INTERVAL=bogus"})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	var got []string
+	for line := range strings.Lines(err.Error()) {
+		origin, _, _ := strings.Cut(line, ": ")
+		got = append(got, origin)
+	}
+	if want := "MESHDDNS_X -nope -db -dns-host -dns-host MESHDDNS_IPV4 MESHDDNS_SYNC_INTERVAL -log-format"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %s\n%v", got, want, err)
+	}
+	if s.DNS.NSID != "here" || len(s.Listen) != 1 || fmt.Sprint(s.DNS.Hosts) != "[good.example.]" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A network is let in with a token only; on loopback and a unix socket none is
+// needed, and a name is judged by the address it stands for.
+func TestOpenToTheNetwork(t *testing.T) {
+	token := tokenFile(t, 0o600)
+	for _, c := range []struct {
+		listen string
+		token  string
+		ok     bool
+	}{
+		{"127.0.0.1:0", "", true}, {"[::1]:0", "", true}, {"localhost:0", "", true}, {"unix:/run/x", "", true}, {"host.example:0", "", true},
+		{"0.0.0.0:0", "", false}, {"[::]:0", "", false}, {":0", "", false}, {"192.168.1.1:0", "", false},
+		{"0.0.0.0:0", token, true},
+	} {
+		args := []string{"-listen", c.listen}
+		if c.token != "" {
+			args = append(args, "-token-file", c.token)
+		}
+		if _, err := Read(args, nil); (err == nil) != c.ok {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// The group may read a token file below the folder of credentials only.
+func TestCredentials(t *testing.T) {
+	path := tokenFile(t, 0o440)
+	args := []string{"-token-file", path}
+	if s, err := Read(args, []string{"CREDENTIALS_DIRECTORY=" + filepath.Dir(path)}); err != nil || s.Tokens == nil || s.Credentials != filepath.Dir(path) {
+		t.Errorf("%v, %+v", err, s)
+	}
+	if _, err := Read(args, nil); err == nil || !strings.Contains(err.Error(), path+" has mode 0440") {
+		t.Error(err)
+	}
+}
+
+func TestUnused(t *testing.T) {
+	s, err := Read([]string{"-token-file", tokenFile(t, 0o600), "-dns-host", "ns.example", "-db", "x"}, []string{"MESHDDNS_DNS_NSID=x", "MESHDDNS_ALLOW_HOST=x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tcp, dns bool
+		want     string
+	}{
+		{true, true, "[]"}, {false, true, "[MESHDDNS_ALLOW_HOST -token-file]"}, {true, false, "[-dns-host MESHDDNS_DNS_NSID]"},
+	} {
+		if got := fmt.Sprint(s.Unused(c.tcp, c.dns)); got != c.want {
+			t.Errorf("TCP %t, DNS %t: %s, want %s", c.tcp, c.dns, got, c.want)
+		}
+	}
+}
+
+// Secrets that the command line names are in no writing of the settings, and in no error.
+func TestSecretsAreHidden(t *testing.T) {
+	s, err := Read([]string{"-token-file", tokenFile(t, 0o600), "-ipv4", "url:https://user:secret@example.com/?token=secret", "-ipv6", "https://user:secret@example.com/"}, nil)
+	if err == nil {
+		t.Error("no error")
+	}
+	text := fmt.Sprintf("%v %+v %#v %v", s, s, s, err)
+	if strings.Contains(text, "secret") {
+		t.Error(text)
+	}
+}
+
+// The help has every flag and says how the environment is read.
+func TestUsage(t *testing.T) {
+	var help bytes.Buffer
+	Usage(&help)
+	for _, o := range options {
+		if !strings.Contains(help.String(), "\n  -"+o.name+" "+o.value) && !strings.Contains(help.String(), "\n  -"+o.name+"\n") {
+			t.Errorf("-%s is not in the help", o.name)
+		}
+	}
+	for _, text := range []string{"MESHDDNS_DNS_LISTEN", "(default 5m)", "; repeatable\n"} {
+		if !strings.Contains(help.String(), text) {
+			t.Errorf("%q is not in the help", text)
+		}
+	}
+	for _, arg := range []string{"-h", "--help"} {
+		if s, err := Read([]string{arg}, nil); err != nil || !s.Help {
+			t.Errorf("%s: %+v, %v", arg, s, err)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for words, want := range map[string]int{" ": 0, "a ": 1, " a": 1, "abc abc": 0, "abc acb": 2, "kitten sitting": 3} {
+		a, b, _ := strings.Cut(words, " ")
+		if got := distance(a, b); got != want {
+			t.Errorf("%q: %d, want %d", words, got, want)
+		}
+	}
+}
+
+// FuzzRead: whatever is said, it is read or refused, and nothing that is wrong gets through.
+func FuzzRead(f *testing.F) {
+	f.Add("-sync-interval=1s", "MESHDDNS_DNS_HOST=a,b")
+	f.Add("-listen=unix:", "MESHDDNS_")
+	f.Add("--=", "MESHDDNS_IPV4=url:http://[")
+	f.Fuzz(func(t *testing.T, arg, entry string) {
+		if strings.Contains(arg+entry, "token") {
+			t.Skip("reads files")
+		}
+		s, err := Read([]string{arg}, []string{entry})
+		switch {
+		case err != nil && err.Error() == "":
+			t.Error("an error without a text")
+		case err == nil && (s.SyncInterval < time.Second || len(s.Listen) == 0 || s.DB == "" || slices.Contains(s.Listen, unixScheme)):
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Sockets of a service manager stand in the place of addresses; what was given for nothing is named.
+func TestTakeSockets(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	http, dns := systemd.Sockets{HTTP: []net.Listener{tcp}}, systemd.Sockets{DNSTCP: []net.Listener{tcp}}
+	for _, test := range []struct {
+		sockets             systemd.Sockets
+		args                []string
+		listen, dns, unused string
+	}{
+		{systemd.Sockets{}, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[127.0.0.1:0]", "[]"},
+		{http, []string{"-dns-listen", "127.0.0.1:0"}, "[]", "[127.0.0.1:0]", "[]"},
+		{http, []string{"-listen", "127.0.0.1:0"}, "[]", "[]", "[-listen]"},
+		{dns, []string{"-dns-listen", "127.0.0.1:0"}, "[127.0.0.1:8053]", "[]", "[-dns-listen]"},
+	} {
+		s, err := Read(test.args, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unused := s.TakeSockets(test.sockets)
+		got := fmt.Sprint(s.Listen, s.DNS.Addresses, len(s.DNS.Listeners), unused)
+		if want := fmt.Sprint(test.listen, " ", test.dns, " ", len(test.sockets.DNSTCP), " ", test.unused); got != want {
+			t.Errorf("%v: %s, want %s", test.args, got, want)
+		}
+	}
+}

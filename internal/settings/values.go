@@ -1,0 +1,249 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/guard"
+	"meshddns/internal/hostaddr"
+	"meshddns/internal/msg"
+	"meshddns/internal/nameserver"
+)
+
+const (
+	unixScheme   = "unix:"
+	maxUnixPath  = 107 // octets that the kernel has room for (unix(7))
+	minInterval  = time.Second
+	listenForm   = "want host:port, such as 127.0.0.1:8053, or unix:/path"
+	dnsForm      = "want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53"
+	intervalForm = "such as 5m"
+)
+
+func isUnix(address string) bool { return strings.HasPrefix(address, unixScheme) }
+
+// isName reports whether the host of an address has to be looked up.
+func isName(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	_, notAddress := netip.ParseAddr(host)
+	return err == nil && host != "" && notAddress != nil
+}
+
+func (s *Settings) readListen(texts []string) error {
+	if len(texts) == 0 {
+		return errors.New("there is no address: " + listenForm)
+	}
+	err := eachOnce(texts, checkListen)
+	if err == nil {
+		s.Listen = texts
+	}
+	return err
+}
+
+func (s *Settings) readSocketGroup(text string) error {
+	s.SocketGroup = text
+	return nil
+}
+
+// eachOnce checks addresses, none of which can be listened on twice.
+func eachOnce(texts []string, check func(string) error) error {
+	var faults []error
+	for i, text := range texts {
+		err := check(text)
+		if err == nil && slices.Contains(texts[:i], text) && !strings.HasSuffix(text, ":0") {
+			err = fmt.Errorf("%q is given twice", text)
+		}
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// checkListen refuses the abstract sockets that an empty path and "@" stand for:
+// no file mode guards them.
+func checkListen(text string) error {
+	path, ok := strings.CutPrefix(text, unixScheme)
+	switch {
+	case !ok:
+		return checkHostPort(text, listenForm)
+	case path == "":
+		return fmt.Errorf("%q has no path: %s", text, listenForm)
+	case path[0] == '@':
+		return fmt.Errorf("%q is an abstract socket, which anybody can open: %s", text, listenForm)
+	case len(path) > maxUnixPath:
+		return fmt.Errorf("%q has a path of %d octets: a socket's has %d at most", text, len(path), maxUnixPath)
+	}
+	return nil
+}
+
+func checkHostPort(text, form string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return fmt.Errorf("%q is no address to listen on: %s", text, form)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q has no port from 0 to 65535: %s", text, form)
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && hostFault(host) {
+		return fmt.Errorf("%q has a host that is neither an address nor a name: %s", text, form)
+	}
+	return nil
+}
+
+func (s *Settings) readDB(text string) error {
+	if text == "" || strings.HasSuffix(text, "/") {
+		return fmt.Errorf("%q is no file, such as meshddns.db", text)
+	}
+	s.DB = text
+	return nil
+}
+
+func (s *Settings) readDNSListen(texts []string) error {
+	s.DNS.Addresses = texts
+	return eachOnce(texts, func(text string) error { return checkHostPort(text, dnsForm) })
+}
+
+// hostFault reports whether a text is no name of a host (RFC 1123, section 2.1):
+// who writes an address or anything else makes zones unreachable.
+func hostFault(text string) bool {
+	host := dnsname.Parse(text)
+	for label := range strings.SplitSeq(host, ".") {
+		if strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") || strings.Contains(label, "_") {
+			return true
+		}
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return dnsname.Fault(host) != "" || strings.Trim(last, "0123456789") == ""
+}
+
+func (s *Settings) readDNSHosts(texts []string) error {
+	var faults []error
+	for _, text := range texts {
+		name, err := hostName(text)
+		if err == nil && slices.Contains(s.DNS.Hosts, name) {
+			err = fmt.Errorf("%q is given twice", text)
+		}
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		s.DNS.Hosts = append(s.DNS.Hosts, name)
+	}
+	return errors.Join(faults...)
+}
+
+func hostName(text string) (dnswire.Name, error) {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return "", fmt.Errorf("%q is an address: want a name, such as ns1.example.com", text)
+	}
+	if hostFault(text) {
+		return "", fmt.Errorf("%q is not the name of a host, such as ns1.example.com", text)
+	}
+	return dnswire.ParseName(dnsname.Parse(text))
+}
+
+func (s *Settings) readNSID(text string) error {
+	if len(text) > nameserver.MaxNSID {
+		return fmt.Errorf("the text has %d octets: want %d at most", len(text), nameserver.MaxNSID)
+	}
+	s.DNS.NSID = text
+	return nil
+}
+
+func (s *Settings) readRateLimit(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > nameserver.MaxRateLimit {
+		return fmt.Errorf("%q is no number from 0 to %d", text, nameserver.MaxRateLimit)
+	}
+	s.DNS.RateLimit = n
+	return nil
+}
+
+func (s *Settings) readIPv4(text string) (err error) {
+	s.IPv4, err = hostaddr.ParseSource(hostaddr.IPv4, text)
+	return err
+}
+
+func (s *Settings) readIPv6(text string) (err error) {
+	s.IPv6, err = hostaddr.ParseSource(hostaddr.IPv6, text)
+	return err
+}
+
+func (s *Settings) readAllowHosts(texts []string) error {
+	var faults []error
+	for _, text := range texts {
+		for _, entry := range strings.Fields(text) {
+			faults = append(faults, guard.CheckHost(entry))
+			s.AllowHosts = append(s.AllowHosts, entry)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (s *Settings) readTokenFile(text string) (err error) {
+	if text == "" {
+		return errors.New(`"" is no file: without a token leave the flag out`)
+	}
+	s.Tokens, err = guard.OpenTokens(text, s.Credentials)
+	return err
+}
+
+func (s *Settings) readSyncInterval(text string) error {
+	interval, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is no time, %s", text, intervalForm)
+	case interval < minInterval:
+		return fmt.Errorf("%q is too short: want %v at least, %s", text, minInterval, intervalForm)
+	}
+	s.SyncInterval = interval
+	return nil
+}
+
+func (s *Settings) readLanguage(text string) error {
+	switch text {
+	case "zh":
+		s.Language = msg.Chinese
+	case "en":
+		s.Language = msg.English
+	default:
+		return fmt.Errorf("%q is no language of the texts: want zh or en", text)
+	}
+	return nil
+}
+
+func (s *Settings) readLogFormat(text string) error {
+	if text != "text" && text != "json" {
+		return fmt.Errorf("%q is no format of a log: want text or json", text)
+	}
+	s.LogFormat = text
+	return nil
+}
+
+func (s *Settings) readProvision(text string) error {
+	if s.Provision = text; text == "" {
+		return errors.New(`"" is no file: without one leave the flag out`)
+	}
+	return nil
+}
+
+func (s *Settings) readCheck(text string) (err error) {
+	s.Check, err = readSwitch(text)
+	return err
+}
+
+func (s *Settings) readVersion(text string) (err error) {
+	s.Version, err = readSwitch(text)
+	return err
+}
+
+func (s *Settings) readHelp(text string) (err error) {
+	s.Help, err = readSwitch(text)
+	return err
+}

@@ -1,0 +1,85 @@
+// Package dbfault tells of an error of SQLite what a person can do about it.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/mattn/go-sqlite3"
+)
+
+// FaultKind is what is wrong.
+type FaultKind int
+
+const (
+	OtherFault FaultKind = iota // nothing that SQLite has said
+	Broken                      // another error of SQLite
+	Full                        // the disk, or its quota
+	Locked                      // another program holds the database
+	Damaged                     // what is in the file is no database, or no whole one
+)
+
+// FaultOf gives the kind of an error, whatever it is wrapped in.
+func FaultOf(err error) FaultKind {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return Full
+	}
+	if errors.Is(err, errFound) {
+		return Damaged
+	}
+	fault, ok := errors.AsType[sqlite3.Error](err)
+	if !ok {
+		return OtherFault
+	}
+	switch {
+	case fault.Code == sqlite3.ErrFull, fault.SystemErrno == syscall.ENOSPC, fault.SystemErrno == syscall.EDQUOT:
+		return Full
+	case fault.Code == sqlite3.ErrBusy, fault.Code == sqlite3.ErrLocked:
+		return Locked
+	case fault.Code == sqlite3.ErrCorrupt, fault.Code == sqlite3.ErrNotADB:
+		return Damaged
+	case fault.Code == sqlite3.ErrConstraint:
+		return OtherFault
+	}
+	return Broken
+}
+
+// errFound is the error of a file of which a part cannot be read.
+var errFound = errors.New("the database is damaged")
+
+// maxFound bounds what is told of a damage, in octets.
+const maxFound = 300
+
+// FindDamage looks through a whole database, and gives an error of kind Damaged when a part
+// cannot be read, another one when it cannot look. It goes table by table, so that the log
+// can be emptied in between, by a connection that goes afterwards, with all the pages it
+// has kept.
+func FindDamage(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Raw(func(any) error { return driver.ErrBadConn })
+	tables, err := Collect(ctx, conn, Text, `SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0`)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		found, err := Collect(ctx, conn, Text, `SELECT * FROM pragma_quick_check(?)`, table)
+		if kind := FaultOf(err); kind == Damaged || kind == Broken {
+			return fmt.Errorf("%w: table %s: %w", errFound, table, err)
+		}
+		if err != nil {
+			return err
+		}
+		if text := strings.Join(found, "; "); text != "ok" {
+			return fmt.Errorf("%w: table %s: %s", errFound, table, text[:min(len(text), maxFound)])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,427 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+)
+
+// bench is a queue on a database whose rows tell which calls are committed. A
+// child without a parent makes the commit fail, and nothing before it.
+type bench struct {
+	t       *testing.T
+	source  string
+	db      *sql.DB
+	queue   *Queue
+	commits atomic.Int64
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, source: "file:" + filepath.Join(t.TempDir(), "x.db") + "?_journal_mode=WAL&_foreign_keys=1&_txlock=immediate"}
+	var err error
+	b.db, err = sql.Open("sqlite3", b.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.db.Close() })
+	b.db.SetMaxOpenConns(1)
+	b.exec(`CREATE TABLE calls (id INTEGER PRIMARY KEY);
+		CREATE TABLE children (id INTEGER REFERENCES calls (id) DEFERRABLE INITIALLY DEFERRED)`)
+	b.queue = NewQueue(b.db, func() { b.commits.Add(1) })
+	return b
+}
+
+func (b *bench) exec(statement string) {
+	b.t.Helper()
+	if _, err := b.db.Exec(statement); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// insert is a Func that leaves a row.
+func insert(id int) TxFunc {
+	return func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO calls (id) VALUES (?)`, id)
+		return err
+	}
+}
+
+// group runs functions as one group, behind a call that leads until all wait, and
+// gives what each came to. A panic counts as an error.
+func (b *bench) group(all ...TxFunc) []error {
+	b.t.Helper()
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	err := b.queue.Do(b.t.Context(), func(context.Context, *sql.Tx) error {
+		for i, f := range all {
+			running.Go(func() {
+				defer func() {
+					if fault := recover(); fault != nil {
+						errs[i] = fmt.Errorf("panic: %v", fault)
+					}
+				}()
+				errs[i] = b.queue.Do(b.t.Context(), f)
+			})
+			b.waitFor(i + 1)
+		}
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	running.Wait()
+	return errs
+}
+
+// waitFor returns when so many wait.
+func (b *bench) waitFor(count int) {
+	for waiting := 0; waiting < count; {
+		runtime.Gosched()
+		b.queue.mu.Lock()
+		waiting = len(b.queue.waiting)
+		b.queue.mu.Unlock()
+	}
+}
+
+// rows gives the calls that are committed.
+func (b *bench) rows() (ids string) {
+	b.t.Helper()
+	if err := b.db.QueryRow(`SELECT coalesce(group_concat(id), '') FROM (SELECT id FROM calls ORDER BY id)`).Scan(&ids); err != nil {
+		b.t.Fatal(err)
+	}
+	return ids
+}
+
+const errRefused = Refusal("refused")
+
+func TestGroups(t *testing.T) {
+	failed := errors.New("failed")
+	fail := func(ctx context.Context, tx *sql.Tx) error { return errors.Join(insert(7)(ctx, tx), failed) }
+	refuse := func(context.Context, *sql.Tx) error { return errRefused }
+	burst := func(ctx context.Context, tx *sql.Tx) error { insert(7)(ctx, tx); panic("burst") }
+	orphan := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO children (id) VALUES (99)`)
+		return err
+	}
+	back := func(ctx context.Context, tx *sql.Tx) error { // as SQLite itself rolls back when the disk is full
+		_, err := tx.ExecContext(ctx, `ROLLBACK`)
+		return errors.Join(err, failed)
+	}
+	for name, test := range map[string]struct {
+		odd     TxFunc
+		want    string // error
+		commits int64  // beside that of the call that lets all wait
+	}{
+		"all succeed":             {insert(7), "<nil>", 1},
+		"one refuses":             {refuse, "refused", 1},
+		"one fails":               {fail, "failed", 3},
+		"one wraps a refusal":     {func(ctx context.Context, tx *sql.Tx) error { return fmt.Errorf("x: %w", refuse(ctx, tx)) }, "x: refused", 3},
+		"one panics":              {burst, "panic: burst", 3},
+		"the commit fails":        {orphan, "commit: FOREIGN KEY constraint failed", 3},
+		"the database rolls back": {back, "failed", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			errs := b.group(insert(1), insert(2), test.odd, insert(3))
+			if got := fmt.Sprint(errs[2]); got != test.want {
+				t.Errorf("error %q, want %q", got, test.want)
+			}
+			want := "1,2,3"
+			if errs[2] == nil {
+				want = "1,2,3,7"
+			}
+			if rows := b.rows(); rows != want || errors.Join(errs[0], errs[1], errs[3]) != nil {
+				t.Errorf("rows %s and errors %v, want %s and the others without", rows, errs, want)
+			}
+			if commits := b.commits.Load() - 1; commits != test.commits {
+				t.Errorf("%d commits, want %d", commits, test.commits)
+			}
+			if err := b.queue.Do(t.Context(), insert(8)); err != nil || !strings.HasSuffix(b.rows(), "8") {
+				t.Errorf("afterwards: %v, rows %s", err, b.rows())
+			}
+		})
+	}
+}
+
+// Who is alone runs once, whatever comes of it, and leaves the lead.
+func TestAlone(t *testing.T) {
+	b := newBench(t)
+	runs := 0
+	for range 2 {
+		func() {
+			defer func() { recover() }()
+			b.queue.Do(t.Context(), func(context.Context, *sql.Tx) error { runs++; panic("burst") })
+		}()
+		b.queue.Do(t.Context(), func(context.Context, *sql.Tx) error { runs++; return errors.New("failed") })
+	}
+	if runs != 4 {
+		t.Errorf("%d runs, want 4", runs)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.queue.Do(gone, insert(1)); err != nil || b.rows() != "1" {
+		t.Errorf("for a caller that has gone: %v, rows %s", err, b.rows())
+	}
+	b.db.Close()
+	if err := b.queue.Do(t.Context(), insert(2)); err == nil || !strings.HasPrefix(err.Error(), "begin: ") {
+		t.Errorf("without a database: %v", err)
+	}
+}
+
+// Callers get their own answers, and a function counts as often as it succeeded,
+// however they meet.
+func TestManyCallers(t *testing.T) {
+	b := newBench(t)
+	const callers, rounds = 64, 30
+	var running sync.WaitGroup
+	for caller := range callers {
+		running.Go(func() {
+			for round := range rounds {
+				id, got := caller*rounds+round, -1
+				err := b.queue.Do(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					if id%5 == 0 {
+						return errRefused
+					}
+					err := tx.QueryRowContext(ctx, `INSERT INTO calls (id) VALUES (?) RETURNING id`, id).Scan(&got)
+					if id%97 == 1 {
+						err = errors.Join(err, fmt.Errorf("failure %d", id))
+					}
+					return err
+				})
+				switch want := fmt.Sprintf("failure %d", id); {
+				case id%5 == 0 && err != errRefused,
+					id%5 != 0 && id%97 == 1 && (err == nil || err.Error() != want),
+					id%5 != 0 && id%97 != 1 && (err != nil || got != id):
+					t.Errorf("call %d: %v, %d", id, err, got)
+				}
+			}
+		})
+	}
+	running.Wait()
+	want := 0
+	for id := range callers * rounds {
+		if id%5 != 0 && id%97 != 1 {
+			want++
+		}
+	}
+	var rows int
+	if err := b.db.QueryRow(`SELECT count(*) FROM calls`).Scan(&rows); err != nil || rows != want {
+		t.Errorf("%d rows, %v, want %d", rows, err, want)
+	}
+}
+
+// A group has a limit, and the one after it begins with who waited longest.
+func TestLimit(t *testing.T) {
+	b := newBench(t)
+	var all []TxFunc
+	var order []int
+	for i := range maxGroup + 2 {
+		all = append(all, func(context.Context, *sql.Tx) error { order = append(order, i); return nil })
+	}
+	for _, err := range b.group(all...) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for i, n := range order {
+		if i != n {
+			t.Fatalf("call %d came in place %d", n, i)
+		}
+	}
+	if commits := b.commits.Load(); commits != 3 || len(order) != len(all) {
+		t.Errorf("%d commits of %d calls, want 3 of %d", commits, len(order), len(all))
+	}
+}
+
+// What is done by the context of a transaction is part of it: all or nothing, and what
+// was to be done after the commit is done once, and only then.
+func TestNested(t *testing.T) {
+	failed := errors.New("failed")
+	for name, test := range map[string]struct {
+		end   error
+		other TxFunc // of the same group
+		rows  string
+		done  int
+	}{
+		"committed":   {nil, func(context.Context, *sql.Tx) error { return errRefused }, "1,2", 2},
+		"run twice":   {nil, func(context.Context, *sql.Tx) error { return failed }, "1,2", 2},
+		"rolled back": {failed, func(context.Context, *sql.Tx) error { return errRefused }, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			done := 0
+			nest := func(ctx context.Context, tx *sql.Tx) error {
+				for id := range 2 {
+					err := b.queue.Do(ctx, func(ctx context.Context, inner *sql.Tx) error {
+						if inner != tx || Tx(ctx) != tx {
+							t.Error("another transaction")
+						}
+						After(ctx, func(ctx context.Context) {
+							if done++; Tx(ctx) != nil || b.rows() != "1,2" {
+								t.Error("called within the transaction")
+							}
+						})
+						return insert(id+1)(ctx, inner)
+					})
+					if err != nil {
+						return err
+					}
+				}
+				if err := b.queue.Do(ctx, func(context.Context, *sql.Tx) error { return errRefused }); !errors.Is(err, errRefused) {
+					t.Errorf("a refusal is %v", err)
+				}
+				return test.end
+			}
+			if errs := b.group(nest, test.other); !errors.Is(errs[0], test.end) || b.rows() != test.rows || done != test.done {
+				t.Errorf("%v, rows %q, %d calls after; want %q, %d", errs[0], b.rows(), done, test.rows, test.done)
+			}
+		})
+	}
+	b, called := newBench(t), false
+	if After(b.t.Context(), func(context.Context) { called = true }); !called || Tx(t.Context()) != nil {
+		t.Error("outside of a transaction nothing is waited for")
+	}
+}
+
+// What is not confirmed is nobody's success, alone or in a group; who was refused is
+// told of that. It is committed all the same, and what was to be done after it is done.
+func TestConfirm(t *testing.T) {
+	b := newBench(t)
+	gone := errors.New("gone")
+	asked := 0
+	var after atomic.Int64
+	insert := func(id int) TxFunc {
+		return func(ctx context.Context, tx *sql.Tx) error {
+			After(ctx, func(context.Context) { after.Add(1) })
+			return insert(id)(ctx, tx)
+		}
+	}
+	b.queue.Confirm = func() error {
+		if asked++; asked == 2 { // the call that the group waits behind
+			return nil
+		}
+		return gone
+	}
+	if err := b.queue.Do(t.Context(), insert(1)); !errors.Is(err, gone) {
+		t.Errorf("alone: %v", err)
+	}
+	before := b.commits.Load()
+	refused := func(ctx context.Context, _ *sql.Tx) error {
+		After(ctx, func(context.Context) { t.Error("called after a refusal") })
+		return errRefused
+	}
+	for i, err := range b.group(insert(2), insert(3), refused) {
+		if want := []error{gone, gone, errRefused}[i]; !errors.Is(err, want) {
+			t.Errorf("call %d: %v, want %v", i, err, want)
+		}
+	}
+	if now := b.commits.Load(); now != before+1 {
+		t.Errorf("%d commits are announced, want the leader's own", now-before)
+	}
+	if rows := b.rows(); rows != "1,2,3" || after.Load() != 3 {
+		t.Errorf("rows %s, and %d calls after them, want one each", rows, after.Load())
+	}
+	b.queue.Confirm = func() error { return nil }
+	if err := b.queue.Do(t.Context(), insert(4)); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestAfterMayCallDo has a function that runs after a commit change the database too, in
+// a transaction that was alone and in a group.
+func TestAfterMayCallDo(t *testing.T) {
+	b := newBench(t)
+	next := 0
+	chained := func(ctx context.Context, tx *sql.Tx) error {
+		After(ctx, func(ctx context.Context) {
+			next++
+			if err := b.queue.Do(ctx, insert(100+next)); err != nil {
+				t.Error(err)
+			}
+		})
+		return insert(next+1)(ctx, tx)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.queue.Do(t.Context(), chained) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a call alone hangs in what it does after its commit")
+	}
+	if errs := b.group(chained, func(context.Context, *sql.Tx) error { return errRefused }); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	if rows := b.rows(); rows != "1,2,101,102" {
+		t.Errorf("rows %s", rows)
+	}
+}
+
+// counted is a connection that counts the transactions that are tried.
+type counted struct {
+	*sqlite3.SQLiteConn
+	tried *atomic.Int64
+}
+
+func (c counted) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	c.tried.Add(1)
+	return c.SQLiteConn.BeginTx(ctx, o)
+}
+
+// While another program has the database, those who wait learn it together: each would
+// wait for it anew, one after the other.
+func TestBeginFails(t *testing.T) {
+	b := newBench(t)
+	var tried atomic.Int64
+	pool := sql.OpenDB(connector{func(context.Context) (driver.Conn, error) {
+		conn, err := (&sqlite3.SQLiteDriver{}).Open(b.source + "&_busy_timeout=1")
+		if err != nil {
+			return nil, err
+		}
+		return counted{conn.(*sqlite3.SQLiteConn), &tried}, nil
+	}})
+	defer pool.Close()
+	pool.SetMaxOpenConns(1)
+	b.queue = NewQueue(pool, func() { b.commits.Add(1) })
+	only, err := pool.Conn(t.Context()) // until it is given back, the leader cannot begin
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, 5)
+	var running sync.WaitGroup
+	for i := range errs {
+		running.Go(func() { errs[i] = b.queue.Do(t.Context(), insert(i)) })
+	}
+	b.waitFor(len(errs))
+	b.exec(`BEGIN IMMEDIATE`)
+	if err := only.Close(); err != nil {
+		t.Fatal(err)
+	}
+	running.Wait()
+	b.exec(`ROLLBACK`)
+	for _, err := range errs {
+		if fault, ok := errors.AsType[sqlite3.Error](err); !ok || fault.Code != sqlite3.ErrBusy || !strings.HasPrefix(err.Error(), "begin: ") {
+			t.Errorf("%v, want SQLITE_BUSY", err)
+		}
+	}
+	if n := tried.Load(); n != 1 {
+		t.Errorf("%d transactions were tried, want 1", n)
+	}
+	if err := b.queue.Do(t.Context(), insert(7)); err != nil || b.rows() != "7" {
+		t.Errorf("afterwards: %v, rows %s", err, b.rows())
+	}
+}

@@ -1,0 +1,244 @@
+// Package dbconn opens connections to a database in WAL mode, on a disk that may be
+// full. SQLite cannot even read such a database without room for the log's index. Where
+// there is none, and no log, the file itself is read: nobody can change it meanwhile.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+)
+
+// drainTime is how long a write waits for queries that read the bare file.
+const drainTime = 2 * time.Second
+
+var errReads = errors.New("queries still read the file as it was on the full disk")
+
+// Pools is what the connections of one database have in common.
+type Pools struct {
+	check        func() error // of a file: whether it is still the one to be opened
+	live, frozen string       // data sources of readers, with the log and without
+	drop         func()       // closes the readers that are idle
+
+	thawing sync.Mutex // held while the disk is tried
+	anchor  *sql.DB    // keeps the log from going, and coming back as another file, while readers change over
+
+	mu      sync.Mutex
+	still   bool          // new readers read the bare file
+	count   int           // of connections that do
+	drained chan struct{} // closed when the last of them has gone
+}
+
+// NewPools makes a gate for readers of two data sources: the one that is right, and one
+// that reads the bare file (immutable=1). check is asked before and after each
+// connection is opened: its error is that of the opening.
+func NewPools(check func() error, live, frozen string) *Pools {
+	g := &Pools{check: check, live: live, frozen: frozen, drop: func() {}, drained: make(chan struct{})}
+	close(g.drained)
+	return g
+}
+
+// Readers makes the pool of readers, of so many connections.
+func (g *Pools) Readers(size int) *sql.DB {
+	pool := sql.OpenDB(connector{func(context.Context) (driver.Conn, error) { return g.reader() }})
+	pool.SetMaxOpenConns(size)
+	pool.SetMaxIdleConns(size)
+	g.drop = func() {
+		pool.SetMaxIdleConns(-1)
+		pool.SetMaxIdleConns(size)
+	}
+	return pool
+}
+
+// Writer makes the pool of the one connection that writes. While the bare file is
+// read there is none: the error says why.
+func (g *Pools) Writer(source string) *sql.DB {
+	pool := sql.OpenDB(connector{func(ctx context.Context) (driver.Conn, error) {
+		if err := g.Thaw(ctx); err != nil {
+			return nil, err
+		}
+		return g.open(source)
+	}})
+	pool.SetMaxOpenConns(1)
+	return pool
+}
+
+// Freeze has the readers that are opened from now on read the bare file. It is for
+// a database that has no log, before anybody writes.
+func (g *Pools) Freeze() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.still = true
+}
+
+// Frozen reports whether the bare file is read.
+func (g *Pools) Frozen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.still || g.count > 0
+}
+
+// Thaw ends the freezing if the disk has room again, else it gives the reason. It
+// returns only when nobody reads the bare file any more: now it may be written.
+func (g *Pools) Thaw(ctx context.Context) error {
+	if !g.Frozen() {
+		return nil
+	}
+	g.thawing.Lock()
+	defer g.thawing.Unlock()
+	if !g.Frozen() {
+		return nil
+	}
+	if err := g.try(ctx); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.still = false
+	drained := g.drained
+	g.mu.Unlock()
+	g.drop()
+	select {
+	case <-drained:
+		return nil
+	case <-time.After(drainTime):
+		return errReads
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// try opens the database as it should be opened, and keeps it open.
+func (g *Pools) try(ctx context.Context) error {
+	if g.anchor != nil {
+		return nil
+	}
+	pool := sql.OpenDB(connector{func(context.Context) (driver.Conn, error) { return g.open(g.live) }})
+	var tables int
+	if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
+		return errors.Join(err, pool.Close())
+	}
+	g.anchor = pool
+	return nil
+}
+
+// Close closes what the gate itself has open.
+func (g *Pools) Close() error {
+	g.thawing.Lock()
+	defer g.thawing.Unlock()
+	if g.anchor == nil {
+		return nil
+	}
+	return g.anchor.Close()
+}
+
+func (g *Pools) reader() (driver.Conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.still {
+		return g.open(g.live)
+	}
+	conn, err := g.open(g.frozen)
+	if err != nil {
+		return nil, err
+	}
+	if g.count++; g.count == 1 {
+		g.drained = make(chan struct{})
+	}
+	return &frozenConn{SQLiteConn: conn, gate: g}, nil
+}
+
+// frozenConn reads the bare file, as long as that is allowed.
+type frozenConn struct {
+	*sqlite3.SQLiteConn
+	gate *Pools
+	once sync.Once
+}
+
+// IsValid is asked when a query has ended.
+func (c *frozenConn) IsValid() bool {
+	c.gate.mu.Lock()
+	defer c.gate.mu.Unlock()
+	return c.gate.still
+}
+
+// ResetSession is asked before a next query begins.
+func (c *frozenConn) ResetSession(context.Context) error {
+	if !c.IsValid() {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// Close counts the connection out.
+func (c *frozenConn) Close() error {
+	err := c.SQLiteConn.Close()
+	c.once.Do(func() {
+		c.gate.mu.Lock()
+		defer c.gate.mu.Unlock()
+		if c.gate.count--; c.gate.count == 0 {
+			close(c.gate.drained)
+		}
+	})
+	return err
+}
+
+// connector opens the connections of a pool.
+type connector struct {
+	open func(context.Context) (driver.Conn, error)
+}
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) { return c.open(ctx) }
+
+func (c connector) Driver() driver.Driver { return &sqlite3.SQLiteDriver{} }
+
+func (g *Pools) open(source string) (*sqlite3.SQLiteConn, error) {
+	if err := g.check(); err != nil { // even to open another file spoils the log
+		return nil, err
+	}
+	conn, err := (&sqlite3.SQLiteDriver{}).Open(source)
+	if err != nil {
+		return nil, err
+	}
+	opened, ok := conn.(*sqlite3.SQLiteConn)
+	if !ok {
+		return nil, fmt.Errorf("a connection of SQLite is a %T", conn)
+	}
+	if err := g.check(); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return opened, nil
+}
+
+// FoldLog writes what is in the log of a database into the file, with no index of the
+// log: for a database that nobody else has open, given by its URI.
+func FoldLog(ctx context.Context, uri string) error {
+	db, err := sql.Open("sqlite3", uri+"?mode=rw&_locking_mode=EXCLUSIVE")
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	var busy, pages, done int
+	err = db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &done)
+	if err == nil && busy != 0 {
+		err = fmt.Errorf("%d of %d pages of the log are in the file", done, pages)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// CopyInto makes a copy of the database that a data source opens, without what is free
+// in it.
+func CopyInto(ctx context.Context, source, path string) error {
+	db, err := sql.Open("sqlite3", source)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, `VACUUM INTO ?`, path)
+	return err
+}

@@ -1,0 +1,211 @@
+// Package sqlrow is what the rows of the database are made of: values that
+// database/sql does not know, times, and the way to read many rows.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+)
+
+// NetworkID is an unsigned 64-bit number. SQLite's integers are signed, so it
+// is stored as two's complement.
+type NetworkID uint64
+
+// Value is the number as it is stored.
+func (n NetworkID) Value() (driver.Value, error) { return int64(n), nil }
+
+// Scan reads a number as it is stored.
+func (n *NetworkID) Scan(value any) error {
+	stored, ok := value.(int64)
+	if !ok {
+		return fmt.Errorf("network id is stored as %T", value)
+	}
+	*n = NetworkID(stored)
+	return nil
+}
+
+// String gives the number in decimal.
+func (n NetworkID) String() string { return strconv.FormatUint(uint64(n), 10) }
+
+// TextList is a list of strings, stored as a JSON array.
+type TextList []string
+
+// Value is the list as it is stored.
+func (l TextList) Value() (driver.Value, error) {
+	if l == nil {
+		return "[]", nil
+	}
+	text, err := json.Marshal([]string(l))
+	return string(text), err
+}
+
+// Scan reads a list as it is stored. What is no list, which this program never
+// stores, counts as an empty one: one spoiled row stops no other.
+func (l *TextList) Scan(value any) error {
+	text, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("list is stored as %T", value)
+	}
+	if *l = nil; text == "[]" {
+		return nil
+	}
+	if json.Unmarshal([]byte(text), l) != nil {
+		*l = nil
+	}
+	return nil
+}
+
+// Given is a value that may not have been given, nil, as it is stored.
+func Given[T any](value *T) sql.Null[T] {
+	if value == nil {
+		return sql.Null[T]{}
+	}
+	return sql.Null[T]{V: *value, Valid: true}
+}
+
+// Pointer is the inverse of Given.
+func Pointer[T any](stored sql.Null[T]) *T {
+	if !stored.Valid {
+		return nil
+	}
+	return &stored.V
+}
+
+// Stamp is a time as it is stored to be compared, in milliseconds since 1970;
+// the zero time is 0.
+func Stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// Stamped is the inverse of Stamp.
+func Stamped(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milliseconds)
+}
+
+// Shown is a time as it is stored to be shown: RFC 3339 in UTC with milliseconds.
+func Shown(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Scanner is a row.
+type Scanner interface{ Scan(...any) error }
+
+// Queryer is what a pool and a transaction have in common.
+type Queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Collect gives the rows of a query. It says "LIMIT ? + 0", for a bare parameter there is
+// one that SQLite looks at to plan: it compiles the statement each time that it is bound.
+func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
+}
+
+// Number asks for one whole number, by the driver itself: what database/sql does for a row
+// beyond lending a connection takes as long as a search.
+func Number(ctx context.Context, pool *sql.DB, query string, args ...string) (n int64, err error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	err = conn.Raw(func(lent any) error {
+		n, err = number(ctx, lent.(driver.QueryerContext), query, args)
+		return err
+	})
+	return n, err
+}
+
+func number(ctx context.Context, conn driver.QueryerContext, query string, args []string) (int64, error) {
+	values := make([]driver.NamedValue, len(args))
+	for i, arg := range args {
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
+	}
+	rows, err := conn.QueryContext(ctx, query, values)
+	if err != nil {
+		return 0, err
+	}
+	var row [1]driver.Value
+	err = rows.Next(row[:])
+	n, ok := row[0].(int64)
+	if err = errors.Join(err, rows.Close()); err == nil && !ok {
+		err = fmt.Errorf("a number is stored as %T", row[0])
+	}
+	return n, err
+}
+
+// Pages gives the rows of many queries, each for at most size rows behind the last one of
+// that before; the first is for those behind a zero row. No query is open while a row is
+// looked at. After an error there are no more.
+func Pages[T any](size int, page func(behind T) ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var last, none T
+		for more := true; more; {
+			rows, err := page(last)
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, last = range rows {
+				if !yield(last, nil) {
+					return
+				}
+			}
+			more = len(rows) == size
+		}
+	}
+}
+
+// Made gives what is made of each row, but for those of which nothing is made (ok false).
+func Made[T, U any](rows iter.Seq2[T, error], of func(T) (made U, ok bool)) iter.Seq2[U, error] {
+	return func(yield func(U, error) bool) {
+		for row, err := range rows {
+			if err != nil {
+				yield(*new(U), err)
+				return
+			}
+			if made, ok := of(row); ok && !yield(made, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Text scans a row of one text.
+func Text(row Scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
+}
+
+// Absent turns the absence of a row into the error that says what is missing.
+func Absent(err, missing error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return missing
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"meshddns/internal/dnswire"
+)
+
+// knotSpeed compares the built-in server with Knot when both have the same zone.
+func knotSpeed(t *testing.T, b *table) {
+	need(t, "dnsperf", "knotd")
+	s := speedScale()
+	for _, names := range []int{s.names, s.most} {
+		t.Run(fmt.Sprint(names), func(t *testing.T) {
+			db := published(t, builtin, names)
+			if names == s.most {
+				startOfZone(t, b, db, names)
+			}
+			answersBeside(t, b, db, names)
+		})
+	}
+}
+
+func answersBeside(t *testing.T, b *table, db string, names int) {
+	s := speedScale()
+	p := start(t, db)
+	knot := startKnot(t, p, names)
+	for _, kind := range []struct {
+		name  string
+		rcode dnswire.Rcode
+		of    func(n int64) string
+	}{{"hits", dnswire.RcodeSuccess, hits(names)}, {"NXDOMAIN", dnswire.RcodeNXDomain, misses}} {
+		file := questions(t, p.dns, kind.rcode, s.questions, kind.of)
+		if got, _ := ask(t, knot.server, kind.of(1)); got != kind.rcode {
+			t.Fatalf("%s at Knot: %v", kind.of(1), got)
+		}
+		var ours, theirs, our, their []float64
+		for i := range s.rounds + 1 {
+			each, rate := p.answering().cost(t, file, s.turn)
+			ours, our = append(ours, rate), append(our, each)
+			each, rate = knot.cost(t, file, s.turn)
+			theirs, their = append(theirs, rate), append(their, each)
+			if i == 0 {
+				ours, theirs, our, their = nil, nil, nil, nil
+			}
+		}
+		b.compare(t, contest{
+			row: "DNS answers/s / Knot, " + kind.name, measured: fmt.Sprintf("%d names, dnsperf %s", names, strings.Join(asMany, " ")),
+			bound: least(0.6, 1), show: perSecond,
+		}, ours, theirs)
+		b.add(t, line{
+			row: "processor time a DNS query, " + kind.name, measured: fmt.Sprintf("%d names", names),
+			figure: spanned(our, decimals) + " us; Knot " + spanned(their, decimals) + " us",
+		})
+	}
+	b.state(t, absolute{
+		row: "memory of a zone", measured: fmt.Sprintf("%d names, VmHWM after all queries; Knot %d MB", names, knot.process.peak()),
+		bound: bound{must: 250, aim: 150, most: true}, show: decimals, unit: " MB", counts: true,
+	}, float64(p.process.peak()))
+}
+
+// startOfZone measures how long a start takes until DNS answers.
+func startOfZone(t *testing.T, b *table, db string, names int) {
+	var took []float64
+	for range 5 {
+		dns := freeAddress(t)
+		began := time.Now()
+		p := launch(t, db+".log", nil, append([]string{built(t)}, arguments(db, "127.0.0.1:0", dns)...)...)
+		awaitAnswer(t, dns, nameOf(first+names-1))
+		took = append(took, time.Since(began).Seconds())
+		p.stop()
+	}
+	b.state(t, absolute{
+		row: "start until DNS answers", measured: fmt.Sprintf("%d names, the last of them, 5 starts", names), bound: most(2, 1), show: decimals, unit: " s",
+	}, took...)
+}
+
+// awaitAnswer asks until a server has an answer: at once again while it has none.
+func awaitAnswer(t *testing.T, server, name string) {
+	t.Helper()
+	for end := time.Now().Add(3 * limit); time.Now().Before(end); {
+		if answer, err := exchange(server, name); err == nil && len(answer.Answers) > 0 {
+			return
+		}
+		<-time.After(time.Millisecond)
+	}
+	t.Fatalf("%s does not answer for %s", server, name)
+}
+
+// startKnot runs Knot, as it is without settings, with the zone that a program has.
+func startKnot(t *testing.T, p *program, names int) answering {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "knot") // not t.TempDir: a socket's path in it must stay under 108 octets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	server := freeAddress(t)
+	configuration := fmt.Sprintf(`
+server:
+    rundir: %[1]s
+    listen: %[2]s
+database:
+    storage: %[1]s
+zone:
+  - domain: %[3]s
+    storage: %[1]s
+    file: zone
+    zonefile-sync: -1
+    journal-content: none
+log:
+  - target: stderr
+    any: info
+`, folder, strings.Replace(server, ":", "@", 1), zone)
+	if err := os.WriteFile(filepath.Join(folder, "knot.conf"), []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeZone(t, filepath.Join(folder, "zone"), p, names)
+	process := launch(t, filepath.Join(folder, "log"), nil, "knotd", "-c", filepath.Join(folder, "knot.conf"))
+	awaitAnswer(t, server, nameOf(first+names-1))
+	return answering{server, process}
+}
+
+// writeZone writes what the program answers for its first name, and the same for
+// the others.
+func writeZone(t *testing.T, path string, p *program, names int) {
+	t.Helper()
+	_, records := ask(t, p.dns, nameOf(first))
+	if len(records) != 1 {
+		t.Fatalf("%s has %d records", nameOf(first), len(records))
+	}
+	value, err := dnswire.ParseTXT(records[0].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	out := bufio.NewWriter(file)
+	fmt.Fprintf(out, "%s. 60 SOA ns.%[1]s. hostmaster.%[1]s. 1 3600 600 86400 60\n%[1]s. 60 NS ns.%[1]s.\n", zone)
+	for n := range names {
+		fmt.Fprintf(out, "%s. %d TXT %q\n", nameOf(first+n), records[0].TTL, valueOf(value, n)[0])
+	}
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// floodShare measures how many of a good client's questions are answered while
+// somebody asks for random names, and Knot the same.
+func floodShare(t *testing.T, b *table) {
+	need(t, "dnsperf", "knotd")
+	s := speedScale()
+	p := start(t, published(t, builtin, s.names))
+	knot := startKnot(t, p, s.names)
+	so := 2 * s.turn
+	bad := questions(t, p.dns, dnswire.RcodeNXDomain, 3*s.questions, misses)
+	good := questions(t, p.dns, dnswire.RcodeSuccess, 10_000, hits(s.names))
+	share := func(server string) float64 {
+		var flood sync.WaitGroup
+		flood.Go(func() { dnsperf(t, server, bad, so, "-Q", "40000", "-q", "60000", "-c", "8", "-t", "1") })
+		q := dnsperf(t, server, good, so, "-Q", "1000", "-q", "2000", "-a", "127.9.9.9", "-t", "1")
+		flood.Wait()
+		return math.Round(100*float64(q.completed)/float64(q.sent)) / 100
+	}
+	var ours, theirs []float64
+	for range 5 {
+		ours = append(ours, share(p.dns))
+		theirs = append(theirs, share(knot.server))
+	}
+	b.compare(t, contest{
+		row: "good client beside a flood: answered / Knot's share", measured: fmt.Sprintf("40000 random names/s, 1000 good queries/s from another address, %v, to the hundredth", so),
+		bound: least(1, 0), show: decimals,
+	}, ours, theirs)
+}

@@ -1,0 +1,221 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// historyControl is a program with one mistake, which TestHistories has to find.
+//
+// To add one: name the rule that is broken, in words; give the file, and a text that is
+// in it exactly once, with what is put in its place (it has to compile); say in how many
+// histories it is to be found, three times as many as it took in a few runs with other
+// seeds; and what is said of it, as a regular expression. Then run
+//
+//	MESHDDNS_HISTORY_CONTROLS='a few words of its name' go test -v -run TestHistoriesControls ./test/e2e
+//
+// A control whose text is no longer in the file fails: it is to be written anew.
+type historyControl struct {
+	name     string
+	file     string
+	old, new string
+	within   int    // histories
+	finds    string // "": nothing
+}
+
+// Some rules have tests of their own only, because other rules of the program hide a breach from the
+// histories, or too few meet it: that only a late look settles a doubt (TestPlaceTable), when a prefix is
+// free (TestFree), that neither what is wanted (TestWantedIsNoOrphan) nor what has a place
+// (TestOrphansAreStrangers) is an orphan, that a second look is no work of a pass (TestLookDoesNotCount),
+// and that a move keeps what may stand (TestDesired), all in package reconcile; and that a newer secret
+// withdraws for an older one (TestSyncSecretOfWithdrawal in dns_test.go).
+var historyControls = []historyControl{
+	{name: "nothing", within: 50},
+	{
+		name: "a value of a version that only begins like ours is a mesh's", file: "internal/mesh/value.go",
+		old: "words[0] != version", new: "!strings.HasPrefix(words[0], version)",
+		within: 300, finds: `is missing|reported for no reason|values of others`,
+	},
+	{
+		name: "the network of a value is not read", file: "internal/mesh/value.go",
+		old: `return member(strings.Fields(value), "n=")`, new: `return ""`,
+		within: 100, finds: `stands, is not wanted|is missing|gap: |has lost the old value|occupied|the usage is|two networks`,
+	},
+	{
+		name: "a write leaves no doubt", file: "internal/reconcile/place.go",
+		old: "p.Doubt = p.Doubt.with(e.Value)", new: "_ = e",
+		within: 300, finds: `.`,
+	},
+	{
+		name: "zones of one name are one", file: "internal/reconcile/place.go",
+		old: "		return SameZone\n	}\n	return Unsure", new: "		return SameZone\n	}\n	return SameZone",
+		within: 300, finds: `.`,
+	},
+	{
+		name: "zones that are not known to be one are two", file: "internal/reconcile/place.go",
+		old: "		return SameZone\n	}\n	return Unsure", new: "		return SameZone\n	}\n	return OtherZone",
+		within: 300, finds: `.`,
+	},
+	{
+		name: "a place that may hold a value ends", file: "internal/reconcile/place.go",
+		old: "if p.empty() {", new: "if true {",
+		within: 100, finds: `.`,
+	},
+	{
+		name: "values of every owner are ours", file: "internal/reconcile/rrset.go",
+		old: "ours = mesh && (owner == g.owner", new: "ours = mesh && (true",
+		within: 100, finds: `.`,
+	},
+	{
+		name: "a write without an answer was not made", file: "internal/reconcile/zone.go",
+		old: "if err == nil || provider.Unmade(err) {", new: "if true {",
+		within: 300, finds: `.`,
+	},
+	{
+		name: "a time far ahead is waited for", file: "internal/reconcile/clock.go",
+		old: "return at.After(now) && at.Sub(now) <= longest", new: "return at.After(now)",
+		within: 300, finds: `.`,
+	},
+	{
+		name: "a pass that goes on forgets its failures", file: "internal/reconcile/pass.go",
+		old: "e.countBad(ctx, &p)", new: "error(nil)",
+		within: 300, finds: `.`,
+	},
+	{
+		name: "the state is that of the last look", file: "internal/reconcile/told.go",
+		old: "state := r.Now().State", new: "state := r.Place.State",
+		within: 100, finds: `.`,
+	},
+	{
+		name: "two zones are not probed for being one", file: "internal/reconcile/zone.go",
+		old: "same, err := b.probe(ctx, b.conn, p)", new: "same, err := false, error(nil)",
+		within: 300, finds: `.`,
+	},
+	{
+		name: "nothing is looked at once more", file: "internal/reconcile/secondlook_quick.go",
+		old: "200 * time.Millisecond", new: "24 * time.Hour",
+		within: 100, finds: `is in the database still|is not through|stands, is not wanted|is missing`,
+	},
+}
+
+// TestHistoriesControls breaks one rule after the other in a copy of the program, and
+// wants each to be found. MESHDDNS_HISTORY_CONTROLS says which, as a regular expression.
+func TestHistoriesControls(t *testing.T) {
+	chosen := os.Getenv("MESHDDNS_HISTORY_CONTROLS")
+	if chosen == "" {
+		t.Skip("long: MESHDDNS_HISTORY_CONTROLS=. runs all of them")
+	}
+	wanted := regexp.MustCompile(chosen)
+	for _, control := range historyControls {
+		if !wanted.MatchString(control.name) {
+			continue
+		}
+		t.Run(control.name, func(t *testing.T) {
+			program, err := control.build(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, failed := control.run(program)
+			switch {
+			case !failed && control.finds != "":
+				t.Errorf("not found in %d histories", control.within)
+			case failed && control.finds == "":
+				t.Errorf("found in a program without a mistake:\n%s", said)
+			case failed && !regexp.MustCompile(control.finds).MatchString(said):
+				t.Errorf("found is not %q:\n%s", control.finds, said)
+			default:
+				t.Logf("found: %t, with %d histories that passed: %s", failed, strings.Count(said, "--- PASS"), firstFinding(said))
+			}
+		})
+	}
+}
+
+// build makes the program of a copy of the sources with the mistake. Only the compiler
+// writes what is run.
+func (c historyControl) build(dir string) (program string, err error) {
+	sources := filepath.Join(dir, "sources")
+	if err := copySources(sources); err != nil {
+		return "", err
+	}
+	if c.file != "" {
+		text, err := c.mistaken()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(sources, c.file), []byte(text), 0o600)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	program = filepath.Join(dir, "meshddns-quick")
+	build := exec.Command("go", "build", buildFlag, "-tags", "quick", "-o", program, ".")
+	build.Dir = sources
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// mistaken gives the text of the file with the mistake.
+func (c historyControl) mistaken() (string, error) {
+	text, err := os.ReadFile(filepath.Join("../..", c.file))
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(text), c.old); n != 1 {
+		return "", fmt.Errorf("%q is %d times in %s, want once: the control is to be written anew", c.old, n, c.file)
+	}
+	return strings.Replace(string(text), c.old, c.new, 1), nil
+}
+
+// TestHistoriesControlsFit wants every control to find its text in the sources of today.
+func TestHistoriesControlsFit(t *testing.T) {
+	for _, control := range historyControls {
+		if control.file == "" {
+			continue
+		}
+		if _, err := control.mistaken(); err != nil {
+			t.Errorf("%s: %v", control.name, err)
+		}
+	}
+}
+
+// notSources are folders that the program is not built of.
+var notSources = []string{".git", ".ci", "test", "deploy", "testdata"}
+
+func copySources(to string) error {
+	return filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, "../.."))
+		switch {
+		case entry.IsDir() && slices.Contains(notSources, entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case !entry.Type().IsRegular() || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		return copyFile(path, target)
+	})
+}
+
+// run runs the histories with a program, and gives what they say.
+func (c historyControl) run(program string) (said string, failed bool) {
+	test := exec.Command(os.Args[0], "-test.run=^TestHistories$", "-test.v", "-test.failfast", "-test.timeout=30m")
+	test.Env = append(os.Environ(), programName+"="+program, fmt.Sprintf("MESHDDNS_HISTORIES=%d", c.within))
+	out, err := test.CombinedOutput()
+	return string(out), err != nil
+}
+
+// firstFinding gives the line in which a history first says what is wrong.
+func firstFinding(said string) string {
+	return strings.TrimSpace(regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: after .*\n.*$`).FindString(said))
+}

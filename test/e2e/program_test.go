@@ -1,0 +1,371 @@
+// Package e2e tests the built program from outside: its flags, its sockets,
+// its signals, and the README as a new user reads it.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// dir holds the program that is built.
+var dir string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "16") // these tests mostly wait for other programs
+	var err error
+	if dir, err = os.MkdirTemp("", "meshddns-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// binary gives the path of the program, built at its first use.
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var build = sync.OnceValues(func() (path string, err error) {
+	if err := openSources(); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "meshddns")
+	out, err := exec.Command("go", "build", buildFlag, "-o", path, "../..").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// openSources opens every file of the program and the README. The result of a test is kept
+// for as long as the files that it opened stay the same, and what the compiler
+// opens does not count: without this an old pass would stand for new code.
+func openSources() error {
+	return filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..":
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".sql"), strings.HasSuffix(path, ".mod"), strings.HasSuffix(path, ".md"), strings.HasSuffix(path, ".json"):
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
+}
+
+// program is a running meshddns.
+type program struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	log    *buffer
+	http   string // host:port or the path of a unix socket
+	dns    string
+	client *http.Client
+	began  resources // what it held when it listened
+}
+
+// buffer is a log that is read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(data)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// environ is the environment without the names that these tests read: the program
+// does not know them.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") })
+}
+
+// start runs the program on free ports of its own choice, and waits until it
+// listens.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	return startAt(t, binary(t), args...)
+}
+
+// startAt runs the program of a path.
+func startAt(t *testing.T, path string, args ...string) *program {
+	t.Helper()
+	return startWith(t, nil, []string{path}, args...)
+}
+
+// after gives the words of a command that does what a line of shell says, and then becomes
+// the program of other words. No test writes a script and runs it: while a file is open for
+// writing, another test's fork can inherit it, and the kernel does not run such a file
+// (golang.org/issue/22315).
+func after(line string, words ...string) []string {
+	return append([]string{"sh", "-c", line + ` && exec "$@"`, "sh"}, words...)
+}
+
+// startWith runs the program of some words with more in its environment.
+func startWith(t *testing.T, more, words []string, args ...string) *program {
+	t.Helper()
+	p := launch(t, more, words, args...)
+	if p.client == nil {
+		t.Fatalf("the program has ended:\n%s", p.log)
+	}
+	return p
+}
+
+// launch is startWith for a program that may end instead of listening: then it has no
+// client.
+func launch(t *testing.T, more, words []string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, log: &buffer{}}
+	if !slices.Contains(args, "-listen") {
+		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
+	}
+	words = slices.Concat(words, []string{"-dns-listen", "127.0.0.1:0"}, args)
+	p.cmd = exec.Command(words[0], words[1:]...)
+	p.cmd.Env = append(environ(), more...)
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+		if t.Failed() {
+			t.Logf("log of the program:\n%s", p.log)
+		}
+	})
+	started := regexp.MustCompile(`msg=started .*listen=(\S+) dns=(\S+)`)
+	p.eventually("the program has started", func() bool {
+		ended := p.ended()
+		found := started.FindStringSubmatch(p.log.String())
+		if found != nil {
+			p.http, p.dns = found[1], found[2]
+		}
+		return found != nil || ended
+	})
+	if p.http != "" {
+		p.began = resourcesOf(p.cmd.Process.Pid)
+		p.connect()
+	}
+	return p
+}
+
+// ended tells whether the process has ended, and waits for nothing.
+func (p *program) ended() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// connect makes the client.
+func (p *program) connect() {
+	network := "tcp"
+	if strings.HasPrefix(p.http, "/") {
+		network = "unix"
+	}
+	p.client = &http.Client{Timeout: slowest * limit, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, p.http)
+		},
+	}}
+	p.t.Cleanup(p.client.CloseIdleConnections)
+}
+
+// eventually waits for a condition that another process brings about.
+func (p *program) eventually(what string, holds func() bool) {
+	p.t.Helper()
+	p.patiently(limit, what, holds)
+}
+
+// patiently is eventually for what may take longer.
+func (p *program) patiently(limit time.Duration, what string, holds func() bool) {
+	p.t.Helper()
+	if !p.within(limit, holds) {
+		p.t.Fatalf("not within %v: %s", limit, what)
+	}
+}
+
+// logged waits for a text in the log, which comes through a pipe.
+func (p *program) logged(text string) {
+	p.t.Helper()
+	p.eventually("the log has "+text, func() bool { return strings.Contains(p.log.String(), text) })
+}
+
+// answer is what the API said.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// field gives an entry of data as text.
+func (a answer) field(name string) string {
+	var body struct{ Data map[string]any }
+	json.Unmarshal([]byte(a.body), &body)
+	return fmt.Sprint(body.Data[name])
+}
+
+// try makes a request, which may fail.
+func (p *program) try(method, path, body string, header ...string) (answer, error) {
+	request, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			request.Host = header[i+1]
+		}
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(text)}, err
+}
+
+// call makes a request that must be answered with a status.
+func (p *program) call(want int, method, path, body string, header ...string) answer {
+	p.t.Helper()
+	a, err := p.try(method, path, body, header...)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if a.status != want {
+		p.t.Fatalf("%s %s: status %d, want %d: %s", method, path, a.status, want, a.body)
+	}
+	return a
+}
+
+// dig gives the output of dig for a name and type at the built-in server.
+func (p *program) dig(args ...string) string {
+	p.t.Helper()
+	host, port, err := net.SplitHostPort(p.dns)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out, err := exec.Command("dig", append([]string{"@" + host, "-p", port, "+time=2", "+tries=3"}, args...)...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("dig %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// stop ends the program with SIGTERM, which it must survive in good order.
+func (p *program) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatalf("after SIGTERM: %v", err)
+	}
+}
+
+// need skips a test where a program is missing; in CI it fails.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err == nil {
+			continue
+		}
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is not installed", name)
+		}
+		t.Skipf("%s is not installed", name)
+	}
+}
+
+// long skips what takes minutes or a quiet machine, unless a variable asks for it.
+func long(t *testing.T, variable string) {
+	t.Helper()
+	if os.Getenv(variable) == "" {
+		t.Skipf("long: %s is not given", variable)
+	}
+}
+
+// inNamespace runs the calling test once more in a network namespace of its
+// own, where it may take any port and any address. It reports whether this is
+// that run.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	return inNamespaces(t, syscall.CLONE_NEWNET, 0)
+}
+
+// inNamespaces is inNamespace for other kinds: new ones, and those that are left when
+// the process runs already, with mounts that nobody else sees.
+func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
+	t.Helper()
+	const mark = "MESHDDNS_TEST_NAMESPACE"
+	if os.Getenv(mark) == t.Name() {
+		return true
+	}
+	need(t, "ip")
+	binary(t) // the files that the other process opens do not count, see openSources
+	left := 5 * time.Minute
+	if deadline, ok := t.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+left.String())
+	cmd.Env = append(os.Environ(), mark+"="+t.Name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: clone, Unshareflags: unshare}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	}
+	out := &buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if testing.Verbose() { // as it comes
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
+	}
+	err := cmd.Run()
+	if cmd.Process == nil && os.Getenv("CI") != "true" {
+		t.Skipf("no network namespace: %v", err)
+	}
+	if err != nil {
+		t.Errorf("in the namespace: %v\n%s", err, out)
+	}
+	return false
+}
+
+// ip runs the ip command.
+func ip(t *testing.T, args string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v\n%s", args, err, out)
+	}
+}

@@ -1,0 +1,131 @@
+package servertest
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"meshddns/internal/dnswire"
+)
+
+// Front stands before a server, and hands on what comes, until it is told otherwise.
+type Front struct {
+	Addr string // host:port, UDP and TCP
+
+	server string
+	mu     sync.Mutex
+	spoil  Spoil // of the next update that is made; nil for none
+	refuse bool  // updates are not handed on
+}
+
+// Spoil makes what the client gets of an answer, nil for nothing.
+type Spoil func(request dnswire.Message, answer []byte) []byte
+
+// Fails is an answer that only says that a request has failed, signed or not.
+func Fails(rcode dnswire.Rcode, signed bool) Spoil {
+	return func(request dnswire.Message, _ []byte) []byte {
+		m := dnswire.Message{ID: request.ID, Response: true, Opcode: request.Opcode, Rcode: rcode, Questions: request.Questions}
+		if !signed {
+			return m.Pack()
+		}
+		return NewSigner(macOf(request)).Next(m.Pack(), true)
+	}
+}
+
+// Front starts one, which the end of the test stops.
+func (s Server) Front(t testing.TB) *Front {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Front{Addr: tcp.Addr().String(), server: s.Addr}
+	var working sync.WaitGroup
+	t.Cleanup(func() { tcp.Close(); udp.Close(); working.Wait() })
+	working.Go(func() {
+		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
+			working.Go(func() { f.serve(conn) })
+		}
+	})
+	working.Go(func() {
+		buffer := make([]byte, dnswire.MaxMessage)
+		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
+			if answer, err := dnswire.Exchange(context.Background(), f.server, buffer[:n]); err == nil {
+				udp.WriteTo(answer, from)
+			}
+		}
+	})
+	return f
+}
+
+// Unread has the next update made, spoils its answer, and refuses every update after it
+// with a signature, until end is called.
+func (f *Front) Unread(spoil Spoil) (end func()) {
+	f.set(spoil, false)
+	return func() { f.set(nil, false) }
+}
+
+func (f *Front) set(spoil Spoil, refuse bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.spoil, f.refuse = spoil, refuse
+}
+
+// serve hands on one message, and all that comes back.
+func (f *Front) serve(conn net.Conn) {
+	defer conn.Close()
+	query, err := dnswire.ReadTCP(conn)
+	if err != nil {
+		return
+	}
+	if answer, spoilt := f.update(query); spoilt {
+		if answer != nil {
+			dnswire.WriteTCP(conn, answer)
+		}
+		return
+	}
+	up, err := net.Dial("tcp", f.server)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go func() {
+		io.Copy(io.Discard, conn) // until the client has what it wants
+		up.Close()
+	}()
+	dnswire.WriteTCP(up, query)
+	io.Copy(conn, up)
+}
+
+// update answers an update if something is to become of it.
+func (f *Front) update(query []byte) (answer []byte, spoilt bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, err := dnswire.Parse(query)
+	switch {
+	case err != nil || m.Opcode != dnswire.OpcodeUpdate || f.spoil == nil:
+		return nil, false
+	case f.refuse:
+		return Fails(dnswire.RcodeRefused, true)(m, nil), true
+	}
+	answer, _ = dnswire.ExchangeTCP(context.Background(), f.server, query)
+	if after, err := dnswire.Parse(answer); err == nil && after.Rcode == dnswire.RcodeSuccess {
+		f.refuse = true
+		return f.spoil(m, answer), true
+	}
+	return answer, true
+}
+
+// macOf gives the MAC of a request (RFC 8945, section 4.2).
+func macOf(m dnswire.Message) []byte {
+	const before = len("\x0bhmac-sha256\x00") + 6 + 2 // algorithm, time, fudge
+	data := m.Additional[len(m.Additional)-1].Data[before:]
+	return data[2 : 2+binary.BigEndian.Uint16(data)]
+}
