@@ -76,7 +76,7 @@ func providerNames() (names []string) {
 
 // newAccount makes an account, with the one spelling of its endpoint. The built-in server
 // uses nothing but its name, so nothing else tells two of its accounts apart.
-func newAccount(name, endpoint, accessKeyID string, secret provider.Secret) reconcile.Account {
+func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) reconcile.Account {
 	if name == builtin.Name {
 		return reconcile.Account{Provider: name}
 	}
@@ -285,17 +285,17 @@ func (c configuration) mode() string {
 
 // configurationBody is the configuration as clients write it.
 type configurationBody struct {
-	Provider        string          `json:"provider"`
-	AccessKeyID     string          `json:"access_key_id"`
-	AccessKeySecret provider.Secret `json:"access_key_secret"`
-	Endpoint        string          `json:"endpoint"`
-	Domain          string          `json:"domain"`
-	TXTRecordName   string          `json:"txt_record_name"`
-	TXTEndpoints    []string        `json:"txt_endpoints"`
-	SyncMode        string          `json:"sync_mode"`
-	RetryInterval   *int64          `json:"retry_interval"`
-	MaxRetries      *int64          `json:"max_retries"`
-	Enabled         bool            `json:"enabled"`
+	Provider        string         `json:"provider"`
+	AccessKeyID     string         `json:"access_key_id"`
+	AccessKeySecret secrets.Secret `json:"access_key_secret"`
+	Endpoint        string         `json:"endpoint"`
+	Domain          string         `json:"domain"`
+	TXTRecordName   string         `json:"txt_record_name"`
+	TXTEndpoints    []string       `json:"txt_endpoints"`
+	SyncMode        string         `json:"sync_mode"`
+	RetryInterval   *int64         `json:"retry_interval"`
+	MaxRetries      *int64         `json:"max_retries"`
+	Enabled         bool           `json:"enabled"`
 }
 
 func (b configurationBody) configuration() configuration {
@@ -377,18 +377,18 @@ func (c configuration) missing() error {
 
 // serviceBody is a service as clients write it.
 type serviceBody struct {
-	ID     string              `json:"id"`
-	Name   string              `json:"name"`
-	Config provider.SecretJSON `json:"config"`
+	ID     string       `json:"id"`
+	Name   string       `json:"name"`
+	Config secrets.JSON `json:"config"`
 }
 
 // service makes the service of a body. Masked secrets are still masked.
 func (body serviceBody) service() service {
-	v := service{ID: body.ID, Name: body.Name, Config: provider.Secret(body.Config)}
+	v := service{ID: body.ID, Name: body.Name, Config: secrets.Secret(body.Config)}
 	if json.Unmarshal(body.Config, &v.Config) != nil {
 		var compact bytes.Buffer
 		if json.Compact(&compact, body.Config) == nil {
-			v.Config = provider.Secret(compact.String())
+			v.Config = secrets.Secret(compact.String())
 		}
 	}
 	return v
@@ -411,12 +411,12 @@ func (body serviceBody) checked() (v service, err error) {
 		return v, envelope.Fail(msg.ServiceConfigShape, fault)
 	}
 	var typed struct {
-		Provider        string          `json:"provider"`
-		AccessKeyID     string          `json:"access_key_id"`
-		AccessKeySecret provider.Secret `json:"access_key_secret"`
-		Endpoint        string          `json:"endpoint"`
-		TXTEndpoints    []string        `json:"txt_endpoints"`
-		Domain          string          `json:"domain"`
+		Provider        string         `json:"provider"`
+		AccessKeyID     string         `json:"access_key_id"`
+		AccessKeySecret secrets.Secret `json:"access_key_secret"`
+		Endpoint        string         `json:"endpoint"`
+		TXTEndpoints    []string       `json:"txt_endpoints"`
+		Domain          string         `json:"domain"`
 	}
 	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
@@ -435,7 +435,7 @@ func (v service) over(stored service) (service, error) {
 	if err != nil || used && !sameAccount(v.Config, stored.Config) {
 		return service{}, errNoSecret
 	}
-	v.Config = provider.Secret(config)
+	v.Config = secrets.Secret(config)
 	return v, nil
 }
 
@@ -448,7 +448,7 @@ func (v service) sameAs(stored service) bool {
 
 // sameAccount reports whether two configs are for one account at one address:
 // else a stored key could be sent to a stranger's.
-func sameAccount(a, b provider.Secret) bool {
+func sameAccount(a, b secrets.Secret) bool {
 	x, errX := parseServiceConfig(a)
 	y, errY := parseServiceConfig(b)
 	return errX == nil && errY == nil &&
@@ -479,13 +479,13 @@ func (v service) document() (d provision.Service, ok bool) {
 // serviceConfig is what the program reads in a service's config.
 type serviceConfig struct {
 	Domain, Provider, AccessKeyID, Endpoint string
-	Secret                                  provider.Secret
+	Secret                                  secrets.Secret
 	Endpoints                               []string
 }
 
 // parseServiceConfig fails when text is not a JSON object. An entry of
 // another type counts as absent: such rows may be older than the checks.
-func parseServiceConfig(text provider.Secret) (c serviceConfig, err error) {
+func parseServiceConfig(text secrets.Secret) (c serviceConfig, err error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
 		return c, err

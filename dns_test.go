@@ -35,6 +35,7 @@ import (
 	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/cloudtest"
 	"meshddns/test/contract"
@@ -91,12 +92,12 @@ func TestDNSServiceConfig(t *testing.T) {
 		`{"txt_endpoints":["tcp://a:1","ws://b:2"]}`: `{"" "" "" "" "" ["tcp://a:1" "ws://b:2"]}`,
 		`{"domain":"d","provider":"p","access_key_id":"i","access_key_secret":"s","endpoint":"e","x":1}`: `{"d" "p" "i" "s" "e" []}`,
 	} {
-		if c, err := parseServiceConfig(provider.Secret(text)); err != nil || dnsConfigText(c) != want {
+		if c, err := parseServiceConfig(secrets.Secret(text)); err != nil || dnsConfigText(c) != want {
 			t.Errorf("%s: %s, %v; want %s", text, dnsConfigText(c), err, want)
 		}
 	}
 	for _, text := range []string{``, `null`, `[]`, `"text"`, `7`, `{`, `{"domain":}`} {
-		if c, err := parseServiceConfig(provider.Secret(text)); err == nil {
+		if c, err := parseServiceConfig(secrets.Secret(text)); err == nil {
 			t.Errorf("%q: %s, want an error", text, dnsConfigText(c))
 		}
 	}
@@ -1077,7 +1078,7 @@ func TestSyncNestedBuiltinZones(t *testing.T) {
 
 func dnsCloudConfiguration(c *cloudtest.Cloud) configuration {
 	conf := dnsConfiguration(servertest.Server{})
-	conf.Provider, conf.Endpoint, conf.AccessKeyID, conf.Secret = c.Provider, c.URL, c.AccessKeyID, provider.Secret(c.AccessKeySecret)
+	conf.Provider, conf.Endpoint, conf.AccessKeyID, conf.Secret = c.Provider, c.URL, c.AccessKeyID, secrets.Secret(c.AccessKeySecret)
 	return conf
 }
 
@@ -2841,7 +2842,7 @@ func (h *syncHost) serial(zone string) uint32 {
 func TestSerials(t *testing.T) {
 	h := syncServing(t)
 	builtinZone := func(name string) service {
-		return service{ID: name, Name: "x", Config: provider.Secret(`{"domain":"` + name + `","provider":"builtin"}`)}
+		return service{ID: name, Name: "x", Config: secrets.Secret(`{"domain":"` + name + `","provider":"builtin"}`)}
 	}
 	put := func(v service) func() error {
 		return func() error {
@@ -3121,7 +3122,7 @@ func (b *twoBackends) randomChange(random *rand.Rand, name string) error {
 	case 0, 1:
 		config := `{"domain":"` + name + `","provider":"` + []string{"builtin", "rfc2136"}[random.IntN(2)] + `"}`
 		return s.PutService(ctx, id, func(service) (service, error) {
-			return service{ID: id, Name: "x", Config: provider.Secret(config)}, nil
+			return service{ID: id, Name: "x", Config: secrets.Secret(config)}, nil
 		})
 	case 2:
 		if err := s.DeleteService(ctx, id); !errors.Is(err, errNoService) {

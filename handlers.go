@@ -218,13 +218,13 @@ func (s *server) deleteConfiguration(r *http.Request) (envelope.Reply, error) {
 
 func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	var body struct {
-		Provider        string          `json:"provider"`
-		AccessKeyID     string          `json:"access_key_id"`
-		AccessKeySecret provider.Secret `json:"access_key_secret"`
-		Endpoint        string          `json:"endpoint"`
-		Domain          string          `json:"domain"`
-		TXTRecordName   string          `json:"txt_record_name"`
-		WriteTest       bool            `json:"write_test"`
+		Provider        string         `json:"provider"`
+		AccessKeyID     string         `json:"access_key_id"`
+		AccessKeySecret secrets.Secret `json:"access_key_secret"`
+		Endpoint        string         `json:"endpoint"`
+		Domain          string         `json:"domain"`
+		TXTRecordName   string         `json:"txt_record_name"`
+		WriteTest       bool           `json:"write_test"`
 	}
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err

@@ -1064,7 +1064,7 @@ func TestWriteOutlivesItsClient(t *testing.T) {
 		_, err := a.http.Do(request)
 		gone <- err
 	}()
-	eventually(t, "the write waits for its turn", func() bool { return stands(".(*server).putService", "groupcommit.(*Queue).Do") })
+	eventually(t, "the write waits for its turn", func() bool { return stands(".(*server).putService", "sqlite.(*Queue).Do") })
 	cancel()
 	if err := <-gone; err == nil {
 		t.Fatal("the client got an answer")

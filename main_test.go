@@ -40,6 +40,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/servertest"
 )
@@ -300,7 +301,7 @@ func (h *syncHost) serviceOf(config string) (id string) {
 	h.t.Helper()
 	id, err := newUUID()
 	if err == nil {
-		err = h.store.CreateService(context.Background(), service{ID: id, Name: "service", Config: provider.Secret(config)})
+		err = h.store.CreateService(context.Background(), service{ID: id, Name: "service", Config: secrets.Secret(config)})
 	}
 	if err != nil {
 		h.t.Fatal(err)
@@ -311,7 +312,7 @@ func (h *syncHost) serviceOf(config string) (id string) {
 // reconfigure replaces a service's config.
 func (h *syncHost) reconfigure(id, config string) {
 	h.t.Helper()
-	err := h.store.PutService(context.Background(), id, func(v service) (service, error) { v.Config = provider.Secret(config); return v, nil })
+	err := h.store.PutService(context.Background(), id, func(v service) (service, error) { v.Config = secrets.Secret(config); return v, nil })
 	if err != nil {
 		h.t.Fatal(err)
 	}

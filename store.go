@@ -34,8 +34,8 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
 	"meshddns/internal/msg"
-	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -372,7 +372,7 @@ func isConstraint(err error, code sqlite3.ErrNoExtended) bool {
 // client gave none.
 type configuration struct {
 	Provider, AccessKeyID, Endpoint string
-	Secret                          provider.Secret
+	Secret                          secrets.Secret
 	Domain, TXTRecordName, SyncMode string
 	RetryInterval, MaxRetries       sql.Null[int64]
 	Enabled                         bool
@@ -481,7 +481,7 @@ func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err err
 // service is a registered DNS service.
 type service struct {
 	ID, Name             string
-	Config               provider.Secret  // as registered
+	Config               secrets.Secret   // as registered
 	Domain               sql.Null[string] // not valid when Config is not a JSON object
 	Zone                 string           // the domain as DNS has it
 	AccountID            int64            // 0 when it has none of its own

@@ -45,6 +45,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/cloudtest"
 )
@@ -572,7 +573,7 @@ func TestCreateUsage(t *testing.T) {
 		if err := s.CreateService(ctx, service{ID: id, Config: "{}"}); err != nil {
 			t.Fatal(err)
 		}
-		parsed, err := parseServiceConfig(provider.Secret(config))
+		parsed, err := parseServiceConfig(secrets.Secret(config))
 		domain := sql.Null[string]{V: parsed.Domain, Valid: err == nil}
 		if _, err := s.writer.Exec(`UPDATE services SET config = ?, domain = ?, zone = ? WHERE id = ?`, config, domain, parsed.Domain, id); err != nil {
 			t.Fatal(err)
@@ -1661,7 +1662,7 @@ func TestKeysOfAccounts(t *testing.T) {
 	ctx := t.Context()
 	put := func(key string) {
 		t.Helper()
-		c := configuration{Provider: "alidns", AccessKeyID: key, Secret: provider.Secret("secret of " + key), Domain: "example.com", TXTRecordName: "_txt"}
+		c := configuration{Provider: "alidns", AccessKeyID: key, Secret: secrets.Secret("secret of " + key), Domain: "example.com", TXTRecordName: "_txt"}
 		if err := s.PutConfiguration(ctx, c, false); err != nil {
 			t.Fatal(err)
 		}
@@ -1767,10 +1768,10 @@ func hide(v reflect.Value, depth int) (count int) {
 	switch {
 	case depth > 8 || !v.CanSet():
 		return 0
-	case v.Type() == reflect.TypeFor[provider.Secret]():
+	case v.Type() == reflect.TypeFor[secrets.Secret]():
 		v.SetString(hiddenSecret)
 		return 1
-	case v.Type() == reflect.TypeFor[provider.SecretJSON]():
+	case v.Type() == reflect.TypeFor[secrets.JSON]():
 		return hideText(v)
 	}
 	switch v.Kind() {
@@ -1875,7 +1876,7 @@ func TestSecretFieldsAreExported(t *testing.T) {
 	}
 }
 
-// isSecret reports whether a type in the source is provider.Secret, or a struct
+// isSecret reports whether a type in the source is secrets.Secret, or a struct
 // of another package that holds one.
 func isSecret(e ast.Expr) bool {
 	switch e := e.(type) {
@@ -1949,7 +1950,7 @@ func changeSecretsOften(t *testing.T, s *store, random *rand.Rand) map[string]bo
 		case kind == 0:
 			configured = secret()
 			err = s.PutConfiguration(t.Context(), configuration{
-				Provider: "cloudflare", AccessKeyID: "token", Secret: provider.Secret(configured), Domain: "example.org", TXTRecordName: "x",
+				Provider: "cloudflare", AccessKeyID: "token", Secret: secrets.Secret(configured), Domain: "example.org", TXTRecordName: "x",
 			}, false)
 		case kind < 3 && services[id] != "":
 			delete(services, id)
@@ -1962,7 +1963,7 @@ func changeSecretsOften(t *testing.T, s *store, random *rand.Rand) map[string]bo
 			}
 			config := fmt.Sprintf(`{"domain":"example.com","provider":"cloudflare","access_key_id":"%s","access_key_secret":"%s","note":"%s"}`,
 				id, services[id], strings.Repeat("n", size))
-			err = s.PutService(t.Context(), id, func(service) (service, error) { return service{Name: "x", Config: provider.Secret(config)}, nil })
+			err = s.PutService(t.Context(), id, func(service) (service, error) { return service{Name: "x", Config: secrets.Secret(config)}, nil })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -2016,7 +2017,7 @@ func TestSecretsGoWhenTheLogIsFree(t *testing.T) {
 	if err := held.QueryRow(`SELECT count(*) FROM services`).Scan(new(int)); err != nil {
 		t.Fatal(err)
 	}
-	put := func(secret provider.Secret) {
+	put := func(secret secrets.Secret) {
 		t.Helper()
 		if err := s.PutConfiguration(t.Context(), configuration{Provider: "cloudflare", AccessKeyID: "token", Secret: secret, Domain: "example.org", TXTRecordName: "x"}, false); err != nil {
 			t.Fatal(err)

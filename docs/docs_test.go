@@ -42,7 +42,7 @@ func TestCodes(t *testing.T) {
 func phrases(t *testing.T) (ids []string) {
 	t.Helper()
 	names := constants(t)
-	for _, pattern := range []string{"../*.go", "../*/*.go"} {
+	for _, pattern := range []string{"../*.go", "../internal/*/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func value(t *testing.T, spec *ast.ValueSpec) string {
 // blocks gives the constants of package msg's texts.
 func blocks(t *testing.T) (all []*ast.GenDecl) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../msg/texts.go", nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), "../internal/msg/texts.go", nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}

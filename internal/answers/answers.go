@@ -12,7 +12,6 @@ import (
 
 	"meshddns/internal/msg"
 	"meshddns/internal/probe"
-	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
@@ -67,7 +66,7 @@ type TestItem struct {
 }
 
 // TestItems are the outcomes of a test's steps, without the secret that it used.
-func TestItems(items []probe.Item, secret provider.Secret) (all []TestItem) {
+func TestItems(items []probe.Item, secret secrets.Secret) (all []TestItem) {
 	for _, item := range items {
 		shown := TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
 		if news := cmp.Or(item.Err, item.Warning); news != nil {

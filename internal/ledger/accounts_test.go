@@ -11,8 +11,8 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/ledger"
-	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -75,7 +75,7 @@ func use(t *testing.T, db *sql.DB, secret string) {
 	t.Helper()
 	tx, err := db.Begin()
 	if err == nil {
-		_, err = ledger.UseAccount(t.Context(), tx, reconcile.Account{Provider: "cloudflare", AccessKeyID: "token", Secret: provider.Secret(secret)})
+		_, err = ledger.UseAccount(t.Context(), tx, reconcile.Account{Provider: "cloudflare", AccessKeyID: "token", Secret: secrets.Secret(secret)})
 	}
 	if err == nil {
 		err = tx.Commit()

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
-	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -41,7 +41,7 @@ func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int6
 }
 
 // keyHash is the hex SHA-256 of a secret, "" without one.
-func keyHash(secret provider.Secret) string {
+func keyHash(secret secrets.Secret) string {
 	if secret == "" {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"meshddns/internal/provider"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -28,7 +29,7 @@ const accounts7 = `CREATE TABLE accounts (
 type account struct {
 	id                        int64
 	provider, endpoint, keyID string
-	Secret                    provider.Secret
+	Secret                    secrets.Secret
 }
 
 func (a account) hash() string {
@@ -150,7 +151,7 @@ type user struct {
 	configuration bool
 	id            string
 	account       int64
-	Secret        provider.Secret
+	Secret        secrets.Secret
 }
 
 func scanUser(row sqlite.Scanner) (u user, err error) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -179,7 +180,7 @@ func TestCloudflareList(t *testing.T) {
 // newCloudflare makes a client of a stand-in.
 func newCloudflare(t *testing.T, c *cloudtest.Cloud) *cloudflare {
 	t.Helper()
-	a, err := newAPI(cloudflareEndpoint, Credentials{AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL}, false)
+	a, err := newAPI(cloudflareEndpoint, Credentials{AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func newCloudflare(t *testing.T, c *cloudtest.Cloud) *cloudflare {
 
 func TestCloudflareCNAME(t *testing.T) {
 	c := cloudtest.Cloudflare(t)
-	client, err := NewCloudflare(Credentials{AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
+	client, err := NewCloudflare(Credentials{AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func TestCloudflareCNAME(t *testing.T) {
 }
 
 func TestCloudflareToken(t *testing.T) {
-	for _, token := range []Secret{"token\n", "to ken", "tok\x7fn", "tökén"} {
+	for _, token := range []secrets.Secret{"token\n", "to ken", "tok\x7fn", "tökén"} {
 		if _, err := NewCloudflare(Credentials{AccessKeyID: "token", AccessKeySecret: token}); KindOf(err) != BadCredentials {
 			t.Errorf("%q: %v", string(token), err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"meshddns/internal/dnswire"
 	"meshddns/internal/provider"
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
@@ -41,7 +42,7 @@ func newClient(t testing.TB, c *cloudtest.Cloud) *provider.Client {
 }
 
 func credentials(c *cloudtest.Cloud) provider.Credentials {
-	return provider.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: provider.Secret(c.AccessKeySecret), Endpoint: c.URL}
+	return provider.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL}
 }
 
 // plainValues are values of others that every provider can hold.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"meshddns/internal/provider"
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 	"meshddns/test/servertest"
 )
@@ -122,7 +123,7 @@ func TestCostPowerDNS(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	open := func() *provider.Client {
-		client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: "localhost", AccessKeySecret: provider.Secret(s.APIKey), Endpoint: server.URL})
+		client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: "localhost", AccessKeySecret: secrets.Secret(s.APIKey), Endpoint: server.URL})
 		if err != nil {
 			t.Fatal(err)
 		}

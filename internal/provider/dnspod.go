@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/secrets"
 )
 
 // dnsPod is DNSPod's older API: a form to one path an action, and a token in
@@ -37,7 +38,7 @@ func NewDNSPod(c Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.timeless, a.Hidden = true, []Secret{Secret(c.AccessKeyID)}
+	a.timeless, a.Hidden = true, []secrets.Secret{secrets.Secret(c.AccessKeyID)}
 	return newRecordClient(&dnsPod{a}), nil
 }
 

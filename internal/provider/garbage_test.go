@@ -16,6 +16,7 @@ import (
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -212,7 +213,7 @@ func recorded(f testing.TB, vendor string) string {
 	}) bool {
 		return v.name == vendor
 	})
-	client, err := vendors[at].open(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
+	client, err := vendors[at].open(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func FuzzCredentials(f *testing.F) {
 	f.Add("hmac-sha512:mesh-key.", "c2VjcmV0LXNlY3JldA", "ns.example.com")
 	f.Add("a:b:c", "not base64, and secret", "ns.example.com:0")
 	f.Fuzz(func(t *testing.T, id, secret, endpoint string) {
-		c := Credentials{AccessKeyID: id, AccessKeySecret: Secret(secret), Endpoint: endpoint}
+		c := Credentials{AccessKeyID: id, AccessKeySecret: secrets.Secret(secret), Endpoint: endpoint}
 		errs := map[string]error{}
 		for _, v := range vendors {
 			_, errs[v.name] = v.open(c)

@@ -51,8 +51,8 @@ type api struct {
 	now   func() time.Time
 	nonce func() string // unique, so that no request can be repeated by another
 
-	timeless bool     // nothing is signed, so this host's clock is never what is wrong
-	Hidden   []Secret // what no error says, beside the secret of the key
+	timeless bool             // nothing is signed, so this host's clock is never what is wrong
+	Hidden   []secrets.Secret // what no error says, beside the secret of the key
 }
 
 // said makes one line of a vendor's words, without what must not be said.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -54,7 +55,7 @@ func testRefusals(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Cli
 // openCloud makes a client that looks again at once.
 func openCloud(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, error)) *Client {
 	t.Helper()
-	client, err := open(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
+	client, err := open(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -119,7 +120,7 @@ func TestHuaweiCloudMalformed(t *testing.T) {
 func huaweiClient(t *testing.T) (*cloudtest.Cloud, *Client, *huaweiCloud, zone) {
 	t.Helper()
 	c := cloudtest.HuaweiCloud(t)
-	client, err := NewHuaweiCloud(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
+	client, err := NewHuaweiCloud(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

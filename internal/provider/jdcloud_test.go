@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -121,7 +122,7 @@ func TestJDCloudUnreadable(t *testing.T) {
 // TestJDCloudAccess has wrong keys, a wrong clock and a nonce used twice.
 func TestJDCloudAccess(t *testing.T) {
 	c := cloudtest.JDCloud(t)
-	key := Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL}
+	key := Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL}
 	wrongID, wrongSecret := key, key
 	wrongID.AccessKeyID, wrongSecret.AccessKeySecret = "JDC_OTHER", "another secret"
 	for _, key := range []Credentials{wrongID, wrongSecret} {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/secrets"
 )
 
 // porkbun is Porkbun's API, version 3: every call is a POST whose JSON body
@@ -41,7 +42,7 @@ func NewPorkbun(c Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.timeless, a.Hidden = true, []Secret{Secret(c.AccessKeyID)}
+	a.timeless, a.Hidden = true, []secrets.Secret{secrets.Secret(c.AccessKeyID)}
 	v := &porkbun{api: a, turns: newTurns(0)}
 	if strings.HasSuffix(a.base.Hostname(), porkbunHosts) {
 		v.turns = porkbunTurns

@@ -83,7 +83,7 @@ func TestPorkbunErrors(t *testing.T) {
 // newPorkbun makes a client of a stand-in that has not seen its keys yet.
 func newPorkbun(t *testing.T, c *cloudtest.Cloud, secret string) *porkbun {
 	t.Helper()
-	client, err := NewPorkbun(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(secret), Endpoint: c.URL})
+	client, err := NewPorkbun(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(secret), Endpoint: c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"meshddns/internal/provider"
+	"meshddns/internal/secrets"
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
 )
@@ -40,7 +41,7 @@ func newPDNSServer(t *testing.T) (pdnsServer, *provider.Client) {
 	for _, r := range pdnsSpellings {
 		s.spelled[fmt.Sprintf("%q", r.value)] = r.content
 	}
-	client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: "localhost", AccessKeySecret: provider.Secret(s.APIKey), Endpoint: s.API})
+	client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: "localhost", AccessKeySecret: secrets.Secret(s.APIKey), Endpoint: s.API})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +221,7 @@ func TestPowerDNSRefusals(t *testing.T) {
 		{"a wrong server id", "remotehost", s.APIKey, provider.ZoneNotFound},
 		{"an id that is a path", "../servers/localhost", s.APIKey, provider.ZoneNotFound},
 	} {
-		client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: c.id, AccessKeySecret: provider.Secret(c.key), Endpoint: s.API})
+		client, err := provider.NewPowerDNS(provider.Credentials{AccessKeyID: c.id, AccessKeySecret: secrets.Secret(c.key), Endpoint: s.API})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -246,7 +247,7 @@ func TestPowerDNSEndpoint(t *testing.T) {
 	}
 	c := cloudtest.PowerDNS(t)
 	for _, endpoint := range []string{c.URL, c.URL + "/", c.URL + "/api/v1", c.URL + "/api/v1/"} {
-		client, err := NewPowerDNS(Credentials{c.AccessKeyID, Secret(c.AccessKeySecret), endpoint})
+		client, err := NewPowerDNS(Credentials{c.AccessKeyID, secrets.Secret(c.AccessKeySecret), endpoint})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +256,7 @@ func TestPowerDNSEndpoint(t *testing.T) {
 		}
 	}
 	c.Asked()
-	other, err := NewPowerDNS(Credentials{"a/b?c%", Secret(c.AccessKeySecret), c.URL})
+	other, err := NewPowerDNS(Credentials{"a/b?c%", secrets.Secret(c.AccessKeySecret), c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +293,7 @@ func TestPowerDNSCopies(t *testing.T) {
 // it shows all zones, and all records of a zone.
 func TestPowerDNSUnfiltered(t *testing.T) {
 	c := cloudtest.PowerDNS(t)
-	client, err := NewPowerDNS(Credentials{c.AccessKeyID, Secret(c.AccessKeySecret), c.URL})
+	client, err := NewPowerDNS(Credentials{c.AccessKeyID, secrets.Secret(c.AccessKeySecret), c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +332,7 @@ func TestPowerDNSUnfiltered(t *testing.T) {
 func TestPowerDNSVersions(t *testing.T) {
 	for version, whole := range map[string]bool{"4.7.3": true, "4.9.5": true, "5.0.0-alpha1": false, "5.1.2": false, "10.0": false, "0.0.1.master": true, "": true} {
 		c := cloudtest.PowerDNS(t)
-		client, err := NewPowerDNS(Credentials{c.AccessKeyID, Secret(c.AccessKeySecret), c.URL})
+		client, err := NewPowerDNS(Credentials{c.AccessKeyID, secrets.Secret(c.AccessKeySecret), c.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +355,7 @@ func TestPowerDNSVersions(t *testing.T) {
 // does not show.
 func TestPowerDNSDisabled(t *testing.T) {
 	c := cloudtest.PowerDNS(t)
-	client, err := NewPowerDNS(Credentials{c.AccessKeyID, Secret(c.AccessKeySecret), c.URL})
+	client, err := NewPowerDNS(Credentials{c.AccessKeyID, secrets.Secret(c.AccessKeySecret), c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

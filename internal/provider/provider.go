@@ -7,11 +7,7 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -19,39 +15,10 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Secret is a text that no log, message or answer shows: every way of
-// printing it gives "***".
-type Secret string
-
-const masked = secrets.Stars
-
-func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, masked) }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(masked) }
-func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(masked) }
-
-// SecretJSON is JSON with a secret in it: it is read as it is, and shown as ***.
-type SecretJSON []byte
-
-func (s SecretJSON) Format(f fmt.State, _ rune)   { io.WriteString(f, masked) }
-func (s SecretJSON) LogValue() slog.Value         { return slog.StringValue(masked) }
-func (s SecretJSON) MarshalJSON() ([]byte, error) { return json.Marshal(masked) }
-
-// UnmarshalJSON keeps the text.
-func (s *SecretJSON) UnmarshalJSON(text []byte) error {
-	*s = slices.Clone(text)
-	return nil
-}
-
-// Scrub hides the secret in a text, in whatever writing.
-func (s Secret) Scrub(text string) string { return secrets.Scrub(text, string(s)) }
-
-// Line makes one line of words of others: without the secret, and of bounded length.
-func (s Secret) Line(text string) string { return secrets.ScrubLine(text, secrets.MaxLine, string(s)) }
-
 // Credentials are what a client is made from.
 type Credentials struct {
 	AccessKeyID     string
-	AccessKeySecret Secret
+	AccessKeySecret secrets.Secret
 	Endpoint        string // where the provider answers, if not at the vendor's own address
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"meshddns/internal/secrets"
 )
 
 // TestWriteContext is a write whose caller goes, with and without a deadline.
@@ -49,7 +51,7 @@ func TestSecret(t *testing.T) {
 			t.Errorf("the secret is said as %s", said)
 		}
 	}
-	if got := Secret("-").Scrub("a-b"); got != "a-b" {
+	if got := secrets.Secret("-").Scrub("a-b"); got != "a-b" {
 		t.Errorf("%q, want that one letter is no secret", got)
 	}
 }

@@ -13,15 +13,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/internal/secrets"
 )
 
 // vector is a request that a vendor's own client signed at a known time.
 type vector struct {
 	Name, Scheme string
 	Inputs       struct {
-		AccessKeyID     string `json:"access_key_id"`
-		AccessKeySecret Secret `json:"access_key_secret"`
-		Time            string `json:"time_utc"`
+		AccessKeyID     string         `json:"access_key_id"`
+		AccessKeySecret secrets.Secret `json:"access_key_secret"`
+		Time            string         `json:"time_utc"`
 		Nonce           string
 		Method          string
 		Host            string

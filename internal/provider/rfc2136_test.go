@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnswire"
+	"meshddns/internal/secrets"
 	"meshddns/test/servertest"
 )
 
@@ -24,7 +25,7 @@ const testTTL = 60
 
 func newClient(t testing.TB, addr, key, secret string) *RFC2136 {
 	t.Helper()
-	c, err := NewRFC2136(Credentials{AccessKeyID: key, AccessKeySecret: Secret(secret), Endpoint: addr})
+	c, err := NewRFC2136(Credentials{AccessKeyID: key, AccessKeySecret: secrets.Secret(secret), Endpoint: addr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -676,7 +677,7 @@ func TestNewRFC2136(t *testing.T) {
 		{"", servertest.Secret}, {"md17:key", servertest.Secret}, {"a..b", servertest.Secret}, {servertest.Key, ""},
 		{servertest.Key, "not base64 " + servertest.Secret}, {servertest.Key, servertest.Secret[1:]},
 	} {
-		_, err := NewRFC2136(Credentials{AccessKeyID: k[0], AccessKeySecret: Secret(k[1]), Endpoint: "192.0.2.1"})
+		_, err := NewRFC2136(Credentials{AccessKeyID: k[0], AccessKeySecret: secrets.Secret(k[1]), Endpoint: "192.0.2.1"})
 		wantKind(t, err, Invalid)
 		if k[1] != "" && strings.Contains(err.Error(), k[1]) {
 			t.Errorf("the secret is in %q", err)

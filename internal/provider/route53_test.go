@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 )
 
@@ -223,7 +224,7 @@ func TestRoute53Errors(t *testing.T) {
 func route53Cloud(t *testing.T) (*cloudtest.Cloud, *Client) {
 	t.Helper()
 	c := cloudtest.Route53(t)
-	client, err := NewRoute53(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL})
+	client, err := NewRoute53(Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -498,7 +499,7 @@ func TestRoute53Access(t *testing.T) {
 		wantKind(t, err, ClockSkew, "Signature")
 	}
 	c.SetClock(0)
-	for _, key := range []Credentials{{AccessKeyID: c.AccessKeyID, AccessKeySecret: "wrong", Endpoint: c.URL}, {AccessKeyID: "AKIAWRONG", AccessKeySecret: Secret(c.AccessKeySecret), Endpoint: c.URL}} {
+	for _, key := range []Credentials{{AccessKeyID: c.AccessKeyID, AccessKeySecret: "wrong", Endpoint: c.URL}, {AccessKeyID: "AKIAWRONG", AccessKeySecret: secrets.Secret(c.AccessKeySecret), Endpoint: c.URL}} {
 		client, err := NewRoute53(key)
 		if err != nil {
 			t.Fatal(err)

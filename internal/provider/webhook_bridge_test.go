@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"meshddns/internal/provider"
+	"meshddns/internal/secrets"
 	"meshddns/test/contract"
 )
 
@@ -87,7 +88,7 @@ func TestWebhookBridge(t *testing.T) {
 	b := &bridge{zone: "example.com", user: "meshddns", password: "open sesame", values: map[string][]string{}}
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
-	client, err := provider.NewWebhook(provider.Credentials{AccessKeyID: b.user, AccessKeySecret: provider.Secret(b.password), Endpoint: server.URL})
+	client, err := provider.NewWebhook(provider.Credentials{AccessKeyID: b.user, AccessKeySecret: secrets.Secret(b.password), Endpoint: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

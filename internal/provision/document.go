@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
-	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
 
@@ -44,13 +43,13 @@ const (
 // Entry is a part of a document. Its body is that of the request that does the same,
 // with the credentials in place.
 type Entry struct {
-	Body provider.SecretJSON
+	Body secrets.JSON
 
 	file string
 	line int
 	path path
-	Raw  provider.SecretJSON // as it stands in the file
-	bad  bool                // it has mistakes: what it says is not clear
+	Raw  secrets.JSON // as it stands in the file
+	bad  bool         // it has mistakes: what it says is not clear
 }
 
 // Mistake tells that a member of the entry, "" for all of it, is wrong. Nested members
@@ -262,7 +261,7 @@ func (f *file) once(what string, e Entry, member ...string) {
 }
 
 func (f *file) entry(n *node, at path) Entry {
-	return Entry{Body: provider.SecretJSON(f.body[n.begin:n.end]), Raw: provider.SecretJSON(f.body[n.begin:n.end]), file: f.name, line: n.line, path: at}
+	return Entry{Body: secrets.JSON(f.body[n.begin:n.end]), Raw: secrets.JSON(f.body[n.begin:n.end]), file: f.name, line: n.line, path: at}
 }
 
 func (f *file) service(n *node, at path) {

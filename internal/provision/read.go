@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
 
@@ -101,7 +100,7 @@ func readFile(name string, limit int64) ([]byte, error) {
 // credential is a value that a file has by the name of a credential.
 type credential struct {
 	begin, end int // of the object in the file
-	Value      provider.Secret
+	Value      secrets.Secret
 }
 
 // credentialsOf gives the credentials in an object, in the order of the file.
@@ -158,7 +157,7 @@ func (f *file) credential(n *node, at path) []credential {
 var errNoFolder = errors.New("$CREDENTIALS_DIRECTORY is not set")
 
 // read gives a credential without its final newline.
-func (c CredentialFolder) read(name string) (provider.Secret, error) {
+func (c CredentialFolder) read(name string) (secrets.Secret, error) {
 	if c.Folder == "" {
 		return "", fmt.Errorf("the credential %q: %w", name, errNoFolder)
 	}
@@ -172,13 +171,13 @@ func (c CredentialFolder) read(name string) (provider.Secret, error) {
 	case !utf8.Valid(value):
 		return "", fmt.Errorf("the credential %q is not valid UTF-8", name)
 	}
-	return provider.Secret(value), nil
+	return secrets.Secret(value), nil
 }
 
 // resolved is the text of a value with the credentials in place.
-func (f *file) resolved(n *node, all []credential) provider.SecretJSON {
+func (f *file) resolved(n *node, all []credential) secrets.JSON {
 	if len(all) == 0 {
-		return provider.SecretJSON(f.body[n.begin:n.end])
+		return secrets.JSON(f.body[n.begin:n.end])
 	}
 	var out []byte
 	at := n.begin

@@ -16,14 +16,15 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/provider"
+	"meshddns/internal/secrets"
 )
 
 // Account is a key at a provider. It never changes: another secret is another account.
 type Account struct {
 	ID                              int64
 	Provider, Endpoint, AccessKeyID string
-	Secret                          provider.Secret // "" when it is not known any more
-	UsedBy                          string          // whose key it is, "" for the built-in server, which needs none
+	Secret                          secrets.Secret // "" when it is not known any more
+	UsedBy                          string         // whose key it is, "" for the built-in server, which needs none
 }
 
 // Whose key an account is.

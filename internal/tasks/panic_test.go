@@ -15,7 +15,7 @@ func TestCall(t *testing.T) {
 	err := Call(func() error { panic("injected") })
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Error("crashed", "error", err)
-	if err == nil || err.Error() != "panic: injected" || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "crash_test.go") {
+	if err == nil || err.Error() != "panic: injected" || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "panic_test.go") {
 		t.Errorf("%v; log: %s", err, log.String())
 	}
 }
