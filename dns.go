@@ -192,7 +192,7 @@ func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.D
 // newEngine makes an engine that every commit wakes.
 func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
 	e := reconcile.New(c)
-	s.committed, s.ledger.Addresses = e.Wake, c.Addresses
+	s.db.Committed, s.ledger.Addresses = e.Wake, c.Addresses
 	return e
 }
 

@@ -440,7 +440,7 @@ func (o dnsOutside) Add(_ testing.TB, name string, value []string) {
 }
 
 func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
-	if _, err := o.h.store.writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
+	if _, err := o.h.store.db.Writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
 		t.Fatal(err)
 	}
 	o.h.store.zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
@@ -1899,8 +1899,8 @@ func TestSyncListedBeforeFault(t *testing.T) {
 				h.engine.Wake()
 				<-listed
 				began = time.Now()
-				h.store.committed = func() { // of what came of the try
-					h.store.committed = func() {}
+				h.store.db.Committed = func() { // of what came of the try
+					h.store.db.Committed = func() {}
 					close(settled)
 				}
 				return &provider.Error{Kind: provider.Temporary}
@@ -1925,7 +1925,7 @@ func TestSyncRetryIsRemembered(t *testing.T) {
 				return nil
 			}
 			busy = true
-			tx, err := h.store.writer.Begin()
+			tx, err := h.store.db.Writer.Begin()
 			if err != nil {
 				t.Error(err)
 			}
@@ -1949,8 +1949,8 @@ func TestSyncReportWaits(t *testing.T) {
 		h, v := newVendorHost(t)
 		h.change(func(c *configuration) { c.MaxRetries = dnsNumber(1) })
 		v.fails(dnsFault(provider.Temporary, "change"))
-		committed := h.store.committed
-		h.store.committed = func() {
+		committed := h.store.db.Committed
+		h.store.db.Committed = func() {
 			if committed(); v.called("change") == 2 {
 				<-time.After(time.Second) // the outcome is stored, and the engine does not know it yet
 			}
@@ -2932,7 +2932,7 @@ func TestSerialAfterTheLast(t *testing.T) {
 			return nil
 		}},
 	} {
-		if _, err := h.store.writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
+		if _, err := h.store.db.Writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
 			t.Fatal(err)
 		}
 		h.store.zones.Changed(t.Context(), nil, []string{"example.org"})
@@ -3461,7 +3461,7 @@ func TestEndpointSpellings(t *testing.T) {
 		}
 		secret = "********"
 	}
-	got := queryText(t, a.store.reader, `SELECT endpoint, access_key_secret FROM accounts`)
+	got := queryText(t, a.store.db.Reader, `SELECT endpoint, access_key_secret FROM accounts`)
 	if want := []string{"https://bridge.example/x | the secret"}; !slices.Equal(got, want) {
 		t.Errorf("accounts %q, want %q", got, want)
 	}

@@ -725,7 +725,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	}
 	through := sync.OnceFunc(s.copying.Unlock)
 	defer through()
-	file, err := s.store.Backup(r.Context())
+	file, err := s.store.db.Backup(r.Context())
 	s.adapter.Audit(r, err)
 	if err != nil {
 		s.backups.Ended(s.store.now(), false)
@@ -748,7 +748,7 @@ func describeBackup(h http.Header) {
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
-	if err := s.store.Health(r.Context()); err != nil {
+	if err := s.store.db.Health(r.Context()); err != nil {
 		failure := s.adapter.Failure(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {

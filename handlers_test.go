@@ -746,7 +746,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		}
 	}
 	eventually(t, "the engine has reviewed what was stored", func() bool {
-		return queryText(t, a.store.reader, `SELECT (SELECT count(*) FROM pass WHERE requested <> '') + (SELECT count(*) FROM names WHERE lane = '' AND due > 0)`)[0] == "0"
+		return queryText(t, a.store.db.Reader, `SELECT (SELECT count(*) FROM pass WHERE requested <> '') + (SELECT count(*) FROM names WHERE lane = '' AND due > 0)`)[0] == "0"
 	})
 	before := a.files(t)
 	for _, r := range requests {
@@ -781,8 +781,8 @@ func (a *appliance) files(t testing.TB) []byte {
 // rows are those of all tables.
 func (a *appliance) rows(t *testing.T) (all []string) {
 	t.Helper()
-	for _, table := range queryText(t, a.store.reader, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`) {
-		all = append(append(all, table), queryText(t, a.store.reader, `SELECT * FROM `+table+` ORDER BY 1`)...)
+	for _, table := range queryText(t, a.store.db.Reader, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`) {
+		all = append(append(all, table), queryText(t, a.store.db.Reader, `SELECT * FROM `+table+` ORDER BY 1`)...)
 	}
 	return all
 }
@@ -1013,7 +1013,7 @@ func TestSlowReaderHoldsNobodyUp(t *testing.T) {
 		a.must(t, "PUT", "/api/v1/ddns/services/svc", fmt.Sprintf(`{"name":"%d","config":{"domain":"example.com"}}`, i))
 	}
 	eventually(t, "no reader is left", func() bool {
-		return a.store.reader.Stats().InUse == 0 && strings.HasPrefix(queryText(t, db, `PRAGMA wal_checkpoint(TRUNCATE)`)[0], "0 ")
+		return a.store.db.Reader.Stats().InUse == 0 && strings.HasPrefix(queryText(t, db, `PRAGMA wal_checkpoint(TRUNCATE)`)[0], "0 ")
 	})
 	var listing struct{ Data []json.RawMessage }
 	if err := json.NewDecoder(response.Body).Decode(&listing); err != nil || len(listing.Data) != count {
@@ -2395,7 +2395,7 @@ func TestFileIsGone(t *testing.T) {
 func TestZeroedPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	s := mustOpen(t, path)
-	page := queryText(t, s.reader, `SELECT rootpage FROM sqlite_schema WHERE name = 'marks'`)[0]
+	page := queryText(t, s.db.Reader, `SELECT rootpage FROM sqlite_schema WHERE name = 'marks'`)[0]
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,6 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	readerOpened := store.openReader(ctx)
 	addresses := hostaddr.NewBook(c.IPv4, c.IPv6, store.addresses, store.SaveAddresses, log)
 	dns, err := listenDNS(c, store, addresses, log)
 	if err != nil {
@@ -186,10 +185,6 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		dns.close()
 		return err
 	}
-	if err := readerOpened(); err != nil {
-		dns.close()
-		return errors.Join(fmt.Errorf("read %s: %w", c.DB, err), front.Close())
-	}
 	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page) }
 	for _, origin := range c.Unused(front.TCP(), dns.server != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
@@ -202,8 +197,8 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
 		unit.Watch,
 		dns.keep,
-		func(ctx context.Context) error { return store.keeper.Run(ctx, log) },
-		func(ctx context.Context) error { store.LookThrough(ctx, log); return nil },
+		store.db.Checkpoint,
+		func(ctx context.Context) error { store.db.Verify(ctx); return nil },
 		api.engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.SyncInterval) },
 		func(ctx context.Context) error {
@@ -237,7 +232,7 @@ func work(s *store) func(context.Context) (string, error) {
 		}
 		text := fmt.Sprintf("services %d, prefixes %d, names published %d",
 			totals["services"], totals["usages"], totals[string(reconcile.Published)])
-		if err := s.Health(ctx); err != nil {
+		if err := s.db.Health(ctx); err != nil {
 			text += "; " + failureOf(err).Error()
 		}
 		return text, nil
@@ -437,7 +432,7 @@ func (s *server) applyDocument(ctx context.Context, path string, document *provi
 	p := &s.provisioned
 	var applied provision.Applied
 	var a *application
-	err := s.store.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+	err := s.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		a = &application{api: s, start: start, seen: map[string]int{}}
 		applied, err = document.Apply(ctx, a)
 		return err
@@ -566,7 +561,7 @@ func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Ch
 			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
 		}
 	}
-	adopted, err := a.api.store.ledger.Adopted(ctx, a.api.store.reading(ctx), owner)
+	adopted, err := a.api.store.ledger.Adopted(ctx, a.api.store.db.Reading(ctx), owner)
 	if err != nil || adopted {
 		return unchanged, err
 	}

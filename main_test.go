@@ -451,7 +451,7 @@ func (h *syncHost) opened(t testing.TB, path string) *syncHost {
 // backup makes a copy of the live database.
 func (h *syncHost) backup(t testing.TB) (path string) {
 	t.Helper()
-	from, err := h.store.Backup(t.Context())
+	from, err := h.store.db.Backup(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func (h *syncHost) version() func() int {
 // exec changes the database as no function of the store does.
 func (h *syncHost) exec(statement string) {
 	h.t.Helper()
-	if _, err := h.store.writer.Exec(statement); err != nil {
+	if _, err := h.store.db.Writer.Exec(statement); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -496,7 +496,7 @@ func (h *syncHost) exec(statement string) {
 // count is the number that a query gives.
 func (h *syncHost) count(query string) (n int) {
 	h.t.Helper()
-	if err := h.store.reader.QueryRow(query).Scan(&n); err != nil {
+	if err := h.store.db.Reader.QueryRow(query).Scan(&n); err != nil {
 		h.t.Fatal(err)
 	}
 	return n
@@ -505,7 +505,7 @@ func (h *syncHost) count(query string) (n int) {
 // rows are what the database has about names and places.
 func (h *syncHost) rows() (all []string) {
 	h.t.Helper()
-	all, err := sqlite.Collect(context.Background(), h.store.reader, sqlite.Text, `
+	all, err := sqlite.Collect(context.Background(), h.store.db.Reader, sqlite.Text, `
 		SELECT json_array(name, version, due, lane, pass) FROM names UNION ALL
 		SELECT json_array(id, name, account, zone, state, standing, doubt, look_at, code, attempts, at, since) FROM places`)
 	if err != nil {
@@ -533,7 +533,7 @@ func (h *syncHost) foreign(s servertest.Server, name string, v provider.TXT) {
 		s.Update(h.t, fmt.Sprintf("add %s %d TXT %s", name, dnsForeignTTL, dnsQuoted(v)))
 		return
 	}
-	if _, err := h.store.writer.Exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
+	if _, err := h.store.db.Writer.Exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
 		h.t.Fatal(err)
 	}
 	h.store.zones.Changed(context.Background(), []string{dnsKey(name)}, nil)

@@ -6,22 +6,17 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"net/netip"
-	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,7 +39,18 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-var schema = migrations.Schema{Tables: schemaSQL, Steps: migrations.Steps()}
+var schema = sqlite.Schema{Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Steps: migrations.Steps()}
+
+// firstRows makes the owner of a new database, and its state of the synchronisation.
+func firstRows(ctx context.Context, tx *sql.Tx) error {
+	var owner [6]byte
+	rand.Read(owner[:])
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO appliance (id, owner) VALUES (1, ?);
+		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`,
+		hex.EncodeToString(owner[:]))
+	return err
+}
 
 // What a store function reports beside faults of the database itself. A
 // transaction ends with one of these only before it has changed anything.
@@ -63,297 +69,51 @@ const (
 	errBackupRuns      = sqlite.Refusal("a backup is being made or sent")
 )
 
-// store is the database. There is one writer, for SQLite has one; readers
-// work beside it on the last committed state (WAL).
+// store is the database with the questions of this program.
 type store struct {
-	path      string
-	file      *sqlite.File
-	gate      *sqlite.Pools
-	writer    *sql.DB
-	commits   *sqlite.Queue
-	keeper    *sqlite.Checkpointer
-	reader    *sql.DB
-	opening   sync.WaitGroup // of a reader, beside the start
-	eraser    *sqlite.Eraser
+	db        *sqlite.Database
 	owner     string         // marks the values in DNS that are ours
 	addresses mesh.Addresses // this host's public ones that were last known when the database was opened
 	ledger    *ledger.Ledger
 	zones     *builtin.Table
 	now       func() time.Time
 	newID     func() (string, error)
-	committed func()                // called after each commit: something may be due
-	full      atomic.Bool           // a write has found the disk full, and no later one that there is room
-	damage    atomic.Pointer[error] // what a look at the whole file has found
 }
 
-const readers = 4
-
-// openStore opens the database file, makes it when it is not there, and
-// brings its schema to this program's version.
+// openStore opens the database file, and creates it when there is none.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
-	s := &store{path: filepath.Clean(path), now: time.Now, newID: newUUID, committed: func() {}}
-	if s.file, err = takeFile(ctx, path); err != nil {
+	s := &store{now: time.Now, newID: newUUID}
+	if s.db, err = sqlite.Open(ctx, path, schema, log); err != nil {
 		return nil, err
 	}
-	if err := s.file.RemoveTempFolders(); err != nil {
-		log.Warn("what a backup has left beside the database stays there", "error", err)
+	if err := s.readAppliance(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
 	}
-	// A megabyte each holds the upper pages of every index, and what a list reads it reads once.
-	s.gate = sqlite.NewPools(s.file.Check, dataSource(s.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}}), bareSource(s.path))
-	s.reader = s.gate.Readers(readers)
-	// Eight megabytes hold the pages of many indexes that reservations in no order change.
-	s.writer = s.gate.Writer(dataSource(s.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
-	s.keeper = sqlite.NewCheckpointer(s.writer, s.reader)
-	s.commits = sqlite.NewQueue(s.writer, func() {
-		s.keeper.Committed()
-		s.committed()
-	})
-	s.commits.Confirm = s.file.CheckLogged
-	s.eraser = sqlite.NewEraser(s.writer, s.reader, busyTime, log)
-	if err := s.begin(ctx, log); err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
-	}
-	s.zones = builtin.NewTable(s.reader, s.writer, s.path, s.tx, func() time.Time { return s.now() })
-	s.ledger = ledger.New(s.reader, s.tx, func() time.Time { return s.now() }, s.owner)
-	s.ledger.Erased = s.eraser.Ask
+	now := func() time.Time { return s.now() }
+	s.zones = builtin.NewTable(s.db, now)
+	s.ledger = ledger.New(s.db.Reader, s.db.Tx, now, s.owner)
+	s.ledger.Erased = s.db.Erase
 	return s, nil
 }
 
-// takeFile takes a database file that is this program's, or is made.
-func takeFile(ctx context.Context, path string) (*sqlite.File, error) {
-	file, err := sqlite.FindFile(path)
-	if err != nil {
-		return nil, err
-	}
-	source := bareSource(file.Target()) // which makes no file beside it
-	if file.LogSize() > 0 {
-		source = dataSource(file.Target(), url.Values{"mode": {"ro"}})
-	}
-	if err := schema.Refuse(ctx, source); err != nil {
-		return nil, fmt.Errorf("%s: %w", file.Target(), err)
-	}
-	return file, file.Take()
-}
-
-// openReader opens a connection that reads, beside what its caller does until it waits for
-// that: the first request finds it open.
-func (s *store) openReader(ctx context.Context) (wait func() error) {
-	var err error
-	s.opening.Go(func() { err = s.reader.PingContext(ctx) })
-	return func() error { s.opening.Wait(); return err }
-}
-
-// busyTime is how long a connection waits for another program.
-const busyTime = 5 * time.Second
-
-// dataSource holds the settings of every connection: a PRAGMA would reach
-// one connection of a pool only.
-func dataSource(path string, settings url.Values) string {
-	if !settings.Has("mode") {
-		settings.Set("mode", "rw") // dbfile makes the file: should it go, no connection makes another one
-	}
-	settings.Set("_journal_mode", "WAL")
-	if !settings.Has("_synchronous") {
-		settings.Set("_synchronous", "FULL")
-	}
-	settings.Set("_foreign_keys", "1")
-	settings.Set("_busy_timeout", strconv.FormatInt(busyTime.Milliseconds(), 10))
-	settings.Set("_mutex", "no") // database/sql has one use a connection at a time; an interrupt needs no lock
-	settings.Set("_stmt_cache_size", "64")
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
-}
-
-// bareSource is for reading the file alone, which nobody changes.
-func bareSource(path string) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1&_cache_size=-1000&_mutex=no&_stmt_cache_size=64"
-}
-
-// Close ends the use of the database. The last connection to go writes the
-// log back into the file.
-func (s *store) Close() error {
-	s.opening.Wait()
-	s.eraser.Close()
-	return errors.Join(s.reader.Close(), s.writer.Close(), s.gate.Close(), s.file.Close())
-}
-
-const (
-	minRoom    = 4 << 10  // octets of a page
-	enoughRoom = 64 << 10 // for a change, and the log's index
-)
-
-// Health tells why the database does not work as it should, nil when it does: when it
-// does not answer, is not the file any more that was opened, is damaged, or can store
-// nothing.
-func (s *store) Health(ctx context.Context) error {
-	var one int
-	if err := s.reader.QueryRowContext(ctx, `SELECT 1 FROM appliance`).Scan(&one); err != nil {
-		return err
-	}
-	if err := s.file.Check(); err != nil {
-		return err
-	}
-	if damage := s.damage.Load(); damage != nil {
-		return *damage
-	}
-	return s.room(ctx)
-}
-
-// room tells whether something can be stored. When a write has failed for want of room
-// another one is tried once there is some: what is left in the log may take a small one.
-func (s *store) room(ctx context.Context) error {
-	free, folder := s.file.Free()
-	full := s.full.Load()
-	switch {
-	case free < minRoom, full && free < enoughRoom:
-		return fmt.Errorf("%d octets are free in %s: %w", free, folder, syscall.ENOSPC)
-	case !full:
-		return nil
-	}
-	err := s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE appliance SET owner = owner WHERE id = 1`)
-		return err
-	})
-	if err == nil {
-		s.full.Store(false)
-	}
-	return err
-}
-
-// lookAfter is how long a start has the disk for itself.
-const lookAfter = 300 * time.Millisecond
-
-// LookThrough looks once at the whole file, a moment after the start.
-func (s *store) LookThrough(ctx context.Context, log *slog.Logger) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(lookAfter):
-		s.lookThrough(ctx, log)
-	}
-}
-
-// lookThrough goes table by table, so that the log can be emptied meanwhile, and cleans
-// the file of what earlier programs have left in it.
-func (s *store) lookThrough(ctx context.Context, log *slog.Logger) {
-	s.file.RemoveFoldersElsewhere()
-	if !s.gate.Frozen() {
-		if err := s.eraser.Clean(ctx, s.file.RoomToRewrite); err != nil && ctx.Err() == nil {
-			log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
-		}
-		if s.file.LogSize() > 0 {
-			s.eraser.Ask() // the program may have been killed before it could
-		}
-	}
-	begun := time.Now()
-	err := sqlite.FindDamage(ctx, s.reader)
-	switch {
-	case ctx.Err() != nil:
-	case err == nil:
-		log.Info("the database is sound", "time", time.Since(begun))
-	case sqlite.FaultOf(err) == sqlite.Damaged:
-		s.damage.Store(&err)
-		log.Error("restore a backup", "file", s.path, "error", err)
-	default:
-		log.Warn("the database is not looked through", "error", err)
-	}
-}
-
-// begin reads the schema's version, and brings the schema to today's. On a full disk
-// what is there is read.
-func (s *store) begin(ctx context.Context, log *slog.Logger) error {
-	version, err := schema.VersionOf(ctx, s.writer)
-	if sqlite.FaultOf(err) == sqlite.Full {
-		return s.beginFrozen(ctx, log, err)
-	}
-	switch {
-	case err != nil:
-		return err
-	case version > schema.Version():
-		return schema.Newer(version, s.file)
-	case 0 < version && version < schema.Version():
-		if err := schema.KeepCopy(ctx, s.writer, s.file, version, log); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(s.migrate(ctx, log), s.keeper.Begin(ctx)); err != nil {
-		return err
-	}
-	if version == 0 {
-		path, _ := filepath.Abs(s.path)
-		log.Warn("a new database is made", "file", path) // the path may be a mistake
-	}
-	return s.file.CheckLogged()
-}
-
-// beginFrozen reads a database on a disk that has no room for the index of its log.
-// A log that is left needs no index for who has the database alone.
-func (s *store) beginFrozen(ctx context.Context, log *slog.Logger, full error) error {
-	if s.file.LogSize() > 0 {
-		if err := sqlite.FoldLog(ctx, "file:"+(&url.URL{Path: s.path}).EscapedPath()); err != nil {
-			return fmt.Errorf("%w; its log cannot be read without room: make some", errors.Join(full, err))
-		}
-	}
-	s.gate.Freeze()
-	var version int
-	if err := s.reader.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
-		return err
-	}
-	switch {
-	case version > schema.Version():
-		return schema.Newer(version, s.file)
-	case version < schema.Version():
-		return fmt.Errorf("bring the schema from version %d to %d: %w", version, schema.Version(), full)
-	}
-	log.Error("the disk is full: nothing can be stored until it has room", "file", s.path, "error", full)
-	s.full.Store(true)
-	return s.readAppliance(ctx, s.reader)
-}
-
-// migrate brings the schema to today's, and reads whose database it is.
-func (s *store) migrate(ctx context.Context, log *slog.Logger) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := schema.Migrate(ctx, tx, log.With("file", s.path)); err != nil {
-			return err
-		}
-		return s.readAppliance(ctx, tx)
-	})
-}
-
-func (s *store) readAppliance(ctx context.Context, q sqlite.Queryer) error {
+func (s *store) readAppliance(ctx context.Context) error {
 	var ipv4, ipv6 string
-	err := q.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&s.owner, &ipv4, &ipv6)
+	err := s.db.Reader.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&s.owner, &ipv4, &ipv6)
 	s.addresses.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
 	s.addresses.IPv6, _ = netip.ParseAddr(ipv6)
 	return err
 }
 
-// tx runs f in a transaction, which is committed when f succeeds, together with
-// those of other callers: f may run twice. A client that goes away does not cancel
-// it: what has begun is finished.
-func (s *store) tx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	err := s.commits.Do(ctx, f)
-	if err != nil && sqlite.FaultOf(err) == sqlite.Full {
-		s.full.Store(true)
-	}
-	return err
-}
+// Close ends the use of the database.
+func (s *store) Close() error { return s.db.Close() }
 
 // changeSecrets runs a transaction that may replace or delete secrets, and may change
 // what names are built-in zones. Of the old secrets nothing stays in the files.
 func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error) error {
-	err := s.zones.ChangeZones(ctx, f)
-	if err == nil {
-		s.eraser.Ask()
-	}
-	return err
-}
-
-// reading is where to read: the transaction that the context was made for, which has
-// changes that nobody else sees yet, or else the last committed state.
-func (s *store) reading(ctx context.Context) sqlite.Queryer {
-	if tx := sqlite.Tx(ctx); tx != nil {
-		return tx
-	}
-	return s.reader
+	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
+		sqlite.After(ctx, func(context.Context) { s.db.Erase() })
+		return f(ctx, tx, zones)
+	})
 }
 
 // newUUID gives an id that sorts after the earlier ones, so that inserts go
@@ -384,7 +144,7 @@ type configuration struct {
 
 // Configuration gives the stored configuration, or errNoConfiguration.
 func (s *store) Configuration(ctx context.Context) (configuration, error) {
-	return selectConfiguration(ctx, s.reading(ctx))
+	return selectConfiguration(ctx, s.db.Reading(ctx))
 }
 
 func selectConfiguration(ctx context.Context, q sqlite.Queryer) (c configuration, err error) {
@@ -500,19 +260,19 @@ func scanService(row sqlite.Scanner) (v service, err error) {
 
 // Service gives one service, or errNoService.
 func (s *store) Service(ctx context.Context, id string) (service, error) {
-	return scanService(s.reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
+	return scanService(s.db.Reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 }
 
 // ServiceBeside gives the id of another service with a service's zone, "" without one.
 func (s *store) ServiceBeside(ctx context.Context, v service) (id string, err error) {
-	err = s.reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
+	err = s.db.Reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
 	return id, sqlite.Absent(err, nil)
 }
 
 // ServicesOutside counts the services with usages that use the configuration's provider and
 // whose zones it does not have: nothing is published for them. It gives the id of one.
 func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id string, err error) {
-	err = s.reading(ctx).QueryRowContext(ctx, `
+	err = s.db.Reading(ctx).QueryRowContext(ctx, `
 		SELECT count(*), coalesce(min(id), '') FROM services
 		WHERE provider = '' AND zone <> '' AND usage_count > 0 AND
 		      NOT (zone_key = ?1 OR zone_key > ?1 || '.' AND zone_key < ?1 || '/')`, dnsname.Reverse(zone)).Scan(&count, &id)
@@ -521,7 +281,7 @@ func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id
 
 // Services gives at most limit services in the order of their ids, from an id on.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
-	return sqlite.Collect(ctx, s.reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
+	return sqlite.Collect(ctx, s.db.Reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 }
 
 // servicePage bounds a page of services, of which each may have a config of 64 KiB.
@@ -665,7 +425,7 @@ const (
 
 // CheckService tells why a service can have no usages, nil when it can.
 func (s *store) CheckService(ctx context.Context, id string) error {
-	_, err := selectZone(ctx, s.reading(ctx), id)
+	_, err := selectZone(ctx, s.db.Reading(ctx), id)
 	return err
 }
 
@@ -715,7 +475,7 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		zone, err := selectZone(ctx, tx, u.ServiceID)
 		if err != nil {
 			return err
@@ -779,7 +539,7 @@ func prefixHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sq
 // client that goes away does not end the query: to be ready for that costs more
 // than a search.
 func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (int64, error) {
-	return sqlite.Number(context.WithoutCancel(ctx), s.reader, `
+	return sqlite.Number(context.WithoutCancel(ctx), s.db.Reader, `
 		SELECT count(*) FROM usages
 		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix)
 }
@@ -824,7 +584,7 @@ type usageFilter struct {
 // Usages gives at most limit usages in the order of their reservation.
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
 	where, args := f.where(limit)
-	return sqlite.Collect(ctx, s.reading(ctx), scanUsage, selectUsages+where, args...)
+	return sqlite.Collect(ctx, s.db.Reading(ctx), scanUsage, selectUsages+where, args...)
 }
 
 // usagePage bounds a page of usages that are read in order to read them all.
@@ -862,7 +622,7 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 
 // LastUsage gives the number of the usage that was reserved last, 0 without one.
 func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
-	err = s.reader.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM usages`).Scan(&seq)
+	err = s.db.Reader.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM usages`).Scan(&seq)
 	return seq, err
 }
 
@@ -874,7 +634,7 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language 
 		return answers.FaultText(reconcile.Fault{Code: code, Detail: detail, Key: key}, language)
 	}}
 	where, args := f.where(limit)
-	err := s.reader.QueryRowContext(ctx, `
+	err := s.db.Reader.QueryRowContext(ctx, `
 		WITH common AS (
 		    SELECT id, name, domain FROM services
 		    WHERE id = coalesce(nullif(?, ''), (SELECT provider_id FROM usages WHERE seq > ? ORDER BY seq LIMIT 1)))
@@ -898,14 +658,14 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language 
 
 // Usage gives one usage, or errNoUsage.
 func (s *store) Usage(ctx context.Context, id string) (usage, error) {
-	return scanUsage(s.reader.QueryRowContext(ctx, selectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
+	return scanUsage(s.db.Reader.QueryRowContext(ctx, selectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
 }
 
 // SameUsages gives the usages of a service that reserve a prefix for a network, letter
 // case aside, those that are being released behind the others. Few have one name, which
 // is what is searched by, and not (+) the service, which may have a million.
 func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err error) {
-	q := s.reading(ctx)
+	q := s.db.Reading(ctx)
 	zone, err := selectZone(ctx, q, u.ServiceID)
 	if err != nil {
 		return nil, err
@@ -918,7 +678,7 @@ func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err erro
 
 // KeepUsage takes the release of a usage back.
 func (s *store) KeepUsage(ctx context.Context, u usage) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, statusActive, u.Seq); err != nil {
 			return err
 		}
@@ -939,7 +699,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlite.Tex
 	if endpoints != nil {
 		changed = endpoints
 	}
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var name string
 		err := tx.QueryRowContext(ctx, `
 			UPDATE usages SET txt_endpoints = coalesce(?, txt_endpoints), description = coalesce(?, description)
@@ -962,7 +722,7 @@ type released struct {
 // of it can stand at a provider any more. By force it is free at once, and what
 // stands is a leftover; so it is in mode upsert-only.
 func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r released, err error) {
-	err = s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		r = released{}
 		u, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
 		if err != nil {
@@ -1009,7 +769,7 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 
 // SaveAddresses stores changed addresses, and asks for a pass.
 func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
-	return s.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		show := func(address netip.Addr) string {
 			if !address.IsValid() {
 				return ""
@@ -1025,7 +785,7 @@ func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
 
 // CountNames counts the names that a pass goes through. It walks over all of them.
 func (s *store) CountNames(ctx context.Context) (int64, error) {
-	return sqlite.Number(ctx, s.reader, `SELECT count(*) FROM names WHERE name > ''`)
+	return sqlite.Number(ctx, s.db.Reader, `SELECT count(*) FROM names WHERE name > ''`)
 }
 
 // Totals gives the numbers of 'services' and of 'usages', and of records by state: of the
@@ -1033,7 +793,7 @@ func (s *store) CountNames(ctx context.Context) (int64, error) {
 // 'withdrawn'.
 func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}
-	rows, err := s.reader.QueryContext(ctx, `SELECT what, count FROM totals`)
+	rows, err := s.db.Reader.QueryContext(ctx, `SELECT what, count FROM totals`)
 	if err != nil {
 		return nil, err
 	}
@@ -1054,18 +814,4 @@ func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 		totals[string(own)]++
 	}
 	return totals, errors.Join(err, rows.Err())
-}
-
-// Backup makes a consistent copy of the live database, where there is room for it, and
-// opens it. The copy has no name any more, so it is gone when it is closed.
-func (s *store) Backup(ctx context.Context) (*os.File, error) {
-	return s.file.Copied(func(path string) error {
-		if s.gate.Frozen() {
-			return sqlite.CopyInto(ctx, bareSource(s.path), path)
-		}
-		return s.keeper.Hold(ctx, func() error {
-			// Nothing but the copy is written, and to flush that would hold up every commit.
-			return sqlite.CopyInto(ctx, dataSource(s.path, url.Values{"_synchronous": {"OFF"}}), path)
-		})
-	})
 }

@@ -124,10 +124,10 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshddns.db")
 	s := mustOpen(t, path)
 	var version int
-	if err := s.reader.QueryRow(`PRAGMA user_version`).Scan(&version); err != nil || version != schema.Version() {
+	if err := s.db.Reader.QueryRow(`PRAGMA user_version`).Scan(&version); err != nil || version != schema.Version() {
 		t.Errorf("version %d, %v, want %d", version, err, schema.Version())
 	}
-	if _, err := s.writer.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, schema.Version()+1)); err != nil {
+	if _, err := s.db.Writer.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, schema.Version()+1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -162,7 +162,7 @@ func TestMigrationIsOneTransaction(t *testing.T) {
 	schema.Steps = before
 	s := mustOpen(t, path)
 	var count int
-	if err := s.reader.QueryRow(`SELECT count(*) FROM sqlite_schema WHERE name = 'half'`).Scan(&count); err != nil || count != 0 {
+	if err := s.db.Reader.QueryRow(`SELECT count(*) FROM sqlite_schema WHERE name = 'half'`).Scan(&count); err != nil || count != 0 {
 		t.Errorf("%d tables of the broken migration, %v", count, err)
 	}
 }
@@ -233,7 +233,7 @@ func TestOddFileNames(t *testing.T) {
 			if err := s.CreateService(t.Context(), service{ID: "svc", Config: "{}"}); err != nil {
 				t.Fatal(err)
 			}
-			file, err := s.Backup(t.Context())
+			file, err := s.db.Backup(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -344,7 +344,7 @@ func TestStartLeavesNothingToWaitFor(t *testing.T) {
 	if err := s.openReader(t.Context())(); err != nil {
 		t.Error(err)
 	}
-	if open := s.reader.Stats(); open.Idle != 1 {
+	if open := s.db.Reader.Stats(); open.Idle != 1 {
 		t.Errorf("%+v", open)
 	}
 	s.lookThrough(t.Context(), noLog)
@@ -412,7 +412,7 @@ func TestIndexBeatsTheRace(t *testing.T) {
 		}
 	}
 	var loose int
-	if err := s.reader.QueryRow(`SELECT count(*) FROM bindings WHERE usage_id NOT IN (SELECT id FROM usages)`).Scan(&loose); err != nil || loose != 0 {
+	if err := s.db.Reader.QueryRow(`SELECT count(*) FROM bindings WHERE usage_id NOT IN (SELECT id FROM usages)`).Scan(&loose); err != nil || loose != 0 {
 		t.Errorf("%d bindings without a usage, %v", loose, err)
 	}
 }
@@ -423,7 +423,7 @@ func TestReservationsOnFullDisk(t *testing.T) {
 	s := filledStore(t)
 	limit := func(pages string) {
 		t.Helper()
-		if _, err := s.writer.Exec(`PRAGMA max_page_count = ` + pages); err != nil {
+		if _, err := s.db.Writer.Exec(`PRAGMA max_page_count = ` + pages); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -458,7 +458,7 @@ func TestReservationsOnFullDisk(t *testing.T) {
 		writing.Wait()
 	}
 	counts := func() []string {
-		return queryText(t, s.reader, `
+		return queryText(t, s.db.Reader, `
 			SELECT (SELECT count(*) FROM usages), (SELECT count(*) FROM bindings), (SELECT count(*) FROM names),
 			       (SELECT sum(count) FROM totals WHERE what <> 'services'), (SELECT usage_count FROM services)`)
 	}
@@ -495,7 +495,7 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		next(func() error { return s.tx(ctx, func(context.Context, *sql.Tx) error { <-open; return nil }) }, nil)
+		next(func() error { return s.db.Tx(ctx, func(context.Context, *sql.Tx) error { <-open; return nil }) }, nil)
 		tries := 0
 		next(func() error {
 			return s.zones.ChangeZoneRecords(ctx, []string{record.Name}, func([]builtin.Record) (add, remove []builtin.Record) {
@@ -512,10 +512,10 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 		next(func() error {
 			return builtin.Client{Store: s.zones}.Change(ctx, provider.Change{Zone: "example.com", Name: "_mesh.office.example.com", Add: []provider.TXT{{"y"}}, TTL: 60})
 		}, nil)
-		next(func() error { return s.tx(ctx, func(context.Context, *sql.Tx) error { return failed }) }, failed)
+		next(func() error { return s.db.Tx(ctx, func(context.Context, *sql.Tx) error { return failed }) }, failed)
 		close(open)
 		running.Wait()
-		if got := queryText(t, s.reader, `SELECT id, name FROM places`); tries != 2 || !slices.Equal(got, []string{fmt.Sprint(place.ID, " | office.example.com")}) {
+		if got := queryText(t, s.db.Reader, `SELECT id, name FROM places`); tries != 2 || !slices.Equal(got, []string{fmt.Sprint(place.ID, " | office.example.com")}) {
 			t.Errorf("after %d tries the place %d is stored as %q", tries, place.ID, got)
 		}
 		if got, err := s.zones.ZoneRecords(ctx, []string{record.Name}); err != nil || len(got) != 1 || string(got[0].Data) != "\x01y" {
@@ -551,7 +551,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"a usage's service, renamed":  `UPDATE services SET id = 'other'`,
 		"a place without an account":  places + `('n', 1, '', '', 'pending', '', '', 0, 0, '', '', '', 0, '', '')`,
 	} {
-		if _, err := s.writer.Exec(statement); err == nil {
+		if _, err := s.db.Writer.Exec(statement); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -575,7 +575,7 @@ func TestCreateUsage(t *testing.T) {
 		}
 		parsed, err := parseServiceConfig(secrets.Secret(config))
 		domain := sql.Null[string]{V: parsed.Domain, Valid: err == nil}
-		if _, err := s.writer.Exec(`UPDATE services SET config = ?, domain = ?, zone = ? WHERE id = ?`, config, domain, parsed.Domain, id); err != nil {
+		if _, err := s.db.Writer.Exec(`UPDATE services SET config = ?, domain = ?, zone = ? WHERE id = ?`, config, domain, parsed.Domain, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -645,7 +645,7 @@ func TestCancelledContext(t *testing.T) {
 func TestConnections(t *testing.T) {
 	s := filledStore(t)
 	for range 2 * readers {
-		conn, err := s.reader.Conn(t.Context())
+		conn, err := s.db.Reader.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -662,7 +662,7 @@ func TestConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.writer.Exec(`INSERT INTO bindings VALUES (99, 'b', 1, 'nobody', 'svc', 'active')`); err == nil {
+	if _, err := s.db.Writer.Exec(`INSERT INTO bindings VALUES (99, 'b', 1, 'nobody', 'svc', 'active')`); err == nil {
 		t.Error("a binding without a usage is stored")
 	}
 }
@@ -675,7 +675,7 @@ func TestBackupOfOneMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file, err := s.Backup(t.Context())
+	file, err := s.db.Backup(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -710,14 +710,14 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	setting := func() int {
 		t.Helper()
 		var pages int
-		if err := s.writer.QueryRow(`PRAGMA wal_autocheckpoint`).Scan(&pages); err != nil {
+		if err := s.db.Writer.QueryRow(`PRAGMA wal_autocheckpoint`).Scan(&pages); err != nil {
 			t.Fatal(err)
 		}
 		return pages
 	}
 	state := func() (log, emptied int) {
 		t.Helper()
-		if err := s.reader.QueryRow(`PRAGMA wal_checkpoint(NOOP)`).Scan(new(int), &log, &emptied); err != nil {
+		if err := s.db.Reader.QueryRow(`PRAGMA wal_checkpoint(NOOP)`).Scan(new(int), &log, &emptied); err != nil {
 			t.Fatal(err)
 		}
 		return log, emptied
@@ -808,7 +808,7 @@ func readSchema(t testing.TB, path string) []string {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	return queryText(t, s.reader, `SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name`)
+	return queryText(t, s.db.Reader, `SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name`)
 }
 
 // A migrated file has the schema of a new one, to the letter.
@@ -898,7 +898,7 @@ func TestMigratedServices(t *testing.T) {
 			var endpoints sqlite.TextList
 			var provider string
 			var account sql.Null[int64]
-			row := s.reader.QueryRow(`SELECT provider, txt_endpoints, account FROM services WHERE id = ?`, v.ID)
+			row := s.db.Reader.QueryRow(`SELECT provider, txt_endpoints, account FROM services WHERE id = ?`, v.ID)
 			if err := row.Scan(&provider, &endpoints, &account); err != nil {
 				t.Fatal(err)
 			}
@@ -915,7 +915,7 @@ func TestMigratedServices(t *testing.T) {
 		if v, err := s.Service(t.Context(), "text"); err != nil || v.Config != "no JSON at all" || v.CreatedAt != "c1" || v.UpdatedAt != "u1" || v.Name != "Text" {
 			t.Errorf("%+v, %v", v, err)
 		}
-		if got := queryText(t, s.reader, `SELECT zone, serial FROM zone_serials`); !slices.Equal(got, []string{"inner.example | 77"}) {
+		if got := queryText(t, s.db.Reader, `SELECT zone, serial FROM zone_serials`); !slices.Equal(got, []string{"inner.example | 77"}) {
 			t.Errorf("serials %q", got)
 		}
 		if totals, err := s.Totals(t.Context()); err != nil || totals["services"] != 16 {
@@ -928,7 +928,7 @@ func TestMigratedServices(t *testing.T) {
 func checkAccount(t *testing.T, s *store, id int64, want reconcile.Account) {
 	t.Helper()
 	var got reconcile.Account
-	err := s.reader.QueryRow(`SELECT provider, endpoint, access_key_id, access_key_secret FROM accounts WHERE id = ?`, id).Scan(
+	err := s.db.Reader.QueryRow(`SELECT provider, endpoint, access_key_id, access_key_secret FROM accounts WHERE id = ?`, id).Scan(
 		&got.Provider, &got.Endpoint, &got.AccessKeyID, &got.Secret)
 	if err != nil || got != want {
 		t.Errorf("account %d is %s %s %q, want %s %s %q, %v", id, got.Provider, got.AccessKeyID, string(got.Secret), want.Provider, want.AccessKeyID, string(want.Secret), err)
@@ -975,10 +975,10 @@ func TestMigratedUsages(t *testing.T) {
 		if err != nil || made.Seq <= all[39].Seq {
 			t.Errorf("a new usage has seq %d, %v", made.Seq, err)
 		}
-		if got := queryText(t, s.reader, `SELECT id, usage_id FROM bindings WHERE id = 'b01'`); !slices.Equal(got, []string{"b01 | u38"}) {
+		if got := queryText(t, s.db.Reader, `SELECT id, usage_id FROM bindings WHERE id = 'b01'`); !slices.Equal(got, []string{"b01 | u38"}) {
 			t.Errorf("binding %q", got)
 		}
-		if loose := queryText(t, s.reader, `SELECT count(*) FROM usages u WHERE NOT EXISTS (SELECT 1 FROM names n WHERE n.name = u.name)`); loose[0] != "0" {
+		if loose := queryText(t, s.db.Reader, `SELECT count(*) FROM usages u WHERE NOT EXISTS (SELECT 1 FROM names n WHERE n.name = u.name)`); loose[0] != "0" {
 			t.Errorf("%s usages whose name no pass comes by", loose[0])
 		}
 	})
@@ -1013,7 +1013,7 @@ func TestMigratedConfiguration(t *testing.T) {
 			`PRAGMA foreign_key_check`:                                    "",
 			`PRAGMA integrity_check`:                                      "ok",
 		} {
-			if got := strings.Join(queryText(t, s.reader, query), "\n"); got != want {
+			if got := strings.Join(queryText(t, s.db.Reader, query), "\n"); got != want {
 				t.Errorf("%s: %q, want %q", query, got, want)
 			}
 		}
@@ -1506,7 +1506,7 @@ func TestQueryPlans(t *testing.T) {
 		if peeks.MatchString(q.text) {
 			t.Errorf("%s: the plan depends on the number that LIMIT gets: want ? + 0 in\n%s", q.function, q.text)
 		}
-		for _, step := range explain(t, s.writer, q.text) {
+		for _, step := range explain(t, s.db.Writer, q.text) {
 			table := walks.FindStringSubmatch(step)
 			if strings.Contains(step, "TEMP B-TREE") || table != nil && slices.Contains(growing, table[1]) {
 				t.Errorf("%s: %s in\n%s", q.function, step, q.text)
@@ -1639,7 +1639,7 @@ func checkTotals(t *testing.T, s *store) (seen map[string]bool) {
 	totals[string(own)]--
 	seen = map[string]bool{}
 	for what, query := range count {
-		got := queryText(t, s.reader, query)[0]
+		got := queryText(t, s.db.Reader, query)[0]
 		if got != fmt.Sprint(totals[what]) {
 			t.Errorf("total of %s: %d, there are %s", what, totals[what], got)
 		}
@@ -1647,7 +1647,7 @@ func checkTotals(t *testing.T, s *store) (seen map[string]bool) {
 			seen[what] = true
 		}
 	}
-	for _, line := range queryText(t, s.reader, `SELECT id, usage_count, (SELECT count(*) FROM usages WHERE provider_id = services.id) FROM services`) {
+	for _, line := range queryText(t, s.db.Reader, `SELECT id, usage_count, (SELECT count(*) FROM usages WHERE provider_id = services.id) FROM services`) {
 		if words := strings.Split(line, " | "); words[1] != words[2] {
 			t.Errorf("usages of a service: %s", line)
 		}
@@ -1669,7 +1669,7 @@ func TestKeysOfAccounts(t *testing.T) {
 	}
 	check := func(want ...string) {
 		t.Helper()
-		got := queryText(t, s.reader, `SELECT access_key_id, access_key_secret FROM accounts ORDER BY access_key_id`)
+		got := queryText(t, s.db.Reader, `SELECT access_key_id, access_key_secret FROM accounts ORDER BY access_key_id`)
 		for i, key := range want {
 			want[i] = key + " | secret of " + key
 		}
@@ -1897,13 +1897,13 @@ func TestOldSecretsAreErased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := filledStore(t)
 			if control {
-				if _, err := s.writer.Exec(`PRAGMA secure_delete = off`); err != nil {
+				if _, err := s.db.Writer.Exec(`PRAGMA secure_delete = off`); err != nil {
 					t.Fatal(err)
 				}
 			}
 			current := changeSecretsOften(t, s, rand.New(rand.NewPCG(9, 5)))
 			settle(s)
-			file, err := s.Backup(t.Context())
+			file, err := s.db.Backup(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1986,7 +1986,7 @@ func TestKeysOfEndedPlacesGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := filledStore(t)
-			_, err := s.writer.Exec(`
+			_, err := s.db.Writer.Exec(`
 				INSERT INTO accounts VALUES (7, 'cloudflare', '', 'token', 'canary00001', 'hash');
 				INSERT INTO places VALUES (5, 'a.example.com', 7, 'example.com', '', 'leftover', 'x', '', 0, 0, '', '', '', 0, '', '')`)
 			if err != nil {
@@ -2009,7 +2009,7 @@ func TestKeysOfEndedPlacesGo(t *testing.T) {
 // gone.
 func TestSecretsGoWhenTheLogIsFree(t *testing.T) {
 	s := filledStore(t)
-	held, err := s.reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	held, err := s.db.Reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -2128,7 +2128,7 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 		t.Error("another copy is overwritten", err)
 	}
 	goBack(t, path, 1)
-	if s := mustOpen(t, path); !slices.Equal(queryText(t, s.reader, `SELECT name FROM services`), []string{"Other"}) {
+	if s := mustOpen(t, path); !slices.Equal(queryText(t, s.db.Reader, `SELECT name FROM services`), []string{"Other"}) {
 		t.Error("the newest copy is not the one that was brought back")
 	}
 }
@@ -2290,7 +2290,7 @@ func TestSettleAfterAccount(t *testing.T) {
 	if err := a.store.ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{lost, released, kept}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := queryText(t, a.store.reader, `SELECT name, state FROM places`); len(got) != 1 || got[0] != "_txt.example.com | failed" {
+	if got := queryText(t, a.store.db.Reader, `SELECT name, state FROM places`); len(got) != 1 || got[0] != "_txt.example.com | failed" {
 		t.Errorf("places %q", got)
 	}
 }
@@ -2329,7 +2329,7 @@ func TestStateIsSearched(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	for _, f := range []usageFilter{{state: reconcile.Failed}, {state: reconcile.Failed, serviceID: "svc"}} {
 		where, _ := f.where(1)
-		plan := strings.Join(explain(t, s.writer, selectUsages+where), "; ")
+		plan := strings.Join(explain(t, s.db.Writer, selectUsages+where), "; ")
 		if want := "SEARCH u USING INDEX usages_by_state (state=? AND seq>?)"; !strings.Contains(plan, want) {
 			t.Errorf("%+v: %s, want %s", f, plan, want)
 		}

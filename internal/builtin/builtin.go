@@ -47,9 +47,6 @@ type Store interface {
 	// ZoneRecordsPage tells of records after a name, in order and all of a name, in
 	// some limit, and gives the last name, "" when there is none.
 	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error)
-	// OutsideVersion gives a number that is another one after another program has
-	// written into the database. It fails while this one writes, unless it is to wait.
-	OutsideVersion(ctx context.Context, wait bool) (int64, error)
 	// ZoneHasBelow reports whether anything is below a name, given from the root
 	// and as text.
 	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)

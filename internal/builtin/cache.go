@@ -26,10 +26,8 @@ const (
 )
 
 const (
-	pageSize     = 2000                  // rows that are read at once: a change waits for so many at most
-	retryIn      = 10 * time.Second      // after a failure
-	outsideEvery = time.Millisecond      // between queries that look for what other programs have written
-	outsideTime  = 10 * time.Millisecond // that such a query spends on it at most
+	pageSize = 2000             // rows that are read at once: a change waits for so many at most
+	retryIn  = 10 * time.Second // after a failure
 )
 
 var errTooMuch = errors.New("there is more than the cache may hold")
@@ -43,8 +41,6 @@ type Cache struct {
 	store    Store
 	log      *slog.Logger
 	again    chan time.Duration    // read everything once more, in so long
-	outside  atomic.Int64          // Store.OutsideVersion when reading began
-	looked   atomic.Int64          // when it was compared last, Unix nanoseconds
 	complete atomic.Pointer[names] // zones, once everything has been read
 	mu       sync.Mutex
 	zones    *names // what has been read so far; nil: nothing is kept
@@ -57,8 +53,8 @@ func NewCache(store Store, log *slog.Logger) *Cache {
 	return &Cache{MaxNames: maxNames, store: store, log: log, again: make(chan time.Duration, 1)}
 }
 
-// Run reads all zones, and again after the cache was given up or another program
-// has written into the database, until ctx ends.
+// Run reads all zones, and again after the cache was given up or Reload was called, until ctx
+// ends.
 func (c *Cache) Run(ctx context.Context) error {
 	defer c.drop()
 	for {
@@ -104,31 +100,20 @@ func (c *Cache) WriteMetrics(page *metrics.Page) {
 }
 
 // look gives what is at a name; ok is false when the cache does not know.
-func (c *Cache) look(ctx context.Context, name, txt []byte) (found nameserver.Found, ok bool) {
+func (c *Cache) look(name, txt []byte) (found nameserver.Found, ok bool) {
 	zones := c.complete.Load()
-	if zones == nil || c.stale(ctx) {
+	if zones == nil {
 		return found, false
 	}
 	at, ok := zones.Look(name, txt)
 	return nameserver.Found(at), ok
 }
 
-// stale reports whether another program has written into the database, of whose
-// changes nobody tells. A query that comes alone always looks.
-func (c *Cache) stale(ctx context.Context) bool {
-	now, last := time.Now().UnixNano(), c.looked.Load()
-	if now-last < int64(outsideEvery) || !c.looked.CompareAndSwap(last, now) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outsideTime)
-	defer cancel()
-	version, err := c.store.OutsideVersion(ctx, false)
-	if err != nil || version == c.outside.Load() {
-		return false // what is not known now is when the next one looks
-	}
-	c.complete.Store(nil)
+// Reload has Run read all zones again: another program may have changed the database, which
+// nothing tells this one. The database answers meanwhile.
+func (c *Cache) Reload() {
+	c.drop()
 	c.readAll(0)
-	return true
 }
 
 // readAll has Run read everything once more.
@@ -161,11 +146,6 @@ func (c *Cache) drop() {
 // build reads everything, unless the cache is given up meanwhile.
 func (c *Cache) build(ctx context.Context) error {
 	c.drop()
-	version, err := c.store.OutsideVersion(ctx, true)
-	if err != nil {
-		return err
-	}
-	c.outside.Store(version)
 	c.mu.Lock()
 	c.zones = newNames()
 	c.mu.Unlock()

@@ -6,11 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"meshddns/internal/dnsname"
@@ -23,23 +21,19 @@ type Table struct {
 	// names beginning at the root, or what names are zones.
 	Changed func(ctx context.Context, records, zones []string)
 
-	reader, writer *sql.DB
-	path           string // of the database
-	tx             func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
-	now            func() time.Time
-	outside        outside
+	db  *sqlite.Database
+	now func() time.Time
 }
 
-// NewTable makes a table of the database at a path. What it changes goes by tx, to
-// the writer's only connection.
-func NewTable(reader, writer *sql.DB, path string, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time) *Table {
-	return &Table{Changed: func(context.Context, []string, []string) {}, reader: reader, writer: writer, path: path, tx: tx, now: now}
+// NewTable makes the table of a database.
+func NewTable(db *sqlite.Database, now func() time.Time) *Table {
+	return &Table{Changed: func(context.Context, []string, []string) {}, db: db, now: now}
 }
 
 // BuiltinZones gives those of some names, in lower case, that are zones of the
 // built-in DNS server.
 func (t *Table) BuiltinZones(ctx context.Context, names []string) ([]Zone, error) {
-	return selectBuiltinZones(ctx, t.reader, names)
+	return selectBuiltinZones(ctx, t.db.Reader, names)
 }
 
 func selectBuiltinZones(ctx context.Context, q sqlite.Queryer, names []string) ([]Zone, error) {
@@ -51,7 +45,7 @@ func selectBuiltinZones(ctx context.Context, q sqlite.Queryer, names []string) (
 
 // BuiltinZonesAfter gives zones of the built-in DNS server after a name.
 func (t *Table) BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error) {
-	return sqlite.Collect(ctx, t.reader, scanZone, `
+	return sqlite.Collect(ctx, t.db.Reader, scanZone, `
 		SELECT zone, serial FROM zone_serials z
 		WHERE zone > ? AND (EXISTS (SELECT 1 FROM services WHERE zone = z.zone AND provider = 'builtin') OR
 		                    EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = z.zone AND provider = 'builtin'))
@@ -79,7 +73,7 @@ func (c *ZoneChange) Begin(ctx context.Context, tx *sql.Tx, names ...string) (er
 // ChangeZones runs a transaction that may make names zones of the built-in server,
 // or take that from them. Each such zone and the one around it get new serials.
 func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *ZoneChange) error) error {
-	return t.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		change := ZoneChange{}
 		if err := f(ctx, tx, &change); err != nil {
 			return err
@@ -165,7 +159,7 @@ func scanZoneRecord(row sqlite.Scanner) (r Record, err error) {
 
 // ZoneRecords gives the records at some names, whose labels begin at the root.
 func (t *Table) ZoneRecords(ctx context.Context, names []string) ([]Record, error) {
-	return selectZoneRecords(ctx, t.reader, names)
+	return selectZoneRecords(ctx, t.db.Reader, names)
 }
 
 func selectZoneRecords(ctx context.Context, q sqlite.Queryer, names []string) ([]Record, error) {
@@ -175,7 +169,7 @@ func selectZoneRecords(ctx context.Context, q sqlite.Queryer, names []string) ([
 
 // ZoneRecordsAfter gives records at and below a name, from a name on.
 func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error) {
-	return sqlite.Collect(ctx, t.reader, scanZoneRecord, `
+	return sqlite.Collect(ctx, t.db.Reader, scanZoneRecord, `
 		SELECT name, data, ttl FROM zone_records
 		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/'
 		ORDER BY name, data LIMIT ?3 + 0`, after, zone, limit)
@@ -186,7 +180,7 @@ func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit 
 // take the driver five times as long.
 func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error) {
 	var page string
-	err = t.reader.QueryRowContext(ctx, `
+	err = t.db.Reader.QueryRowContext(ctx, `
 		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 ORDER BY name LIMIT ?2 + 0))
 		SELECT coalesce((SELECT name FROM last), ''),
 		       coalesce(group_concat(name || char(0) || ttl || char(0) || length(data) || char(0) || data, ''), '')
@@ -208,53 +202,10 @@ func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, ea
 	return last, err
 }
 
-// outside is what is known of other programs that write into the database.
-type outside struct {
-	mu      sync.Mutex
-	log     time.Time // when the log was written last
-	settled bool      // so long ago that a later write has another time
-	version int64
-}
-
-// fileTime bounds how far apart two writes to a file can be that have one time.
-const fileTime = 20 * time.Millisecond
-
-var errWriting = errors.New("this program is writing")
-
-// OutsideVersion gives a number that is another one after another program has
-// written into the database: all that this one writes goes by the connection that
-// is asked here, and does not count. It is errWriting while that has work to do,
-// unless it is to wait.
-func (t *Table) OutsideVersion(ctx context.Context, wait bool) (int64, error) {
-	o := &t.outside
-	if wait {
-		o.mu.Lock()
-	} else if !o.mu.TryLock() {
-		return 0, errWriting // somebody waits here already
-	}
-	defer o.mu.Unlock()
-	log, err := os.Stat(t.path + "-wal")
-	if err == nil && o.settled && log.ModTime().Equal(o.log) {
-		return o.version, nil
-	}
-	o.settled = false
-	if !wait && t.writer.Stats().InUse > 0 {
-		return 0, errWriting
-	}
-	now := time.Now()
-	if fault := t.writer.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&o.version); fault != nil {
-		return 0, fault
-	}
-	if err == nil {
-		o.log, o.settled = log.ModTime(), now.Sub(log.ModTime()) > fileTime
-	}
-	return o.version, nil
-}
-
 // ZoneHasBelow reports whether a built-in zone has anything below a name,
 // given with its labels from the root and, for zones of their own, as text.
 func (t *Table) ZoneHasBelow(ctx context.Context, name, text string) (below bool, err error) {
-	err = t.reader.QueryRowContext(ctx, `
+	err = t.db.Reader.QueryRowContext(ctx, `
 		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
 		       EXISTS (SELECT 1 FROM services WHERE provider = 'builtin' AND zone_key > ?1 || '.' AND zone_key < ?1 || '/') OR
 		       EXISTS (SELECT 1 FROM configuration
@@ -266,14 +217,12 @@ func (t *Table) ZoneHasBelow(ctx context.Context, name, text string) (below bool
 // ChangeZoneRecords makes changes in the built-in zones in one transaction, and
 // gives the zones new serials. A change that decide refuses is not made.
 func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error {
-	var changed []string
-	err := t.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now, err := selectZoneRecords(ctx, tx, names)
 		if err != nil {
 			return err
 		}
-		changed = nil
-		var within []string
+		var changed, within []string
 		add, remove := decide(now)
 		for _, r := range slices.Concat(remove, add) {
 			if len(changed) == 0 || changed[len(changed)-1] != r.Name {
@@ -290,10 +239,9 @@ func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide fu
 				return err
 			}
 		}
+		if len(changed) > 0 {
+			sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, changed, nil) })
+		}
 		return t.newSerials(ctx, tx, nil, within...)
 	})
-	if err == nil && len(changed) > 0 {
-		t.Changed(ctx, changed, nil)
-	}
-	return err
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"meshddns/internal/sqlite"
 )
 
 // version6 makes a database with the tables of version 6.
@@ -32,7 +34,7 @@ func version6(t *testing.T) *sql.DB {
 }
 
 // steps takes some steps in one transaction.
-func steps(t *testing.T, db *sql.DB, steps []Step) {
+func steps(t *testing.T, db *sql.DB, steps []sqlite.Step) {
 	t.Helper()
 	tx, err := db.Begin()
 	if err != nil {

@@ -1,3 +1,5 @@
+// Package migrations brings the tables of an older database to today's (schema.sql), one
+// version at a time.
 package migrations
 
 import (
@@ -10,13 +12,10 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Step leads from one version to the next. What it does stays as it is when the program
-// changes: it reads and writes the tables as they were in its time.
-type Step func(context.Context, *sql.Tx) error
-
-// Steps are those of this program. The list only grows.
-func Steps() []Step {
-	return []Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts}
+// Steps gives the steps of this program, the first from version 1 to version 2. The list only
+// grows.
+func Steps() []sqlite.Step {
+	return []sqlite.Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts}
 }
 
 // What leads to a version, as far as SQL can say it.
@@ -34,7 +33,7 @@ var (
 )
 
 // statements makes a step of what SQL can say alone.
-func statements(text string) Step {
+func statements(text string) sqlite.Step {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
 		return err

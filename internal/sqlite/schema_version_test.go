@@ -1,4 +1,4 @@
-package migrations
+package sqlite
 
 import (
 	"database/sql"
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-
-	"meshddns/internal/sqlite"
 )
 
 // A file without tables is foreign to no program, also when Litestream came first. A file with
@@ -21,7 +19,7 @@ func TestVersionOf(t *testing.T) {
 		{"", 0, false},
 		{"CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)", 0, false},
 		{"CREATE TABLE appliance (x); PRAGMA user_version = 6", 6, false},
-		{fmt.Sprintf("CREATE TABLE usages (x); PRAGMA user_version = 99; PRAGMA application_id = %d", sqlite.ApplicationID), 99, false},
+		{fmt.Sprintf("CREATE TABLE usages (x); PRAGMA user_version = 99; PRAGMA application_id = %d", ApplicationID), 99, false},
 		{"CREATE TABLE bookmarks (x)", 0, true},
 		{"CREATE TABLE appliance (x)", 0, true},
 		{"CREATE TABLE bookmarks (x); PRAGMA user_version = 6", 0, true},
@@ -38,7 +36,7 @@ func TestVersionOf(t *testing.T) {
 		if _, err := db.Exec(c.statements); err != nil {
 			t.Fatal(err)
 		}
-		if version, err := (Schema{}).VersionOf(t.Context(), db); version != c.version || errors.Is(err, ErrForeign) != c.foreign {
+		if version, err := (Schema{Own: []string{"appliance", "usages"}}).VersionOf(t.Context(), db); version != c.version || errors.Is(err, ErrForeign) != c.foreign {
 			t.Errorf("%s: version %d, %v", c.statements, version, err)
 		}
 	}

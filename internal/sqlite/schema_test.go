@@ -1,4 +1,4 @@
-package migrations
+package sqlite
 
 import (
 	"context"
@@ -11,18 +11,6 @@ import (
 
 	_ "github.com/mattn/go-sqlite3"
 )
-
-// Rows that are older than the checks have any config.
-func TestDomainIn(t *testing.T) {
-	for config, want := range map[string]string{
-		"": "", "nothing": "", "null": "", "{}": "", `["domain"]`: "", `{"domain":7}`: "", `{"domain":null}`: "",
-		`{"domain":"A.example","x":[1]}`: "A.example",
-	} {
-		if got := domainIn(config); got != want {
-			t.Errorf("%s: %q, want %q", config, got, want)
-		}
-	}
-}
 
 // The steps from a file's version on run once, in their order, and the version is
 // today's after the last of them.

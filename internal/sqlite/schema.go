@@ -1,28 +1,27 @@
-// Package migrations brings the schema of a database to that of the program: it makes
-// the tables of a new file, leads an older one from version to version (steps.go), keeps a
-// copy of it before, and refuses a newer one.
-package migrations
+package sqlite
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-
-	"meshddns/internal/sqlite"
 )
 
-// Schema is the tables of a program, and the steps that lead to them.
+// Schema is the tables of a program, and the steps that bring older tables to them.
 type Schema struct {
-	Tables string // the SQL that makes them in an empty file, as they are today
-	Steps  []Step // the first leads from version 1 to version 2
+	Tables string   // the SQL that creates today's tables in an empty file
+	Own    []string // tables of which every version has at least one; a file without any is foreign
+	First  Step     // inserts the first rows of a new file
+	Steps  []Step   // Steps[0] leads from version 1 to version 2
 }
+
+// Step leads from one version to the next. It must not change when the program does: it reads
+// and writes the tables as they were in its time.
+type Step func(context.Context, *sql.Tx) error
 
 // Version is that of the tables as they are today. A file says its own in user_version,
 // which is 0 while it is empty.
@@ -33,17 +32,17 @@ var ErrForeign = errors.New("the database of another program, which stays as it 
 
 // VersionOf reads the version of a file, 0 while it is empty. A file with tables and none
 // of ours, with the id of another application, or with a version below 0 is foreign.
-func (s Schema) VersionOf(ctx context.Context, q sqlite.Queryer) (version int, err error) {
+func (s Schema) VersionOf(ctx context.Context, q Queryer) (version int, err error) {
 	var application, tables, ours int
 	err = q.QueryRowContext(ctx, `
 		SELECT user_version, application_id,
 			(SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE '\_litestream\_%' ESCAPE '\' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'),
-			(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('appliance', 'usages'))
-		FROM pragma_user_version, pragma_application_id`).Scan(&version, &application, &tables, &ours)
+			(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN (SELECT value FROM json_each(?)))
+		FROM pragma_user_version, pragma_application_id`, TextList(s.Own)).Scan(&version, &application, &tables, &ours)
 	if err != nil {
 		return 0, err
 	}
-	if version < 0 || application != 0 && application != sqlite.ApplicationID || tables > 0 && (version == 0 || ours == 0) {
+	if version < 0 || application != 0 && application != ApplicationID || tables > 0 && (version == 0 || ours == 0) {
 		return 0, fmt.Errorf("%w (application_id %d, user_version %d, tables and indexes %d)", ErrForeign, application, version, tables)
 	}
 	return version, nil
@@ -65,7 +64,7 @@ func (s Schema) Refuse(ctx context.Context, source string) error {
 
 // Newer is the refusal of a file of a newer program, with what a person can do: the
 // command that brings back the copy of before the upgrade, if it is still beside the file.
-func (s Schema) Newer(version int, file *sqlite.File) error {
+func (s Schema) Newer(version int, file *File) error {
 	kept := file.Kept(s.Version())
 	if kept == "" {
 		return fmt.Errorf("schema version %d is newer than this program's %d, and no copy of version %d was kept beside it: "+
@@ -77,7 +76,7 @@ func (s Schema) Newer(version int, file *sqlite.File) error {
 
 // KeepCopy keeps a copy of a database of an older version beside it, and logs the command
 // that brings it back. With an error there is no copy, and nothing may be migrated.
-func (s Schema) KeepCopy(ctx context.Context, db *sql.DB, file *sqlite.File, version int, log *slog.Logger) (err error) {
+func (s Schema) KeepCopy(ctx context.Context, db *sql.DB, file *File, version int, log *slog.Logger) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("keep a copy before the upgrade from version %d to %d, which is not made without: %w",
@@ -124,19 +123,13 @@ func (s Schema) Migrate(ctx context.Context, tx *sql.Tx, log *slog.Logger) error
 	return err
 }
 
-// create makes the tables of a new file, and its owner.
+// create makes the tables of a new file, and its first rows.
 func (s Schema) create(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, s.Tables); err != nil {
 		return fmt.Errorf("create tables: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, sqlite.MarkClean); err != nil {
+	if _, err := tx.ExecContext(ctx, MarkClean); err != nil {
 		return err
 	}
-	var owner [6]byte
-	rand.Read(owner[:])
-	_, err := tx.ExecContext(ctx, `
-		INSERT INTO appliance (id, owner) VALUES (1, ?);
-		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`,
-		hex.EncodeToString(owner[:]))
-	return err
+	return s.First(ctx, tx)
 }

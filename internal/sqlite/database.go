@@ -1,0 +1,297 @@
+// Package sqlite keeps one SQLite database file. It locks and opens the file, brings its schema
+// to the program's version, commits changes in groups, checkpoints the WAL, erases replaced
+// secrets, makes backups, and tells what is wrong with the file. It knows no table of the
+// program.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Database is an open database file. One connection writes, because SQLite has one writer;
+// readers read the last committed state beside it (WAL).
+type Database struct {
+	Reader, Writer *sql.DB
+	// Committed is called after each commit. It is set before the first change.
+	Committed func()
+
+	path        string
+	schema      Schema
+	log         *slog.Logger
+	file        *File
+	pools       *Pools
+	queue       *Queue
+	checkpoints *Checkpointer
+	eraser      *Eraser
+	full        atomic.Bool           // a write found the disk full, and no later one found room
+	damage      atomic.Pointer[error] // what Verify found
+}
+
+const (
+	readers  = 4
+	busyTime = 5 * time.Second // how long a connection waits for the lock of another program
+)
+
+// Open opens the database file at path, creates it when there is none, and brings its tables to
+// the schema's version. It refuses a file that another program uses, the file of another
+// program (ErrForeign) and one with a newer schema, and leaves those as they are. On a full
+// disk the database can be read only, until the disk has room.
+func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ *Database, err error) {
+	d := &Database{path: filepath.Clean(path), schema: schema, log: log, Committed: func() {}}
+	if d.file, err = takeFile(ctx, path, schema); err != nil {
+		return nil, err
+	}
+	if err := d.file.RemoveTempFolders(); err != nil {
+		log.Warn("what a backup has left beside the database stays there", "error", err)
+	}
+	// One megabyte a reader holds the upper pages of every index.
+	live := dataSource(d.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})
+	d.pools = NewPools(d.file.Check, live, bareSource(d.path))
+	d.Reader = d.pools.Readers(readers)
+	// Eight megabytes hold the pages of many indexes that reservations change in random order.
+	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
+	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
+	d.queue = NewQueue(d.Writer, func() {
+		d.checkpoints.Committed()
+		d.Committed()
+	})
+	d.queue.Confirm = d.file.CheckLogged
+	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
+	if err := d.begin(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), d.Close())
+	}
+	return d, nil
+}
+
+// takeFile locks the file at path, and creates it when there is none. It refuses a file of
+// another program before it writes anything.
+func takeFile(ctx context.Context, path string, schema Schema) (*File, error) {
+	file, err := FindFile(path)
+	if err != nil {
+		return nil, err
+	}
+	source := bareSource(file.Target()) // reading it creates no file beside it
+	if file.LogSize() > 0 {
+		source = dataSource(file.Target(), url.Values{"mode": {"ro"}})
+	}
+	if err := schema.Refuse(ctx, source); err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Target(), err)
+	}
+	return file, file.Take()
+}
+
+// dataSource gives the data source name of a database with the settings of every connection: a
+// PRAGMA would reach one connection of a pool only.
+func dataSource(path string, settings url.Values) string {
+	if !settings.Has("mode") {
+		settings.Set("mode", "rw") // Take creates the file: a connection never creates another one
+	}
+	settings.Set("_journal_mode", "WAL")
+	if !settings.Has("_synchronous") {
+		settings.Set("_synchronous", "FULL")
+	}
+	settings.Set("_foreign_keys", "1")
+	settings.Set("_busy_timeout", strconv.FormatInt(busyTime.Milliseconds(), 10))
+	settings.Set("_mutex", "no") // database/sql uses a connection in one goroutine at a time
+	settings.Set("_stmt_cache_size", "64")
+	return fileURI(path) + "?" + settings.Encode()
+}
+
+// bareSource gives the data source name for reading the file alone, without its WAL. Nothing
+// may change the file meanwhile.
+func bareSource(path string) string {
+	return fileURI(path) + "?mode=ro&immutable=1&_cache_size=-1000&_mutex=no&_stmt_cache_size=64"
+}
+
+func fileURI(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPath() }
+
+// begin reads the version of the file, and brings the tables to today's.
+func (d *Database) begin(ctx context.Context) error {
+	version, err := d.schema.VersionOf(ctx, d.Writer)
+	if FaultOf(err) == Full {
+		return d.beginFrozen(ctx, err)
+	}
+	switch {
+	case err != nil:
+		return err
+	case version > d.schema.Version():
+		return d.schema.Newer(version, d.file)
+	case 0 < version && version < d.schema.Version():
+		if err := d.schema.KeepCopy(ctx, d.Writer, d.file, version, d.log); err != nil {
+			return err
+		}
+	}
+	err = d.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return d.schema.Migrate(ctx, tx, d.log.With("file", d.path))
+	})
+	if err := errors.Join(err, d.checkpoints.Begin(ctx)); err != nil {
+		return err
+	}
+	if version == 0 {
+		path, _ := filepath.Abs(d.path)
+		d.log.Warn("a new database is made", "file", path) // the path may be a mistake
+	}
+	return d.file.CheckLogged()
+}
+
+// beginFrozen makes the database readable on a disk without room for the index of the WAL. A
+// WAL that is left can be read without an index, because no other program has the file open.
+func (d *Database) beginFrozen(ctx context.Context, full error) error {
+	if d.file.LogSize() > 0 {
+		if err := FoldLog(ctx, fileURI(d.path)); err != nil {
+			return fmt.Errorf("%w; its log cannot be read without room: make some", errors.Join(full, err))
+		}
+	}
+	d.pools.Freeze()
+	var version int
+	if err := d.Reader.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+		return err
+	}
+	switch {
+	case version > d.schema.Version():
+		return d.schema.Newer(version, d.file)
+	case version < d.schema.Version():
+		return fmt.Errorf("bring the schema from version %d to %d: %w", version, d.schema.Version(), full)
+	}
+	d.log.Error("the disk is full: nothing can be stored until it has room", "file", d.path, "error", full)
+	d.full.Store(true)
+	return nil
+}
+
+// Close ends the use of the database. The last connection that closes writes the WAL back into
+// the file.
+func (d *Database) Close() error {
+	d.eraser.Close()
+	return errors.Join(d.Reader.Close(), d.Writer.Close(), d.pools.Close(), d.file.Close())
+}
+
+// Tx runs f in a transaction, and commits it when f returns nil, together with those of other
+// callers (Queue.Do): f may run twice. The end of ctx does not cancel it.
+func (d *Database) Tx(ctx context.Context, f TxFunc) error {
+	err := d.queue.Do(ctx, f)
+	if err != nil && FaultOf(err) == Full {
+		d.full.Store(true)
+	}
+	return err
+}
+
+// Reading gives what to read from: the transaction that ctx belongs to, which sees its own
+// changes, or else the last committed state.
+func (d *Database) Reading(ctx context.Context) Queryer {
+	if tx := Tx(ctx); tx != nil {
+		return tx
+	}
+	return d.Reader
+}
+
+// Erase has the WAL emptied soon, so that secrets that were replaced or deleted do not stay
+// readable in it.
+func (d *Database) Erase() { d.eraser.Ask() }
+
+// Checkpoint copies the WAL into the file beside the commits, until ctx ends.
+func (d *Database) Checkpoint(ctx context.Context) error { return d.checkpoints.Run(ctx, d.log) }
+
+const (
+	minRoom    = 4 << 10  // octets of a page
+	enoughRoom = 64 << 10 // octets of a change and the index of the WAL
+)
+
+// Health gives the reason why the database does not work as it should, nil when it does: it does
+// not answer, its file was moved or replaced, it is damaged, or nothing can be stored.
+func (d *Database) Health(ctx context.Context) error {
+	var tables int
+	if err := d.Reader.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
+		return err
+	}
+	if err := d.file.Check(); err != nil {
+		return err
+	}
+	if damage := d.damage.Load(); damage != nil {
+		return *damage
+	}
+	return d.room(ctx)
+}
+
+// room gives the reason why nothing can be stored. After a write that failed for want of room it
+// tries another one as soon as there is some: a small change may fit into the WAL's last page.
+func (d *Database) room(ctx context.Context) error {
+	free, folder := d.file.Free()
+	full := d.full.Load()
+	switch {
+	case free < minRoom, full && free < enoughRoom:
+		return fmt.Errorf("%d octets are free in %s: %w", free, folder, syscall.ENOSPC)
+	case !full:
+		return nil
+	}
+	err := d.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, d.schema.Version()))
+		return err
+	})
+	if err == nil {
+		d.full.Store(false)
+	}
+	return err
+}
+
+// verifyAfter leaves the disk to the start of the program.
+const verifyAfter = 300 * time.Millisecond
+
+// Verify reads the whole file once, a moment after the start, and removes what earlier runs have
+// left in it. It goes table by table, so that the WAL can be emptied meanwhile. Health reports
+// the damage that it finds.
+func (d *Database) Verify(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(verifyAfter):
+		d.verify(ctx)
+	}
+}
+
+func (d *Database) verify(ctx context.Context) {
+	d.file.RemoveFoldersElsewhere()
+	if !d.pools.Frozen() {
+		if err := d.eraser.Clean(ctx, d.file.RoomToRewrite); err != nil && ctx.Err() == nil {
+			d.log.Warn("secrets that were replaced or deleted may still be in the database; the next start tries again", "error", err)
+		}
+		if d.file.LogSize() > 0 {
+			d.Erase() // the program may have been killed before it could
+		}
+	}
+	begun := time.Now()
+	err := FindDamage(ctx, d.Reader)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		d.log.Info("the database is sound", "time", time.Since(begun))
+	case FaultOf(err) == Damaged:
+		d.damage.Store(&err)
+		d.log.Error("restore a backup", "file", d.path, "error", err)
+	default:
+		d.log.Warn("the database is not looked through", "error", err)
+	}
+}
+
+// Backup makes a consistent copy of the live database where there is room for it, and opens the
+// copy. The copy has no name, so it is gone when it is closed.
+func (d *Database) Backup(ctx context.Context) (*os.File, error) {
+	return d.file.Copied(func(path string) error {
+		if d.pools.Frozen() {
+			return CopyInto(ctx, bareSource(d.path), path)
+		}
+		return d.checkpoints.Hold(ctx, func() error {
+			// Only the copy is written, and an fsync of it would delay every commit.
+			return CopyInto(ctx, dataSource(d.path, url.Values{"_synchronous": {"OFF"}}), path)
+		})
+	})
+}
