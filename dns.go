@@ -21,7 +21,6 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
-	"meshddns/internal/envelope"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
@@ -124,24 +123,24 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 // testRecordTTL is in seconds.
 const testRecordTTL = 60
 
-// test tries a configuration, and with write also a value at a name of its own,
+// test tries a mesh.Configuration, and with write also a value at a name of its own,
 // which is taken away again.
-func (c clients) test(ctx context.Context, public probe.Public, conf configuration, write bool) []answers.TestItem {
+func (c clients) test(ctx context.Context, public probe.Public, conf mesh.Configuration, write bool) []answers.TestItem {
 	var client provider.DNS
 	zone := dnsname.Parse(conf.Domain)
-	test := &probe.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: conf.account()}}
+	test := &probe.Test{Public: public, Owner: c.ledger.Owner(), Journal: &probeJournal{ledger: c.ledger, account: configuredAccount(conf)}}
 	test.Step("params", func() (err error) {
-		if err := conf.missing(); err != nil {
+		if err := missingMember(conf); err != nil {
 			return err
 		}
-		client, err = c.open(conf.account())
+		client, err = c.open(configuredAccount(conf))
 		if b, ok := client.(builtin.Client); ok {
 			b.Candidate = zone
 			client = b
 		}
 		return err
 	})
-	test.Connect(ctx, client, zone, conf.recordName())
+	test.Connect(ctx, client, zone, conf.RecordName())
 	if write {
 		test.Write(ctx, client, zone, testRecordTTL)
 	}
@@ -258,31 +257,6 @@ func (d builtinDNS) close() {
 	d.serve(ended)
 }
 
-// Modes of synchronisation; every other text means manual.
-const (
-	modeManual     = "manual"
-	modeAuto       = "auto"
-	modeUpsertOnly = "upsert-only"
-)
-
-// syncModes are those that a configuration may have.
-var syncModes = []string{modeManual, modeAuto, modeUpsertOnly}
-
-// recordName is the name of the configuration's own record.
-func (c configuration) recordName() string {
-	if c.TXTRecordName == "@" {
-		return dnsname.Parse(c.Domain)
-	}
-	return dnsname.Parse(c.TXTRecordName + "." + c.Domain)
-}
-
-func (c configuration) mode() string {
-	if c.SyncMode == modeAuto || c.SyncMode == modeUpsertOnly {
-		return c.SyncMode
-	}
-	return modeManual
-}
-
 // configurationBody is the configuration as clients write it.
 type configurationBody struct {
 	Provider        string         `json:"provider"`
@@ -298,69 +272,31 @@ type configurationBody struct {
 	Enabled         bool           `json:"enabled"`
 }
 
-func (b configurationBody) configuration() configuration {
-	return configuration{
+func (b configurationBody) configuration() mesh.Configuration {
+	return mesh.Configuration{
 		Provider: b.Provider, AccessKeyID: b.AccessKeyID, Secret: b.AccessKeySecret, Endpoint: b.Endpoint,
-		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: b.SyncMode,
+		Domain: b.Domain, TXTRecordName: b.TXTRecordName, Endpoints: b.TXTEndpoints, SyncMode: mesh.SyncMode(b.SyncMode),
 		RetryInterval: sqlite.Given(b.RetryInterval), MaxRetries: sqlite.Given(b.MaxRetries), Enabled: b.Enabled,
 	}
 }
 
-// check refuses what cannot be stored, in the order of the contract.
-func (c configuration) check() error {
+// checkConfiguration refuses what cannot be stored, in the order of the contract.
+func checkConfiguration(c mesh.Configuration) error {
 	switch {
 	case c.Provider == "":
-		return envelope.Fail(msg.ProviderEmpty)
+		return msg.Refuse(msg.ProviderEmpty)
 	case c.AccessKeyID == "" || c.Secret == "":
-		return envelope.Fail(msg.AccessKeyEmpty)
+		return msg.Refuse(msg.AccessKeyEmpty)
 	case c.Domain == "":
-		return envelope.Fail(msg.DomainEmpty)
+		return msg.Refuse(msg.DomainEmpty)
 	case c.TXTRecordName == "":
-		return envelope.Fail(msg.TXTRecordNameEmpty)
+		return msg.Refuse(msg.TXTRecordNameEmpty)
 	}
-	return badEndpoints(anyNetwork, c.Endpoints)
+	return badEndpoints(mesh.AnyNetwork, c.Endpoints)
 }
 
-// storedName is the record name of a configuration that is stored, "" without.
-func (c configuration) storedName() string {
-	if c.AccountID == 0 {
-		return ""
-	}
-	return c.recordName()
-}
-
-// sameCredentials reports whether c's secret, if there is one, is for the
-// account and the address of d.
-func (c configuration) sameCredentials(d configuration) bool {
-	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID &&
-		provider.NormalEndpoint(c.Provider, c.Endpoint) == provider.NormalEndpoint(d.Provider, d.Endpoint)
-}
-
-// unmasked gives the configuration with the stored secret in the place of a mask. It is
-// errNoSecret unless that belongs to the same credentials: else it could be sent to a
-// stranger's address.
-func (c configuration) unmasked(stored configuration) (configuration, error) {
-	if c.Secret != secrets.Mask {
-		return c, nil
-	}
-	if !stored.sameCredentials(c) {
-		return c, errNoSecret
-	}
-	c.Secret = stored.Secret
-	return c, nil
-}
-
-// sameAs reports whether a configuration is stored already as it is here.
-func (c configuration) sameAs(stored configuration) bool {
-	c, err := c.unmasked(stored)
-	return err == nil && c.sameCredentials(stored) && c.Secret == stored.Secret && c.Endpoint == stored.Endpoint &&
-		c.Domain == stored.Domain && c.TXTRecordName == stored.TXTRecordName && c.SyncMode == stored.SyncMode &&
-		c.RetryInterval == stored.RetryInterval && c.MaxRetries == stored.MaxRetries &&
-		c.Enabled == stored.Enabled && slices.Equal(c.Endpoints, stored.Endpoints)
-}
-
-// missing says which field of a configuration cannot be tried.
-func (c configuration) missing() error {
+// missingMember says which member of a configuration cannot be tried.
+func missingMember(c mesh.Configuration) error {
 	for _, field := range [][2]string{
 		{"provider", c.Provider}, {"access_key_id", c.AccessKeyID}, {"access_key_secret", string(c.Secret)},
 		{"domain", c.Domain}, {"txt_record_name", c.TXTRecordName},
@@ -369,7 +305,7 @@ func (c configuration) missing() error {
 			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: field[0]}
 		}
 	}
-	if reason := dnsname.Fault(c.recordName()); reason != "" {
+	if reason := dnsname.Fault(c.RecordName()); reason != "" {
 		return &provider.Error{Kind: provider.Kind(msg.InvalidName), Detail: reason}
 	}
 	return nil
@@ -383,8 +319,8 @@ type serviceBody struct {
 }
 
 // service makes the service of a body. Masked secrets are still masked.
-func (body serviceBody) service() service {
-	v := service{ID: body.ID, Name: body.Name, Config: secrets.Secret(body.Config)}
+func (body serviceBody) service() mesh.Service {
+	v := mesh.Service{ID: body.ID, Name: body.Name, Config: secrets.Secret(body.Config)}
 	if json.Unmarshal(body.Config, &v.Config) != nil {
 		var compact bytes.Buffer
 		if json.Compact(&compact, body.Config) == nil {
@@ -395,150 +331,82 @@ func (body serviceBody) service() service {
 }
 
 // checked checks a body in the order of the contract, and makes the service of it.
-func (body serviceBody) checked() (v service, err error) {
+func (body serviceBody) checked() (v mesh.Service, err error) {
 	v = body.service()
-	if !goodServiceID(body.ID) {
-		return v, envelope.Fail(msg.ServiceIDInvalid)
+	if !mesh.GoodServiceID(body.ID) {
+		return v, msg.Refuse(msg.ServiceIDInvalid)
 	}
 	if body.Name == "" {
-		return v, envelope.Fail(msg.ServiceNameEmpty)
+		return v, msg.Refuse(msg.ServiceNameEmpty)
 	}
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
-		fault := envelope.BodyFault(err)
-		if e, ok := errors.AsType[*strictjson.Error](err); ok && e.Fault == strictjson.Empty {
-			fault = envelope.Phrase{ID: msg.ConfigEmpty}
+		fault := strictjson.Phrase(err)
+		if fault.ID == msg.BodyEmpty {
+			fault.ID = msg.ConfigEmpty
 		}
-		return v, envelope.Fail(msg.ServiceConfigShape, fault)
+		return v, msg.Refuse(msg.ServiceConfigShape, fault)
 	}
-	var typed struct {
-		Provider        string         `json:"provider"`
-		AccessKeyID     string         `json:"access_key_id"`
-		AccessKeySecret secrets.Secret `json:"access_key_secret"`
-		Endpoint        string         `json:"endpoint"`
-		TXTEndpoints    []string       `json:"txt_endpoints"`
-		Domain          string         `json:"domain"`
-	}
+	var typed mesh.ServiceConfig
 	if err := strictjson.Decode([]byte(v.Config), &typed); err != nil {
 		e, _ := errors.AsType[*strictjson.Error](err)
-		return v, envelope.Fail(msg.ServiceEntryType, e.Field, envelope.TypeText[e.Want])
+		return v, msg.Refuse(msg.ServiceEntryType, e.Field, strictjson.TypeText[e.Want])
 	}
-	if config, _ := parseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
-		return v, envelope.Fail(msg.ServiceDomainInvalid, config.Domain)
+	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
+		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain)
 	}
-	return v, badEndpoints(anyNetwork, typed.TXTEndpoints)
+	return v, badEndpoints(mesh.AnyNetwork, typed.Endpoints)
 }
 
-// over gives the service as it replaces a stored one, whose secrets take the place of
-// masks.
-func (v service) over(stored service) (service, error) {
-	config, used, err := secrets.RestoreMembers(string(v.Config), string(stored.Config))
-	if err != nil || used && !sameAccount(v.Config, stored.Config) {
-		return service{}, errNoSecret
-	}
-	v.Config = secrets.Secret(config)
-	return v, nil
-}
-
-// sameAs reports whether a service is registered already as it is here.
-func (v service) sameAs(stored service) bool {
-	changed, err := v.over(stored)
-	return err == nil && v.ID == stored.ID && v.Name == stored.Name &&
-		strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
-}
-
-// sameAccount reports whether two configs are for one account at one address:
-// else a stored key could be sent to a stranger's.
-func sameAccount(a, b secrets.Secret) bool {
-	x, errX := parseServiceConfig(a)
-	y, errY := parseServiceConfig(b)
-	return errX == nil && errY == nil &&
-		x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID &&
-		provider.NormalEndpoint(x.Provider, x.Endpoint) == provider.NormalEndpoint(y.Provider, y.Endpoint)
-}
-
-// What the id of a service may be: it is a part of paths.
-const (
-	maxServiceID   = 128
-	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
-)
-
-func goodServiceID(id string) bool {
-	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
-}
-
-// documented reports whether a document can have the service: its config is an object,
-// which that of a row older than the checks need not be.
-func (v service) documented() bool { return v.Domain.Valid }
-
-// document is the service in a document, if that can have it.
-func (v service) document() (d provision.Service, ok bool) {
+// serviceDocument gives the service in a document, if that can have it.
+func serviceDocument(v mesh.Service) (d provision.Service, ok bool) {
 	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
-	return provision.Service{ID: v.ID, Name: v.Name, Config: config}, v.documented()
+	return provision.Service{ID: v.ID, Name: v.Name, Config: config}, v.Documented()
 }
 
-// serviceConfig is what the program reads in a service's config.
-type serviceConfig struct {
-	Domain, Provider, AccessKeyID, Endpoint string
-	Secret                                  secrets.Secret
-	Endpoints                               []string
-}
-
-// parseServiceConfig fails when text is not a JSON object. An entry of
-// another type counts as absent: such rows may be older than the checks.
-func parseServiceConfig(text secrets.Secret) (c serviceConfig, err error) {
-	var entries map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &entries); err != nil {
-		return c, err
-	}
-	if entries == nil {
-		return c, errors.New("config is null")
-	}
-	for name, text := range map[string]any{
-		"domain": &c.Domain, "provider": &c.Provider, "access_key_id": &c.AccessKeyID,
-		"access_key_secret": &c.Secret, "endpoint": &c.Endpoint,
-	} {
-		json.Unmarshal(entries[name], text)
-	}
-	if json.Unmarshal(entries["txt_endpoints"], &c.Endpoints) != nil {
-		c.Endpoints = nil
-	}
-	return c, nil
-}
-
-func (c serviceConfig) account() reconcile.Account {
+// serviceAccount gives the account that a service's config names.
+func serviceAccount(c mesh.ServiceConfig) reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-func (c configuration) account() reconcile.Account {
+// configuredAccount gives the account of the configuration.
+func configuredAccount(c mesh.Configuration) reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
 // checkOwner refuses what is no owner.
 func checkOwner(owner string) error {
-	if len(owner) != len(anyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
-		return envelope.Fail(msg.OwnerInvalid)
+	if len(owner) != len(mesh.AnyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
+		return msg.Refuse(msg.OwnerInvalid)
 	}
 	return nil
 }
 
+// operations are what requests and provision files ask for. Each checks in the contract's order and
+// then asks the store. They know no HTTP.
+type operations struct {
+	store   *store
+	engine  *reconcile.Engine
+	clients clients
+}
+
 // saveConfiguration checks a configuration and stores it. members are all that it
 // was given with; what of it cannot work is told.
-func (s *server) saveConfiguration(ctx context.Context, c configuration, members []string) ([]answers.Warning, error) {
-	if err := c.check(); err != nil {
+func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration, members []string) ([]answers.Warning, error) {
+	if err := checkConfiguration(c); err != nil {
 		return nil, err
 	}
-	if err := s.store.PutConfiguration(ctx, c, c.Secret == secrets.Mask); err != nil {
+	if err := o.store.PutConfiguration(ctx, c, c.Secret == secrets.Mask); err != nil {
 		return nil, err
 	}
-	stored, err := s.store.Configuration(ctx)
+	stored, err := o.store.Configuration(ctx)
 	if errors.Is(err, errNoConfiguration) { // deleted since: it was stored all the same
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	warnings := s.configurationWarnings(stored, members)
-	count, id, err := s.store.ServicesOutside(ctx, stored.Zone)
+	warnings := o.configurationWarnings(stored, members)
+	count, id, err := o.store.ServicesOutside(ctx, stored.Zone)
 	if count > 0 {
 		warnings = append(warnings, answers.Warning{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
 	}
@@ -547,19 +415,19 @@ func (s *server) saveConfiguration(ctx context.Context, c configuration, members
 
 // forgetConfiguration deletes the configuration. What it has published is withdrawn first: it
 // waits until that was tried, and reports whether nothing stands any more.
-func (s *server) forgetConfiguration(ctx context.Context) (gone bool, err error) {
-	c, err := s.store.Configuration(ctx)
+func (o *operations) forgetConfiguration(ctx context.Context) (gone bool, err error) {
+	c, err := o.store.Configuration(ctx)
 	if err != nil {
 		return false, err
 	}
-	waiter := s.engine.Expect(c.recordName())
+	waiter := o.engine.Expect(c.RecordName())
 	defer waiter.Close()
-	version, err := s.store.DeleteConfiguration(ctx)
+	version, err := o.store.DeleteConfiguration(ctx)
 	if err != nil {
 		return false, err
 	}
 	waiter.Wait(ctx, version)
-	state, err := s.store.ledger.State(context.WithoutCancel(ctx), []string{c.recordName()})
+	state, err := o.store.ledger.State(context.WithoutCancel(ctx), []string{c.RecordName()})
 	if err != nil {
 		return false, err
 	}
@@ -572,61 +440,61 @@ func (s *server) forgetConfiguration(ctx context.Context) (gone bool, err error)
 // registerService checks and stores a new service, under a new id where it has none. It
 // gives the service as it is stored, and what of it cannot work; with an error no more
 // than an id that it could have had.
-func (s *server) registerService(ctx context.Context, body serviceBody, members []string) (service, []answers.Warning, error) {
+func (o *operations) registerService(ctx context.Context, body serviceBody, members []string) (mesh.Service, []answers.Warning, error) {
 	if body.ID == "" {
-		id, err := s.store.newID()
+		id, err := o.store.newID()
 		if err != nil {
-			return service{}, nil, err
+			return mesh.Service{}, nil, err
 		}
 		body.ID = id
 	}
 	v, err := body.checked()
 	if err != nil {
-		return service{}, nil, err
+		return mesh.Service{}, nil, err
 	}
 	if _, _, err := secrets.RestoreMembers(string(v.Config), "{}"); err != nil {
-		return service{}, nil, err
+		return mesh.Service{}, nil, err
 	}
-	if err := s.store.CreateService(ctx, v); err != nil {
-		return service{ID: v.ID}, nil, err
+	if err := o.store.CreateService(ctx, v); err != nil {
+		return mesh.Service{ID: v.ID}, nil, err
 	}
-	return s.stored(ctx, v, members)
+	return o.stored(ctx, v, members)
 }
 
 // replaceService is registerService for a service with an id, which may be there.
-func (s *server) replaceService(ctx context.Context, body serviceBody, members []string) (service, []answers.Warning, error) {
+func (o *operations) replaceService(ctx context.Context, body serviceBody, members []string) (mesh.Service, []answers.Warning, error) {
 	v, err := body.checked()
 	if err != nil {
-		return service{}, nil, err
+		return mesh.Service{}, nil, err
 	}
-	if err := s.store.PutService(ctx, v.ID, v.over); err != nil {
-		return service{}, nil, err
+	if err := o.store.PutService(ctx, v); err != nil {
+		return mesh.Service{}, nil, err
 	}
-	return s.stored(ctx, v, members)
+	return o.stored(ctx, v, members)
 }
 
 // stored gives a service that was just stored. Somebody else may have deleted it since:
 // it was stored all the same.
-func (s *server) stored(ctx context.Context, saved service, members []string) (service, []answers.Warning, error) {
-	v, err := s.store.Service(ctx, saved.ID)
+func (o *operations) stored(ctx context.Context, saved mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
+	v, err := o.store.Service(ctx, saved.ID)
 	if errors.Is(err, errNoService) {
 		v, err = saved, nil
-		v.CreatedAt = sqlite.Shown(s.store.now())
+		v.CreatedAt = sqlite.Shown(o.store.now())
 		v.UpdatedAt = v.CreatedAt
 	}
 	if err != nil {
-		return service{ID: saved.ID}, nil, err
+		return mesh.Service{ID: saved.ID}, nil, err
 	}
-	warnings, err := s.serviceWarnings(ctx, v, members)
+	warnings, err := o.serviceWarnings(ctx, v, members)
 	return v, warnings, err
 }
 
 // configurationWarnings tell what of a configuration cannot work as it stands. members are all
 // that it was given with.
-func (s *server) configurationWarnings(c configuration, members []string) []answers.Warning {
+func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []answers.Warning {
 	names := answers.WarnDomain(c.Domain)
 	if names == nil {
-		names = answers.WarnRecordName(c.recordName())
+		names = answers.WarnRecordName(c.RecordName())
 	}
 	var numbers []answers.Warning
 	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
@@ -636,17 +504,17 @@ func (s *server) configurationWarnings(c configuration, members []string) []answ
 	if c.MaxRetries.Valid {
 		numbers = append(numbers, answers.WarnNumber("max_retries", c.MaxRetries.V, int64(retry.Retries))...)
 	}
-	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), s.accountWarnings(c.account()), names,
-		answers.WarnMode(c.SyncMode, syncModes), numbers, answers.WarnEnabled(members), answers.WarnEndpoints(c.Endpoints),
-		answers.WarnAddresses(c.Endpoints, s.engine.Addresses().Last))
+	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), o.accountWarnings(configuredAccount(c)), names,
+		answers.WarnMode(c.SyncMode), numbers, answers.WarnEnabled(members), answers.WarnEndpoints(c.Endpoints),
+		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
 }
 
 // accountWarnings tell why an account has no client.
-func (s *server) accountWarnings(a reconcile.Account) []answers.Warning {
+func (o *operations) accountWarnings(a reconcile.Account) []answers.Warning {
 	if unknown := answers.WarnProvider(a.Provider, providerNames()); unknown != nil {
 		return unknown
 	}
-	if _, err := s.clients.open(a); err != nil {
+	if _, err := o.clients.open(a); err != nil {
 		return []answers.Warning{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
 	}
 	return nil
@@ -654,15 +522,15 @@ func (s *server) accountWarnings(a reconcile.Account) []answers.Warning {
 
 // serviceWarnings tell what of a stored service cannot work as it stands. members are
 // those beside its config.
-func (s *server) serviceWarnings(ctx context.Context, v service, members []string) ([]answers.Warning, error) {
-	config, err := parseServiceConfig(v.Config)
+func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, members []string) ([]answers.Warning, error) {
+	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {
 		return nil, err
 	}
 	all := slices.Concat(answers.WarnMembers(members, answers.ServiceMembers),
 		answers.WarnMembers(strictjson.Names([]byte(v.Config)), answers.ServiceConfigMembers),
-		answers.WarnAddresses(config.Endpoints, s.engine.Addresses().Last))
-	beside, err := s.store.ServiceBeside(ctx, v)
+		answers.WarnAddresses(config.Endpoints, o.engine.Addresses().Last))
+	beside, err := o.store.ServiceBeside(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -670,9 +538,9 @@ func (s *server) serviceWarnings(ctx context.Context, v service, members []strin
 		all = append(all, answers.Warning{ID: msg.WarnSharedDomain, Args: []any{v.Zone, beside}})
 	}
 	if config.Provider != "" {
-		all = append(all, s.accountWarnings(config.account())...)
+		all = append(all, o.accountWarnings(serviceAccount(config))...)
 	}
-	global, err := s.store.Configuration(ctx)
+	global, err := o.store.Configuration(ctx)
 	if err != nil && !errors.Is(err, errNoConfiguration) {
 		return nil, err
 	}

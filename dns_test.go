@@ -567,7 +567,7 @@ func TestSyncDownOnce(t *testing.T) {
 	service := h.service("example.com")
 	want := []string{dnsHost + " failed temporary"}
 	for n := range 60 {
-		h.reserve(service, fmt.Sprintf("p%02d", n), sqlite.NetworkID(n))
+		h.reserve(service, fmt.Sprintf("p%02d", n), mesh.NetworkID(n))
 		want = append(want, fmt.Sprintf("_mesh.p%02d.example.com failed temporary", n))
 	}
 	wantReport(t, h.run(), want...)
@@ -809,7 +809,7 @@ func TestSyncReleaseHandsOver(t *testing.T) {
 			h := newSyncHost(t, dnsBuiltinServer)
 			var waiting []usage
 			for n := range 3 {
-				waiting = append(waiting, h.reserve(h.service("example.com"), "office", sqlite.NetworkID(n)))
+				waiting = append(waiting, h.reserve(h.service("example.com"), "office", mesh.NetworkID(n)))
 			}
 			wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict network_conflict", dnsOffice+" conflict network_conflict", dnsOffice+" create")
 			h.wantStanding(dnsOffice, h.text("0", dnsEndpoint))
@@ -3233,7 +3233,7 @@ func TestLogTellsOfChanges(t *testing.T) {
 		h, v := newVendorHost(t)
 		service := h.service("example.com")
 		for n := range 50 {
-			h.reserve(service, fmt.Sprintf("name%d", n), sqlite.NetworkID(n+1))
+			h.reserve(service, fmt.Sprintf("name%d", n), mesh.NetworkID(n+1))
 		}
 		h.mode(modeAuto)
 		h.loop()

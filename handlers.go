@@ -29,6 +29,7 @@ import (
 	"meshddns/internal/guard"
 	"meshddns/internal/httpserver"
 	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/probe"
@@ -42,9 +43,7 @@ import (
 
 // server answers the HTTP contract.
 type server struct {
-	store      *store
-	engine     *reconcile.Engine
-	clients    clients
+	ops        operations
 	public     probe.Public // how the world sees the zones
 	log        *slog.Logger
 	version    string
@@ -171,7 +170,7 @@ type shownConfiguration struct {
 	UpdatedAt       string   `json:"updated_at,omitempty"`
 }
 
-func (c configuration) shown() shownConfiguration {
+func showConfiguration(c mesh.Configuration) shownConfiguration {
 	secret := ""
 	if c.Secret != "" {
 		secret = secrets.Mask
@@ -179,17 +178,17 @@ func (c configuration) shown() shownConfiguration {
 	return shownConfiguration{
 		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
 		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: c.SyncMode, EffectiveMode: c.mode(), RetryInterval: sqlite.Pointer(c.RetryInterval),
+		SyncMode: string(c.SyncMode), EffectiveMode: string(c.Mode()), RetryInterval: sqlite.Pointer(c.RetryInterval),
 		MaxRetries: sqlite.Pointer(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
 	}
 }
 
 func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
-	c, err := s.store.Configuration(r.Context())
+	c, err := s.ops.store.Configuration(r.Context())
 	if err != nil && !errors.Is(err, errNoConfiguration) {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Data: c.shown()}, nil
+	return envelope.Reply{Data: showConfiguration(c)}, nil
 }
 
 func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
@@ -198,7 +197,7 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	warnings, err := s.saveConfiguration(r.Context(), body.configuration(), members)
+	warnings, err := s.ops.saveConfiguration(r.Context(), body.configuration(), members)
 	answer := envelope.Reply{Message: msg.ConfigurationSaved}
 	if len(warnings) > 0 {
 		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, envelope.Language(r))}
@@ -209,7 +208,7 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 func (s *server) deleteConfiguration(r *http.Request) (envelope.Reply, error) {
 	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
 	defer cancel()
-	gone, err := s.forgetConfiguration(ctx)
+	gone, err := s.ops.forgetConfiguration(ctx)
 	if err == nil && !gone {
 		return envelope.Reply{Status: http.StatusAccepted, Message: msg.ConfigurationLeaving}, nil
 	}
@@ -229,17 +228,18 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	if err := envelope.Decode(r, &body); err != nil {
 		return envelope.Reply{}, err
 	}
-	c := configuration{
+	c := mesh.Configuration{
 		Provider: body.Provider, AccessKeyID: body.AccessKeyID, Secret: body.AccessKeySecret, Endpoint: body.Endpoint,
 		Domain: body.Domain, TXTRecordName: body.TXTRecordName,
 	}
 	if c.Secret == secrets.Mask {
-		stored, err := s.store.Configuration(r.Context())
+		stored, err := s.ops.store.Configuration(r.Context())
 		if err != nil && !errors.Is(err, errNoConfiguration) {
 			return envelope.Reply{}, err
 		}
-		if c, err = c.unmasked(stored); err != nil {
-			return envelope.Reply{}, err
+		var ok bool
+		if c, ok = c.Unmasked(stored); !ok {
+			return envelope.Reply{}, errNoSecret
 		}
 	}
 	limit := testTime
@@ -248,7 +248,7 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	}
 	ctx, cancel := httpserver.Patience(r.Context(), limit)
 	defer cancel()
-	items := s.clients.test(ctx, s.public, c, body.WriteTest)
+	items := s.ops.clients.test(ctx, s.public, c, body.WriteTest)
 	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
 }
 
@@ -262,9 +262,9 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if flag["dry_run"] {
 		return s.preview(ctx, r, flag["sweep"])
 	}
-	result, err := s.engine.Sync(ctx, flag["sweep"])
+	result, err := s.ops.engine.Sync(ctx, flag["sweep"])
 	if errors.Is(err, reconcile.ErrUnfinished) {
-		total, err := s.store.CountNames(context.WithoutCancel(ctx))
+		total, err := s.ops.store.CountNames(context.WithoutCancel(ctx))
 		if err != nil {
 			return envelope.Reply{}, err
 		}
@@ -284,13 +284,13 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 // preview tells what a synchronisation would do, whatever it finds. What it could not look at in
 // time is not in the report, which is not complete then.
 func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (envelope.Reply, error) {
-	look := s.engine.Preview
+	look := s.ops.engine.Preview
 	if sweep {
-		look = s.engine.PreviewSweep
+		look = s.ops.engine.PreviewSweep
 	}
 	result, err := look(ctx)
 	if errors.Is(err, reconcile.ErrUnfinished) {
-		result.FinishedAt, err = s.store.now(), nil
+		result.FinishedAt, err = s.ops.store.now(), nil
 	}
 	if err != nil {
 		return envelope.Reply{}, err
@@ -299,7 +299,7 @@ func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (enve
 }
 
 func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
-	last, next, err := s.engine.Last(r.Context())
+	last, next, err := s.ops.engine.Last(r.Context())
 	if last == nil {
 		return envelope.Reply{Data: json.RawMessage("null")}, err
 	}
@@ -348,12 +348,12 @@ func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
 // leftoversAfter reads the leftovers behind one, some at a time.
 func (s *server) leftoversAfter(ctx context.Context, after int64, size int) iter.Seq2[ledger.StoredPlace, error] {
 	return sqlite.Pages(size, func(behind ledger.StoredPlace) ([]ledger.StoredPlace, error) {
-		return s.store.ledger.Leftovers(ctx, max(after, behind.Place.ID), size)
+		return s.ops.store.ledger.Leftovers(ctx, max(after, behind.Place.ID), size)
 	})
 }
 
 func (s *server) shownLeftover(r *http.Request, stored ledger.StoredPlace) (answers.Leftover, error) {
-	due, err := s.store.ledger.NameDue(r.Context(), stored.Place.Name)
+	due, err := s.ops.store.ledger.NameDue(r.Context(), stored.Place.Name)
 	return answers.NewLeftover(stored.Place, stored.Since, due, envelope.Language(r)), err
 }
 
@@ -362,7 +362,7 @@ func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, ledger.ErrNoLeftover
 	}
-	return envelope.Reply{Message: msg.LeftoverForgotten}, s.store.ledger.ForgetLeftover(r.Context(), id)
+	return envelope.Reply{Message: msg.LeftoverForgotten}, s.ops.store.ledger.ForgetLeftover(r.Context(), id)
 }
 
 func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
@@ -379,19 +379,19 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 	if err := checkOwner(body.Owner); err != nil {
 		return envelope.Reply{}, err
 	}
-	if body.Owner == s.store.ledger.Owner() {
+	if body.Owner == s.ops.store.ledger.Owner() {
 		return envelope.Reply{}, ledger.ErrOwnOwner
 	}
 	done := msg.SyncPlanned
 	if !flag["dry_run"] {
 		done = msg.OwnerAdopted
-		if err := s.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
+		if err := s.ops.store.ledger.Adopt(r.Context(), body.Owner); err != nil {
 			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
 	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
 	defer cancel()
-	names, err := s.engine.Held(ctx, body.Owner)
+	names, err := s.ops.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
 	if complete && err != nil {
 		return envelope.Reply{ID: body.Owner}, err
@@ -422,17 +422,17 @@ func (s *server) providers(r *http.Request) (envelope.Reply, error) {
 
 func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	var body struct {
-		ServiceID    string            `json:"service_id"`
-		PrefixMode   string            `json:"prefix_mode"`
-		CustomPrefix string            `json:"custom_prefix"`
-		NetworkID    *sqlite.NetworkID `json:"network_id"`
-		NetworkName  string            `json:"network_name"`
+		ServiceID    string          `json:"service_id"`
+		PrefixMode   mesh.PrefixMode `json:"prefix_mode"`
+		CustomPrefix string          `json:"custom_prefix"`
+		NetworkID    *mesh.NetworkID `json:"network_id"`
+		NetworkName  string          `json:"network_name"`
 	}
 	members, err := envelope.DecodeMembers(r, &body)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	u, err := s.reserve(r.Context(), reservation{
+	u, err := s.ops.reserve(r.Context(), reservation{
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
 		network: body.NetworkID, networkName: body.NetworkName,
 	})
@@ -440,17 +440,17 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	return envelope.Reply{Message: msg.UsageCreated, ID: u.ID, Data: struct {
-		ID         string           `json:"id"`
-		ProviderID string           `json:"provider_id"`
-		Mode       string           `json:"prefix_mode"`
-		Prefix     string           `json:"record_prefix"`
-		FullDomain string           `json:"full_domain"`
-		NetworkID  sqlite.NetworkID `json:"network_id"`
-		Warnings   []string         `json:"warnings,omitempty"`
+		ID         string          `json:"id"`
+		ProviderID string          `json:"provider_id"`
+		Mode       mesh.PrefixMode `json:"prefix_mode"`
+		Prefix     string          `json:"record_prefix"`
+		FullDomain string          `json:"full_domain"`
+		NetworkID  mesh.NetworkID  `json:"network_id"`
+		Warnings   []string        `json:"warnings,omitempty"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
-		FullDomain: fullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
-		Warnings: answers.WarningTexts(append(u.warnings(), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
+		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
+		Warnings: answers.WarningTexts(append(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
 	}}, nil
 }
 
@@ -464,13 +464,13 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 			return envelope.Reply{}, envelope.Fail(msg.QueryMissing, name)
 		}
 	}
-	count, err := s.store.CountUsages(r.Context(), query.Get("service_id"), query.Get("prefix"))
+	count, err := s.ops.store.CountUsages(r.Context(), query.Get("service_id"), query.Get("prefix"))
 	if err != nil {
 		return envelope.Reply{}, err
 	}
 	data := strconv.AppendInt(append(make([]byte, 0, 40), `{"count":`...), count, 10)
 	data = strconv.AppendBool(append(data, `,"occupied":`...), count > 0)
-	if fault := prefixFault(query.Get("prefix")); fault != "" && count == 0 {
+	if fault := mesh.PrefixFault(query.Get("prefix")); fault != "" && count == 0 {
 		text, err := json.Marshal([]string{fault.In(envelope.Language(r))})
 		if err != nil {
 			return envelope.Reply{}, err
@@ -506,7 +506,7 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 // page gives at most limit usages that the filter selects.
 func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
 	defer tasks.Catch(&page.Err)
-	return s.store.Listing(r.Context(), f, limit, envelope.Language(r))
+	return s.ops.store.Listing(r.Context(), f, limit, envelope.Language(r))
 }
 
 // choices gives words that a client has to choose from.
@@ -530,31 +530,31 @@ func listingQuery(r *http.Request) (filter usageFilter, limit int, err error) {
 	if text := query.Get("network_id"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id", envelope.Phrase{ID: msg.TypeUint64})
+			return filter, 0, envelope.Fail(msg.QueryInvalid, "network_id", msg.Phrase{ID: msg.TypeUint64})
 		}
-		filter.network = sql.Null[sqlite.NetworkID]{V: sqlite.NetworkID(n), Valid: true}
+		filter.network = sql.Null[mesh.NetworkID]{V: mesh.NetworkID(n), Valid: true}
 	}
 	limit, filter.after, err = envelope.PageQuery(query)
 	return filter, limit, err
 }
 
 func (s *server) usage(r *http.Request) (envelope.Reply, error) {
-	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
+	u, err := s.ops.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return envelope.Reply{}, err
 	}
 	return envelope.Reply{Data: struct {
 		answers.ListedUsage
-		Status       string   `json:"status"`
-		TXTEndpoints []string `json:"txt_endpoints"`
-		CreatedAt    string   `json:"created_at"`
+		Status       mesh.BindingStatus `json:"status"`
+		TXTEndpoints []string           `json:"txt_endpoints"`
+		CreatedAt    string             `json:"created_at"`
 	}{
-		ListedUsage: u.entry(envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
+		ListedUsage: listed(u, envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
 	}}, nil
 }
 
 func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
-	u, err := s.store.Usage(r.Context(), r.PathValue("id"))
+	u, err := s.ops.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -571,7 +571,7 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	if warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers)); len(warnings) > 0 {
 		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, envelope.Language(r))}
 	}
-	return answer, s.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
+	return answer, s.ops.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
@@ -581,13 +581,13 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	}
 	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
 	defer cancel()
-	freed, err := s.release(ctx, r.PathValue("id"), flag["force"])
+	freed, err := s.ops.release(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
 		return envelope.Reply{}, err
 	}
 	if !freed {
-		settings, err := s.store.ledger.Settings(context.WithoutCancel(ctx))
-		answer := map[string]string{"status": statusReleasing}
+		settings, err := s.ops.store.ledger.Settings(context.WithoutCancel(ctx))
+		answer := map[string]mesh.BindingStatus{"status": mesh.Releasing}
 		reply := envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}
 		if settings.Configured && !settings.Enabled {
 			reply.Message = msg.UsageHeld
@@ -603,7 +603,7 @@ func (s *server) createService(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	v, warnings, err := s.registerService(r.Context(), body, members)
+	v, warnings, err := s.ops.registerService(r.Context(), body, members)
 	return serviceReply(r, v, warnings), err
 }
 
@@ -614,12 +614,12 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	body.ID = r.PathValue("id")
-	v, warnings, err := s.replaceService(r.Context(), body, members)
+	v, warnings, err := s.ops.replaceService(r.Context(), body, members)
 	return serviceReply(r, v, warnings), err
 }
 
 // serviceReply tells of a service that was stored.
-func serviceReply(r *http.Request, v service, warnings []answers.Warning) envelope.Reply {
+func serviceReply(r *http.Request, v mesh.Service, warnings []answers.Warning) envelope.Reply {
 	return envelope.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
 		serviceAnswer
 		Warnings []string `json:"warnings,omitempty"`
@@ -635,7 +635,7 @@ type serviceAnswer struct {
 	UpdatedAt  string `json:"updated_at"`
 }
 
-func shownService(v service) serviceAnswer {
+func shownService(v mesh.Service) serviceAnswer {
 	return serviceAnswer{
 		ID: v.ID, Name: v.Name, Config: secrets.MaskMembers(string(v.Config)), UsageCount: v.UsageCount,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
@@ -650,17 +650,17 @@ type metService struct {
 
 // metBy gives the function that tells how the zone of a service was met: with the service's own account, else with the
 // configuration's.
-func (s *server) metBy(r *http.Request) (func(service) metService, error) {
-	c, err := s.store.Configuration(r.Context())
+func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
+	c, err := s.ops.store.Configuration(r.Context())
 	if errors.Is(err, errNoConfiguration) {
 		err = nil
 	}
-	return func(v service) metService {
+	return func(v mesh.Service) metService {
 		account := v.AccountID
 		if account == 0 && dnsname.Within(v.Zone, c.Zone) {
 			account = c.AccountID
 		}
-		state, known := s.engine.Zone(account, v.Zone)
+		state, known := s.ops.engine.Zone(account, v.Zone)
 		return metService{shownService(v), answers.NewZone(state, known, envelope.Language(r))}
 	}, err
 }
@@ -670,11 +670,11 @@ func (s *server) services(r *http.Request) iter.Seq2[any, error] {
 	if err != nil {
 		return func(yield func(any, error) bool) { yield(nil, err) }
 	}
-	return sqlite.Made(s.store.AllServices(r.Context()), func(v service) (any, bool) { return met(v), true })
+	return sqlite.Made(s.ops.store.AllServices(r.Context()), func(v mesh.Service) (any, bool) { return met(v), true })
 }
 
 func (s *server) service(r *http.Request) (envelope.Reply, error) {
-	v, err := s.store.Service(r.Context(), r.PathValue("id"))
+	v, err := s.ops.store.Service(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -683,7 +683,7 @@ func (s *server) service(r *http.Request) (envelope.Reply, error) {
 }
 
 func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
-	return envelope.Reply{Message: msg.ServiceDeleted}, s.store.DeleteService(r.Context(), r.PathValue("id"))
+	return envelope.Reply{Message: msg.ServiceDeleted}, s.ops.store.DeleteService(r.Context(), r.PathValue("id"))
 }
 
 // state gives all that was configured as a document for -provision. Usages that are
@@ -691,19 +691,19 @@ func (s *server) deleteService(r *http.Request) (envelope.Reply, error) {
 func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		ctx := r.Context()
-		last, err := s.store.LastUsage(ctx)
-		c, fault := s.store.Configuration(ctx)
+		last, err := s.ops.store.LastUsage(ctx)
+		c, fault := s.ops.store.Configuration(ctx)
 		if err := cmp.Or(err, fault); err != nil && !errors.Is(err, errNoConfiguration) {
 			yield(nil, err)
 			return
 		}
 		source := provision.Source{
-			Owner:    s.store.ledger.Owner(),
-			Services: sqlite.Made(s.store.AllServices(ctx), service.document),
-			Usages:   sqlite.Made(s.store.AllUsages(ctx, last), usage.document),
+			Owner:    s.ops.store.ledger.Owner(),
+			Services: sqlite.Made(s.ops.store.AllServices(ctx), serviceDocument),
+			Usages:   sqlite.Made(s.ops.store.AllUsages(ctx, last), usageDocument),
 		}
 		if fault == nil {
-			shown := c.shown()
+			shown := showConfiguration(c)
 			shown.EffectiveMode, shown.UpdatedAt = "", ""
 			source.Configuration = shown
 		}
@@ -725,17 +725,17 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	}
 	through := sync.OnceFunc(s.copying.Unlock)
 	defer through()
-	file, err := s.store.db.Backup(r.Context())
+	file, err := s.ops.store.db.Backup(r.Context())
 	s.adapter.Audit(r, err)
 	if err != nil {
-		s.backups.Ended(s.store.now(), false)
+		s.backups.Ended(s.ops.store.now(), false)
 		s.adapter.Refuse(w, r, err)
 		return
 	}
 	defer file.Close()
 	describeBackup(w.Header())
 	err = envelope.SendFile(w, file, through)
-	if s.backups.Ended(s.store.now(), err == nil); err != nil {
+	if s.backups.Ended(s.ops.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
 }
@@ -748,7 +748,7 @@ func describeBackup(h http.Header) {
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
-	if err := s.store.db.Health(r.Context()); err != nil {
+	if err := s.ops.store.db.Health(r.Context()); err != nil {
 		failure := s.adapter.Failure(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {
@@ -764,7 +764,7 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 
 // metrics is the page that Prometheus reads.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
-	totals, err := s.store.Totals(r.Context())
+	totals, err := s.ops.store.Totals(r.Context())
 	if err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
@@ -783,9 +783,9 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
-	writeZones(page, s.engine.DownZones())
+	writeZones(page, s.ops.engine.DownZones())
 	s.requests.Write(page)
-	s.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
+	s.ops.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
 	s.provisioned.metrics(page)
 	s.dnsMetrics(page)

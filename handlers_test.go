@@ -912,7 +912,7 @@ func TestListingIsTheRows(t *testing.T) {
 		}
 		for query, f := range map[string]usageFilter{
 			"": {}, "?service_id=bare": {serviceID: "bare"}, "?service_id=gone": {serviceID: "gone"},
-			"?network_id=18446744073709551609": {network: sql.Null[sqlite.NetworkID]{V: math.MaxUint64 - 6, Valid: true}},
+			"?network_id=18446744073709551609": {network: sql.Null[mesh.NetworkID]{V: math.MaxUint64 - 6, Valid: true}},
 		} {
 			if got, want := a.must(t, "GET", "/api/v1/ddns/usages/available"+query, ""), a.entries(t, f); got != want {
 				t.Errorf("after %s the answer%s is not the rows:\n%.600s\nwant\n%.600s", change, query, got, want)
@@ -2684,7 +2684,7 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 	h := newSyncHost(t, servertest.Server{Name: "builtin"}) // whose engine does not run
 	service := h.service("example.com")
 	for n := range 4 {
-		h.reserve(service, fmt.Sprint("name", n), sqlite.NetworkID(n))
+		h.reserve(service, fmt.Sprint("name", n), mesh.NetworkID(n))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

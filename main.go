@@ -63,6 +63,7 @@ import (
 	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/httpserver"
+	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/probe"
@@ -172,9 +173,9 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	if err != nil {
 		return err
 	}
-	api := &server{store: store, log: log, version: version(), public: probe.Internet}
-	api.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
-	api.engine = store.newEngine(engineConfig(store, api.clients, addresses, c.SyncInterval, log))
+	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
+	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
+	api := &server{ops: operations{store: store, engine: engine, clients: clients}, log: log, version: version(), public: probe.Internet}
 	if c.Provision != "" {
 		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {
 			logLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
@@ -199,12 +200,12 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		dns.keep,
 		store.db.Checkpoint,
 		func(ctx context.Context) error { store.db.Verify(ctx); return nil },
-		api.engine.Run,
+		engine.Run,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.SyncInterval) },
 		func(ctx context.Context) error {
 			select {
 			case <-addresses.Ready():
-				api.clients.hidden() // which is logged
+				clients.hidden() // which is logged
 			case <-ctx.Done():
 			}
 			return nil
@@ -432,8 +433,8 @@ func (s *server) applyDocument(ctx context.Context, path string, document *provi
 	p := &s.provisioned
 	var applied provision.Applied
 	var a *application
-	err := s.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = &application{api: s, start: start, seen: map[string]int{}}
+	err := s.ops.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		a = &application{ops: &s.ops, start: start, seen: map[string]int{}}
 		applied, err = document.Apply(ctx, a)
 		return err
 	})
@@ -449,7 +450,7 @@ func (s *server) applyDocument(ctx context.Context, path string, document *provi
 		return err
 	}
 	if a.owner != "" {
-		s.store.UseOwner(a.owner)
+		s.ops.store.UseOwner(a.owner)
 	}
 	for _, c := range applied.Changes {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
@@ -500,7 +501,7 @@ func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
 
 func (checks) CheckConfiguration(body []byte) error {
 	var b configurationBody
-	return cmp.Or(envelope.Parse(body, &b), b.configuration().check())
+	return cmp.Or(envelope.Parse(body, &b), checkConfiguration(b.configuration()))
 }
 
 func (checks) CheckService(body []byte) error {
@@ -524,7 +525,7 @@ func (checks) CheckUsage(body []byte) error {
 	if _, fault := b.reservation().prefix(); fault != "" {
 		return envelope.Fail(fault)
 	}
-	return badEndpoints(want.Network.V.String(), b.TXTEndpoints)
+	return badEndpoints(want.Network.V, b.TXTEndpoints)
 }
 
 // Blame tells which member a refusal is about, and why it is refused.
@@ -538,7 +539,7 @@ func (checks) Blame(err error) (member, reason string, ok bool) {
 // leaves alone what is as wanted.
 type application struct {
 	checks
-	api   *server
+	ops   *operations
 	start bool           // nothing uses the owner yet
 	owner string         // that was taken
 	seen  map[string]int // usages of the document so far, by service, network and prefix
@@ -551,21 +552,21 @@ var unchanged provision.Change
 
 // SaveOwner takes an owner for a new database; another database adopts it.
 func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
-	if err := a.CheckOwner(owner); err != nil || owner == a.api.store.ledger.Owner() {
+	if err := a.CheckOwner(owner); err != nil || owner == a.ops.store.ledger.Owner() {
 		return unchanged, err
 	}
 	if a.start {
-		taken, err := a.api.store.ledger.TakeOwner(ctx, owner)
+		taken, err := a.ops.store.ledger.TakeOwner(ctx, owner)
 		if err != nil || taken {
 			a.owner = owner
 			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
 		}
 	}
-	adopted, err := a.api.store.ledger.Adopted(ctx, a.api.store.db.Reading(ctx), owner)
+	adopted, err := a.ops.store.ledger.Adopted(ctx, a.ops.store.db.Reading(ctx), owner)
 	if err != nil || adopted {
 		return unchanged, err
 	}
-	return provision.Did("POST adopt", owner, a.api.store.ledger.Adopt(ctx, owner))
+	return provision.Did("POST adopt", owner, a.ops.store.ledger.Adopt(ctx, owner))
 }
 
 // SaveConfiguration stores a configuration that is another one.
@@ -575,11 +576,11 @@ func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provi
 		return unchanged, err
 	}
 	c := b.configuration()
-	stored, err := a.api.store.Configuration(ctx)
-	if err == nil && c.sameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
+	stored, err := a.ops.store.Configuration(ctx)
+	if err == nil && c.SameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
 		return unchanged, err
 	}
-	warnings, err := a.api.saveConfiguration(ctx, c, nil)
+	warnings, err := a.ops.saveConfiguration(ctx, c, nil)
 	a.warnings = append(a.warnings, warnings...)
 	return provision.Did("PUT config", "", err)
 }
@@ -590,18 +591,18 @@ func (a *application) SaveService(ctx context.Context, body []byte) (provision.C
 	if err := envelope.Parse(body, &b); err != nil {
 		return unchanged, err
 	}
-	stored, err := a.api.store.Service(ctx, b.ID)
-	if err == nil && b.service().sameAs(stored) || err != nil && !errors.Is(err, errNoService) {
+	stored, err := a.ops.store.Service(ctx, b.ID)
+	if err == nil && b.service().SameAs(stored) || err != nil && !errors.Is(err, errNoService) {
 		return unchanged, err
 	}
-	v, warnings, err := a.api.replaceService(ctx, b, nil)
+	v, warnings, err := a.ops.replaceService(ctx, b, nil)
 	a.warnings = append(a.warnings, warnings...)
 	return provision.Did("PUT services/{id}", v.ID, err)
 }
 
 // SaveUsage reserves a usage that is not there, and changes what differs in one that is.
 func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
-	b, want, same, err := a.api.sameUsages(ctx, body)
+	b, want, same, err := a.ops.sameUsages(ctx, body)
 	if err != nil {
 		return unchanged, err
 	}
@@ -609,31 +610,31 @@ func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Cha
 	number := a.seen[key]
 	a.seen[key]++
 	if number >= len(same) {
-		u, err := a.api.reserve(ctx, b.reservation())
+		u, err := a.ops.reserve(ctx, b.reservation())
 		if err == nil {
-			a.warnings = append(a.warnings, u.warnings()...)
+			a.warnings = append(a.warnings, usageWarnings(u)...)
 			_, err = a.changeUsage(ctx, b, u)
 		}
 		return provision.Did("POST usages", u.ID, err)
 	}
 	c, err := a.changeUsage(ctx, b, same[number])
-	if err == nil && same[number].Status == statusReleasing {
-		return provision.Did("POST usages", same[number].ID, a.api.store.KeepUsage(ctx, same[number]))
+	if err == nil && same[number].Status == mesh.Releasing {
+		return provision.Did("POST usages", same[number].ID, a.ops.store.KeepUsage(ctx, same[number]))
 	}
 	return c, err
 }
 
-func (a *application) changeUsage(ctx context.Context, b usageBody, u usage) (provision.Change, error) {
+func (a *application) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (provision.Change, error) {
 	endpoints, description := b.difference(u)
 	if endpoints == nil && description == nil {
 		return unchanged, nil
 	}
-	return provision.Did("PATCH usages/{id}", u.ID, a.api.saveUsage(ctx, u, endpoints, description))
+	return provision.Did("PATCH usages/{id}", u.ID, a.ops.saveUsage(ctx, u, endpoints, description))
 }
 
 // SameUsages gives the numbers of the usages that are the one of a body.
 func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
-	_, _, same, err := a.api.sameUsages(ctx, body)
+	_, _, same, err := a.ops.sameUsages(ctx, body)
 	if failureOf(err).Cause == nil {
 		err = nil // a refusal, which is told when it is to be saved
 	}
@@ -645,14 +646,14 @@ func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []in
 
 // HeldUsages gives the usages that a document can have.
 func (a *application) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
-	return sqlite.Made(a.api.store.AllUsages(ctx, math.MaxInt64), func(u usage) (provision.Held, bool) {
-		return provision.Held{Seq: u.Seq, ID: u.ID}, u.documented()
+	return sqlite.Made(a.ops.store.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (provision.Held, bool) {
+		return provision.Held{Seq: u.Seq, ID: u.ID}, u.Documented()
 	})
 }
 
 // ReleaseUsage releases a usage, and waits for nobody.
 func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
-	done, err := a.api.store.ReleaseUsage(ctx, id, false)
+	done, err := a.ops.store.ReleaseUsage(ctx, id, false)
 	c, err := provision.Did("DELETE usages/{id}", id, err)
 	if !done.freed {
 		c.Status = http.StatusAccepted
@@ -662,12 +663,12 @@ func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Ch
 
 // HeldServices gives the ids of the services that a document can have.
 func (a *application) HeldServices(ctx context.Context) iter.Seq2[string, error] {
-	return sqlite.Made(a.api.store.AllServices(ctx), func(v service) (string, bool) { return v.ID, v.documented() })
+	return sqlite.Made(a.ops.store.AllServices(ctx), func(v mesh.Service) (string, bool) { return v.ID, v.Documented() })
 }
 
 // DeleteService deletes a service that has no usages.
 func (a *application) DeleteService(ctx context.Context, id string) (provision.Change, error) {
-	err := a.api.store.DeleteService(ctx, id)
+	err := a.ops.store.DeleteService(ctx, id)
 	if errors.Is(err, errServiceInUse) {
 		a.inUse = append(a.inUse, id)
 		return unchanged, nil

@@ -318,9 +318,9 @@ func (h *syncHost) reconfigure(id, config string) {
 	}
 }
 
-func (h *syncHost) reserve(service, prefix string, network sqlite.NetworkID) usage {
+func (h *syncHost) reserve(service, prefix string, network mesh.NetworkID) usage {
 	h.t.Helper()
-	u := usage{ServiceID: service, Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlite.NetworkID]{V: network, Valid: true}}
+	u := usage{ServiceID: service, Mode: modeCustom, Prefix: prefix, Network: sql.Null[mesh.NetworkID]{V: network, Valid: true}}
 	if prefix == automaticPrefix(network) {
 		u.Mode = modeAutomatic
 	}

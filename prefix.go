@@ -7,105 +7,54 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"slices"
-	"strings"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/dnsname"
 	"meshddns/internal/envelope"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provision"
+	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
-
-const (
-	meshLabel  = mesh.Label // also the reserved beginning of prefixes
-	autoPrefix = "_mesh-"   // the beginning of every automatic prefix
-)
-
-// Ways to come by a prefix.
-const (
-	modeAutomatic = "auto"
-	modeCustom    = "custom"
-)
-
-// prefixFault says what a custom prefix fails on, "" when it is fine. The
-// rules are in the order of the contract.
-func prefixFault(prefix string) msg.ID {
-	switch {
-	case prefix == "":
-		return msg.PrefixEmpty
-	case len([]rune(prefix)) > dnsname.MaxLabel:
-		return msg.PrefixTooLong
-	case strings.Trim(prefix, dnsname.LabelAlphabet) != "":
-		return msg.PrefixCharacters
-	case isReserved(prefix):
-		return msg.PrefixReserved
-	}
-	return ""
-}
-
-// isReserved reports whether a prefix begins as automatic ones do, and custom ones
-// never. The indexes of the database tell them apart the same way.
-func isReserved(prefix string) bool { return strings.HasPrefix(dnsname.Fold(prefix), meshLabel) }
-
-// automaticPrefix derives a network's prefix. It encodes the decimal text and
-// not the number's bytes: DNS folds letter case, and over decimal digits no
-// two encodings differ by case alone.
-func automaticPrefix(network sqlite.NetworkID) string {
-	return autoPrefix + base64.RawURLEncoding.EncodeToString([]byte(network.String()))
-}
 
 // describe gives the description that is asked for, nil for none: the description itself, else
 // the one that names the network.
 func describe(description, networkName *string) *string {
 	if description == nil && networkName != nil {
-		return new(answers.Describing + *networkName)
+		return new(mesh.Describe(*networkName))
 	}
 	return description
 }
 
-// fullName is the record name of a usage.
-func fullName(prefix, domain string) string {
-	return meshLabel + "." + prefix + "." + domain
-}
-
 // badEndpoints refuses endpoints that cannot be published for a network.
-func badEndpoints(network string, endpoints []string) error {
-	err := mesh.Check(network, anyOwner, endpoints)
+func badEndpoints(network mesh.NetworkID, endpoints []string) error {
+	err := mesh.Check(network.String(), mesh.AnyOwner, endpoints)
 	if long, ok := errors.AsType[*mesh.TooLongError](err); ok {
-		return envelope.Fail(msg.ValueTooLong, long.Octets, mesh.MaxValue)
+		return msg.Refuse(msg.ValueTooLong, long.Octets, mesh.MaxValue)
 	}
 	if bad, ok := errors.AsType[*mesh.EndpointError](err); ok {
-		return envelope.Fail(msg.EndpointInvalid, bad.Text)
+		return msg.Refuse(msg.EndpointInvalid, bad.Text)
 	}
 	return err
 }
 
-// Endpoints that fit beside the longest network id fit beside every other. All owners
-// have one length.
-const (
-	anyNetwork = "18446744073709551615"
-	anyOwner   = "000000000000"
-)
-
 // reservation is what a client wants to reserve.
 type reservation struct {
-	service, mode, custom string
-	network               *sqlite.NetworkID // nil when it is not given
-	networkName           string
+	service, custom string
+	mode            mesh.PrefixMode
+	network         *mesh.NetworkID // nil when it is not given
+	networkName     string
 }
 
 // check refuses what is not asked for rightly, whatever the service is.
 func (want reservation) check() error {
 	switch {
 	case want.service == "":
-		return envelope.Fail(msg.ServiceIDEmpty)
-	case want.mode != modeAutomatic && want.mode != modeCustom:
-		return envelope.Fail(msg.PrefixModeInvalid)
+		return msg.Refuse(msg.ServiceIDEmpty)
+	case want.mode != mesh.AutomaticMode && want.mode != mesh.CustomMode:
+		return msg.Refuse(msg.PrefixModeInvalid)
 	}
 	return nil
 }
@@ -115,21 +64,21 @@ func (want reservation) prefix() (prefix string, fault msg.ID) {
 	switch {
 	case want.network == nil:
 		return "", msg.NetworkIDMissing
-	case want.mode == modeAutomatic:
-		return automaticPrefix(*want.network), ""
+	case want.mode == mesh.AutomaticMode:
+		return mesh.AutomaticPrefix(*want.network), ""
 	}
-	return want.custom, prefixFault(want.custom)
+	return want.custom, mesh.PrefixFault(want.custom)
 }
 
 // usageBody is a usage of a document: what POST usages takes, and PATCH.
 type usageBody struct {
-	ServiceID    string            `json:"service_id"`
-	PrefixMode   string            `json:"prefix_mode"`
-	CustomPrefix string            `json:"custom_prefix"`
-	NetworkID    *sqlite.NetworkID `json:"network_id"`
-	NetworkName  *string           `json:"network_name"`
-	TXTEndpoints sqlite.TextList   `json:"txt_endpoints"`
-	Description  *string           `json:"description"`
+	ServiceID    string          `json:"service_id"`
+	PrefixMode   mesh.PrefixMode `json:"prefix_mode"`
+	CustomPrefix string          `json:"custom_prefix"`
+	NetworkID    *mesh.NetworkID `json:"network_id"`
+	NetworkName  *string         `json:"network_name"`
+	TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
+	Description  *string         `json:"description"`
 }
 
 func (b usageBody) reservation() reservation {
@@ -141,35 +90,35 @@ func (b usageBody) reservation() reservation {
 }
 
 // wanted is the usage of a body, as far as it can be told from others.
-func (b usageBody) wanted() (usage, error) {
+func (b usageBody) wanted() (mesh.Usage, error) {
 	want := b.reservation()
 	if err := want.check(); err != nil {
-		return usage{}, err
+		return mesh.Usage{}, err
 	}
 	prefix, fault := want.prefix()
 	if want.network == nil {
-		return usage{}, envelope.Fail(fault)
+		return mesh.Usage{}, msg.Refuse(fault)
 	}
-	return usage{
+	return mesh.Usage{
 		ServiceID: want.service, Prefix: prefix,
 		Network: sqlite.Given(want.network),
 	}, nil
 }
 
 // sameUsages reads a usage of a document, and gives those that there are of it.
-func (s *server) sameUsages(ctx context.Context, body []byte) (b usageBody, want usage, same []usage, err error) {
+func (o *operations) sameUsages(ctx context.Context, body []byte) (b usageBody, want mesh.Usage, same []mesh.Usage, err error) {
 	if err = envelope.Parse(body, &b); err != nil {
 		return b, want, nil, err
 	}
 	if want, err = b.wanted(); err != nil {
 		return b, want, nil, err
 	}
-	same, err = s.store.SameUsages(ctx, want)
+	same, err = o.store.SameUsages(ctx, want)
 	return b, want, same, err
 }
 
 // difference is what a body has to change in a usage; nil for nothing.
-func (b usageBody) difference(u usage) (endpoints sqlite.TextList, description *string) {
+func (b usageBody) difference(u mesh.Usage) (endpoints sqlite.TextList, description *string) {
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
 		endpoints = b.TXTEndpoints
 	}
@@ -179,30 +128,14 @@ func (b usageBody) difference(u usage) (endpoints sqlite.TextList, description *
 	return endpoints, description
 }
 
-// documented reports whether a document can have the usage: it is not being released,
-// and not of the rows that are older than the checks.
-func (u usage) documented() bool {
-	return u.Network.Valid && u.Status == statusActive && u.Domain.Valid
-}
-
-// networkName is the name of the network that the usage was reserved with, "" when another
-// description was given since.
-func (u usage) networkName() string {
-	name, named := strings.CutPrefix(u.Description, answers.Describing)
-	if !named {
-		return ""
-	}
-	return name
-}
-
-// entry is the usage in the list.
-func (u usage) entry(language msg.Language) answers.ListedUsage {
+// listed gives the usage as it stands in the list.
+func listed(u mesh.Usage, language msg.Language) answers.ListedUsage {
 	p := u.Publish
 	e := answers.ListedUsage{
 		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
-		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
-		NetworkID: sqlite.Pointer(u.Network), NetworkName: u.networkName(),
-		Publish: answers.ListedPublish{State: string(p.State), Value: p.Value, Error: answers.FaultText(p.Fault, language), Attempts: p.Attempts, At: p.At},
+		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: mesh.FullName(u.Prefix, u.Domain.V),
+		NetworkID: sqlite.Pointer(u.Network), NetworkName: mesh.NetworkName(u.Description),
+		Publish: answers.ListedPublish{State: string(p.State), Value: p.Value, Error: answers.FaultText(reconcile.Fault(p.Fault), language), Attempts: p.Attempts, At: p.At},
 	}
 	if u.ServiceName.Valid {
 		e.Provider = &answers.ListedProvider{ID: u.ServiceID, Name: u.ServiceName.V}
@@ -210,57 +143,57 @@ func (u usage) entry(language msg.Language) answers.ListedUsage {
 	return e
 }
 
-// document is the usage in a document, if that can have it.
-func (u usage) document() (d provision.Usage, ok bool) {
+// usageDocument gives the usage in a document, if that can have it.
+func usageDocument(u mesh.Usage) (d provision.Usage, ok bool) {
 	d = provision.Usage{
 		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V,
 		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
 	}
-	if u.Mode == modeCustom {
+	if u.Mode == mesh.CustomMode {
 		d.CustomPrefix = u.Prefix
 	}
-	d.NetworkName = u.networkName()
-	return d, u.documented()
+	d.NetworkName = mesh.NetworkName(u.Description)
+	return d, u.Documented()
 }
 
 // reserve checks a reservation in the order of the contract, and stores it.
-func (s *server) reserve(ctx context.Context, want reservation) (usage, error) {
+func (o *operations) reserve(ctx context.Context, want reservation) (mesh.Usage, error) {
 	if err := want.check(); err != nil {
-		return usage{}, err
+		return mesh.Usage{}, err
 	}
 	prefix, fault := want.prefix()
 	if fault != "" {
-		return usage{}, s.afterService(ctx, want.service, envelope.Fail(fault))
+		return mesh.Usage{}, o.afterService(ctx, want.service, msg.Refuse(fault))
 	}
-	u, err := s.store.CreateUsage(ctx, usage{
-		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: answers.Describing + want.networkName,
+	u, err := o.store.CreateUsage(ctx, mesh.Usage{
+		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: mesh.Describe(want.networkName),
 		Network: sqlite.Given(want.network),
 	})
 	switch {
 	case err == nil:
 		return u, nil
 	case errors.Is(err, errPrefixTaken):
-		return u, u.taken()
+		return u, taken(u)
 	}
 	if failure := failureOf(err); failure.Cause != nil {
 		if failure.ID == msg.InternalError {
 			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
 		}
-		err = s.afterService(ctx, want.service, failure)
+		err = o.afterService(ctx, want.service, failure)
 	}
 	return u, err
 }
 
 // taken is the refusal of a usage whose prefix another one has.
-func (u usage) taken() error {
+func taken(u mesh.Usage) error {
 	if !u.HeldBy.Valid {
-		return envelope.Fail(msg.PrefixTaken, "")
+		return msg.Refuse(msg.PrefixTaken, "")
 	}
-	return envelope.Fail(msg.PrefixTaken, envelope.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
+	return msg.Refuse(msg.PrefixTaken, msg.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
 }
 
-// warnings tell what hinders a usage that was just reserved.
-func (u usage) warnings() []answers.Warning {
+// usageWarnings tell what hinders a usage that was just reserved.
+func usageWarnings(u mesh.Usage) []answers.Warning {
 	if u.HeldBy == u.Network {
 		return nil
 	}
@@ -269,42 +202,42 @@ func (u usage) warnings() []answers.Warning {
 
 // afterService gives what is wrong with the service of a reservation, else the
 // fault that the contract looks for later.
-func (s *server) afterService(ctx context.Context, service string, fault error) error {
-	return cmp.Or(s.store.CheckService(ctx, service), fault)
+func (o *operations) afterService(ctx context.Context, service string, fault error) error {
+	return cmp.Or(o.store.CheckService(ctx, service), fault)
 }
 
 // saveUsage checks what a usage is to publish, and stores it with a description; nil
 // leaves either as it is.
-func (s *server) saveUsage(ctx context.Context, u usage, endpoints sqlite.TextList, description *string) error {
-	network := anyNetwork
+func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, endpoints sqlite.TextList, description *string) error {
+	network := mesh.AnyNetwork
 	if u.Network.Valid {
-		network = u.Network.V.String()
+		network = u.Network.V
 	}
 	if endpoints != nil {
 		if err := badEndpoints(network, endpoints); err != nil {
 			return err
 		}
 	}
-	return s.store.ChangeUsage(ctx, u.ID, endpoints, description)
+	return o.store.ChangeUsage(ctx, u.ID, endpoints, description)
 }
 
 // release gives a prefix free. What it has published is withdrawn first: it waits
 // until that was tried, and reports whether the prefix is free by then.
-func (s *server) release(ctx context.Context, id string, force bool) (freed bool, err error) {
-	u, err := s.store.Usage(ctx, id)
+func (o *operations) release(ctx context.Context, id string, force bool) (freed bool, err error) {
+	u, err := o.store.Usage(ctx, id)
 	if err != nil {
 		return false, err
 	}
-	waiter := s.engine.Expect(u.Name)
+	waiter := o.engine.Expect(u.Name)
 	defer waiter.Close()
-	done, err := s.store.ReleaseUsage(ctx, id, force)
+	done, err := o.store.ReleaseUsage(ctx, id, force)
 	if err != nil {
 		return false, err
 	}
 	if waiter.Wait(ctx, done.version); done.freed {
 		return true, nil
 	}
-	_, err = s.store.Usage(context.WithoutCancel(ctx), id)
+	_, err = o.store.Usage(context.WithoutCancel(ctx), id)
 	if errors.Is(err, errNoUsage) {
 		return true, nil
 	}

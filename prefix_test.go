@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
 )
@@ -75,7 +76,7 @@ func FuzzPrefix(f *testing.F) {
 }
 
 func TestAutomaticPrefix(t *testing.T) {
-	for network, want := range map[sqlite.NetworkID]string{
+	for network, want := range map[mesh.NetworkID]string{
 		0:              "_mesh-MA",
 		42:             "_mesh-NDI",
 		104:            "_mesh-MTA0",
@@ -92,8 +93,8 @@ func TestAutomaticPrefix(t *testing.T) {
 // No two networks have one automatic prefix, letter case aside; each fits into
 // a label, and none is a custom prefix.
 func TestAutomaticPrefixIsDistinct(t *testing.T) {
-	owners := map[string]sqlite.NetworkID{}
-	try := func(n sqlite.NetworkID) {
+	owners := map[string]mesh.NetworkID{}
+	try := func(n mesh.NetworkID) {
 		prefix := automaticPrefix(n)
 		folded := dnsname.Fold(prefix)
 		if owner, ok := owners[folded]; ok && owner != n {
@@ -106,11 +107,11 @@ func TestAutomaticPrefixIsDistinct(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
-		n := sqlite.NetworkID(random.Uint64() >> random.IntN(64))
+		n := mesh.NetworkID(random.Uint64() >> random.IntN(64))
 		try(n)
 		try(n ^ 1<<random.IntN(64))
 	}
-	for n := range sqlite.NetworkID(20_000) {
+	for n := range mesh.NetworkID(20_000) {
 		try(n)
 		try(math.MaxUint64 - n)
 	}
@@ -120,7 +121,7 @@ func FuzzAutomaticPrefix(f *testing.F) {
 	f.Add(uint64(0), uint64(104))
 	f.Add(uint64(1), uint64(math.MaxUint64))
 	f.Fuzz(func(t *testing.T, a, b uint64) {
-		p, q := automaticPrefix(sqlite.NetworkID(a)), automaticPrefix(sqlite.NetworkID(b))
+		p, q := automaticPrefix(mesh.NetworkID(a)), automaticPrefix(mesh.NetworkID(b))
 		if a != b && strings.EqualFold(p, q) {
 			t.Errorf("%d and %d: %s, %s", a, b, p, q)
 		}

@@ -30,7 +30,6 @@ import (
 	"meshddns/internal/migrations"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -128,39 +127,25 @@ func isConstraint(err error, code sqlite3.ErrNoExtended) bool {
 	return ok && fault.ExtendedCode == code
 }
 
-// configuration is the DDNS configuration. A number is not valid where the
-// client gave none.
-type configuration struct {
-	Provider, AccessKeyID, Endpoint string
-	Secret                          secrets.Secret
-	Domain, TXTRecordName, SyncMode string
-	RetryInterval, MaxRetries       sql.Null[int64]
-	Enabled                         bool
-	Endpoints                       sqlite.TextList
-	UpdatedAt                       string
-	Zone                            string // Domain as DNS has it
-	AccountID                       int64
-}
-
 // Configuration gives the stored configuration, or errNoConfiguration.
-func (s *store) Configuration(ctx context.Context) (configuration, error) {
+func (s *store) Configuration(ctx context.Context) (mesh.Configuration, error) {
 	return selectConfiguration(ctx, s.db.Reading(ctx))
 }
 
-func selectConfiguration(ctx context.Context, q sqlite.Queryer) (c configuration, err error) {
+func selectConfiguration(ctx context.Context, q sqlite.Queryer) (c mesh.Configuration, err error) {
 	err = q.QueryRowContext(ctx, `
 		SELECT provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
 		       retry_interval, max_retries, enabled, txt_endpoints, updated_at, zone, account
 		FROM configuration WHERE id = 1`).Scan(
 		&c.Provider, &c.AccessKeyID, &c.Secret, &c.Endpoint, &c.Domain, &c.TXTRecordName, &c.SyncMode,
-		&c.RetryInterval, &c.MaxRetries, &c.Enabled, &c.Endpoints, &c.UpdatedAt, &c.Zone, &c.AccountID)
+		&c.RetryInterval, &c.MaxRetries, &c.Enabled, (*sqlite.TextList)(&c.Endpoints), &c.UpdatedAt, &c.Zone, &c.AccountID)
 	return c, sqlite.Absent(err, errNoConfiguration)
 }
 
 // PutConfiguration stores the configuration, and asks for a pass over all names.
 // With keepSecret the stored secret stays, which is errNoSecret unless it belongs
 // to the same credentials: it must not be sent to another address.
-func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecret bool) error {
+func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keepSecret bool) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		stored, err := selectConfiguration(ctx, tx)
 		if err != nil && !errors.Is(err, errNoConfiguration) {
@@ -168,11 +153,12 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 		}
 		c := c // this may run twice
 		if keepSecret {
-			if c, err = c.unmasked(stored); err != nil {
-				return err
+			var ok bool
+			if c, ok = c.Unmasked(stored); !ok {
+				return errNoSecret
 			}
 		}
-		account, err := ledger.UseAccount(ctx, tx, newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret))
+		account, err := ledger.UseAccount(ctx, tx, configuredAccount(c))
 		if err != nil {
 			return err
 		}
@@ -191,11 +177,11 @@ func (s *store) PutConfiguration(ctx context.Context, c configuration, keepSecre
 			    txt_endpoints = excluded.txt_endpoints, updated_at = excluded.updated_at, zone = excluded.zone,
 			    name = excluded.name, account = excluded.account`,
 			c.Provider, c.AccessKeyID, c.Secret, c.Endpoint, c.Domain, c.TXTRecordName, c.SyncMode,
-			c.RetryInterval, c.MaxRetries, c.Enabled, c.Endpoints, sqlite.Shown(s.now()), dnsname.Parse(c.Domain), c.recordName(), account)
+			c.RetryInterval, c.MaxRetries, c.Enabled, sqlite.TextList(c.Endpoints), sqlite.Shown(s.now()), dnsname.Parse(c.Domain), c.RecordName(), account)
 		if err != nil {
 			return err
 		}
-		for _, name := range slices.Compact([]string{c.recordName(), cmp.Or(stored.storedName(), c.recordName())}) {
+		for _, name := range slices.Compact([]string{c.RecordName(), cmp.Or(stored.StoredName(), c.RecordName())}) {
 			if err := s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
 				return err
 			}
@@ -223,10 +209,10 @@ func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err err
 		if _, err := tx.ExecContext(ctx, `DELETE FROM configuration WHERE id = 1`); err != nil {
 			return err
 		}
-		if err := s.ledger.MarkDue(ctx, tx, stored.recordName(), reconcile.LaneAsked); err != nil {
+		if err := s.ledger.MarkDue(ctx, tx, stored.RecordName(), reconcile.LaneAsked); err != nil {
 			return err
 		}
-		if version, err = ledger.Version(ctx, tx, stored.recordName()); err != nil {
+		if version, err = ledger.Version(ctx, tx, stored.RecordName()); err != nil {
 			return err
 		}
 		if err := s.ledger.RequestPass(ctx, tx, reconcile.TriggerChange); err != nil {
@@ -238,33 +224,22 @@ func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err err
 	return version, err
 }
 
-// service is a registered DNS service.
-type service struct {
-	ID, Name             string
-	Config               secrets.Secret   // as registered
-	Domain               sql.Null[string] // not valid when Config is not a JSON object
-	Zone                 string           // the domain as DNS has it
-	AccountID            int64            // 0 when it has none of its own
-	UsageCount           int
-	CreatedAt, UpdatedAt string
-}
-
 const selectServices = `
 	SELECT id, name, config, domain, zone, coalesce(account, 0), usage_count, created_at, updated_at
 	FROM services`
 
-func scanService(row sqlite.Scanner) (v service, err error) {
+func scanService(row sqlite.Scanner) (v mesh.Service, err error) {
 	err = row.Scan(&v.ID, &v.Name, &v.Config, &v.Domain, &v.Zone, &v.AccountID, &v.UsageCount, &v.CreatedAt, &v.UpdatedAt)
 	return v, sqlite.Absent(err, errNoService)
 }
 
 // Service gives one service, or errNoService.
-func (s *store) Service(ctx context.Context, id string) (service, error) {
+func (s *store) Service(ctx context.Context, id string) (mesh.Service, error) {
 	return scanService(s.db.Reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 }
 
 // ServiceBeside gives the id of another service with a service's zone, "" without one.
-func (s *store) ServiceBeside(ctx context.Context, v service) (id string, err error) {
+func (s *store) ServiceBeside(ctx context.Context, v mesh.Service) (id string, err error) {
 	err = s.db.Reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
 	return id, sqlite.Absent(err, nil)
 }
@@ -280,7 +255,7 @@ func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id
 }
 
 // Services gives at most limit services in the order of their ids, from an id on.
-func (s *store) Services(ctx context.Context, after string, limit int) ([]service, error) {
+func (s *store) Services(ctx context.Context, after string, limit int) ([]mesh.Service, error) {
 	return sqlite.Collect(ctx, s.db.Reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 }
 
@@ -288,12 +263,12 @@ func (s *store) Services(ctx context.Context, after string, limit int) ([]servic
 const servicePage = 100
 
 // AllServices gives all services in the order of their ids.
-func (s *store) AllServices(ctx context.Context) iter.Seq2[service, error] {
-	return sqlite.Pages(servicePage, func(behind service) ([]service, error) { return s.Services(ctx, behind.ID, servicePage) })
+func (s *store) AllServices(ctx context.Context) iter.Seq2[mesh.Service, error] {
+	return sqlite.Pages(servicePage, func(behind mesh.Service) ([]mesh.Service, error) { return s.Services(ctx, behind.ID, servicePage) })
 }
 
 // CreateService registers a service; errServiceExists when its id is in use.
-func (s *store) CreateService(ctx context.Context, v service) error {
+func (s *store) CreateService(ctx context.Context, v mesh.Service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		_, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
 		if err == nil {
@@ -306,21 +281,21 @@ func (s *store) CreateService(ctx context.Context, v service) error {
 	})
 }
 
-// PutService creates or replaces a service with what change makes of the
-// stored one, which is zero when there is none. A changed zone is errDomainInUse
-// while usages exist: their names would change under them.
-func (s *store) PutService(ctx context.Context, id string, change func(stored service) (service, error)) error {
+// PutService creates or replaces a service; masked secrets keep the stored ones, which is
+// errNoSecret when there are none. A changed zone is errDomainInUse while usages exist: their
+// names would change under them.
+func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		stored, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
+		stored, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
 		if err != nil && !errors.Is(err, errNoService) {
 			return err
 		}
-		changed, err := change(stored)
-		if err != nil {
-			return err
+		changed, ok := v.Over(stored)
+		if !ok {
+			return errNoSecret
 		}
-		changed.ID, changed.Zone, changed.UsageCount, changed.AccountID = id, stored.Zone, stored.UsageCount, stored.AccountID
-		if config, _ := parseServiceConfig(changed.Config); stored.UsageCount > 0 && stored.Zone != dnsname.Parse(config.Domain) {
+		changed.Zone, changed.UsageCount, changed.AccountID = stored.Zone, stored.UsageCount, stored.AccountID
+		if config, _ := mesh.ParseServiceConfig(changed.Config); stored.UsageCount > 0 && stored.Zone != dnsname.Parse(config.Domain) {
 			return errDomainInUse
 		}
 		return s.saveService(ctx, tx, changed, zones)
@@ -329,15 +304,15 @@ func (s *store) PutService(ctx context.Context, id string, change func(stored se
 
 // saveService stores a service and what the program reads in its config, and
 // marks all its names as due. Its zone is still the one that was stored.
-func (s *store) saveService(ctx context.Context, tx *sql.Tx, v service, zones *builtin.ZoneChange) error {
-	config, err := parseServiceConfig(v.Config)
+func (s *store) saveService(ctx context.Context, tx *sql.Tx, v mesh.Service, zones *builtin.ZoneChange) error {
+	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {
 		return err
 	}
 	var account sql.Null[int64]
 	if config.Provider != "" {
 		account.Valid = true
-		if account.V, err = ledger.UseAccount(ctx, tx, config.account()); err != nil {
+		if account.V, err = ledger.UseAccount(ctx, tx, serviceAccount(config)); err != nil {
 			return err
 		}
 	}
@@ -386,37 +361,6 @@ func (s *store) DeleteService(ctx context.Context, id string) error {
 		return err
 	})
 }
-
-// usage is a reserved prefix with its binding and its service.
-type usage struct {
-	Seq                         int64
-	ID, ServiceID, Mode, Prefix string
-	RecordType, Description     string
-	Exclusive                   bool
-	Endpoints                   sqlite.TextList
-	CreatedAt                   string
-	Name                        string                     // full record name as DNS has it
-	Network                     sql.Null[sqlite.NetworkID] // not valid without a binding
-	Status                      string                     // of the binding
-	ServiceName, Domain         sql.Null[string]           // not valid without the service, or its config
-	HeldBy                      sql.Null[sqlite.NetworkID] // the network that has the name, or the prefix, when a usage is created
-	Publish                     publishing
-}
-
-// publishing is how far the record of a usage is.
-type publishing struct {
-	State    reconcile.PlaceState
-	Value    string // of the usage's network, that stands
-	Fault    reconcile.Fault
-	Attempts int
-	At       string // of the last news
-}
-
-// States of a binding.
-const (
-	statusActive    = "active"
-	statusReleasing = ledger.StatusReleasing
-)
 
 const (
 	usageType     = "mesh_sync"
@@ -467,7 +411,7 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 // prefix already, and tells what is wrong with the service. It gives the usage
 // as it is stored. HeldBy is the network that has the name, with errPrefixTaken the
 // network that has the prefix.
-func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
+func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, error) {
 	bindingID, err := s.newID()
 	if err == nil {
 		u.ID, err = s.newID()
@@ -481,7 +425,7 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 			return err
 		}
 		u.Domain = zone.domain
-		if u.Name = dnsname.Fold(fullName(u.Prefix, zone.zone)); !dnsname.Fits(u.Name) {
+		if u.Name = dnsname.Fold(mesh.FullName(u.Prefix, zone.zone)); !dnsname.Fits(u.Name) {
 			return errNameTooLong
 		}
 		inserted, err := tx.ExecContext(ctx, `
@@ -501,7 +445,7 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 			return fmt.Errorf("insert usage: %w", err)
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?, ?, ?, ?, ?, ?)`,
-			u.Seq, bindingID, u.Network, u.ID, u.ServiceID, statusActive)
+			u.Seq, bindingID, u.Network, u.ID, u.ServiceID, mesh.Active)
 		if err != nil {
 			return fmt.Errorf("insert binding: %w", err)
 		}
@@ -515,8 +459,8 @@ func (s *store) CreateUsage(ctx context.Context, u usage) (usage, error) {
 
 // nameHolder gives the network that reserved the usage's name first. An automatic
 // name belongs to its network by construction.
-func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlite.NetworkID], err error) {
-	if u.Mode == modeAutomatic {
+func nameHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null[mesh.NetworkID], err error) {
+	if u.Mode == mesh.AutomaticMode {
 		return u.Network, nil
 	}
 	var seq int64
@@ -528,7 +472,7 @@ func nameHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqli
 
 // prefixHolder gives the network whose usage has the prefix of the usage's service. It
 // is not valid where that usage has no binding.
-func prefixHolder(ctx context.Context, tx *sql.Tx, u usage) (network sql.Null[sqlite.NetworkID], err error) {
+func prefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null[mesh.NetworkID], err error) {
 	err = tx.QueryRowContext(ctx, `
 		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
 		WHERE u.name = ? AND u.provider_id = ? LIMIT 1`, u.Name, u.ServiceID).Scan(&network)
@@ -565,10 +509,10 @@ const selectUsages = `
 	LEFT JOIN services s ON s.id = u.provider_id
 	LEFT JOIN places p ON p.id = u.place`
 
-func scanUsage(row sqlite.Scanner) (u usage, err error) {
+func scanUsage(row sqlite.Scanner) (u mesh.Usage, err error) {
 	p := &u.Publish
 	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
-		&u.Endpoints, &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
+		(*sqlite.TextList)(&u.Endpoints), &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
 		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
 	return u, sqlite.Absent(err, errNoUsage)
 }
@@ -576,13 +520,13 @@ func scanUsage(row sqlite.Scanner) (u usage, err error) {
 // usageFilter selects usages; a zero field selects all.
 type usageFilter struct {
 	serviceID string
-	network   sql.Null[sqlite.NetworkID]
+	network   sql.Null[mesh.NetworkID]
 	state     reconcile.PlaceState // of the publishing
 	after     int64                // only those with a higher seq
 }
 
 // Usages gives at most limit usages in the order of their reservation.
-func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, error) {
+func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]mesh.Usage, error) {
 	where, args := f.where(limit)
 	return sqlite.Collect(ctx, s.db.Reading(ctx), scanUsage, selectUsages+where, args...)
 }
@@ -591,10 +535,10 @@ func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]usage, 
 const usagePage = 100
 
 // AllUsages gives the usages up to a number in the order of their reservation.
-func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[usage, error] {
-	return sqlite.Pages(usagePage, func(behind usage) ([]usage, error) {
+func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage, error] {
+	return sqlite.Pages(usagePage, func(behind mesh.Usage) ([]mesh.Usage, error) {
 		page, err := s.Usages(ctx, usageFilter{after: behind.Seq}, usagePage)
-		return slices.DeleteFunc(page, func(u usage) bool { return u.Seq > last }), err
+		return slices.DeleteFunc(page, func(u mesh.Usage) bool { return u.Seq > last }), err
 	})
 }
 
@@ -657,29 +601,31 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language 
 }
 
 // Usage gives one usage, or errNoUsage.
-func (s *store) Usage(ctx context.Context, id string) (usage, error) {
+func (s *store) Usage(ctx context.Context, id string) (mesh.Usage, error) {
 	return scanUsage(s.db.Reader.QueryRowContext(ctx, selectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
 }
 
 // SameUsages gives the usages of a service that reserve a prefix for a network, letter
 // case aside, those that are being released behind the others. Few have one name, which
 // is what is searched by, and not (+) the service, which may have a million.
-func (s *store) SameUsages(ctx context.Context, u usage) (same []usage, err error) {
+func (s *store) SameUsages(ctx context.Context, u mesh.Usage) (same []mesh.Usage, err error) {
 	q := s.db.Reading(ctx)
 	zone, err := selectZone(ctx, q, u.ServiceID)
 	if err != nil {
 		return nil, err
 	}
 	same, err = sqlite.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
-		dnsname.Fold(fullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
-	slices.SortFunc(same, func(a, b usage) int { return cmp.Or(strings.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq)) })
+		dnsname.Fold(mesh.FullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
+	slices.SortFunc(same, func(a, b mesh.Usage) int {
+		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq))
+	})
 	return same, err
 }
 
 // KeepUsage takes the release of a usage back.
-func (s *store) KeepUsage(ctx context.Context, u usage) error {
+func (s *store) KeepUsage(ctx context.Context, u mesh.Usage) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, statusActive, u.Seq); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, mesh.Active, u.Seq); err != nil {
 			return err
 		}
 		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
@@ -728,7 +674,7 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, statusReleasing, u.Seq); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, mesh.Releasing, u.Seq); err != nil {
 			return err
 		}
 		state, err := s.ledger.StateIn(ctx, tx, []string{u.Name})

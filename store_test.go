@@ -79,8 +79,8 @@ func settle(s *store) {
 }
 
 // custom is a usage to make.
-func custom(prefix string, network sqlite.NetworkID) usage {
-	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[sqlite.NetworkID]{V: network, Valid: true}}
+func custom(prefix string, network mesh.NetworkID) usage {
+	return usage{ServiceID: "svc", Mode: modeCustom, Prefix: prefix, Network: sql.Null[mesh.NetworkID]{V: network, Valid: true}}
 }
 
 // A file is made, and keeps its owner, the addresses and its content when it is opened again.
@@ -400,7 +400,7 @@ func TestIndexBeatsTheRace(t *testing.T) {
 		for i := range 8 {
 			prefix := []string{"office", "OFFICE", "Office", "oFFICE"}[i/2] + fmt.Sprint(round)
 			writing.Go(func() {
-				_, err := s.CreateUsage(t.Context(), custom(prefix, sqlite.NetworkID(i)))
+				_, err := s.CreateUsage(t.Context(), custom(prefix, mesh.NetworkID(i)))
 				mu.Lock()
 				defer mu.Unlock()
 				count[fmt.Sprint(err)]++
@@ -435,7 +435,7 @@ func TestReservationsOnFullDisk(t *testing.T) {
 		for i := range 64 {
 			writing.Go(func() {
 				for round := range 5 {
-					u, err := s.CreateUsage(t.Context(), custom(fmt.Sprintf("office-%d-%d", i, round), sqlite.NetworkID(i*5+round)))
+					u, err := s.CreateUsage(t.Context(), custom(fmt.Sprintf("office-%d-%d", i, round), mesh.NetworkID(i*5+round)))
 					if errors.Is(err, errPrefixTaken) {
 						continue
 					}
@@ -671,7 +671,7 @@ func TestConnections(t *testing.T) {
 func TestBackupOfOneMoment(t *testing.T) {
 	s := filledStore(t)
 	for n := range 20 {
-		if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlite.NetworkID(n))); err != nil {
+		if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), mesh.NetworkID(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -726,7 +726,7 @@ func TestLogIsKeptForACopy(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	err := s.keeper.Hold(gone, func() error {
 		for n := range 400 { // some eleven pages each
-			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), sqlite.NetworkID(n))); err != nil {
+			if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint(n), mesh.NetworkID(n))); err != nil {
 				return err
 			}
 		}
@@ -971,7 +971,7 @@ func TestMigratedUsages(t *testing.T) {
 		if _, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "PRE-1"}); err != errPrefixTaken {
 			t.Errorf("a prefix that is taken: %v", err)
 		}
-		made, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "new", Network: sql.Null[sqlite.NetworkID]{V: 1, Valid: true}})
+		made, err := s.CreateUsage(t.Context(), usage{ServiceID: "good", Mode: modeCustom, Prefix: "new", Network: sql.Null[mesh.NetworkID]{V: 1, Valid: true}})
 		if err != nil || made.Seq <= all[39].Seq {
 			t.Errorf("a new usage has seq %d, %v", made.Seq, err)
 		}
@@ -1555,7 +1555,7 @@ func TestTotalsAreCounts(t *testing.T) {
 	}
 	calls := []func() error{
 		func() error {
-			u := custom(fmt.Sprint("p", random.IntN(40)), sqlite.NetworkID(random.Uint64()))
+			u := custom(fmt.Sprint("p", random.IntN(40)), mesh.NetworkID(random.Uint64()))
 			u.ServiceID = []string{"svc", "s0", "s1", "gone"}[random.IntN(4)]
 			_, err := s.CreateUsage(ctx, u)
 			return err
@@ -2378,7 +2378,7 @@ func (h *toldHost) step() {
 	}
 	switch n := h.random.IntN(20); {
 	case n < 6 || !ok:
-		w := usage{ServiceID: oneOf(h, h.services...), Mode: modeCustom, Prefix: oneOf(h, "a", "b", "c"), Network: sqlite.Given(new(oneOf[sqlite.NetworkID](h, 1, 2)))}
+		w := usage{ServiceID: oneOf(h, h.services...), Mode: modeCustom, Prefix: oneOf(h, "a", "b", "c"), Network: sqlite.Given(new(oneOf[mesh.NetworkID](h, 1, 2)))}
 		if h.random.IntN(2) == 0 {
 			w.Mode, w.Prefix = modeAutomatic, automaticPrefix(w.Network.V)
 		}
@@ -2584,7 +2584,7 @@ func TestFileComesBack(t *testing.T) {
 	first := filledStore(t)
 	path := first.path
 	for i, prefix := range []string{"p1", "p2", "p3"} {
-		if _, err := first.CreateUsage(t.Context(), custom(prefix, sqlite.NetworkID(i))); err != nil {
+		if _, err := first.CreateUsage(t.Context(), custom(prefix, mesh.NetworkID(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

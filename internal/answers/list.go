@@ -2,27 +2,24 @@
 // text, and as it is written in JSON: a list may have millions of entries.
 package answers
 
-import "meshddns/internal/sqlite"
+import "meshddns/internal/mesh"
 
 // ListedUsage is an entry of the list.
 type ListedUsage struct {
-	Seq         int64             `json:"-"` // the list goes on after it
-	ID          string            `json:"id"`
-	ProviderID  string            `json:"provider_id"`
-	Mode        string            `json:"prefix_mode"`
-	Prefix      string            `json:"record_prefix"`
-	RecordType  string            `json:"record_type"`
-	Description string            `json:"description"`
-	IsOccupied  bool              `json:"is_occupied"`
-	NetworkID   *sqlite.NetworkID `json:"network_id,omitempty"`
-	FullDomain  string            `json:"full_domain"`
-	Provider    *ListedProvider   `json:"provider,omitempty"`
-	NetworkName string            `json:"network_name"`
-	Publish     ListedPublish     `json:"publish"`
+	Seq         int64           `json:"-"` // the list goes on after it
+	ID          string          `json:"id"`
+	ProviderID  string          `json:"provider_id"`
+	Mode        mesh.PrefixMode `json:"prefix_mode"`
+	Prefix      string          `json:"record_prefix"`
+	RecordType  string          `json:"record_type"`
+	Description string          `json:"description"`
+	IsOccupied  bool            `json:"is_occupied"`
+	NetworkID   *mesh.NetworkID `json:"network_id,omitempty"`
+	FullDomain  string          `json:"full_domain"`
+	Provider    *ListedProvider `json:"provider,omitempty"`
+	NetworkName string          `json:"network_name"`
+	Publish     ListedPublish   `json:"publish"`
 }
-
-// Describing begins the description of a usage, before its network's name.
-const Describing = "mesh sync - "
 
 // ListedProvider is the service of a usage.
 type ListedProvider struct {

@@ -124,7 +124,7 @@ func (m *members) appendEntry(to []byte, common service, fault func(code, detail
 		to = append(append(append(to, `,"name":`...), of.name...), '}')
 	}
 	to = append(to, `,"network_name":"`...)
-	if name, named := strings.CutPrefix(description, `"`+Describing); named {
+	if name, named := strings.CutPrefix(description, `"`+mesh.Describing); named {
 		to = append(to, name...)
 	} else {
 		to = append(to, '"')

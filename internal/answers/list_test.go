@@ -14,6 +14,7 @@ import (
 
 	_ "github.com/mattn/go-sqlite3"
 
+	"meshddns/internal/mesh"
 	"meshddns/internal/sqlite"
 )
 
@@ -106,17 +107,17 @@ func TestRows(t *testing.T) {
 		var usages []*ListedUsage
 		for range 1 + random.IntN(4) {
 			u := &ListedUsage{
-				Seq: random.Int64(), ID: text(), Mode: text(), Prefix: text(), RecordType: "TXT", Description: text(),
+				Seq: random.Int64(), ID: text(), Mode: mesh.PrefixMode(text()), Prefix: text(), RecordType: "TXT", Description: text(),
 				IsOccupied: random.IntN(2) == 0, Provider: []*ListedProvider{common, {ID: text(), Name: text()}, nil}[random.IntN(3)],
 			}
 			if random.IntN(4) > 0 {
-				n := sqlite.NetworkID(random.Uint64() >> random.IntN(64))
+				n := mesh.NetworkID(random.Uint64() >> random.IntN(64))
 				u.NetworkID = &n
 			}
 			u.Publish = ListedPublish{State: text(), Value: text(), Attempts: random.IntN(20), At: text()}
 			if random.IntN(2) == 0 {
 				u.NetworkName = text()
-				u.Description = Describing + u.NetworkName
+				u.Description = mesh.Describing + u.NetworkName
 			}
 			if code := text(); code != "" {
 				u.Publish.Error = strings.ToValidUTF8(code+"|"+text()+"|"+text(), "\ufffd")

@@ -95,9 +95,9 @@ func WarnProvider(name string, known []string) []Warning {
 	return []Warning{{msg.WarnProvider, []any{name}}}
 }
 
-// WarnMode warns of a mode that is none, and so means manual.
-func WarnMode(mode string, known []string) []Warning {
-	if mode == "" || slices.Contains(known, mode) {
+// WarnMode warns of a text that is no mode, and so means manual.
+func WarnMode(mode mesh.SyncMode) []Warning {
+	if mode == "" || slices.Contains(mesh.SyncModes, mode) {
 		return nil
 	}
 	return []Warning{{msg.WarnMode, []any{mode}}}

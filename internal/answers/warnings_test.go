@@ -50,8 +50,8 @@ func TestProviderAndMode(t *testing.T) {
 			t.Errorf("%q: %v", name, all)
 		}
 	}
-	for mode, want := range map[string]int{"": 0, "auto": 0, "Auto": 1, "automatic": 1} {
-		if all := WarnMode(mode, []string{"manual", "auto"}); len(all) != want {
+	for mode, want := range map[mesh.SyncMode]int{"": 0, "auto": 0, "Auto": 1, "automatic": 1} {
+		if all := WarnMode(mode); len(all) != want {
 			t.Errorf("%q: %v", mode, all)
 		}
 	}

@@ -39,7 +39,7 @@ type Reply struct {
 func (f *Failure) Public() *Failure {
 	shown := *f
 	for i, word := range shown.Args {
-		if phrase, ok := word.(Phrase); ok && phrase.ID == msg.Because {
+		if phrase, ok := word.(msg.Phrase); ok && phrase.ID == msg.Because {
 			shown.Args = slices.Clone(shown.Args)
 			shown.Args[i] = ""
 		}
@@ -55,7 +55,11 @@ type Failure struct {
 	Cause  error
 }
 
-func (f *Failure) Error() string { return f.ID.In(msg.English, f.words(msg.English)...) }
+func (f *Failure) Error() string { return f.in(msg.English) }
+
+func (f *Failure) in(language msg.Language) string {
+	return msg.Phrase{ID: f.ID, Args: f.Args}.In(language)
+}
 
 // Fail refuses what the client asked for: 400, where the table of statuses does
 // not say otherwise.
@@ -76,33 +80,6 @@ var statuses = map[msg.ID]int{
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
 	msg.BackupNoRoom: http.StatusInternalServerError,
-}
-
-// Phrase is an argument of a text that is itself a text.
-type Phrase struct {
-	ID   msg.ID
-	Args []any
-}
-
-// In says the phrase in a language.
-func (p Phrase) In(language msg.Language) string {
-	return p.ID.In(language, inLanguage(p.Args, language)...)
-}
-
-// spoken is an argument that is said in a language.
-type spoken interface{ In(msg.Language) string }
-
-func (f *Failure) words(language msg.Language) []any { return inLanguage(f.Args, language) }
-
-// inLanguage turns the arguments that are texts themselves into words.
-func inLanguage(args []any, language msg.Language) []any {
-	words := slices.Clone(args)
-	for i, word := range words {
-		if text, ok := word.(spoken); ok {
-			words[i] = text.In(language)
-		}
-	}
-	return words
 }
 
 // Answer is what an error is to a client.
@@ -233,6 +210,9 @@ func (a Adapter) Failure(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
+	if refusal, ok := errors.AsType[*msg.Refusal](err); ok {
+		return Fail(refusal.ID, refusal.Args...)
+	}
 	for _, known := range a.Answers {
 		if errors.Is(err, known.Err) {
 			return Fail(known.ID)
@@ -241,7 +221,7 @@ func (a Adapter) Failure(err error) *Failure {
 	f := &Failure{Status: http.StatusInternalServerError, ID: msg.InternalError, Cause: err}
 	if a.Broken != nil {
 		if id := a.Broken(err); id != "" {
-			f.ID, f.Args = id, []any{Phrase{msg.Because, []any{err.Error()}}}
+			f.ID, f.Args = id, []any{msg.Phrase{ID: msg.Because, Args: []any{err.Error()}}}
 		}
 	}
 	return f
@@ -257,8 +237,7 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		a.Log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.Cause)
 	}
 	w.Header().Set("X-Error-Code", string(f.ID))
-	spoken := Language(r)
-	writeJSON(w, f.Status, map[string]string{"error": f.ID.In(spoken, f.words(spoken)...)})
+	writeJSON(w, f.Status, map[string]string{"error": f.in(Language(r))})
 }
 
 // BreakOff cuts an answer whose status is sent: it must not look whole.

@@ -31,7 +31,7 @@ func Decode(r *http.Request, into any) error {
 		return TooLarge
 	}
 	if err != nil {
-		return Fail(msg.ParameterError, BodyFault(err))
+		return Fail(msg.ParameterError, strictjson.Phrase(err))
 	}
 	return Parse(body, into)
 }
@@ -39,36 +39,9 @@ func Decode(r *http.Request, into any) error {
 // Parse reads a body that has been read into a struct.
 func Parse(body []byte, into any) error {
 	if err := strictjson.Decode(body, into); err != nil {
-		return Fail(msg.ParameterError, BodyFault(err))
+		return Fail(msg.ParameterError, strictjson.Phrase(err))
 	}
 	return nil
-}
-
-// TypeText has a text for each type that a member can miss.
-var TypeText = map[string]Phrase{
-	strictjson.Bool: {ID: msg.TypeBool}, strictjson.Int64: {ID: msg.TypeInt64}, strictjson.Uint64: {ID: msg.TypeUint64},
-	strictjson.Strings: {ID: msg.TypeStrings}, strictjson.String: {ID: msg.TypeString},
-}
-
-// BodyFault says what is wrong with a body.
-func BodyFault(err error) any {
-	e, ok := errors.AsType[*strictjson.Error](err)
-	if !ok {
-		return Phrase{ID: msg.BodyUnread}
-	}
-	switch e.Fault {
-	case strictjson.Empty:
-		return Phrase{ID: msg.BodyEmpty}
-	case strictjson.NotUTF8:
-		return Phrase{ID: msg.BodyNotUTF8}
-	case strictjson.NotObject:
-		return Phrase{ID: msg.BodyNotObject}
-	case strictjson.Duplicate:
-		return Phrase{msg.BodyDuplicate, []any{e.Field}}
-	case strictjson.WrongType:
-		return Phrase{msg.BodyWrongType, []any{e.Field, TypeText[e.Want]}}
-	}
-	return Phrase{ID: msg.BodySyntax}
 }
 
 // DecodeMembers is Decode, and gives the names of all members, also of those that
@@ -90,7 +63,7 @@ func queryFlag(query url.Values, name string) (bool, error) {
 	case len(values) == 1 && (values[0] == "0" || values[0] == "false"):
 		return false, nil
 	}
-	return false, invalid(name, Phrase{ID: msg.WantFlag})
+	return false, invalid(name, msg.Phrase{ID: msg.WantFlag})
 }
 
 // invalid refuses a member of the query, and says what is wanted.
@@ -109,9 +82,9 @@ func known(r *http.Request, flags []string) error {
 	if err != nil {
 		return err
 	}
-	want := Phrase{ID: msg.WantNoMember}
+	want := msg.Phrase{ID: msg.WantNoMember}
 	if len(flags) > 0 {
-		want = Phrase{msg.WantMembers, []any{strings.Join(flags, ", ")}}
+		want = msg.Phrase{ID: msg.WantMembers, Args: []any{strings.Join(flags, ", ")}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(flags, name) {
@@ -141,7 +114,7 @@ func Flags(r *http.Request, names ...string) (set map[string]bool, err error) {
 func ParseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, Fail(msg.ParameterError, Phrase{ID: msg.QuerySyntax})
+		return nil, Fail(msg.ParameterError, msg.Phrase{ID: msg.QuerySyntax})
 	}
 	return query, nil
 }
@@ -151,13 +124,13 @@ func PageQuery(query url.Values) (limit int, after int64, err error) {
 	if query.Has("limit") && query.Get("limit") != "" {
 		limit, err = strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > MaxPage || strconv.Itoa(limit) != query.Get("limit") {
-			return 0, 0, invalid("limit", Phrase{msg.WantLimit, []any{MaxPage}})
+			return 0, 0, invalid("limit", msg.Phrase{ID: msg.WantLimit, Args: []any{MaxPage}})
 		}
 	}
 	if cursor := query.Get("cursor"); cursor != "" {
 		after, err = strconv.ParseInt(cursor, 10, 64)
 		if err != nil || after < 0 || strconv.FormatInt(after, 10) != cursor {
-			return 0, 0, invalid("cursor", Phrase{ID: msg.WantCursor})
+			return 0, 0, invalid("cursor", msg.Phrase{ID: msg.WantCursor})
 		}
 	}
 	return limit, after, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -197,7 +198,7 @@ type storedUsage struct {
 }
 
 func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
-	var network sqlite.NetworkID
+	var network mesh.NetworkID
 	var status string
 	told := &u.usage.Told
 	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &told.State, &told.Place, &told.Rival)

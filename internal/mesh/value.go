@@ -1,4 +1,6 @@
-// Package meshtxt is the value that a mesh network publishes in a TXT record.
+// Package mesh is what the program is about, as types and pure functions: the configuration, the
+// services, the usages with the rules of their prefixes and names, and the value that a network
+// publishes in a TXT record:
 //
 //	v=mesh1 n=42 o=5f0c2a91d3be tcp://203.0.113.7:11010 udp://203.0.113.7:11010
 //
@@ -23,6 +25,9 @@ const MaxValue = 255
 const Label = "_mesh"
 
 const version = "v=mesh1"
+
+// AnyOwner stands for every owner: all have one length.
+const AnyOwner = "000000000000"
 
 // Value gives the text to publish. Network is the network's id in decimal,
 // empty for a record that belongs to none.

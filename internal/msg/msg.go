@@ -4,6 +4,7 @@ package msg
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,6 +28,31 @@ func (id ID) In(language Language, args ...any) string {
 	}
 	return fmt.Sprintf(text[language], args...)
 }
+
+// Phrase is a text with its arguments, of which each may be a text itself.
+type Phrase struct {
+	ID   ID
+	Args []any
+}
+
+// In says the phrase in a language.
+func (p Phrase) In(language Language) string {
+	words := slices.Clone(p.Args)
+	for i, word := range words {
+		if text, ok := word.(interface{ In(Language) string }); ok {
+			words[i] = text.In(language)
+		}
+	}
+	return p.ID.In(language, words...)
+}
+
+// Refusal is the error of an operation that cannot do what was asked for: the text says why.
+type Refusal struct{ Phrase }
+
+func (r *Refusal) Error() string { return r.In(English) }
+
+// Refuse makes a refusal.
+func Refuse(id ID, args ...any) error { return &Refusal{Phrase{id, args}} }
 
 // Preferred gives the language that an Accept-Language header asks for
 // (RFC 9110, section 12.5.4): English when it ranks English above Chinese,

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 
-	"meshddns/internal/sqlite"
+	"meshddns/internal/mesh"
 )
 
 // Source is what there is to make a document of.
@@ -25,13 +25,13 @@ type Service struct {
 
 // Usage is a usage of a document.
 type Usage struct {
-	ServiceID    string           `json:"service_id"`
-	Mode         string           `json:"prefix_mode"`
-	CustomPrefix string           `json:"custom_prefix"`
-	NetworkID    sqlite.NetworkID `json:"network_id"`
-	NetworkName  string           `json:"network_name"`
-	TXTEndpoints []string         `json:"txt_endpoints"`
-	Description  string           `json:"description"`
+	ServiceID    string          `json:"service_id"`
+	Mode         mesh.PrefixMode `json:"prefix_mode"`
+	CustomPrefix string          `json:"custom_prefix"`
+	NetworkID    mesh.NetworkID  `json:"network_id"`
+	NetworkName  string          `json:"network_name"`
+	TXTEndpoints []string        `json:"txt_endpoints"`
+	Description  string          `json:"description"`
 }
 
 // Pieces gives the document piece by piece, as the data of an answer: it need not be in
