@@ -73,15 +73,6 @@ func providerNames() (names []string) {
 	return names
 }
 
-// newAccount makes an account, with the one spelling of its endpoint. The built-in server
-// uses nothing but its name, so nothing else tells two of its accounts apart.
-func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) reconcile.Account {
-	if name == builtin.Name {
-		return reconcile.Account{Provider: name}
-	}
-	return reconcile.Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
-}
-
 // clients opens the clients of accounts.
 type clients struct {
 	ledger     *ledger.Ledger
@@ -361,16 +352,6 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 func serviceDocument(v mesh.Service) (d provision.Service, ok bool) {
 	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
 	return provision.Service{ID: v.ID, Name: v.Name, Config: config}, v.Documented()
-}
-
-// serviceAccount gives the account that a service's config names.
-func serviceAccount(c mesh.ServiceConfig) reconcile.Account {
-	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
-}
-
-// configuredAccount gives the account of the configuration.
-func configuredAccount(c mesh.Configuration) reconcile.Account {
-	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
 // checkOwner refuses what is no owner.

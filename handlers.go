@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mattn/go-sqlite3"
@@ -53,7 +54,7 @@ type server struct {
 	backups    metrics.Runs
 	copying    sync.Mutex // held by the backup that is being made or sent
 
-	provisioned provisioned
+	provisionFaults atomic.Int64 // for which the provision file, or an entry of it, is not applied
 }
 
 const (
@@ -436,6 +437,9 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
 		network: body.NetworkID, networkName: body.NetworkName,
 	})
+	if _, ok := errors.AsType[*notReserved](err); ok && broken(err) == "" {
+		err = &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
+	}
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -756,7 +760,7 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 		}
 		return envelope.Reply{}, failure
 	}
-	if s.provisioned.count.Load() > 0 {
+	if s.provisionFaults.Load() > 0 {
 		return envelope.Reply{Message: msg.NotProvisioned}, nil
 	}
 	return envelope.Reply{Message: msg.TestOK}, nil
@@ -787,7 +791,8 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.requests.Write(page)
 	s.ops.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
-	s.provisioned.metrics(page)
+	page.Family("meshddns_provision_faults", "gauge", "Faults for which the provision file, or an entry of it, is not applied.")
+	page.Figure(uint64(s.provisionFaults.Load()))
 	s.dnsMetrics(page)
 	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)

@@ -176,8 +176,9 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
 	api := &server{ops: operations{store: store, engine: engine, clients: clients}, log: log, version: version(), public: probe.Internet}
+	files := &provisioning{ops: &api.ops, log: log, path: c.Provision, credentials: credentials(c), faults: &api.provisionFaults}
 	if c.Provision != "" {
-		if err := api.provision(ctx, c.Provision, credentials(c), true); err != nil {
+		if err := files.apply(ctx, true); err != nil {
 			logLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
 		}
 	}
@@ -190,8 +191,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	for _, origin := range c.Unused(front.TCP(), dns.server != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
-	steps := reloadSteps(c, api)
-	again := repeated{api.provisionPause, func(ctx context.Context) { api.provisionAgain(ctx, c.Provision) }}
+	steps := reloadSteps(c, files, dns)
 	listen := strings.Join(front.Addrs(), ",")
 	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
 	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "db", c.DB)
@@ -211,7 +211,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, again)
+			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, files)
 		},
 	})
 }
@@ -247,14 +247,17 @@ type step struct {
 }
 
 // reloadSteps are those of a reload, in their order.
-func reloadSteps(c settings.Settings, api *server) (steps []step) {
+func reloadSteps(c settings.Settings, files *provisioning, dns builtinDNS) (steps []step) {
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
 	if c.Provision != "" {
 		steps = append(steps, step{"apply the provision file again", func(ctx context.Context) error {
-			return api.provision(ctx, c.Provision, credentials(c), false)
+			return files.apply(ctx, false)
 		}})
+	}
+	if dns.cache != nil {
+		steps = append(steps, step{"read the zones again", func(context.Context) error { dns.cache.Reload(); return nil }})
 	}
 	return steps
 }
@@ -273,24 +276,19 @@ func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	}
 }
 
-// repeated is done again after a time: after gives it, 0 for never.
-type repeated struct {
-	after func() time.Duration
-	do    func(context.Context)
-}
-
-// onHangUp obeys each hang-up until ctx ends, and does again what is due meanwhile.
-func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), again repeated) error {
+// onHangUp obeys each hang-up until ctx ends, and meanwhile applies again what waits of the
+// provision file.
+func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), files *provisioning) error {
 	for {
 		var due <-chan time.Time
-		if pause := again.after(); pause > 0 {
+		if pause := files.due(); pause > 0 {
 			due = time.After(pause)
 		}
 		select {
 		case <-hangUps:
 			obey()
 		case <-due:
-			again.do(ctx)
+			files.again(ctx)
 		case <-ctx.Done():
 			return nil
 		}
@@ -367,13 +365,18 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
 }
 
-// provisioned is what of the provision file is not applied. One goroutine at a time applies the
-// file; any goroutine may read count.
-type provisioned struct {
-	count   atomic.Int64        // of all faults
+// provisioning applies the provision file, and keeps what of it is not applied. One goroutine at a
+// time uses it.
+type provisioning struct {
+	ops         *operations
+	log         *slog.Logger
+	path        string // of the file or folder; "" for none
+	credentials provision.CredentialFolder
+	faults      *atomic.Int64 // their number, which any goroutine may read
+
 	form    int                 // faults of the file as it was read last: nothing of it is applied
 	failure string              // of the database; "" for none
-	faults  provision.Mistakes  // of entries that the stored state does not allow
+	waiting provision.Mistakes  // of entries that the stored state does not allow
 	waits   *provision.Document // is applied again; nil for none
 	pause   time.Duration       // before that
 }
@@ -385,56 +388,53 @@ const (
 	provisionPauseMost = time.Minute
 )
 
-// provision reads and applies the files at path, at the start before anything runs. Entries that the
-// stored state does not allow are logged, and wait. It returns provision.Mistakes when the files
-// are wrong by themselves, and the error of the database; then it has changed nothing.
-func (s *server) provision(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
-	err := s.applyDocument(ctx, path, provision.Read(path, credentials), start)
+// apply reads and applies the files, at the start before anything runs. Entries that the stored
+// state does not allow are logged, and wait. It returns provision.Mistakes when the files are
+// wrong by themselves, and the error of the database; then it has changed nothing.
+func (p *provisioning) apply(ctx context.Context, start bool) error {
+	err := p.applyDocument(ctx, provision.Read(p.path, p.credentials), start)
 	mistakes, _ := errors.AsType[provision.Mistakes](err)
-	s.provisioned.form = len(mistakes)
-	s.provisioned.pause = provisionPause
-	s.countProvisionFaults()
+	p.form = len(mistakes)
+	p.pause = provisionPause
+	p.count()
 	return err
 }
 
-// provisionAgain applies what waits of the provision file.
-func (s *server) provisionAgain(ctx context.Context, path string) {
-	p := &s.provisioned
-	failure, faults := p.failure, len(p.faults)
-	err := s.applyDocument(ctx, path, p.waits, false)
-	s.countProvisionFaults()
+// again applies what waits of the files.
+func (p *provisioning) again(ctx context.Context) {
+	failure, waiting := p.failure, len(p.waiting)
+	err := p.applyDocument(ctx, p.waits, false)
+	p.count()
 	if err != nil && err.Error() != failure {
-		logLines(s.log, slog.LevelError, "the provision file is not applied", err)
+		logLines(p.log, slog.LevelError, "the provision file is not applied", err)
 	}
-	if p.pause = min(2*p.pause, provisionPauseMost); len(p.faults) < faults {
+	if p.pause = min(2*p.pause, provisionPauseMost); len(p.waiting) < waiting {
 		p.pause = provisionPause
 	}
 }
 
-func (s *server) countProvisionFaults() {
-	p := &s.provisioned
-	n := p.form + len(p.faults)
+func (p *provisioning) count() {
+	n := p.form + len(p.waiting)
 	if p.failure != "" {
 		n++
 	}
-	p.count.Store(int64(n))
+	p.faults.Store(int64(n))
 }
 
-// provisionPause gives the time until provisionAgain is due, 0 when nothing waits.
-func (s *server) provisionPause() time.Duration {
-	if s.provisioned.waits == nil {
+// due gives the time until again is due, 0 when nothing waits.
+func (p *provisioning) due() time.Duration {
+	if p.waits == nil {
 		return 0
 	}
-	return s.provisioned.pause
+	return p.pause
 }
 
 // applyDocument applies a document in one transaction, and logs what came of it.
-func (s *server) applyDocument(ctx context.Context, path string, document *provision.Document, start bool) error {
-	p := &s.provisioned
+func (p *provisioning) applyDocument(ctx context.Context, document *provision.Document, start bool) error {
 	var applied provision.Applied
 	var a *application
-	err := s.ops.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = &application{ops: &s.ops, start: start, seen: map[string]int{}}
+	err := p.ops.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		a = &application{ops: p.ops, start: start, seen: map[string]int{}}
 		applied, err = document.Apply(ctx, a)
 		return err
 	})
@@ -444,33 +444,38 @@ func (s *server) applyDocument(ctx context.Context, path string, document *provi
 	again := document == p.waits
 	if err != nil {
 		if !again {
-			p.faults = nil
+			p.waiting = nil
 		}
 		p.waits, p.failure = document, err.Error()
 		return err
 	}
 	if a.owner != "" {
-		s.ops.store.UseOwner(a.owner)
+		p.ops.store.UseOwner(a.owner)
 	}
+	p.tell(ctx, applied, a)
+	fresh := slices.DeleteFunc(slices.Clone(applied.Faults), func(m provision.Mistake) bool { return again && slices.Contains(p.waiting, m) })
+	logLines(p.log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
+	if !again || len(applied.Changes) > 0 || p.failure != "" {
+		p.log.Info("provisioned", "from", p.path, "services", len(document.Services), "usages", len(document.Usages),
+			"changes", len(applied.Changes), "faults", len(applied.Faults))
+	}
+	p.waits, p.waiting, p.failure = applied.Waits, applied.Faults, ""
+	return nil
+}
+
+// tell logs what was changed, and what of it cannot work.
+func (p *provisioning) tell(ctx context.Context, applied provision.Applied, a *application) {
 	for _, c := range applied.Changes {
-		s.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
+		p.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
 			slog.String("what", c.What), slog.String("id", c.ID),
 			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
 	}
 	for _, text := range answers.WarningTexts(a.warnings, msg.English) {
-		s.log.Warn("what is stored cannot work", "from", path, "reason", text)
+		p.log.Warn("what is stored cannot work", "from", p.path, "reason", text)
 	}
 	for _, id := range a.inUse {
-		s.log.Info("a service is not in the document, and stays while it has usages", "id", id)
+		p.log.Info("a service is not in the document, and stays while it has usages", "id", id)
 	}
-	fresh := slices.DeleteFunc(slices.Clone(applied.Faults), func(m provision.Mistake) bool { return again && slices.Contains(p.faults, m) })
-	logLines(s.log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
-	if !again || len(applied.Changes) > 0 || p.failure != "" {
-		s.log.Info("provisioned", "from", path, "services", len(document.Services), "usages", len(document.Usages),
-			"changes", len(applied.Changes), "faults", len(applied.Faults))
-	}
-	p.waits, p.faults, p.failure = applied.Waits, applied.Faults, ""
-	return nil
 }
 
 // maxFaultLines bounds the lines that logLines writes.
@@ -486,12 +491,6 @@ func logLines(log *slog.Logger, level slog.Level, message string, err error, att
 		}
 		log.Log(context.Background(), level, message, append(attributes, "error", line)...)
 	}
-}
-
-// metrics writes the figure of the provision file.
-func (p *provisioned) metrics(page *metrics.Page) {
-	page.Family("meshddns_provision_faults", "gauge", "Faults for which the provision file, or an entry of it, is not applied.")
-	page.Figure(uint64(p.count.Load()))
 }
 
 // checks are those of the operations that need no database.

@@ -175,14 +175,16 @@ func (o *operations) reserve(ctx context.Context, want reservation) (mesh.Usage,
 	case errors.Is(err, errPrefixTaken):
 		return u, taken(u)
 	}
-	if failure := failureOf(err); failure.Cause != nil {
-		if failure.ID == msg.InternalError {
-			failure.ID, failure.Args = msg.StoreFailed, []any{err.Error()}
-		}
-		err = o.afterService(ctx, want.service, failure)
+	if _, refused := errors.AsType[sqlite.Refusal](err); !refused {
+		err = o.afterService(ctx, want.service, &notReserved{err})
 	}
 	return u, err
 }
+
+// notReserved is the fault of the database with which a reservation was not stored.
+type notReserved struct{ error }
+
+func (e *notReserved) Unwrap() error { return e.error }
 
 // taken is the refusal of a usage whose prefix another one has.
 func taken(u mesh.Usage) error {

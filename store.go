@@ -29,7 +29,9 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
 	"meshddns/internal/msg"
+	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
 
@@ -113,6 +115,25 @@ func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, t
 		sqlite.After(ctx, func(context.Context) { s.db.Erase() })
 		return f(ctx, tx, zones)
 	})
+}
+
+// newAccount makes an account, with the one spelling of its endpoint. The built-in server
+// uses nothing but its name, so nothing else tells two of its accounts apart.
+func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) reconcile.Account {
+	if name == builtin.Name {
+		return reconcile.Account{Provider: name}
+	}
+	return reconcile.Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
+}
+
+// serviceAccount gives the account that a service's config names.
+func serviceAccount(c mesh.ServiceConfig) reconcile.Account {
+	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
+}
+
+// configuredAccount gives the account of the configuration.
+func configuredAccount(c mesh.Configuration) reconcile.Account {
+	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
 // newUUID gives an id that sorts after the earlier ones, so that inserts go
