@@ -91,7 +91,7 @@ func reachability(named bool, addresses *hostaddr.Book, log *slog.Logger) func()
 	return func() bool {
 		found := named || addresses.Reachable()
 		if was := lost.Swap(!found); !found && !was {
-			log.Warn("no resolver finds the zones of the built-in DNS server: it has neither a public address nor -dns-host")
+			log.Warn("no resolver finds the built-in zones: this program has neither a public address nor -dns-host")
 		}
 		return found
 	}
@@ -188,8 +188,8 @@ func (s *store) newEngine(c reconcile.Config) *reconcile.Engine {
 
 // builtinDNS is the built-in DNS server, or none.
 type builtinDNS struct {
-	server *nameserver.Server
-	cache  *builtin.Cache
+	nameserver *nameserver.Server
+	cache      *builtin.Cache
 }
 
 // listenDNS makes the server that the settings ask for, which answers once it serves.
@@ -199,43 +199,43 @@ func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slo
 	}
 	d.cache = builtin.NewCache(s.zones, log)
 	s.zones.Changed = d.cache.Changed
-	d.server, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
+	d.nameserver, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
 	return d, err
 }
 
 // listening tells the addresses that are listened on.
 func (d builtinDNS) listening() string {
-	if d.server == nil {
+	if d.nameserver == nil {
 		return ""
 	}
-	return strings.Join(d.server.Addrs(), ",")
+	return strings.Join(d.nameserver.Addrs(), ",")
 }
 
 // address is where this host reaches the server, "" without one.
 func (d builtinDNS) address() string {
-	if d.server == nil {
+	if d.nameserver == nil {
 		return ""
 	}
-	return d.server.LocalAddr()
+	return d.nameserver.LocalAddr()
 }
 
 func (d builtinDNS) metrics(page *metrics.Page) {
-	if d.server != nil {
-		d.server.WriteMetrics(page)
+	if d.nameserver != nil {
+		d.nameserver.WriteMetrics(page)
 		d.cache.WriteMetrics(page)
 	}
 }
 
 func (d builtinDNS) serve(ctx context.Context) error {
-	if d.server == nil {
+	if d.nameserver == nil {
 		return nil
 	}
-	return d.server.Serve(ctx)
+	return d.nameserver.Serve(ctx)
 }
 
 // keep keeps the zones in memory.
 func (d builtinDNS) keep(ctx context.Context) error {
-	if d.server == nil {
+	if d.nameserver == nil {
 		return nil
 	}
 	return d.cache.Run(ctx)
@@ -360,6 +360,18 @@ func checkOwner(owner string) error {
 		return msg.Refuse(msg.OwnerInvalid)
 	}
 	return nil
+}
+
+// badEndpoints refuses endpoints that cannot be published for a network.
+func badEndpoints(network mesh.NetworkID, endpoints []string) error {
+	err := mesh.Check(network.String(), mesh.AnyOwner, endpoints)
+	if long, ok := errors.AsType[*mesh.TooLongError](err); ok {
+		return msg.Refuse(msg.ValueTooLong, long.Octets, mesh.MaxValue)
+	}
+	if bad, ok := errors.AsType[*mesh.EndpointError](err); ok {
+		return msg.Refuse(msg.EndpointInvalid, bad.Text)
+	}
+	return err
 }
 
 // operations are what requests and provision files ask for. Each checks in the contract's order and

@@ -472,16 +472,15 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	data := strconv.AppendInt(append(make([]byte, 0, 40), `{"count":`...), count, 10)
-	data = strconv.AppendBool(append(data, `,"occupied":`...), count > 0)
+	answer := struct {
+		Count    int64    `json:"count"`
+		Occupied bool     `json:"occupied"`
+		Warnings []string `json:"warnings,omitempty"`
+	}{Count: count, Occupied: count > 0}
 	if fault := mesh.PrefixFault(query.Get("prefix")); fault != "" && count == 0 {
-		text, err := json.Marshal([]string{fault.In(envelope.Language(r))})
-		if err != nil {
-			return envelope.Reply{}, err
-		}
-		data = append(append(data, `,"warnings":`...), text...)
+		answer.Warnings = []string{fault.In(envelope.Language(r))}
 	}
-	return envelope.Reply{Data: json.RawMessage(append(data, '}'))}, nil
+	return envelope.Reply{Data: answer}, nil
 }
 
 // availableUsages lists usages: a page when a limit is given, else all of them, streamed.
@@ -585,7 +584,7 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	}
 	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
 	defer cancel()
-	freed, err := s.ops.release(ctx, r.PathValue("id"), flag["force"])
+	freed, err := s.ops.releaseAndWait(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
 		return envelope.Reply{}, err
 	}

@@ -138,7 +138,7 @@ func run(ctx context.Context, p process) (err error) {
 		settings.Usage(p.stdout)
 		return nil
 	case c.Version:
-		_, err := fmt.Fprintln(p.stdout, "meshddns", version())
+		_, err := fmt.Fprintln(p.stdout, "meshddns", programVersion())
 		return err
 	case c.Check:
 		return tellMistakes(c, err, p.stdout)
@@ -175,8 +175,8 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	}
 	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
-	api := &server{ops: operations{store: store, engine: engine, clients: clients}, log: log, version: version(), public: probe.Internet}
-	files := &provisioning{ops: &api.ops, log: log, path: c.Provision, credentials: credentials(c), faults: &api.provisionFaults}
+	api := &server{ops: operations{store: store, engine: engine, clients: clients}, log: log, version: programVersion(), public: probe.Internet}
+	files := &provisioning{ops: &api.ops, log: log, path: c.Provision, credentials: credentialFolder(c), faults: &api.provisionFaults}
 	if c.Provision != "" {
 		if err := files.apply(ctx, true); err != nil {
 			logLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
@@ -188,7 +188,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 		return err
 	}
 	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page) }
-	for _, origin := range c.Unused(front.TCP(), dns.server != nil) {
+	for _, origin := range c.Unused(front.TCP(), dns.nameserver != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c, files, dns)
@@ -298,7 +298,7 @@ func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), files 
 // release is the version that deploy/build gives by -ldflags -X; else the go command's is told.
 var release string
 
-func version() string {
+func programVersion() string {
 	if release != "" {
 		return release
 	}
@@ -334,8 +334,8 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 	}), nil
 }
 
-// credentials is where the provision file's secrets are.
-func credentials(c settings.Settings) provision.CredentialFolder {
+// credentialFolder is where the provision file's secrets are.
+func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }
 
@@ -348,7 +348,7 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	}
 	fine := "ok"
 	if c.Provision != "" {
-		document := provision.Read(c.Provision, credentials(c))
+		document := provision.Read(c.Provision, credentialFolder(c))
 		if err := document.Check(checks{}); err != nil {
 			told = append(told, strings.Split(err.Error(), "\n")...)
 		}
@@ -432,9 +432,9 @@ func (p *provisioning) due() time.Duration {
 // applyDocument applies a document in one transaction, and logs what came of it.
 func (p *provisioning) applyDocument(ctx context.Context, document *provision.Document, start bool) error {
 	var applied provision.Applied
-	var a *application
+	var a *applier
 	err := p.ops.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = &application{ops: p.ops, start: start, seen: map[string]int{}}
+		a = &applier{ops: p.ops, start: start, seen: map[string]int{}}
 		applied, err = document.Apply(ctx, a)
 		return err
 	})
@@ -464,7 +464,7 @@ func (p *provisioning) applyDocument(ctx context.Context, document *provision.Do
 }
 
 // tell logs what was changed, and what of it cannot work.
-func (p *provisioning) tell(ctx context.Context, applied provision.Applied, a *application) {
+func (p *provisioning) tell(ctx context.Context, applied provision.Applied, a *applier) {
 	for _, c := range applied.Changes {
 		p.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
 			slog.String("what", c.What), slog.String("id", c.ID),
@@ -530,13 +530,13 @@ func (checks) CheckUsage(body []byte) error {
 // Blame tells which member a refusal is about, and why it is refused.
 func (checks) Blame(err error) (member, reason string, ok bool) {
 	f := failureOf(err)
-	member, reason = provision.Blamed(f)
+	member, reason = provision.Blamed(f.ID, f.Error())
 	return member, reason, f.Cause == nil
 }
 
-// application applies a document in one transaction, by the operations of requests. It
+// applier applies a document in one transaction, by the operations of requests. It
 // leaves alone what is as wanted.
-type application struct {
+type applier struct {
 	checks
 	ops   *operations
 	start bool           // nothing uses the owner yet
@@ -550,7 +550,7 @@ type application struct {
 var unchanged provision.Change
 
 // SaveOwner takes an owner for a new database; another database adopts it.
-func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
+func (a *applier) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
 	if err := a.CheckOwner(owner); err != nil || owner == a.ops.store.ledger.Owner() {
 		return unchanged, err
 	}
@@ -569,7 +569,7 @@ func (a *application) SaveOwner(ctx context.Context, owner string) (provision.Ch
 }
 
 // SaveConfiguration stores a configuration that is another one.
-func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
+func (a *applier) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
 	var b configurationBody
 	if err := envelope.Parse(body, &b); err != nil {
 		return unchanged, err
@@ -585,7 +585,7 @@ func (a *application) SaveConfiguration(ctx context.Context, body []byte) (provi
 }
 
 // SaveService stores a service that is another one.
-func (a *application) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
+func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
 	var b serviceBody
 	if err := envelope.Parse(body, &b); err != nil {
 		return unchanged, err
@@ -600,7 +600,7 @@ func (a *application) SaveService(ctx context.Context, body []byte) (provision.C
 }
 
 // SaveUsage reserves a usage that is not there, and changes what differs in one that is.
-func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
+func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
 	b, want, same, err := a.ops.sameUsages(ctx, body)
 	if err != nil {
 		return unchanged, err
@@ -623,7 +623,7 @@ func (a *application) SaveUsage(ctx context.Context, body []byte) (provision.Cha
 	return c, err
 }
 
-func (a *application) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (provision.Change, error) {
+func (a *applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (provision.Change, error) {
 	endpoints, description := b.difference(u)
 	if endpoints == nil && description == nil {
 		return unchanged, nil
@@ -632,7 +632,7 @@ func (a *application) changeUsage(ctx context.Context, b usageBody, u mesh.Usage
 }
 
 // SameUsages gives the numbers of the usages that are the one of a body.
-func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
+func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
 	_, _, same, err := a.ops.sameUsages(ctx, body)
 	if failureOf(err).Cause == nil {
 		err = nil // a refusal, which is told when it is to be saved
@@ -644,14 +644,14 @@ func (a *application) SameUsages(ctx context.Context, body []byte) (numbers []in
 }
 
 // HeldUsages gives the usages that a document can have.
-func (a *application) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
+func (a *applier) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
 	return sqlite.Made(a.ops.store.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (provision.Held, bool) {
 		return provision.Held{Seq: u.Seq, ID: u.ID}, u.Documented()
 	})
 }
 
 // ReleaseUsage releases a usage, and waits for nobody.
-func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
+func (a *applier) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
 	done, err := a.ops.store.ReleaseUsage(ctx, id, false)
 	c, err := provision.Did("DELETE usages/{id}", id, err)
 	if !done.freed {
@@ -661,12 +661,12 @@ func (a *application) ReleaseUsage(ctx context.Context, id string) (provision.Ch
 }
 
 // HeldServices gives the ids of the services that a document can have.
-func (a *application) HeldServices(ctx context.Context) iter.Seq2[string, error] {
+func (a *applier) HeldServices(ctx context.Context) iter.Seq2[string, error] {
 	return sqlite.Made(a.ops.store.AllServices(ctx), func(v mesh.Service) (string, bool) { return v.ID, v.Documented() })
 }
 
 // DeleteService deletes a service that has no usages.
-func (a *application) DeleteService(ctx context.Context, id string) (provision.Change, error) {
+func (a *applier) DeleteService(ctx context.Context, id string) (provision.Change, error) {
 	err := a.ops.store.DeleteService(ctx, id)
 	if errors.Is(err, errServiceInUse) {
 		a.inUse = append(a.inUse, id)

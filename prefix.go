@@ -28,18 +28,6 @@ func describe(description, networkName *string) *string {
 	return description
 }
 
-// badEndpoints refuses endpoints that cannot be published for a network.
-func badEndpoints(network mesh.NetworkID, endpoints []string) error {
-	err := mesh.Check(network.String(), mesh.AnyOwner, endpoints)
-	if long, ok := errors.AsType[*mesh.TooLongError](err); ok {
-		return msg.Refuse(msg.ValueTooLong, long.Octets, mesh.MaxValue)
-	}
-	if bad, ok := errors.AsType[*mesh.EndpointError](err); ok {
-		return msg.Refuse(msg.EndpointInvalid, bad.Text)
-	}
-	return err
-}
-
 // reservation is what a client wants to reserve.
 type reservation struct {
 	service, custom string
@@ -173,7 +161,7 @@ func (o *operations) reserve(ctx context.Context, want reservation) (mesh.Usage,
 	case err == nil:
 		return u, nil
 	case errors.Is(err, errPrefixTaken):
-		return u, taken(u)
+		return u, refuseTaken(u)
 	}
 	if _, refused := errors.AsType[sqlite.Refusal](err); !refused {
 		err = o.afterService(ctx, want.service, &notReserved{err})
@@ -186,8 +174,8 @@ type notReserved struct{ error }
 
 func (e *notReserved) Unwrap() error { return e.error }
 
-// taken is the refusal of a usage whose prefix another one has.
-func taken(u mesh.Usage) error {
+// refuseTaken is the refusal of a usage whose prefix another usage has.
+func refuseTaken(u mesh.Usage) error {
 	if !u.HeldBy.Valid {
 		return msg.Refuse(msg.PrefixTaken, "")
 	}
@@ -223,9 +211,9 @@ func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, endpoints sqli
 	return o.store.ChangeUsage(ctx, u.ID, endpoints, description)
 }
 
-// release gives a prefix free. What it has published is withdrawn first: it waits
+// releaseAndWait gives a prefix free. What it has published is withdrawn first: it waits
 // until that was tried, and reports whether the prefix is free by then.
-func (o *operations) release(ctx context.Context, id string, force bool) (freed bool, err error) {
+func (o *operations) releaseAndWait(ctx context.Context, id string, force bool) (freed bool, err error) {
 	u, err := o.store.Usage(ctx, id)
 	if err != nil {
 		return false, err

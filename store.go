@@ -500,13 +500,12 @@ func prefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Nu
 	return network, sqlite.Absent(err, nil)
 }
 
-// CountUsages counts the usages of a service with a prefix, letter case aside. A
-// client that goes away does not end the query: to be ready for that costs more
-// than a search.
-func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (int64, error) {
-	return sqlite.Number(context.WithoutCancel(ctx), s.db.Reader, `
+// CountUsages counts the usages of a service with a prefix, letter case aside.
+func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (count int64, err error) {
+	err = s.db.Reader.QueryRowContext(ctx, `
 		SELECT count(*) FROM usages
-		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix)
+		WHERE name = '_mesh.' || lower(?2) || '.' || (SELECT zone FROM services WHERE id = ?1) AND provider_id = ?1`, serviceID, prefix).Scan(&count)
+	return count, err
 }
 
 // publishColumns are the publishing of a usage u, whose state is about the place p: the
@@ -751,8 +750,9 @@ func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
 }
 
 // CountNames counts the names that a pass goes through. It walks over all of them.
-func (s *store) CountNames(ctx context.Context) (int64, error) {
-	return sqlite.Number(ctx, s.db.Reader, `SELECT count(*) FROM names WHERE name > ''`)
+func (s *store) CountNames(ctx context.Context) (count int64, err error) {
+	err = s.db.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
+	return count, err
 }
 
 // Totals gives the numbers of 'services' and of 'usages', and of records by state: of the

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
@@ -64,11 +63,11 @@ var blamed = map[msg.ID]string{
 	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
 }
 
-// Blamed gives the member of a body that a refusal of the API is about, and the reason,
-// as Checks have to.
-func Blamed(f *envelope.Failure) (member, reason string) {
-	if f.ID == msg.SecretNotStored {
+// Blamed gives the member of a body that a refusal of the API is about, and the reason, as Checks
+// have to. text is that of the refusal.
+func Blamed(refusal msg.ID, text string) (member, reason string) {
+	if refusal == msg.SecretNotStored {
 		return secrets.Mask, "is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here"
 	}
-	return blamed[f.ID], f.Error()
+	return blamed[refusal], text
 }

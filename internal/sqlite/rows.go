@@ -105,39 +105,6 @@ func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error
 	return all, rows.Err()
 }
 
-// Number asks for one whole number, by the driver itself: what database/sql does for a row
-// beyond lending a connection takes as long as a search.
-func Number(ctx context.Context, pool *sql.DB, query string, args ...string) (n int64, err error) {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	err = conn.Raw(func(lent any) error {
-		n, err = number(ctx, lent.(driver.QueryerContext), query, args)
-		return err
-	})
-	return n, err
-}
-
-func number(ctx context.Context, conn driver.QueryerContext, query string, args []string) (int64, error) {
-	values := make([]driver.NamedValue, len(args))
-	for i, arg := range args {
-		values[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
-	}
-	rows, err := conn.QueryContext(ctx, query, values)
-	if err != nil {
-		return 0, err
-	}
-	var row [1]driver.Value
-	err = rows.Next(row[:])
-	n, ok := row[0].(int64)
-	if err = errors.Join(err, rows.Close()); err == nil && !ok {
-		err = fmt.Errorf("a number is stored as %T", row[0])
-	}
-	return n, err
-}
-
 // Pages gives the rows of many queries, each for at most size rows behind the last one of
 // that before; the first is for those behind a zero row. No query is open while a row is
 // looked at. After an error there are no more.

@@ -1,46 +1,67 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
+	"errors"
+	"slices"
 	"testing"
-
-	_ "github.com/mattn/go-sqlite3"
 )
 
-// Number gives what QueryRowContext and Scan give, and its connection back whatever it finds.
-func TestNumber(t *testing.T) {
-	pool, err := sql.Open("sqlite3", "file:"+t.TempDir()+"/a.db?_stmt_cache_size=8")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	pool.SetMaxOpenConns(1)
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, test := range []struct {
-		ctx   context.Context
-		query string
-		args  []string
-		want  int64
-		bad   bool
-	}{
-		{query: `SELECT 7`, want: 7},
-		{query: `SELECT length(?1) * 100 + length(?2)`, args: []string{"four", ""}, want: 400},
-		{query: `SELECT 1 WHERE ?1 = 'x'`, args: []string{"y"}, bad: true},
-		{query: `SELECT 'text'`, bad: true},
-		{query: `SELECT NULL`, bad: true},
-		{query: `SELECT * FROM nowhere`, bad: true},
-		{query: `SELECT ?1`, bad: true},
-		{ctx: gone, query: `SELECT 7`, bad: true},
-		{query: `SELECT length(?1)`, args: []string{"again"}, want: 5},
+// A list is stored as JSON; a text that is no list counts as an empty one.
+func TestTextList(t *testing.T) {
+	for stored, want := range map[string][]string{
+		"[]": nil, `["a","b c"]`: {"a", "b c"}, `["a",1]`: nil, `{}`: nil, "": nil, "null": nil,
 	} {
-		if test.ctx == nil {
-			test.ctx = t.Context()
+		list := TextList{"before"}
+		if err := list.Scan(stored); err != nil || !slices.Equal(list, want) {
+			t.Errorf("%s: %q, %v, want %q", stored, list, err, want)
 		}
-		n, err := Number(test.ctx, pool, test.query, test.args...)
-		if n != test.want || (err != nil) != test.bad || pool.Stats().InUse != 0 {
-			t.Errorf("%s, %q: %d, %v, %d connections in use", test.query, test.args, n, err, pool.Stats().InUse)
+		if value, err := list.Value(); len(want) > 0 && (value != stored || err != nil) {
+			t.Errorf("%q is stored as %v, %v", list, value, err)
+		}
+	}
+	if value, err := TextList(nil).Value(); value != "[]" || err != nil {
+		t.Errorf("no list is stored as %v, %v", value, err)
+	}
+	if err := new(TextList).Scan(int64(1)); err == nil {
+		t.Error("a number is read as a list")
+	}
+}
+
+// Pages asks for the rows behind the last one until a page is short, and no more after an error or
+// when its caller stops.
+func TestPages(t *testing.T) {
+	broken := errors.New("broken")
+	for _, test := range []struct {
+		rows, stop, fails int
+		want              []int
+		asked             int
+	}{
+		{rows: 0, want: nil, asked: 1},
+		{rows: 5, want: []int{1, 2, 3, 4, 5}, asked: 3},
+		{rows: 4, want: []int{1, 2, 3, 4}, asked: 3},
+		{rows: 9, stop: 3, want: []int{1, 2, 3}, asked: 2},
+		{rows: 9, fails: 2, want: []int{1, 2}, asked: 2},
+	} {
+		asked, got := 0, []int(nil)
+		var last error
+		for row, err := range Pages(2, func(behind int) (page []int, err error) {
+			if asked++; asked == test.fails {
+				return nil, broken
+			}
+			for n := behind + 1; n <= test.rows && len(page) < 2; n++ {
+				page = append(page, n)
+			}
+			return page, nil
+		}) {
+			if last = err; err != nil {
+				break
+			}
+			if got = append(got, row); row == test.stop {
+				break
+			}
+		}
+		if !slices.Equal(got, test.want) || asked != test.asked || (last != nil) != (test.fails > 0) {
+			t.Errorf("%+v: %v, %v, asked %d times", test, got, last, asked)
 		}
 	}
 }

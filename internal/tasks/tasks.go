@@ -6,19 +6,14 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"time"
 )
 
 // List are tasks that run side by side, each until its context ends.
 type List []func(context.Context) error
 
-// headStart is how long the front has a start for itself: who waits for the first answer
-// does not wait for what works behind it.
-const headStart = 20 * time.Millisecond
-
-// Serve runs what answers clients, and soon what works behind it for as long as an answer
-// may wait for that. When ctx ends, or a task fails, the front ends, and then what is
-// behind. The error is that of the first task that failed; a panic is one, and is logged.
+// Serve runs the tasks of the front, which answer clients, and those behind it, for which an answer
+// may wait. When ctx ends, or a task fails, it ends the front first, and then the tasks behind it.
+// It returns the error of the first task that failed; a panic is an error, and is logged.
 func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -31,10 +26,6 @@ func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
 		cancel(err)
 	}
 	answering := front.run(ctx, failed)
-	select {
-	case <-time.After(headStart):
-	case <-ctx.Done():
-	}
 	working := behind.run(work, failed)
 	<-ctx.Done()
 	log.Info("stopping")
