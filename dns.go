@@ -29,10 +29,8 @@ import (
 	"meshddns/internal/nameserver"
 	"meshddns/internal/probe"
 	"meshddns/internal/provider"
-	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
-	"meshddns/internal/settings"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/strictjson"
 )
@@ -192,14 +190,14 @@ type builtinDNS struct {
 	cache      *builtin.Cache
 }
 
-// listenDNS makes the server that the settings ask for, which answers once it serves.
-func listenDNS(c settings.Settings, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
-	if len(c.DNS.Addresses)+len(c.DNS.Listeners)+len(c.DNS.PacketConns) == 0 {
+// listenDNS makes the server that a configuration asks for, which answers once it serves.
+func listenDNS(c nameserver.Config, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
+	if len(c.Addresses)+len(c.Listeners)+len(c.PacketConns) == 0 {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s.zones, log)
 	s.zones.Changed = d.cache.Changed
-	d.nameserver, err = nameserver.Listen(c.DNS, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
+	d.nameserver, err = nameserver.Listen(c, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
 	return d, err
 }
 
@@ -346,12 +344,6 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain)
 	}
 	return v, badEndpoints(mesh.AnyNetwork, typed.Endpoints)
-}
-
-// serviceDocument gives the service in a document, if that can have it.
-func serviceDocument(v mesh.Service) (d provision.Service, ok bool) {
-	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
-	return provision.Service{ID: v.ID, Name: v.Name, Config: config}, v.Documented()
 }
 
 // checkOwner refuses what is no owner.

@@ -25,7 +25,6 @@ import (
 
 	"meshddns/docs"
 	"meshddns/internal/answers"
-	"meshddns/internal/dnsname"
 	"meshddns/internal/envelope"
 	"meshddns/internal/guard"
 	"meshddns/internal/httpserver"
@@ -55,6 +54,11 @@ type server struct {
 	copying    sync.Mutex // held by the backup that is being made or sent
 
 	provisionFaults atomic.Int64 // for which the provision file, or an entry of it, is not applied
+}
+
+// newServer makes a server that is asked over HTTP. It tests zones as the Internet sees them.
+func newServer(ops operations, version string, log *slog.Logger) *server {
+	return &server{ops: ops, public: probe.Internet, log: log, version: version}
 }
 
 const (
@@ -509,7 +513,8 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 // page gives at most limit usages that the filter selects.
 func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
 	defer tasks.Catch(&page.Err)
-	return s.ops.store.Listing(r.Context(), f, limit, envelope.Language(r))
+	language := envelope.Language(r)
+	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return answers.FaultText(reconcile.Fault(f), language) })
 }
 
 // choices gives words that a client has to choose from.
@@ -659,11 +664,7 @@ func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
 		err = nil
 	}
 	return func(v mesh.Service) metService {
-		account := v.AccountID
-		if account == 0 && dnsname.Within(v.Zone, c.Zone) {
-			account = c.AccountID
-		}
-		state, known := s.ops.engine.Zone(account, v.Zone)
+		state, known := s.ops.engine.Zone(v.AccountOf(c), v.Zone)
 		return metService{shownService(v), answers.NewZone(state, known, envelope.Language(r))}
 	}, err
 }
@@ -702,8 +703,8 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 		}
 		source := provision.Source{
 			Owner:    s.ops.store.ledger.Owner(),
-			Services: sqlite.Made(s.ops.store.AllServices(ctx), serviceDocument),
-			Usages:   sqlite.Made(s.ops.store.AllUsages(ctx, last), usageDocument),
+			Services: sqlite.Made(s.ops.store.AllServices(ctx), provision.ServiceOf),
+			Usages:   sqlite.Made(s.ops.store.AllUsages(ctx, last), provision.UsageOf),
 		}
 		if fault == nil {
 			shown := showConfiguration(c)

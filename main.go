@@ -66,7 +66,6 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
-	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
@@ -169,13 +168,13 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	addresses := hostaddr.NewBook(c.IPv4, c.IPv6, store.addresses, store.SaveAddresses, log)
-	dns, err := listenDNS(c, store, addresses, log)
+	dns, err := listenDNS(c.DNS, store, addresses, log)
 	if err != nil {
 		return err
 	}
 	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
-	api := &server{ops: operations{store: store, engine: engine, clients: clients}, log: log, version: programVersion(), public: probe.Internet}
+	api := newServer(operations{store: store, engine: engine, clients: clients}, programVersion(), log)
 	files := &provisioning{ops: &api.ops, log: log, path: c.Provision, credentials: credentialFolder(c), faults: &api.provisionFaults}
 	if c.Provision != "" {
 		if err := files.apply(ctx, true); err != nil {
@@ -601,7 +600,7 @@ func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Chang
 
 // SaveUsage reserves a usage that is not there, and changes what differs in one that is.
 func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
-	b, want, same, err := a.ops.sameUsages(ctx, body)
+	b, want, same, err := a.sameUsages(ctx, body)
 	if err != nil {
 		return unchanged, err
 	}
@@ -631,9 +630,21 @@ func (a *applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (p
 	return provision.Did("PATCH usages/{id}", u.ID, a.ops.saveUsage(ctx, u, endpoints, description))
 }
 
+// sameUsages reads a usage of a document, and gives those that there are of it.
+func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, want mesh.Usage, same []mesh.Usage, err error) {
+	if err = envelope.Parse(body, &b); err != nil {
+		return b, want, nil, err
+	}
+	if want, err = b.wanted(); err != nil {
+		return b, want, nil, err
+	}
+	same, err = a.ops.store.SameUsages(ctx, want)
+	return b, want, same, err
+}
+
 // SameUsages gives the numbers of the usages that are the one of a body.
 func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
-	_, _, same, err := a.ops.sameUsages(ctx, body)
+	_, _, same, err := a.sameUsages(ctx, body)
 	if failureOf(err).Cause == nil {
 		err = nil // a refusal, which is told when it is to be saved
 	}

@@ -11,10 +11,8 @@ import (
 	"slices"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/envelope"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -93,18 +91,6 @@ func (b usageBody) wanted() (mesh.Usage, error) {
 	}, nil
 }
 
-// sameUsages reads a usage of a document, and gives those that there are of it.
-func (o *operations) sameUsages(ctx context.Context, body []byte) (b usageBody, want mesh.Usage, same []mesh.Usage, err error) {
-	if err = envelope.Parse(body, &b); err != nil {
-		return b, want, nil, err
-	}
-	if want, err = b.wanted(); err != nil {
-		return b, want, nil, err
-	}
-	same, err = o.store.SameUsages(ctx, want)
-	return b, want, same, err
-}
-
 // difference is what a body has to change in a usage; nil for nothing.
 func (b usageBody) difference(u mesh.Usage) (endpoints sqlite.TextList, description *string) {
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
@@ -129,19 +115,6 @@ func listed(u mesh.Usage, language msg.Language) answers.ListedUsage {
 		e.Provider = &answers.ListedProvider{ID: u.ServiceID, Name: u.ServiceName.V}
 	}
 	return e
-}
-
-// usageDocument gives the usage in a document, if that can have it.
-func usageDocument(u mesh.Usage) (d provision.Usage, ok bool) {
-	d = provision.Usage{
-		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V,
-		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
-	}
-	if u.Mode == mesh.CustomMode {
-		d.CustomPrefix = u.Prefix
-	}
-	d.NetworkName = mesh.NetworkName(u.Description)
-	return d, u.Documented()
 }
 
 // reserve checks a reservation in the order of the contract, and stores it.

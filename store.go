@@ -28,7 +28,6 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
-	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
@@ -590,13 +589,11 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	return seq, err
 }
 
-// Listing gives what Usages does as a page of the list, with faults in a language. SQLite
-// makes one text of it. It looks up no service for those of the first usage's or of the one
+// Listing gives what Usages does as a page of the list, with the text that say gives for a fault.
+// SQLite makes one text of the page. It looks up no service for those of the first usage's or of the one
 // that is asked for.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language msg.Language) answers.ListPage {
-	rows := answers.ListRows{Fault: func(code, detail, key string) string {
-		return answers.FaultText(reconcile.Fault{Code: code, Detail: detail, Key: key}, language)
-	}}
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) answers.ListPage {
+	rows := answers.ListRows{Fault: func(code, detail, key string) string { return say(mesh.Fault{Code: code, Detail: detail, Key: key}) }}
 	where, args := f.where(limit)
 	err := s.db.Reader.QueryRowContext(ctx, `
 		WITH common AS (

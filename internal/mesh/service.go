@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"meshddns/internal/dnsname"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
@@ -59,6 +60,15 @@ func sameAccount(a, b secrets.Secret) bool {
 	return errX == nil && errY == nil &&
 		x.Provider == y.Provider && x.AccessKeyID == y.AccessKeyID &&
 		provider.NormalEndpoint(x.Provider, x.Endpoint) == provider.NormalEndpoint(y.Provider, y.Endpoint)
+}
+
+// AccountOf gives the account that publishes for the service: its own, else that of the
+// configuration when the zone is in the configuration's zone, else 0.
+func (v Service) AccountOf(c Configuration) int64 {
+	if v.AccountID == 0 && dnsname.Within(v.Zone, c.Zone) {
+		return c.AccountID
+	}
+	return v.AccountID
 }
 
 // Documented reports whether a document can have the service: its config is an object, which that

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/secrets"
 )
 
 // Source is what there is to make a document of.
@@ -23,6 +24,13 @@ type Service struct {
 	Config json.RawMessage `json:"config"`
 }
 
+// ServiceOf gives a registered service as a document has it, with its secrets masked. A document
+// cannot have it (ok false) when its config is no object.
+func ServiceOf(v mesh.Service) (_ Service, ok bool) {
+	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
+	return Service{ID: v.ID, Name: v.Name, Config: config}, v.Documented()
+}
+
 // Usage is a usage of a document.
 type Usage struct {
 	ServiceID    string          `json:"service_id"`
@@ -32,6 +40,19 @@ type Usage struct {
 	NetworkName  string          `json:"network_name"`
 	TXTEndpoints []string        `json:"txt_endpoints"`
 	Description  string          `json:"description"`
+}
+
+// UsageOf gives a reserved usage as a document has it. A document cannot have it (ok false) while it
+// is being released.
+func UsageOf(u mesh.Usage) (d Usage, ok bool) {
+	d = Usage{
+		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, NetworkName: mesh.NetworkName(u.Description),
+		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
+	}
+	if u.Mode == mesh.CustomMode {
+		d.CustomPrefix = u.Prefix
+	}
+	return d, u.Documented()
 }
 
 // Pieces gives the document piece by piece, as the data of an answer: it need not be in
