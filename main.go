@@ -31,8 +31,8 @@
 //	-version, -help        print the version, or the flags, and exit
 //
 // SIGTERM and SIGINT end the program: what has come is answered, and what has begun
-// is finished first. SIGHUP reads the token file and the provision file again; a fault
-// in one is logged, and what was stays. A fault in the provision file does not keep the
+// is finished first. SIGHUP reads the token file, the provision file and the built-in zones
+// again; a fault in a file is logged, and what was stays. A fault in the provision file does not keep the
 // program from starting.
 package main
 

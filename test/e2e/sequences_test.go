@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"meshddns/internal/dnswire"
@@ -329,8 +330,8 @@ func (w *world) clear() {
 	}
 }
 
-// builtinOutside writes into the database of the built-in server, for nobody
-// else can write there, and sees what the server answers.
+// builtinOutside writes into the database of the built-in server, because nothing else can write
+// there, and sees what the server answers.
 type builtinOutside struct {
 	t  *testing.T
 	db string
@@ -349,10 +350,12 @@ func (b builtinOutside) exec(statement string, name string, args ...any) {
 	if _, err := db.Exec(statement, append([]any{strings.Join(labels, ".")}, args...)...); err != nil {
 		b.t.Fatal(err)
 	}
+	if err := b.p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // it reads the zones again
+		b.t.Fatal(err)
+	}
 }
 
-// served waits until the server has seen that a value came or went, and has it in memory:
-// until then who asks may still be told what was.
+// served waits until the server has read that a value came or went, and has it in memory.
 func (b builtinOutside) served(name string, value []string, there bool) {
 	b.t.Helper()
 	is := func(v []string) bool { return slices.Equal(v, value) }
