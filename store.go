@@ -16,11 +16,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
@@ -140,11 +138,6 @@ func configuredAccount(c mesh.Configuration) reconcile.Account {
 func newUUID() (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err
-}
-
-func isConstraint(err error, code sqlite3.ErrNoExtended) bool {
-	fault, ok := errors.AsType[sqlite3.Error](err)
-	return ok && fault.ExtendedCode == code
 }
 
 // Configuration gives the stored configuration, or errNoConfiguration.
@@ -450,16 +443,19 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		}
 		inserted, err := tx.ExecContext(ctx, `
 			INSERT INTO usages (id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at, state)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?, ?)`,
+			VALUES (?, ?, ?, ?, ?, ?, ?, 1, '[]', ?, ?, ?)
+			ON CONFLICT (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, '')) DO NOTHING`,
 			u.ID, u.ServiceID, usageType, u.Mode, u.Prefix, recordTypeTXT, u.Description, u.Name, sqlite.Shown(s.now()), zone.state())
-		if isConstraint(err, sqlite3.ErrConstraintUnique) && !strings.Contains(err.Error(), "usages.id") {
-			if u.HeldBy, err = prefixHolder(ctx, tx, u); err == nil {
-				err = errPrefixTaken
-			}
-			return err
-		}
 		if err != nil {
 			return fmt.Errorf("insert usage: %w", err)
+		}
+		if count, err := inserted.RowsAffected(); err != nil {
+			return fmt.Errorf("insert usage: %w", err)
+		} else if count == 0 {
+			if u.HeldBy, err = prefixHolder(ctx, tx, u); err != nil {
+				return err
+			}
+			return errPrefixTaken
 		}
 		if u.Seq, err = inserted.LastInsertId(); err != nil {
 			return fmt.Errorf("insert usage: %w", err)
