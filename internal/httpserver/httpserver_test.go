@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -343,67 +342,6 @@ func TestSocketOfAnotherFile(t *testing.T) {
 	}
 }
 
-// What is in the way of a client is never its own request in work, but one that keeps
-// the server waiting.
-func TestRoom(t *testing.T) {
-	g := newGate(16)
-	from := func(network string) *conn {
-		inner, other := net.Pipe()
-		t.Cleanup(func() { inner.Close(); other.Close() })
-		c := g.admit(inner)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.count(c, -1, 0)
-		c.client = client{user: uint32(network[0])}
-		c.share = g.shareOf(c.client)
-		g.count(c, 1, 0)
-		return c
-	}
-	old := time.Now().Add(-time.Hour)
-	var all []*conn
-	for range 16 {
-		c := from("a")
-		c.reads.Store(true)
-		c.since = old.Add(time.Duration(len(all)) * time.Second)
-		all = append(all, c)
-	}
-	for i := range 4 {
-		if !g.work(all[i], false) {
-			t.Fatal("no turn")
-		}
-	}
-	fresh := from("b")
-	if all[0].gone || !all[4].gone || fresh.gone {
-		t.Errorf("gone: in work %t, the oldest that sends %t, the new one %t", all[0].gone, all[4].gone, fresh.gone)
-	}
-	turn := make(chan bool)
-	go func() { turn <- g.work(all[5], false) }() // a fifth one of the same client
-	all[2].sent.Store(old.UnixNano())
-	all[2].writes.Store(true)
-	if !<-turn || !all[2].gone {
-		t.Errorf("who does not read has not made room: %t", all[2].gone)
-	}
-}
-
-func TestWriteInParts(t *testing.T) {
-	inner, other := net.Pipe()
-	c := newGate(16).admit(inner)
-	var got bytes.Buffer
-	read := make(chan struct{})
-	go func() { io.Copy(&got, other); close(read) }()
-	want := bytes.Repeat([]byte("meshddns"), 20_000)
-	if n, err := c.Write(want); n != len(want) || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if n, err := c.Write(nil); n != 0 || err != nil {
-		t.Errorf("nothing: %d, %v", n, err)
-	}
-	c.Close()
-	if <-read; !bytes.Equal(got.Bytes(), want) {
-		t.Error("what was read is not what was written")
-	}
-}
-
 // A request that came with the one before it is in work when the server is stopped: it is
 // answered.
 func TestStopWithPipelinedRequest(t *testing.T) {
@@ -443,12 +381,13 @@ func TestStopWithPipelinedRequest(t *testing.T) {
 func TestReadsBesideChanges(t *testing.T) {
 	l := listenTCP(t)
 	held := make(chan struct{})
-	s := New(Config{Listeners: []net.Listener{l}, MaxConnections: 16, ShutdownTime: patience, Log: slog.New(slog.DiscardHandler),
+	s := New(Config{Listeners: []net.Listener{l}, ShutdownTime: patience, Log: slog.New(slog.DiscardHandler),
 		TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == "POST" {
 				<-held
 			}
 		})})
+	s.limiter = newLimiter(16)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
@@ -459,13 +398,10 @@ func TestReadsBesideChanges(t *testing.T) {
 		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 		all = append(all, c)
 	}
-	for come := 0; come < changes; wait(t) {
-		s.gate.mu.Lock()
-		come = len(s.gate.queue) + s.gate.total.working
-		s.gate.mu.Unlock()
+	for working := 0; working < 3; wait(t) { // all that one client may have
+		_, working, _ = s.limiter.Counts()
 	}
 	reader := dial(t, l)
-	reader.SetDeadline(time.Now().Add(turnTime / 2)) // then others would have to go for it
 	io.WriteString(reader, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
 	if response, err := http.ReadResponse(bufio.NewReader(reader), nil); err != nil || response.StatusCode != 200 {
 		t.Errorf("a request that reads: %v, %v", response, err)

@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"fmt"
-	"net"
 	"syscall"
 )
 
@@ -32,36 +31,4 @@ func giveToGroup(path string, group int) error {
 		return err
 	}
 	return syscall.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), socketMode)
-}
-
-// peerUser tells the user who connected to a unix socket.
-func peerUser(c *net.UnixConn) (user uint32) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	raw.Control(func(fd uintptr) {
-		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
-			user = cred.Uid
-		}
-	})
-	return user
-}
-
-// unreadInput reports whether something has come that is not read yet.
-func unreadInput(c net.Conn) (unread bool) {
-	socket, ok := c.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	raw.Control(func(fd uintptr) {
-		var octet [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), octet[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		unread = err == nil && n > 0
-	})
-	return unread
 }

@@ -40,17 +40,6 @@ func (f *figures) count(answer []byte, read time.Time) {
 	f.spent.Add(int64(took))
 }
 
-// Stats gives how many queries were answered, by rcode mnemonic.
-func (s *Server) Stats() map[string]uint64 {
-	stats := map[string]uint64{}
-	for i := range s.answered {
-		if n := s.answered[i].Load(); n > 0 {
-			stats[mnemonic(dnswire.Rcode(i))] = n
-		}
-	}
-	return stats
-}
-
 // usual are the rcodes that the server answers with: they are shown before the
 // first such answer too.
 var usual = []dnswire.Rcode{
@@ -86,13 +75,13 @@ func (s *Server) WriteMetrics(page *metrics.Page) {
 	page.Figure(s.tcp.dropped.Load(), tcp)
 	page.Family("meshddns_dns_overflow_total", "counter", "Queries over UDP that came faster than they were read.")
 	page.Figure(s.overflow())
-	if s.limits != nil {
+	if s.rates != nil {
 		page.Family("meshddns_dns_rate_limited_total", "counter", "Queries over UDP above the rate limit: dropped, truncated or told a cookie.")
-		page.Figure(s.limits.over.Load())
+		page.Figure(s.rates.over.Load())
 	}
-	open, crowdedOut := s.connections.count()
+	open, _, crowdedOut := s.limiter.Counts()
 	page.Family("meshddns_dns_connections", "gauge", "Open TCP connections.")
-	page.Figure(open)
+	page.Figure(uint64(open))
 	page.Family("meshddns_dns_connections_crowded_out_total", "counter", "TCP connections that were closed to make room.")
 	page.Figure(crowdedOut)
 }

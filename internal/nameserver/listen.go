@@ -29,14 +29,11 @@ func (e endpoint) address() string {
 // drainTime is for what the kernel has taken already: closing the sockets would lose it.
 const drainTime = 50 * time.Millisecond
 
-// stop ends the reading of the sockets, of one's own when they are empty.
+// stop ends the reading of the UDP sockets, of the program's own when they are empty.
 func (e endpoint) stop() {
 	at := longAgo
 	if !e.inherited {
 		at = time.Now().Add(drainTime)
-	}
-	if e.tcp != nil {
-		e.tcp.SetDeadline(at)
 	}
 	for _, udp := range e.udp {
 		udp.SetReadDeadline(at)

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/connlimit"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/tasks"
 )
@@ -38,19 +39,19 @@ const MaxNSID = 128
 
 // Server answers on some addresses, over UDP and TCP.
 type Server struct {
-	host        dnswire.Name   // "": ns.<zone>
-	others      []dnswire.Name // in NS records behind host
-	backend     Backend
-	log         *slog.Logger
-	ends        []endpoint
-	connections connections
-	nsid        string
-	secret      [16]byte // of cookies: clients notice a restart and take a new cookie
-	limits      *limiter
-	answered    [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
-	udp, tcp    figures
-	requests    sync.Pool // of *request, whose memory is used again
-	failures    failureLog
+	host     dnswire.Name   // "": ns.<zone>
+	others   []dnswire.Name // in NS records behind host
+	backend  Backend
+	log      *slog.Logger
+	ends     []endpoint
+	limiter  *connlimit.Limiter // of TCP connections
+	nsid     string
+	secret   [16]byte // of cookies: clients notice a restart and take a new cookie
+	rates    *rateLimiter
+	answered [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
+	udp, tcp figures
+	requests sync.Pool // of *request, whose memory is used again
+	failures failureLog
 }
 
 // Listen binds UDP and TCP of each address, both to one port.
@@ -58,7 +59,7 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 	if len(c.NSID) > MaxNSID {
 		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
 	}
-	s := &Server{backend: backend, log: log, nsid: c.NSID, limits: newLimiter(c.RateLimit)}
+	s := &Server{backend: backend, log: log, nsid: c.NSID, rates: newRateLimiter(c.RateLimit), limiter: newLimiter(connlimit.Places(descriptorEighths))}
 	rand.Read(s.secret[:]) // never fails
 	for i, host := range c.Hosts {
 		if i == 0 {
@@ -81,7 +82,6 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 		return nil, err
 	}
 	s.ends = append(s.ends, ends...)
-	s.connections.most = connectionsFor(descriptors())
 	return s, nil
 }
 
@@ -117,7 +117,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer closeAll(s.ends)
-	// Sockets stop by a deadline, not by closing: what was taken is still answered.
+	// UDP sockets stop by a deadline, not by closing: what was taken is still answered.
 	defer context.AfterFunc(ctx, func() {
 		for _, end := range s.ends {
 			end.stop()
@@ -142,7 +142,9 @@ func (s *Server) Serve(ctx context.Context) error {
 func (s *Server) loops() (loops []func(context.Context) error) {
 	for _, end := range s.ends {
 		if end.tcp != nil {
-			loops = append(loops, func(ctx context.Context) error { return s.serveTCP(ctx, end.tcp) })
+			loops = append(loops, func(ctx context.Context) error {
+				return s.serveTCP(ctx, s.limiter.Listen(ctx, end.tcp, !end.inherited))
+			})
 		}
 		if len(end.udp) == 0 {
 			continue

@@ -63,13 +63,12 @@ func serverFailure(buffer, packet []byte) []byte {
 	return append(buffer, header[:]...)
 }
 
-// transient reports whether a socket still works after an error: it told of
-// one peer (ICMP, an aborted connection) or of a shortage that passes.
+// transient reports whether a UDP socket still works after an error: the error is about one
+// client (ICMP) or about a shortage that passes.
 func transient(err error) bool {
 	for _, passing := range []syscall.Errno{
-		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPROTO, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
-		syscall.ENETDOWN, syscall.EHOSTDOWN, syscall.ENOPROTOOPT, syscall.EPERM, syscall.EINTR, syscall.EMSGSIZE,
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPROTO, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
+		syscall.EHOSTDOWN, syscall.ENOPROTOOPT, syscall.EPERM, syscall.EINTR, syscall.EMSGSIZE, syscall.ENOBUFS, syscall.ENOMEM,
 	} {
 		if errors.Is(err, passing) {
 			return true
