@@ -136,7 +136,7 @@ func (c *Conn) End() {
 		c.end()
 	}
 	c.limiter.mu.Unlock()
-	io.Copy(io.Discard, c.Conn)
+	c.Read(make([]byte, 1)) // discards what comes until the client closes its side, too
 	c.Close()
 }
 

@@ -48,61 +48,65 @@ func TestWriteTime(t *testing.T) {
 }
 
 // The client of an ended connection reads all that was sent, whatever it sends meanwhile.
-func TestEnd(t *testing.T) {
+func TestEndedConnection(t *testing.T) {
 	server, client := tcpPair(t)
+	client.(*net.TCPConn).SetReadBuffer(4096)
 	l := New(small)
 	c := l.Admit(server)
-	const answers = 10_000
-	c.Write(make([]byte, answers))
-	io.WriteString(client, "one more request")
+	answers := make([]byte, 50_000) // more than the client's buffer holds
+	c.Write(answers)
+	client.Write(make([]byte, 100))
 	for !unread(server) {
 	}
-	ended := make(chan struct{})
-	go func() { c.End(); close(ended) }()
-	for i := range answers {
-		if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
-			t.Fatalf("octet %d: %v", i, err)
+	l.mu.Lock()
+	c.end()
+	l.mu.Unlock()
+	c.SetReadDeadline(time.Time{}) // the test may be slow
+	read := make(chan error, 1)
+	go func() {
+		_, err := c.Read(make([]byte, 10))
+		read <- err
+		c.Close()
+	}()
+	for i := 0; i < len(answers); i += 1000 {
+		if _, err := io.ReadFull(client, answers[:1000]); err != nil {
+			t.Fatalf("after %d octets: %v", i, err)
 		}
-		if i < 10 {
-			io.WriteString(client, "x")
+		if i < 10_000 {
+			client.Write([]byte{1})
 		}
 	}
-	if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		t.Errorf("at the end: %d, %v", n, err)
+	if n, err := client.Read(answers); n != 0 || err != io.EOF {
+		t.Errorf("at the end the client reads %d, %v", n, err)
 	}
 	client.Close()
-	<-ended
-	if open, _, _ := l.Counts(); open != 0 {
-		t.Errorf("%d are open", open)
-	}
-}
-
-// A request that crosses the end of its connection is not seen by the server, and no reset.
-func TestRequestAfterTheEnd(t *testing.T) {
-	server, client := tcpPair(t)
-	l := New(small)
-	c := l.Admit(server)
-	read := make(chan error, 1)
-	go func() { _, err := c.Read(make([]byte, 10)); read <- err; c.Close() }()
-	for reads := false; !reads; {
-		l.mu.Lock()
-		reads = c.state == idle
-		l.mu.Unlock()
-	}
-	for l.endIdle(true) > 0 && c.stateNow() != ending {
-	}
-	io.WriteString(client, "too late")
-	if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		t.Errorf("the client reads %d, %v", n, err)
-	}
-	client.(*net.TCPConn).CloseWrite()
 	if err := <-read; err != io.EOF {
 		t.Errorf("the server reads %v", err)
 	}
 }
 
-func (c *Conn) stateNow() state {
-	c.limiter.mu.Lock()
-	defer c.limiter.mu.Unlock()
-	return c.state
+// half is a connection whose directions are closed one by one.
+type half struct{ net.Conn }
+
+func (half) CloseWrite() error { return nil }
+
+// End waits for the client to close its side, too, but not for long.
+func TestEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, closes := range []time.Duration{lingerTime / 2, time.Hour} {
+			server, client := pipe(t, 1)
+			c := New(small).Admit(half{server})
+			begun := time.Now()
+			go func() {
+				client.Write(make([]byte, 10))
+				<-time.After(closes)
+				client.Close()
+			}()
+			c.End()
+			if took := time.Since(begun); took != min(closes, lingerTime) || !c.is(closed) {
+				t.Errorf("the client closes after %v, the server after %v", closes, took)
+			}
+			after(closes)
+		}
+	})
 }

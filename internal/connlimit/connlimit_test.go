@@ -50,7 +50,7 @@ func admit(t *testing.T, l *Limiter, n byte) peer {
 func admitIdle(t *testing.T, l *Limiter, n byte, count int) (all []peer) {
 	for range count {
 		p := admit(t, l, n)
-		go p.Read(make([]byte, 1))
+		go io.Copy(io.Discard, p)
 		all = append(all, p)
 		after(time.Second)
 	}
@@ -72,16 +72,16 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func (p peer) isClosed() bool {
-	p.limiter.mu.Lock()
-	defer p.limiter.mu.Unlock()
-	return p.state == closed
+func (c *Conn) is(s state) bool {
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	return c.state == s
 }
 
 // closedOf tells which connections are closed.
 func closedOf(all []peer) (numbers []int) {
 	for i, p := range all {
-		if p.isClosed() {
+		if p.is(closed) {
 			numbers = append(numbers, i)
 		}
 	}
@@ -135,8 +135,7 @@ func TestWorkStays(t *testing.T) {
 		at := []peer{admitWorking(t, l, 1, false), admitWorking(t, l, 1, true), admit(t, l, 1)}
 		after(time.Hour)
 		idle := admitIdle(t, l, 1, 9)
-		idle[8].client.Write([]byte{1})
-		go idle[8].Read(make([]byte, 1)) // the rest of a request
+		idle[8].client.Write([]byte{1}) // a part of a request
 		after(time.Hour)
 		admitIdle(t, l, 1, 9)
 		expect(t, "in work", at)

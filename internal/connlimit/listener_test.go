@@ -39,33 +39,56 @@ func TestAcceptDuringShortage(t *testing.T) {
 	})
 }
 
-// Connections that the kernel has taken are accepted before a listener that drains stops.
+// timed is a listener that notes the deadline of Accept.
+type timed struct {
+	*socket
+	deadline time.Time
+}
+
+func (l *timed) SetDeadline(at time.Time) error {
+	l.deadline = at
+	return nil
+}
+
+// A listener that drains has time for the connections that the kernel has taken.
 func TestListenerDrains(t *testing.T) {
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	l := New(small)
-	ctx, cancel := context.WithCancel(t.Context())
-	listener := l.Listen(ctx, socket, true)
-	const clients = 5
-	for range clients {
-		c, err := net.Dial("tcp", socket.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for drain, want := range map[bool]time.Duration{true: drainTime, false: 0} {
+			inner := &timed{socket: newSocket()}
+			ctx, cancel := context.WithCancel(t.Context())
+			listener := New(small).Listen(ctx, inner, drain)
+			cancel()
+			synctest.Wait()
+			if got := time.Until(inner.deadline); got != want {
+				t.Errorf("stops after %v, want %v", got, want)
+			}
+			go inner.dial(t, 1)
+			if _, err := listener.Accept(); err != nil {
+				t.Errorf("until then: %v", err)
+			}
+			inner.Close()
+			if _, err := listener.Accept(); err != ErrStopped {
+				t.Errorf("after that: %v", err)
+			}
 		}
-		defer c.Close()
+	})
+}
+
+// A request that has come is answered, also if its server has not read it yet.
+func TestDrainAfterUnreadRequest(t *testing.T) {
+	server, client := tcpPair(t)
+	l := New(small)
+	c := l.Admit(server)
+	c.listens() // as a server that reads and is not run
+	client.Write([]byte{1})
+	for !unread(server) {
 	}
-	cancel()
-	for err == nil {
-		_, err = listener.Accept()
+	if open := l.endIdle(true); open != 1 || c.state != idle {
+		t.Errorf("%d are open, state %d", open, c.state)
 	}
-	if open, _, _ := l.Counts(); open != clients || err != ErrStopped {
-		t.Errorf("%d are accepted, %v", open, err)
-	}
-	if _, err := l.Listen(ctx, socket, false).Accept(); err != ErrStopped {
-		t.Errorf("after that: %v", err)
+	c.Conn.Read(make([]byte, 1))
+	if l.endIdle(true); c.state != ending {
+		t.Errorf("state %d", c.state)
 	}
 }
 
@@ -154,6 +177,11 @@ func TestDrainHasAnEnd(t *testing.T) {
 		all := []peer{admitWorking(t, l, 1, false), admit(t, l, 1)}
 		go all[1].Read(make([]byte, 2))
 		all[1].client.Write([]byte{1}) // a part of a request
+		go func() {
+			if after(2 * time.Second); !all[1].is(reading) {
+				t.Error("ended before its time")
+			}
+		}()
 		if took, err := drain(l, 3*time.Second); !errors.Is(err, context.DeadlineExceeded) || took != 3*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}

@@ -91,6 +91,22 @@ func TestTurnsOfAll(t *testing.T) {
 	})
 }
 
+// Changes of all clients leave turns to requests that read.
+func TestTurnsOfAllChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(small)
+		var served served
+		for client := range byte(2) {
+			for range 3 {
+				served.ask(admit(t, l, client), true, "change")
+			}
+		}
+		served.ask(admit(t, l, 2), true, "late")
+		served.ask(admit(t, l, 3), false, "read")
+		served.expect(t, "change", "change", "change", "change", "change", "change", "read")
+	})
+}
+
 // A client that does not read its answer gives its turn to a request that waits, and one
 // that reads keeps it.
 func TestUnreadAnswerGivesItsTurn(t *testing.T) {
@@ -114,7 +130,7 @@ func TestUnreadAnswerGivesItsTurn(t *testing.T) {
 		if waited := time.Since(begun); waited < writeGrace || waited > 2*writeGrace {
 			t.Errorf("waited for %v", waited)
 		}
-		if expect(t, "not read", all, 2); late.isClosed() {
+		if expect(t, "not read", all, 2); late.is(closed) {
 			t.Error("the request that waited is closed")
 		}
 		all[0].Close()
@@ -122,22 +138,20 @@ func TestUnreadAnswerGivesItsTurn(t *testing.T) {
 	})
 }
 
-// A change that waits takes the turn of a change.
+// A change that waits takes the turn of a change, of its own client if that has its turns.
 func TestUnreadAnswerOfItsKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(small)
-		read := admitWorking(t, l, 1, false)
-		go read.Write(make([]byte, 10))
-		after(time.Second)
-		var changes []peer
+		all := []peer{admitWorking(t, l, 1, false), admitWorking(t, l, 2, true)}
+		go all[0].Write(make([]byte, 10))
+		go all[1].Write(make([]byte, 10))
+		admitIdle(t, l, 2, 6)
 		for range 3 {
-			changes = append(changes, admitWorking(t, l, 1, true))
+			all = append(all, admitWorking(t, l, 1, true))
 		}
-		go changes[1].Write(make([]byte, 10))
+		go all[3].Write(make([]byte, 10))
 		admitWorking(t, l, 1, true)
-		if expect(t, "not read", changes, 1); read.isClosed() {
-			t.Error("the read is closed, which gives no change a turn")
-		}
+		expect(t, "not read", all, 3)
 	})
 }
 
@@ -156,8 +170,8 @@ func TestWaitingMakesRoom(t *testing.T) {
 			all = append(all, p)
 			after(time.Millisecond)
 		}
-		idle := admitIdle(t, l, 1, 1)
 		after(time.Minute)
+		idle := admitIdle(t, l, 1, 1)
 		late := admit(t, l, 1)
 		expect(t, "one is idle", append(all, idle...), 11)
 		begun := time.Now()
