@@ -142,7 +142,7 @@ func TestUnreadAnswerGivesItsTurn(t *testing.T) {
 func TestUnreadAnswerOfItsKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(small)
-		all := []peer{admitWorking(t, l, 1, false), admitWorking(t, l, 2, true)}
+		all := []peer{admitWorking(t, l, 3, false), admitWorking(t, l, 2, true)}
 		go all[0].Write(make([]byte, 10))
 		go all[1].Write(make([]byte, 10))
 		admitIdle(t, l, 2, 6)
