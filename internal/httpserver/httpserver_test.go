@@ -272,7 +272,7 @@ func TestSockets(t *testing.T) {
 	for address, want := range map[string]string{
 		"unix:": "has no path", "unix:@api": "is abstract", "unix:\x00api": "is abstract", "0.0.0.0:0": "-token-file is required",
 	} {
-		if _, err := Listen(Addresses{List: []string{"127.0.0.1:0", address}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Listen(ListenConfig{List: []string{"127.0.0.1:0", address}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", address, err, want)
 		}
 	}
@@ -289,7 +289,7 @@ func TestSockets(t *testing.T) {
 	if os.Getuid() != 0 {
 		group = fmt.Sprint(os.Getgid())
 	}
-	listeners, err := Listen(Addresses{List: []string{"unix:" + path, "127.0.0.1:0", "127.0.0.1:0"}, Group: group})
+	listeners, err := Listen(ListenConfig{List: []string{"unix:" + path, "127.0.0.1:0", "127.0.0.1:0"}, Group: group})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,17 +305,17 @@ func TestSockets(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %s", listeners[i].Addr(), response, err, want)
 		}
 	}
-	if _, err := Listen(Addresses{List: []string{"unix:" + path}}); err == nil || !strings.Contains(err.Error(), "another program listens") {
+	if _, err := Listen(ListenConfig{List: []string{"unix:" + path}}); err == nil || !strings.Contains(err.Error(), "another program listens") {
 		t.Errorf("a socket in use: %v", err)
 	}
-	if _, err := Listen(Addresses{List: []string{"unix:" + path + "2"}, Group: "no such group"}); err == nil || !strings.Contains(err.Error(), "-socket-group") {
+	if _, err := Listen(ListenConfig{List: []string{"unix:" + path + "2"}, Group: "no such group"}); err == nil || !strings.Contains(err.Error(), "-socket-group") {
 		t.Errorf("a group that is not: %v", err)
 	}
 }
 
 // 0.0.0.0 is IPv4 only: who lets in IPv4 alone does not open the API to IPv6.
 func TestWildcardOfIPv4(t *testing.T) {
-	listeners, err := Listen(Addresses{List: []string{"0.0.0.0:0"}, Token: true})
+	listeners, err := Listen(ListenConfig{List: []string{"0.0.0.0:0"}, Token: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,7 +447,7 @@ func TestLiveSocketStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			listeners, err := Listen(Addresses{List: []string{"unix:" + path}})
+			listeners, err := Listen(ListenConfig{List: []string{"unix:" + path}})
 			for _, l := range listeners {
 				l.Close()
 			}
@@ -470,7 +470,7 @@ func TestDeadSocketGoes(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	listeners, err := Listen(Addresses{List: []string{"unix:" + path}})
+	listeners, err := Listen(ListenConfig{List: []string{"unix:" + path}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"meshddns/internal/guard"
 )
 
-// Addresses say where to listen.
-type Addresses struct {
+// ListenConfig says where to listen.
+type ListenConfig struct {
 	List  []string // host:port or unix:/path
 	Group string   // of unix sockets, by name or number; "": the program's own
 	Token bool     // a token is asked for, so that what is not loopback may be listened on
@@ -43,7 +43,7 @@ func CheckAddress(address string) error {
 }
 
 // Listen binds all addresses, or none.
-func Listen(where Addresses) (listeners []net.Listener, err error) {
+func Listen(c ListenConfig) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {
 			for _, l := range listeners {
@@ -52,13 +52,13 @@ func Listen(where Addresses) (listeners []net.Listener, err error) {
 			listeners = nil
 		}
 	}()
-	for _, address := range where.List {
-		listener, err := where.listen(address)
+	for _, address := range c.List {
+		listener, err := c.listen(address)
 		if err != nil {
 			return listeners, err
 		}
 		listeners = append(listeners, listener)
-		if err := Guarded(listener, where.Token); err != nil {
+		if err := Guarded(listener, c.Token); err != nil {
 			return listeners, fmt.Errorf("-listen: %q %w", address, err)
 		}
 	}
@@ -84,7 +84,7 @@ func networkOf(address string) string {
 	return "tcp"
 }
 
-func (where Addresses) listen(address string) (net.Listener, error) {
+func (c ListenConfig) listen(address string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, fmt.Errorf("-listen: %w", err)
 	}
@@ -97,9 +97,9 @@ func (where Addresses) listen(address string) (net.Listener, error) {
 		return listener, nil
 	}
 	group := -1
-	if where.Group != "" {
+	if c.Group != "" {
 		var err error
-		if group, err = groupID(where.Group); err != nil {
+		if group, err = groupID(c.Group); err != nil {
 			return nil, err
 		}
 	}

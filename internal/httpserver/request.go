@@ -21,7 +21,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer c.Rest()
-	a := &answer{ResponseWriter: w, server: s}
+	a := &response{ResponseWriter: w, server: s}
 	if r.ContentLength != 0 {
 		// The server's own request keeps its body: by its type net/http knows how the
 		// request ends.
@@ -37,31 +37,31 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	a.begin()
 }
 
-// answer is an answer on its way.
-type answer struct {
+// response is an answer on its way.
+type response struct {
 	http.ResponseWriter
 	server *Server
 	body   *body // of the request, nil without one
 	begun  bool
 }
 
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *response) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-func (a *answer) WriteHeader(status int) {
+func (a *response) WriteHeader(status int) {
 	if status >= http.StatusOK {
 		a.begin()
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
-func (a *answer) Write(p []byte) (int, error) {
+func (a *response) Write(p []byte) (int, error) {
 	a.begin()
 	return a.ResponseWriter.Write(p)
 }
 
 // begin says before the header goes whether another request may come. Where the
 // body was not read to its end net/http would first wait for it.
-func (a *answer) begin() {
+func (a *response) begin() {
 	if a.begun {
 		return
 	}
