@@ -196,7 +196,7 @@ func (l *Limiter) makeRoom(c *Conn) (next time.Time, ok bool) {
 		switch {
 		case other == nil:
 			return next, false
-		case l.Grace > 0 && other.state <= reading && unread(other.Conn):
+		case l.Grace > 0 && other.writing.IsZero() && other.state <= reading && unread(other.Conn):
 			other.since = time.Now() // the server is slow, not the client
 		default:
 			l.crowdOut(other)
@@ -229,12 +229,12 @@ func (l *Limiter) firstToGo(among func(*Conn) bool) (first *Conn, next time.Time
 func (c *Conn) yields() (rank int, from time.Time, ok bool) {
 	switch {
 	case !c.writing.IsZero():
-		return 0, c.writing.Add(writeGrace), true
+		return 1, c.writing.Add(writeGrace), true
 	case c.state == waiting:
-		return 1, c.since.Add(turnGrace), true
+		return 2, c.since.Add(turnGrace), true
 	case c.state == working || !c.reads:
 		// Without a limit of requests the server may be at work for all connections.
-		return 2, c.since, c.limiter.Requests == 0
+		return 3, c.since, c.limiter.Requests == 0
 	}
 	return 0, c.since.Add(c.limiter.Grace), true
 }

@@ -143,6 +143,20 @@ func TestWorkStays(t *testing.T) {
 	})
 }
 
+// A client that does not read makes room after the clients that have asked nothing.
+func TestUnreadAnswerMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(small)
+		unread := admitWorking(t, l, 1, false)
+		go unread.Write(make([]byte, 10))
+		after(time.Second)
+		idle := admitIdle(t, l, 1, l.PerClient)
+		if expect(t, "idle", idle, 0); unread.is(closed) {
+			t.Error("the client that does not read went first")
+		}
+	})
+}
+
 // Where the number of requests has no limit, idle connections go first, and a new
 // connection never waits.
 func TestWithoutLimitOfRequests(t *testing.T) {
@@ -204,6 +218,22 @@ func TestUnreadRequestStays(t *testing.T) {
 	server, _ := tcpPair(t)
 	l.Admit(server)
 	expect(t, "with unread input", all, 1)
+}
+
+// A client that does not read its answer makes room, whatever it sends.
+func TestUnreadRequestBehindUnreadAnswer(t *testing.T) {
+	l := New(small)
+	l.PerClient = 1
+	server, client := tcpPair(t)
+	p := peer{l.Admit(server), client}
+	p.Rest()
+	p.writes(time.Now().Add(-time.Hour)) // the last part of an answer
+	io.WriteString(client, "x")
+	for !unread(server) {
+	}
+	next, _ := tcpPair(t)
+	l.Admit(next)
+	expect(t, "with an unread answer", []peer{p}, 0)
 }
 
 // tcpPair gives the two ends of a TCP connection.
