@@ -86,12 +86,12 @@ func (l *Limiter) hasTurn(c *Conn) bool {
 	if !own && !kind && l.total.working < l.Requests {
 		return true
 	}
-	unread, _ := l.firstToGo(func(o *Conn) bool {
+	slow, _ := l.firstToGo(func(o *Conn) bool {
 		return o.state == working && (!own || o.share == c.share) && (!kind || o.changes)
 	})
-	if unread == nil {
+	if slow == nil {
 		return false
 	}
-	l.crowdOut(unread)
+	l.crowdOut(slow)
 	return true
 }

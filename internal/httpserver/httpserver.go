@@ -1,6 +1,5 @@
-// Package httpserver is the front of the HTTP API: its sockets, the bounds on what
-// clients may hold, and a stop that loses no request. It knows nothing of what is
-// answered.
+// Package httpserver is the front of the HTTP API: its sockets, the limits of its clients,
+// and a stop that loses no request. It knows nothing about the answers.
 package httpserver
 
 import (
@@ -23,11 +22,11 @@ const (
 	headerTime = 5 * time.Second  // for a request's header
 	bodyTime   = 15 * time.Second // for header and body
 	idleTime   = 2 * time.Minute
-	lingerTime = time.Second    // for a body that nobody reads, after the answer
+	lingerTime = time.Second    // for the rest of a body, after an answer that did not need it
 	maxHeader  = 16<<10 - 4<<10 // net/http adds 4 KiB of its own: 16 KiB in all
 
-	silentTime   = 100 * time.Millisecond // a client keeps its connection at least for so long between octets of requests
-	writeTime    = 15 * time.Second       // for each 32 KiB of an answer
+	silentTime   = 100 * time.Millisecond // for which a client keeps its connection at least, before its request and in it
+	writeTime    = 15 * time.Second       // for a client to take 32 KiB of an answer
 	patienceTime = 5 * time.Second        // for requests that wait for others, from the stop on
 
 	// descriptorEighths is the part of the descriptors that connections may have: the DNS
@@ -35,12 +34,12 @@ const (
 	descriptorEighths = 3
 )
 
-// Config is what a server is told.
+// Config has the sockets and the handlers of a Server.
 type Config struct {
-	Listeners []net.Listener // bound by this program: what waits in them is answered before they are closed
-	Inherited []net.Listener // from the service manager, who keeps them: what waits in them is for the next program
-	TCP, Unix http.Handler   // by what the request came over
-	// ConnContext is that of http.Server, for the connection as it was accepted.
+	Listeners []net.Listener // bound by this program: connections that wait in them are served before they are closed
+	Inherited []net.Listener // from the service manager, which keeps them: connections that wait in them are for the next program
+	TCP, Unix http.Handler   // of requests over TCP, and over unix sockets
+	// ConnContext does the work of ConnContext of http.Server, with the connection as it was accepted.
 	ConnContext  func(context.Context, net.Conn) context.Context
 	ShutdownTime time.Duration // for the answers in flight, from the stop on
 	Log          *slog.Logger
@@ -62,7 +61,7 @@ func New(c Config) *Server {
 	return s
 }
 
-// newLimiter gives the limits of so many connections.
+// newLimiter gives the limits of so many connections: one client may have three quarters.
 func newLimiter(places int) *connlimit.Limiter {
 	return connlimit.New(connlimit.Config{
 		Connections: places, PerClient: places * 3 / 4, Requests: places / 2, Grace: silentTime, WriteTime: writeTime,
@@ -82,7 +81,7 @@ func (s *Server) TCP() bool {
 	return slices.ContainsFunc(s.listeners(), func(l net.Listener) bool { return l.Addr().Network() == "tcp" })
 }
 
-// listeners are all, those of this program first.
+// listeners gives all sockets, those that this program bound first.
 func (s *Server) listeners() []net.Listener {
 	return append(append([]net.Listener(nil), s.config.Listeners...), s.config.Inherited...)
 }

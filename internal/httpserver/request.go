@@ -75,8 +75,8 @@ func (a *response) begin() {
 	}
 }
 
-// body is a request's body. While it is read the client is waited for, and may have
-// to make room.
+// body is a request's body. While the handler reads it, the server waits for the client,
+// and the connection may have to make room.
 type body struct {
 	io.ReadCloser
 	conn    *connlimit.Conn

@@ -5,15 +5,15 @@ import (
 	"syscall"
 )
 
-// What package syscall lacks.
+// Flags that package syscall lacks.
 const (
 	openPath    = 0x200000 // O_PATH
 	atEmptyPath = 0x1000   // AT_EMPTY_PATH
 )
 
-// giveToGroup gives a socket's file to a group and lets the group in. Who can write
-// into the folder could put another file there: what was opened is changed, if it
-// is a socket, and no link is followed.
+// giveToGroup gives a socket's file to a group and lets the group in. Another user may be
+// able to put a file of that name into the folder. So giveToGroup follows no link, and
+// changes the file that it has opened, if that is a socket.
 func giveToGroup(path string, group int) error {
 	fd, err := syscall.Open(path, openPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ var answerTimes = [...]time.Duration{
 	10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second,
 }
 
-// figures are what one transport counts.
+// figures are the counters of one transport.
 type figures struct {
 	dropped   atomic.Uint64 // queries without an answer
 	truncated atomic.Uint64
@@ -94,7 +94,7 @@ func (f *figures) writeTimes(page *metrics.Page, transport metrics.Label) {
 	page.Histogram(answerTimes[:], counts[:], time.Duration(f.spent.Load()), transport)
 }
 
-// overflow sums what the kernel dropped because a socket's buffer was full.
+// overflow sums the queries that the kernel dropped because a socket's buffer was full.
 func (s *Server) overflow() (sum uint64) {
 	for _, end := range s.ends {
 		for _, udp := range end.udp {

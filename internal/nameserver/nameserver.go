@@ -22,14 +22,14 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// Config is what a server is told.
+// Config has the sockets and the settings of a Server.
 type Config struct {
 	Addresses []string       // to listen on, host:port; one of port 0 gets a free one
 	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
 	NSID      string         // tells servers of one zone apart (RFC 5001); "": not answered
 	RateLimit int            // answers a second over UDP to one network, 0: no limit
-	// Sockets of the service manager, who keeps them: what comes when this program
-	// stops is for the next one.
+	// Sockets of the service manager, which keeps them: queries that come when this program
+	// stops are for the next one.
 	Listeners   []net.Listener
 	PacketConns []net.PacketConn
 }
@@ -110,14 +110,14 @@ func (s *Server) LocalAddr() string {
 	return netip.AddrPortFrom(loopback, address.Port()).String()
 }
 
-// Serve answers until ctx ends, then what has come by then, also over connections
-// that are open, closes the sockets, and returns nil; an unexpected socket failure
-// is its error.
+// Serve answers until ctx ends. Then it answers the queries that have come by then, also over
+// open connections, closes the sockets, and returns nil. The failure of a socket is its
+// error.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer closeAll(s.ends)
-	// UDP sockets stop by a deadline, not by closing: what was taken is still answered.
+	// UDP sockets stop by a deadline, not by closing: the server answers the queries that the kernel has taken.
 	defer context.AfterFunc(ctx, func() {
 		for _, end := range s.ends {
 			end.stop()
@@ -138,7 +138,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// loops gives what reads the sockets: one a socket, or one a core on the only one.
+// loops gives the functions that read the sockets: one for each socket, or one for each core if there is only one.
 func (s *Server) loops() (loops []func(context.Context) error) {
 	for _, end := range s.ends {
 		if end.tcp != nil {
@@ -160,8 +160,8 @@ func (s *Server) loops() (loops []func(context.Context) error) {
 // longAgo is a deadline that ends a read that is waiting.
 var longAgo = time.Unix(1, 0)
 
-// failureLog lets one line a failureInterval through: a broken database fails
-// every query, and anybody can send those.
+// failureLog lets one line through in each failureInterval, because a broken database
+// fails every query.
 type failureLog struct {
 	last   atomic.Int64 // when a line went through, Unix nanoseconds
 	hushed atomic.Uint64

@@ -9,15 +9,15 @@ import (
 	"meshddns/internal/connlimit"
 )
 
-// DefaultRateLimit is what no resolver reaches: with the times to live here
-// each name is asked for once a minute by one that keeps what it is told.
+// DefaultRateLimit is more than a resolver needs: by the TTLs here, a resolver with a cache
+// asks for each name once a minute.
 const DefaultRateLimit = 1000
 
 // MaxRateLimit is the highest limit.
 const MaxRateLimit = 1_000_000
 
-// limitedNetworks bounds the memory. Networks beyond that share an entry with
-// others; nobody can choose with whom.
+// limitedNetworks bounds the memory. More networks share entries; the seed of the hash,
+// which clients do not know, says which.
 const limitedNetworks = 1 << 16
 
 // rateLimiter bounds the answers over UDP to one network, so that this server is of
@@ -60,7 +60,7 @@ func (l *rateLimiter) allow(client netip.Addr, at time.Time) bool {
 	}
 }
 
-// slip reports whether this one of the answers above the limit is sent all the
-// same, without records: every second, so that who is not forged can come back
-// over TCP or with a cookie.
+// slip reports whether the server sends this answer above the limit all the same, without
+// records. It does for every second one, so that a client whose address is not forged can
+// ask again over TCP or with a cookie.
 func (l *rateLimiter) slip() bool { return l.over.Add(1)%2 == 0 }
