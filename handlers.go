@@ -149,7 +149,7 @@ func broken(err error) msg.ID {
 }
 
 // deny answers for the guard, which stops a request before it gets here.
-func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Refusal) {
+func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Denial) {
 	failure := &envelope.Failure{Status: refusal.Status, ID: msg.ID(refusal.Code)}
 	if failure.ID == msg.HostNotAllowed {
 		failure.Args = []any{refusal.Host}

@@ -320,7 +320,7 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 			return nil, fmt.Errorf("the service manager's socket %s %w", l.Addr(), err)
 		}
 	}
-	listeners, err := httpserver.Listen(httpserver.Addresses{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
+	listeners, err := httpserver.Listen(httpserver.ListenConfig{List: c.Listen, Group: c.SocketGroup, Token: c.Tokens != nil})
 	if err != nil {
 		return nil, err
 	}

@@ -27,15 +27,15 @@ type Config struct {
 	// that is neither a name nor an address matches nothing.
 	AllowHosts []string
 	// Deny writes the answer to a request that was stopped; headers that belong to the refusal are already set.
-	Deny func(w http.ResponseWriter, r *http.Request, refusal Refusal)
+	Deny func(w http.ResponseWriter, r *http.Request, refusal Denial)
 	// Log gets a line about refusals, one a second at most; nil is none.
 	Log *slog.Logger
 	// Now is the clock of the limits; nil is time.Now.
 	Now func() time.Time
 }
 
-// Refusal is why a request was stopped.
-type Refusal struct {
+// Denial is why a request was stopped.
+type Denial struct {
 	Status     int
 	Code       string        // "host_not_allowed", "cross_site", "unauthorized" or "too_many_attempts"
 	Host       string        // of the request, cut where it is long
@@ -48,44 +48,44 @@ const healthPath = "/healthz"
 // TCP guards what a network can reach: Host, site, token, in this order. /healthz needs no token, because probes have none, and
 // takes any Host: what it tells is for everybody.
 func TCP(cfg Config, next http.Handler) http.Handler {
-	g := newGate(cfg)
+	g := newGuard(cfg)
 	return g.checkHost(g.checkSite(g.checkToken(next)))
 }
 
 // Unix guards a unix socket. File permissions say who may connect, and DNS can't lead there, but a proxy may carry a browser's
 // request to it.
 func Unix(cfg Config, next http.Handler) http.Handler {
-	return newGate(cfg).checkSite(next)
+	return newGuard(cfg).checkSite(next)
 }
 
-// gate is a guard at work.
-type gate struct {
+// guard has the state of the checks.
+type guard struct {
 	Config
-	attempts *limiter
+	attempts *wrongTokens
 	refusals *refusals
 }
 
-func newGate(cfg Config) *gate {
-	return &gate{Config: cfg, attempts: newLimiter(cfg.Now), refusals: &refusals{log: cfg.Log}}
+func newGuard(cfg Config) *guard {
+	return &guard{Config: cfg, attempts: newWrongTokens(cfg.Now), refusals: &refusals{log: cfg.Log}}
 }
 
 // checkHost stops DNS rebinding: a page at evil.example whose name suddenly resolves to 127.0.0.1 is same-origin to the browser,
 // and only the Host tells. It is the page's own name then, never an address.
-func (g *gate) checkHost(next http.Handler) http.Handler {
+func (g *guard) checkHost(next http.Handler) http.Handler {
 	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h, ok := parseHost(r.Host); r.URL.Path != healthPath && (!ok || !h.address && !h.loopback() && !allowed(h)) {
-			g.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "host_not_allowed"})
+			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "host_not_allowed"})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (g *gate) checkSite(next http.Handler) http.Handler {
+func (g *guard) checkSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if crossSite(r) {
-			g.refuse(w, r, Refusal{Status: http.StatusForbidden, Code: "cross_site"})
+			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "cross_site"})
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -107,7 +107,7 @@ func crossSite(r *http.Request) bool {
 	return err != nil || origin.Host == "" || !strings.EqualFold(origin.Host, r.Host)
 }
 
-func (g *gate) checkToken(next http.Handler) http.Handler {
+func (g *guard) checkToken(next http.Handler) http.Handler {
 	if g.Tokens == nil {
 		return next
 	}
@@ -129,17 +129,17 @@ func (g *gate) checkToken(next http.Handler) http.Handler {
 // without a token is no guess and is not counted. A right token passes however many wrong ones came
 // before: nobody can lock the administrator out from behind the same address, and the shortest
 // token is too long to be guessed at any rate.
-func (g *gate) authenticate(r *http.Request) (int, Refusal) {
-	unauthorized := Refusal{Status: http.StatusUnauthorized, Code: "unauthorized"}
+func (g *guard) authenticate(r *http.Request) (int, Denial) {
+	unauthorized := Denial{Status: http.StatusUnauthorized, Code: "unauthorized"}
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
 		return 0, unauthorized
 	}
 	if number := findToken(g.Tokens.list(), bearer(authorization)); number > 0 {
-		return number, Refusal{}
+		return number, Denial{}
 	}
 	if wait := g.attempts.wrongToken(network(r.RemoteAddr)); wait > 0 {
-		return 0, Refusal{Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait}
+		return 0, Denial{Status: http.StatusTooManyRequests, Code: "too_many_attempts", RetryAfter: wait}
 	}
 	return 0, unauthorized
 }
@@ -153,7 +153,7 @@ func bearer(authorization string) string {
 	return strings.TrimLeft(token, " ")
 }
 
-func (g *gate) refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request, refusal Denial) {
 	switch refusal.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")

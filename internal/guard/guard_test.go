@@ -43,7 +43,7 @@ func (c *clock) advance(d time.Duration) {
 }
 
 // deny writes the refusal as the tests compare it.
-func deny(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
+func deny(w http.ResponseWriter, _ *http.Request, refusal Denial) {
 	w.WriteHeader(refusal.Status)
 	io.WriteString(w, refusal.Code)
 }

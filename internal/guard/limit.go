@@ -13,24 +13,24 @@ const (
 	maxNetworks = 4096 // remembered at once; about a megabyte
 )
 
-// limiter counts wrong tokens by network.
-type limiter struct {
+// wrongTokens counts the wrong tokens of each network.
+type wrongTokens struct {
 	now   func() time.Time
 	mu    sync.Mutex
 	wrong map[netip.Prefix][]time.Time // oldest first, never empty, maxWrong at most
 }
 
-func newLimiter(now func() time.Time) *limiter {
+func newWrongTokens(now func() time.Time) *wrongTokens {
 	if now == nil {
 		now = time.Now
 	}
-	return &limiter{now: now, wrong: map[netip.Prefix][]time.Time{}}
+	return &wrongTokens{now: now, wrong: map[netip.Prefix][]time.Time{}}
 }
 
 // wrongToken counts a wrong token, or says how long the network has to wait before the next one is
 // counted: what comes meanwhile is not, else the wait would never end. Asking and counting are one
 // step: guesses sent side by side must not pass together.
-func (l *limiter) wrongToken(from netip.Prefix) (wait time.Duration) {
+func (l *wrongTokens) wrongToken(from netip.Prefix) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -48,7 +48,7 @@ func (l *limiter) wrongToken(from netip.Prefix) (wait time.Duration) {
 
 // makeRoom keeps the table bounded, so that nobody fills the memory from many addresses: the network whose last wrong token is
 // oldest is forgotten.
-func (l *limiter) makeRoom(from netip.Prefix, now time.Time) {
+func (l *wrongTokens) makeRoom(from netip.Prefix, now time.Time) {
 	if _, known := l.wrong[from]; known || len(l.wrong) < maxNetworks {
 		return
 	}

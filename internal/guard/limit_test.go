@@ -82,7 +82,7 @@ func TestLimitSideBySide(t *testing.T) {
 
 func TestLimiterIsBounded(t *testing.T) {
 	clock := newClock()
-	l := newLimiter(clock.now)
+	l := newWrongTokens(clock.now)
 	nth := func(i int) netip.Prefix { return network(fmt.Sprintf("[2001:db8:0:%x::1]:1", i)) }
 	for i := range maxNetworks + 1000 {
 		l.wrongToken(nth(i))

@@ -23,7 +23,7 @@ type refusals struct {
 
 // note logs a refusal, or counts it. The line is written without the lock: while the log
 // takes no line, one request waits for it and all others are counted.
-func (l *refusals) note(r *http.Request, refusal Refusal) {
+func (l *refusals) note(r *http.Request, refusal Denial) {
 	if l.log == nil || !l.begin() {
 		return
 	}

@@ -70,21 +70,8 @@ func (b *Book) All() (all []netip.Addr) {
 // Reachable reports whether the last known addresses have one that is not private.
 func (b *Book) Reachable() bool {
 	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool {
-		return !Private(a) && !a.IsLoopback() && !a.IsLinkLocalUnicast()
+		return !isPrivate(a) && !a.IsLoopback() && !a.IsLinkLocalUnicast()
 	})
-}
-
-// Private gives those of the last known addresses that are private. A record that
-// has one in it is of use within one network only.
-func (b *Book) Private() (private mesh.Addresses) {
-	last, _ := b.Known()
-	if Private(last.IPv4) {
-		private.IPv4 = last.IPv4
-	}
-	if Private(last.IPv6) {
-		private.IPv6 = last.IPv6
-	}
-	return private
 }
 
 // Ready is closed when the addresses have been looked up once.
@@ -97,7 +84,7 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 	failed := make(chan error, 1)
 	go func() {
 		failed <- tasks.Call(func() error {
-			return Watch(ctx, func() {
+			return watchKernel(ctx, func() {
 				select {
 				case reported <- struct{}{}:
 				default:

@@ -94,8 +94,8 @@ func shown(text string) string {
 	return fmt.Sprintf("%q is no source: ", text)
 }
 
-// checkAddr refuses what no A or AAAA record of this host can hold, or is of use in one. A private
-// address passes: somebody named it.
+// checkAddr refuses an address that an A or AAAA record of this host cannot hold, or that is of no use in one. A private
+// address passes, because the operator named it.
 func checkAddr(f Family, a netip.Addr) error {
 	switch {
 	case a.Is4() != (f == IPv4), a.Is4In6():
@@ -116,9 +116,6 @@ func checkAddr(f Family, a netip.Addr) error {
 	return nil
 }
 
-// Private reports whether the source is a private address, as somebody named it.
-func (s Source) Private() bool { return Private(s.addr) }
-
 // finding is what a source has at one moment.
 type finding struct {
 	addr netip.Addr // the zero Addr: none
@@ -126,19 +123,14 @@ type finding struct {
 	seen bool       // there is an address, and it is not public
 }
 
-// Addr returns the address now. When the host has none (no default route, say, or only private addresses under auto)
-// it returns the zero Addr and no error.
-func (s Source) Addr(ctx context.Context) (netip.Addr, error) {
-	f, err := s.look(ctx)
-	return f.addr, err
-}
-
+// look finds the address of this moment. That the host has none (no default route, say, or only private addresses under
+// auto) is no error.
 func (s Source) look(ctx context.Context) (finding, error) {
 	f, err := s.find(ctx)
 	if err != nil {
 		return finding{}, fmt.Errorf("%s: %w", s, err)
 	}
-	if Private(f.addr) {
+	if isPrivate(f.addr) {
 		f.note, f.seen = fmt.Sprintf("%s is %s: it is published, and reached from its own network only", f.addr, kind(f.addr)), true
 	}
 	return f, nil

@@ -96,17 +96,17 @@ func TestFixedAddresses(t *testing.T) {
 	}
 	for _, test := range tests {
 		if got := mustAddr(t, test.family, test.text); got.String() != test.want {
-			t.Errorf("%s: Addr = %s, want %s", test.text, got, test.want)
+			t.Errorf("%s: found %s, want %s", test.text, got, test.want)
 		}
 	}
-	if a, err := (Source{}).Addr(t.Context()); a.IsValid() || err != nil {
-		t.Errorf("zero Source: Addr = %s, %v, want none", a, err)
+	if found, err := (Source{}).look(t.Context()); found.addr.IsValid() || err != nil {
+		t.Errorf("zero Source: found %s, %v, want none", found.addr, err)
 	}
 }
 
 func TestUnknownInterface(t *testing.T) {
 	for _, f := range []Family{IPv4, IPv6} {
-		_, err := mustParse(t, f, "interface:nosuch0").Addr(t.Context())
+		_, err := mustParse(t, f, "interface:nosuch0").look(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "nosuch0: ") || !strings.Contains(err.Error(), "no such network interface") {
 			t.Errorf("IPv%d: error %v, want one that names the interface", f, err)
 		}

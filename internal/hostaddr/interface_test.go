@@ -141,9 +141,9 @@ func mustParse(t *testing.T, f Family, text string) Source {
 
 func mustAddr(t *testing.T, f Family, text string) netip.Addr {
 	t.Helper()
-	a, err := mustParse(t, f, text).Addr(t.Context())
+	found, err := mustParse(t, f, text).look(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return found.addr
 }

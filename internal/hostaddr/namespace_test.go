@@ -80,7 +80,7 @@ func checkAddrs(t *testing.T, source, want4, want6 string) {
 	t.Helper()
 	for f, want := range map[Family]string{IPv4: want4, IPv6: want6} {
 		if got := addrText(t, f, source); got != want {
-			t.Errorf("IPv%d %s: Addr = %s, want %s", f, source, got, want)
+			t.Errorf("IPv%d %s: found %s, want %s", f, source, got, want)
 		}
 	}
 }
@@ -263,7 +263,7 @@ func TestWatchOutlivesLostMessages(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	go func() {
-		done <- Watch(ctx, func() {
+		done <- watchKernel(ctx, func() {
 			select {
 			case calls <- struct{}{}:
 			case <-ctx.Done():
@@ -316,10 +316,10 @@ func socketDropped(t *testing.T) bool {
 
 func TestWatchEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := Watch(ctx, cancel); err != nil {
+	if err := watchKernel(ctx, cancel); err != nil {
 		t.Errorf("Watch = %v, want nil", err)
 	}
-	if err := Watch(ctx, func() { t.Error("changed called after the end") }); err != nil {
+	if err := watchKernel(ctx, func() { t.Error("changed called after the end") }); err != nil {
 		t.Errorf("Watch = %v, want nil", err)
 	}
 }
@@ -331,7 +331,7 @@ func watch(t *testing.T) <-chan struct{} {
 	changed, done := make(chan struct{}, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		done <- Watch(ctx, func() {
+		done <- watchKernel(ctx, func() {
 			select {
 			case changed <- struct{}{}:
 			default:

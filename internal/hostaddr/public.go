@@ -43,9 +43,9 @@ func isPublic(a netip.Addr) bool {
 // shared is what carriers share among their customers (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// Private reports whether an address is reached from within one network only: of RFC 1918, RFC 4193
+// isPrivate reports whether an address is reached from within one network only: of RFC 1918, RFC 4193
 // or RFC 6598.
-func Private(a netip.Addr) bool { return a.IsPrivate() || shared.Contains(a) }
+func isPrivate(a netip.Addr) bool { return a.IsPrivate() || shared.Contains(a) }
 
 // kind says what an address is that is not public.
 func kind(a netip.Addr) string {

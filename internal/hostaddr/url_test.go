@@ -38,7 +38,7 @@ func TestURL(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if got := mustAddr(t, IPv4, "url:"+service(t, 200, test.text)); got.String() != test.want {
-				t.Errorf("Addr = %s, want %s", got, test.want)
+				t.Errorf("found %s, want %s", got, test.want)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestURLOverIPv6(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	if got := mustAddr(t, IPv6, "url:"+server.URL); got.String() != "2001:db8::1" {
-		t.Errorf("Addr = %s, want 2001:db8::1", got)
+		t.Errorf("found %s, want 2001:db8::1", got)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestURLFollowsRedirect(t *testing.T) {
 	final := service(t, 200, "192.0.2.1")
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, final, http.StatusFound) })
 	if got := mustAddr(t, IPv4, "url:"+url); got.String() != "192.0.2.1" {
-		t.Errorf("Addr = %s, want 192.0.2.1", got)
+		t.Errorf("found %s, want 192.0.2.1", got)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestURLSlow(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	_, err := mustParse(t, IPv4, "url:"+url).Addr(ctx)
+	_, err := mustParse(t, IPv4, "url:"+url).look(ctx)
 	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v, want context canceled without the secret", err)
 	}
@@ -195,9 +195,9 @@ func TestURLSlow(t *testing.T) {
 
 func checkRefusal(t *testing.T, f Family, url, want string) {
 	t.Helper()
-	a, err := mustParse(t, f, "url:"+url).Addr(t.Context())
-	if err == nil || a.IsValid() {
-		t.Fatalf("Addr = %s, %v, want an error", a, err)
+	found, err := mustParse(t, f, "url:"+url).look(t.Context())
+	if err == nil || found.addr.IsValid() {
+		t.Fatalf("found %s, %v, want an error", found.addr, err)
 	}
 	if got := err.Error(); !strings.Contains(got, want) || strings.Contains(got, "secret") {
 		t.Errorf("error %q, want one with %q and without the secret", got, want)

@@ -14,10 +14,10 @@ const groups = 1<<(syscall.RTNLGRP_LINK-1) |
 	1<<(syscall.RTNLGRP_IPV4_IFADDR-1) | 1<<(syscall.RTNLGRP_IPV4_ROUTE-1) |
 	1<<(syscall.RTNLGRP_IPV6_IFADDR-1) | 1<<(syscall.RTNLGRP_IPV6_ROUTE-1)
 
-// Watch calls changed after the kernel reports that an address, a route or a link changed, until ctx ends; then it
+// watchKernel calls changed after the kernel reports that an address, a route or a link changed, until ctx ends; then it
 // returns nil. It calls changed once at the start too, when it listens: what changed before is not missed.
-// Calls do not overlap. One change may bring several, and not each changes what Addr returns.
-func Watch(ctx context.Context, changed func()) error {
+// Calls do not overlap. One change may bring several, and not each changes an address.
+func watchKernel(ctx context.Context, changed func()) error {
 	socket, err := listen()
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -273,7 +272,7 @@ func TestSockets(t *testing.T) {
 	for address, want := range map[string]string{
 		"unix:": "has no path", "unix:@api": "is abstract", "unix:\x00api": "is abstract", "0.0.0.0:0": "-token-file is required",
 	} {
-		if _, err := Listen(Addresses{List: []string{"127.0.0.1:0", address}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Listen(ListenConfig{List: []string{"127.0.0.1:0", address}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", address, err, want)
 		}
 	}
@@ -290,7 +289,7 @@ func TestSockets(t *testing.T) {
 	if os.Getuid() != 0 {
 		group = fmt.Sprint(os.Getgid())
 	}
-	listeners, err := Listen(Addresses{List: []string{"unix:" + path, "127.0.0.1:0", "127.0.0.1:0"}, Group: group})
+	listeners, err := Listen(ListenConfig{List: []string{"unix:" + path, "127.0.0.1:0", "127.0.0.1:0"}, Group: group})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,17 +305,17 @@ func TestSockets(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %s", listeners[i].Addr(), response, err, want)
 		}
 	}
-	if _, err := Listen(Addresses{List: []string{"unix:" + path}}); err == nil || !strings.Contains(err.Error(), "another program listens") {
+	if _, err := Listen(ListenConfig{List: []string{"unix:" + path}}); err == nil || !strings.Contains(err.Error(), "another program listens") {
 		t.Errorf("a socket in use: %v", err)
 	}
-	if _, err := Listen(Addresses{List: []string{"unix:" + path + "2"}, Group: "no such group"}); err == nil || !strings.Contains(err.Error(), "-socket-group") {
+	if _, err := Listen(ListenConfig{List: []string{"unix:" + path + "2"}, Group: "no such group"}); err == nil || !strings.Contains(err.Error(), "-socket-group") {
 		t.Errorf("a group that is not: %v", err)
 	}
 }
 
 // 0.0.0.0 is IPv4 only: who lets in IPv4 alone does not open the API to IPv6.
 func TestWildcardOfIPv4(t *testing.T) {
-	listeners, err := Listen(Addresses{List: []string{"0.0.0.0:0"}, Token: true})
+	listeners, err := Listen(ListenConfig{List: []string{"0.0.0.0:0"}, Token: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,67 +339,6 @@ func TestSocketOfAnotherFile(t *testing.T) {
 	}
 	if info, _ := os.Stat(target); info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
-	}
-}
-
-// What is in the way of a client is never its own request in work, but one that keeps
-// the server waiting.
-func TestRoom(t *testing.T) {
-	g := newGate(16)
-	from := func(network string) *conn {
-		inner, other := net.Pipe()
-		t.Cleanup(func() { inner.Close(); other.Close() })
-		c := g.admit(inner)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.count(c, -1, 0)
-		c.client = client{user: uint32(network[0])}
-		c.share = g.shareOf(c.client)
-		g.count(c, 1, 0)
-		return c
-	}
-	old := time.Now().Add(-time.Hour)
-	var all []*conn
-	for range 16 {
-		c := from("a")
-		c.reads.Store(true)
-		c.since = old.Add(time.Duration(len(all)) * time.Second)
-		all = append(all, c)
-	}
-	for i := range 4 {
-		if !g.work(all[i], false) {
-			t.Fatal("no turn")
-		}
-	}
-	fresh := from("b")
-	if all[0].gone || !all[4].gone || fresh.gone {
-		t.Errorf("gone: in work %t, the oldest that sends %t, the new one %t", all[0].gone, all[4].gone, fresh.gone)
-	}
-	turn := make(chan bool)
-	go func() { turn <- g.work(all[5], false) }() // a fifth one of the same client
-	all[2].sent.Store(old.UnixNano())
-	all[2].writes.Store(true)
-	if !<-turn || !all[2].gone {
-		t.Errorf("who does not read has not made room: %t", all[2].gone)
-	}
-}
-
-func TestWriteInParts(t *testing.T) {
-	inner, other := net.Pipe()
-	c := newGate(16).admit(inner)
-	var got bytes.Buffer
-	read := make(chan struct{})
-	go func() { io.Copy(&got, other); close(read) }()
-	want := bytes.Repeat([]byte("meshddns"), 20_000)
-	if n, err := c.Write(want); n != len(want) || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if n, err := c.Write(nil); n != 0 || err != nil {
-		t.Errorf("nothing: %d, %v", n, err)
-	}
-	c.Close()
-	if <-read; !bytes.Equal(got.Bytes(), want) {
-		t.Error("what was read is not what was written")
 	}
 }
 
@@ -443,12 +381,13 @@ func TestStopWithPipelinedRequest(t *testing.T) {
 func TestReadsBesideChanges(t *testing.T) {
 	l := listenTCP(t)
 	held := make(chan struct{})
-	s := New(Config{Listeners: []net.Listener{l}, MaxConnections: 16, ShutdownTime: patience, Log: slog.New(slog.DiscardHandler),
+	s := New(Config{Listeners: []net.Listener{l}, ShutdownTime: patience, Log: slog.New(slog.DiscardHandler),
 		TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == "POST" {
 				<-held
 			}
 		})})
+	s.limiter = newLimiter(16)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
@@ -459,13 +398,10 @@ func TestReadsBesideChanges(t *testing.T) {
 		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 		all = append(all, c)
 	}
-	for come := 0; come < changes; wait(t) {
-		s.gate.mu.Lock()
-		come = len(s.gate.queue) + s.gate.total.working
-		s.gate.mu.Unlock()
+	for working := 0; working < 3; wait(t) { // all that one client may have
+		_, working, _ = s.limiter.Counts()
 	}
 	reader := dial(t, l)
-	reader.SetDeadline(time.Now().Add(turnTime / 2)) // then others would have to go for it
 	io.WriteString(reader, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
 	if response, err := http.ReadResponse(bufio.NewReader(reader), nil); err != nil || response.StatusCode != 200 {
 		t.Errorf("a request that reads: %v, %v", response, err)
@@ -511,7 +447,7 @@ func TestLiveSocketStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			listeners, err := Listen(Addresses{List: []string{"unix:" + path}})
+			listeners, err := Listen(ListenConfig{List: []string{"unix:" + path}})
 			for _, l := range listeners {
 				l.Close()
 			}
@@ -534,7 +470,7 @@ func TestDeadSocketGoes(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	listeners, err := Listen(Addresses{List: []string{"unix:" + path}})
+	listeners, err := Listen(ListenConfig{List: []string{"unix:" + path}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,11 @@ import (
 	"meshddns/internal/guard"
 )
 
-// Addresses say where to listen.
-type Addresses struct {
+// ListenConfig says where to listen.
+type ListenConfig struct {
 	List  []string // host:port or unix:/path
 	Group string   // of unix sockets, by name or number; "": the program's own
-	Token bool     // a token is asked for, so that what is not loopback may be listened on
+	Token bool     // clients need a token, so that other addresses than loopback are allowed
 }
 
 // unixPrefix begins the address of a unix socket.
@@ -28,7 +28,7 @@ const unixPrefix = "unix:"
 // only guard.
 const socketMode = 0o660
 
-// CheckAddress refuses what would open a socket that no file's mode guards.
+// CheckAddress refuses the address of a unix socket that no file's mode would guard.
 func CheckAddress(address string) error {
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	switch {
@@ -43,7 +43,7 @@ func CheckAddress(address string) error {
 }
 
 // Listen binds all addresses, or none.
-func Listen(where Addresses) (listeners []net.Listener, err error) {
+func Listen(c ListenConfig) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {
 			for _, l := range listeners {
@@ -52,20 +52,20 @@ func Listen(where Addresses) (listeners []net.Listener, err error) {
 			listeners = nil
 		}
 	}()
-	for _, address := range where.List {
-		listener, err := where.listen(address)
+	for _, address := range c.List {
+		listener, err := c.listen(address)
 		if err != nil {
 			return listeners, err
 		}
 		listeners = append(listeners, listener)
-		if err := Guarded(listener, where.Token); err != nil {
+		if err := Guarded(listener, c.Token); err != nil {
 			return listeners, fmt.Errorf("-listen: %q %w", address, err)
 		}
 	}
 	return listeners, nil
 }
 
-// Guarded reports why a socket must not be listened on: everybody could reach it.
+// Guarded returns an error for a socket that clients could reach without a guard.
 func Guarded(listener net.Listener, token bool) error {
 	if address, ok := listener.Addr().(*net.UnixAddr); ok {
 		return CheckAddress(unixPrefix + address.Name)
@@ -84,7 +84,7 @@ func networkOf(address string) string {
 	return "tcp"
 }
 
-func (where Addresses) listen(address string) (net.Listener, error) {
+func (c ListenConfig) listen(address string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, fmt.Errorf("-listen: %w", err)
 	}
@@ -97,9 +97,9 @@ func (where Addresses) listen(address string) (net.Listener, error) {
 		return listener, nil
 	}
 	group := -1
-	if where.Group != "" {
+	if c.Group != "" {
 		var err error
-		if group, err = groupID(where.Group); err != nil {
+		if group, err = groupID(c.Group); err != nil {
 			return nil, err
 		}
 	}
@@ -118,9 +118,8 @@ func groupID(text string) (int, error) {
 	return strconv.Atoi(group.Gid)
 }
 
-// listenUnix binds a unix socket. A socket file that refuses connections is
-// what an earlier end by SIGKILL left, and is replaced. Until its group is the
-// right one the socket is its owner's alone.
+// listenUnix binds a unix socket. It replaces a socket file that refuses connections, which
+// a program killed by SIGKILL has left. Only the owner can connect until the group is set.
 func listenUnix(path string, group int) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
 		conn, err := net.Dial("unix", path)

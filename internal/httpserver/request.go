@@ -5,25 +5,27 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"meshddns/internal/connlimit"
 )
 
 // serve waits for a request's turn and has it answered.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	c := r.Context().Value(connKey{}).(*conn)
+	c := r.Context().Value(connKey{}).(*connlimit.Conn)
 	var begun time.Time
 	if r.ContentLength != 0 {
 		begun = time.Now()
 	}
 	changes := r.Method != http.MethodGet && r.Method != http.MethodHead
-	if !s.gate.work(c, changes) {
+	if !c.Work(changes) {
 		panic(http.ErrAbortHandler)
 	}
-	defer c.done.Store(true)
-	a := &answer{ResponseWriter: w, conn: c, changes: changes}
+	defer c.Rest()
+	a := &response{ResponseWriter: w, server: s}
 	if r.ContentLength != 0 {
 		// The server's own request keeps its body: by its type net/http knows how the
 		// request ends.
-		a.body = &body{ReadCloser: r.Body, answer: a, since: begun}
+		a.body = &body{ReadCloser: r.Body, conn: c, changes: changes, since: begun}
 		r = r.WithContext(r.Context())
 		r.Body = a.body
 	}
@@ -35,38 +37,37 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	a.begin()
 }
 
-// answer is an answer on its way.
-type answer struct {
+// response is an answer on its way.
+type response struct {
 	http.ResponseWriter
-	conn    *conn
-	changes bool  // what the request does
-	body    *body // of the request, nil without one
-	begun   bool
+	server *Server
+	body   *body // of the request, nil without one
+	begun  bool
 }
 
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *response) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-func (a *answer) WriteHeader(status int) {
+func (a *response) WriteHeader(status int) {
 	if status >= http.StatusOK {
 		a.begin()
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
-func (a *answer) Write(p []byte) (int, error) {
+func (a *response) Write(p []byte) (int, error) {
 	a.begin()
 	return a.ResponseWriter.Write(p)
 }
 
 // begin says before the header goes whether another request may come. Where the
 // body was not read to its end net/http would first wait for it.
-func (a *answer) begin() {
+func (a *response) begin() {
 	if a.begun {
 		return
 	}
 	a.begun = true
 	unread := a.body != nil && !a.body.ended
-	if unread || a.conn.gate.stopping.Load() {
+	if unread || a.server.stopping.Load() {
 		a.Header().Set("Connection", "close")
 	}
 	if unread {
@@ -74,26 +75,26 @@ func (a *answer) begin() {
 	}
 }
 
-// body is a request's body. While it is read the client is waited for, and may have
-// to make room.
+// body is a request's body. While the handler reads it, the server waits for the client,
+// and the connection may have to make room.
 type body struct {
 	io.ReadCloser
-	answer *answer
-	since  time.Time // when the header had come
-	begun  bool
-	ended  bool // read to its end
+	conn    *connlimit.Conn
+	changes bool      // what the request does
+	since   time.Time // when the header had come
+	begun   bool
+	ended   bool // read to its end
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	c := b.answer.conn
 	if !b.begun {
 		b.begun = true
-		c.gate.read(c, b.since)
+		b.conn.Await(b.since)
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF && !b.ended {
 		b.ended = true
-		if !c.gate.work(c, b.answer.changes) {
+		if !b.conn.Work(b.changes) {
 			return n, net.ErrClosed
 		}
 	}

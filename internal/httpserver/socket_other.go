@@ -2,10 +2,7 @@
 
 package httpserver
 
-import (
-	"net"
-	"os"
-)
+import "os"
 
 // giveToGroup gives a socket's file to a group and lets the group in.
 func giveToGroup(path string, group int) error {
@@ -14,9 +11,3 @@ func giveToGroup(path string, group int) error {
 	}
 	return os.Chmod(path, socketMode)
 }
-
-// peerUser is nobody in particular: all share.
-func peerUser(*net.UnixConn) uint32 { return 0 }
-
-// unreadInput is not known here.
-func unreadInput(net.Conn) bool { return false }

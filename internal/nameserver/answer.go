@@ -67,8 +67,8 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 		return buffer // an answer to an answer could go back and forth for ever
 	}
 	asked, optionsErr := s.readOptions(q.EDNS, from)
-	limited := !from.tcp() && !asked.known && !s.limits.allow(from.address, from.at)
-	if limited && !s.limits.slip() {
+	limited := !from.tcp() && !asked.known && !s.rates.allow(from.address, from.at)
+	if limited && !s.rates.slip() {
 		return buffer
 	}
 	r.reply.Begin(buffer, q)

@@ -213,7 +213,7 @@ func TestNSID(t *testing.T) {
 
 // limitedServer has a limit of 10 answers a second.
 func limitedServer() *Server {
-	return &Server{backend: testZones(), log: slog.New(slog.DiscardHandler), limits: newLimiter(10)}
+	return &Server{backend: testZones(), log: slog.New(slog.DiscardHandler), rates: newRateLimiter(10)}
 }
 
 // outcomes sends a query some times and counts what comes back.
@@ -271,7 +271,7 @@ func TestRateLimitSparesCookies(t *testing.T) {
 // A network is a /24 or a /56, and a second brings back what the rate allows.
 func TestRateLimitIsByNetworkAndSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(10)
+		l := newRateLimiter(10)
 		allowed := func(address string) (n int) {
 			for range 30 {
 				if l.allow(netip.MustParseAddr(address), time.Now()) {
@@ -294,7 +294,7 @@ func TestRateLimitIsByNetworkAndSecond(t *testing.T) {
 				t.Errorf("%s after %v: %d, want %d", step.address, step.pause, got, step.want)
 			}
 		}
-		if l = newLimiter(0); allowed("192.0.2.1") != 30 {
+		if l = newRateLimiter(0); allowed("192.0.2.1") != 30 {
 			t.Error("no limit limits")
 		}
 	})

@@ -14,7 +14,7 @@ var answerTimes = [...]time.Duration{
 	10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second,
 }
 
-// figures are what one transport counts.
+// figures are the counters of one transport.
 type figures struct {
 	dropped   atomic.Uint64 // queries without an answer
 	truncated atomic.Uint64
@@ -38,17 +38,6 @@ func (f *figures) count(answer []byte, read time.Time) {
 	}
 	f.times[bucket].Add(1)
 	f.spent.Add(int64(took))
-}
-
-// Stats gives how many queries were answered, by rcode mnemonic.
-func (s *Server) Stats() map[string]uint64 {
-	stats := map[string]uint64{}
-	for i := range s.answered {
-		if n := s.answered[i].Load(); n > 0 {
-			stats[mnemonic(dnswire.Rcode(i))] = n
-		}
-	}
-	return stats
 }
 
 // usual are the rcodes that the server answers with: they are shown before the
@@ -86,13 +75,13 @@ func (s *Server) WriteMetrics(page *metrics.Page) {
 	page.Figure(s.tcp.dropped.Load(), tcp)
 	page.Family("meshddns_dns_overflow_total", "counter", "Queries over UDP that came faster than they were read.")
 	page.Figure(s.overflow())
-	if s.limits != nil {
+	if s.rates != nil {
 		page.Family("meshddns_dns_rate_limited_total", "counter", "Queries over UDP above the rate limit: dropped, truncated or told a cookie.")
-		page.Figure(s.limits.over.Load())
+		page.Figure(s.rates.over.Load())
 	}
-	open, crowdedOut := s.connections.count()
+	open, _, crowdedOut := s.limiter.Counts()
 	page.Family("meshddns_dns_connections", "gauge", "Open TCP connections.")
-	page.Figure(open)
+	page.Figure(uint64(open))
 	page.Family("meshddns_dns_connections_crowded_out_total", "counter", "TCP connections that were closed to make room.")
 	page.Figure(crowdedOut)
 }
@@ -105,7 +94,7 @@ func (f *figures) writeTimes(page *metrics.Page, transport metrics.Label) {
 	page.Histogram(answerTimes[:], counts[:], time.Duration(f.spent.Load()), transport)
 }
 
-// overflow sums what the kernel dropped because a socket's buffer was full.
+// overflow sums the queries that the kernel dropped because a socket's buffer was full.
 func (s *Server) overflow() (sum uint64) {
 	for _, end := range s.ends {
 		for _, udp := range end.udp {

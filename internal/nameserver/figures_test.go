@@ -32,8 +32,8 @@ func TestMetrics(t *testing.T) {
 	if err := askOn(stream); err != nil {
 		t.Fatal(err)
 	}
-	idle(t, s, "127.0.0.2", maxConnections/sharers+1)
-	s.limits.over.Add(3)
+	idle(t, s, "127.0.0.2", s.limiter.PerClient+1)
+	s.rates.over.Add(3)
 	wants := []string{
 		`meshddns_dns_answers_total{rcode="NXDOMAIN"} 1`,
 		`meshddns_dns_answers_total{rcode="REFUSED"} 1`,

@@ -15,7 +15,7 @@ import (
 // endpoint is one address with its port of TCP and of UDP.
 type endpoint struct {
 	tcp       *net.TCPListener // nil: none was inherited
-	udp       []*net.UDPConn   // all of one port: the kernel deals queries out by who asks
+	udp       []*net.UDPConn   // all of one port: the kernel deals the queries out by client
 	inherited bool
 }
 
@@ -26,17 +26,14 @@ func (e endpoint) address() string {
 	return e.tcp.Addr().String()
 }
 
-// drainTime is for what the kernel has taken already: closing the sockets would lose it.
+// drainTime is for queries that the kernel has taken already, which closing the sockets would lose.
 const drainTime = 50 * time.Millisecond
 
-// stop ends the reading of the sockets, of one's own when they are empty.
+// stop ends the reading of the UDP sockets, of the program's own when they are empty.
 func (e endpoint) stop() {
 	at := longAgo
 	if !e.inherited {
 		at = time.Now().Add(drainTime)
-	}
-	if e.tcp != nil {
-		e.tcp.SetDeadline(at)
 	}
 	for _, udp := range e.udp {
 		udp.SetReadDeadline(at)
@@ -56,7 +53,7 @@ func (e endpoint) close() {
 const portTries = 20
 
 // listen binds one address of one family. Only ":53" stands for both, so that
-// nobody who wrote 0.0.0.0 is reachable on IPv6.
+// an operator who wrote 0.0.0.0 is not reachable on IPv6.
 func listen(address string) ([]endpoint, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, err

@@ -17,18 +17,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/connlimit"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/tasks"
 )
 
-// Config is what a server is told.
+// Config has the sockets and the settings of a Server.
 type Config struct {
 	Addresses []string       // to listen on, host:port; one of port 0 gets a free one
 	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
 	NSID      string         // tells servers of one zone apart (RFC 5001); "": not answered
 	RateLimit int            // answers a second over UDP to one network, 0: no limit
-	// Sockets of the service manager, who keeps them: what comes when this program
-	// stops is for the next one.
+	// Sockets of the service manager, which keeps them: queries that come when this program
+	// stops are for the next one.
 	Listeners   []net.Listener
 	PacketConns []net.PacketConn
 }
@@ -38,19 +39,19 @@ const MaxNSID = 128
 
 // Server answers on some addresses, over UDP and TCP.
 type Server struct {
-	host        dnswire.Name   // "": ns.<zone>
-	others      []dnswire.Name // in NS records behind host
-	backend     Backend
-	log         *slog.Logger
-	ends        []endpoint
-	connections connections
-	nsid        string
-	secret      [16]byte // of cookies: clients notice a restart and take a new cookie
-	limits      *limiter
-	answered    [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
-	udp, tcp    figures
-	requests    sync.Pool // of *request, whose memory is used again
-	failures    failureLog
+	host     dnswire.Name   // "": ns.<zone>
+	others   []dnswire.Name // in NS records behind host
+	backend  Backend
+	log      *slog.Logger
+	ends     []endpoint
+	limiter  *connlimit.Limiter // of TCP connections
+	nsid     string
+	secret   [16]byte // of cookies: clients notice a restart and take a new cookie
+	rates    *rateLimiter
+	answered [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
+	udp, tcp figures
+	requests sync.Pool // of *request, whose memory is used again
+	failures failureLog
 }
 
 // Listen binds UDP and TCP of each address, both to one port.
@@ -58,7 +59,7 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 	if len(c.NSID) > MaxNSID {
 		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
 	}
-	s := &Server{backend: backend, log: log, nsid: c.NSID, limits: newLimiter(c.RateLimit)}
+	s := &Server{backend: backend, log: log, nsid: c.NSID, rates: newRateLimiter(c.RateLimit), limiter: newLimiter(connlimit.Places(descriptorEighths))}
 	rand.Read(s.secret[:]) // never fails
 	for i, host := range c.Hosts {
 		if i == 0 {
@@ -81,7 +82,6 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 		return nil, err
 	}
 	s.ends = append(s.ends, ends...)
-	s.connections.most = connectionsFor(descriptors())
 	return s, nil
 }
 
@@ -110,14 +110,14 @@ func (s *Server) LocalAddr() string {
 	return netip.AddrPortFrom(loopback, address.Port()).String()
 }
 
-// Serve answers until ctx ends, then what has come by then, also over connections
-// that are open, closes the sockets, and returns nil; an unexpected socket failure
-// is its error.
+// Serve answers until ctx ends. Then it answers the queries that have come by then, also over
+// open connections, closes the sockets, and returns nil. The failure of a socket is its
+// error.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer closeAll(s.ends)
-	// Sockets stop by a deadline, not by closing: what was taken is still answered.
+	// UDP sockets stop by a deadline, not by closing: the server answers the queries that the kernel has taken.
 	defer context.AfterFunc(ctx, func() {
 		for _, end := range s.ends {
 			end.stop()
@@ -138,11 +138,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// loops gives what reads the sockets: one a socket, or one a core on the only one.
+// loops gives the functions that read the sockets: one for each socket, or one for each core if there is only one.
 func (s *Server) loops() (loops []func(context.Context) error) {
 	for _, end := range s.ends {
 		if end.tcp != nil {
-			loops = append(loops, func(ctx context.Context) error { return s.serveTCP(ctx, end.tcp) })
+			loops = append(loops, func(ctx context.Context) error {
+				return s.serveTCP(ctx, s.limiter.Listen(ctx, end.tcp, !end.inherited))
+			})
 		}
 		if len(end.udp) == 0 {
 			continue
@@ -158,8 +160,8 @@ func (s *Server) loops() (loops []func(context.Context) error) {
 // longAgo is a deadline that ends a read that is waiting.
 var longAgo = time.Unix(1, 0)
 
-// failureLog lets one line a failureInterval through: a broken database fails
-// every query, and anybody can send those.
+// failureLog lets one line through in each failureInterval, because a broken database
+// fails every query.
 type failureLog struct {
 	last   atomic.Int64 // when a line went through, Unix nanoseconds
 	hushed atomic.Uint64

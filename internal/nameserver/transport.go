@@ -12,8 +12,8 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// maxUDPQuery bounds what is read: no honest one is near it; a longer one is
-// cut, does not parse and costs little.
+// maxUDPQuery bounds the part of a query that is read. No honest query is near it; a longer
+// one is cut, does not parse and costs little.
 const maxUDPQuery = 4096
 
 // serveUDP reads and answers one message after the other.
@@ -34,7 +34,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 		}
 		asking := asker{address: from.Addr().Unmap(), limit: maxUDP, at: time.Now()}
 		if answer = s.answerSafely(ctx, answer[:0], packet[:n], asking); len(answer) > 0 {
-			// What cannot be sent (port 0, no route back) concerns only who asked.
+			// An answer that cannot be sent (port 0, no route back) concerns only its client.
 			conn.WriteMsgUDPAddrPort(answer, fromDestination(control[:controlled]), from)
 		}
 		s.udp.count(answer, asking.at)
@@ -53,7 +53,7 @@ func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from a
 	return s.answer(ctx, buffer, packet, from)
 }
 
-// serverFailure is a header alone, nothing to what is no query.
+// serverFailure appends a SERVFAIL header to the buffer, and nothing if the packet is no query.
 func serverFailure(buffer, packet []byte) []byte {
 	const response, opcodeAndRD, servFail = 0x80, 0x79, 2
 	if len(packet) < dnswire.HeaderSize || packet[2]&response != 0 {
@@ -63,13 +63,12 @@ func serverFailure(buffer, packet []byte) []byte {
 	return append(buffer, header[:]...)
 }
 
-// transient reports whether a socket still works after an error: it told of
-// one peer (ICMP, an aborted connection) or of a shortage that passes.
+// transient reports whether a UDP socket still works after an error: the error is about one
+// client (ICMP) or about a shortage that passes.
 func transient(err error) bool {
 	for _, passing := range []syscall.Errno{
-		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPROTO, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
-		syscall.ENETDOWN, syscall.EHOSTDOWN, syscall.ENOPROTOOPT, syscall.EPERM, syscall.EINTR, syscall.EMSGSIZE,
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPROTO, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
+		syscall.EHOSTDOWN, syscall.ENOPROTOOPT, syscall.EPERM, syscall.EINTR, syscall.EMSGSIZE, syscall.ENOBUFS, syscall.ENOMEM,
 	} {
 		if errors.Is(err, passing) {
 			return true

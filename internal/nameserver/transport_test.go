@@ -216,7 +216,7 @@ func TestOneAddressKeepsNobodyOut(t *testing.T) {
 	var attackers, ready sync.WaitGroup
 	defer attackers.Wait()
 	defer stop()
-	for range maxConnections + 100 {
+	for range s.limiter.Connections + 100 {
 		ready.Add(1)
 		attackers.Go(func() {
 			began := sync.OnceFunc(ready.Done)
@@ -253,7 +253,7 @@ func TestOneAddressKeepsNobodyOut(t *testing.T) {
 // A client's own longest idle connection makes room for one above its share.
 func TestOneAddressHasAShare(t *testing.T) {
 	s := start(t, "", testZones())
-	open := idle(t, s, "127.0.0.2", maxConnections/sharers)
+	open := idle(t, s, "127.0.0.2", s.limiter.PerClient)
 	if err := askOn(open[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestWhoHasMostMakesRoom(t *testing.T) {
 	modest := idle(t, s, "127.0.0.100", 1)
 	var first []net.Conn
 	for i := range sharers {
-		open := idle(t, s, fmt.Sprintf("127.0.0.%d", 2+i), maxConnections/sharers)
+		open := idle(t, s, fmt.Sprintf("127.0.0.%d", 2+i), s.limiter.PerClient)
 		first = append(first, open[0])
 	}
 	// One more than there is room for came with the last client, and now another.
@@ -289,43 +289,27 @@ func TestWhoHasMostMakesRoom(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s.connections.mu.Lock()
-	defer s.connections.mu.Unlock()
-	if n := s.connections.open.Len(); n != maxConnections {
+	if n, _, _ := s.limiter.Counts(); n != s.limiter.Connections {
 		t.Errorf("%d connections are open", n)
 	}
 }
 
-// from is a connection whose other end has an address.
-type from struct {
-	net.Conn
-	remote net.TCPAddr
-}
-
-func (f from) RemoteAddr() net.Addr { return &f.remote }
-
-// Where half of the places are taken, new connections may be idle for less long,
-// and those that were idle longer go when somebody comes.
+// Where half of the places are taken, new connections may be idle for less long.
 func TestIdleTimeIsShorterInACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{backend: testZones(), log: slog.New(slog.DiscardHandler)}
-		for i := range maxConnections / 2 {
+		s := &Server{backend: testZones(), log: slog.New(slog.DiscardHandler), limiter: newLimiter(16)}
+		s.limiter.PerClient = 16 // all pipes come from one client
+		for range 8 {
 			client, server := net.Pipe()
 			defer client.Close()
-			s.connections.admit(from{server, net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(i))}})
+			s.limiter.Admit(server)
 		}
-		first := s.connections.open.Front().Value.(*connection)
-		<-time.After(crowdedTimeout - time.Second)
 		client, server := net.Pipe()
 		defer client.Close()
 		begun := time.Now()
-		s.serveConn(t.Context(), s.connections.admit(server))
-		if kept := time.Since(begun); kept != crowdedTimeout || first.place == nil {
-			t.Errorf("closed after %v; the first of all is open: %t", kept, first.place != nil)
-		}
-		s.connections.leave(s.connections.admit(server))
-		if n := s.connections.open.Len(); first.place != nil || n >= maxConnections/2 {
-			t.Errorf("%d connections are left; the first of all is open: %t", n, first.place != nil)
+		s.serveConn(t.Context(), s.limiter.Admit(server))
+		if kept := time.Since(begun); kept != crowdedTimeout {
+			t.Errorf("closed after %v", kept)
 		}
 	})
 }
@@ -333,11 +317,11 @@ func TestIdleTimeIsShorterInACrowd(t *testing.T) {
 // stream runs serveConn over a pipe in a bubble of synctest and gives the
 // client's end and a function that tells how long the server kept its end.
 func stream(t *testing.T, backend Backend) (client net.Conn, kept func() time.Duration) {
-	s := &Server{backend: backend, log: slog.New(slog.DiscardHandler)}
+	s := &Server{backend: backend, log: slog.New(slog.DiscardHandler), limiter: newLimiter(16)}
 	client, server := net.Pipe()
 	begun, done := time.Now(), make(chan time.Duration)
 	go func() {
-		s.serveConn(t.Context(), s.connections.admit(server))
+		s.serveConn(t.Context(), s.limiter.Admit(server))
 		done <- time.Since(begun)
 	}()
 	t.Cleanup(func() { client.Close() })
@@ -475,7 +459,7 @@ func TestServeReportsALostSocket(t *testing.T) {
 func TestTransient(t *testing.T) {
 	for err, want := range map[error]bool{
 		&net.OpError{Op: "read", Err: fmt.Errorf("recvmsg: %w", syscall.ECONNREFUSED)}: true,
-		syscall.EMFILE: true, syscall.EBADF: false, net.ErrClosed: false, io.EOF: false,
+		syscall.ENOMEM: true, syscall.EBADF: false, net.ErrClosed: false, io.EOF: false,
 	} {
 		if transient(err) != want {
 			t.Errorf("transient(%v) = %t", err, !want)

@@ -1,0 +1,275 @@
+// Package connlimit shares a limited number of connections, and of requests in work, among
+// the clients of a server, so that slow or greedy clients keep no other client out.
+//
+// A new connection always gets in. Where it finds no room, the Limiter closes another one:
+// of the same client if that client has its share, else of the client with the most
+// connections; of these the one whose client has been silent for longest. A connection
+// with a request in work stays open, unless its client does not read the answer.
+package connlimit
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// A client keeps its connection at least for so long while it does not read, and while
+	// its request waits for a turn.
+	writeGrace = 20 * time.Millisecond
+	turnGrace  = 5 * time.Second
+
+	// sendBuffer bounds the part of an unread answer that the kernel keeps. Without it the
+	// kernel takes megabytes, which the server would have to work out first.
+	sendBuffer = 64 << 10
+
+	minPlaces, maxPlaces = 16, 512
+)
+
+// Places gives the number of connections that a server may have open: so many eighths of
+// the descriptors of this process, at least 16, and at most 512 to bound the memory.
+func Places(eighths uint64) int {
+	var limit syscall.Rlimit
+	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) // stays zero if it fails
+	return int(max(minPlaces, min(maxPlaces, uint64(limit.Cur)/8*eighths)))
+}
+
+// Config has the limits of a Limiter.
+type Config struct {
+	Connections int // open at a time
+	PerClient   int // open at a time for one client
+	Requests    int // in work at a time, at most half of Connections; one client may have half of them; 0: no limit
+	// Grace is for how long a silent client keeps its connection at least. With a grace, a
+	// new connection waits until the grace of another one is over.
+	Grace time.Duration
+	// CrowdedIdle is for how long a client may be silent while half of the places are taken; 0: for any time.
+	CrowdedIdle time.Duration
+	WriteTime   time.Duration // for a client to take 32 KiB of an answer
+}
+
+// Limiter keeps the open connections of a server within its limits.
+type Limiter struct {
+	Config
+	mu      sync.Mutex
+	changed sync.Cond // some connection has left, or waits for its client now
+	open    map[*Conn]struct{}
+	shares  map[origin]*share
+	total   share     // of all clients
+	queue   []*Conn   // whose requests wait for a turn, the longest waiting first
+	looking bool      // giveTurns will run again
+	last    time.Time // when a connection came or left, or a request began or ended
+	ending  bool      // Drain closes the connections that are idle
+	// crowdedOut counts the connections that were closed to make room.
+	crowdedOut uint64
+}
+
+// New makes a Limiter.
+func New(c Config) *Limiter {
+	l := &Limiter{Config: c, open: map[*Conn]struct{}{}, shares: map[origin]*share{}, last: time.Now()}
+	l.changed.L = &l.mu
+	return l
+}
+
+// origin is the part of its address that one client cannot vary: an IPv4 address, the /64
+// of an IPv6 address, or the user at the other end of a unix socket.
+type origin struct {
+	network netip.Prefix
+	user    uint32
+}
+
+func originOf(c net.Conn) (from origin) {
+	if unix, ok := c.(*net.UnixConn); ok {
+		from.user = peerUser(unix)
+	} else if remote, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		from.network = Network(remote.AddrPort().Addr().Unmap(), 32, 64)
+	}
+	return from
+}
+
+// Network gives the network of an address, whose length depends on the family.
+func Network(address netip.Addr, bits4, bits6 int) netip.Prefix {
+	bits := bits6
+	if address.Is4() {
+		bits = bits4
+	}
+	network, _ := address.Prefix(bits)
+	return network
+}
+
+// share is the part of the limits that one client uses.
+type share struct {
+	open, working int
+	changing      int // of those that work
+}
+
+// shareOf gives the share of a client, which may be empty. The caller holds the lock.
+func (l *Limiter) shareOf(from origin) *share {
+	if l.shares[from] == nil {
+		l.shares[from] = &share{}
+	}
+	return l.shares[from]
+}
+
+// count adds to the share of a client. The caller holds the lock.
+func (l *Limiter) count(c *Conn, open, working int) {
+	for _, s := range []*share{c.share, &l.total} {
+		s.open += open
+		s.working += working
+		if c.changes {
+			s.changing += working
+		}
+	}
+	if c.share.open == 0 {
+		delete(l.shares, c.origin)
+	}
+}
+
+// Counts gives the numbers of open connections, of requests in work, and of connections
+// that were closed to make room.
+func (l *Limiter) Counts() (open, working int, crowdedOut uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total.open, l.total.working, l.crowdedOut
+}
+
+// Crowded reports whether half of the places are taken.
+func (l *Limiter) Crowded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.crowded()
+}
+
+func (l *Limiter) crowded() bool { return l.total.open >= l.Connections/2 }
+
+// Admit takes a connection in. It closes the connections that have to make room, and waits
+// until one of them may be closed.
+func (l *Limiter) Admit(inner net.Conn) *Conn {
+	c := &Conn{Conn: inner, limiter: l, origin: originOf(inner), state: resting}
+	if socket, ok := inner.(interface{ SetWriteBuffer(int) error }); ok {
+		socket.SetWriteBuffer(sendBuffer)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeSilent()
+	for {
+		next, ok := l.makeRoom(c)
+		if ok {
+			break
+		}
+		l.wait(next)
+	}
+	l.giveTurns()
+	c.since = time.Now()
+	c.share = l.shareOf(c.origin)
+	l.open[c] = struct{}{}
+	l.count(c, 1, 0)
+	l.last = c.since
+	return c
+}
+
+// closeSilent closes connections that have been silent for longer than a crowd allows,
+// until there is no crowd. The caller holds the lock.
+func (l *Limiter) closeSilent() {
+	for l.CrowdedIdle > 0 && l.crowded() {
+		c, _ := l.firstToGo(func(c *Conn) bool { return time.Since(c.since) >= l.CrowdedIdle })
+		if c == nil {
+			return
+		}
+		l.crowdOut(c)
+	}
+}
+
+// makeRoom makes room for a connection. If no other one may be closed yet, it reports false
+// and the time when one may, which is zero if that depends on the requests in work. The
+// caller holds the lock.
+func (l *Limiter) makeRoom(c *Conn) (next time.Time, ok bool) {
+	for {
+		own := l.shareOf(c.origin)
+		hasShare := own.open >= l.PerClient
+		if !hasShare && l.total.open < l.Connections {
+			return next, true
+		}
+		other, next := l.firstToGo(func(o *Conn) bool { return !hasShare || o.share == own })
+		switch {
+		case other == nil:
+			return next, false
+		case l.Grace > 0 && other.writing.IsZero() && other.state <= reading && unread(other.Conn):
+			other.since = time.Now() // the server is slow, not the client
+		default:
+			l.crowdOut(other)
+		}
+	}
+}
+
+// firstToGo gives the connection that makes room first, among some, or nil and the time
+// when one may be closed. The caller holds the lock.
+func (l *Limiter) firstToGo(among func(*Conn) bool) (first *Conn, next time.Time) {
+	now := time.Now()
+	for c := range l.open {
+		_, from, ok := c.yields()
+		switch {
+		case !ok || !among(c):
+		case from.After(now):
+			if next.IsZero() || from.Before(next) {
+				next = from
+			}
+		case first == nil || c.goesBefore(first):
+			first = c
+		}
+	}
+	return first, next
+}
+
+// yields gives the time from which on the connection may be closed to make room. Of one
+// client's connections those of a lower rank go first. It reports false for one that must
+// stay open because its client waits for the server.
+func (c *Conn) yields() (rank int, from time.Time, ok bool) {
+	switch {
+	case !c.writing.IsZero():
+		return 1, c.writing.Add(writeGrace), true
+	case c.state == waiting:
+		return 2, c.since.Add(turnGrace), true
+	case c.state == working || !c.reads:
+		// Without a limit of requests the server may be at work for all connections.
+		return 3, c.since, c.limiter.Requests == 0
+	}
+	return 0, c.since.Add(c.limiter.Grace), true
+}
+
+func (c *Conn) goesBefore(other *Conn) bool {
+	rank, from, _ := c.yields()
+	otherRank, otherFrom, _ := other.yields()
+	return cmp.Or(cmp.Compare(other.share.open, c.share.open), cmp.Compare(rank, otherRank), from.Compare(otherFrom)) < 0
+}
+
+// wait returns after a change, or when next has come. The caller holds the lock.
+func (l *Limiter) wait(next time.Time) {
+	if !next.IsZero() {
+		defer time.AfterFunc(time.Until(next), func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.changed.Broadcast()
+		}).Stop()
+	}
+	l.changed.Wait()
+}
+
+// crowdOut closes a connection to make room. The caller holds the lock.
+func (l *Limiter) crowdOut(c *Conn) {
+	l.crowdedOut++
+	l.remove(c)
+}
+
+// remove closes a connection and forgets it. The caller holds the lock.
+func (l *Limiter) remove(c *Conn) {
+	if c.state == closed {
+		return
+	}
+	c.become(closed, time.Now())
+	l.count(c, -1, 0)
+	delete(l.open, c)
+	c.Conn.Close()
+}

@@ -1,0 +1,35 @@
+package connlimit
+
+import (
+	"net"
+	"syscall"
+)
+
+// peerUser gives the user who connected to a unix socket, 0 if the kernel does not tell.
+func peerUser(c *net.UnixConn) (user uint32) {
+	control(c, func(fd int) {
+		if cred, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			user = cred.Uid
+		}
+	})
+	return user
+}
+
+// unread reports whether the client has sent something that the server has not read yet.
+func unread(c net.Conn) (is bool) {
+	control(c, func(fd int) {
+		var octet [1]byte
+		n, _, err := syscall.Recvfrom(fd, octet[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		is = err == nil && n > 0
+	})
+	return is
+}
+
+// control calls f with the descriptor of a connection that has one.
+func control(c net.Conn, f func(fd int)) {
+	if socket, ok := c.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { f(int(fd)) })
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package connlimit
+
+import (
+	"slices"
+	"time"
+)
+
+// Work waits for the turn of a request that has come, and changes something or only reads.
+// It reports false when the connection was closed meanwhile.
+func (c *Conn) Work(changes bool) bool {
+	l := c.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.state == closed || c.state == working {
+		return c.state == working
+	}
+	c.changes, c.turn = changes, nil
+	c.become(waiting, time.Now())
+	l.queue = append(l.queue, c)
+	l.giveTurns()
+	if c.state == waiting {
+		c.turn = make(chan struct{})
+		l.mu.Unlock()
+		<-c.turn
+		l.mu.Lock()
+	}
+	return c.state == working
+}
+
+// giveTurns ends the waiting of those requests that have a turn now, the longest waiting
+// first, and of closed connections. The caller holds the lock.
+func (l *Limiter) giveTurns() {
+	type kind struct {
+		share   *share
+		changes bool
+	}
+	var stuck map[kind]bool
+	l.queue = slices.DeleteFunc(l.queue, func(c *Conn) bool {
+		k := kind{c.share, c.changes}
+		switch {
+		case c.state == closed:
+		case stuck[k] || !l.hasTurn(c):
+			if stuck == nil {
+				stuck = map[kind]bool{}
+			}
+			stuck[k] = true
+			return false
+		default:
+			c.become(working, time.Now())
+		}
+		if c.turn != nil {
+			close(c.turn)
+		}
+		return true
+	})
+	if len(l.queue) == 0 || l.looking {
+		return
+	}
+	l.looking = true
+	time.AfterFunc(writeGrace, func() { // some client may not read by then
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.looking = false
+		l.giveTurns()
+	})
+}
+
+// forChanges gives the part of some turns that requests may have that change something. All
+// of these may wait for the database; the other turns are for requests that only read.
+func forChanges(turns int) int { return turns * 3 / 4 }
+
+// hasTurn reports whether one more request of a client may be worked on. It closes a
+// connection whose client does not read its answer, if that gives the turn. The caller
+// holds the lock.
+func (l *Limiter) hasTurn(c *Conn) bool {
+	if l.Requests == 0 {
+		return true
+	}
+	perClient := l.Requests / 2
+	own := c.share.working >= perClient // the client has its turns
+	kind := false                       // requests that change something have theirs
+	if c.changes {
+		own = own || c.share.changing >= forChanges(perClient)
+		kind = c.share.changing >= forChanges(perClient) || l.total.changing >= forChanges(l.Requests)
+	}
+	if !own && !kind && l.total.working < l.Requests {
+		return true
+	}
+	slow, _ := l.firstToGo(func(o *Conn) bool {
+		return o.state == working && (!own || o.share == c.share) && (!kind || o.changes)
+	})
+	if slow == nil {
+		return false
+	}
+	l.crowdOut(slow)
+	return true
+}
