@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 // Record is one name at one account, and what is wanted there.
 type Record struct {
 	Name, Network string // Network is "" for the configuration's record
-	Version, Pass int64  // of the name
 	Account       Account
 	Domain        string   // of the service, or the zone of the place
 	Want          string   // the value; "" to withdraw
@@ -55,12 +53,7 @@ func (r Record) Now() Place {
 }
 
 // lane is the zone that the record waits for, as far as it is known.
-func (r Record) lane() string { return zoneLane(r.Account.ID, r.Domain) }
-
-// zoneLane is the lane of the zone of a domain at an account.
-func zoneLane(account int64, domain string) string {
-	return fmt.Sprint(laneZone, " ", account, " ", domain)
-}
+func (r Record) lane() Lane { return ZoneLane(r.Account.ID, r.Domain) }
 
 // withdrawal reports whether the record is a place to withdraw, or only to look
 // at.
@@ -126,7 +119,7 @@ func (r Record) Stands() bool { return r.Place.State == Published && r.Place.Sta
 
 func withdrawal(n Name, p Place, wanted []Record) Record {
 	r := Record{
-		Name: n.Name, Network: mesh.Network(cmp.Or(p.Standing, p.Doubt.Value)), Version: n.Version, Pass: n.Pass,
+		Name: n.Name, Network: mesh.Network(cmp.Or(p.Standing, p.Doubt.Value)),
 		Account: p.Account, Domain: p.Zone, Place: p,
 	}
 	if r.Domain == "" {
@@ -187,7 +180,7 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 	expanded, _ := mesh.Expand(w.endpoints, addresses.Last)
 	_, unknown := mesh.Expand(w.endpoints, addresses.Now)
 	r := Record{
-		Name: n.Name, Network: w.network, Version: n.Version, Pass: n.Pass, Account: account, Domain: w.domain,
+		Name: n.Name, Network: w.network, Account: account, Domain: w.domain,
 		Want: mesh.Value(w.network, owner, expanded), Missing: unknown,
 		Place: Place{Name: n.Name, Account: account, State: Pending},
 	}
@@ -222,7 +215,7 @@ func (r *Record) choosePlace(places []Place) {
 // name, and those that have nowhere to go.
 func (w wanted) refused(n Name) (all []Record) {
 	refuse := func(network, code, detail string) {
-		all = append(all, Record{Name: n.Name, Network: network, Version: n.Version, Pass: n.Pass, Fault: Fault{Code: code, Detail: detail}})
+		all = append(all, Record{Name: n.Name, Network: network, Fault: Fault{Code: code, Detail: detail}})
 	}
 	if w.nowhere {
 		refuse(w.network, CodeNoProvider, "")

@@ -114,7 +114,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		test.record.Place = test.place
 		i := &item{record: test.record, place: test.place, fault: test.fault, untried: test.untried}
-		v := verdict{item: i, job: &job{attempt: test.attempt}, now: time.Unix(100, 0), retry: provider.Backoff{First: time.Second, Retries: 3}, lane: &lane{key: "zone x"}, givenUp: test.givenUp}
+		v := verdict{item: i, job: &job{attempt: test.attempt}, now: time.Unix(100, 0), retry: provider.Backoff{First: time.Second, Retries: 3}, lane: &zoneLane{key: "zone x"}, givenUp: test.givenUp}
 		o, back := v.conclude()
 		if o.Action != test.action || i.place.State != test.state || back.At.IsZero() == test.again {
 			t.Errorf("%s: action %q, state %s, back %+v", what, o.Action, i.place.State, back)
@@ -146,7 +146,7 @@ func TestSilence(t *testing.T) {
 func TestLanesAreForgotten(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	e := New(Config{Now: func() time.Time { return now }})
-	e.lanes = map[string]*lane{
+	e.lanes = map[Lane]*zoneLane{
 		"zone failed long ago": {fails: 4, blocked: now.Add(-time.Second)},
 		"zone failed":          {fails: 4, blocked: now.Add(time.Second)},
 		"zone of a wrong time": {fails: 4, blocked: now.Add(8 * time.Hour)},
@@ -155,7 +155,7 @@ func TestLanesAreForgotten(t *testing.T) {
 	}
 	e.prune()
 	got := slices.Sorted(maps.Keys(e.lanes))
-	if want := []string{"zone failed", "zone in work", "zone waits"}; !slices.Equal(got, want) {
+	if want := []Lane{"zone failed", "zone in work", "zone waits"}; !slices.Equal(got, want) {
 		t.Errorf("%q are kept, want %q", got, want)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"meshddns/internal/provider"
 )
 
-// lane is a zone, as far as it is known before it is asked for.
-type lane struct {
-	key     string
+// zoneLane is a lane of a zone with its jobs, and how the zone has answered.
+type zoneLane struct {
+	key     Lane
 	queue   []*job
 	working bool
 	stored  bool      // names wait for it in the database
@@ -50,7 +50,7 @@ func (why taking) turn() turn {
 }
 
 // put puts a job into the queue, behind those of its turn.
-func (l *lane) put(j *job) {
+func (l *zoneLane) put(j *job) {
 	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.turn > j.task.turn })
 	if at < 0 {
 		at = len(l.queue)
@@ -59,10 +59,10 @@ func (l *lane) put(j *job) {
 }
 
 // closed reports whether the zone is not to be asked now.
-func (l *lane) closed(now time.Time) bool { return waits(l.blocked, now, longestZoneWait) }
+func (l *zoneLane) closed(now time.Time) bool { return waits(l.blocked, now, longestZoneWait) }
 
 // runLane works off the queue of a zone, batch by batch.
-func (e *Engine) runLane(l *lane) {
+func (e *Engine) runLane(l *zoneLane) {
 	for {
 		jobs, conn := e.nextBatch(l)
 		if jobs == nil {
@@ -91,7 +91,7 @@ func (e *Engine) inSlot(t turn, work func()) {
 }
 
 // nextBatch takes jobs off a queue, nil when it is empty or the program ends.
-func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
+func (e *Engine) nextBatch(l *zoneLane) ([]*job, *connection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(l.queue) == 0 || e.ctx.Err() != nil {
@@ -125,7 +125,7 @@ func (e *Engine) connection(account Account) *connection {
 }
 
 // workBatch works on some jobs of a zone and commits what came of it.
-func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
+func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
 	for _, j := range jobs {
 		b.items = append(b.items, newItem(j.record, j.look))
@@ -156,7 +156,7 @@ func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
 }
 
 // hold is why a zone is not asked now, nil when it is.
-func (l *lane) hold(now time.Time) *Fault {
+func (l *zoneLane) hold(now time.Time) *Fault {
 	if !l.closed(now) {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (l *lane) hold(now time.Time) *Fault {
 
 // givenUp reports whether a zone that is not asked now has failed as often as it
 // may: its names fail with it, until the next try.
-func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
+func (l *zoneLane) givenUp(now time.Time, retry provider.Backoff) bool {
 	return l.closed(now) && (l.fails > retry.Retries || l.blocked.Sub(now) > passPatience)
 }
 
@@ -174,7 +174,7 @@ func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
 const passPatience = time.Minute
 
 // conclude notes how the zone fared, and settles what came of the jobs.
-func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
+func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	now := e.config.Now()
 	var s Settlement
 	var ended []*task
@@ -213,7 +213,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 }
 
 // judge says after a batch whether the zone is asked again at once.
-func (e *Engine) judge(l *lane, b *batch, now time.Time) {
+func (e *Engine) judge(l *zoneLane, b *batch, now time.Time) {
 	switch {
 	case b.down == nil && b.answered:
 		l.fails, l.blocked, l.since = 0, time.Time{}, time.Time{}
@@ -237,7 +237,7 @@ func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 
 // settle commits what came of some work in a zone, if it was in one, and ends the tasks that are
 // through.
-func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*task) error {
+func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended []*task) error {
 	e.mu.Lock()
 	e.settling++
 	p := e.pass
@@ -260,7 +260,7 @@ func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*ta
 	e.settling--
 	e.settled++
 	for _, d := range s.Names {
-		if isZone(d.Lane) {
+		if d.Lane.OfZone() {
 			l := e.lane(d.Lane)
 			l.stored = true
 			l.puts++

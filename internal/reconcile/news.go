@@ -20,14 +20,14 @@ type news struct {
 	journal journal
 	now     func() time.Time
 
-	mu    sync.Mutex           // held for no line that is written
-	pass  int64                // the number of the pass that runs, or of the last one
-	zones map[string]*zoneNews // by lane
-	views map[string]*trouble  // of zones that are not searched for orphans, or that no resolver finds
-	names map[string]*trouble  // by name and place
-	full  bool                 // more names are not as they should be than are remembered
-	base  map[string]*damage   // faults of the database, by what it was asked for, and for which zone
-	bad   int                  // names that were not as they should be when the last pass ended
+	mu    sync.Mutex          // held for no line that is written
+	pass  int64               // the number of the pass that runs, or of the last one
+	zones map[Lane]*zoneNews  // of zones
+	views map[string]*trouble // of zones that are not searched for orphans, or that no resolver finds
+	names map[string]*trouble // by name and place
+	full  bool                // more names are not as they should be than are remembered
+	base  map[string]*damage  // faults of the database, by what it was asked for, and for which zone
+	bad   int                 // names that were not as they should be when the last pass ended
 
 	crowds map[string]*crowd // by zone
 }
@@ -59,7 +59,7 @@ const (
 func newNews(log *slog.Logger, now func() time.Time) *news {
 	return &news{
 		journal: journal{log: log}, now: now,
-		zones: map[string]*zoneNews{}, views: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]*damage{},
+		zones: map[Lane]*zoneNews{}, views: map[string]*trouble{}, names: map[string]*trouble{}, base: map[string]*damage{},
 	}
 }
 
@@ -196,7 +196,7 @@ func (n *news) passEnds(r Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	forget := func(_ string, t *trouble) bool { return t.pass < n.pass-1 }
-	maps.DeleteFunc(n.zones, func(_ string, z *zoneNews) bool { return z.pass < n.pass-1 })
+	maps.DeleteFunc(n.zones, func(_ Lane, z *zoneNews) bool { return z.pass < n.pass-1 })
 	maps.DeleteFunc(n.views, forget)
 	maps.DeleteFunc(n.names, forget)
 	n.full = n.full && len(n.names) >= toldNames
@@ -213,14 +213,14 @@ func (n *news) passEnds(r Report) {
 
 // database tells that the database fails at something that a zone, or nobody, waits
 // for, with another reason again, and notes when it does no more.
-func (n *news) database(what, zone string, err error) {
+func (n *news) database(what string, zone Lane, err error) {
 	defer n.journal.wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	told := n.base[what+zone]
+	told := n.base[what+string(zone)]
 	switch {
 	case err != nil && (told == nil || told.fault != err.Error()):
-		n.base[what+zone] = &damage{what: what, fault: err.Error(), since: n.now()}
+		n.base[what+string(zone)] = &damage{what: what, fault: err.Error(), since: n.now()}
 		n.tell(slog.LevelError, "the database fails", "what", what, "error", err.Error())
 	case err != nil:
 		told.well = time.Time{}

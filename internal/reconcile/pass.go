@@ -66,7 +66,8 @@ func (p *pass) drop() {
 // count counts what came of a task in the report. Of one that did not do the work of the pass, only
 // what it has changed: the pass has still to come by.
 func (p *pass) count(t *task) {
-	counted, bad := t.name.markedBy(p.progress.Number)
+	mark := t.name.Pass
+	counted := mark.Number == p.progress.Number
 	outcomes := t.news()
 	switch {
 	case !t.belongs(p):
@@ -75,7 +76,7 @@ func (p *pass) count(t *task) {
 	case (counted || t.passed) && t.well():
 		p.progress.Report.takeBack(t.name.Name)
 	}
-	p.progress.Report.add(outcomes, counted || t.passed, counted && bad)
+	p.progress.Report.add(outcomes, counted || t.passed, counted && mark.Bad)
 }
 
 // Sync has a pass made, or joins the one that runs, and gives its report. When
@@ -467,13 +468,13 @@ func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 	if marks, err := e.spread(ctx); err != nil || marks {
 		return true, err
 	}
-	for _, lane := range []string{LaneAsked, LaneChanged, LaneHeld, LaneLook} {
+	for _, lane := range []Lane{LaneAsked, LaneChanged, LaneHeld, LaneLook} {
 		if names, err := e.config.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
 			return true, err
 		}
 	}
 	e.mu.Lock()
-	var stored []string
+	var stored []Lane
 	for key, l := range e.lanes {
 		if l.stored {
 			stored = append(stored, key)

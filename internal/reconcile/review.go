@@ -33,7 +33,7 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	if !e.reviewing {
 		return next, nil
 	}
-	names, err := e.config.Database.NamesAfter(ctx, e.reviewed, -1, pageNames)
+	names, err := e.config.Database.NamesAfter(ctx, e.reviewed, 0, pageNames)
 	if err != nil {
 		return next, err
 	}

@@ -22,7 +22,7 @@ func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	report := Report{StartedAt: e.config.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
 	conns := map[int64]*connection{}
 	for cursor := ""; ; {
-		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		names, err := e.config.Database.NamesAfter(ctx, cursor, 0, pageNames)
 		if err != nil {
 			return report, unfinished(ctx, err)
 		}
@@ -45,7 +45,7 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	}
 	outcomes, at := map[string][]Outcome{}, map[string][]*item{}
 	for _, i := range items {
-		v := verdict{item: i, job: &job{record: i.record}, now: e.config.Now(), lane: &lane{}, givenUp: true}
+		v := verdict{item: i, job: &job{record: i.record}, now: e.config.Now(), lane: &zoneLane{}, givenUp: true}
 		o, _ := v.conclude()
 		outcomes[o.Name], at[o.Name] = append(outcomes[o.Name], o), append(at[o.Name], i)
 	}
@@ -72,7 +72,7 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 	if err != nil {
 		return nil, nil, unfinished(ctx, err)
 	}
-	lanes := map[string][]Record{}
+	lanes := map[Lane][]Record{}
 	for _, r := range Desired(state, e.config.Addresses()) {
 		if r.refusal() {
 			refused = append(refused, r)
@@ -108,7 +108,7 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 func (e *Engine) Held(ctx context.Context, owner string) (held []string, err error) {
 	conns := map[int64]*connection{}
 	for cursor := ""; ; {
-		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
+		names, err := e.config.Database.NamesAfter(ctx, cursor, 0, pageNames)
 		if err != nil || len(names) == 0 {
 			return held, unfinished(ctx, err)
 		}

@@ -26,7 +26,7 @@ type task struct {
 // job is one record of a task.
 type job struct {
 	task    *task
-	lane    *lane
+	lane    *zoneLane
 	record  Record
 	look    bool // only to look, in mode manual
 	attempt int  // failed ones before
@@ -77,7 +77,7 @@ func (t *task) waits() bool {
 // news are the outcomes that count already: of a name that is tried again only
 // what was changed.
 func (t *task) news() []Outcome {
-	if !t.waits() && !isZone(t.next.Lane) {
+	if !t.waits() && !t.next.Lane.OfZone() {
 		return t.outcomes
 	}
 	return slices.DeleteFunc(slices.Clone(t.outcomes), func(o Outcome) bool {
@@ -105,14 +105,14 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 		d = Due{At: now, Lane: LaneAsked}
 	}
 	d.Kept = t.look && d.At.IsZero()
-	if look := nextLook(t.places); !isZone(d.Lane) && !look.IsZero() {
+	if look := nextLook(t.places); !d.Lane.OfZone() && !look.IsZero() {
 		if d.Look = look; !look.After(now) {
 			d.Look = now.Add(lookAgain)
 		}
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
 	if pass > 0 && t.counts() {
-		d.Pass = PassMark(pass, bad)
+		d.Pass = PassMark{pass, bad}
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
 	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })

@@ -21,7 +21,7 @@ type verdict struct {
 	job     *job
 	now     time.Time
 	retry   provider.Backoff
-	lane    *lane
+	lane    *zoneLane
 	down    bool // the zone failed as a whole
 	givenUp bool // it has failed as often as it may
 }

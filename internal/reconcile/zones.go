@@ -34,7 +34,7 @@ func (e *Engine) Zone(account int64, domain string) (state ZoneState, known bool
 	n := e.news
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if z := n.zones[zoneLane(account, domain)]; z != nil {
+	if z := n.zones[ZoneLane(account, domain)]; z != nil {
 		return z.state, true
 	}
 	return ZoneState{}, false
