@@ -468,24 +468,21 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	if err != nil {
 		return 0, err
 	}
-	wanted, err := e.restate(ctx, state)
+	targets, err := e.restate(ctx, state)
 	if err != nil {
 		return 0, err
-	}
-	records := map[string][]Record{}
-	for _, r := range wanted {
-		records[r.Name] = append(records[r.Name], r)
 	}
 	var idle []*task
 	e.mu.Lock()
 	if why.page != nil {
 		why.page.again = append(why.page.again, again...)
 	}
-	for _, n := range state.Names {
+	for _, target := range targets {
+		n := target.Name
 		if why.outdated(n, e.config.Now()) {
 			continue
 		}
-		if e.waitsForStore(n.Name, records[n.Name]) {
+		if e.waitsForStore(target) {
 			if why.page != nil {
 				why.page.again = append(why.page.again, n.Name)
 			}
@@ -496,7 +493,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		t.look = why.lane == LaneLook && why.manual && e.pass == nil
 		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !slices.Contains(back, n.Name)
 		e.busy[n.Name] = t
-		if e.enqueue(t, records[n.Name], why); t.waiting == 0 {
+		if e.enqueue(t, target, why); t.waiting == 0 {
 			t.begun = true
 			idle = append(idle, t)
 		}
@@ -507,9 +504,9 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 
 // waitsForStore reports whether the last outcome of a name, or of its zone, could not be stored:
 // the next one could not be either. The caller holds the lock.
-func (e *Engine) waitsForStore(name string, records []Record) bool {
-	until := e.unstored[name]
-	for _, r := range records {
+func (e *Engine) waitsForStore(t Target) bool {
+	until := e.unstored[t.Name.Name]
+	for _, r := range t.Records {
 		if l := e.lanes[r.lane()]; l != nil && l.fault.Code == CodeDatabase && l.blocked.After(until) {
 			until = l.blocked
 		}
@@ -570,16 +567,17 @@ func (why taking) outdated(n Name, now time.Time) bool {
 // enqueue hands the records of a task to their zones. Where a queue is full the
 // name waits in the database; a person's order goes first. The caller holds the
 // lock.
-func (e *Engine) enqueue(t *task, records []Record, why taking) {
-	for _, r := range records {
-		if e.ending && (r.refusal() || !r.withdrawal()) {
+func (e *Engine) enqueue(t *task, target Target, why taking) {
+	if !e.ending {
+		t.follow = target.Follow
+		for _, r := range target.Refusals {
+			t.outcomes = append(t.outcomes, r.outcome())
+		}
+	}
+	for _, r := range target.Records {
+		if e.ending && !r.withdraws() {
 			continue
 		}
-		if r.refusal() {
-			t.outcomes = append(t.outcomes, r.refused())
-			continue
-		}
-		t.follow = t.follow || r.Follow
 		l := e.lane(r.lane())
 		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
@@ -597,13 +595,4 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 			e.begin(func() { e.runLane(l) })
 		}
 	}
-}
-
-// refused is the outcome of a record that is no work.
-func (r Record) refused() Outcome {
-	o := Outcome{Name: r.Name, Network: r.Network, Fault: r.Fault, Action: ActionSkipped}
-	if r.Fault.Code == CodeNetworkConflict {
-		o.Action = ActionConflict
-	}
-	return o
 }

@@ -14,8 +14,8 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 	heirs := map[int64]*batch{}
 	refused := map[*item]item{}
 	for _, i := range b.items {
-		heir := i.record.Heir
-		if refused := i.fault.Code == string(provider.BadCredentials) || i.fault.Code == CodeCredentialsGone; heir.ID == 0 || i.record.Keep || !refused {
+		heir := i.record.Withdrawal.Heir
+		if refused := i.fault.Code == string(provider.BadCredentials) || i.fault.Code == CodeCredentialsGone; heir.ID == 0 || i.record.Withdrawal.Keep || !refused {
 			continue
 		}
 		if heirs[heir.ID] == nil {

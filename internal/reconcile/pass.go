@@ -199,21 +199,21 @@ func (e *Engine) countBad(ctx context.Context, p *Progress) error {
 
 // storedOutcomes gives what is stored of a name that is not as it should be.
 func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
-	for _, r := range desired(state, n, addresses) {
-		o := r.refused()
-		if !r.refusal() {
-			o = Outcome{
-				Name: r.Name, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
-				Fault: r.Place.Fault, Attempts: r.Place.Attempts, Action: ActionFailed, at: r.at(),
-			}
-			if r.Place.State == Conflict {
-				o.Action = ActionConflict
-			}
+	t := desired(state, n, addresses)
+	for _, r := range t.Records {
+		o := Outcome{
+			Name: r.Name, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
+			Fault: r.Place.Fault, Attempts: r.Place.Attempts, Action: ActionFailed, at: r.at(),
 		}
-		if o.bad() && o.Fault.Code != "" {
-			all = append(all, o)
+		if r.Place.State == Conflict {
+			o.Action = ActionConflict
 		}
+		all = append(all, o)
 	}
+	for _, r := range t.Refusals {
+		all = append(all, r.outcome())
+	}
+	all = slices.DeleteFunc(all, func(o Outcome) bool { return !o.bad() || o.Fault.Code == "" })
 	if len(all) == 0 { // it has changed since
 		all = []Outcome{{Name: n.Name, Action: ActionFailed, Fault: Fault{Code: CodeInterrupted}}}
 	}

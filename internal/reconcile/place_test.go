@@ -278,7 +278,7 @@ func (w placeWorld) work(outcome string, lookOnly bool) placeWorld {
 		}
 		w.place, w.exists = Place{ID: 1, Name: testName, Account: accountA, Zone: "example.com", State: Pending}, true
 	}
-	r := Record{Name: testName, Account: accountA, Place: w.place, Want: w.want, owner: testOwner, mode: w.mode}
+	r := Record{Name: testName, Account: accountA, Place: w.place, Want: w.want, goal: goal{owner: testOwner, mode: w.mode}}
 	i := newItem(r, lookOnly)
 	if i.restate(placeNow); i.step != End {
 		w.try(i, outcome)

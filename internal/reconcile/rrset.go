@@ -32,8 +32,7 @@ type goal struct {
 	standing string // the value that a new one replaces
 	doubt    Doubt  // values that a write of ours may have put there
 	mode     Mode
-	spares   bool // the values of one network stay, whatever else goes
-	spared   string
+	spared   *string // the network whose values stay, whatever else goes; nil for none
 }
 
 // ours reports whether a value is one that the goal is about, and otherwise
@@ -79,7 +78,7 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 // removes reports whether a value of ours goes. In mode upsert-only only those go
 // that the wanted value replaces.
 func (g goal) removes(value string, replaced bool) bool {
-	if g.spares && mesh.Network(value) == g.spared {
+	if g.spared != nil && mesh.Network(value) == *g.spared {
 		return false
 	}
 	if g.mode == UpsertOnly {

@@ -50,7 +50,7 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 		outcomes[o.Name], at[o.Name] = append(outcomes[o.Name], o), append(at[o.Name], i)
 	}
 	for _, r := range refused {
-		outcomes[r.Name] = append(outcomes[r.Name], r.refused())
+		outcomes[r.Name] = append(outcomes[r.Name], r.outcome())
 	}
 	for _, name := range names {
 		report.add(append(outcomes[name], moves(at[name], outcomes[name])...), false, false)
@@ -67,21 +67,20 @@ func unfinished(ctx context.Context, err error) error {
 }
 
 // survey reads what stands at some names, and writes nothing.
-func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Record, err error) {
+func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Refusal, err error) {
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
 		return nil, nil, unfinished(ctx, err)
 	}
 	lanes := map[Lane][]Record{}
-	for _, r := range Desired(state, e.config.Addresses()) {
-		if r.refusal() {
-			refused = append(refused, r)
-			continue
+	for _, t := range Desired(state, e.config.Addresses()) {
+		refused = append(refused, t.Refusals...)
+		for _, r := range t.Records {
+			if conns[r.Account.ID] == nil {
+				conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
+			}
+			lanes[r.lane()] = append(lanes[r.lane()], r)
 		}
-		if conns[r.Account.ID] == nil {
-			conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
-		}
-		lanes[r.lane()] = append(lanes[r.lane()], r)
 	}
 	var mu sync.Mutex
 	beside(ctx, e.looks, slices.Collect(maps.Values(lanes)), func(records []Record) {
@@ -123,7 +122,7 @@ func (e *Engine) Held(ctx context.Context, owner string) (held []string, err err
 				o, mesh := mesh.Owner(v.Text())
 				return mesh && o == owner
 			})
-			has[i.record.Name] = has[i.record.Name] || stands && !i.record.withdrawal()
+			has[i.record.Name] = has[i.record.Name] || stands && !i.record.withdraws()
 		}
 		held = append(held, slices.DeleteFunc(names, func(name string) bool { return !has[name] })...)
 	}

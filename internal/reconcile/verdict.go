@@ -37,7 +37,7 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		i.store = i.places()
 		o.Action = v.succeeded(&o)
 		return o, Due{}
-	case i.fault.Code == CodeInterrupted && !r.Keep, i.untried && !v.givenUp && !r.Keep:
+	case i.fault.Code == CodeInterrupted && !r.Withdrawal.Keep, i.untried && !v.givenUp && !r.Withdrawal.Keep:
 		i.store = slices.DeleteFunc(i.places(), func(p *Place) bool { return p.ID == 0 })
 		return o, Due{At: v.now, Lane: v.lane.key}
 	case i.untried:
@@ -48,13 +48,13 @@ func (v verdict) conclude() (o Outcome, back Due) {
 	}
 	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
 	e := Event{Kind: Failure, Fault: i.fault, Final: final}
-	if i.fault.Code == string(provider.ZoneNotFound) && !r.withdrawal() {
+	if i.fault.Code == string(provider.ZoneNotFound) && !r.withdraws() {
 		e.Kind = NoZone
 	}
 	i.place.Attempts = o.Attempts
 	i.happens(e, v.now)
 	i.store = i.places()
-	if o.Action = v.failed(); r.withdrawal() {
+	if o.Action = v.failed(); r.withdraws() {
 		o.Value = r.Place.Standing
 	}
 	switch {
@@ -77,7 +77,7 @@ func (v verdict) withZone() bool {
 
 // at tells the record from others of its name and network.
 func (r Record) at() string {
-	if r.withdrawal() {
+	if r.withdraws() {
 		return fmt.Sprint(r.Account.ID, " ", r.Place.ID)
 	}
 	return fmt.Sprint(r.Account.ID)
@@ -88,12 +88,12 @@ func (v verdict) succeeded(o *Outcome) string {
 	i, r := v.item, v.item.record
 	before := r.Place.State
 	switch {
-	case r.withdrawal() && i.step == Tell:
+	case r.withdraws() && i.step == Tell:
 		o.Fault, o.Value = i.place.Fault, i.place.Standing
 		return ActionLeftover
-	case r.withdrawal() && i.place.State == Withdrawn && before != Withdrawn:
+	case r.withdraws() && i.place.State == Withdrawn && before != Withdrawn:
 		return ActionDelete
-	case r.withdrawal() || i.place.State != Published:
+	case r.withdraws() || i.place.State != Published:
 		return ""
 	}
 	if i.action != ActionUnchanged || before != Published {
@@ -101,8 +101,8 @@ func (v verdict) succeeded(o *Outcome) string {
 	} else {
 		o.Attempts = i.place.Attempts
 	}
-	if o.Fault = r.warning(); i.place.Disturbed >= ownerDoubts {
-		o.Fault = Fault{Code: CodeSameOwner, Detail: r.owner}
+	if o.Fault = r.Warning; i.place.Disturbed >= ownerDoubts {
+		o.Fault = Fault{Code: CodeSameOwner, Detail: r.goal.owner}
 	}
 	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
 	case i.action != ActionUnchanged || !lost:

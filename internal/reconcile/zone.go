@@ -56,12 +56,9 @@ const (
 )
 
 func newItem(r Record, manualLook bool) *item {
-	i := &item{record: r, place: r.Place}
-	i.goal = goal{
-		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing, doubt: r.Place.Doubt, mode: r.mode,
-		spares: r.spares, spared: r.spared,
-	}
-	if manualLook && !r.withdrawal() {
+	i := &item{record: r, place: r.Place, goal: r.goal}
+	i.goal.want, i.goal.standing, i.goal.doubt = r.Want, r.Place.Standing, r.Place.Doubt
+	if manualLook && !r.withdraws() {
 		i.goal.mode = LookOnly
 	}
 	return i
@@ -136,7 +133,7 @@ func (b *batch) begin(i *item) {
 	switch i.restate(i.began); {
 	case i.step == End:
 		i.phase = done
-	case r.withdrawal() && !r.Keep && r.inOneZone():
+	case r.withdraws() && !r.Withdrawal.Keep && r.inOneZone():
 		i.happens(Event{Kind: Shared}, i.began)
 		i.phase = done
 	case r.Fault.Code != "":
@@ -245,13 +242,13 @@ func (b *batch) findAll(ctx context.Context) {
 // withdrawn where it was put.
 func (b *batch) find(ctx context.Context, i *item) error {
 	r := i.record
-	if r.Keep {
+	if r.Withdrawal.Keep {
 		b.keep(ctx, i)
 		return nil
 	}
 	zone, id, err := b.zoneOf(ctx, r)
 	switch {
-	case r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound:
+	case r.withdraws() && provider.KindOf(err) == provider.ZoneNotFound:
 		i.action, i.phase = ActionUnchanged, done
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
@@ -267,14 +264,14 @@ func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err erro
 		return b.heirZone(ctx, r)
 	}
 	switch zone = r.Place.Zone; {
-	case r.withdrawal() && zone != "":
+	case r.withdraws() && zone != "":
 	case zone != "" && len(b.items) >= bulkFrom:
 		zone, err = b.findAmongMany(ctx, r, zone)
 	default:
 		zone, err = b.conn.client.Zone(ctx, r.Name)
 	}
 	id = r.Place.ZoneID
-	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdrawal()) {
+	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdraws()) {
 		id, err = identifier.ZoneID(ctx, dnsname.Fold(zone)) // a zone may have been made anew
 	}
 	return zone, id, err
@@ -315,7 +312,7 @@ func (b *batch) keep(ctx context.Context, i *item) {
 // another zone of the account moves.
 func (i *item) choosePlace(zone, id string, now time.Time) {
 	r := i.record
-	if r.withdrawal() {
+	if r.withdraws() {
 		i.place.Zone = zone // which an old database may not have known
 	}
 	if i.place.Zone != zone {
@@ -339,13 +336,13 @@ func (i *item) choosePlace(zone, id string, now time.Time) {
 // inOneZone reports whether the wanted value is known to stand in the zone of the
 // record's place, published with another key.
 func (r Record) inOneZone() bool {
-	return slices.ContainsFunc(r.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
+	return slices.ContainsFunc(r.Withdrawal.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
 }
 
 // sharesZone reports whether a value to withdraw is the wanted value itself, seen
 // with another key. Where the providers do not tell, a probe does.
 func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
-	for _, p := range i.record.Beside {
+	for _, p := range i.record.Withdrawal.Beside {
 		if b.dry || i.record.Place.identity(p) != Unsure {
 			continue
 		}
@@ -380,7 +377,7 @@ func (b *batch) read(ctx context.Context) {
 func (b *batch) readOne(ctx context.Context, i *item) (err error) {
 	i.seen, err = b.conn.client.Read(ctx, i.place.Zone, i.record.Name)
 	kind := provider.KindOf(err)
-	if i.record.withdrawal() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
+	if i.record.withdraws() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
 		i.seen, err = provider.RRset{}, nil // beside an alias, and without the zone, there is no value of ours
 	}
 	if err == nil && i.phase == unread {
@@ -409,7 +406,7 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 	if len(items) < bulkFrom {
 		return
 	}
-	anew := slices.ContainsFunc(items, func(i *item) bool { return i.record.withdrawal() || !i.record.Place.LookAt.IsZero() })
+	anew := slices.ContainsFunc(items, func(i *item) bool { return i.record.withdraws() || !i.record.Place.LookAt.IsZero() })
 	listed, _ := b.conn.list(ctx, client, apex, anew)
 	if listed == nil {
 		return
@@ -435,7 +432,7 @@ func (b *batch) planOne(ctx context.Context, i *item) {
 		return
 	}
 	i.change.Zone, i.change.Name = i.place.Zone, i.record.Name
-	if i.record.withdrawal() && slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() == i.record.Wanted }) {
+	if i.record.withdraws() && slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() == i.record.Withdrawal.Wanted }) {
 		same, err := b.sharesZone(ctx, i)
 		if err != nil {
 			i.fail(err)
@@ -492,8 +489,8 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 	var still map[*item]*Place
 	err := b.db.Intend(ctx, names, func(state State) []*Place {
 		wanted := map[string][]Record{}
-		for _, r := range Desired(state, b.addresses) {
-			wanted[r.Name] = append(wanted[r.Name], r)
+		for _, t := range Desired(state, b.addresses) {
+			wanted[t.Name.Name] = t.Records
 		}
 		still = map[*item]*Place{}
 		var places []*Place
@@ -526,7 +523,7 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 
 // same reports whether two records want the same of one place.
 func (r Record) same(s Record) bool {
-	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdrawal() || r.Place.ID == s.Place.ID)
+	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdraws() || r.Place.ID == s.Place.ID)
 }
 
 // intended is the place as it is stored before a write.
@@ -594,7 +591,7 @@ func (b *batch) took(i *item, err error) {
 	case kind == provider.Changed:
 		i.phase = unread
 		return
-	case i.record.withdrawal() && kind == provider.ZoneNotFound:
+	case i.record.withdraws() && kind == provider.ZoneNotFound:
 		b.note(i, nil)
 		i.happens(Event{Kind: NoZone}, b.now())
 		i.phase = done
