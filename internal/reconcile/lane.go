@@ -136,11 +136,10 @@ func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 	if held != nil {
 		for _, i := range b.items {
 			i.began = b.now()
-			i.restate(i.began)
-			if i.step != End {
-				i.fault, i.untried = *held, true
-			}
 			i.phase = done
+			if i.restate(i.began); i.step != End {
+				i.fault, i.phase = *held, untried
+			}
 		}
 	} else {
 		b.rescue(func() { b.work(e.ctx) }, b.items...)

@@ -45,16 +45,16 @@ func (g goal) ours(value string) (ours, theirs bool) {
 
 // plan works out the change from the values seen to the goal: a pure function.
 // Values of other kinds are never named in it; another owner's excludes ours.
-func (g goal) plan(seen provider.RRset) (change provider.Change, action string, err error) {
+func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 	change = provider.Change{Seen: seen, TTL: recordTTL}
 	if err := g.excluded(seen); err != nil {
-		return change, "", err
+		return change, err
 	}
 	there := sees(seen, g.want)
 	switch {
 	case g.want == "" || there:
 	case g.mode == LookOnly:
-		return change, ActionUnchanged, nil
+		return change, nil
 	default:
 		change.Add = []provider.TXT{{g.want}}
 	}
@@ -72,7 +72,7 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 	if len(seen.Values) > len(change.Remove) {
 		change.TTL = seen.TTL // one TTL for a whole RRset (RFC 2181, section 5.2), and it is not ours alone
 	}
-	return change, g.action(change), nil
+	return change, nil
 }
 
 // removes reports whether a value of ours goes. In mode upsert-only only those go
@@ -127,6 +127,7 @@ func (g goal) excluded(seen provider.RRset) error {
 	return nil
 }
 
+// action is what a change is called in a report.
 func (g goal) action(change provider.Change) string {
 	switch {
 	case len(change.Add) == 0 && len(change.Remove) == 0 && len(change.Copies) == 0:

@@ -56,7 +56,7 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 	}
 	for _, p := range i.store {
 		at := slices.IndexFunc(t.places, func(q Place) bool { return q.ID == p.ID && p.ID != 0 })
-		if at >= 0 && t.places[at] == *p && !i.stored {
+		if at >= 0 && t.places[at] == *p && i.before == nil {
 			continue
 		}
 		s.Places = append(s.Places, *p)

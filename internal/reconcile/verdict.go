@@ -37,10 +37,10 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		i.store = i.places()
 		o.Action = v.succeeded(&o)
 		return o, Due{}
-	case i.fault.Code == CodeInterrupted && !r.Withdrawal.Keep, i.untried && !v.givenUp && !r.Withdrawal.Keep:
+	case i.fault.Code == CodeInterrupted && !r.Withdrawal.Keep, i.phase == untried && !v.givenUp && !r.Withdrawal.Keep:
 		i.store = slices.DeleteFunc(i.places(), func(p *Place) bool { return p.ID == 0 })
 		return o, Due{At: v.now, Lane: v.lane.key}
-	case i.untried:
+	case i.phase == untried:
 		o.Attempts = v.lane.fails
 	}
 	if i.left != nil && i.place.ID == 0 { // the value stays where it is until it has another place
@@ -72,7 +72,7 @@ func (v verdict) conclude() (o Outcome, back Due) {
 
 // withZone reports whether the item failed with its zone, and not by itself.
 func (v verdict) withZone() bool {
-	return v.item.fault.Code != "" && (v.item.untried || v.down && v.item.fault.Code == v.lane.fault.Code)
+	return v.item.fault.Code != "" && (v.item.phase == untried || v.down && v.item.fault.Code == v.lane.fault.Code)
 }
 
 // at tells the record from others of its name and network.
@@ -96,7 +96,8 @@ func (v verdict) succeeded(o *Outcome) string {
 	case r.withdraws() || i.place.State != Published:
 		return ""
 	}
-	if i.action != ActionUnchanged || before != Published {
+	action := i.goal.action(i.change)
+	if action != ActionUnchanged || before != Published {
 		i.place.Attempts = o.Attempts
 	} else {
 		o.Attempts = i.place.Attempts
@@ -105,8 +106,8 @@ func (v verdict) succeeded(o *Outcome) string {
 		o.Fault = Fault{Code: CodeSameOwner, Detail: r.goal.owner}
 	}
 	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
-	case i.action != ActionUnchanged || !lost:
-		return i.action
+	case action != ActionUnchanged || !lost:
+		return action
 	case r.Place.Standing == "":
 		return ActionCreate // by a write whose answer was lost
 	}

@@ -26,24 +26,17 @@ type item struct {
 	goal   goal
 	phase  phase
 	place  Place  // as it is by now
-	before Place  // the place before the last intent
+	before *Place // the place before the last intent; nil while none is committed
 	step   Step   // what the last event asks for
 	left   *Place // the place that the value leaves, because it belongs into another zone
 	seen   provider.RRset
 	change provider.Change
-	action string
 	fault  Fault
 	wait   time.Duration // that the provider asked for
 	began  time.Time
 	took   time.Duration
-
-	store []*Place // what the database is to have
-
-	stored  bool // with an intent: what comes of it is news
-	untried bool // nothing was asked, because calls were pointless by then
-	// verify is set when what was withdrawn equals what is wanted in another zone:
-	// that zone is looked at afterwards.
-	verify bool
+	store  []*Place // what the database is to have
+	verify bool     // it withdraws what is wanted in another zone, which is looked at afterwards
 }
 
 // phase is how far the work on an item is.
@@ -53,7 +46,11 @@ const (
 	unread phase = iota
 	read
 	done
+	untried // done without a call, because calls were pointless by then
 )
+
+// ended reports whether the work on an item is done.
+func (i *item) ended() bool { return i.phase >= done }
 
 func newItem(r Record, manualLook bool) *item {
 	i := &item{record: r, place: r.Place, goal: r.goal}
@@ -145,7 +142,7 @@ func (b *batch) begin(i *item) {
 
 // pending are the items that are not done.
 func (b *batch) pending() []*item {
-	return slices.DeleteFunc(slices.Clone(b.items), func(i *item) bool { return i.phase == done })
+	return slices.DeleteFunc(slices.Clone(b.items), (*item).ended)
 }
 
 // each calls f for every pending item, some at a time. When the provider is
@@ -177,7 +174,7 @@ func (b *batch) rescue(f func(), items ...*item) {
 	defer b.mu.Unlock()
 	b.crash = err
 	for _, i := range items {
-		if i.phase != done {
+		if !i.ended() {
 			i.fail(err)
 		}
 	}
@@ -196,7 +193,7 @@ func (b *batch) spare(ctx context.Context, i *item) bool {
 	default:
 		return false
 	}
-	i.untried = true
+	i.phase = untried
 	return true
 }
 
@@ -249,7 +246,7 @@ func (b *batch) find(ctx context.Context, i *item) error {
 	zone, id, err := b.zoneOf(ctx, r)
 	switch {
 	case r.withdraws() && provider.KindOf(err) == provider.ZoneNotFound:
-		i.action, i.phase = ActionUnchanged, done
+		i.phase = done
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
 	case err == nil:
@@ -427,7 +424,7 @@ func (b *batch) plan(ctx context.Context) {
 
 func (b *batch) planOne(ctx context.Context, i *item) {
 	var err error
-	if i.change, i.action, err = i.goal.plan(i.seen); err != nil {
+	if i.change, err = i.goal.plan(i.seen); err != nil {
 		i.fail(err)
 		return
 	}
@@ -439,18 +436,19 @@ func (b *batch) planOne(ctx context.Context, i *item) {
 			return
 		}
 		if same {
-			i.action, i.phase = ActionUnchanged, done
+			i.phase = done
 			i.happens(Event{Kind: Shared}, b.now())
 			return
 		}
 		i.verify = true
 	}
+	unchanged := i.goal.action(i.change) == ActionUnchanged
 	if i.goal.disturbed(i.seen, i.place) {
 		i.place.Disturbed++
-	} else if i.action == ActionUnchanged {
+	} else if unchanged {
 		i.place.Disturbed = 0
 	}
-	if i.action == ActionUnchanged || b.dry {
+	if unchanged || b.dry {
 		i.looked(b.now())
 	}
 }
@@ -468,8 +466,8 @@ func (b *batch) write(ctx context.Context) {
 		for _, i := range due {
 			if err, answered := errs[i]; answered {
 				b.took(i, err)
-			} else if i.untried { // nothing was sent
-				i.happens(Event{Kind: Known, Before: i.before}, b.now())
+			} else if i.phase == untried { // nothing was sent
+				i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 			}
 		}
 		b.again(ctx)
@@ -513,9 +511,10 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 		case err != nil:
 			i.fault, i.phase = Fault{Code: CodeDatabase, Detail: err.Error()}, done
 		case !ok:
-			i.fault, i.phase, i.untried = Fault{Code: CodeInterrupted}, done, true
+			i.fault, i.phase = Fault{Code: CodeInterrupted}, untried
 		default:
-			i.before, i.place, i.stored = i.place, *p, true
+			before := i.place
+			i.before, i.place = &before, *p
 		}
 	}
 	return err == nil
@@ -585,7 +584,7 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 // took takes what a write came to. A lost race leaves the item to be read again.
 func (b *batch) took(i *item, err error) {
 	if err == nil || provider.Unmade(err) {
-		i.happens(Event{Kind: Known, Before: i.before}, b.now())
+		i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 	}
 	switch kind := provider.KindOf(err); {
 	case kind == provider.Changed:
