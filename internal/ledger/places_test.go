@@ -35,12 +35,12 @@ func TestPlacesAreStored(t *testing.T) {
 	p := b.name("x0").Places[0]
 	b.now = b.now.Add(time.Second)
 	p.Attempts++
-	p = b.put(p)
-	b.now = b.now.Add(time.Second)
+	b.put(p)
+	shown := func() []string { return b.texts(`SELECT since || ' ' || at FROM places WHERE id = ?`, p.ID) }
+	want(t, "since and at, in one state", shown(), []string{"2027-01-15T08:00:00.000Z 2027-01-15T08:00:01.000Z"})
 	p.State, p.LookAt = reconcile.Leftover, time.Time{}
 	b.put(p)
-	want(t, "since and at", b.texts(`SELECT since || ' ' || at FROM places WHERE id = ?`, p.ID), []string{
-		"2027-01-15T08:00:02.000Z 2027-01-15T08:00:02.000Z"})
+	want(t, "since and at, in another state", shown(), []string{"2027-01-15T08:00:01.000Z 2027-01-15T08:00:01.000Z"})
 }
 
 // TestIntend decides on what is stored in the same transaction: what has changed by then is not
