@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -197,11 +198,11 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	fault, since := l.fault, l.since
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
-		e.news.zoneDown(first, since, fault, failed+waiting)
+		e.news.zone(first, cmp.Or(since, now), fault, failed+waiting)
 	} else if b.down == nil && b.answered {
-		e.news.zoneWell(first)
+		e.news.zone(first, now, Fault{}, 0)
 	} else if at := slices.IndexFunc(b.items, (*item).zoneless); b.down == nil && at >= 0 {
-		e.news.zoneAbsent(first, b.items[at].fault)
+		e.news.zone(first, now, b.items[at].fault, 0)
 	}
 	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {

@@ -163,26 +163,14 @@ func (r *Report) takeBack(name string) {
 // trim keeps the first records in order of name; of more than fit, those that
 // are not as they should be stay.
 func (r *Report) trim() {
-	slices.SortStableFunc(r.Records, func(a, b Outcome) int {
-		if len(r.Records) > maxRecords && a.bad() != b.bad() {
-			return boolOrder(b.bad(), a.bad())
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	byName := func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortStableFunc(r.Records, byName)
 	if len(r.Records) > maxRecords {
-		r.Records = r.Records[:maxRecords]
-		slices.SortStableFunc(r.Records, func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) })
+		good := func(o Outcome) bool { return !o.bad() }
+		bad := slices.DeleteFunc(slices.Clone(r.Records), good)
+		r.Records = append(bad, slices.DeleteFunc(r.Records, Outcome.bad)...)[:maxRecords]
+		slices.SortStableFunc(r.Records, byName)
 	}
-}
-
-func boolOrder(a, b bool) int {
-	if a == b {
-		return 0
-	}
-	if a {
-		return 1
-	}
-	return -1
 }
 
 // finish closes the report.

@@ -350,32 +350,38 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	}
 	e.mu.Lock()
 	p.progress.Cursor = names[len(names)-1]
-	p.page = len(names)
 	if p.paced && len(p.waiting) == 0 {
 		p.nextPage = e.config.Now().Add(time.Duration(len(names)) * time.Second / AuditRate)
 	}
 	e.mu.Unlock()
+	err = e.takePage(ctx, p, names, func() { p.progress.Cursor = progress.Cursor })
+	return e.config.Now(), err
+}
+
+// takePage takes names for a pass. When an error has kept it from taking any, undo is called, under the
+// lock. Names that are not taken without an error are in work, because they were due.
+func (e *Engine) takePage(ctx context.Context, p *pass, names []string, undo func()) error {
+	e.mu.Lock()
+	p.page = len(names)
+	e.mu.Unlock()
 	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.page -= len(names) - taken; err != nil && taken == 0 { // those that were not taken are in work, for they were due
-		p.progress.Cursor = progress.Cursor
+	if p.page -= len(names) - taken; err != nil && taken == 0 {
+		undo()
 	}
-	return e.config.Now(), err
+	return err
 }
 
 // workAgain takes the names that were in other hands.
 func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err error) {
 	e.mu.Lock()
 	names := p.again[:min(len(p.again), pageNames)]
-	p.again, p.page = slices.Clone(p.again[len(names):]), len(names)
+	p.again = slices.Clone(p.again[len(names):])
 	e.mu.Unlock()
-	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
+	err = e.takePage(ctx, p, names, func() { p.again = append(p.again, names...) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.page -= len(names) - taken; err != nil && taken == 0 {
-		p.again = append(p.again, names...)
-	}
 	if p.page == 0 && len(p.again) == 0 {
 		next = e.config.Now()
 	}

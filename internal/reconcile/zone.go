@@ -145,6 +145,15 @@ func (b *batch) pending() []*item {
 	return slices.DeleteFunc(slices.Clone(b.items), (*item).ended)
 }
 
+// byZone groups items by the apex of their zone.
+func byZone(items []*item) map[string][]*item {
+	zones := map[string][]*item{}
+	for _, i := range items {
+		zones[i.place.Zone] = append(zones[i.place.Zone], i)
+	}
+	return zones
+}
+
 // each calls f for every pending item, some at a time. When the provider is
 // down the rest is not asked.
 func (b *batch) each(ctx context.Context, f func(*item)) {
@@ -352,11 +361,7 @@ func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
 
 // read learns what stands at the names, with as few calls as the provider needs.
 func (b *batch) read(ctx context.Context) {
-	zones := map[string][]*item{}
-	for _, i := range b.pending() {
-		zones[i.place.Zone] = append(zones[i.place.Zone], i)
-	}
-	for apex, items := range zones {
+	for apex, items := range byZone(b.pending()) {
 		switch client := b.conn.client.(type) {
 		case provider.BatchReader:
 			b.readNames(ctx, client, apex, items)
@@ -563,11 +568,7 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 		})
 		return errs
 	}
-	zones := map[string][]*item{}
-	for _, i := range items {
-		zones[i.place.Zone] = append(zones[i.place.Zone], i)
-	}
-	for _, same := range zones {
+	for _, same := range byZone(items) {
 		var changes []provider.Change
 		for _, i := range same {
 			changes = append(changes, i.change)
