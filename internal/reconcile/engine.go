@@ -29,8 +29,8 @@ const (
 	pageNames = 1000            // names taken together
 	laneRoom  = 1000            // records that wait in memory for their zone
 	breath    = 5 * time.Second // after a fault of the database
-	// pace is the least time between two looks for what is due: a commit of
-	// somebody else's is no reason to look at once again and again.
+	// pace is the least time between two looks for what is due: each
+	// commit wakes the engine, and many commits are no reason to look as often.
 	pace = 10 * time.Millisecond
 	// Debounce is the time that a change waits for further ones.
 	Debounce = time.Second
@@ -301,7 +301,7 @@ func (e *Engine) spread(ctx context.Context) (left bool, err error) {
 	return true, nil
 }
 
-// refuse tells those who wait that the database fails: nobody knows for how long.
+// refuse tells the callers that wait for a pass that the database fails.
 func (e *Engine) refuse(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -431,8 +431,8 @@ func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next tim
 	return time.Time{}, nil
 }
 
-// dueBy is the time by which a name must be due to be taken. When somebody waits
-// for a pass no change waits for further ones.
+// dueBy is the time by which a name must be due to be taken. When a caller waits
+// for a pass, no change waits for further ones.
 func (e *Engine) dueBy(lane Lane) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -442,8 +442,8 @@ func (e *Engine) dueBy(lane Lane) time.Time {
 	return e.config.Now()
 }
 
-// emptied notes that nobody waits for a zone in the database, if nobody has come
-// since it was looked.
+// emptied notes that no name waits for a zone in the database, if none was stored for it
+// since the engine looked.
 func (e *Engine) emptied(lane Lane, puts int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -583,7 +583,7 @@ func (e *Engine) enqueue(t *task, target Target, why taking) {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
 			continue
 		}
-		j := &job{task: t, lane: l, record: r, look: t.look}
+		j := &job{task: t, lane: l, record: r}
 		if t.again {
 			j.attempt = r.Place.Attempts
 		}

@@ -20,7 +20,7 @@ type zoneLane struct {
 	working bool
 	stored  bool      // names wait for it in the database
 	puts    int       // how often names were stored for it
-	blocked time.Time // until then nobody is asked
+	blocked time.Time // until then the provider is not asked
 	told    bool      // by the provider itself
 	fails   int       // in a row
 	since   time.Time // the first failure since the zone answered last; zero: none
@@ -129,7 +129,7 @@ func (e *Engine) connection(account Account) *connection {
 func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
 	for _, j := range jobs {
-		b.items = append(b.items, newItem(j.record, j.look))
+		b.items = append(b.items, newItem(j.record, j.task.look))
 	}
 	e.mu.Lock()
 	held := l.hold(e.config.Now())
@@ -267,25 +267,30 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 		}
 	}
 	for _, t := range ended {
-		delete(e.busy, t.name.Name)
-		if t.page != nil {
-			t.page.page--
-		}
-		lost := unstored[t.name.Name]
-		if lost {
-			e.unstored[t.name.Name] = e.config.Now().Add(breath)
-		}
-		switch {
-		case lost && t.page != nil:
-			t.page.again = append(t.page.again, t.name.Name)
-		case !lost && p != nil && p == e.pass: // else it is marked for another, or for none
-			p.count(t)
-		}
-		for _, w := range e.awaited[t.name.Name] {
-			w.see(t.name.Version)
-		}
+		e.end(t, p, !unstored[t.name.Name])
 	}
 	return err
+}
+
+// end ends a task that was settled while a pass ran, or none. The caller holds the lock.
+func (e *Engine) end(t *task, p *pass, stored bool) {
+	name := t.name.Name
+	delete(e.busy, name)
+	if t.page != nil {
+		t.page.page--
+	}
+	switch {
+	case !stored:
+		e.unstored[name] = e.config.Now().Add(breath)
+		if t.page != nil {
+			t.page.again = append(t.page.again, name)
+		}
+	case p != nil && p == e.pass: // else it is marked for another, or for none
+		p.count(t)
+	}
+	for _, w := range e.awaited[name] {
+		w.see(t.name.Version)
+	}
 }
 
 // storeTime is how long a settlement is tried name by name. A database that is locked takes longer

@@ -211,7 +211,7 @@ func (n *news) passBegins(number int64) {
 	n.pass = number
 }
 
-// passEnds tells of a pass that somebody asked for, or that has found another number of
+// passEnds tells of a pass that was asked for, or that has found another number of
 // names that are not as they should be. What it and the one before have not met
 // any more, such as a name that was released, is forgotten.
 func (n *news) passEnds(r Report) {
@@ -232,8 +232,8 @@ func (n *news) passEnds(r Report) {
 	n.bad = r.Bad
 }
 
-// database tells that the database fails at something that a zone, or nobody, waits
-// for, with another reason again, and notes when it does no more.
+// database tells that the database fails at something that a zone waits for, or the engine,
+// with another reason again, and notes when it does no more.
 func (n *news) database(what string, zone Lane, err error) {
 	defer n.lock()()
 	told := n.base[what+string(zone)]

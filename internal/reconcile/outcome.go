@@ -168,7 +168,7 @@ func (r *Report) trim() {
 	if len(r.Records) > maxRecords {
 		good := func(o Outcome) bool { return !o.bad() }
 		bad := slices.DeleteFunc(slices.Clone(r.Records), good)
-		r.Records = append(bad, slices.DeleteFunc(r.Records, Outcome.bad)...)[:maxRecords]
+		r.Records = append(bad, slices.DeleteFunc(slices.Clone(r.Records), Outcome.bad)...)[:maxRecords]
 		slices.SortStableFunc(r.Records, byName)
 	}
 }

@@ -17,8 +17,7 @@ const (
 	TriggerInterval = "interval"
 )
 
-// ErrUnfinished is the end of the time of somebody who waits for a pass, which
-// goes on.
+// ErrUnfinished says that a caller's time has ended before the pass did, which goes on.
 var ErrUnfinished = errors.New("the pass is not through yet")
 
 // pass goes through all names, page by page. Names that are due go first, so it
@@ -35,10 +34,10 @@ type pass struct {
 	waiting  []*request
 }
 
-// request is somebody who waits for a pass.
+// request is a caller that waits for a pass.
 type request struct {
 	sweep bool
-	gone  bool // nobody waits any more
+	gone  bool // the caller waits no longer
 	done  chan struct{}
 	rep   Report
 	err   error
@@ -220,7 +219,7 @@ func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
 	return all
 }
 
-// paced reports whether a pass takes its time, for nothing is known to be wrong.
+// paced reports whether a pass takes its time, because nothing is known to be wrong.
 func paced(trigger string) bool { return trigger == TriggerInterval || trigger == TriggerStart }
 
 // trigger is what begins a new pass, and when; "" when nothing does. The caller
@@ -251,11 +250,11 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 }
 
 // unhurried reports whether no caller waits for the pass, and it takes its
-// time: who asks now has one of his own.
+// time: a caller that asks now gets a pass of its own.
 func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
 
-// join lets those who ask wait for the pass that runs, but for those who want
-// more of it than it does: a sweep, or a search for orphans that has not begun.
+// join lets the callers that ask wait for the pass that runs, except those that want
+// more than it does: a sweep, or a search for orphans that has not begun.
 // The caller holds the lock.
 func (e *Engine) join(now time.Time) {
 	if e.pass == nil || e.unhurried() || e.pass.progress.Orphans {

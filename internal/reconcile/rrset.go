@@ -145,7 +145,7 @@ func sees(seen provider.RRset, value string) bool {
 	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == value })
 }
 
-// disturbed reports whether somebody with our mark has put a value in the place
+// disturbed reports whether another writer with our mark has put a value in the place
 // of the one that stood there: ours that is neither wanted nor was ever meant.
 func (g goal) disturbed(seen provider.RRset, p Place) bool {
 	if p.State != Published || p.Standing != g.want || !p.Doubt.None() || sees(seen, g.want) {

@@ -158,7 +158,7 @@ func (s *searching) zone(ctx context.Context, keys []reach) {
 	}
 }
 
-// silence is why a zone is not asked, for its server or vendor does not answer.
+// silence is why a zone is not asked: its server or vendor does not answer.
 func (s *searching) silence(z Zone) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -58,7 +58,7 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	return nil
 }
 
-// unfinished is what an error is to who waits, when the wait is over.
+// unfinished gives ErrUnfinished for an error when the caller's time has ended.
 func unfinished(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ErrUnfinished

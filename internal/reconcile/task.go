@@ -28,8 +28,7 @@ type job struct {
 	task    *task
 	lane    *zoneLane
 	record  Record
-	look    bool // only to look, in mode manual
-	attempt int  // failed ones before
+	attempt int // failed ones before
 }
 
 // belongs reports whether the task does the work of a pass at its name. A task that only looks does
@@ -121,7 +120,7 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	return d, news
 }
 
-// Waiter is somebody who waits until a version of a name was worked on.
+// Waiter waits until the engine has worked on a version of a name.
 type Waiter struct {
 	engine *Engine
 	name   string

@@ -10,7 +10,7 @@ import (
 	"meshddns/internal/provider"
 )
 
-// ownerDoubts is how often in a row somebody with our mark changes a value
+// ownerDoubts is how often in a row another writer with our mark changes a value
 // before it is said that a copy of the database may be in use elsewhere.
 const ownerDoubts = 3
 

@@ -284,7 +284,7 @@ func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err erro
 }
 
 // findAmongMany finds a zone by the domain of its names where each name would be a
-// call of its own. Who gives no answer to this is not asked in another way.
+// call of its own. A provider that gives no answer to this is not asked in another way.
 func (b *batch) findAmongMany(ctx context.Context, r Record, stored string) (string, error) {
 	known, err := b.conn.knowsZones(ctx)
 	if err != nil {
@@ -403,7 +403,7 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 
 // readList answers from a list of the whole zone where enough names are asked
 // for. A list may be older than a write of ours: whether a value has gone is read
-// from one that was made while its name is in nobody else's hands.
+// from one that was made while no other task works on its name.
 func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
 	if len(items) < bulkFrom {
 		return
