@@ -91,7 +91,7 @@ func desired(state State, n Name, addresses Addresses) Target {
 			old = append(old, withdrawal(n, p, t.Records, state.Heirs[p.Account.ID]))
 		}
 	}
-	if slices.ContainsFunc(t.Records, func(r Record) bool { return !r.Stands() }) {
+	if slices.ContainsFunc(t.Records, func(r Record) bool { return !r.stands() }) {
 		t.Follow = len(old) > 0
 		old = w.before(old)
 	}
@@ -121,8 +121,8 @@ func (w wanted) before(old []Record) (all []Record) {
 	return all
 }
 
-// Stands reports whether the wanted value is known to be in place.
-func (r Record) Stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
+// stands reports whether the wanted value is known to be in place.
+func (r Record) stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
 
 func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 	r := Record{

@@ -21,18 +21,23 @@ func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	}
 	report := Report{StartedAt: e.config.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
 	conns := map[int64]*connection{}
+	err = e.pages(ctx, func(names []string) error { return e.previewPage(ctx, names, conns, &report) })
+	if err == nil {
+		report.finish(e.config.Now())
+	}
+	return report, err
+}
+
+// pages calls f with all names in their order, page by page, until it fails.
+func (e *Engine) pages(ctx context.Context, f func(names []string) error) error {
 	for cursor := ""; ; {
 		names, err := e.config.Database.NamesAfter(ctx, cursor, 0, pageNames)
-		if err != nil {
-			return report, unfinished(ctx, err)
-		}
-		if len(names) == 0 {
-			report.finish(e.config.Now())
-			return report, nil
+		if err != nil || len(names) == 0 {
+			return unfinished(ctx, err)
 		}
 		cursor = names[len(names)-1]
-		if err := e.previewPage(ctx, names, conns, &report); err != nil {
-			return report, err
+		if err := f(names); err != nil {
+			return err
 		}
 	}
 }
@@ -106,15 +111,10 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 // stands.
 func (e *Engine) Held(ctx context.Context, owner string) (held []string, err error) {
 	conns := map[int64]*connection{}
-	for cursor := ""; ; {
-		names, err := e.config.Database.NamesAfter(ctx, cursor, 0, pageNames)
-		if err != nil || len(names) == 0 {
-			return held, unfinished(ctx, err)
-		}
-		cursor = names[len(names)-1]
+	err = e.pages(ctx, func(names []string) error {
 		items, _, err := e.survey(ctx, names, conns)
 		if err != nil {
-			return held, err
+			return err
 		}
 		has := map[string]bool{}
 		for _, i := range items {
@@ -125,7 +125,9 @@ func (e *Engine) Held(ctx context.Context, owner string) (held []string, err err
 			has[i.record.Name] = has[i.record.Name] || stands && !i.record.withdraws()
 		}
 		held = append(held, slices.DeleteFunc(names, func(name string) bool { return !has[name] })...)
-	}
+		return nil
+	})
+	return held, err
 }
 
 // beside calls f for each of some zones, as many at a time as there are slots. When ctx ends the
