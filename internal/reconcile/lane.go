@@ -132,14 +132,14 @@ func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 		b.items = append(b.items, newItem(j.record, j.task.look))
 	}
 	e.mu.Lock()
-	held := l.hold(e.config.Now())
+	closed, fault := l.closed(e.config.Now()), l.fault
 	e.mu.Unlock()
-	if held != nil {
+	if closed {
 		for _, i := range b.items {
 			i.began = b.now()
 			i.phase = done
 			if i.restate(i.began); i.step != End {
-				i.fault, i.phase = *held, untried
+				i.fault, i.phase = fault, untried
 			}
 		}
 	} else {
@@ -153,15 +153,6 @@ func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 		return // the program ends: all is as it was stored
 	}
 	e.conclude(l, jobs, b)
-}
-
-// hold is why a zone is not asked now, nil when it is.
-func (l *zoneLane) hold(now time.Time) *Fault {
-	if !l.closed(now) {
-		return nil
-	}
-	fault := l.fault
-	return &fault
 }
 
 // givenUp reports whether a zone that is not asked now has failed as often as it

@@ -275,10 +275,5 @@ func (o Outcome) level() slog.Level {
 	return slog.LevelInfo
 }
 
-// changed reports whether something was written.
-func (o Outcome) changed() bool {
-	return o.Action == ActionCreate || o.Action == ActionUpdate || o.Action == ActionDelete
-}
-
 // key tells the outcome from others at its name.
 func (o Outcome) key() string { return o.Name + " " + o.Network + " " + o.at }

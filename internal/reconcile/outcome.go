@@ -82,6 +82,17 @@ func (o Outcome) warning() bool {
 	return o.Fault.Code == CodeAddressUnknown || o.Fault.Code == CodeSameOwner || o.Fault.Code == CodeZoneUnreachable
 }
 
+// writes reports whether a value comes to stand.
+func (o Outcome) writes() bool { return o.Action == ActionCreate || o.Action == ActionUpdate }
+
+// changed reports whether something was written.
+func (o Outcome) changed() bool { return o.writes() || o.Action == ActionDelete }
+
+// written gives the outcomes that changed something.
+func written(all []Outcome) []Outcome {
+	return slices.DeleteFunc(slices.Clone(all), func(o Outcome) bool { return !o.changed() })
+}
+
 // Report is what one pass did.
 type Report struct {
 	StartedAt  time.Time      `json:"started_at"`

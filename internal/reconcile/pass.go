@@ -71,7 +71,7 @@ func (p *pass) count(t *task) {
 	switch {
 	case !t.belongs(p):
 		counted = true
-		outcomes = slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return !o.changed() })
+		outcomes = written(outcomes)
 	case (counted || t.passed) && t.well():
 		p.progress.Report.takeBack(t.name.Name)
 	}

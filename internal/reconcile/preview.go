@@ -47,6 +47,3 @@ func moves(items []*item, outcomes []Outcome) (all []Outcome) {
 	}
 	return all
 }
-
-// writes reports whether a value comes to stand.
-func (o Outcome) writes() bool { return o.Action == ActionCreate || o.Action == ActionUpdate }

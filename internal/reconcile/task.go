@@ -79,9 +79,7 @@ func (t *task) news() []Outcome {
 	if !t.waits() && !t.next.Lane.OfZone() {
 		return t.outcomes
 	}
-	return slices.DeleteFunc(slices.Clone(t.outcomes), func(o Outcome) bool {
-		return !slices.Contains([]string{ActionCreate, ActionUpdate, ActionDelete}, o.Action)
-	})
+	return written(t.outcomes)
 }
 
 // counts reports whether a pass that the task belongs to may mark its name.

@@ -43,27 +43,22 @@ func (e *Engine) Zone(account int64, domain string) (state ZoneState, known bool
 }
 
 // DownZones gives zones that are down, 1000 at most, by provider and name. Of several accounts the one whose zone
-// is down for longest counts.
-func (e *Engine) DownZones() []ZoneState {
-	down := e.news.down()
+// is down for longest counts. Each has the code that makes its faults one.
+func (e *Engine) DownZones() (down []ZoneState) {
+	n := e.news
+	n.mu.Lock()
+	for _, z := range n.zones {
+		if s := z.state; s.Fault.Code != "" {
+			s.Fault.Code = reason(s.Fault)
+			down = append(down, s)
+		}
+	}
+	n.mu.Unlock()
 	slices.SortFunc(down, func(a, b ZoneState) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(a.Fault.Code, b.Fault.Code))
 	})
 	down = slices.CompactFunc(down, func(a, b ZoneState) bool { return a.Provider == b.Provider && a.Zone == b.Zone })
 	return down[:min(len(down), downZones)]
-}
-
-// down gives the zones that are down. Each has the code that makes its faults one.
-func (n *news) down() (all []ZoneState) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, z := range n.zones {
-		if s := z.state; s.Fault.Code != "" {
-			s.Fault.Code = reason(s.Fault)
-			all = append(all, s)
-		}
-	}
-	return all
 }
 
 // zone tells that the zone of a record cannot be worked on since a time, and how many names wait for it,
