@@ -129,10 +129,14 @@ func TestDNSWanted(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, r := range reconcile.Desired(state, *h.addresses.Load()) {
+			target := reconcile.Desired(state, *h.addresses.Load())[0]
+			for _, r := range target.Records {
 				account := strings.TrimRight(strings.Join([]string{r.Account.Provider, r.Account.Endpoint, r.Account.AccessKeyID}, "/"), "/")
 				line := fmt.Sprintf("%s %s %q %s", r.Name, account, r.Want, r.Fault.Code)
 				got = append(got, strings.TrimSpace(strings.ReplaceAll(line, h.owner, "OWNER")))
+			}
+			for _, r := range target.Refusals {
+				got = append(got, fmt.Sprintf(`%s  "" %s`, r.Name, r.Fault.Code))
 			}
 			if !slices.Equal(got, []string{test.want}) {
 				t.Errorf("%q, want %q", got, test.want)

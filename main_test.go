@@ -138,7 +138,7 @@ func (r dnsRounds) NamesAfter(ctx context.Context, cursor string, pass int64, li
 	return names, err
 }
 
-func (r dnsRounds) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
+func (r dnsRounds) Due(ctx context.Context, lane reconcile.Lane, by time.Time, limit int) ([]string, error) {
 	names, err := r.Database.Due(ctx, lane, by, limit)
 	if r.listed != nil {
 		r.listed(names)

@@ -69,7 +69,7 @@ const (
 
 // MarkDue makes a name due, and stores what is told of its usages by now. Of a name that
 // is new there is nothing more to know than its caller does.
-func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) error {
+func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) error {
 	known, err := g.markDue(ctx, tx, name, lane)
 	if err != nil || !known {
 		return err
@@ -79,7 +79,7 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name, lane string) err
 
 // markDue makes a name due: a person's order at once, a change when further ones have had
 // a moment to come. It reports whether the name was known before.
-func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name, lane string) (known bool, err error) {
+func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
 	due := g.now()
 	if lane == reconcile.LaneChanged {
 		due = due.Add(reconcile.Debounce)
@@ -95,7 +95,7 @@ func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name, lane string) (kn
 	_, err = tx.ExecContext(ctx, `
 		UPDATE names SET
 		    version = version + 1,
-		    look = iif(due IS NOT NULL AND lane > 'look', coalesce(look, due), look),
+		    look = iif(due IS NOT NULL AND lane GLOB 'zone *', coalesce(look, due), look),
 		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
 		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
 		WHERE name = ?1`, name, sqlite.Stamp(due), lane)
@@ -245,7 +245,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 		UPDATE names SET look = nullif(?1, 0),
 		    due = iif(version = ?2 AND NOT ?3, nullif(?4, 0), due), lane = iif(version = ?2 AND NOT ?3, ?5, lane),
 		    pass = iif(version = ?2 AND ?6 > 0, ?6, pass)
-		WHERE name = ?7`, sqlite.Stamp(d.Look), d.Version, d.Kept, sqlite.Stamp(d.At), d.Lane, d.Pass, d.Name)
+		WHERE name = ?7`, sqlite.Stamp(d.Look), d.Version, d.Kept, sqlite.Stamp(d.At), d.Lane, storedMark(d.Pass), d.Name)
 	if err == nil && (d.Released || d.Empty) {
 		err = DropName(ctx, tx, d.Name, d.Version)
 	}
@@ -266,8 +266,8 @@ func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 
 // Due gives names of a lane that are due by a time, the longest due first, and then those that
 // would wait longer than any name does: the clock that gave their time was set back.
-func (g *Ledger) Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error) {
-	beyond := g.now().Add(reconcile.LongestWait(lane))
+func (g *Ledger) Due(ctx context.Context, lane reconcile.Lane, by time.Time, limit int) ([]string, error) {
+	beyond := g.now().Add(lane.LongestWait())
 	if by.After(beyond) {
 		beyond = by
 	}
@@ -286,7 +286,7 @@ func (g *Ledger) Due(ctx context.Context, lane string, by time.Time, limit int) 
 }
 
 // NextDue gives the earliest time after another at which a name of the lane is due.
-func (g *Ledger) NextDue(ctx context.Context, lane string, after time.Time) (at time.Time, ok bool, err error) {
+func (g *Ledger) NextDue(ctx context.Context, lane reconcile.Lane, after time.Time) (at time.Time, ok bool, err error) {
 	var due int64
 	query, args := `SELECT due FROM names WHERE lane = ? AND due > ? ORDER BY due LIMIT 1`, []any{lane, sqlite.Stamp(after)}
 	if lane == reconcile.LaneLook {
@@ -299,9 +299,10 @@ func (g *Ledger) NextDue(ctx context.Context, lane string, after time.Time) (at 
 	return sqlite.Stamped(due), err == nil, err
 }
 
-// ZoneLanes gives the lanes of zones in which names wait: each is one search.
-func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []string, err error) {
-	for last := reconcile.LaneLook; ; {
+// ZoneLanes gives the lanes of zones in which names wait: each is one search. Their prefix sorts behind
+// every other lane.
+func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []reconcile.Lane, err error) {
+	for last := reconcile.Lane(reconcile.ZonePrefix); ; {
 		err := g.reader.QueryRowContext(ctx, `SELECT lane FROM names WHERE lane > ? AND due > 0 ORDER BY lane LIMIT 1`, last).Scan(&last)
 		if err != nil {
 			return lanes, sqlite.Absent(err, nil)
@@ -426,18 +427,32 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 	return r, err
 }
 
-// NamesAfter gives names in their order, but for those that the pass has worked
-// on, those that wait for their zone, and probes that their writers still use: these
-// alone are asked for at a later time.
+// NamesAfter gives names in their order, except those that the pass has counted, those that wait for
+// their zone, and probes that their writers still use: only these are ordered for a later time.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT name FROM names
-		WHERE name > ? AND pass >> 1 <> ? AND (due IS NULL OR lane <= 'look' AND NOT (lane = 'ask' AND due > ?))
-		ORDER BY name LIMIT ? + 0`, cursor, pass, sqlite.Stamp(g.now()), limit)
+		WHERE name > ?1 AND (?2 = 0 OR pass NOT IN (?3, ?4)) AND
+		      (due IS NULL OR lane NOT GLOB 'zone *' AND NOT (lane = 'ask' AND due > ?5))
+		ORDER BY name LIMIT ?6 + 0`, cursor, pass, storedMark(reconcile.PassMark{Number: pass}),
+		storedMark(reconcile.PassMark{Number: pass, Bad: true}), sqlite.Stamp(g.now()), limit)
+}
+
+// storedMark is a mark as it is stored: twice its number, and one more for a bad name.
+func storedMark(m reconcile.PassMark) int64 {
+	if m.Bad {
+		return 2*m.Number + 1
+	}
+	return 2 * m.Number
+}
+
+// parseMark reads what storedMark gives.
+func parseMark(stored int64) reconcile.PassMark {
+	return reconcile.PassMark{Number: stored / 2, Bad: stored%2 == 1}
 }
 
 // BadNames gives names in their order that the pass has found not to be as they should be.
 func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
-		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, reconcile.PassMark(pass, true), limit)
+		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, storedMark(reconcile.PassMark{Number: pass, Bad: true}), limit)
 }

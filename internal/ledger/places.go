@@ -150,7 +150,7 @@ func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, 
 	return LeaveAccount(ctx, tx, p.Account.ID)
 }
 
-// Leave makes leftovers of the places of a name that nobody wants any more.
+// Leave makes leftovers of the places of a name that nothing wants any more.
 func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
 	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
 		return nil

@@ -181,8 +181,9 @@ func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
 	return l.rows(ctx, `SELECT name, version, pass, coalesce(due, 0), lane, coalesce(look, 0) FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
 		var n reconcile.Name
-		var due, look int64
-		err := rows.Scan(&n.Name, &n.Version, &n.Pass, &due, &n.Lane, &look)
+		var mark, due, look int64
+		err := rows.Scan(&n.Name, &n.Version, &mark, &due, &n.Lane, &look)
+		n.Pass = parseMark(mark)
 		n.Due, n.Look = sqlite.Stamped(due), sqlite.Stamped(look)
 		names[l.at[n.Name]] = n // the first that is loaded
 		return err

@@ -7,13 +7,13 @@ import "time"
 const longestZoneWait = maxRetryInterval + maxRetryInterval/5
 
 // LongestWait is the longest time that a name waits in a lane.
-func LongestWait(lane string) time.Duration {
+func (l Lane) LongestWait() time.Duration {
 	switch {
-	case isZone(lane):
+	case l.OfZone():
 		return longestZoneWait
-	case lane == LaneLook:
+	case l == LaneLook:
 		return max(lookAgain, SecondLook)
-	case lane == LaneAsked:
+	case l == LaneAsked:
 		return ProbeTime
 	}
 	return Debounce

@@ -33,7 +33,7 @@ type connection struct {
 	domains map[string]*found // zones of domains
 	lists   map[string]*list  // of zones, by apex
 	reading map[string]*list  // those that are being read
-	pairs   map[zonePair]bool // whether a zone is another connection's too
+	pairs   sync.Map          // by zonePair: whether a zone is another connection's too
 }
 
 // found is a search for the zone of a domain, and its result once done is closed.
@@ -55,13 +55,9 @@ type list struct {
 }
 
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
-	c := &connection{
-		opened: now, domains: map[string]*found{}, lists: map[string]*list{}, reading: map[string]*list{}, pairs: map[zonePair]bool{},
-	}
-	if client, err := open(account); err != nil {
-		c.refusal = err
-	} else {
-		c.client = client
+	c := &connection{opened: now, domains: map[string]*found{}, lists: map[string]*list{}, reading: map[string]*list{}}
+	if c.client, c.refusal = open(account); c.refusal != nil {
+		c.client = nil
 	}
 	return c
 }

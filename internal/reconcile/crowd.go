@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -59,7 +58,7 @@ func (n *news) changes(o Outcome) {
 func (n *news) crowdEnds(c *crowd) {
 	for _, kind := range slices.Sorted(maps.Keys(c.more)) {
 		names, first := c.more[kind].names, c.more[kind].first
-		n.tell(first.level(), "records", "names", names, "first", first.Name, "provider", first.Provider, "zone", first.Zone,
+		n.journal.add(first.level(), "records", "names", names, "first", first.Name, "provider", first.Provider, "zone", first.Zone,
 			"action", first.Action, "code", first.Fault.Code, "detail", first.Fault.Detail)
 	}
 	clear(c.more)
@@ -69,26 +68,5 @@ func (n *news) crowdEnds(c *crowd) {
 func (n *news) crowdsEnd() {
 	for _, key := range slices.Sorted(maps.Keys(n.crowds)) {
 		n.crowdEnds(n.crowds[key])
-	}
-}
-
-// reach tells that no resolver finds the zone of a record, or that resolvers do again: once for the zone,
-// because it is so for all its records.
-func (n *news) reach(o Outcome) {
-	if o.Zone == "" {
-		return
-	}
-	key := "reach " + o.Provider + " " + o.Zone
-	told := n.views[key]
-	about := []any{"zone", o.Zone, "provider", o.Provider, "code", CodeZoneUnreachable}
-	switch {
-	case o.Fault.Code == CodeZoneUnreachable && told == nil:
-		n.views[key] = &trouble{code: CodeZoneUnreachable, since: n.now(), pass: n.pass}
-		n.tell(slog.LevelWarn, "no resolver finds the zone", append(about, "detail", o.Fault.Detail)...)
-	case o.Fault.Code == CodeZoneUnreachable:
-		told.pass = n.pass
-	case told != nil && o.Fault.Code == "" && (o.changed() || o.Action == ActionUnchanged) && o.Action != ActionDelete:
-		delete(n.views, key)
-		n.tell(slog.LevelInfo, "resolvers find the zone again", append(about, "after", n.now().Sub(told.since).Round(time.Second))...)
 	}
 }

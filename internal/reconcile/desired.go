@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,38 +10,50 @@ import (
 	"meshddns/internal/mesh"
 )
 
-// Record is one name at one account, and what is wanted there.
+// Target is a name with all that is wanted there.
+type Target struct {
+	Name     Name
+	Records  []Record
+	Refusals []Refusal
+	Follow   bool // something is to be withdrawn when the value stands
+}
+
+// Record is one name at one account: a value to publish, or a place to withdraw.
 type Record struct {
 	Name, Network string // Network is "" for the configuration's record
-	Version, Pass int64  // of the name
 	Account       Account
-	Domain        string   // of the service, or the zone of the place
-	Want          string   // the value; "" to withdraw
-	Missing       []string // endpoints whose address is not known now
-	Place         Place    // of the wanted value, or to withdraw; its ID is 0 when there is none
-	Others        []Place  // of the account, being withdrawn: the value may come back to one of them
-	Beside        []Place  // of a withdrawal: the places of the wanted value
-	Wanted        string   // of a withdrawal: that value, "" for none
-	Heir          Account  // of a withdrawal: the account that has another secret for the same key id, if there is one
-	Waited        bool     // a released usage waits for what stands at the place to go
-	Follow        bool     // something is to be withdrawn when the value stands
-	Keep          bool     // of a withdrawal: the value stays until then, should its zone not go
-	Fault         Fault    // known before the provider is asked
+	Domain        string  // of the service, or the zone of the place
+	Want          string  // the value; "" to withdraw
+	Place         Place   // of the wanted value, or to withdraw; its ID is 0 when there is none
+	Others        []Place // of the account, being withdrawn: the wanted value may come back to one of them
+	Waited        bool    // a released usage waits for what stands at the place to go
+	Fault         Fault   // known before the provider is asked
+	Warning       Fault   // of a value that is published all the same
+	Withdrawal    Withdrawal
 
-	hidden  bool // the world does not find the server of the zone
-	owner   string
-	adopted []string
-	mode    Mode
-	spares  bool   // a withdrawal leaves the values of the wanted network alone
-	spared  string // that network
+	goal goal // without what the place says
+}
+
+// Withdrawal is what is known of a place to withdraw.
+type Withdrawal struct {
+	Beside []Place // the places of the wanted value
+	Wanted string  // that value, "" for none
+	Heir   Account // the account that has another secret for the same key id, if there is one
+	Keep   bool    // the value stays until the wanted one stands, should its zone not go
+}
+
+// Refusal is a network that does not get a name, or has nowhere to publish; "" for the configuration.
+type Refusal struct {
+	Name, Network string
+	Fault         Fault
 }
 
 // wish is what the record wants of its place.
-func (r Record) wish() Wish { return Wish{Value: r.Want, Waited: r.Waited, Keep: r.Keep} }
+func (r Record) wish() Wish { return Wish{Value: r.Want, Waited: r.Waited, Keep: r.Withdrawal.Keep} }
 
 // wanted is the event of reading the wish again.
 func (r Record) wanted() Event {
-	if r.withdrawal() {
+	if r.withdraws() {
 		return Event{Kind: Unwanted}
 	}
 	return Event{Kind: Wanted}
@@ -50,60 +61,49 @@ func (r Record) wanted() Event {
 
 // Now gives the place as what is wanted now makes it, whatever was stored before.
 func (r Record) Now() Place {
-	p, _ := r.Place.After(r.wanted(), r.wish(), r.mode, time.Time{})
+	p, _ := r.Place.After(r.wanted(), r.wish(), r.goal.mode, time.Time{})
 	return p
 }
 
 // lane is the zone that the record waits for, as far as it is known.
-func (r Record) lane() string { return zoneLane(r.Account.ID, r.Domain) }
+func (r Record) lane() Lane { return ZoneLane(r.Account.ID, r.Domain) }
 
-// zoneLane is the lane of the zone of a domain at an account.
-func zoneLane(account int64, domain string) string {
-	return fmt.Sprint(laneZone, " ", account, " ", domain)
-}
+// withdraws reports whether the record is a place to withdraw, or only to look at.
+func (r Record) withdraws() bool { return r.Want == "" }
 
-// withdrawal reports whether the record is a place to withdraw, or only to look
-// at.
-func (r Record) withdrawal() bool { return r.Want == "" }
-
-// Desired works out what is wanted at the names of a state: a pure function. A
-// name whose records are all as they should be for now gives none.
-func Desired(state State, addresses Addresses) []Record {
-	var all []Record
+// Desired works out what is wanted at the names of a state, in their order: a pure function.
+func Desired(state State, addresses Addresses) (all []Target) {
 	for _, n := range state.Names {
-		all = append(all, desired(state, n, addresses)...)
+		all = append(all, desired(state, n, addresses))
 	}
 	return all
 }
 
-func desired(state State, n Name, addresses Addresses) []Record {
+func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
-	var all []Record
+	t := Target{Name: n, Refusals: w.refused(n)}
 	for _, account := range w.accounts {
-		all = append(all, w.record(state.Owner, n, account, addresses))
+		t.Records = append(t.Records, w.record(state.Owner, n, account, addresses))
 	}
 	var old []Record
 	for _, p := range n.Places {
-		if !slices.ContainsFunc(all, func(r Record) bool { return r.Place.ID == p.ID }) {
-			r := withdrawal(n, p, all)
-			r.Heir = state.Heirs[p.Account.ID]
-			old = append(old, r)
+		if !slices.ContainsFunc(t.Records, func(r Record) bool { return r.Place.ID == p.ID }) {
+			old = append(old, withdrawal(n, p, t.Records, state.Heirs[p.Account.ID]))
 		}
 	}
-	if slices.ContainsFunc(all, func(r Record) bool { return !r.Stands() }) {
-		for i := range all {
-			all[i].Follow = len(old) > 0
-		}
+	if slices.ContainsFunc(t.Records, func(r Record) bool { return !r.stands() }) {
+		t.Follow = len(old) > 0
 		old = w.before(old)
 	}
-	all = append(all, old...)
-	for i := range all {
-		all[i].owner, all[i].adopted = state.Owner, state.Adopted
-		if state.UpsertOnly && !mesh.IsProbe(all[i].Place.Doubt.Value) { // whose end no mode forbids
-			all[i].mode = UpsertOnly
+	t.Records = append(t.Records, old...)
+	for i := range t.Records {
+		g := &t.Records[i].goal
+		g.owner, g.adopted = state.Owner, state.Adopted
+		if state.UpsertOnly && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // whose end no mode forbids
+			g.mode = UpsertOnly
 		}
 	}
-	return append(all, w.refused(n)...)
+	return t
 }
 
 // before are the withdrawals at a name whose wanted value is not in place yet. What
@@ -114,28 +114,27 @@ func (w wanted) before(old []Record) (all []Record) {
 		if slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == r.Account.ID }) {
 			continue
 		}
-		r.Keep = r.Place.holds(w.network)
-		r.spares, r.spared = true, w.network
+		r.Withdrawal.Keep = r.Place.holds(w.network)
+		r.goal.spared = &w.network
 		all = append(all, r)
 	}
 	return all
 }
 
-// Stands reports whether the wanted value is known to be in place.
-func (r Record) Stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
+// stands reports whether the wanted value is known to be in place.
+func (r Record) stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
 
-func withdrawal(n Name, p Place, wanted []Record) Record {
+func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 	r := Record{
-		Name: n.Name, Network: mesh.Network(cmp.Or(p.Standing, p.Doubt.Value)), Version: n.Version, Pass: n.Pass,
-		Account: p.Account, Domain: p.Zone, Place: p,
+		Name: n.Name, Network: mesh.Network(cmp.Or(p.Standing, p.Doubt.Value)),
+		Account: p.Account, Domain: p.Zone, Place: p, Waited: waited(n, p), Withdrawal: Withdrawal{Heir: heir},
 	}
 	if r.Domain == "" {
 		r.Domain = dnsname.Parent(dnsname.Parent(n.Name))
 	}
 	for _, w := range wanted {
-		r.Beside, r.Wanted = append(r.Beside, w.Place), w.Want
+		r.Withdrawal.Beside, r.Withdrawal.Wanted = append(r.Withdrawal.Beside, w.Place), w.Want
 	}
-	r.Waited = waited(n, p)
 	if p.Account.Secret == "" && p.Account.Provider != builtinProvider {
 		r.Fault = Fault{Code: CodeCredentialsGone, Detail: p.Account.Provider}
 	}
@@ -187,8 +186,8 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 	expanded, _ := mesh.Expand(w.endpoints, addresses.Last)
 	_, unknown := mesh.Expand(w.endpoints, addresses.Now)
 	r := Record{
-		Name: n.Name, Network: w.network, Version: n.Version, Pass: n.Pass, Account: account, Domain: w.domain,
-		Want: mesh.Value(w.network, owner, expanded), Missing: unknown,
+		Name: n.Name, Network: w.network, Account: account, Domain: w.domain,
+		Want:  mesh.Value(w.network, owner, expanded),
 		Place: Place{Name: n.Name, Account: account, State: Pending},
 	}
 	if err := mesh.Check(w.network, owner, w.endpoints); err != nil {
@@ -197,7 +196,12 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 	if reason := dnsname.Fault(n.Name); reason != "" {
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
-	r.hidden = addresses.Hidden && account.Provider == builtinProvider
+	switch {
+	case addresses.Hidden && account.Provider == builtinProvider: // the world does not find the server of the zone
+		r.Warning = Fault{Code: CodeZoneUnreachable, Detail: "ns." + r.Domain}
+	case len(unknown) > 0:
+		r.Warning = Fault{Code: CodeAddressUnknown, Detail: strings.Join(unknown, " ")}
+	}
 	r.choosePlace(n.Places)
 	r.Waited = waited(n, r.Place)
 	return r
@@ -220,9 +224,9 @@ func (r *Record) choosePlace(places []Place) {
 
 // refused are the usages, and the configuration's record, that do not get the
 // name, and those that have nowhere to go.
-func (w wanted) refused(n Name) (all []Record) {
+func (w wanted) refused(n Name) (all []Refusal) {
 	refuse := func(network, code, detail string) {
-		all = append(all, Record{Name: n.Name, Network: network, Version: n.Version, Pass: n.Pass, Fault: Fault{Code: code, Detail: detail}})
+		all = append(all, Refusal{Name: n.Name, Network: network, Fault: Fault{Code: code, Detail: detail}})
 	}
 	if w.nowhere {
 		refuse(w.network, CodeNoProvider, "")
@@ -240,17 +244,11 @@ func (w wanted) refused(n Name) (all []Record) {
 	return all
 }
 
-// refusal reports whether the record is no work but only news.
-func (r Record) refusal() bool { return r.Account.ID == 0 }
-
-// warning says that nobody can read the value, or else which endpoints' addresses
-// are not known now.
-func (r Record) warning() Fault {
-	switch {
-	case r.hidden:
-		return Fault{Code: CodeZoneUnreachable, Detail: "ns." + r.Domain}
-	case len(r.Missing) > 0:
-		return Fault{Code: CodeAddressUnknown, Detail: strings.Join(r.Missing, " ")}
+// outcome is that of a refusal in a report.
+func (r Refusal) outcome() Outcome {
+	o := Outcome{Name: r.Name, Network: r.Network, Fault: r.Fault, Action: ActionSkipped}
+	if r.Fault.Code == CodeNetworkConflict {
+		o.Action = ActionConflict
 	}
-	return Fault{}
+	return o
 }

@@ -59,13 +59,11 @@ func mayStand(id int64, a Account, state PlaceState, network string) Place {
 
 // recordText says of a record where it belongs, what is wanted there, and what
 // is particular about it.
-func recordText(r Record) string {
+func recordText(r Record, follow bool) string {
 	words := []string{r.Account.AccessKeyID, strings.ReplaceAll(r.Want, " o="+testOwner, "")}
-	if r.Account.ID == 0 {
-		words = []string{"nowhere", r.Network}
-	} else if r.Want == "" {
+	if r.Want == "" {
 		words[1] = "withdraw " + fmt.Sprint(r.Place.ID)
-		if r.Keep {
+		if r.Withdrawal.Keep {
 			words[1] = "keep " + fmt.Sprint(r.Place.ID)
 		}
 	}
@@ -75,10 +73,10 @@ func recordText(r Record) string {
 	}{
 		{"at " + fmt.Sprint(r.Place.ID), r.Want != "" && r.Place.ID != 0},
 		{fmt.Sprint("others ", len(r.Others)), len(r.Others) > 0},
-		{fmt.Sprint("beside ", len(r.Beside)), len(r.Beside) > 0},
+		{fmt.Sprint("beside ", len(r.Withdrawal.Beside)), len(r.Withdrawal.Beside) > 0},
 		{"waited", r.Waited},
-		{"follow", r.Follow},
-		{fmt.Sprint("missing ", r.Missing), len(r.Missing) > 0},
+		{"follow", follow && r.Want != ""},
+		{"missing " + r.Warning.Detail, r.Warning.Code == CodeAddressUnknown},
 		{r.Fault.Code, r.Fault.Code != ""},
 	} {
 		if is.holds {
@@ -100,7 +98,7 @@ func TestDesired(t *testing.T) {
 		{"a usage", Name{Usages: []Usage{used(math.MaxUint64, &accountA, "wg://u:1", "tcp://u:2")}}, []string{"a v=mesh1 n=18446744073709551615 wg://u:1 tcp://u:2"}},
 		{"no endpoints", Name{Usages: []Usage{used(0, &accountA)}}, []string{"a v=mesh1 n=0"}},
 		{"an address that was never known", Name{Usages: []Usage{used(1, &accountA, "tcp://[{ipv6}]:1", "tcp://{ipv4}:2")}}, []string{
-			"a v=mesh1 n=1 tcp://203.0.113.7:2 missing [tcp://[{ipv6}]:1]"}},
+			"a v=mesh1 n=1 tcp://203.0.113.7:2 missing tcp://[{ipv6}]:1"}},
 		{"nowhere to publish", Name{Usages: []Usage{used(1, nil)}}, []string{"nowhere 1 no_provider"}},
 		{"one network twice: the newest says what", Name{Usages: []Usage{used(1, &accountA, "a://old:1"), used(1, &accountA, "a://new:1")}}, []string{
 			"a v=mesh1 n=1 a://new:1"}},
@@ -150,8 +148,12 @@ func TestDesired(t *testing.T) {
 			test.name.Name = testName
 		}
 		var got []string
-		for _, r := range Desired(State{Owner: testOwner, Names: []Name{test.name}}, Addresses{Last: testAddresses, Now: testAddresses}) {
-			got = append(got, recordText(r))
+		target := Desired(State{Owner: testOwner, Names: []Name{test.name}}, Addresses{Last: testAddresses, Now: testAddresses})[0]
+		for _, r := range target.Records {
+			got = append(got, recordText(r, target.Follow))
+		}
+		for _, r := range target.Refusals {
+			got = append(got, "nowhere "+r.Network+" "+r.Fault.Code)
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n%s\nwant\n%s", test.what, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
@@ -162,8 +164,8 @@ func TestDesired(t *testing.T) {
 // TestDesiredKeepsLastAddress has an address that was known, and is not now.
 func TestDesiredKeepsLastAddress(t *testing.T) {
 	n := Name{Name: testName, Own: ownAt(accountA)}
-	all := Desired(State{Owner: testOwner, Names: []Name{n}}, Addresses{Last: testAddresses})
-	if len(all) != 1 || all[0].Want != testValue("", "tcp://203.0.113.7:1") || all[0].warning().Code != CodeAddressUnknown {
+	all := Desired(State{Owner: testOwner, Names: []Name{n}}, Addresses{Last: testAddresses})[0].Records
+	if len(all) != 1 || all[0].Want != testValue("", "tcp://203.0.113.7:1") || all[0].Warning.Code != CodeAddressUnknown {
 		t.Errorf("%+v", all)
 	}
 }

@@ -29,8 +29,8 @@ const (
 	pageNames = 1000            // names taken together
 	laneRoom  = 1000            // records that wait in memory for their zone
 	breath    = 5 * time.Second // after a fault of the database
-	// pace is the least time between two looks for what is due: a commit of
-	// somebody else's is no reason to look at once again and again.
+	// pace is the least time between two looks for what is due: each
+	// commit wakes the engine, and many commits are no reason to look as often.
 	pace = 10 * time.Millisecond
 	// Debounce is the time that a change waits for further ones.
 	Debounce = time.Second
@@ -58,7 +58,7 @@ type Engine struct {
 	ctx       context.Context
 	workers   sync.WaitGroup
 	crashed   chan error // a worker has, and may hold the lock
-	lanes     map[string]*lane
+	lanes     map[Lane]*zoneLane
 	conns     map[int64]*connection
 	busy      map[string]*task
 	retry     provider.Backoff
@@ -95,7 +95,7 @@ const zonesAtOnce = 32
 // New makes an engine, which works while Run does.
 func New(c Config) *Engine {
 	return &Engine{
-		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[string]*lane{}, conns: map[int64]*connection{},
+		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[Lane]*zoneLane{}, conns: map[int64]*connection{},
 		busy: map[string]*task{}, unstored: map[string]time.Time{}, awaited: map[string][]*Waiter{}, reviewing: true,
 		slots: make(chan struct{}, zonesAtOnce), changes: make(chan struct{}, zonesAtOnce), looks: make(chan struct{}, zonesAtOnce), crashed: make(chan error, 1),
 	}
@@ -226,9 +226,9 @@ func (e *Engine) awaitedNow() bool {
 }
 
 // lane gives the lane of a key. The caller holds the lock.
-func (e *Engine) lane(key string) *lane {
+func (e *Engine) lane(key Lane) *zoneLane {
 	if e.lanes[key] == nil {
-		e.lanes[key] = &lane{key: key}
+		e.lanes[key] = &zoneLane{key: key}
 	}
 	return e.lanes[key]
 }
@@ -301,7 +301,7 @@ func (e *Engine) spread(ctx context.Context) (left bool, err error) {
 	return true, nil
 }
 
-// refuse tells those who wait that the database fails: nobody knows for how long.
+// refuse tells the callers that wait for a pass that the database fails.
 func (e *Engine) refuse(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -355,7 +355,7 @@ func soonest(a, b time.Time) time.Time {
 // takeDue takes the names that are due, lane by lane, and tells when the next
 // are.
 func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, err error) {
-	lanes := []string{LaneAsked, LaneLook}
+	lanes := []Lane{LaneAsked, LaneLook}
 	e.mu.Lock()
 	works := automatic || e.pass != nil
 	if works {
@@ -387,13 +387,13 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 // that may be stored again. The caller holds the lock.
 func (e *Engine) prune() {
 	now := e.config.Now()
-	maps.DeleteFunc(e.lanes, func(_ string, l *lane) bool {
+	maps.DeleteFunc(e.lanes, func(_ Lane, l *zoneLane) bool {
 		return !l.working && !l.stored && len(l.queue) == 0 && !l.closed(now)
 	})
 	maps.DeleteFunc(e.unstored, func(_ string, until time.Time) bool { return !waits(until, now, breath) })
 }
 
-func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next time.Time, err error) {
+func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next time.Time, err error) {
 	now := e.config.Now()
 	e.mu.Lock()
 	l, zone := e.lanes[lane]
@@ -423,7 +423,7 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	switch {
 	case err != nil:
 		return next, err
-	case ok && waits(at, now, LongestWait(lane)):
+	case ok && waits(at, now, lane.LongestWait()):
 		return at, nil
 	case !ok && len(names) == 0:
 		e.emptied(lane, puts)
@@ -431,9 +431,9 @@ func (e *Engine) takeLane(ctx context.Context, lane string, manual bool) (next t
 	return time.Time{}, nil
 }
 
-// dueBy is the time by which a name must be due to be taken. When somebody waits
-// for a pass no change waits for further ones.
-func (e *Engine) dueBy(lane string) time.Time {
+// dueBy is the time by which a name must be due to be taken. When a caller waits
+// for a pass, no change waits for further ones.
+func (e *Engine) dueBy(lane Lane) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if (lane == LaneChanged || lane == LaneHeld) && e.pass != nil && len(e.pass.waiting) > 0 {
@@ -442,9 +442,9 @@ func (e *Engine) dueBy(lane string) time.Time {
 	return e.config.Now()
 }
 
-// emptied notes that nobody waits for a zone in the database, if nobody has come
-// since it was looked.
-func (e *Engine) emptied(lane string, puts int) {
+// emptied notes that no name waits for a zone in the database, if none was stored for it
+// since the engine looked.
+func (e *Engine) emptied(lane Lane, puts int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if l := e.lanes[lane]; l != nil && l.puts == puts {
@@ -454,7 +454,7 @@ func (e *Engine) emptied(lane string, puts int) {
 
 // taking says why names are taken.
 type taking struct {
-	lane   string
+	lane   Lane
 	by     time.Time // by which they were due
 	manual bool
 	page   *pass
@@ -468,35 +468,32 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	if err != nil {
 		return 0, err
 	}
-	wanted, err := e.restate(ctx, state)
+	targets, err := e.restate(ctx, state)
 	if err != nil {
 		return 0, err
-	}
-	records := map[string][]Record{}
-	for _, r := range wanted {
-		records[r.Name] = append(records[r.Name], r)
 	}
 	var idle []*task
 	e.mu.Lock()
 	if why.page != nil {
 		why.page.again = append(why.page.again, again...)
 	}
-	for _, n := range state.Names {
+	for _, target := range targets {
+		n := target.Name
 		if why.outdated(n, e.config.Now()) {
 			continue
 		}
-		if e.waitsForStore(n.Name, records[n.Name]) {
+		if e.waitsForStore(target) {
 			if why.page != nil {
 				why.page.again = append(why.page.again, n.Name)
 			}
 			continue
 		}
 		taken++
-		t := &task{name: n, places: n.Places, page: why.page, again: isZone(why.lane), turn: why.turn()}
+		t := &task{name: n, places: n.Places, page: why.page, again: why.lane.OfZone(), turn: why.turn()}
 		t.look = why.lane == LaneLook && why.manual && e.pass == nil
 		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !slices.Contains(back, n.Name)
 		e.busy[n.Name] = t
-		if e.enqueue(t, records[n.Name], why); t.waiting == 0 {
+		if e.enqueue(t, target, why); t.waiting == 0 {
 			t.begun = true
 			idle = append(idle, t)
 		}
@@ -507,9 +504,9 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 
 // waitsForStore reports whether the last outcome of a name, or of its zone, could not be stored:
 // the next one could not be either. The caller holds the lock.
-func (e *Engine) waitsForStore(name string, records []Record) bool {
-	until := e.unstored[name]
-	for _, r := range records {
+func (e *Engine) waitsForStore(t Target) bool {
+	until := e.unstored[t.Name.Name]
+	for _, r := range t.Records {
 		if l := e.lanes[r.lane()]; l != nil && l.fault.Code == CodeDatabase && l.blocked.After(until) {
 			until = l.blocked
 		}
@@ -559,36 +556,34 @@ func (e *Engine) takeBack(t *task) bool {
 // not be listed any more.
 func (why taking) outdated(n Name, now time.Time) bool {
 	if why.lane == LaneLook {
-		return n.Look.IsZero() || n.Look.After(why.by) && waits(n.Look, now, LongestWait(LaneLook))
+		return n.Look.IsZero() || n.Look.After(why.by) && waits(n.Look, now, LaneLook.LongestWait())
 	}
 	if why.page == nil {
-		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, LongestWait(n.Lane))
+		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, n.Lane.LongestWait())
 	}
-	counted, _ := n.markedBy(why.page.progress.Number)
-	return counted || !n.Due.IsZero() && isZone(n.Lane)
+	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone()
 }
-
-func isZone(lane string) bool { return len(lane) > len(laneZone) }
 
 // enqueue hands the records of a task to their zones. Where a queue is full the
 // name waits in the database; a person's order goes first. The caller holds the
 // lock.
-func (e *Engine) enqueue(t *task, records []Record, why taking) {
-	for _, r := range records {
-		if e.ending && (r.refusal() || !r.withdrawal()) {
+func (e *Engine) enqueue(t *task, target Target, why taking) {
+	if !e.ending {
+		t.follow = target.Follow
+		for _, r := range target.Refusals {
+			t.outcomes = append(t.outcomes, r.outcome())
+		}
+	}
+	for _, r := range target.Records {
+		if e.ending && !r.withdraws() {
 			continue
 		}
-		if r.refusal() {
-			t.outcomes = append(t.outcomes, r.refused())
-			continue
-		}
-		t.follow = t.follow || r.Follow
 		l := e.lane(r.lane())
 		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
 			continue
 		}
-		j := &job{task: t, lane: l, record: r, look: t.look}
+		j := &job{task: t, lane: l, record: r}
 		if t.again {
 			j.attempt = r.Place.Attempts
 		}
@@ -600,13 +595,4 @@ func (e *Engine) enqueue(t *task, records []Record, why taking) {
 			e.begin(func() { e.runLane(l) })
 		}
 	}
-}
-
-// refused is the outcome of a record that is no work.
-func (r Record) refused() Outcome {
-	o := Outcome{Name: r.Name, Network: r.Network, Fault: r.Fault, Action: ActionSkipped}
-	if r.Fault.Code == CodeNetworkConflict {
-		o.Action = ActionConflict
-	}
-	return o
 }

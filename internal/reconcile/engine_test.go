@@ -97,24 +97,24 @@ func TestVerdicts(t *testing.T) {
 		action  string
 		state   PlaceState
 		again   bool
-		untried bool
+		phase   phase
 	}{
-		"published, tried again":        {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, false, "", Failed, true, false},
-		"published, for the last time":  {Record{Want: ours1}, standing, Fault{Code: "network"}, 3, false, ActionFailed, Failed, false, false},
-		"published, for good":           {Record{Want: ours1}, standing, Fault{Code: "permission"}, 0, false, ActionFailed, Failed, false, false},
-		"published, its zone is down":   {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, true, ActionFailed, Failed, false, true},
-		"not asked as yet":              {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, false, "", Published, true, true},
-		"interrupted":                   {Record{Want: ours1}, standing, Fault{Code: CodeInterrupted}, 3, true, "", Published, true, false},
-		"a conflict":                    {Record{Want: ours1}, standing, Fault{Code: "conflict"}, 0, false, ActionConflict, Conflict, false, false},
-		"withdrawal, tried again":       {Record{Waited: true}, standing, Fault{Code: "network"}, 0, false, "", Withdrawing, true, false},
-		"withdrawal that is waited for": {Record{Waited: true}, standing, Fault{Code: "network"}, 3, false, ActionFailed, Withdrawing, false, false},
-		"withdrawal that never can be":  {Record{Waited: true}, standing, Fault{Code: "credentials"}, 0, false, ActionLeftover, Leftover, false, false},
-		"withdrawal of nobody's":        {Record{}, standing, Fault{Code: "network"}, 3, false, ActionLeftover, Leftover, false, false},
-		"a tombstone cannot be seen":    {Record{}, Place{ID: 1, State: Withdrawn}, Fault{Code: "credentials"}, 0, false, "", Withdrawn, false, false},
+		"published, tried again":        {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, false, "", Failed, true, done},
+		"published, for the last time":  {Record{Want: ours1}, standing, Fault{Code: "network"}, 3, false, ActionFailed, Failed, false, done},
+		"published, for good":           {Record{Want: ours1}, standing, Fault{Code: "permission"}, 0, false, ActionFailed, Failed, false, done},
+		"published, its zone is down":   {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, true, ActionFailed, Failed, false, untried},
+		"not asked as yet":              {Record{Want: ours1}, standing, Fault{Code: "network"}, 0, false, "", Published, true, untried},
+		"interrupted":                   {Record{Want: ours1}, standing, Fault{Code: CodeInterrupted}, 3, true, "", Published, true, done},
+		"a conflict":                    {Record{Want: ours1}, standing, Fault{Code: "conflict"}, 0, false, ActionConflict, Conflict, false, done},
+		"withdrawal, tried again":       {Record{Waited: true}, standing, Fault{Code: "network"}, 0, false, "", Withdrawing, true, done},
+		"withdrawal that is waited for": {Record{Waited: true}, standing, Fault{Code: "network"}, 3, false, ActionFailed, Withdrawing, false, done},
+		"withdrawal that never can be":  {Record{Waited: true}, standing, Fault{Code: "credentials"}, 0, false, ActionLeftover, Leftover, false, done},
+		"withdrawal of nobody's":        {Record{}, standing, Fault{Code: "network"}, 3, false, ActionLeftover, Leftover, false, done},
+		"a tombstone cannot be seen":    {Record{}, Place{ID: 1, State: Withdrawn}, Fault{Code: "credentials"}, 0, false, "", Withdrawn, false, done},
 	} {
 		test.record.Place = test.place
-		i := &item{record: test.record, place: test.place, fault: test.fault, untried: test.untried}
-		v := verdict{item: i, job: &job{attempt: test.attempt}, now: time.Unix(100, 0), retry: provider.Backoff{First: time.Second, Retries: 3}, lane: &lane{key: "zone x"}, givenUp: test.givenUp}
+		i := &item{record: test.record, place: test.place, fault: test.fault, phase: test.phase}
+		v := verdict{item: i, job: &job{attempt: test.attempt}, now: time.Unix(100, 0), retry: provider.Backoff{First: time.Second, Retries: 3}, lane: &zoneLane{key: "zone x"}, givenUp: test.givenUp}
 		o, back := v.conclude()
 		if o.Action != test.action || i.place.State != test.state || back.At.IsZero() == test.again {
 			t.Errorf("%s: action %q, state %s, back %+v", what, o.Action, i.place.State, back)
@@ -146,7 +146,7 @@ func TestSilence(t *testing.T) {
 func TestLanesAreForgotten(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	e := New(Config{Now: func() time.Time { return now }})
-	e.lanes = map[string]*lane{
+	e.lanes = map[Lane]*zoneLane{
 		"zone failed long ago": {fails: 4, blocked: now.Add(-time.Second)},
 		"zone failed":          {fails: 4, blocked: now.Add(time.Second)},
 		"zone of a wrong time": {fails: 4, blocked: now.Add(8 * time.Hour)},
@@ -155,7 +155,7 @@ func TestLanesAreForgotten(t *testing.T) {
 	}
 	e.prune()
 	got := slices.Sorted(maps.Keys(e.lanes))
-	if want := []string{"zone failed", "zone in work", "zone waits"}; !slices.Equal(got, want) {
+	if want := []Lane{"zone failed", "zone in work", "zone waits"}; !slices.Equal(got, want) {
 		t.Errorf("%q are kept, want %q", got, want)
 	}
 }

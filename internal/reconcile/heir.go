@@ -14,8 +14,8 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 	heirs := map[int64]*batch{}
 	refused := map[*item]item{}
 	for _, i := range b.items {
-		heir := i.record.Heir
-		if refused := i.fault.Code == string(provider.BadCredentials) || i.fault.Code == CodeCredentialsGone; heir.ID == 0 || i.record.Keep || !refused {
+		heir := i.record.Withdrawal.Heir
+		if refused := i.fault.Code == string(provider.BadCredentials) || i.fault.Code == CodeCredentialsGone; heir.ID == 0 || i.record.Withdrawal.Keep || !refused {
 			continue
 		}
 		if heirs[heir.ID] == nil {
@@ -24,14 +24,14 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 			e.mu.Unlock()
 		}
 		refused[i] = *i
-		i.fault, i.untried, i.phase = Fault{}, false, unread
+		i.fault, i.phase = Fault{}, unread
 		heirs[heir.ID].items = append(heirs[heir.ID].items, i)
 	}
 	for _, h := range heirs {
 		h.rescue(func() { h.work(ctx) }, h.items...)
 	}
 	for i, before := range refused {
-		if i.fault.Code != "" && i.fault.Code != CodeInterrupted && !i.stored {
+		if i.fault.Code != "" && i.fault.Code != CodeInterrupted && i.before == nil {
 			*i = before
 		}
 	}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,14 +13,14 @@ import (
 	"meshddns/internal/provider"
 )
 
-// lane is a zone, as far as it is known before it is asked for.
-type lane struct {
-	key     string
+// zoneLane is a lane of a zone with its jobs, and how the zone has answered.
+type zoneLane struct {
+	key     Lane
 	queue   []*job
 	working bool
 	stored  bool      // names wait for it in the database
 	puts    int       // how often names were stored for it
-	blocked time.Time // until then nobody is asked
+	blocked time.Time // until then the provider is not asked
 	told    bool      // by the provider itself
 	fails   int       // in a row
 	since   time.Time // the first failure since the zone answered last; zero: none
@@ -50,7 +51,7 @@ func (why taking) turn() turn {
 }
 
 // put puts a job into the queue, behind those of its turn.
-func (l *lane) put(j *job) {
+func (l *zoneLane) put(j *job) {
 	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.turn > j.task.turn })
 	if at < 0 {
 		at = len(l.queue)
@@ -59,10 +60,10 @@ func (l *lane) put(j *job) {
 }
 
 // closed reports whether the zone is not to be asked now.
-func (l *lane) closed(now time.Time) bool { return waits(l.blocked, now, longestZoneWait) }
+func (l *zoneLane) closed(now time.Time) bool { return waits(l.blocked, now, longestZoneWait) }
 
 // runLane works off the queue of a zone, batch by batch.
-func (e *Engine) runLane(l *lane) {
+func (e *Engine) runLane(l *zoneLane) {
 	for {
 		jobs, conn := e.nextBatch(l)
 		if jobs == nil {
@@ -91,7 +92,7 @@ func (e *Engine) inSlot(t turn, work func()) {
 }
 
 // nextBatch takes jobs off a queue, nil when it is empty or the program ends.
-func (e *Engine) nextBatch(l *lane) ([]*job, *connection) {
+func (e *Engine) nextBatch(l *zoneLane) ([]*job, *connection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(l.queue) == 0 || e.ctx.Err() != nil {
@@ -125,22 +126,21 @@ func (e *Engine) connection(account Account) *connection {
 }
 
 // workBatch works on some jobs of a zone and commits what came of it.
-func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
+func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
 	for _, j := range jobs {
-		b.items = append(b.items, newItem(j.record, j.look))
+		b.items = append(b.items, newItem(j.record, j.task.look))
 	}
 	e.mu.Lock()
-	held := l.hold(e.config.Now())
+	closed, fault := l.closed(e.config.Now()), l.fault
 	e.mu.Unlock()
-	if held != nil {
+	if closed {
 		for _, i := range b.items {
 			i.began = b.now()
-			i.restate(i.began)
-			if i.step != End {
-				i.fault, i.untried = *held, true
-			}
 			i.phase = done
+			if i.restate(i.began); i.step != End {
+				i.fault, i.phase = fault, untried
+			}
 		}
 	} else {
 		b.rescue(func() { b.work(e.ctx) }, b.items...)
@@ -155,18 +155,9 @@ func (e *Engine) workBatch(l *lane, jobs []*job, conn *connection) {
 	e.conclude(l, jobs, b)
 }
 
-// hold is why a zone is not asked now, nil when it is.
-func (l *lane) hold(now time.Time) *Fault {
-	if !l.closed(now) {
-		return nil
-	}
-	fault := l.fault
-	return &fault
-}
-
 // givenUp reports whether a zone that is not asked now has failed as often as it
 // may: its names fail with it, until the next try.
-func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
+func (l *zoneLane) givenUp(now time.Time, retry provider.Backoff) bool {
 	return l.closed(now) && (l.fails > retry.Retries || l.blocked.Sub(now) > passPatience)
 }
 
@@ -174,7 +165,7 @@ func (l *lane) givenUp(now time.Time, retry provider.Backoff) bool {
 const passPatience = time.Minute
 
 // conclude notes how the zone fared, and settles what came of the jobs.
-func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
+func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	now := e.config.Now()
 	var s Settlement
 	var ended []*task
@@ -198,11 +189,11 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 	fault, since := l.fault, l.since
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
-		e.news.zoneDown(first, since, fault, failed+waiting)
+		e.news.zone(first, cmp.Or(since, now), fault, failed+waiting)
 	} else if b.down == nil && b.answered {
-		e.news.zoneWell(first)
+		e.news.zone(first, now, Fault{}, 0)
 	} else if at := slices.IndexFunc(b.items, (*item).zoneless); b.down == nil && at >= 0 {
-		e.news.zoneAbsent(first, b.items[at].fault)
+		e.news.zone(first, now, b.items[at].fault, 0)
 	}
 	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {
@@ -213,7 +204,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 }
 
 // judge says after a batch whether the zone is asked again at once.
-func (e *Engine) judge(l *lane, b *batch, now time.Time) {
+func (e *Engine) judge(l *zoneLane, b *batch, now time.Time) {
 	switch {
 	case b.down == nil && b.answered:
 		l.fails, l.blocked, l.since = 0, time.Time{}, time.Time{}
@@ -237,7 +228,7 @@ func (e *Engine) judge(l *lane, b *batch, now time.Time) {
 
 // settle commits what came of some work in a zone, if it was in one, and ends the tasks that are
 // through.
-func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*task) error {
+func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended []*task) error {
 	e.mu.Lock()
 	e.settling++
 	p := e.pass
@@ -260,32 +251,37 @@ func (e *Engine) settle(ctx context.Context, l *lane, s *Settlement, ended []*ta
 	e.settling--
 	e.settled++
 	for _, d := range s.Names {
-		if isZone(d.Lane) {
+		if d.Lane.OfZone() {
 			l := e.lane(d.Lane)
 			l.stored = true
 			l.puts++
 		}
 	}
 	for _, t := range ended {
-		delete(e.busy, t.name.Name)
-		if t.page != nil {
-			t.page.page--
-		}
-		lost := unstored[t.name.Name]
-		if lost {
-			e.unstored[t.name.Name] = e.config.Now().Add(breath)
-		}
-		switch {
-		case lost && t.page != nil:
-			t.page.again = append(t.page.again, t.name.Name)
-		case !lost && p != nil && p == e.pass: // else it is marked for another, or for none
-			p.count(t)
-		}
-		for _, w := range e.awaited[t.name.Name] {
-			w.see(t.name.Version)
-		}
+		e.end(t, p, !unstored[t.name.Name])
 	}
 	return err
+}
+
+// end ends a task that was settled while a pass ran, or none. The caller holds the lock.
+func (e *Engine) end(t *task, p *pass, stored bool) {
+	name := t.name.Name
+	delete(e.busy, name)
+	if t.page != nil {
+		t.page.page--
+	}
+	switch {
+	case !stored:
+		e.unstored[name] = e.config.Now().Add(breath)
+		if t.page != nil {
+			t.page.again = append(t.page.again, name)
+		}
+	case p != nil && p == e.pass: // else it is marked for another, or for none
+		p.count(t)
+	}
+	for _, w := range e.awaited[name] {
+		w.see(t.name.Version)
+	}
 }
 
 // storeTime is how long a settlement is tried name by name. A database that is locked takes longer

@@ -82,6 +82,17 @@ func (o Outcome) warning() bool {
 	return o.Fault.Code == CodeAddressUnknown || o.Fault.Code == CodeSameOwner || o.Fault.Code == CodeZoneUnreachable
 }
 
+// writes reports whether a value comes to stand.
+func (o Outcome) writes() bool { return o.Action == ActionCreate || o.Action == ActionUpdate }
+
+// changed reports whether something was written.
+func (o Outcome) changed() bool { return o.writes() || o.Action == ActionDelete }
+
+// written gives the outcomes that changed something.
+func written(all []Outcome) []Outcome {
+	return slices.DeleteFunc(slices.Clone(all), func(o Outcome) bool { return !o.changed() })
+}
+
 // Report is what one pass did.
 type Report struct {
 	StartedAt  time.Time      `json:"started_at"`
@@ -163,26 +174,14 @@ func (r *Report) takeBack(name string) {
 // trim keeps the first records in order of name; of more than fit, those that
 // are not as they should be stay.
 func (r *Report) trim() {
-	slices.SortStableFunc(r.Records, func(a, b Outcome) int {
-		if len(r.Records) > maxRecords && a.bad() != b.bad() {
-			return boolOrder(b.bad(), a.bad())
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	byName := func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortStableFunc(r.Records, byName)
 	if len(r.Records) > maxRecords {
-		r.Records = r.Records[:maxRecords]
-		slices.SortStableFunc(r.Records, func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) })
+		good := func(o Outcome) bool { return !o.bad() }
+		bad := slices.DeleteFunc(slices.Clone(r.Records), good)
+		r.Records = append(bad, slices.DeleteFunc(slices.Clone(r.Records), Outcome.bad)...)[:maxRecords]
+		slices.SortStableFunc(r.Records, byName)
 	}
-}
-
-func boolOrder(a, b bool) int {
-	if a == b {
-		return 0
-	}
-	if a {
-		return 1
-	}
-	return -1
 }
 
 // finish closes the report.

@@ -17,8 +17,7 @@ const (
 	TriggerInterval = "interval"
 )
 
-// ErrUnfinished is the end of the time of somebody who waits for a pass, which
-// goes on.
+// ErrUnfinished says that a caller's time has ended before the pass did, which goes on.
 var ErrUnfinished = errors.New("the pass is not through yet")
 
 // pass goes through all names, page by page. Names that are due go first, so it
@@ -35,10 +34,10 @@ type pass struct {
 	waiting  []*request
 }
 
-// request is somebody who waits for a pass.
+// request is a caller that waits for a pass.
 type request struct {
 	sweep bool
-	gone  bool // nobody waits any more
+	gone  bool // the caller waits no longer
 	done  chan struct{}
 	rep   Report
 	err   error
@@ -66,16 +65,17 @@ func (p *pass) drop() {
 // count counts what came of a task in the report. Of one that did not do the work of the pass, only
 // what it has changed: the pass has still to come by.
 func (p *pass) count(t *task) {
-	counted, bad := t.name.markedBy(p.progress.Number)
+	mark := t.name.Pass
+	counted := mark.Number == p.progress.Number
 	outcomes := t.news()
 	switch {
 	case !t.belongs(p):
 		counted = true
-		outcomes = slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return !o.changed() })
+		outcomes = written(outcomes)
 	case (counted || t.passed) && t.well():
 		p.progress.Report.takeBack(t.name.Name)
 	}
-	p.progress.Report.add(outcomes, counted || t.passed, counted && bad)
+	p.progress.Report.add(outcomes, counted || t.passed, counted && mark.Bad)
 }
 
 // Sync has a pass made, or joins the one that runs, and gives its report. When
@@ -198,28 +198,28 @@ func (e *Engine) countBad(ctx context.Context, p *Progress) error {
 
 // storedOutcomes gives what is stored of a name that is not as it should be.
 func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
-	for _, r := range desired(state, n, addresses) {
-		o := r.refused()
-		if !r.refusal() {
-			o = Outcome{
-				Name: r.Name, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
-				Fault: r.Place.Fault, Attempts: r.Place.Attempts, Action: ActionFailed, at: r.at(),
-			}
-			if r.Place.State == Conflict {
-				o.Action = ActionConflict
-			}
+	t := desired(state, n, addresses)
+	for _, r := range t.Records {
+		o := Outcome{
+			Name: r.Name, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
+			Fault: r.Place.Fault, Attempts: r.Place.Attempts, Action: ActionFailed, at: r.at(),
 		}
-		if o.bad() && o.Fault.Code != "" {
-			all = append(all, o)
+		if r.Place.State == Conflict {
+			o.Action = ActionConflict
 		}
+		all = append(all, o)
 	}
+	for _, r := range t.Refusals {
+		all = append(all, r.outcome())
+	}
+	all = slices.DeleteFunc(all, func(o Outcome) bool { return !o.bad() || o.Fault.Code == "" })
 	if len(all) == 0 { // it has changed since
 		all = []Outcome{{Name: n.Name, Action: ActionFailed, Fault: Fault{Code: CodeInterrupted}}}
 	}
 	return all
 }
 
-// paced reports whether a pass takes its time, for nothing is known to be wrong.
+// paced reports whether a pass takes its time, because nothing is known to be wrong.
 func paced(trigger string) bool { return trigger == TriggerInterval || trigger == TriggerStart }
 
 // trigger is what begins a new pass, and when; "" when nothing does. The caller
@@ -250,11 +250,11 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 }
 
 // unhurried reports whether no caller waits for the pass, and it takes its
-// time: who asks now has one of his own.
+// time: a caller that asks now gets a pass of its own.
 func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
 
-// join lets those who ask wait for the pass that runs, but for those who want
-// more of it than it does: a sweep, or a search for orphans that has not begun.
+// join lets the callers that ask wait for the pass that runs, except those that want
+// more than it does: a sweep, or a search for orphans that has not begun.
 // The caller holds the lock.
 func (e *Engine) join(now time.Time) {
 	if e.pass == nil || e.unhurried() || e.pass.progress.Orphans {
@@ -349,32 +349,38 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	}
 	e.mu.Lock()
 	p.progress.Cursor = names[len(names)-1]
-	p.page = len(names)
 	if p.paced && len(p.waiting) == 0 {
 		p.nextPage = e.config.Now().Add(time.Duration(len(names)) * time.Second / AuditRate)
 	}
 	e.mu.Unlock()
+	err = e.takePage(ctx, p, names, func() { p.progress.Cursor = progress.Cursor })
+	return e.config.Now(), err
+}
+
+// takePage takes names for a pass. When an error has kept it from taking any, undo is called, under the
+// lock. Names that are not taken without an error are in work, because they were due.
+func (e *Engine) takePage(ctx context.Context, p *pass, names []string, undo func()) error {
+	e.mu.Lock()
+	p.page = len(names)
+	e.mu.Unlock()
 	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.page -= len(names) - taken; err != nil && taken == 0 { // those that were not taken are in work, for they were due
-		p.progress.Cursor = progress.Cursor
+	if p.page -= len(names) - taken; err != nil && taken == 0 {
+		undo()
 	}
-	return e.config.Now(), err
+	return err
 }
 
 // workAgain takes the names that were in other hands.
 func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err error) {
 	e.mu.Lock()
 	names := p.again[:min(len(p.again), pageNames)]
-	p.again, p.page = slices.Clone(p.again[len(names):]), len(names)
+	p.again = slices.Clone(p.again[len(names):])
 	e.mu.Unlock()
-	taken, err := e.take(ctx, names, taking{lane: LaneChanged, page: p})
+	err = e.takePage(ctx, p, names, func() { p.again = append(p.again, names...) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.page -= len(names) - taken; err != nil && taken == 0 {
-		p.again = append(p.again, names...)
-	}
 	if p.page == 0 && len(p.again) == 0 {
 		next = e.config.Now()
 	}
@@ -467,13 +473,13 @@ func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 	if marks, err := e.spread(ctx); err != nil || marks {
 		return true, err
 	}
-	for _, lane := range []string{LaneAsked, LaneChanged, LaneHeld, LaneLook} {
+	for _, lane := range []Lane{LaneAsked, LaneChanged, LaneHeld, LaneLook} {
 		if names, err := e.config.Database.Due(ctx, lane, p.horizon, 1); err != nil || len(names) > 0 {
 			return true, err
 		}
 	}
 	e.mu.Lock()
-	var stored []string
+	var stored []Lane
 	for key, l := range e.lanes {
 		if l.stored {
 			stored = append(stored, key)

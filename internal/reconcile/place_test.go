@@ -278,7 +278,7 @@ func (w placeWorld) work(outcome string, lookOnly bool) placeWorld {
 		}
 		w.place, w.exists = Place{ID: 1, Name: testName, Account: accountA, Zone: "example.com", State: Pending}, true
 	}
-	r := Record{Name: testName, Account: accountA, Place: w.place, Want: w.want, owner: testOwner, mode: w.mode}
+	r := Record{Name: testName, Account: accountA, Place: w.place, Want: w.want, goal: goal{owner: testOwner, mode: w.mode}}
 	i := newItem(r, lookOnly)
 	if i.restate(placeNow); i.step != End {
 		w.try(i, outcome)
@@ -305,14 +305,15 @@ func (w *placeWorld) try(i *item, outcome string) {
 		return
 	}
 	var err error
-	if i.change, i.action, err = i.goal.plan(w.seen()); err != nil {
+	if i.change, err = i.goal.plan(w.seen()); err != nil {
 		panic(err)
 	}
-	if i.action == ActionUnchanged {
+	if i.goal.action(i.change) == ActionUnchanged {
 		i.looked(placeNow)
 		return
 	}
-	i.before, i.place = i.place, i.intended(placeNow)
+	before := i.place
+	i.before, i.place = &before, i.intended(placeNow)
 	write := placeWrite{placeSet(i.change.Add), placeSet(i.change.Remove)}
 	switch outcome {
 	case "well", "lost, made", "killed, made":
@@ -324,10 +325,10 @@ func (w *placeWorld) try(i *item, outcome string) {
 	}
 	switch outcome {
 	case "well":
-		i.happens(Event{Kind: Known, Before: i.before}, placeNow)
+		i.happens(Event{Kind: Known, Before: before}, placeNow)
 		i.looked(placeNow)
 	case "refused":
-		i.happens(Event{Kind: Known, Before: i.before}, placeNow)
+		i.happens(Event{Kind: Known, Before: before}, placeNow)
 		failed(provider.Permission)
 	case "lost, not made", "lost, made", "lost, half made", "lost, late":
 		failed(provider.Network)

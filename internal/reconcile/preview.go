@@ -30,7 +30,7 @@ func moves(items []*item, outcomes []Outcome) (all []Outcome) {
 	}
 	for _, i := range items {
 		old := i.left
-		if i.record.Keep {
+		if i.record.Withdrawal.Keep {
 			old = &i.place
 		}
 		if old == nil || old.Standing == "" || slices.ContainsFunc(items, func(w *item) bool { return w != i && w.place.identity(*old) == SameZone }) {
@@ -40,13 +40,10 @@ func moves(items []*item, outcomes []Outcome) (all []Outcome) {
 			Name: old.Name, Provider: old.Account.Provider, Zone: old.Zone, Network: mesh.Network(old.Standing),
 			Action: ActionDelete, Value: old.Standing,
 		}
-		if i.record.mode == UpsertOnly {
+		if i.record.goal.mode == UpsertOnly {
 			o.Action, o.Fault = ActionLeftover, Fault{Code: CodeDeletesForbidden}
 		}
 		all = append(all, o)
 	}
 	return all
 }
-
-// writes reports whether a value comes to stand.
-func (o Outcome) writes() bool { return o.Action == ActionCreate || o.Action == ActionUpdate }

@@ -19,8 +19,8 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 		return false, conn.refusal
 	}
 	pair := zonePair{conn, wanted.Zone}
-	if same, known := old.shares(pair); known {
-		return same, nil
+	if same, known := old.pairs.Load(pair); known {
+		return same.(bool), nil
 	}
 	state, err := e.config.Database.State(ctx, nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	if same = sees(seen, probe.Value); err != nil {
 		return false, err
 	}
-	old.found(pair, same)
+	old.pairs.Store(pair, same)
 	return same, e.removeProbe(ctx, conn, p, value)
 }
 
@@ -48,20 +48,6 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 type zonePair struct {
 	wanted *connection
 	apex   string
-}
-
-// shares tells what is known of a pair.
-func (c *connection) shares(pair zonePair) (same, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	same, known = c.pairs[pair]
-	return same, known
-}
-
-func (c *connection) found(pair zonePair, same bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pairs[pair] = same
 }
 
 // removeProbe removes a probe and its place. Should that fail the place stays, and

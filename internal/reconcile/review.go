@@ -33,7 +33,7 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	if !e.reviewing {
 		return next, nil
 	}
-	names, err := e.config.Database.NamesAfter(ctx, e.reviewed, -1, pageNames)
+	names, err := e.config.Database.NamesAfter(ctx, e.reviewed, 0, pageNames)
 	if err != nil {
 		return next, err
 	}
@@ -77,26 +77,20 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 	return e.config.Now(), e.config.Database.Settle(ctx, s)
 }
 
-// restate gives the records of a state, and stores which places are not as wanted
+// restate gives the targets of a state, and stores which places are not as wanted
 // any more, and what is told of usages, before anything else is done there.
-func (e *Engine) restate(ctx context.Context, state State) ([]Record, error) {
+func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
 	var s Settlement
 	all := Desired(state, e.config.Addresses())
-	for n, r := range all {
-		if all[n].Place = r.Now(); r.Place.ID != 0 && all[n].Place != r.Place {
-			s.Places = append(s.Places, all[n].Place)
+	for _, t := range all {
+		for i, r := range t.Records {
+			if t.Records[i].Place = r.Now(); r.Place.ID != 0 && t.Records[i].Place != r.Place {
+				s.Places = append(s.Places, t.Records[i].Place)
+			}
 		}
-	}
-	rest := all
-	for _, n := range state.Names {
-		count := 0
-		for count < len(rest) && rest[count].Name == n.Name {
-			count++
+		if len(t.retold(state.Configured)) > 0 {
+			s.Told = append(s.Told, t.Name.Name)
 		}
-		if len(n.retold(rest[:count], state.Configured)) > 0 {
-			s.Told = append(s.Told, n.Name)
-		}
-		rest = rest[count:]
 	}
 	if len(s.Places)+len(s.Told) == 0 {
 		return all, nil

@@ -32,8 +32,7 @@ type goal struct {
 	standing string // the value that a new one replaces
 	doubt    Doubt  // values that a write of ours may have put there
 	mode     Mode
-	spares   bool // the values of one network stay, whatever else goes
-	spared   string
+	spared   *string // the network whose values stay, whatever else goes; nil for none
 }
 
 // ours reports whether a value is one that the goal is about, and otherwise
@@ -46,16 +45,16 @@ func (g goal) ours(value string) (ours, theirs bool) {
 
 // plan works out the change from the values seen to the goal: a pure function.
 // Values of other kinds are never named in it; another owner's excludes ours.
-func (g goal) plan(seen provider.RRset) (change provider.Change, action string, err error) {
+func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 	change = provider.Change{Seen: seen, TTL: recordTTL}
 	if err := g.excluded(seen); err != nil {
-		return change, "", err
+		return change, err
 	}
 	there := sees(seen, g.want)
 	switch {
 	case g.want == "" || there:
 	case g.mode == LookOnly:
-		return change, ActionUnchanged, nil
+		return change, nil
 	default:
 		change.Add = []provider.TXT{{g.want}}
 	}
@@ -73,13 +72,13 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, action string, 
 	if len(seen.Values) > len(change.Remove) {
 		change.TTL = seen.TTL // one TTL for a whole RRset (RFC 2181, section 5.2), and it is not ours alone
 	}
-	return change, g.action(change), nil
+	return change, nil
 }
 
 // removes reports whether a value of ours goes. In mode upsert-only only those go
 // that the wanted value replaces.
 func (g goal) removes(value string, replaced bool) bool {
-	if g.spares && mesh.Network(value) == g.spared {
+	if g.spared != nil && mesh.Network(value) == *g.spared {
 		return false
 	}
 	if g.mode == UpsertOnly {
@@ -128,6 +127,7 @@ func (g goal) excluded(seen provider.RRset) error {
 	return nil
 }
 
+// action is what a change is called in a report.
 func (g goal) action(change provider.Change) string {
 	switch {
 	case len(change.Add) == 0 && len(change.Remove) == 0 && len(change.Copies) == 0:
@@ -145,7 +145,7 @@ func sees(seen provider.RRset, value string) bool {
 	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == value })
 }
 
-// disturbed reports whether somebody with our mark has put a value in the place
+// disturbed reports whether another writer with our mark has put a value in the place
 // of the one that stood there: ours that is neither wanted nor was ever meant.
 func (g goal) disturbed(seen provider.RRset, p Place) bool {
 	if p.State != Published || p.Standing != g.want || !p.Doubt.None() || sees(seen, g.want) {

@@ -158,7 +158,7 @@ func (s *searching) zone(ctx context.Context, keys []reach) {
 	}
 }
 
-// silence is why a zone is not asked, for its server or vendor does not answer.
+// silence is why a zone is not asked: its server or vendor does not answer.
 func (s *searching) silence(z Zone) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +267,10 @@ func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider
 		if err != nil {
 			return nil, &databaseError{err}
 		}
-		for _, r := range Desired(state, e.config.Addresses()) {
-			values[r.Name] = slices.DeleteFunc(values[r.Name], func(v string) bool { return v == r.Want })
+		for _, t := range Desired(state, e.config.Addresses()) {
+			values[t.Name.Name] = slices.DeleteFunc(values[t.Name.Name], func(v string) bool {
+				return slices.ContainsFunc(t.Records, func(r Record) bool { return r.Want == v })
+			})
 		}
 		for _, name := range unknown {
 			if len(values[name]) > 0 {

@@ -11,7 +11,9 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"meshddns/internal/mesh"
@@ -59,26 +61,20 @@ type Own struct {
 type Name struct {
 	Name    string
 	Version int64
-	Pass    int64     // mark of the pass in which it was counted last
+	Pass    PassMark  // of the pass that counted it last
 	Due     time.Time // zero: it is not
-	Lane    string    // in which it is due
+	Lane    Lane      // in which it is due
 	Look    time.Time // when a place is to be looked at once more; zero: never
 	Usages  []Usage   // in the order of their reservation
 	Own     *Own      // nil when the configuration's record is elsewhere
 	Places  []Place
 }
 
-// PassMark is what a name is marked with when a pass has counted it: the pass's
-// number, and whether the name was not as it should be.
-func PassMark(number int64, bad bool) int64 {
-	if bad {
-		return 2*number + 1
-	}
-	return 2 * number
+// PassMark is a pass's note at a name that it has counted. The zero mark is none.
+type PassMark struct {
+	Number int64 // of the pass
+	Bad    bool  // the name was not as it should be
 }
-
-// markedBy reports whether a pass has counted the name, and how.
-func (n Name) markedBy(number int64) (counted, bad bool) { return n.Pass>>1 == number, n.Pass&1 == 1 }
 
 // State is what is stored about some names, at one moment.
 type State struct {
@@ -105,25 +101,37 @@ type Settings struct {
 	Retry               provider.Backoff
 }
 
-// Lanes other than zones. A name that is due waits in one of them. LaneLook is
-// no lane of its own: a name may be due in another one, and to be looked at.
+// Lane says what a name that is due waits for. It is stored as it is.
+type Lane string
+
+// Lanes other than those of zones. A name may be due in another lane and wait in LaneLook too.
 const (
-	LaneAsked   = "ask"  // a person's order: in every mode, at once
-	LaneChanged = ""     // a change: in the automatic modes, or when a pass runs
-	LaneHeld    = "held" // a change that waits for a person, in mode manual
-	LaneLook    = "look" // a place is to be looked at once more: in every mode
-	laneZone    = "zone" // the beginning of all others: it waits for its zone
+	LaneAsked   Lane = "ask"  // a person's order: in every mode, at once
+	LaneChanged Lane = ""     // a change: in the automatic modes, or when a pass runs
+	LaneHeld    Lane = "held" // a change that waits for a person, in mode manual
+	LaneLook    Lane = "look" // a place is to be looked at once more: in every mode
 )
+
+// ZonePrefix begins the lane of each zone, and no other.
+const ZonePrefix = "zone "
+
+// ZoneLane gives the lane of names that wait for the zone of a domain at an account.
+func ZoneLane(account int64, domain string) Lane {
+	return Lane(fmt.Sprint(ZonePrefix, account, " ", domain))
+}
+
+// OfZone reports whether names in the lane wait for a zone.
+func (l Lane) OfZone() bool { return strings.HasPrefix(string(l), ZonePrefix) }
 
 // Due says when a name is to be worked on next, if it has not changed since.
 type Due struct {
 	Name    string
 	Version int64
 	At      time.Time // zero: when a pass comes by
-	Lane    string
+	Lane    Lane
 	Kept    bool      // At and Lane stay as they are stored: it was only looked at
 	Look    time.Time // when to look once more, zero: never; also if the name has changed
-	Pass    int64     // mark of the pass that has counted it, 0 for none
+	Pass    PassMark  // of the pass that has counted it; zero: the stored one stays
 
 	Released bool // usages may be free by what was settled
 	Empty    bool // no place is left, and nothing is wanted
@@ -189,13 +197,13 @@ type Database interface {
 	Settings(ctx context.Context) (Settings, error)
 
 	// Due gives names of a lane that are due by a time, the longest due first. A name that is to wait
-	// longer than LongestWait of its lane is due: the clock was set back.
-	Due(ctx context.Context, lane string, by time.Time, limit int) ([]string, error)
+	// longer than its lane's LongestWait is due: the clock was set back.
+	Due(ctx context.Context, lane Lane, by time.Time, limit int) ([]string, error)
 	// NextDue gives the earliest time after another at which a name of the lane is due; ok is
 	// false when none is.
-	NextDue(ctx context.Context, lane string, after time.Time) (at time.Time, ok bool, err error)
+	NextDue(ctx context.Context, lane Lane, after time.Time) (at time.Time, ok bool, err error)
 	// ZoneLanes gives the lanes of zones in which names wait.
-	ZoneLanes(ctx context.Context) ([]string, error)
+	ZoneLanes(ctx context.Context) ([]Lane, error)
 	// Marked reports whether names are marked as a whole.
 	Marked(ctx context.Context) (bool, error)
 	// SpreadMarks makes some of them due.
@@ -225,7 +233,7 @@ type Database interface {
 	SavePass(ctx context.Context, p Progress) error
 	EndPass(ctx context.Context, r Report) error
 	LastReport(ctx context.Context) (*Report, error)
-	// NamesAfter gives names in their order that the pass has not worked on.
+	// NamesAfter gives names in their order that the pass has not counted. Of pass 0, none is.
 	NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error)
 
 	// BadNames gives names in their order that the pass has found not to be as they should be.

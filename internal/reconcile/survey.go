@@ -21,18 +21,23 @@ func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	}
 	report := Report{StartedAt: e.config.Now(), Trigger: TriggerManual, Counts: map[string]int{}}
 	conns := map[int64]*connection{}
+	err = e.pages(ctx, func(names []string) error { return e.previewPage(ctx, names, conns, &report) })
+	if err == nil {
+		report.finish(e.config.Now())
+	}
+	return report, err
+}
+
+// pages calls f with all names in their order, page by page, until it fails.
+func (e *Engine) pages(ctx context.Context, f func(names []string) error) error {
 	for cursor := ""; ; {
-		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
-		if err != nil {
-			return report, unfinished(ctx, err)
-		}
-		if len(names) == 0 {
-			report.finish(e.config.Now())
-			return report, nil
+		names, err := e.config.Database.NamesAfter(ctx, cursor, 0, pageNames)
+		if err != nil || len(names) == 0 {
+			return unfinished(ctx, err)
 		}
 		cursor = names[len(names)-1]
-		if err := e.previewPage(ctx, names, conns, &report); err != nil {
-			return report, err
+		if err := f(names); err != nil {
+			return err
 		}
 	}
 }
@@ -45,12 +50,12 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	}
 	outcomes, at := map[string][]Outcome{}, map[string][]*item{}
 	for _, i := range items {
-		v := verdict{item: i, job: &job{record: i.record}, now: e.config.Now(), lane: &lane{}, givenUp: true}
+		v := verdict{item: i, job: &job{record: i.record}, now: e.config.Now(), lane: &zoneLane{}, givenUp: true}
 		o, _ := v.conclude()
 		outcomes[o.Name], at[o.Name] = append(outcomes[o.Name], o), append(at[o.Name], i)
 	}
 	for _, r := range refused {
-		outcomes[r.Name] = append(outcomes[r.Name], r.refused())
+		outcomes[r.Name] = append(outcomes[r.Name], r.outcome())
 	}
 	for _, name := range names {
 		report.add(append(outcomes[name], moves(at[name], outcomes[name])...), false, false)
@@ -58,7 +63,7 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	return nil
 }
 
-// unfinished is what an error is to who waits, when the wait is over.
+// unfinished gives ErrUnfinished for an error when the caller's time has ended.
 func unfinished(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ErrUnfinished
@@ -67,21 +72,20 @@ func unfinished(ctx context.Context, err error) error {
 }
 
 // survey reads what stands at some names, and writes nothing.
-func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Record, err error) {
+func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Refusal, err error) {
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
 		return nil, nil, unfinished(ctx, err)
 	}
-	lanes := map[string][]Record{}
-	for _, r := range Desired(state, e.config.Addresses()) {
-		if r.refusal() {
-			refused = append(refused, r)
-			continue
+	lanes := map[Lane][]Record{}
+	for _, t := range Desired(state, e.config.Addresses()) {
+		refused = append(refused, t.Refusals...)
+		for _, r := range t.Records {
+			if conns[r.Account.ID] == nil {
+				conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
+			}
+			lanes[r.lane()] = append(lanes[r.lane()], r)
 		}
-		if conns[r.Account.ID] == nil {
-			conns[r.Account.ID] = connect(e.config.Open, r.Account, e.config.Now())
-		}
-		lanes[r.lane()] = append(lanes[r.lane()], r)
 	}
 	var mu sync.Mutex
 	beside(ctx, e.looks, slices.Collect(maps.Values(lanes)), func(records []Record) {
@@ -107,15 +111,10 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 // stands.
 func (e *Engine) Held(ctx context.Context, owner string) (held []string, err error) {
 	conns := map[int64]*connection{}
-	for cursor := ""; ; {
-		names, err := e.config.Database.NamesAfter(ctx, cursor, -1, pageNames)
-		if err != nil || len(names) == 0 {
-			return held, unfinished(ctx, err)
-		}
-		cursor = names[len(names)-1]
+	err = e.pages(ctx, func(names []string) error {
 		items, _, err := e.survey(ctx, names, conns)
 		if err != nil {
-			return held, err
+			return err
 		}
 		has := map[string]bool{}
 		for _, i := range items {
@@ -123,10 +122,12 @@ func (e *Engine) Held(ctx context.Context, owner string) (held []string, err err
 				o, mesh := mesh.Owner(v.Text())
 				return mesh && o == owner
 			})
-			has[i.record.Name] = has[i.record.Name] || stands && !i.record.withdrawal()
+			has[i.record.Name] = has[i.record.Name] || stands && !i.record.withdraws()
 		}
 		held = append(held, slices.DeleteFunc(names, func(name string) bool { return !has[name] })...)
-	}
+		return nil
+	})
+	return held, err
 }
 
 // beside calls f for each of some zones, as many at a time as there are slots. When ctx ends the

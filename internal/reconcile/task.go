@@ -26,10 +26,9 @@ type task struct {
 // job is one record of a task.
 type job struct {
 	task    *task
-	lane    *lane
+	lane    *zoneLane
 	record  Record
-	look    bool // only to look, in mode manual
-	attempt int  // failed ones before
+	attempt int // failed ones before
 }
 
 // belongs reports whether the task does the work of a pass at its name. A task that only looks does
@@ -56,7 +55,7 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 	}
 	for _, p := range i.store {
 		at := slices.IndexFunc(t.places, func(q Place) bool { return q.ID == p.ID && p.ID != 0 })
-		if at >= 0 && t.places[at] == *p && !i.stored {
+		if at >= 0 && t.places[at] == *p && i.before == nil {
 			continue
 		}
 		s.Places = append(s.Places, *p)
@@ -77,12 +76,10 @@ func (t *task) waits() bool {
 // news are the outcomes that count already: of a name that is tried again only
 // what was changed.
 func (t *task) news() []Outcome {
-	if !t.waits() && !isZone(t.next.Lane) {
+	if !t.waits() && !t.next.Lane.OfZone() {
 		return t.outcomes
 	}
-	return slices.DeleteFunc(slices.Clone(t.outcomes), func(o Outcome) bool {
-		return !slices.Contains([]string{ActionCreate, ActionUpdate, ActionDelete}, o.Action)
-	})
+	return written(t.outcomes)
 }
 
 // counts reports whether a pass that the task belongs to may mark its name.
@@ -105,14 +102,14 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 		d = Due{At: now, Lane: LaneAsked}
 	}
 	d.Kept = t.look && d.At.IsZero()
-	if look := nextLook(t.places); !isZone(d.Lane) && !look.IsZero() {
+	if look := nextLook(t.places); !d.Lane.OfZone() && !look.IsZero() {
 		if d.Look = look; !look.After(now) {
 			d.Look = now.Add(lookAgain)
 		}
 	}
 	d.Name, d.Version = t.name.Name, t.name.Version
 	if pass > 0 && t.counts() {
-		d.Pass = PassMark(pass, bad)
+		d.Pass = PassMark{pass, bad}
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
 	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
@@ -121,7 +118,7 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	return d, news
 }
 
-// Waiter is somebody who waits until a version of a name was worked on.
+// Waiter waits until the engine has worked on a version of a name.
 type Waiter struct {
 	engine *Engine
 	name   string

@@ -17,18 +17,17 @@ type Told struct {
 // Retold gives the usages of a state of which the database tells something else than is
 // true now. Each has in Told what is true.
 func Retold(state State, addresses Addresses) (all []Usage) {
-	for _, n := range state.Names {
-		all = append(all, n.retold(desired(state, n, addresses), state.Configured)...)
+	for _, t := range Desired(state, addresses) {
+		all = append(all, t.retold(state.Configured)...)
 	}
 	return all
 }
 
-// retold is Retold for one name. The records are those that are desired there.
-// Without a configuration nothing is published anew.
-func (n Name) retold(records []Record, configured bool) (all []Usage) {
-	for _, u := range n.Usages {
+// retold is Retold for one name. Without a configuration nothing is published anew.
+func (t Target) retold(configured bool) (all []Usage) {
+	for _, u := range t.Name.Usages {
 		stored := u.Told
-		if u.Told = n.told(u.Network, u.Releasing, records); !configured && u.Told.State == Pending {
+		if u.Told = t.told(u.Network, u.Releasing); !configured && u.Told.State == Pending {
 			u.Told = Told{State: None}
 		}
 		if u.Told != stored {
@@ -40,30 +39,31 @@ func (n Name) retold(records []Record, configured bool) (all []Usage) {
 
 // OwnState gives the state of the configuration's own record, at the one name of a state.
 func OwnState(state State, addresses Addresses) PlaceState {
-	return state.Names[0].told("", false, Desired(state, addresses)).State
+	return Desired(state, addresses)[0].told("", false).State
 }
 
 // told works out what is told of a network's usage. It is about the place where the value
 // is wanted; of several the first where it does not stand. A released usage waits for
 // what is withdrawn.
-func (n Name) told(network string, releasing bool, records []Record) Told {
-	t, found := Told{State: None}, false
-	for _, r := range records {
-		switch {
-		case r.Network != network, !r.refusal() && r.withdrawal() && !(releasing && r.Waited):
+func (t Target) told(network string, releasing bool) Told {
+	told, found := Told{State: None}, false
+	for _, r := range t.Records {
+		if r.Network != network || r.withdraws() && !(releasing && r.Waited) {
 			continue
-		case r.Fault.Code == CodeNetworkConflict && r.refusal():
-			t.State, t.Rival = Conflict, wantedAt(n).network
-		case !r.refusal():
-			state := r.Now().State
-			if found && (t.State != Published || state == Published) {
-				continue
-			}
-			t.State, t.Place, found = state, r.Place.ID, true
+		}
+		state := r.Now().State
+		if found && (told.State != Published || state == Published) {
+			continue
+		}
+		told.State, told.Place, found = state, r.Place.ID, true
+	}
+	for _, r := range t.Refusals {
+		if r.Network == network && r.Fault.Code == CodeNetworkConflict {
+			told.State, told.Rival = Conflict, wantedAt(t.Name).network
 		}
 	}
 	if releasing {
-		t.State, t.Rival = Withdrawing, ""
+		told.State, told.Rival = Withdrawing, ""
 	}
-	return t
+	return told
 }

@@ -10,7 +10,7 @@ import (
 	"meshddns/internal/provider"
 )
 
-// ownerDoubts is how often in a row somebody with our mark changes a value
+// ownerDoubts is how often in a row another writer with our mark changes a value
 // before it is said that a copy of the database may be in use elsewhere.
 const ownerDoubts = 3
 
@@ -21,7 +21,7 @@ type verdict struct {
 	job     *job
 	now     time.Time
 	retry   provider.Backoff
-	lane    *lane
+	lane    *zoneLane
 	down    bool // the zone failed as a whole
 	givenUp bool // it has failed as often as it may
 }
@@ -37,10 +37,10 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		i.store = i.places()
 		o.Action = v.succeeded(&o)
 		return o, Due{}
-	case i.fault.Code == CodeInterrupted && !r.Keep, i.untried && !v.givenUp && !r.Keep:
+	case i.fault.Code == CodeInterrupted && !r.Withdrawal.Keep, i.phase == untried && !v.givenUp && !r.Withdrawal.Keep:
 		i.store = slices.DeleteFunc(i.places(), func(p *Place) bool { return p.ID == 0 })
 		return o, Due{At: v.now, Lane: v.lane.key}
-	case i.untried:
+	case i.phase == untried:
 		o.Attempts = v.lane.fails
 	}
 	if i.left != nil && i.place.ID == 0 { // the value stays where it is until it has another place
@@ -48,13 +48,13 @@ func (v verdict) conclude() (o Outcome, back Due) {
 	}
 	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
 	e := Event{Kind: Failure, Fault: i.fault, Final: final}
-	if i.fault.Code == string(provider.ZoneNotFound) && !r.withdrawal() {
+	if i.fault.Code == string(provider.ZoneNotFound) && !r.withdraws() {
 		e.Kind = NoZone
 	}
 	i.place.Attempts = o.Attempts
 	i.happens(e, v.now)
 	i.store = i.places()
-	if o.Action = v.failed(); r.withdrawal() {
+	if o.Action = v.failed(); r.withdraws() {
 		o.Value = r.Place.Standing
 	}
 	switch {
@@ -72,12 +72,12 @@ func (v verdict) conclude() (o Outcome, back Due) {
 
 // withZone reports whether the item failed with its zone, and not by itself.
 func (v verdict) withZone() bool {
-	return v.item.fault.Code != "" && (v.item.untried || v.down && v.item.fault.Code == v.lane.fault.Code)
+	return v.item.fault.Code != "" && (v.item.phase == untried || v.down && v.item.fault.Code == v.lane.fault.Code)
 }
 
 // at tells the record from others of its name and network.
 func (r Record) at() string {
-	if r.withdrawal() {
+	if r.withdraws() {
 		return fmt.Sprint(r.Account.ID, " ", r.Place.ID)
 	}
 	return fmt.Sprint(r.Account.ID)
@@ -88,25 +88,26 @@ func (v verdict) succeeded(o *Outcome) string {
 	i, r := v.item, v.item.record
 	before := r.Place.State
 	switch {
-	case r.withdrawal() && i.step == Tell:
+	case r.withdraws() && i.step == Tell:
 		o.Fault, o.Value = i.place.Fault, i.place.Standing
 		return ActionLeftover
-	case r.withdrawal() && i.place.State == Withdrawn && before != Withdrawn:
+	case r.withdraws() && i.place.State == Withdrawn && before != Withdrawn:
 		return ActionDelete
-	case r.withdrawal() || i.place.State != Published:
+	case r.withdraws() || i.place.State != Published:
 		return ""
 	}
-	if i.action != ActionUnchanged || before != Published {
+	action := i.goal.action(i.change)
+	if action != ActionUnchanged || before != Published {
 		i.place.Attempts = o.Attempts
 	} else {
 		o.Attempts = i.place.Attempts
 	}
-	if o.Fault = r.warning(); i.place.Disturbed >= ownerDoubts {
-		o.Fault = Fault{Code: CodeSameOwner, Detail: r.owner}
+	if o.Fault = r.Warning; i.place.Disturbed >= ownerDoubts {
+		o.Fault = Fault{Code: CodeSameOwner, Detail: r.goal.owner}
 	}
 	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
-	case i.action != ActionUnchanged || !lost:
-		return i.action
+	case action != ActionUnchanged || !lost:
+		return action
 	case r.Place.Standing == "":
 		return ActionCreate // by a write whose answer was lost
 	}

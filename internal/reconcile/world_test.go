@@ -143,7 +143,7 @@ func (f faulty) Settle(ctx context.Context, s reconcile.Settlement) error {
 	return cmp.Or(f.Database.Settle(ctx, s), f.w.fault("settled"))
 }
 
-func (f faulty) ZoneLanes(ctx context.Context) ([]string, error) {
+func (f faulty) ZoneLanes(ctx context.Context) ([]reconcile.Lane, error) {
 	if err := f.w.fault("lanes"); err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (w *world) account(key string, endpoint ...string) (id int64) {
 	return id
 }
 
-func (w *world) due(name, lane string) {
+func (w *world) due(name string, lane reconcile.Lane) {
 	w.tx(func(ctx context.Context, tx *sql.Tx) error { return w.ledger.MarkDue(ctx, tx, name, lane) })
 }
 

@@ -26,24 +26,17 @@ type item struct {
 	goal   goal
 	phase  phase
 	place  Place  // as it is by now
-	before Place  // the place before the last intent
+	before *Place // the place before the last intent; nil while none is committed
 	step   Step   // what the last event asks for
 	left   *Place // the place that the value leaves, because it belongs into another zone
 	seen   provider.RRset
 	change provider.Change
-	action string
 	fault  Fault
 	wait   time.Duration // that the provider asked for
 	began  time.Time
 	took   time.Duration
-
-	store []*Place // what the database is to have
-
-	stored  bool // with an intent: what comes of it is news
-	untried bool // nothing was asked, because calls were pointless by then
-	// verify is set when what was withdrawn equals what is wanted in another zone:
-	// that zone is looked at afterwards.
-	verify bool
+	store  []*Place // what the database is to have
+	verify bool     // it withdraws what is wanted in another zone, which is looked at afterwards
 }
 
 // phase is how far the work on an item is.
@@ -53,15 +46,16 @@ const (
 	unread phase = iota
 	read
 	done
+	untried // done without a call, because calls were pointless by then
 )
 
+// ended reports whether the work on an item is done.
+func (i *item) ended() bool { return i.phase >= done }
+
 func newItem(r Record, manualLook bool) *item {
-	i := &item{record: r, place: r.Place}
-	i.goal = goal{
-		owner: r.owner, adopted: r.adopted, want: r.Want, standing: r.Place.Standing, doubt: r.Place.Doubt, mode: r.mode,
-		spares: r.spares, spared: r.spared,
-	}
-	if manualLook && !r.withdrawal() {
+	i := &item{record: r, place: r.Place, goal: r.goal}
+	i.goal.want, i.goal.standing, i.goal.doubt = r.Want, r.Place.Standing, r.Place.Doubt
+	if manualLook && !r.withdraws() {
 		i.goal.mode = LookOnly
 	}
 	return i
@@ -136,7 +130,7 @@ func (b *batch) begin(i *item) {
 	switch i.restate(i.began); {
 	case i.step == End:
 		i.phase = done
-	case r.withdrawal() && !r.Keep && r.inOneZone():
+	case r.withdraws() && !r.Withdrawal.Keep && r.inOneZone():
 		i.happens(Event{Kind: Shared}, i.began)
 		i.phase = done
 	case r.Fault.Code != "":
@@ -148,7 +142,16 @@ func (b *batch) begin(i *item) {
 
 // pending are the items that are not done.
 func (b *batch) pending() []*item {
-	return slices.DeleteFunc(slices.Clone(b.items), func(i *item) bool { return i.phase == done })
+	return slices.DeleteFunc(slices.Clone(b.items), (*item).ended)
+}
+
+// byZone groups items by the apex of their zone.
+func byZone(items []*item) map[string][]*item {
+	zones := map[string][]*item{}
+	for _, i := range items {
+		zones[i.place.Zone] = append(zones[i.place.Zone], i)
+	}
+	return zones
 }
 
 // each calls f for every pending item, some at a time. When the provider is
@@ -180,7 +183,7 @@ func (b *batch) rescue(f func(), items ...*item) {
 	defer b.mu.Unlock()
 	b.crash = err
 	for _, i := range items {
-		if i.phase != done {
+		if !i.ended() {
 			i.fail(err)
 		}
 	}
@@ -199,7 +202,7 @@ func (b *batch) spare(ctx context.Context, i *item) bool {
 	default:
 		return false
 	}
-	i.untried = true
+	i.phase = untried
 	return true
 }
 
@@ -245,14 +248,14 @@ func (b *batch) findAll(ctx context.Context) {
 // withdrawn where it was put.
 func (b *batch) find(ctx context.Context, i *item) error {
 	r := i.record
-	if r.Keep {
+	if r.Withdrawal.Keep {
 		b.keep(ctx, i)
 		return nil
 	}
 	zone, id, err := b.zoneOf(ctx, r)
 	switch {
-	case r.withdrawal() && provider.KindOf(err) == provider.ZoneNotFound:
-		i.action, i.phase = ActionUnchanged, done
+	case r.withdraws() && provider.KindOf(err) == provider.ZoneNotFound:
+		i.phase = done
 		i.happens(Event{Kind: NoZone}, b.now())
 		return nil
 	case err == nil:
@@ -267,21 +270,21 @@ func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err erro
 		return b.heirZone(ctx, r)
 	}
 	switch zone = r.Place.Zone; {
-	case r.withdrawal() && zone != "":
+	case r.withdraws() && zone != "":
 	case zone != "" && len(b.items) >= bulkFrom:
 		zone, err = b.findAmongMany(ctx, r, zone)
 	default:
 		zone, err = b.conn.client.Zone(ctx, r.Name)
 	}
 	id = r.Place.ZoneID
-	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdrawal()) {
+	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdraws()) {
 		id, err = identifier.ZoneID(ctx, dnsname.Fold(zone)) // a zone may have been made anew
 	}
 	return zone, id, err
 }
 
 // findAmongMany finds a zone by the domain of its names where each name would be a
-// call of its own. Who gives no answer to this is not asked in another way.
+// call of its own. A provider that gives no answer to this is not asked in another way.
 func (b *batch) findAmongMany(ctx context.Context, r Record, stored string) (string, error) {
 	known, err := b.conn.knowsZones(ctx)
 	if err != nil {
@@ -315,7 +318,7 @@ func (b *batch) keep(ctx context.Context, i *item) {
 // another zone of the account moves.
 func (i *item) choosePlace(zone, id string, now time.Time) {
 	r := i.record
-	if r.withdrawal() {
+	if r.withdraws() {
 		i.place.Zone = zone // which an old database may not have known
 	}
 	if i.place.Zone != zone {
@@ -339,13 +342,13 @@ func (i *item) choosePlace(zone, id string, now time.Time) {
 // inOneZone reports whether the wanted value is known to stand in the zone of the
 // record's place, published with another key.
 func (r Record) inOneZone() bool {
-	return slices.ContainsFunc(r.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
+	return slices.ContainsFunc(r.Withdrawal.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
 }
 
 // sharesZone reports whether a value to withdraw is the wanted value itself, seen
 // with another key. Where the providers do not tell, a probe does.
 func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
-	for _, p := range i.record.Beside {
+	for _, p := range i.record.Withdrawal.Beside {
 		if b.dry || i.record.Place.identity(p) != Unsure {
 			continue
 		}
@@ -358,11 +361,7 @@ func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
 
 // read learns what stands at the names, with as few calls as the provider needs.
 func (b *batch) read(ctx context.Context) {
-	zones := map[string][]*item{}
-	for _, i := range b.pending() {
-		zones[i.place.Zone] = append(zones[i.place.Zone], i)
-	}
-	for apex, items := range zones {
+	for apex, items := range byZone(b.pending()) {
 		switch client := b.conn.client.(type) {
 		case provider.BatchReader:
 			b.readNames(ctx, client, apex, items)
@@ -380,7 +379,7 @@ func (b *batch) read(ctx context.Context) {
 func (b *batch) readOne(ctx context.Context, i *item) (err error) {
 	i.seen, err = b.conn.client.Read(ctx, i.place.Zone, i.record.Name)
 	kind := provider.KindOf(err)
-	if i.record.withdrawal() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
+	if i.record.withdraws() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
 		i.seen, err = provider.RRset{}, nil // beside an alias, and without the zone, there is no value of ours
 	}
 	if err == nil && i.phase == unread {
@@ -404,12 +403,12 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 
 // readList answers from a list of the whole zone where enough names are asked
 // for. A list may be older than a write of ours: whether a value has gone is read
-// from one that was made while its name is in nobody else's hands.
+// from one that was made while no other task works on its name.
 func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
 	if len(items) < bulkFrom {
 		return
 	}
-	anew := slices.ContainsFunc(items, func(i *item) bool { return i.record.withdrawal() || !i.record.Place.LookAt.IsZero() })
+	anew := slices.ContainsFunc(items, func(i *item) bool { return i.record.withdraws() || !i.record.Place.LookAt.IsZero() })
 	listed, _ := b.conn.list(ctx, client, apex, anew)
 	if listed == nil {
 		return
@@ -430,30 +429,31 @@ func (b *batch) plan(ctx context.Context) {
 
 func (b *batch) planOne(ctx context.Context, i *item) {
 	var err error
-	if i.change, i.action, err = i.goal.plan(i.seen); err != nil {
+	if i.change, err = i.goal.plan(i.seen); err != nil {
 		i.fail(err)
 		return
 	}
 	i.change.Zone, i.change.Name = i.place.Zone, i.record.Name
-	if i.record.withdrawal() && slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() == i.record.Wanted }) {
+	if i.record.withdraws() && slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() == i.record.Withdrawal.Wanted }) {
 		same, err := b.sharesZone(ctx, i)
 		if err != nil {
 			i.fail(err)
 			return
 		}
 		if same {
-			i.action, i.phase = ActionUnchanged, done
+			i.phase = done
 			i.happens(Event{Kind: Shared}, b.now())
 			return
 		}
 		i.verify = true
 	}
+	unchanged := i.goal.action(i.change) == ActionUnchanged
 	if i.goal.disturbed(i.seen, i.place) {
 		i.place.Disturbed++
-	} else if i.action == ActionUnchanged {
+	} else if unchanged {
 		i.place.Disturbed = 0
 	}
-	if i.action == ActionUnchanged || b.dry {
+	if unchanged || b.dry {
 		i.looked(b.now())
 	}
 }
@@ -471,8 +471,8 @@ func (b *batch) write(ctx context.Context) {
 		for _, i := range due {
 			if err, answered := errs[i]; answered {
 				b.took(i, err)
-			} else if i.untried { // nothing was sent
-				i.happens(Event{Kind: Known, Before: i.before}, b.now())
+			} else if i.phase == untried { // nothing was sent
+				i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 			}
 		}
 		b.again(ctx)
@@ -492,8 +492,8 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 	var still map[*item]*Place
 	err := b.db.Intend(ctx, names, func(state State) []*Place {
 		wanted := map[string][]Record{}
-		for _, r := range Desired(state, b.addresses) {
-			wanted[r.Name] = append(wanted[r.Name], r)
+		for _, t := range Desired(state, b.addresses) {
+			wanted[t.Name.Name] = t.Records
 		}
 		still = map[*item]*Place{}
 		var places []*Place
@@ -516,9 +516,10 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 		case err != nil:
 			i.fault, i.phase = Fault{Code: CodeDatabase, Detail: err.Error()}, done
 		case !ok:
-			i.fault, i.phase, i.untried = Fault{Code: CodeInterrupted}, done, true
+			i.fault, i.phase = Fault{Code: CodeInterrupted}, untried
 		default:
-			i.before, i.place, i.stored = i.place, *p, true
+			before := i.place
+			i.before, i.place = &before, *p
 		}
 	}
 	return err == nil
@@ -526,7 +527,7 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 
 // same reports whether two records want the same of one place.
 func (r Record) same(s Record) bool {
-	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdrawal() || r.Place.ID == s.Place.ID)
+	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdraws() || r.Place.ID == s.Place.ID)
 }
 
 // intended is the place as it is stored before a write.
@@ -567,11 +568,7 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 		})
 		return errs
 	}
-	zones := map[string][]*item{}
-	for _, i := range items {
-		zones[i.place.Zone] = append(zones[i.place.Zone], i)
-	}
-	for _, same := range zones {
+	for _, same := range byZone(items) {
 		var changes []provider.Change
 		for _, i := range same {
 			changes = append(changes, i.change)
@@ -588,13 +585,13 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 // took takes what a write came to. A lost race leaves the item to be read again.
 func (b *batch) took(i *item, err error) {
 	if err == nil || provider.Unmade(err) {
-		i.happens(Event{Kind: Known, Before: i.before}, b.now())
+		i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 	}
 	switch kind := provider.KindOf(err); {
 	case kind == provider.Changed:
 		i.phase = unread
 		return
-	case i.record.withdrawal() && kind == provider.ZoneNotFound:
+	case i.record.withdraws() && kind == provider.ZoneNotFound:
 		b.note(i, nil)
 		i.happens(Event{Kind: NoZone}, b.now())
 		i.phase = done

@@ -70,7 +70,7 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "values of every owner are ours", file: "internal/reconcile/rrset.go",
-		old: "ours = mesh && (owner == g.owner", new: "ours = mesh && (true",
+		old: "ours = marked && (owner == g.owner", new: "ours = marked && (true",
 		within: 100, finds: `.`,
 	},
 	{

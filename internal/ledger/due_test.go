@@ -1,0 +1,215 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"meshddns/internal/ledger"
+	"meshddns/internal/reconcile"
+)
+
+// dueIn gives the names of a lane that are due by now, as many as there are.
+func (b *book) dueIn(lane reconcile.Lane) []string {
+	b.t.Helper()
+	names, err := b.Due(b.t.Context(), lane, b.now, 100)
+	b.must(err)
+	return names
+}
+
+// TestDue has names in every lane: each lane gives its own, the longest due first, and not before
+// their time.
+func TestDue(t *testing.T) {
+	const step = reconcile.Debounce / 10
+	b := newBook(t)
+	zone := reconcile.ZoneLane(1, "example.com")
+	for i, lane := range []reconcile.Lane{reconcile.LaneAsked, reconcile.LaneChanged, reconcile.LaneHeld, zone} {
+		for n := range 3 {
+			name := fmt.Sprintf("%d.%d", i, n)
+			b.due(name, reconcile.LaneChanged)
+			b.settle(reconcile.Due{Name: name, Version: 1, At: b.now.Add(time.Duration(3-n) * step), Lane: lane})
+		}
+		if got := b.dueIn(lane); len(got) > 0 {
+			t.Errorf("lane %q: %q are due too early", lane, got)
+		}
+	}
+	b.now = b.now.Add(2 * step)
+	want(t, "asked", b.dueIn(reconcile.LaneAsked), []string{"0.2", "0.1"})
+	want(t, "changed", b.dueIn(reconcile.LaneChanged), []string{"1.2", "1.1"})
+	want(t, "held", b.dueIn(reconcile.LaneHeld), []string{"2.2", "2.1"})
+	want(t, "the zone", b.dueIn(zone), []string{"3.2", "3.1"})
+	want(t, "to look at", b.dueIn(reconcile.LaneLook), nil)
+	first, err := b.Due(t.Context(), zone, b.now, 1)
+	b.must(err)
+	want(t, "the first", first, []string{"3.2"})
+	at, ok, err := b.NextDue(t.Context(), zone, b.now)
+	if b.must(err); !ok || !at.Equal(b.now.Add(step)) {
+		t.Errorf("the next is due at %v, %t", at, ok)
+	}
+	if at, ok, err = b.NextDue(t.Context(), zone, at); ok || err != nil {
+		t.Errorf("behind the last: %v, %t, %v", at, ok, err)
+	}
+}
+
+// TestDueAfterTheClockWasSetBack has times that are further ahead than any name waits.
+func TestDueAfterTheClockWasSetBack(t *testing.T) {
+	b := newBook(t)
+	zone := reconcile.ZoneLane(1, "example.com")
+	for _, lane := range []reconcile.Lane{reconcile.LaneAsked, reconcile.LaneChanged, zone} {
+		b.due(string(lane)+"far", lane)
+		b.settle(reconcile.Due{Name: string(lane) + "far", Version: 1, At: b.now.Add(lane.LongestWait() + time.Second), Lane: lane})
+		b.due(string(lane)+"near", lane)
+		b.settle(reconcile.Due{Name: string(lane) + "near", Version: 1, At: b.now.Add(lane.LongestWait()), Lane: lane})
+		want(t, "lane "+string(lane), b.dueIn(lane), []string{string(lane) + "far"})
+	}
+	far := reconcile.LaneLook.LongestWait() + time.Second
+	b.settle(reconcile.Due{Name: "far", Version: 1, Kept: true, Look: b.now.Add(far)})
+	want(t, "to look at", b.dueIn(reconcile.LaneLook), []string{"far"})
+}
+
+// TestLook has a name that is due and to be looked at: one does not displace the other.
+func TestLook(t *testing.T) {
+	b := newBook(t)
+	b.due("x", reconcile.LaneChanged)
+	b.settle(reconcile.Due{Name: "x", Version: 1, At: b.now.Add(time.Second), Lane: reconcile.LaneChanged, Look: b.now.Add(time.Minute)})
+	at, ok, err := b.NextDue(t.Context(), reconcile.LaneLook, b.now)
+	if err != nil || !ok || !at.Equal(b.now.Add(time.Minute)) {
+		t.Errorf("to be looked at %v, %t, %v", at, ok, err)
+	}
+	b.now = b.now.Add(time.Minute)
+	want(t, "changed", b.dueIn(reconcile.LaneChanged), []string{"x"})
+	want(t, "to look at", b.dueIn(reconcile.LaneLook), []string{"x"})
+	b.settle(reconcile.Due{Name: "x", Version: 1, Kept: true})
+	want(t, "changed, after the look", b.dueIn(reconcile.LaneChanged), []string{"x"})
+	want(t, "to look at, after the look", b.dueIn(reconcile.LaneLook), nil)
+}
+
+// TestMarkDue has a name that is due already, and is made due again.
+func TestMarkDue(t *testing.T) {
+	zone, wait := reconcile.ZoneLane(1, "example.com"), reconcile.Debounce
+	for what, test := range map[string]struct {
+		before, again reconcile.Lane
+		lane          reconcile.Lane
+		after         time.Duration // when it is due
+		looked        bool          // it is to be looked at too
+	}{
+		"an order stays one":             {reconcile.LaneAsked, reconcile.LaneChanged, reconcile.LaneAsked, 0, false},
+		"an order goes before a change":  {reconcile.LaneChanged, reconcile.LaneAsked, reconcile.LaneAsked, 0, false},
+		"a second change does not delay": {reconcile.LaneChanged, reconcile.LaneChanged, reconcile.LaneChanged, wait - time.Millisecond, false},
+		"a change waits for no zone":     {zone, reconcile.LaneChanged, reconcile.LaneChanged, wait, true},
+		"an order waits for no zone":     {zone, reconcile.LaneAsked, reconcile.LaneAsked, 0, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBook(t)
+			if b.due("x", test.before); test.before == zone {
+				b.settle(reconcile.Due{Name: "x", Version: 1, At: b.now.Add(time.Hour), Lane: zone})
+			}
+			b.now = b.now.Add(time.Millisecond)
+			b.due("x", test.again)
+			n := b.name("x")
+			if before := n.Due.Before(b.now.Add(test.after - time.Millisecond)); before || n.Due.After(b.now.Add(test.after)) {
+				t.Errorf("due %v after now, want %v", n.Due.Sub(b.now), test.after)
+			}
+			if n.Lane != test.lane || n.Version != 2 || n.Look.IsZero() == test.looked {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// TestSettleAfterAChange has a name that has changed while it was worked on: it stays due, and its
+// mark, but a look is stored.
+func TestSettleAfterAChange(t *testing.T) {
+	b := newBook(t)
+	b.due("x", reconcile.LaneAsked)
+	b.due("x", reconcile.LaneAsked)
+	look := b.now.Add(time.Minute)
+	b.settle(reconcile.Due{Name: "x", Version: 1, At: b.now.Add(time.Hour), Lane: reconcile.LaneHeld, Look: look, Pass: reconcile.PassMark{Number: 3}})
+	if n := b.name("x"); !n.Due.Equal(began) || n.Lane != reconcile.LaneAsked || !n.Look.Equal(look) || n.Pass.Number != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestZoneLanes gives the lanes in which names wait for zones, and no other.
+func TestZoneLanes(t *testing.T) {
+	b := newBook(t)
+	one, other, idle := reconcile.ZoneLane(1, "example.com"), reconcile.ZoneLane(2, "example.com"), reconcile.ZoneLane(3, "example.com")
+	for name, lane := range map[string]reconcile.Lane{
+		"a": one, "b": one, "c": other, "d": reconcile.LaneAsked, "e": reconcile.LaneChanged, "f": reconcile.LaneHeld, "g": idle,
+	} {
+		b.due(name, reconcile.LaneChanged)
+		d := reconcile.Due{Name: name, Version: 1, At: b.now, Lane: lane}
+		if lane == idle {
+			d.At = time.Time{}
+		}
+		b.settle(d)
+	}
+	if lanes, err := b.ZoneLanes(t.Context()); err != nil || !slices.Equal(lanes, []reconcile.Lane{one, other}) {
+		t.Errorf("%q, %v", lanes, err)
+	}
+}
+
+// TestSpreadMarks has a service with more names than are spread at a time.
+func TestSpreadMarks(t *testing.T) {
+	b := newBook(t)
+	b.service("example.com", 0)
+	var all []string
+	for n := range 5 {
+		all = append(all, b.reserve("example.com", fmt.Sprint("p", n), int64(n), "active"))
+	}
+	marked := func() bool {
+		marked, err := b.Marked(t.Context())
+		b.must(err)
+		return marked
+	}
+	if marked() {
+		t.Error("marked before anything is")
+	}
+	b.exec(`INSERT INTO marks (service_id, after) VALUES ('example.com', 0)`)
+	for _, want := range []int{2, 4, 5} {
+		if !marked() {
+			t.Errorf("not marked, before %d are due", want)
+		}
+		b.must(b.SpreadMarks(t.Context(), 2))
+		b.reopen()
+		if got := b.texts(`SELECT name FROM names ORDER BY name`); !slices.Equal(got, all[:want]) {
+			t.Errorf("%q are due, want %d", got, want)
+		}
+	}
+	if marked() {
+		t.Error("marked after all are spread")
+	}
+	b.must(b.SpreadMarks(t.Context(), 2))
+}
+
+// TestDropName forgets a name only when nothing refers to it, and it has not changed.
+func TestDropName(t *testing.T) {
+	for what, test := range map[string]struct {
+		name    string
+		happens func(b *book)
+		kept    bool
+	}{
+		"nothing is left":           {"x", func(*book) {}, false},
+		"it has changed":            {"x", func(b *book) { b.due("x", reconcile.LaneChanged) }, true},
+		"a usage has it":            {"_mesh.p.example.com", func(b *book) { b.reserve("example.com", "p", 1, "active") }, true},
+		"a usage is to be released": {"_mesh.p.example.com", func(b *book) { b.reserve("example.com", "p", 1, ledger.StatusReleasing) }, true},
+		"a place has it": {"x", func(b *book) {
+			b.put(reconcile.Place{Name: "x", Account: reconcile.Account{ID: 1}, State: reconcile.Withdrawn})
+		}, true},
+		"the configuration has it": {host, func(b *book) { b.configure("manual", 1) }, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBook(t)
+			b.service("example.com", b.account("token", "one"))
+			b.due(test.name, reconcile.LaneAsked)
+			test.happens(b)
+			b.tx(func(ctx context.Context, tx *sql.Tx) error { return ledger.DropName(ctx, tx, test.name, 1) })
+			if kept := len(b.texts(`SELECT name FROM names WHERE name = ?`, test.name)) > 0; kept != test.kept {
+				t.Errorf("kept %t, want %t", kept, test.kept)
+			}
+		})
+	}
+}
