@@ -14,6 +14,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
+	"meshddns/test/support"
 )
 
 // TestSecretsThatNothingNeedsGo has three secrets of one key: a value stands that was published with
@@ -38,11 +39,7 @@ func TestSecretsThatNothingNeedsGo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "x.db")+"?_foreign_keys=1&_txlock=immediate")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
+			db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "x.db"), "_foreign_keys=1&_txlock=immediate")
 			db.SetMaxOpenConns(1)
 			exec(t, db, string(schema))
 			for _, secret := range []string{"one", "two", "three"} {

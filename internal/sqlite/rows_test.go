@@ -2,19 +2,16 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"testing"
 
 	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/test/support"
 )
 
 // Number gives what QueryRowContext and Scan give, and its connection back whatever it finds.
 func TestNumber(t *testing.T) {
-	pool, err := sql.Open("sqlite3", "file:"+t.TempDir()+"/a.db?_stmt_cache_size=8")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := support.OpenSQLite(t, t.TempDir()+"/a.db", "_stmt_cache_size=8")
 	pool.SetMaxOpenConns(1)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

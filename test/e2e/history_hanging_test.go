@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // TestManyHangingZones has an account of forty zones accept calls and answer none. What
@@ -56,7 +58,7 @@ func TestManyHangingZones(t *testing.T) {
 		defer w.host.mu.Unlock()
 		return slices.ContainsFunc(texts(w.host.values(at)), func(text string) bool { return strings.HasSuffix(text, ":3") })
 	}
-	if !w.p.within(limit, changed) || w.waited(b, at) {
+	if !support.Within(limit, changed) || w.waited(b, at) {
 		t.Errorf("a change at another account waits for %d zones that hang", zones)
 	}
 	w.lift(many)

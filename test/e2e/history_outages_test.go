@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // Steps about providers that fail, hang or answer late while something changes.
@@ -205,7 +207,7 @@ func (w *history) lift(a *account) {
 
 // caught waits until more than some calls have come to a barrier. None may come.
 func (w *history) caught(b *barrier, more int) bool {
-	return w.p.within(5*time.Second, func() bool {
+	return support.Within(5*time.Second, func() bool {
 		w.host.mu.Lock()
 		defer w.host.mu.Unlock()
 		return b.caught > more
@@ -335,7 +337,7 @@ func (w *history) stopAfterFailure() func() {
 		b := w.bar(s.at.account, func(c hostCall) bool { return c.looks && c.at.name == s.name })
 		done := w.syncBeside()
 		inConflict := func() bool { return w.publication(f.usage.id).State == "conflict" }
-		if !w.caught(b, 0) || !w.p.within(5*time.Second, inConflict) {
+		if !w.caught(b, 0) || !support.Within(5*time.Second, inConflict) {
 			w.lift(s.at.account)
 			<-done
 			return
@@ -452,7 +454,7 @@ func (w *history) hangAccount() func() {
 			w.mutate(w.release(f.usage, false))
 		} else {
 			want := w.model.wishes(w.host.owner)[f.name].options[0].value
-			w.p.within(restLimit, func() bool { return w.standsAt(f.at, want) })
+			support.Within(restLimit, func() bool { return w.standsAt(f.at, want) })
 			if !w.standsAt(f.at, want) {
 				w.fail("%s is not changed while %s hangs", f.at, x.name)
 			}
@@ -507,7 +509,7 @@ func (w *history) hangList() func() {
 			w.fail("the release of %s has waited for a list of a zone of %s, which hangs", f.name, a.name)
 		}
 		if patient {
-			w.p.within(limit, func() bool { return w.abandoned(b) > 0 })
+			support.Within(limit, func() bool { return w.abandoned(b) > 0 })
 		}
 		w.lift(a)
 		w.demand(<-done, "while a list of a zone hangs")

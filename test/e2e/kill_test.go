@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // Whatever was acknowledged is there after SIGKILL at a random moment, and nothing is
@@ -282,7 +284,7 @@ func storedFacts(t *testing.T, db *sql.DB) map[string]fact {
 // checkAnswers looks whether DNS has every usage, and none that is gone.
 func checkAnswers(p *program, all []*witness) {
 	p.t.Helper()
-	need(p.t, "dig")
+	support.Need(p.t, "dig")
 	var questions strings.Builder
 	want := map[string]string{}
 	for _, w := range all {

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"meshddns/test/e2e/soak"
+	"meshddns/test/support"
 )
 
 // What the soak is there to find, planted into a program that works, is found.
 func TestSoakFindsFaults(t *testing.T) {
 	long(t, "MESHDDNS_SOAK")
-	need(t, "dig", "knotd")
+	support.Need(t, "dig", "knotd")
 	t.Parallel()
 	s := newSoaked(t, binary(t))
 	s.run(0, func() {
@@ -85,7 +86,7 @@ func (l *liar) RoundTrip(r *http.Request) (*http.Response, error) {
 // A program that keeps 32 KiB of each request is found by the slope of its memory.
 func TestSoakFindsLeak(t *testing.T) {
 	long(t, "MESHDDNS_SOAK")
-	need(t, "dig", "knotd")
+	support.Need(t, "dig", "knotd")
 	t.Parallel()
 	s := newSoaked(t, leakyBinary(t))
 	s.run(0, func() {
@@ -109,7 +110,7 @@ func TestSoakFindsLeak(t *testing.T) {
 // leakyBinary builds the program with a leak in its sources.
 func leakyBinary(t *testing.T) string {
 	t.Helper()
-	if err := openSources(); err != nil {
+	if err := support.OpenSources("../.."); err != nil {
 		t.Fatal(err)
 	}
 	changes := overlay(t, "../../internal/envelope/envelope.go", "\treturn answer(r)\n}\n",

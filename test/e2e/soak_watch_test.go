@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"meshddns/test/e2e/soak"
+	"meshddns/test/support"
 )
 
 // watch takes a sample every second.
@@ -269,7 +270,7 @@ func (s *soaked) look() {
 	defer s.rest.Unlock()
 	s.compare()
 	p := s.p.Load()
-	p.patiently(s.patience, "a pass is through", func() bool {
+	support.Eventually(p.t, s.patience, "a pass is through", func() bool {
 		a, err := p.try("POST", syncPath, "")
 		return err == nil && a.status == 200
 	})
@@ -278,7 +279,7 @@ func (s *soaked) look() {
 	if s.atRest == 0 {
 		s.atRest = footprintOf(p.cmd.Process.Pid).files
 	}
-	p.within(5*time.Second, func() bool { return footprintOf(p.cmd.Process.Pid).files <= s.atRest+spareFiles })
+	support.Within(5*time.Second, func() bool { return footprintOf(p.cmd.Process.Pid).files <= s.atRest+spareFiles })
 	h := footprintOf(p.cmd.Process.Pid)
 	s.result.Rests = append(s.result.Rests, soak.Rest{At: time.Since(s.began), Life: int(s.life.Load()), Files: h.files, Threads: h.threads, Database: size(s.db)})
 	s.result.Looks++
@@ -286,10 +287,7 @@ func (s *soaked) look() {
 
 // compare looks at the file.
 func (s *soaked) compare() {
-	db, err := sql.Open("sqlite3", "file:"+s.db+"?_busy_timeout=10000")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	db := openDatabase(s.t, s.db)
 	defer db.Close()
 	for _, wrong := range unsound(s.t, db) {
 		s.add(&s.result.Unsound, "%s", wrong)
@@ -317,7 +315,7 @@ func (s *soaked) compare() {
 // agree waits until DNS has what is wanted, and nothing else.
 func (s *soaked) agree() {
 	var wrong []string
-	s.p.Load().within(s.patience, func() bool {
+	support.Within(s.patience, func() bool {
 		wrong = s.astray()
 		return len(wrong) == 0
 	})
