@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -85,15 +84,7 @@ var buildQuick = sync.OnceValues(func() (path string, err error) {
 	if path := os.Getenv(programName); path != "" {
 		return path, nil
 	}
-	if err := support.OpenSources("../.."); err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, "meshddns-quick")
-	out, err := exec.Command("go", "build", buildFlag, "-tags", "quick", "-o", path, "../..").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, out)
-	}
-	return path, nil
+	return compile(filepath.Join(dir, "meshddns-quick"), "-tags", "quick")
 })
 
 // tally counts what happened in all histories.

@@ -52,17 +52,19 @@ func binary(t *testing.T) string {
 	return path
 }
 
-var build = sync.OnceValues(func() (path string, err error) {
+var build = sync.OnceValues(func() (path string, err error) { return compile(filepath.Join(dir, "meshddns")) })
+
+// compile builds the program at a path, with some flags of go build.
+func compile(path string, flags ...string) (string, error) {
 	if err := support.OpenSources("../.."); err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, "meshddns")
-	out, err := exec.Command("go", "build", buildFlag, "-o", path, "../..").CombinedOutput()
-	if err != nil {
+	args := slices.Concat([]string{"build", buildFlag}, flags, []string{"-o", path, "../.."})
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // program is a running meshddns.
 type program struct {
