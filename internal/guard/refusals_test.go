@@ -1,41 +1,21 @@
 package guard
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"meshddns/test/support"
 )
-
-// journal is a log that is read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(line)
-}
-
-// take gives what was written since it was taken last.
-func (j *journal) take() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	defer j.text.Reset()
-	return j.text.String()
-}
 
 // TestRefusalsAreLogged: who was refused and why, one line a second, and how many got no line, also
 // when none comes after them.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out journal
+		var out support.Log
 		plain := slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -56,7 +36,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 		logged := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if got := out.take(); got != want {
+			if got := out.Take(); got != want {
 				t.Errorf("logged:\n%swant:\n%s", got, want)
 			}
 		}
@@ -91,31 +71,20 @@ func TestRefusalsAreLogged(t *testing.T) {
 
 // TestNothingRefused: what passes is not logged.
 func TestNothingRefused(t *testing.T) {
-	var out journal
+	var out support.Log
 	addr := serveTCP(t, Config{Tokens: twoTokens(), Log: slog.New(slog.NewTextHandler(&out, nil))})
 	if got := attempt(t, addr, "127.0.0.1", firstToken); got != "200 token 1" {
 		t.Error(got)
 	}
-	if got := out.take(); got != "" {
+	if got := out.Take(); got != "" {
 		t.Errorf("logged %s", got)
 	}
-}
-
-// stalled is a log that takes no line until it is opened.
-type stalled struct {
-	journal
-	opened chan struct{}
-}
-
-func (s *stalled) Write(line []byte) (int, error) {
-	<-s.opened
-	return s.journal.Write(line)
 }
 
 // TestRefusalsDoNotWaitForTheLog has the log take no line: one refused request waits for it, and all
 // others are refused at once and counted.
 func TestRefusalsDoNotWaitForTheLog(t *testing.T) {
-	out := &stalled{opened: make(chan struct{})}
+	out := &support.Log{Held: make(chan struct{})}
 	guarded := TCP(Config{Log: slog.New(slog.NewTextHandler(out, nil)), Deny: deny}, nil)
 	const requests = 20
 	refused := make(chan struct{}, requests)
@@ -127,24 +96,10 @@ func TestRefusalsDoNotWaitForTheLog(t *testing.T) {
 			refused <- struct{}{}
 		}()
 	}
-	limit := time.After(10 * time.Second)
-	for n := range requests - 1 {
-		select {
-		case <-refused:
-		case <-limit:
-			t.Fatalf("%d of %d requests were refused while the log takes no line, want all but one", n, requests)
-		}
-	}
-	close(out.opened)
-	logged := ""
-	for ; !strings.Contains(logged, "count=19\n"); logged += out.take() {
-		select {
-		case <-limit:
-			t.Fatalf("logged:\n%s", logged)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	if strings.Count(logged, "\n") != 2 {
-		t.Errorf("logged:\n%s", logged)
+	support.Eventually(t, support.Limit, "all requests but one are refused while the log takes no line", func() bool { return len(refused) == requests-1 })
+	close(out.Held)
+	support.Eventually(t, support.Limit, "the others are counted in the log", func() bool { return strings.Contains(out.String(), "count=19\n") })
+	if strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("logged:\n%s", out)
 	}
 }

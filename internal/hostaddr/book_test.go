@@ -1,7 +1,6 @@
 package hostaddr
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"meshddns/internal/mesh"
+	"meshddns/test/support"
 )
 
 // Every wait is bounded.
@@ -67,31 +67,16 @@ func (s *shelf) all() []mesh.Addresses {
 	return slices.Clone(s.saved)
 }
 
-// journal is what a book logs.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *journal) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *journal) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
 // bookWorld is a book with all around it.
 type bookWorld struct {
 	*Book
 	service teller
 	shelf   shelf
-	log     journal
+	log     support.Log
 }
+
+// logged counts how often a text is in the log.
+func (w *bookWorld) logged(text string) int { return strings.Count(w.log.String(), text) }
 
 // newBook makes a book whose IPv4 address a service tells, and whose IPv6 source
 // is given.
@@ -196,7 +181,7 @@ func TestBookSavesOnce(t *testing.T) {
 	for range 3 {
 		w.look(t.Context())
 	}
-	if w.log.count("disk full") == 0 {
+	if w.logged("disk full") == 0 {
 		t.Error("the fault is not logged")
 	}
 	w.shelf.fail = nil
@@ -228,15 +213,15 @@ func TestBookLogsChanges(t *testing.T) {
 		for range 3 {
 			w.look(t.Context())
 		}
-		if got := w.log.count("level=WARN"); got != warnings {
-			t.Errorf("after %q: %d warnings, want %d: %s", says, got, warnings, w.log.text.String())
+		if got := w.logged("level=WARN"); got != warnings {
+			t.Errorf("after %q: %d warnings, want %d: %s", says, got, warnings, w.log.String())
 		}
 	}
 	looks("", 1)
 	looks("nonsense", 2)
 	looks(home, 2)
 	looks("", 3)
-	if got := w.log.count("public addresses"); got != 1 {
+	if got := w.logged("public addresses"); got != 1 {
 		t.Errorf("%d times an address is logged", got)
 	}
 }
@@ -249,8 +234,8 @@ func TestBookAtTheEnd(t *testing.T) {
 	cancel()
 	w.look(ctx)
 	w.check(t, mesh.Addresses{}, mesh.Addresses{})
-	if w.log.count("level=WARN") != 0 || len(w.shelf.all()) != 0 {
-		t.Errorf("%v %s", w.shelf.all(), w.log.text.String())
+	if w.logged("level=WARN") != 0 || len(w.shelf.all()) != 0 {
+		t.Errorf("%v %s", w.shelf.all(), w.log.String())
 	}
 }
 

@@ -83,8 +83,8 @@ func TestWithoutNetlink(t *testing.T) {
 	}
 	w.check(t, addresses("", "2620:4f:8000::1"), addresses("", "2620:4f:8000::1"))
 	const reason = `address family not supported by protocol: RestrictAddressFamilies= has to have AF_NETLINK`
-	if w.log.count(`level=WARN msg="look up public address" family=IPv4 source=auto reason="auto: \"wan0\": `) != 1 || w.log.count(reason) != 1 {
-		t.Error(w.log.text.String())
+	if w.logged(`level=WARN msg="look up public address" family=IPv4 source=auto reason="auto: \"wan0\": `) != 1 || w.logged(reason) != 1 {
+		t.Error(w.log.String())
 	}
 	if err := watchKernel(t.Context(), func() {}); err == nil || !strings.Contains(err.Error(), "netlink socket: "+reason) {
 		t.Errorf("Watch = %v", err)
@@ -114,14 +114,14 @@ func TestAutoTellsWhatItFound(t *testing.T) {
 		}
 		told++
 		line := "level=" + level + ` msg="` + message + `" family=` + family + ` source=auto reason="` + reason
-		if w.log.count(line) != 1 || w.log.count("reason=") != told {
-			t.Errorf("not once, or more than it: %s\n%s", line, w.log.text.String())
+		if w.logged(line) != 1 || w.logged("reason=") != told {
+			t.Errorf("not once, or more than it: %s\n%s", line, w.log.String())
 		}
 	}
 	told++ // of IPv4, at the first look
 	tells("INFO", "no public address", "IPv6", `there is no default route for IPv6"`)
-	if w.log.count(`family=IPv4 source=auto reason="there is no default route for IPv4"`) != 1 {
-		t.Error(w.log.text.String())
+	if w.logged(`family=IPv4 source=auto reason="there is no default route for IPv4"`) != 1 {
+		t.Error(w.log.String())
 	}
 	addLink(t, 0)
 	ip(t, "-4 route add default dev wan0")
@@ -135,13 +135,13 @@ func TestAutoTellsWhatItFound(t *testing.T) {
 	tells("WARN", "no public address", "IPv6", `wan0, the interface of the default route, has only fe80::1, which is link-local: url:URL asks`)
 	ip(t, "addr add 192.31.196.1/24 dev wan0")
 	w.look(context.Background())
-	if w.log.count("reason=") != told || w.log.count(`msg="public addresses" ipv4=192.31.196.1`) != 1 {
-		t.Error(w.log.text.String())
+	if w.logged("reason=") != told || w.logged(`msg="public addresses" ipv4=192.31.196.1`) != 1 {
+		t.Error(w.log.String())
 	}
 	ip(t, "addr del 192.31.196.1/24 dev wan0")
 	w.look(context.Background())
-	if told++; w.log.count("reason=") != told || w.log.count(" published=192.31.196.1\n") != 1 {
-		t.Errorf("the same reason after a public address is not told:\n%s", w.log.text.String())
+	if told++; w.logged("reason=") != told || w.logged(" published=192.31.196.1\n") != 1 {
+		t.Errorf("the same reason after a public address is not told:\n%s", w.log.String())
 	}
 }
 
@@ -159,8 +159,8 @@ func TestPrivateAddressWarns(t *testing.T) {
 		}
 		w.check(t, addresses(text, ""), addresses(text, ""))
 		private := want != ""
-		if got := w.log.count("level=WARN"); (got == 1) != private || w.log.count(want) == 0 {
-			t.Errorf("%s: %s", text, w.log.text.String())
+		if got := w.logged("level=WARN"); (got == 1) != private || w.logged(want) == 0 {
+			t.Errorf("%s: %s", text, w.log.String())
 		}
 		if w.Reachable() == private {
 			t.Errorf("%s: reachable %t", text, private)
@@ -170,7 +170,7 @@ func TestPrivateAddressWarns(t *testing.T) {
 	w.service.say("10.1.2.3")
 	w.look(t.Context())
 	w.check(t, addresses("10.1.2.3", "fd00::1"), addresses("10.1.2.3", "fd00::1"))
-	if w.Reachable() || w.log.count("level=WARN") != 2 {
-		t.Errorf("reachable %t\n%s", w.Reachable(), w.log.text.String())
+	if w.Reachable() || w.logged("level=WARN") != 2 {
+		t.Errorf("reachable %t\n%s", w.Reachable(), w.log.String())
 	}
 }

@@ -11,16 +11,13 @@ import (
 	"testing"
 
 	"meshddns/internal/sqlite"
+	"meshddns/test/support"
 )
 
 // version6 makes a database with the tables of version 6.
 func version6(t *testing.T) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "a.db")+"?_foreign_keys=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "_foreign_keys=1")
 	db.SetMaxOpenConns(1)
 	first, err := os.ReadFile("../../testdata/schema-1.sql")
 	if err == nil {

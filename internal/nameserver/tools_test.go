@@ -13,23 +13,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // The tests here put other people's programs on the server. One that is not
 // installed skips its test, but where CI=true all of them must be there.
-
-func need(t *testing.T, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err == nil {
-			continue
-		}
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed", tool)
-		}
-		t.Skipf("%s is not installed", tool)
-	}
-}
 
 // run gives what a tool writes, of its exit status only that it came.
 func run(t *testing.T, tool string, args ...string) string {
@@ -69,7 +58,7 @@ func TestDigAndKdigAnswers(t *testing.T) {
 	s := start(t, "", testZones())
 	for _, tool := range []string{"dig", "kdig"} {
 		t.Run(tool, func(t *testing.T) {
-			need(t, tool)
+			support.Need(t, tool)
 			for args, want := range map[string]string{
 				"TXT _mesh.office.example.com":              digTXT,
 				"TXT _mesh.office.example.com +tcp":         digTXT,
@@ -96,7 +85,7 @@ func TestDigAndKdigAnswers(t *testing.T) {
 
 // What else dig says: parts of its text, for each way of asking.
 func TestDigReports(t *testing.T) {
-	need(t, "dig")
+	support.Need(t, "dig")
 	s := start(t, "", testZones())
 	for args, wants := range map[string][]string{
 		"TXT none.example.com":                                {"status: NXDOMAIN", "flags: qr aa rd;", "AUTHORITY: 1", digSOA, "recursion requested but not available"},
@@ -139,7 +128,7 @@ func TestDigReports(t *testing.T) {
 }
 
 func TestHost(t *testing.T) {
-	need(t, "host")
+	support.Need(t, "host")
 	s := start(t, "", testZones())
 	for args, want := range map[string]string{
 		"-t TXT _mesh.office.example.com": `_mesh.office.example.com descriptive text "v=mesh1 n=1"`,
@@ -159,7 +148,7 @@ func TestHost(t *testing.T) {
 }
 
 func TestDelv(t *testing.T) {
-	need(t, "delv")
+	support.Need(t, "delv")
 	s := start(t, "", testZones())
 	for args, want := range map[string]string{
 		"-i TXT _mesh.office.example.com": digTXT[:strings.Index(digTXT, "\n")],
@@ -222,17 +211,6 @@ func namedConfig(t *testing.T, address, port, zone string) (file string) {
 	return file
 }
 
-// freePort gives a port that was free for UDP and TCP a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ends, err := listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeAll(ends)
-	return fmt.Sprint(port(ends[0].tcp.Addr()))
-}
-
 // checkResolver asks a resolver that reads our zone.
 func checkResolver(t *testing.T, address, port string) {
 	t.Helper()
@@ -260,10 +238,10 @@ func checkResolver(t *testing.T, address, port string) {
 }
 
 func TestBINDForwards(t *testing.T) {
-	need(t, "named", "dig")
+	support.Need(t, "named", "dig")
 	s := start(t, "", testZones())
 	_, port, _ := net.SplitHostPort(s.Addr())
-	listen := freePort(t)
+	_, listen, _ := net.SplitHostPort(support.FreeAddress(t))
 	named(t, "127.0.0.1", listen, fmt.Sprintf("type forward; forward only; forwarders { 127.0.0.1 port %s; };", port))
 	checkResolver(t, "127.0.0.1", listen)
 	if strings.Contains(page(s), `answers_total{rcode="NXDOMAIN"} 0`+"\n") {
@@ -280,7 +258,7 @@ func inNamespace(t *testing.T) bool {
 	if os.Getenv(marker) != "" {
 		return true
 	}
-	need(t, "unshare", "ip", "mount")
+	support.Need(t, "unshare", "ip", "mount")
 	if out, err := exec.Command("unshare", "-nm", "true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces for this user: %v: %s", err, out)
 	}
@@ -302,7 +280,7 @@ func inNamespace(t *testing.T) bool {
 
 // Here the zone is found as resolvers find it: by NS, A of the server's name, port 53.
 func TestOnPort53(t *testing.T) {
-	need(t, "dig", "named")
+	support.Need(t, "dig", "named")
 	if !inNamespace(t) {
 		return
 	}
@@ -329,7 +307,7 @@ func TestOnPort53(t *testing.T) {
 
 // A zone file made of the server's own answers satisfies the checkers.
 func TestZoneCheckers(t *testing.T) {
-	need(t, "dig")
+	support.Need(t, "dig")
 	backend := testZones()
 	backend.values = map[string][]string{"example.com.": {"at the apex"}, "_mesh.office.example.com.": {"v=mesh1 n=1 tcp://192.0.2.1:1"}}
 	s := start(t, "", backend)
@@ -348,14 +326,14 @@ func TestZoneCheckers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("named-checkzone", func(t *testing.T) {
-		need(t, "named-checkzone")
+		support.Need(t, "named-checkzone")
 		got := run(t, "named-checkzone", "-i", "full", "-k", "fail", "-n", "fail", "-m", "fail", "-r", "fail", "example.com", file)
 		if got != "zone example.com/IN: loaded serial 7\nOK\n" {
 			t.Errorf("%s\n%s", got, &zone)
 		}
 	})
 	t.Run("kzonecheck", func(t *testing.T) {
-		need(t, "kzonecheck")
+		support.Need(t, "kzonecheck")
 		if got := run(t, "kzonecheck", "-v", "-o", "example.com", file); strings.TrimSpace(got) != "No semantic error found" {
 			t.Errorf("%s\n%s", got, &zone)
 		}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnswire"
+	"meshddns/test/support"
 )
 
 func listenOn(address string) (*Server, error) {
@@ -72,7 +73,8 @@ func TestListenOnSeveral(t *testing.T) {
 			}
 		}
 	}
-	free := "127.0.0.3:" + freePort(t)
+	_, port, _ := net.SplitHostPort(support.FreeAddress(t))
+	free := net.JoinHostPort("127.0.0.3", port)
 	if _, err := Listen(Config{Addresses: []string{free, s.Addr()}}, testZones(), nil); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("one of two addresses is taken: %v", err)
 	}

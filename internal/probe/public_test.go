@@ -10,6 +10,7 @@ import (
 
 	"meshddns/internal/provider"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // publicAt makes a public DNS whose only resolver is a server's address.
@@ -22,19 +23,9 @@ func publicAt(t *testing.T, address string) Public {
 	return Public{Port: port, Root: servertest.Zone, Patience: time.Second, Resolver: servertest.Resolver(address)}
 }
 
-func closedPort(t *testing.T) string {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	return conn.LocalAddr().String()
-}
-
 func TestDelegated(t *testing.T) {
 	s := servertest.BIND(t)
-	public, nobody := publicAt(t, s.Addr), publicAt(t, closedPort(t))
+	public, nobody := publicAt(t, s.Addr), publicAt(t, support.FreeAddress(t))
 	closed := public
 	closed.Root = "root-of-another-world." + servertest.Zone
 	for _, test := range []struct {
@@ -61,7 +52,7 @@ func TestDelegated(t *testing.T) {
 
 func TestSees(t *testing.T) {
 	s := servertest.BIND(t)
-	public, nobody := publicAt(t, s.Addr), publicAt(t, closedPort(t))
+	public, nobody := publicAt(t, s.Addr), publicAt(t, support.FreeAddress(t))
 	value := provider.TXT{"existing value"}
 	see := func(p Public, a provider.Authority, zone, name string, v provider.TXT) provider.Kind {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/dnswire"
 	"meshddns/internal/secrets"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // testTTL is the TTL of the values that the tests add.
@@ -620,7 +621,7 @@ func TestRFC2136ManyValues(t *testing.T) {
 }
 
 func TestRFC2136InvalidValues(t *testing.T) {
-	c := newClient(t, closedPort(t), servertest.Key, servertest.Secret)
+	c := newClient(t, support.FreeAddress(t), servertest.Key, servertest.Secret)
 	long := TXT{strings.Repeat("x", 256)}
 	huge := make([]TXT, 300)
 	for n := range huge {
@@ -827,7 +828,7 @@ func TestRFC2136Network(t *testing.T) {
 	s := servertest.BIND(t)
 	add := Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}, TTL: testTTL}
 	t.Run("refused", func(t *testing.T) {
-		c := newClient(t, closedPort(t), servertest.Key, servertest.Secret)
+		c := newClient(t, support.FreeAddress(t), servertest.Key, servertest.Secret)
 		_, err := c.Zone(t.Context(), "a.example.com")
 		wantKind(t, err, Network, "refused")
 		wantKind(t, c.Change(t.Context(), add), Network, "refused")
@@ -906,17 +907,6 @@ func stream(t *testing.T, text string, closes bool) string {
 			conn.Close()
 		}
 	})
-	return ln.Addr().String()
-}
-
-// closedPort gives an address at which nothing listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
 	return ln.Addr().String()
 }
 

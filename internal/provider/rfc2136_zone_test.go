@@ -15,6 +15,7 @@ import (
 
 	"meshddns/internal/dnswire"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // TestRFC2136ReadAll compares the list of a zone with what single reads give.
@@ -309,7 +310,7 @@ func TestRFC2136TransferLimits(t *testing.T) {
 			t.Errorf("%s: %v after %d messages of %d octets", name, err, messages, len(message))
 		}
 	}
-	c := newClient(t, closedPort(t), servertest.Key, servertest.Secret)
+	c := newClient(t, support.FreeAddress(t), servertest.Key, servertest.Secret)
 	err := c.transferError("transfer zone example.com", errTooLarge)
 	wantKind(t, err, Invalid, "too large")
 	if !errors.Is(err, ErrNotListed) {

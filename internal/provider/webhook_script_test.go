@@ -1,8 +1,6 @@
 package provider_test
 
 import (
-	"bytes"
-	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -10,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"meshddns/internal/provider"
 	"meshddns/test/contract"
+	"meshddns/test/support"
 )
 
 // scriptUser changes the zone of a bridge as another client of it does.
@@ -54,10 +52,7 @@ func (u scriptUser) Remove(t testing.TB, name string, value []string) {
 // TestWebhookScript holds the client, before the script that docs/webhook.md shows, to all
 // promises.
 func TestWebhookScript(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
+	support.Need(t, "python3")
 	page, err := os.ReadFile("../../docs/webhook.md")
 	if err != nil {
 		t.Fatal(err)
@@ -67,23 +62,13 @@ func TestWebhookScript(t *testing.T) {
 	if !ok {
 		t.Fatal("the page has no script")
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := support.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	command := exec.CommandContext(ctx, python, "-c", script)
-	command.Env = append(os.Environ(), "ZONE=example.com", "BRIDGE_USER=mesh", "BRIDGE_PASSWORD=open sesame", "PORT="+port, "FILE="+filepath.Join(t.TempDir(), "zone.json"))
-	var said bytes.Buffer
+	command := exec.Command("python3", "-c", script)
+	command.Env = append(support.Environ(), "ZONE=example.com", "BRIDGE_USER=mesh", "BRIDGE_PASSWORD=open sesame", "PORT="+port, "FILE="+filepath.Join(t.TempDir(), "zone.json"))
+	var said support.Log
 	command.Stderr = &said
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stop(); command.Wait() })
+	support.Start(t, command)
 	open := func() *provider.Client {
 		client, err := provider.NewWebhook(provider.Credentials{AccessKeyID: "mesh", AccessKeySecret: "open sesame", Endpoint: "http://" + address})
 		if err != nil {
@@ -91,14 +76,13 @@ func TestWebhookScript(t *testing.T) {
 		}
 		return client
 	}
-	client, ticker := open(), time.NewTicker(20*time.Millisecond)
-	defer ticker.Stop()
-	for limit := time.Now().Add(time.Minute); ; <-ticker.C {
-		if zone, err := client.Zone(t.Context(), "a.example.com"); err == nil && zone == "example.com" {
-			break
-		} else if time.Now().After(limit) {
-			t.Fatalf("the script does not answer: %v\n%s", err, said.String())
-		}
+	client := open()
+	answers := func() bool {
+		zone, err := client.Zone(t.Context(), "a.example.com")
+		return err == nil && zone == "example.com"
+	}
+	if !support.Within(support.Limit, answers) {
+		t.Fatalf("the script does not answer:\n%s", &said)
 	}
 	user := scriptUser{open()}
 	user.Add(t, "list.example.com", []string{"v=spf1 -all"})

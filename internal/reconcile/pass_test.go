@@ -241,7 +241,7 @@ func TestLogStalls(t *testing.T) {
 		w.service("example.com", w.account("key"))
 		name := w.reserve("example.com", "office")
 		w.sync(time.Minute)
-		w.log.held = make(chan struct{})
+		w.log.Held = make(chan struct{})
 		w.vendor.put("_host.example.com") // which is news
 		w.sync(time.Minute)
 		w.release(name)
@@ -253,7 +253,7 @@ func TestLogStalls(t *testing.T) {
 			t.Error("the prefix is not free")
 		}
 		before := strings.Count(w.log.String(), "\n")
-		close(w.log.held)
+		close(w.log.Held)
 		after(time.Second)
 		lines := strings.Split(w.log.String(), "\n")[before:]
 		if len(lines) < 3 || !strings.Contains(lines[0], "action=create") {

@@ -1,7 +1,6 @@
 package reconcile_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -24,6 +23,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
+	"meshddns/test/support"
 )
 
 const owner = "0123456789ab"
@@ -35,33 +35,11 @@ type world struct {
 	ledger *ledger.Ledger
 	vendor *vendor
 	engine *reconcile.Engine
-	log    logText
+	log    support.Log
 	clock  atomic.Int64 // how far the clock is ahead
 	fault  func(what string) error
 	stop   func()
 	last   int // usage
-}
-
-// logText is a log that is read while it is written. While held it takes no line.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	held chan struct{}
-}
-
-func (l *logText) Write(line []byte) (int, error) {
-	if l.held != nil {
-		<-l.held
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // newWorld makes a world whose configuration publishes at example.com.
@@ -72,14 +50,10 @@ func newWorld(t *testing.T, mode string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := "file:" + filepath.Join(t.TempDir(), "x.db") + "?_journal_mode=WAL&_foreign_keys=1&_busy_timeout=5000&_txlock=immediate"
+	path := filepath.Join(t.TempDir(), "x.db")
 	open := func(connections int) *sql.DB {
-		db, err := sql.Open("sqlite3", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := support.OpenSQLite(t, path, "_journal_mode=WAL&_foreign_keys=1&_busy_timeout=5000&_txlock=immediate")
 		db.SetMaxOpenConns(connections)
-		t.Cleanup(func() { db.Close() })
 		return db
 	}
 	w.db = open(1)

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -10,16 +9,14 @@ import (
 	"time"
 
 	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/test/support"
 )
 
 // What was committed comes into the file although the log is too short for SQLite
 // to begin by itself.
 func TestRun(t *testing.T) {
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "a.db")+"?_journal_mode=WAL")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "_journal_mode=WAL")
 	db.SetMaxOpenConns(1)
 	if _, err := db.Exec(`CREATE TABLE t (b BLOB)`); err != nil {
 		t.Fatal(err)

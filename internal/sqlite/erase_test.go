@@ -10,16 +10,15 @@ import (
 	"time"
 
 	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/test/support"
 )
 
 // The log is emptied when that is asked for, but not of what Litestream has still to read.
 func TestLogOfLitestream(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	open := func() *sql.DB {
-		db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL&_secure_delete=on")
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := support.OpenSQLite(t, path, "_journal_mode=WAL&_secure_delete=on")
 		t.Cleanup(func() { db.Close() })
 		return db
 	}

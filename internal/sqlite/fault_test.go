@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/mattn/go-sqlite3"
+
+	"meshddns/test/support"
 )
 
 func TestOf(t *testing.T) {
@@ -39,10 +40,7 @@ func TestOf(t *testing.T) {
 
 // Who cannot look has found no damage.
 func TestFindNothing(t *testing.T) {
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "a.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "")
 	if _, err := db.Exec(`CREATE TABLE a (x); CREATE TABLE b (y PRIMARY KEY) WITHOUT ROWID`); err != nil {
 		t.Fatal(err)
 	}

@@ -10,16 +10,14 @@ import (
 	"testing"
 
 	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/test/support"
 )
 
 // The steps from a file's version on run once, in their order, and the version is
 // today's after the last of them.
 func TestMigrate(t *testing.T) {
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "a.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "")
 	db.SetMaxOpenConns(1)
 	if _, err := db.Exec(`PRAGMA user_version = 2`); err != nil {
 		t.Fatal(err)

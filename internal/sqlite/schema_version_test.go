@@ -1,11 +1,12 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // A file without tables is foreign to no program, also when Litestream came first. A file with
@@ -28,11 +29,7 @@ func TestVersionOf(t *testing.T) {
 		{"CREATE TABLE appliance (x); PRAGMA user_version = -1", 0, true},
 		{"CREATE TABLE appliance (x); PRAGMA user_version = 6; PRAGMA application_id = 7", 0, true},
 	} {
-		db, err := sql.Open("sqlite3", "file:"+filepath.Join(t.TempDir(), "a.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
+		db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "")
 		if _, err := db.Exec(c.statements); err != nil {
 			t.Fatal(err)
 		}

@@ -2,11 +2,12 @@ package bench
 
 import (
 	"bytes"
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // counters counts what a reservation takes, whatever the time: how often the disk
@@ -20,7 +21,7 @@ func counters(t *testing.T, b *table) {
 // fsyncs has strace note every fsync and fdatasync of the program. With a filter in
 // the kernel nothing else stops it.
 func fsyncs(t *testing.T, b *table) {
-	need(t, "strace")
+	support.Need(t, "strace")
 	s := speedScale()
 	db := reserved(t, builtin, s.names)
 	notes := filepath.Join(t.TempDir(), "strace")
@@ -87,10 +88,7 @@ func bytesPerUsage(t *testing.T, b *table) {
 // pages is the size of a database in octets, with what is still in its log.
 func pages(t *testing.T, path string) (octets int) {
 	t.Helper()
-	db, err := sql.Open("sqlite3", "file:"+path+"?_query_only=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := support.OpenSQLite(t, path, "_query_only=1")
 	defer db.Close()
 	if err := db.QueryRow(`SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`).Scan(&octets); err != nil {
 		t.Fatal(err)

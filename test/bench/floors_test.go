@@ -11,18 +11,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// freeAddress gives an address that nobody listens on.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
+	"meshddns/test/support"
+)
 
 var buildFloor = sync.OnceValues(func() (path string, err error) {
 	path = filepath.Join(dir, "floor")
@@ -46,9 +37,9 @@ func startFloor(t testing.TB) floorServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := floorServer{http: freeAddress(t)}
+	s := floorServer{http: support.FreeAddress(t)}
 	s.process = launch(t, filepath.Join(t.TempDir(), "floor.log"), nil, path, s.http)
-	eventually(t, "the empty server listens", func() bool { return listens(s.http) })
+	support.Eventually(t, limit, "the empty server listens", func() bool { return listens(s.http) })
 	return s
 }
 

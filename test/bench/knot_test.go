@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"meshddns/internal/dnswire"
+	"meshddns/test/support"
 )
 
 // knotSpeed compares the built-in server with Knot when both have the same zone.
 func knotSpeed(t *testing.T, b *table) {
-	need(t, "dnsperf", "knotd")
+	support.Need(t, "dnsperf", "knotd")
 	s := speedScale()
 	for _, names := range []int{s.names, s.most} {
 		t.Run(fmt.Sprint(names), func(t *testing.T) {
@@ -71,7 +72,7 @@ func answersBeside(t *testing.T, b *table, db string, names int) {
 func startOfZone(t *testing.T, b *table, db string, names int) {
 	var took []float64
 	for range 5 {
-		dns := freeAddress(t)
+		dns := support.FreeAddress(t)
 		began := time.Now()
 		p := launch(t, db+".log", nil, append([]string{built(t)}, arguments(db, "127.0.0.1:0", dns)...)...)
 		awaitAnswer(t, dns, nameOf(first+names-1))
@@ -103,7 +104,7 @@ func startKnot(t *testing.T, p *program, names int) answering {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
-	server := freeAddress(t)
+	server := support.FreeAddress(t)
 	configuration := fmt.Sprintf(`
 server:
     rundir: %[1]s
@@ -159,7 +160,7 @@ func writeZone(t *testing.T, path string, p *program, names int) {
 // floodShare measures how many of a good client's questions are answered while
 // somebody asks for random names, and Knot the same.
 func floodShare(t *testing.T, b *table) {
-	need(t, "dnsperf", "knotd")
+	support.Need(t, "dnsperf", "knotd")
 	s := speedScale()
 	p := start(t, published(t, builtin, s.names))
 	knot := startKnot(t, p, s.names)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // sameJoin gives what a listing has.
@@ -21,7 +23,7 @@ const sameJoin = `
 // listingSpeed compares a listing of everything with SQLite's own program, and
 // measures what waits for it and for a backup.
 func listingSpeed(t *testing.T, b *table) {
-	need(t, "sqlite3")
+	support.Need(t, "sqlite3")
 	s := speedScale()
 	db := reserved(t, builtin, s.most)
 	p := start(t, db)

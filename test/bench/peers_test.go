@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // peer is a program that does a part of this one's work.
@@ -60,8 +62,8 @@ func (p peer) measure(t *testing.T) {
 	var began, idle []float64
 	var busy float64
 	for range 9 {
-		listen := freeAddress(t)
-		process, took := startedAt(t, "http://"+listen+p.alive, append([]string{p.path}, p.command(t.TempDir(), listen, freeAddress(t))...)...)
+		listen := support.FreeAddress(t)
+		process, took := startedAt(t, "http://"+listen+p.alive, append([]string{p.path}, p.command(t.TempDir(), listen, support.FreeAddress(t))...)...)
 		began, idle = append(began, milliseconds(took)), append(idle, process.resident())
 		if len(began) == 9 {
 			if p.prepare != nil {
@@ -70,7 +72,7 @@ func (p peer) measure(t *testing.T) {
 			load{clients: 64, request: p.request, numbers: numbered()}.times(t, listen, 1000)
 			busy = float64(process.kilobytes("VmHWM")) / 1024
 		}
-		process.kill()
+		support.Kill(process.cmd)
 	}
 	fmt.Printf("| %s | %.1f MB | %.1f ms | %.1f MB | %.0f MB (%s) |\n", p.name, float64(info.Size())/(1<<20), median(began), median(idle), busy, p.asks)
 }

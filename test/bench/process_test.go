@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,14 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
+
+	"meshddns/test/support"
 )
 
 // dir holds the programs that are built.
@@ -45,7 +44,7 @@ func built(t testing.TB) string {
 }
 
 var build = sync.OnceValues(func() (path string, err error) {
-	if err := openSources(); err != nil {
+	if err := support.OpenSources("../.."); err != nil {
 		return "", err
 	}
 	return buildIn("../..", dir)
@@ -74,22 +73,6 @@ func buildIn(tree, into string) (path string, err error) {
 	return filepath.Join(into, "meshddns"), nil
 }
 
-// openSources opens every file of the program: what the compiler opens does not
-// count when it is decided whether an old result still holds.
-func openSources() error {
-	return filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..":
-			return fs.SkipDir
-		case strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".sql"), strings.HasSuffix(path, ".mod"):
-			_, err = os.ReadFile(path)
-		}
-		return err
-	})
-}
-
 // process is a program that runs until the end of the test at most.
 type process struct {
 	t   testing.TB
@@ -106,29 +89,17 @@ func launch(t testing.TB, log string, env []string, command ...string) *process 
 	}
 	defer file.Close()
 	p := &process{t: t, cmd: exec.Command(command[0], command[1:]...), log: log}
-	settings := func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") } // the program refuses what it does not know
-	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), settings), env...)
+	p.cmd.Env = append(support.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = file, file
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
+	support.Start(t, p.cmd)
 	return p
-}
-
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
 }
 
 // stop ends it in good order.
 func (p *process) stop() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Fatalf("after SIGTERM: %v\n%s", err, p.said())
+	if err := support.Stop(p.cmd); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.said())
 	}
 }
 
@@ -182,34 +153,4 @@ func (p *process) kilobytes(what string) int {
 		p.t.Fatal(err)
 	}
 	return kilobytes
-}
-
-// eventually waits for a condition that a program brings about.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for !holds() {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", limit, what)
-		}
-	}
-}
-
-// need leaves a test out when a program is missing, but not in CI: there a
-// skipped test would be believed.
-func need(t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		if _, err := exec.LookPath(name); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatalf("%s is not installed: %v", name, err)
-			}
-			t.Skipf("%s is not installed: %v", name, err)
-		}
-	}
 }

@@ -7,11 +7,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // limit bounds what is not a pass over all names.
@@ -46,13 +47,9 @@ func startAs(t testing.TB, db string, w way) *program {
 	p := &program{t: t, db: db, client: &http.Client{Timeout: 2 * limit}}
 	t.Cleanup(p.client.CloseIdleConnections)
 	p.process = launch(t, db+".log", w.env, slices.Concat(w.wrap, []string{w.path}, arguments(db, "127.0.0.1:0", "127.0.0.1:0"))...)
-	started := regexp.MustCompile(`msg=started .*listen=(\S+) dns=(\S+)`)
-	eventually(t, "the program has started", func() bool {
-		found := started.FindSubmatch(p.process.said())
-		if found != nil {
-			p.http, p.dns = string(found[1]), string(found[2])
-		}
-		return found != nil
+	support.Eventually(t, limit, "the program has started", func() (listens bool) {
+		p.http, p.dns, listens = support.Listening(string(p.process.said()))
+		return listens
 	})
 	return p
 }
@@ -63,7 +60,7 @@ func arguments(db, listen, dns string) []string {
 
 func (p *program) eventually(what string, holds func() bool) {
 	p.t.Helper()
-	eventually(p.t, what, holds)
+	support.Eventually(p.t, limit, what, holds)
 }
 
 // stop ends the program in good order.

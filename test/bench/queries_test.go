@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnswire"
+	"meshddns/test/support"
 )
 
 // answering is a DNS server that is asked.
@@ -28,7 +29,7 @@ func (p *program) answering() answering { return answering{p.dns, p.process} }
 
 // queryCost measures the processor time of a query, and what makes it dearer.
 func queryCost(t *testing.T, b *table) {
-	need(t, "dnsperf")
+	support.Need(t, "dnsperf")
 	s := speedScale()
 	p := start(t, published(t, builtin, s.names)).answering()
 	there := questions(t, p.server, dnswire.RcodeSuccess, s.questions, hits(s.names))
@@ -70,7 +71,7 @@ func costOfServices(t *testing.T, b *table) {
 		return fmt.Appendf(to, "POST /api/v1/ddns/services HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}}.times(t, many.http, s.services)
 	inService := fmt.Sprintf("x.s%d.example.com", s.services)
-	eventually(t, inService+" has a zone", func() bool {
+	support.Eventually(t, limit, inService+" has a zone", func() bool {
 		rcode, _ := ask(t, many.dns, inService)
 		return rcode == dnswire.RcodeNXDomain
 	})

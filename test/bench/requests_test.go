@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // postSpeed compares reservations with an empty handler and with SQLite by itself.
 func postSpeed(t *testing.T, b *table) {
-	need(t, "cc")
+	support.Need(t, "cc")
 	s := speedScale()
 	p, floor := start(t, reserved(t, builtin, s.names)), startFloor(t)
 	one := startCommits(t, reserved(t, builtin, s.names))
@@ -95,7 +97,7 @@ func beforeAndAfter(t *testing.T, b *table) {
 	if !*large {
 		t.Skip("with -large only: another program has to be built")
 	}
-	need(t, "git", "tar")
+	support.Need(t, "git", "tar")
 	tree := t.TempDir()
 	archive, err := exec.Command("git", "-C", "../..", "archive", *before).Output()
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // startSpeed compares how long a start takes, and measures how much a program is
@@ -23,16 +25,16 @@ func startSpeed(t *testing.T, b *table) {
 	for i := range s.rounds + 1 {
 		var took [2][]time.Duration
 		for range 5 {
-			listen := freeAddress(t)
+			listen := support.FreeAddress(t)
 			p, d := started(t, listen, append([]string{built(t)}, arguments(db, listen, "127.0.0.1:0")...)...)
 			took[0] = append(took[0], d)
-			eventually(t, "nothing is left to do after the start", func() bool { return bytes.Contains(p.said(), []byte("the database is sound")) })
+			support.Eventually(t, limit, "nothing is left to do after the start", func() bool { return bytes.Contains(p.said(), []byte("the database is sound")) })
 			idle = append(idle, p.resident())
 			p.stop()
-			listen = freeAddress(t)
+			listen = support.FreeAddress(t)
 			p, d = started(t, listen, empty, listen)
 			took[1] = append(took[1], d)
-			p.kill()
+			support.Kill(p.cmd)
 		}
 		if i > 0 { // the first round is for the file system
 			ours, floor = append(ours, median(took[0]).Seconds()), append(floor, median(took[1]).Seconds())

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // chronicle is a witness who remembers all that it ever knew: a copy of the database that
@@ -339,7 +340,7 @@ func TestRestoreLeavesNoOrphan(t *testing.T) {
 			t.Fatal(err)
 		}
 		further(p, all, 12)
-		p.patiently(2*limit, "all is published", func() bool {
+		support.Eventually(p.t, 2*limit, "all is published", func() bool {
 			a, err := p.try("POST", syncPath, "")
 			return err == nil && a.status == 200
 		})

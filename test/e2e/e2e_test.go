@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,6 +17,8 @@ import (
 	"testing"
 
 	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/test/support"
 )
 
 const (
@@ -41,8 +42,7 @@ func TestReleaseAfterKill(t *testing.T) {
 	p.configure("auto", "tcp://203.0.113.7:1")
 	id := p.call(200, "POST", usagesPath, `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"office","network_id":1}`).field("id")
 	p.call(200, "POST", syncPath, "")
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	support.Kill(p.cmd)
 	// This is how a release leaves the database before it calls the provider.
 	execute(t, db, `UPDATE bindings SET status = 'releasing' WHERE usage_id = ?`, id)
 
@@ -59,10 +59,7 @@ func TestReleaseAfterKill(t *testing.T) {
 // execute runs a statement on a database that no program has open.
 func execute(t *testing.T, path, statement string, args ...any) {
 	t.Helper()
-	db, err := sql.Open("sqlite3", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openDatabase(t, path)
 	defer db.Close()
 	if _, err := db.Exec(statement, args...); err != nil {
 		t.Fatal(err)
@@ -72,7 +69,7 @@ func execute(t *testing.T, path, statement string, args ...any) {
 // An address that changes on the interface is in DNS soon after; while
 // nothing changes, nothing is written.
 func TestAddressChange(t *testing.T) {
-	need(t, "dig", "ip")
+	support.Need(t, "dig", "ip")
 	if !inNamespace(t) {
 		return
 	}
@@ -111,13 +108,10 @@ func TestAddressChange(t *testing.T) {
 // finds nothing to do writes only that there was one.
 func quietState(t *testing.T, p *program, path string) string {
 	t.Helper()
-	db, err := sql.Open("sqlite3", "file:"+path+"?_query_only=1&_busy_timeout=5000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := support.OpenSQLite(t, path, "_query_only=1&_busy_timeout=5000")
 	defer db.Close()
 	var stored string
-	err = db.QueryRow(`
+	err := db.QueryRow(`
 		SELECT coalesce((SELECT group_concat(concat_ws(' ', name, version, due, lane)) FROM names), '') || ' ' ||
 		       coalesce((SELECT group_concat(concat_ws(' ', name, state, standing, doubt, look_at, attempts, at)) FROM places), '')`).Scan(&stored)
 	if err != nil {
@@ -148,8 +142,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Error("a second program took the socket")
 	}
 	p.call(200, "GET", "/healthz", "")
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	support.Kill(p.cmd)
 	start(t, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "meshddns.db")).call(200, "GET", configPath, "")
 }
 
@@ -242,7 +235,7 @@ func TestRefusedStart(t *testing.T) {
 			}
 			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
 			if strings.HasPrefix(want, "MESHDDNS_") {
-				cmd.Env = append(environ(), "MESHDDNS_SYNC_INTERVAL=soon")
+				cmd.Env = append(support.Environ(), "MESHDDNS_SYNC_INTERVAL=soon")
 			}
 			out, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"meshddns/test/support"
 )
 
 // control is struct control of testdata/faults.c, in memory that the program shares.
@@ -53,7 +54,7 @@ const (
 )
 
 var preload = sync.OnceValues(func() (path string, err error) {
-	if _, err := os.ReadFile("testdata/faults.c"); err != nil { // see openSources
+	if _, err := os.ReadFile("testdata/faults.c"); err != nil { // see support.OpenSources
 		return "", err
 	}
 	path = filepath.Join(dir, "faults.so")
@@ -76,7 +77,7 @@ type disk struct {
 
 func newDisk(t *testing.T) *disk {
 	t.Helper()
-	need(t, "cc")
+	support.Need(t, "cc")
 	library, err := preload()
 	if err != nil {
 		t.Fatal(err)
@@ -156,10 +157,7 @@ func older(t *testing.T, path string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := support.OpenSQLite(t, path, "_journal_mode=WAL")
 	defer db.Close()
 	_, err = db.Exec(string(schema) + `
 		PRAGMA user_version = 1;
@@ -269,7 +267,7 @@ func (r *run) begin() {
 func (r *run) lookedThrough() {
 	r.t.Helper()
 	r.p.eventually("the database is looked through", func() bool {
-		if r.p.ended() {
+		if support.Ended(r.p.cmd) {
 			r.crashed(change{}, errors.New("it was looking through its database"))
 		}
 		log := r.p.log.String()
@@ -486,7 +484,7 @@ func sampleOf(t *testing.T, usual int) int64 {
 // lasts. MESHDDNS_FAULTS=all fails each, a number that many of each kind in each way.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	need(t, "dig")
+	support.Need(t, "dig")
 	sample := sampleOf(t, 1)
 	for name, old := range map[string]bool{"first start": false, "older file": true} {
 		t.Run(name, func(t *testing.T) {

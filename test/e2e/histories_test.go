@@ -2,14 +2,12 @@ package e2e
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +19,7 @@ import (
 
 	"meshddns/internal/dnswire"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 const (
@@ -85,15 +84,7 @@ var buildQuick = sync.OnceValues(func() (path string, err error) {
 	if path := os.Getenv(programName); path != "" {
 		return path, nil
 	}
-	if err := openSources(); err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, "meshddns-quick")
-	out, err := exec.Command("go", "build", buildFlag, "-tags", "quick", "-o", path, "../..").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, out)
-	}
-	return path, nil
+	return compile(filepath.Join(dir, "meshddns-quick"), "-tags", "quick")
 })
 
 // tally counts what happened in all histories.
@@ -252,8 +243,7 @@ func (w *history) kill() {
 	w.running.Lock()
 	defer w.running.Unlock()
 	if !w.killed {
-		w.p.cmd.Process.Kill()
-		w.p.cmd.Wait()
+		support.Kill(w.p.cmd)
 		w.killed = true
 		w.say("  killed")
 		if strings.Contains(w.p.log.String(), secretMark) {
@@ -685,11 +675,7 @@ func (w *history) builtin() (all []found) {
 	if !w.useDNS {
 		return nil
 	}
-	db, err := sql.Open("sqlite3", "file:"+w.db+"?mode=ro&_busy_timeout=5000")
-	if err != nil {
-		w.t.Error(err)
-		return nil
-	}
+	db := support.OpenSQLite(w.t, w.db, "mode=ro&_busy_timeout=5000")
 	defer db.Close()
 	rows, err := db.Query(`SELECT name, data FROM zone_records ORDER BY name, data`)
 	if err != nil {

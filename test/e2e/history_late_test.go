@@ -1,10 +1,11 @@
 package e2e
 
 import (
-	"database/sql"
 	"slices"
 	"strings"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // Steps about writes whose outcome is not known, and about time.
@@ -164,10 +165,7 @@ func (w *history) stop() {
 func (w *history) shift(by time.Duration) {
 	w.t.Helper()
 	w.say("  the times of the database are moved by %v", by)
-	db, err := sql.Open("sqlite3", "file:"+w.db+"?_busy_timeout=5000")
-	if err != nil {
-		w.fail("open the database: %v", err)
-	}
+	db := support.OpenSQLite(w.t, w.db, "_busy_timeout=5000")
 	defer db.Close()
 	for _, statement := range []string{
 		`UPDATE names SET due = due + ?1 WHERE due > 1000`,
@@ -183,10 +181,7 @@ func (w *history) shift(by time.Duration) {
 // count gives the number that a query tells.
 func (w *history) count(query string, args ...any) (n int) {
 	w.t.Helper()
-	db, err := sql.Open("sqlite3", "file:"+w.db+"?mode=ro&_busy_timeout=5000")
-	if err != nil {
-		w.fail("open the database: %v", err)
-	}
+	db := support.OpenSQLite(w.t, w.db, "mode=ro&_busy_timeout=5000")
 	defer db.Close()
 	if err := db.QueryRow(query, args...).Scan(&n); err != nil {
 		w.fail("%s: %v", strings.TrimSpace(query), err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // Steps about providers that fail, hang or answer late while something changes.
@@ -205,7 +207,7 @@ func (w *history) lift(a *account) {
 
 // caught waits until more than some calls have come to a barrier. None may come.
 func (w *history) caught(b *barrier, more int) bool {
-	return w.p.within(5*time.Second, func() bool {
+	return support.Within(5*time.Second, func() bool {
 		w.host.mu.Lock()
 		defer w.host.mu.Unlock()
 		return b.caught > more
@@ -218,12 +220,19 @@ func (w *history) abandoned(b *barrier) int {
 	return b.abandoned
 }
 
-// waited reports whether a spot was written after a call that waits at the only barrier was given up.
-// The order tells it, not the time: a machine may be slow.
-func (w *history) waited(b *barrier, at spot) bool {
+// givenUp returns how many calls at barriers the program has given up so far.
+func (w *history) givenUp() int {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
-	return w.host.written[at] > w.host.givenUp-b.abandoned
+	return w.host.givenUp
+}
+
+// waited reports whether a spot was written only after the program had given up a call at a
+// barrier, since it had given up so many. The order tells it, not the time: a machine may be slow.
+func (w *history) waited(since int, at spot) bool {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	return w.host.written[at] > since
 }
 
 // moveIntoOutage moves something to an account, or changes it there: the first write has
@@ -335,7 +344,7 @@ func (w *history) stopAfterFailure() func() {
 		b := w.bar(s.at.account, func(c hostCall) bool { return c.looks && c.at.name == s.name })
 		done := w.syncBeside()
 		inConflict := func() bool { return w.publication(f.usage.id).State == "conflict" }
-		if !w.caught(b, 0) || !w.p.within(5*time.Second, inConflict) {
+		if !w.caught(b, 0) || !support.Within(5*time.Second, inConflict) {
 			w.lift(s.at.account)
 			<-done
 			return
@@ -437,7 +446,7 @@ func (w *history) hangAccount() func() {
 		x := pick(w.random, others(f)).at.account
 		w.strict = false
 		w.looked() // nothing of the name is at the other account any more
-		b := w.bar(x, func(hostCall) bool { return true })
+		b, since := w.bar(x, func(hostCall) bool { return true }), w.givenUp()
 		if !released {
 			w.mutate(w.patch(f.usage.id))
 		}
@@ -449,15 +458,16 @@ func (w *history) hangAccount() func() {
 		}
 		w.tally.add("changes while an account hangs", 1)
 		if released {
+			since = w.givenUp()
 			w.mutate(w.release(f.usage, false))
 		} else {
 			want := w.model.wishes(w.host.owner)[f.name].options[0].value
-			w.p.within(restLimit, func() bool { return w.standsAt(f.at, want) })
+			support.Within(restLimit, func() bool { return w.standsAt(f.at, want) })
 			if !w.standsAt(f.at, want) {
 				w.fail("%s is not changed while %s hangs", f.at, x.name)
 			}
 		}
-		if w.waited(b, f.at) {
+		if w.waited(since, f.at) {
 			w.fail("%s has waited for %s, which hangs", f.at, x.name)
 		}
 		w.lift(x)
@@ -502,12 +512,13 @@ func (w *history) hangList() func() {
 			return
 		}
 		w.tally.add("releases while a list hangs", 1)
+		since := w.givenUp()
 		w.mutate(w.release(f.usage, false))
-		if w.waited(b, f.at) || slices.ContainsFunc(w.model.usages, func(u modelUsage) bool { return u.id == f.usage.id }) {
+		if w.waited(since, f.at) || slices.ContainsFunc(w.model.usages, func(u modelUsage) bool { return u.id == f.usage.id }) {
 			w.fail("the release of %s has waited for a list of a zone of %s, which hangs", f.name, a.name)
 		}
 		if patient {
-			w.p.within(limit, func() bool { return w.abandoned(b) > 0 })
+			support.Within(limit, func() bool { return w.abandoned(b) > 0 })
 		}
 		w.lift(a)
 		w.demand(<-done, "while a list of a zone hangs")

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // The program serves the sockets that a service manager has opened, in the place of its own
@@ -27,11 +29,7 @@ func TestInheritedSockets(t *testing.T) {
 	}
 	defer dns.Close()
 	p := inheriting(t, "http:dns", tcp, dns)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer p.cmd.Wait()
-	defer p.cmd.Process.Kill()
+	support.Start(t, p.cmd)
 	response, err := (&http.Client{Timeout: limit}).Get("http://" + tcp.Addr().String() + "/healthz") // waits for the start
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p.log)
@@ -68,11 +66,11 @@ func TestInheritedSockets(t *testing.T) {
 // inheriting is the program behind a shell, which knows its number, with sockets of names.
 func inheriting(t *testing.T, names string, sockets ...any) *program {
 	t.Helper()
-	p := &program{t: t, log: &buffer{}}
+	p := &program{t: t, log: &support.Log{}}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	p.cmd = exec.CommandContext(ctx, "sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", binary(t), "-db", filepath.Join(t.TempDir(), "meshddns.db"), "-ipv4", "none", "-ipv6", "none")
-	p.cmd.Env = append(environ(), "LISTEN_FDNAMES="+names, "LISTEN_FDS="+strconv.Itoa(len(sockets)))
+	p.cmd.Env = append(support.Environ(), "LISTEN_FDNAMES="+names, "LISTEN_FDS="+strconv.Itoa(len(sockets)))
 	p.cmd.Stderr = p.log
 	for _, socket := range sockets {
 		file, err := socket.(interface{ File() (*os.File, error) }).File()

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 // Whatever was acknowledged is there after SIGKILL at a random moment, and nothing is
@@ -254,6 +256,15 @@ type fact struct{ is, id string }
 // storedFacts reads what witnesses know. A usage that is being released is gone for them.
 func storedFacts(t *testing.T, db *sql.DB) map[string]fact {
 	t.Helper()
+	facts, err := readFacts(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+// readFacts is storedFacts for a database that may be damaged.
+func readFacts(db *sql.DB) (map[string]fact, error) {
 	rows, err := db.Query(`
 		SELECT 'usage ' || u.record_prefix, b.network_id || ' ' || u.txt_endpoints, u.id
 		FROM usages u JOIN bindings b ON b.seq = u.seq WHERE b.status = 'active'
@@ -261,7 +272,7 @@ func storedFacts(t *testing.T, db *sql.DB) map[string]fact {
 		UNION ALL SELECT 'configuration', retry_interval, '' FROM configuration WHERE retry_interval IS NOT NULL
 		UNION ALL SELECT 'adopted ' || owner, 'yes', '' FROM adopted`)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer rows.Close()
 	facts := map[string]fact{}
@@ -269,20 +280,17 @@ func storedFacts(t *testing.T, db *sql.DB) map[string]fact {
 		var about string
 		var f fact
 		if err := rows.Scan(&about, &f.is, &f.id); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		facts[about] = f
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return facts
+	return facts, rows.Err()
 }
 
 // checkAnswers looks whether DNS has every usage, and none that is gone.
 func checkAnswers(p *program, all []*witness) {
 	p.t.Helper()
-	need(p.t, "dig")
+	support.Need(p.t, "dig")
 	var questions strings.Builder
 	want := map[string]string{}
 	for _, w := range all {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
 
 const (
@@ -85,7 +87,7 @@ func strained(p *program, from, to int) *strain {
 	var asking sync.WaitGroup
 	for client := range strainedClients {
 		asking.Go(func() {
-			for n := from; n < to && !p.ended(); n++ {
+			for n := from; n < to && !support.Ended(p.cmd); n++ {
 				s.step(p, client, n)
 			}
 		})
@@ -99,7 +101,7 @@ func endures(p *program, db string) {
 	p.t.Helper()
 	p.call(200, "GET", usagesPath+"/available?limit=1", "")
 	s := strained(p, 0, strainRounds)
-	if p.ended() {
+	if support.Ended(p.cmd) {
 		p.t.Fatal("the program has ended")
 	}
 	if len(s.acknowledged) == 0 {
@@ -139,9 +141,8 @@ func TestLittleMemory(t *testing.T) {
 
 	p := startWith(t, nil, group.holding(binary(t)), "-db", db, "-ipv4", "none", "-ipv6", "none")
 	s := strained(p, strainRounds, strainRounds+3)
-	killed := p.ended()
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	killed := support.Ended(p.cmd)
+	support.Kill(p.cmd)
 	mustHave(p, db, s.acknowledged)
 	t.Logf("with more connections: killed by the kernel %v, %d reservations, none lost", killed, len(s.acknowledged))
 	p = startWith(t, nil, group.holding(few...), "-db", db)

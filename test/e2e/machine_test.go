@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // guest is a virtual machine whose only programs are a binary and guest/main.go.
@@ -82,9 +84,9 @@ func addEntry(archive *bytes.Buffer, name string, mode int, content []byte) {
 // once for all runs, and not installed.
 func kernel(t *testing.T) string {
 	t.Helper()
-	need(t, "dpkg-deb")
+	support.Need(t, "dpkg-deb")
 	if os.Getenv("MESHDDNS_KERNEL") == "" {
-		need(t, "apt-get")
+		support.Need(t, "apt-get")
 	}
 	folder, err := debianKernel()
 	if err != nil && os.Getenv("CI") == "true" {
@@ -139,32 +141,28 @@ var ackLine = regexp.MustCompile(`ACK (b\d+-\d+-\d+) \.`)
 // boot runs the machine until there are so many acknowledgements, and cuts its power.
 func (g *guest) boot(number, acknowledgements int, chance *rand.Rand) {
 	g.t.Helper()
-	console := &buffer{}
+	console := &support.Log{}
 	cmd := exec.Command("qemu-system-x86_64", "-accel", "tcg", "-m", "256", "-display", "none", "-serial", "stdio", "-monitor", "none",
 		"-no-reboot", "-nic", "none", "-kernel", g.kernel, "-initrd", g.initrd,
 		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 boot=%d", number),
 		"-drive", "if=none,id=disk,format=raw,cache=writeback,file=nbd+unix:///?socket="+g.disk.path, "-device", "virtio-blk-pci,drive=disk")
 	cmd.Stdout, cmd.Stderr = console, console
-	if err := cmd.Start(); err != nil {
-		g.t.Fatal(err)
-	}
-	p := &program{t: g.t, cmd: cmd}
+	support.Start(g.t, cmd)
 	defer func() {
-		cmd.Process.Kill()
-		cmd.Wait()
+		support.Kill(cmd)
 		if g.t.Failed() {
 			g.t.Logf("the console:\n%s", console)
 		}
 	}()
-	p.patiently(10*limit, "the guest acknowledges", func() bool {
-		if p.ended() {
+	support.Eventually(g.t, 10*limit, "the guest acknowledges", func() bool {
+		if support.Ended(cmd) {
 			g.t.Fatal("the guest has ended")
 		}
 		return strings.Count(console.String(), "ACK ") > acknowledgements
 	})
 	before := g.disk.lost
 	gone := g.disk.cutWith(1+chance.IntN(40), chance)
-	p.patiently(10*limit, "the disk is written to", func() bool {
+	support.Eventually(g.t, 10*limit, "the disk is written to", func() bool {
 		select {
 		case <-gone:
 			return true
@@ -221,7 +219,7 @@ func TestStaticPowerCut(t *testing.T) {
 	if cuts == 0 {
 		t.Skip("MESHDDNS_POWER_CUTS=2 boots an emulated machine, which takes minutes")
 	}
-	need(t, "qemu-system-x86_64", "mke2fs", "e2fsck", "debugfs")
+	support.Need(t, "qemu-system-x86_64", "mke2fs", "e2fsck", "debugfs")
 	for _, c := range []struct {
 		name   string
 		binary func(*testing.T) string

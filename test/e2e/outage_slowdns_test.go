@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnswire"
+	"meshddns/test/support"
 )
 
 // resolvers counts those of all tests, for an address each.
@@ -24,7 +25,7 @@ type resolver struct {
 
 func newSlowResolver(t *testing.T) *resolver {
 	t.Helper()
-	need(t, "unshare", "mount")
+	support.Need(t, "unshare", "mount")
 	if os.Getuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("only root may have a resolver of its own")

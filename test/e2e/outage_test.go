@@ -19,6 +19,7 @@ import (
 
 	"meshddns/test/cloudtest"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // outage is what becomes of a provider, and what must be seen of it.
@@ -191,7 +192,7 @@ func newOutageHouse(t *testing.T, name string, o outage) *outageHouse {
 // start runs the program.
 func (h *outageHouse) start() {
 	h.p = startWith(h.t, append(strings.Fields(h.outage.env), "SSL_CERT_FILE="+h.trusted), h.words, "-db", h.db, "-sync-interval", "1s", "-dns-host", "ns.example.net", "-ipv4", "none", "-ipv6", "none")
-	h.p.client.Timeout = slowest * 70 * time.Second
+	h.p.client.Timeout = support.Slowest * 70 * time.Second
 }
 
 // provide starts the provider, with a gate before it.
@@ -293,7 +294,7 @@ func (h *outageHouse) wait(what string, holds func() bool) error {
 	if what == h.hopeless {
 		patience = plantPatience
 	}
-	if !h.p.within(patience, holds) {
+	if !support.Within(patience, holds) {
 		return fmt.Errorf("not within %v: %s", patience, what)
 	}
 	return nil
@@ -415,7 +416,7 @@ func (l *late) begin(h *outageHouse, method, path, body string, bound time.Durat
 			l.errs = append(l.errs, fmt.Errorf("%s %s: %w", method, path, err))
 		case !slices.Contains(statuses, a.status):
 			l.errs = append(l.errs, fmt.Errorf("%s %s: %d %s", method, path, a.status, a.body))
-		case took > bound && took > paced(bound):
+		case took > bound && took > support.Paced(bound):
 			l.errs = append(l.errs, fmt.Errorf("%s %s took %v, want %v at most", method, path, took, bound))
 		}
 		if path == testPath && !strings.Contains(body, "write_test") {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // operation is an entry of the journal that testdata/faults.c writes.
@@ -450,8 +452,7 @@ func TestFaultInSharedCommit(t *testing.T) {
 				shared++
 			}
 			refused += lookAtGroup(t, d.db, told, true)
-			r.p.cmd.Process.Kill()
-			r.p.cmd.Wait()
+			support.Kill(r.p.cmd)
 			lookAtGroup(t, d.db, told, false)
 			if t.Failed() {
 				t.Fatalf("under %v", f)

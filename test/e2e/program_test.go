@@ -3,26 +3,28 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"meshddns/test/support"
 )
+
+// limit is how long a wait may take on an idle machine.
+const limit = support.Limit
 
 // dir holds the program that is built.
 var dir string
@@ -50,68 +52,29 @@ func binary(t *testing.T) string {
 	return path
 }
 
-var build = sync.OnceValues(func() (path string, err error) {
-	if err := openSources(); err != nil {
+var build = sync.OnceValues(func() (path string, err error) { return compile(filepath.Join(dir, "meshddns")) })
+
+// compile builds the program at a path, with some flags of go build.
+func compile(path string, flags ...string) (string, error) {
+	if err := support.OpenSources("../.."); err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, "meshddns")
-	out, err := exec.Command("go", "build", buildFlag, "-o", path, "../..").CombinedOutput()
-	if err != nil {
+	args := slices.Concat([]string{"build", buildFlag}, flags, []string{"-o", path, "../.."})
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}
 	return path, nil
-})
-
-// openSources opens every file of the program and the README. The result of a test is kept
-// for as long as the files that it opened stay the same, and what the compiler
-// opens does not count: without this an old pass would stand for new code.
-func openSources() error {
-	return filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..":
-			return fs.SkipDir
-		case strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".sql"), strings.HasSuffix(path, ".mod"), strings.HasSuffix(path, ".md"), strings.HasSuffix(path, ".json"):
-			_, err = os.ReadFile(path)
-		}
-		return err
-	})
 }
 
 // program is a running meshddns.
 type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	log    *buffer
+	log    *support.Log
 	http   string // host:port or the path of a unix socket
 	dns    string
 	client *http.Client
 	began  resources // what it held when it listened
-}
-
-// buffer is a log that is read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(data)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// environ is the environment without the names that these tests read: the program
-// does not know them.
-func environ() []string {
-	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MESHDDNS_") })
 }
 
 // start runs the program on free ports of its own choice, and waits until it
@@ -149,44 +112,31 @@ func startWith(t *testing.T, more, words []string, args ...string) *program {
 // client.
 func launch(t *testing.T, more, words []string, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, log: &buffer{}}
+	p := &program{t: t, log: &support.Log{}}
 	if !slices.Contains(args, "-listen") {
 		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
 	}
 	words = slices.Concat(words, []string{"-dns-listen", "127.0.0.1:0"}, args)
 	p.cmd = exec.Command(words[0], words[1:]...)
-	p.cmd.Env = append(environ(), more...)
+	p.cmd.Env = append(support.Environ(), more...)
 	p.cmd.Stderr = p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		p.cmd.Wait()
 		if t.Failed() {
 			t.Logf("log of the program:\n%s", p.log)
 		}
 	})
-	started := regexp.MustCompile(`msg=started .*listen=(\S+) dns=(\S+)`)
+	support.Start(t, p.cmd)
+	var listens bool
 	p.eventually("the program has started", func() bool {
-		ended := p.ended()
-		found := started.FindStringSubmatch(p.log.String())
-		if found != nil {
-			p.http, p.dns = found[1], found[2]
-		}
-		return found != nil || ended
+		ended := support.Ended(p.cmd)
+		p.http, p.dns, listens = support.Listening(p.log.String())
+		return listens || ended
 	})
-	if p.http != "" {
+	if listens {
 		p.began = resourcesOf(p.cmd.Process.Pid)
 		p.connect()
 	}
 	return p
-}
-
-// ended tells whether the process has ended, and waits for nothing.
-func (p *program) ended() bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
 // connect makes the client.
@@ -195,7 +145,7 @@ func (p *program) connect() {
 	if strings.HasPrefix(p.http, "/") {
 		network = "unix"
 	}
-	p.client = &http.Client{Timeout: slowest * limit, Transport: &http.Transport{
+	p.client = &http.Client{Timeout: support.Slowest * limit, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, p.http)
 		},
@@ -206,15 +156,7 @@ func (p *program) connect() {
 // eventually waits for a condition that another process brings about.
 func (p *program) eventually(what string, holds func() bool) {
 	p.t.Helper()
-	p.patiently(limit, what, holds)
-}
-
-// patiently is eventually for what may take longer.
-func (p *program) patiently(limit time.Duration, what string, holds func() bool) {
-	p.t.Helper()
-	if !p.within(limit, holds) {
-		p.t.Fatalf("not within %v: %s", limit, what)
-	}
+	support.Eventually(p.t, limit, what, holds)
 }
 
 // logged waits for a text in the log, which comes through a pipe.
@@ -288,25 +230,8 @@ func (p *program) dig(args ...string) string {
 // stop ends the program with SIGTERM, which it must survive in good order.
 func (p *program) stop() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := support.Stop(p.cmd); err != nil {
 		p.t.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Fatalf("after SIGTERM: %v", err)
-	}
-}
-
-// need skips a test where a program is missing; in CI it fails.
-func need(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err == nil {
-			continue
-		}
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed", name)
-		}
-		t.Skipf("%s is not installed", name)
 	}
 }
 
@@ -334,8 +259,8 @@ func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
 	if os.Getenv(mark) == t.Name() {
 		return true
 	}
-	need(t, "ip")
-	binary(t) // the files that the other process opens do not count, see openSources
+	support.Need(t, "ip")
+	binary(t) // the files that the other process opens do not count, see support.OpenSources
 	left := 5 * time.Minute
 	if deadline, ok := t.Deadline(); ok {
 		left = time.Until(deadline)
@@ -347,7 +272,7 @@ func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 	}
-	out := &buffer{}
+	out := &support.Log{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if testing.Verbose() { // as it comes
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout

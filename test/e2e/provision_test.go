@@ -7,12 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // A first boot with a provision file answers dig, and nobody has called the API. A boot
 // with a lost disk answers the same, and the state is a file that a boot takes as well.
 func TestProvisionedBoot(t *testing.T) {
-	need(t, "dig")
+	support.Need(t, "dig")
 	dir := t.TempDir()
 	file, credentials := filepath.Join(dir, "10-site.json"), t.TempDir()
 	write := func(path, text string) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // step is a command of a page and the output printed under it.
@@ -53,7 +55,7 @@ func stable(output string) string {
 // A new user types the README's first command and then the others, in one
 // shell, and sees what is printed there.
 func TestReadme(t *testing.T) {
-	need(t, "curl", "dig", "bash")
+	support.Need(t, "curl", "dig", "bash")
 	if !inNamespace(t) { // the README's ports are its own there
 		return
 	}
@@ -72,7 +74,7 @@ func TestPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	need(t, "curl", "jq", "dig", "sqlite3", "bash")
+	support.Need(t, "curl", "jq", "dig", "sqlite3", "bash")
 	if !inNamespace(t) {
 		return
 	}
@@ -134,9 +136,9 @@ func startAsSaid(t *testing.T, command string) {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", command)
 	cmd.Dir = "../.."
-	cmd.Env = append(environ(), "MESHDDNS_DB="+filepath.Join(t.TempDir(), "meshddns.db"))
+	cmd.Env = append(support.Environ(), "MESHDDNS_DB="+filepath.Join(t.TempDir(), "meshddns.db"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run's child goes with it
-	log := &buffer{}
+	log := &support.Log{}
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -173,7 +175,7 @@ func startShell(t *testing.T, folder string) *shell {
 	}
 	cmd := exec.Command("bash")
 	cmd.Dir = folder
-	cmd.Env = append(environ(), "TMPDIR="+t.TempDir(), "SOURCES="+sources, "PATH="+filepath.Dir(binary(t))+":"+os.Getenv("PATH"))
+	cmd.Env = append(support.Environ(), "TMPDIR="+t.TempDir(), "SOURCES="+sources, "PATH="+filepath.Dir(binary(t))+":"+os.Getenv("PATH"))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inRead, outWrite, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // Litestream is built by
@@ -61,18 +62,14 @@ func (at replicaPlaces) replicate(t *testing.T) (litestream *exec.Cmd) {
 	}
 	command := strings.Fields(at.documented(t, "litestream replicate -config /etc/litestream.yml"))
 	litestream = exec.Command(command[0], command[1:]...)
-	log := &buffer{}
+	log := &support.Log{}
 	litestream.Stdout, litestream.Stderr = log, log
-	if err := litestream.Start(); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		litestream.Process.Kill()
-		litestream.Wait()
 		if t.Failed() {
 			t.Logf("log of Litestream:\n%s", log)
 		}
 	})
+	support.Start(t, litestream)
 	return litestream
 }
 
@@ -146,7 +143,7 @@ func TestReplica(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	need(t, "litestream", "sqlite3")
+	support.Need(t, "litestream", "sqlite3")
 	t.Parallel()
 	s := servertest.Knot(t)
 	at := newReplicaPlaces(t)
@@ -188,7 +185,7 @@ func TestReplicaFindsLoss(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	need(t, "litestream", "sqlite3")
+	support.Need(t, "litestream", "sqlite3")
 	t.Parallel()
 	s := servertest.Knot(t)
 	at := newReplicaPlaces(t)
@@ -202,7 +199,7 @@ func TestReplicaFindsLoss(t *testing.T) {
 	litestream.Wait()
 	further(p, all, 6)
 	known := answered(all)
-	p.patiently(2*limit, "all is published", func() bool {
+	support.Eventually(p.t, 2*limit, "all is published", func() bool {
 		a, err := p.try("POST", syncPath, "")
 		return err == nil && a.status == 200
 	})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // quiet waits until a program that nobody asks anything has the descriptors and the memory
@@ -20,7 +22,7 @@ func (p *program) quiet() {
 
 func (p *program) unquiet() (wrong string) {
 	p.client.CloseIdleConnections()
-	p.within(limit, func() bool {
+	support.Within(limit, func() bool {
 		now := resourcesOf(p.cmd.Process.Pid)
 		wrong = ""
 		if now.files > p.began.files+spareFiles || now.resident > p.began.resident+restMemory {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +15,7 @@ import (
 	"meshddns/test/cloudtest"
 	"meshddns/test/contract"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 const (
@@ -340,10 +340,7 @@ type builtinOutside struct {
 
 func (b builtinOutside) exec(statement string, name string, args ...any) {
 	b.t.Helper()
-	db, err := sql.Open("sqlite3", "file:"+b.db+"?_busy_timeout=5000")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	db := support.OpenSQLite(b.t, b.db, "_busy_timeout=5000")
 	defer db.Close()
 	labels := strings.Split(name, ".")
 	slices.Reverse(labels)

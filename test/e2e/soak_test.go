@@ -19,6 +19,7 @@ import (
 	"meshddns/test/cloudtest"
 	"meshddns/test/e2e/soak"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // TestSoak has the binary that is shipped work for as long as MESHDDNS_SOAK says, under a
@@ -28,7 +29,7 @@ import (
 // command for people.
 func TestSoak(t *testing.T) {
 	long(t, "MESHDDNS_SOAK")
-	need(t, "strace", "dig", "mount", "knotd")
+	support.Need(t, "strace", "dig", "mount", "knotd")
 	t.Parallel()
 	if !inNamespaces(t, 0, syscall.CLONE_NEWNS) {
 		return
@@ -169,14 +170,11 @@ func (s *soaked) launch() {
 
 // ended keeps of a program's log what is wrong with it.
 func (s *soaked) ended(p *program) {
-	for line := range strings.Lines(p.log.String()) {
+	for line := range strings.Lines(p.log.Take()) { // a run of an hour has many
 		if strings.Contains(line, "panic: ") {
 			s.add(&s.result.Panics, "%s", strings.TrimSpace(line))
 		}
 	}
-	p.log.mu.Lock()
-	defer p.log.mu.Unlock()
-	p.log.text.Reset() // an hour has many
 }
 
 // add appends to what is wrong, as far as anybody would read it.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"meshddns/test/e2e/soak"
+	"meshddns/test/support"
 )
 
 // watch takes a sample every second.
@@ -228,37 +228,41 @@ func (s *soaked) takeBackup() {
 		s.result.Cut++
 		return
 	}
-	path := filepath.Join(s.folder, "backup.db")
-	if err := os.WriteFile(path, []byte(a.body), 0o600); err != nil {
-		s.add(&s.result.Copies, "%v", err)
-		return
-	}
-	defer os.Remove(path)
-	db, err := sql.Open("sqlite3", "file:"+path+"?mode=ro&immutable=1")
-	if err != nil {
-		s.add(&s.result.Copies, "%v", err)
-		return
-	}
-	defer db.Close()
-	unsound := unsound(s.t, db)
-	for _, wrong := range unsound {
+	for _, wrong := range s.wrongInBackup(a.body, known, touched) {
 		s.add(&s.result.Copies, "the backup: %s", wrong)
 	}
-	if len(unsound) > 0 {
-		return // it may be too broken for any question
+	s.result.Backups++
+}
+
+// wrongInBackup says what is wrong with a copy: it is damaged, or it differs from what was
+// known before it began in more than what was touched meanwhile. It does not end the test,
+// because it runs beside it and holds a lock.
+func (s *soaked) wrongInBackup(content string, known map[string]string, touched map[string]bool) (wrong []string) {
+	path := filepath.Join(s.folder, "backup.db")
+	defer os.Remove(path)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		return []string{err.Error()}
 	}
-	stored := storedFacts(s.t, db)
+	db := support.OpenSQLite(s.t, path, "mode=ro&immutable=1")
+	defer db.Close()
+	if wrong = unsound(s.t, db); len(wrong) > 0 {
+		return wrong
+	}
+	stored, err := readFacts(db)
+	if err != nil {
+		return []string{err.Error()}
+	}
 	for about, want := range known {
 		if is := stored[about].is; is != want && !touched[about] {
-			s.add(&s.result.Copies, "%s is %q in a backup, and %q was acknowledged before it began", about, is, want)
+			wrong = append(wrong, fmt.Sprintf("%s is %q, and %q was acknowledged before it began", about, is, want))
 		}
 	}
 	for about := range stored {
 		if known[about] == "" && !touched[about] {
-			s.add(&s.result.Copies, "%s is in a backup, and nobody has asked for it", about)
+			wrong = append(wrong, about+" is there, and no client has asked for it")
 		}
 	}
-	s.result.Backups++
+	return wrong
 }
 
 // look stops the load, compares all that is stored and published with what was
@@ -269,7 +273,7 @@ func (s *soaked) look() {
 	defer s.rest.Unlock()
 	s.compare()
 	p := s.p.Load()
-	p.patiently(s.patience, "a pass is through", func() bool {
+	support.Eventually(p.t, s.patience, "a pass is through", func() bool {
 		a, err := p.try("POST", syncPath, "")
 		return err == nil && a.status == 200
 	})
@@ -278,7 +282,7 @@ func (s *soaked) look() {
 	if s.atRest == 0 {
 		s.atRest = footprintOf(p.cmd.Process.Pid).files
 	}
-	p.within(5*time.Second, func() bool { return footprintOf(p.cmd.Process.Pid).files <= s.atRest+spareFiles })
+	support.Within(5*time.Second, func() bool { return footprintOf(p.cmd.Process.Pid).files <= s.atRest+spareFiles })
 	h := footprintOf(p.cmd.Process.Pid)
 	s.result.Rests = append(s.result.Rests, soak.Rest{At: time.Since(s.began), Life: int(s.life.Load()), Files: h.files, Threads: h.threads, Database: size(s.db)})
 	s.result.Looks++
@@ -286,10 +290,7 @@ func (s *soaked) look() {
 
 // compare looks at the file.
 func (s *soaked) compare() {
-	db, err := sql.Open("sqlite3", "file:"+s.db+"?_busy_timeout=10000")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	db := openDatabase(s.t, s.db)
 	defer db.Close()
 	for _, wrong := range unsound(s.t, db) {
 		s.add(&s.result.Unsound, "%s", wrong)
@@ -317,7 +318,7 @@ func (s *soaked) compare() {
 // agree waits until DNS has what is wanted, and nothing else.
 func (s *soaked) agree() {
 	var wrong []string
-	s.p.Load().within(s.patience, func() bool {
+	support.Within(s.patience, func() bool {
 		wrong = s.astray()
 		return len(wrong) == 0
 	})

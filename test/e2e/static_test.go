@@ -10,11 +10,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"meshddns/test/support"
 )
 
 // static is the binary that is shipped: no library can be put before its calls.
 var static = sync.OnceValues(func() (path string, err error) {
-	if err := openSources(); err != nil {
+	if err := support.OpenSources("../.."); err != nil {
 		return "", err
 	}
 	out := filepath.Join(dir, "static")
@@ -32,7 +34,7 @@ func staticBinary(t *testing.T) string {
 	if buildFlag == "-race" {
 		t.Skip("what is shipped is the same without the race detector, and is tested there")
 	}
-	need(t, "cc", "jq", "x86_64-linux-gnu-gcc", "readelf")
+	support.Need(t, "cc", "jq", "x86_64-linux-gnu-gcc", "readelf")
 	path, err := static()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +138,7 @@ func mustHave(p *program, path string, acknowledged map[string]bool) {
 // it writes, without a restart.
 func TestStaticFaultWindows(t *testing.T) {
 	t.Parallel()
-	need(t, "strace", "dig")
+	support.Need(t, "strace", "dig")
 	for name, injections := range map[string][]string{
 		"no sync":     {"fsync,fdatasync:error=EIO"},
 		"no room":     {"pwrite64:error=ENOSPC"},
@@ -175,8 +177,7 @@ func TestStaticFaultWindows(t *testing.T) {
 				}
 			}
 			p.call(200, "POST", syncPath, "")
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
+			support.Kill(p.cmd)
 			mustHave(p, path, acknowledged)
 			if refused == 0 {
 				t.Error("no write was refused: nothing was failed")
@@ -191,7 +192,7 @@ func TestStaticFaultWindows(t *testing.T) {
 // starts or says why not, and the next start has everything.
 func TestStaticStartFaults(t *testing.T) {
 	t.Parallel()
-	need(t, "strace")
+	support.Need(t, "strace")
 	last := 2
 	if sampleOf(t, 1) != 1 {
 		last = 12
@@ -209,8 +210,7 @@ func TestStaticStartFaults(t *testing.T) {
 			}
 			runs++
 			p := launch(t, nil, append(words, path), "-db", db, "-ipv4", "none", "-ipv6", "none")
-			p.cmd.Process.Kill()
-			p.cmd.Wait() // and for its log
+			support.Kill(p.cmd) // and for its log
 			if p.client == nil {
 				refused++
 				if !strings.Contains(p.log.String(), "meshddns: ") {
@@ -259,7 +259,7 @@ func damaged(t *testing.T, path string) string {
 
 // On a disk that is full, reads and DNS go on; when it has grown, writes are done again.
 func TestStaticFullDisk(t *testing.T) {
-	need(t, "dig", "mount")
+	support.Need(t, "dig", "mount")
 	if !inNamespaces(t, 0, syscall.CLONE_NEWNS) {
 		return
 	}
@@ -304,8 +304,7 @@ func TestStaticFullDisk(t *testing.T) {
 	if got := p.dig("+short", fmt.Sprintf("_mesh.s-%d.mesh.example.com", n-1), "TXT"); !strings.Contains(got, fmt.Sprintf(" n=%d ", n)) {
 		t.Errorf("the last reservation is answered as %q", got)
 	}
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	support.Kill(p.cmd)
 	mustHave(p, db, acknowledged)
 	t.Logf("%d reservations acknowledged, %d refused on the full disk; none lost", len(acknowledged), refused)
 }
