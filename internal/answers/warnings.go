@@ -11,6 +11,7 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/spelling"
 )
 
 // Warning is a text in each language.
@@ -77,7 +78,7 @@ func WarnMembers(given, known []string) (all []Warning) {
 			continue
 		}
 		missing := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return slices.Contains(given, k) })
-		if meant, ok := closest(name, missing); ok {
+		if meant, ok := spelling.Closest(name, missing); ok {
 			all = append(all, Warning{msg.WarnMember, []any{name, meant}})
 		}
 	}
@@ -89,7 +90,7 @@ func WarnProvider(name string, known []string) []Warning {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	if meant, ok := closest(name, known); ok {
+	if meant, ok := spelling.Closest(name, known); ok {
 		return []Warning{{msg.WarnProviderLike, []any{name, meant}}}
 	}
 	return []Warning{{msg.WarnProvider, []any{name}}}
@@ -161,61 +162,4 @@ func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
 		}
 	}
 	return all
-}
-
-const (
-	leastSame = 5 // letters of a name that is a part of another
-	perSlip   = 4 // letters of a name for each slip in it
-	mostSlips = 2
-)
-
-// closest gives the known name that a name looks like: but for case and what
-// joins its words, for a slip or two, or for words that were left out.
-func closest(name string, known []string) (meant string, ok bool) {
-	given, least := joined(name), mostSlips+1
-	for _, k := range known {
-		full := joined(k)
-		slips := distance(given, full)
-		part := len(given) >= leastSame && (strings.HasPrefix(full, given) || strings.HasSuffix(full, given))
-		if part {
-			slips = min(slips, mostSlips)
-		}
-		if slips < least && (part || slips <= len(given)/perSlip) {
-			meant, least = k, slips
-		}
-	}
-	return meant, least <= mostSlips
-}
-
-// joined is a name without case and without what joins its words.
-func joined(name string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
-}
-
-// distance is how many octets have to be put in, left out, changed, or swapped with
-// the next one to make one text of another.
-func distance(a, b string) int {
-	if len(a) > len(b)+mostSlips || len(b) > len(a)+mostSlips {
-		return mostSlips + 1
-	}
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-		for j := range b {
-			if i == 0 {
-				rows[0][j+1] = j + 1
-				continue
-			}
-			change := 1
-			if a[i-1] == b[j] {
-				change = 0
-			}
-			rows[i][j+1] = min(rows[i-1][j+1]+1, rows[i][j]+1, rows[i-1][j]+change)
-			if i > 1 && j > 0 && a[i-1] == b[j-1] && a[i-2] == b[j] {
-				rows[i][j+1] = min(rows[i][j+1], rows[i-2][j-1]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }
