@@ -3,6 +3,7 @@ package strictjson
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Kind is the kind of a JSON value, as a message calls it.
@@ -58,6 +59,54 @@ func (v *Value) Member(name string) *Value {
 		}
 	}
 	return nil
+}
+
+// At gives the value that a path leads to, nil when there is none.
+func (v *Value) At(path Path) *Value {
+	for _, step := range path {
+		if v.Kind == KindArray {
+			i, err := strconv.Atoi(strings.Trim(step, "[]"))
+			if err != nil || i < 0 || i >= len(v.Items) {
+				return nil
+			}
+			v = &v.Items[i]
+		} else if v = v.Member(step); v == nil {
+			return nil
+		}
+	}
+	return v
+}
+
+// Path leads to a value inside another: names of members, and indices in brackets.
+type Path []string
+
+// Member gives the path of a member below a path.
+func (p Path) Member(name string) Path { return append(p[:len(p):len(p)], name) }
+
+// Item gives the path of an item below a path.
+func (p Path) Item(i int) Path { return append(p[:len(p):len(p)], "["+strconv.Itoa(i)+"]") }
+
+// String writes the path as in services[2].config.domain.
+func (p Path) String() string {
+	return strings.ReplaceAll(strings.Join(p, "."), ".[", "[")
+}
+
+// Edit puts another text in the place of a value.
+type Edit struct {
+	Value Value
+	Text  string
+}
+
+// Apply makes edits in a text. They are in the order of the text and do not overlap.
+func Apply(text string, edits []Edit) string {
+	var out strings.Builder
+	at := 0
+	for _, e := range edits {
+		out.WriteString(text[at:e.Value.Begin] + e.Text)
+		at = e.Value.End
+	}
+	out.WriteString(text[at:])
+	return out.String()
 }
 
 // Equal reports whether two texts are the same JSON: white space, the order of members and

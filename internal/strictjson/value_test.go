@@ -7,16 +7,16 @@ import (
 )
 
 // outline writes a value as the kinds, texts and places of all that it has.
-func outline(text string, v Value) (out string) {
+func outline(v Value) (out string) {
 	out = fmt.Sprintf("%d-%d %s %q", v.Begin, v.End, v.Kind, v.Text)
 	if v.Lone {
 		out += " lone"
 	}
 	for _, m := range v.Members {
-		out += fmt.Sprintf(" {%s = %s}", outline(text, m.Name), outline(text, m.Value))
+		out += fmt.Sprintf(" {%s = %s}", outline(m.Name), outline(m.Value))
 	}
 	for _, item := range v.Items {
-		out += " [" + outline(text, item) + "]"
+		out += " [" + outline(item) + "]"
 	}
 	return out
 }
@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 		{`{"a": [{"b": 1}]}`, 2, `0-17 an object "" {1-4 a string "a" = 6-16 an array "" [7-15 an object ""]}`},
 	} {
 		v, ok := Parse(test.text, test.levels)
-		if got := outline(test.text, v); !ok || got != test.want {
+		if got := outline(v); !ok || got != test.want {
 			t.Errorf("%s, %d levels: %t\n%s\nwant\n%s", test.text, test.levels, ok, got, test.want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestExpand(t *testing.T) {
 	const text = `{"a": [{"b": "x"}, 2]}`
 	outer, _ := Parse(text, 1)
 	whole, _ := Parse(text, AllLevels)
-	if got, want := outline(text, outer.Member("a").Expand(text)), outline(text, *whole.Member("a")); got != want {
+	if got, want := outline(outer.Member("a").Expand(text)), outline(*whole.Member("a")); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -114,4 +114,33 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is not equal to itself", text)
 		}
 	})
+}
+
+func TestPaths(t *testing.T) {
+	const text = `{"a": [{"b.c": 1}, {"b.c": 2}], "[0]": 3, "a b": {}}`
+	v, _ := Parse(text, AllLevels)
+	for path, want := range map[string]struct {
+		path Path
+		text string
+	}{
+		"a[1].b.c": {Path(nil).Member("a").Item(1).Member("b.c"), "2"},
+		"[0]":      {Path(nil).Member("[0]"), "3"},
+		"a[2]":     {Path(nil).Member("a").Item(2), ""},
+		"a.b":      {Path(nil).Member("a").Member("b"), ""},
+		"a[-1]":    {Path{"a", "[-1]"}, ""},
+		"none.x":   {Path(nil).Member("none").Member("x"), ""},
+		"":         {nil, text},
+	} {
+		got := ""
+		if there := v.At(want.path); there != nil {
+			got = text[there.Begin:there.End]
+		}
+		if got != want.text || want.path.String() != path {
+			t.Errorf("%s is %q at %s, want %q", path, got, want.path, want.text)
+		}
+	}
+	edits := []Edit{{*v.At(Path{"a", "[0]"}), "x"}, {*v.At(Path{"[0]"}), "y"}}
+	if got, want := Apply(text, edits), `{"a": [x, {"b.c": 2}], "[0]": y, "a b": {}}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
