@@ -14,7 +14,7 @@ import (
 
 // Checks are what the operations of the API check before they look at what there is. A
 // refusal is an error; Blame gives the member of the body that it is about, "" for none,
-// masked.Mask for those that are masked, and the reason. What is no refusal is not ok.
+// secrets.Mask for those that are masked, and the reason. What is no refusal is not ok.
 type Checks interface {
 	CheckOwner(owner string) error
 	CheckConfiguration(body []byte) error
@@ -35,7 +35,7 @@ func (d *Document) Check(c Checks) error {
 	}
 	var err error
 	if d.Owner != nil {
-		err = check(*d.Owner, func([]byte) error { return c.CheckOwner(d.Owner.text()) })
+		err = check(*d.Owner, func([]byte) error { return c.CheckOwner(d.Owner.value().Text) })
 	}
 	if d.Configuration != nil && err == nil {
 		err = check(*d.Configuration, c.CheckConfiguration)
@@ -166,7 +166,7 @@ func (w *work) result() error {
 // saved keeps what came of an entry. An entry that is refused is put into waiting too.
 func (w *work) saved(e Entry, c Change, err error, waiting *[]Entry) error {
 	if err != nil {
-		*waiting = append(*waiting, e.alone())
+		*waiting = append(*waiting, e)
 	}
 	return w.done(e, c, err)
 }
@@ -186,8 +186,9 @@ func (w *work) done(e Entry, c Change, err error) error {
 	case member == secrets.Mask:
 		w.mistakes = append(w.mistakes, e.Masked(reason)...)
 	default:
-		if n := e.node(); n.member(member) == nil && n.member("config") != nil && n.member("config").member(member) != nil {
-			member = "config." + member // of a service
+		v, inConfig := e.value(), path{"config", member}
+		if v.Member(member) == nil && v.At(inConfig) != nil {
+			member = inConfig.String() // of a service
 		}
 		w.mistakes = append(w.mistakes, e.Mistake(member, reason))
 	}
@@ -198,9 +199,9 @@ func (w *work) saveOwner(ctx context.Context, a Appliance) error {
 	if w.Owner == nil {
 		return nil
 	}
-	c, err := a.SaveOwner(ctx, w.Owner.text())
+	c, err := a.SaveOwner(ctx, w.Owner.value().Text)
 	if err != nil {
-		w.waits.Owner = new(w.Owner.alone())
+		w.waits.Owner = w.Owner
 	}
 	return w.done(*w.Owner, c, err)
 }
@@ -211,7 +212,7 @@ func (w *work) saveConfiguration(ctx context.Context, a Appliance) error {
 	}
 	c, err := a.SaveConfiguration(ctx, w.Configuration.Body)
 	if err != nil {
-		w.waits.Configuration = new(w.Configuration.alone())
+		w.waits.Configuration = w.Configuration
 	}
 	return w.done(*w.Configuration, c, err)
 }
@@ -220,7 +221,7 @@ func (w *work) saveServices(ctx context.Context, a Appliance) error {
 	for _, e := range w.Services {
 		c, err := a.SaveService(ctx, e.Body)
 		if err != nil {
-			w.broken[e.member("id")] = true
+			w.broken[e.text("id")] = true
 		}
 		if err := w.saved(e, c, err, &w.waits.Services); err != nil {
 			return err
@@ -231,8 +232,8 @@ func (w *work) saveServices(ctx context.Context, a Appliance) error {
 
 func (w *work) saveUsages(ctx context.Context, a Appliance) error {
 	for _, e := range w.Usages {
-		if w.broken[e.member("service_id")] {
-			w.waits.Usages = append(w.waits.Usages, e.alone())
+		if w.broken[e.text("service_id")] {
+			w.waits.Usages = append(w.waits.Usages, e)
 			continue // it is tried when the service is as the document says
 		}
 		c, err := a.SaveUsage(ctx, e.Body)
@@ -278,10 +279,10 @@ func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []stri
 	}
 	kept := map[string]bool{}
 	for _, e := range w.Services {
-		kept[e.member("id")] = true
+		kept[e.text("id")] = true
 	}
 	for _, e := range w.Usages {
-		kept[e.member("service_id")] = true
+		kept[e.text("service_id")] = true
 	}
 	total := 0
 	for id, err := range a.HeldServices(ctx) {

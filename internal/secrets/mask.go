@@ -65,7 +65,7 @@ func MaskMembers(text string) string {
 		}
 		return false
 	})
-	return edited(text, edits)
+	return edited(text, v, edits)
 }
 
 // RestoreMembers gives a text in JSON with the secrets of stored in the place of masks, and
@@ -96,7 +96,7 @@ func RestoreMembers(text, stored string) (restored string, used bool, err error)
 	if err != nil {
 		return "", false, err
 	}
-	return edited(text, edits), len(edits) > 0, nil
+	return edited(text, v, edits), len(edits) > 0, nil
 }
 
 func isMask(v strictjson.Value) bool { return v.Kind == strictjson.KindString && v.Text == Mask }
@@ -106,11 +106,11 @@ func isEmpty(v strictjson.Value) bool { return v.Text == "" && len(v.Members)+le
 
 // edited makes edits in a text. It writes an edited text without spaces and with sorted
 // names, as clients know it.
-func edited(text string, edits []strictjson.Edit) string {
+func edited(text string, v strictjson.Value, edits []strictjson.Edit) string {
 	if len(edits) == 0 {
 		return text
 	}
-	text = strictjson.Apply(text, edits)
+	text = v.Edited(text, edits)
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber() // keeps all digits
 	var value any

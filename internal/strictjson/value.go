@@ -34,7 +34,7 @@ type Member struct{ Name, Value Value }
 // Parse gives the value that a text is by RFC 8259; ok is false when the text is no JSON.
 // Unlike Object it accepts every kind of value, a name that stands twice, and strings that
 // are not UTF-8. It keeps the members and items of so many levels of nesting; Expand gives
-// those below.
+// more of them.
 func Parse(text string, levels int) (v Value, ok bool) {
 	s := scanner{text: text, levels: levels}
 	return s.whole()
@@ -43,11 +43,11 @@ func Parse(text string, levels int) (v Value, ok bool) {
 // AllLevels makes Parse keep everything.
 const AllLevels = maxDepth
 
-// Expand gives the value with all levels. The text is the one that Parse read.
-func (v Value) Expand(text string) Value {
-	s := scanner{text: text[:v.End], at: v.Begin, levels: AllLevels}
-	whole, _ := s.value(0)
-	return whole
+// Expand gives the value with other levels. The text is the one that Parse read.
+func (v Value) Expand(text string, levels int) Value {
+	s := scanner{text: text[:v.End], at: v.Begin, levels: levels}
+	expanded, _ := s.value(0)
+	return expanded
 }
 
 // Member gives the value of a member, nil when the object lacks it. Of members with one
@@ -97,15 +97,16 @@ type Edit struct {
 	Text  string
 }
 
-// Apply makes edits in a text. They are in the order of the text and do not overlap.
-func Apply(text string, edits []Edit) string {
+// Edited gives what the text has at the value, with edits inside the value. They are in the
+// order of the text and do not overlap.
+func (v Value) Edited(text string, edits []Edit) string {
 	var out strings.Builder
-	at := 0
+	at := v.Begin
 	for _, e := range edits {
 		out.WriteString(text[at:e.Value.Begin] + e.Text)
 		at = e.Value.End
 	}
-	out.WriteString(text[at:])
+	out.WriteString(text[at:v.End])
 	return out.String()
 }
 

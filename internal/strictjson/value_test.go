@@ -51,7 +51,7 @@ func TestExpand(t *testing.T) {
 	const text = `{"a": [{"b": "x"}, 2]}`
 	outer, _ := Parse(text, 1)
 	whole, _ := Parse(text, AllLevels)
-	if got, want := outline(outer.Member("a").Expand(text)), outline(*whole.Member("a")); got != want {
+	if got, want := outline(outer.Member("a").Expand(text, AllLevels)), outline(*whole.Member("a")); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -140,7 +140,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	edits := []Edit{{*v.At(Path{"a", "[0]"}), "x"}, {*v.At(Path{"[0]"}), "y"}}
-	if got, want := Apply(text, edits), `{"a": [x, {"b.c": 2}], "[0]": y, "a b": {}}`; got != want {
+	if got, want := v.Edited(text, edits), `{"a": [x, {"b.c": 2}], "[0]": y, "a b": {}}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
