@@ -199,7 +199,7 @@ func (u usage) networkName() string {
 func (u usage) entry(language msg.Language) answers.ListedUsage {
 	p := u.Publish
 	e := answers.ListedUsage{
-		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
+		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: fullName(u.Prefix, u.Domain.V),
 		NetworkID: sqlite.Pointer(u.Network), NetworkName: u.networkName(),
 		Publish: answers.ListedPublish{State: string(p.State), Value: p.Value, Error: answers.FaultText(p.Fault, language), Attempts: p.Attempts, At: p.At},

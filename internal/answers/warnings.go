@@ -1,6 +1,6 @@
-// Package advice warns of what is stored as it was given, and cannot work as it
-// stands: a name of a member, a provider or a mode with a slip in it, an address
-// that nobody outside can reach.
+// Warnings are about what is stored as the client gave it, and cannot work as it stands: a
+// misspelt member, provider or mode, or an address that cannot be reached from outside.
+
 package answers
 
 import (
@@ -20,7 +20,7 @@ type Warning struct {
 	Args []any
 }
 
-// In says the warning in a language, and so those of its arguments that are texts themselves.
+// In gives the warning in a language. It translates arguments that are texts themselves.
 func (w Warning) In(language msg.Language) string {
 	words := slices.Clone(w.Args)
 	for i, word := range words {
@@ -31,7 +31,7 @@ func (w Warning) In(language msg.Language) string {
 	return w.ID.In(language, words...)
 }
 
-// WarningTexts says warnings in a language.
+// WarningTexts gives warnings in a language.
 func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 	for _, w := range all {
 		texts = append(texts, w.In(language))
@@ -39,8 +39,8 @@ func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 	return texts
 }
 
-// The members of a configuration, of a service and of a service's config, and those of the
-// answers that hold them: GET, edit, PUT is to be quiet.
+// The members of a configuration, a service, a service's config and a usage, with those that
+// only answers have: a client that edits an answer and sends it back gets no warning.
 var (
 	ConfigurationMembers = []string{
 		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
@@ -54,7 +54,7 @@ var (
 	}
 )
 
-// Members of a usage that its reservation does not set, and that no change sets.
+// Members of a usage that its reservation does not set, and members that no change sets.
 var (
 	NotReservedMembers = []string{"txt_endpoints", "description"}
 	NotChangedMembers  = []string{"service_id", "custom_prefix"}
@@ -70,8 +70,8 @@ func WarnNotSet(given, not []string) (all []Warning) {
 	return all
 }
 
-// WarnMembers warns of given members that are not known, and look like one that is
-// known and not given.
+// WarnMembers warns of given members that are unknown, and look like a known member that is
+// not given.
 func WarnMembers(given, known []string) (all []Warning) {
 	for _, name := range given {
 		if slices.Contains(known, name) {
@@ -85,7 +85,7 @@ func WarnMembers(given, known []string) (all []Warning) {
 	return all
 }
 
-// WarnProvider warns of a provider that is none.
+// WarnProvider warns of an unknown provider.
 func WarnProvider(name string, known []string) []Warning {
 	if slices.Contains(known, name) {
 		return nil
@@ -96,7 +96,7 @@ func WarnProvider(name string, known []string) []Warning {
 	return []Warning{{msg.WarnProvider, []any{name}}}
 }
 
-// WarnMode warns of a mode that is none, and so means manual.
+// WarnMode warns of an unknown mode, which means manual.
 func WarnMode(mode string, known []string) []Warning {
 	if mode == "" || slices.Contains(known, mode) {
 		return nil
@@ -128,7 +128,7 @@ func WarnNumber(member string, given, used int64) []Warning {
 	return []Warning{{msg.WarnNumber, []any{member, given, used}}}
 }
 
-// WarnEnabled warns of a configuration that does not say whether it is enabled, and so is not.
+// WarnEnabled warns of a configuration without the member enabled, which means false.
 func WarnEnabled(members []string) []Warning {
 	if members == nil || slices.Contains(members, "enabled") {
 		return nil
@@ -144,11 +144,10 @@ func WarnEndpoints(endpoints []string) []Warning {
 	return []Warning{{ID: msg.WarnEndpoints}}
 }
 
-// shared is what carriers share among their customers (RFC 6598).
+// shared has the addresses that carriers share among their customers (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// WarnAddresses warns of placeholders that stand for an address which is not to be
-// reached from outside.
+// WarnAddresses warns of placeholders for an address that cannot be reached from outside.
 func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
 	for _, p := range []struct {
 		placeholder string

@@ -11,13 +11,14 @@ const (
 
 // Closest gives the known name that is most like a name. Letter case and the separators
 // of words do not count. The name may have one slip in four octets, at most two, or leave
-// out words at the beginning or the end. ok is false when no known name is near enough.
+// out words at the beginning or the end; -tokens is for -token-file. ok is false when no
+// known name is near enough.
 func Closest(name string, known []string) (meant string, ok bool) {
 	given, least := joined(name), mostSlips+1
-	part := strings.TrimSuffix(given, "s")
+	begin := strings.TrimSuffix(given, "s")
 	for _, k := range known {
 		full := joined(k)
-		isPart := len(part) >= leastPart && (strings.HasPrefix(full, part) || strings.HasSuffix(full, part))
+		isPart := len(begin) >= leastPart && (strings.HasPrefix(full, begin) || strings.HasSuffix(full, given))
 		slips := distance(given, full)
 		if isPart {
 			slips = min(slips, mostSlips)

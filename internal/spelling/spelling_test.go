@@ -9,7 +9,7 @@ func TestClosest(t *testing.T) {
 	known := []string{"token-file", "dns-listen", "dns-host", "db", "sync_mode", "enabled"}
 	for name, want := range map[string]string{
 		"dns-listen": "dns-listen", "DNSLISTEN": "dns-listen", "dns.host": "dns-host", "dns-hots": "dns-host", "syncmde": "sync_mode",
-		"token": "token-file", "tokens": "token-file", "listen": "dns-listen",
+		"token": "token-file", "tokens": "token-file", "listen": "dns-listen", "listens": "",
 		"": "", "x": "", "d": "", "bd": "", "host": "", "mode": "", "dns-lsitne": "dns-listen", "enabeld": "enabled", "enbalde": "", "enxxled": "", "a-name-of-something-else": "",
 		strings.Repeat("enabled", 1<<20): "",
 	} {
