@@ -17,7 +17,7 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// Document is what the files say together. A part that none of them has is nil.
+// Document has the content of all files. A part that no file has is nil.
 type Document struct {
 	Owner         *Entry
 	Configuration *Entry
@@ -34,7 +34,8 @@ type Document struct {
 	credentials            CredentialFolder
 }
 
-// Prune says what becomes of what the document lacks, in the parts that it has.
+// Prune says whether usages and services that the document lacks are removed. It is about the
+// parts that the document has.
 type Prune string
 
 const (
@@ -52,7 +53,7 @@ type Entry struct {
 	line int
 	path path
 	raw  secrets.JSON // as it stands in the file
-	bad  bool         // it has mistakes: what it says is not clear
+	bad  bool         // it has mistakes, so its meaning is not clear
 }
 
 // Mistake tells that a member of the entry, "" for all of it, is wrong. Nested members
@@ -84,7 +85,7 @@ func (e Entry) value() value {
 	return v
 }
 
-// text is what a member says that is a string, "" without it.
+// text gives the text of a member, "" when it is absent or no string.
 func (e Entry) text(name string) string {
 	v := e.value()
 	if m := member(v, name); m != nil && m.Kind == strictjson.KindString {
@@ -104,7 +105,7 @@ func (e Entry) Masked(reason string) (all Mistakes) {
 	return all
 }
 
-// What a member takes, as it is called in a mistake.
+// Types of members, as mistakes call them.
 const (
 	aText     = string(strictjson.KindString)
 	aBoolean  = string(strictjson.KindBoolean)
@@ -118,7 +119,7 @@ const (
 // maxShown is how long a number may be to be shown.
 const maxShown = 30
 
-// form says which members an object has, and what they take.
+// form has the members of an object and their types.
 type form struct {
 	members  map[string]string
 	required []string
@@ -205,7 +206,7 @@ func noMember(known []string) string {
 	return "no such member, want one of " + strings.Join(known, ", ")
 }
 
-// once finds what is there twice, also in two files.
+// once notes a part, a service or a custom prefix that stands twice, also in two files.
 func (f *file) once(what string, e Entry, member ...string) {
 	first, there := f.seen[what]
 	if !there {
@@ -264,7 +265,7 @@ func (f *file) usage(v value, at path) {
 	f.Usages = append(f.Usages, e)
 }
 
-// object looks for mistakes in the members of an object.
+// object notes mistakes in the members of an object.
 func (f *file) object(v value, at path, form form) {
 	if v.Kind != strictjson.KindObject {
 		f.fault(v, at, wrongKind(v, strictjson.KindObject))
@@ -286,7 +287,7 @@ func (f *file) object(v value, at path, form form) {
 	}
 }
 
-// wants looks whether a value is of a type.
+// wants notes a mistake when a value is not of a type.
 func (f *file) wants(v value, at path, want string) {
 	var ok bool
 	number := v.Kind == strictjson.KindNumber

@@ -18,21 +18,21 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// Bounds of what is read.
+// Bounds of files, in octets.
 const (
 	maxFile       = 16 << 20
 	maxAll        = 64 << 20
 	maxCredential = 64 << 10
 )
 
-// CredentialFolder is where secrets are that a document has by name.
+// CredentialFolder is the folder of the secrets that a document names.
 type CredentialFolder struct {
 	Folder   string // as $CREDENTIALS_DIRECTORY says; "" for none
-	Optional bool   // without a folder none is looked at, and that is no mistake
+	Optional bool   // without a folder a credential is no mistake; it is counted as unread
 }
 
 // Read reads a file, or those files of a folder whose names end in .json, in the order
-// of their names. What is wrong with them Check and Apply tell.
+// of their names. Check and Apply tell the mistakes in them.
 func Read(path string, credentials CredentialFolder) *Document {
 	d := &Document{seen: map[string]Entry{}, credentials: credentials}
 	names, err := files(path)

@@ -8,7 +8,7 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Source is what there is to make a document of.
+// Source has the stored state, of which Pieces makes a document.
 type Source struct {
 	Owner         string
 	Configuration any // nil for none
@@ -49,7 +49,7 @@ func (s Source) Pieces() iter.Seq2[[]byte, error] {
 	}
 }
 
-// list gives the entries of a list behind what begins it.
+// list gives the beginning of a list and its entries.
 func list[T any](begin string, entries iter.Seq2[T, error], yield func([]byte, error) bool) (goOn bool) {
 	if !yield([]byte(begin), nil) {
 		return false

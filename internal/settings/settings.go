@@ -18,7 +18,7 @@ import (
 	"meshddns/internal/systemd"
 )
 
-// Settings are what the command line and the environment say.
+// Settings are the values of the command line and the environment.
 type Settings struct {
 	Listen       []string // each host:port, or unix:/path; one at least
 	SocketGroup  string   // of unix sockets, by name or number; "": the program's own
@@ -26,7 +26,7 @@ type Settings struct {
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
 	AllowHosts   []string      // as guard.Config has them
-	Tokens       *guard.Tokens // nil: none is asked for
+	Tokens       *guard.Tokens // nil: clients need none
 	SyncInterval time.Duration // 1s at least
 	Language     msg.Language  // of the texts for requests without Accept-Language
 	LogFormat    string        // "text" or "json"
@@ -41,9 +41,9 @@ type Settings struct {
 	given map[string]string // from the name of each option that was given to where
 }
 
-// Read reads the command line, and where that says nothing the environment. The
-// error joins all mistakes: each names the flag or the variable, what it says and
-// what is wanted. All that is right stands in the Settings nevertheless.
+// Read reads the command line, and the environment for flags that are not given. The error
+// joins all mistakes: each names the flag or the variable, its value, and the values that
+// are allowed. The Settings have all values that are right nevertheless.
 func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
 	faults := append(texts.environment(environ), texts.commandLine(args)...)
@@ -88,8 +88,8 @@ func (s *Settings) open() error {
 	return nil
 }
 
-// Unused names what was given and has no effect on a program that answers no HTTP
-// over TCP, or no DNS.
+// Unused names the given settings that have no effect on a program without HTTP over TCP, or
+// without DNS.
 func (s *Settings) Unused(tcp, dns bool) (origins []string) {
 	for _, o := range options {
 		if origin, ok := s.given[o.name]; ok && (o.tcp && !tcp || o.dns && !dns) {
@@ -99,13 +99,13 @@ func (s *Settings) Unused(tcp, dns bool) (origins []string) {
 	return origins
 }
 
-// said is what was said of an option.
+// said has the values of an option, and their origin.
 type said struct {
 	values []string
 	origin string // "-listen" or "MESHDDNS_LISTEN"
 }
 
-// collector has what was said of each option, by its name.
+// collector has the values of each option by its name.
 type collector map[string]said
 
 // set notes a value. Another origin begins anew, and so does an option of one value: of two the

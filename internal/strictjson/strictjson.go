@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Fault says what is wrong with a body.
+// Fault is a kind of mistake in a body.
 type Fault string
 
 const (
@@ -26,8 +26,8 @@ const (
 	WrongType Fault = "wrong_type" // a member of another type, or out of its range
 )
 
-// Error is the error of Decode. Field is the member it is about, if any, and
-// Want the type that WrongType misses.
+// Error is the error of Decode and Object. Field is the wrong member, if there is one. Want is
+// the type that a member with WrongType should have.
 type Error struct {
 	Fault Fault
 	Field string
