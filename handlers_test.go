@@ -899,6 +899,8 @@ func TestListingIsTheRows(t *testing.T) {
 		`UPDATE usages SET id = id || ` + odd + `, record_prefix = record_prefix || ` + odd + `, prefix_mode = 'auto' WHERE seq > 700`,
 		`UPDATE services SET name = ` + odd + `, domain = domain || ` + odd + ` WHERE id = 'bare'`,
 		`UPDATE usages SET description = replace('","|]["id","auto",1,null,7]', '|', char(92)) WHERE seq IN (100, 1001)`,
+		`UPDATE usages SET description = 'mesh sync - ' || ` + odd + ` || seq WHERE seq % 5 = 0`,
+		`UPDATE usages SET rival = seq WHERE seq % 7 = 0`,
 		`UPDATE usages SET record_type = 'A' WHERE seq IN (1, 21, 700)`,
 		`UPDATE services SET domain = NULL WHERE id = 'svc'`,
 		`UPDATE services SET domain = NULL`,

@@ -106,7 +106,7 @@ func (b usageBody) difference(u mesh.Usage) (endpoints sqlite.TextList, descript
 func listed(u mesh.Usage, language msg.Language) answers.ListedUsage {
 	p := u.Publish
 	e := answers.ListedUsage{
-		Seq: u.Seq, ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
+		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: mesh.FullName(u.Prefix, u.Domain.V),
 		NetworkID: sqlite.Pointer(u.Network), NetworkName: mesh.NetworkName(u.Description),
 		Publish: answers.ListedPublish{State: string(p.State), Value: p.Value, Error: answers.FaultText(reconcile.Fault(p.Fault), language), Attempts: p.Attempts, At: p.At},

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -586,32 +587,34 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 }
 
 // Listing gives what Usages does as a page of the list, with the text that say gives for a fault.
-// SQLite makes one text of the page. It looks up no service for those of the first usage's or of the one
-// that is asked for.
-func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) answers.ListPage {
-	rows := answers.ListRows{Fault: func(code, detail, key string) string { return say(mesh.Fault{Code: code, Detail: detail, Key: key}) }}
+// SQLite writes the whole page in JSON, because reading a row costs more than writing it.
+func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) (page answers.ListPage) {
 	where, args := f.where(limit)
-	err := s.db.Reader.QueryRowContext(ctx, `
-		WITH common AS (
-		    SELECT id, name, domain FROM services
-		    WHERE id = coalesce(nullif(?, ''), (SELECT provider_id FROM usages WHERE seq > ? ORDER BY seq LIMIT 1)))
-		SELECT count(*), coalesce(group_concat(entry, ''), ''), coalesce((SELECT json_array(id, name, domain) FROM common), '')
-		FROM (
-		    SELECT CASE u.provider_id WHEN (SELECT id FROM common)
-		        THEN json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, `+publishColumns+`, u.seq)
-		        ELSE (SELECT json_array(u.id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id,
-		                                u.provider_id, s.name, s.domain, `+publishColumns+`, u.seq)
-		              FROM (SELECT 1) LEFT JOIN services s ON s.id = u.provider_id)
-		        END AS entry
+	page.Err = s.db.Reader.QueryRowContext(ctx, `
+		WITH page (seq, id, service, mode, prefix, description, occupied, network, name, domain, attempts, state, value, code, detail, key_of, at) AS (
+		    SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.description, u.is_exclusive, b.network_id, s.name, s.domain, `+publishColumns+`
 		    FROM usages u
 		    LEFT JOIN bindings b ON b.seq = u.seq
-		    LEFT JOIN places p ON p.id = u.place`+where+`)`,
-		append([]any{f.serviceID, f.after}, args...)...).Scan(&rows.Size, &rows.Text, &rows.Common)
-	if err != nil {
-		return answers.ListPage{Err: err}
-	}
-	return rows.Page()
+		    LEFT JOIN services s ON s.id = u.provider_id
+		    LEFT JOIN places p ON p.id = u.place`+where+`)
+		SELECT count(*), coalesce(max(seq), 0), coalesce(group_concat(json_object(
+		    'id', id, 'provider_id', service, 'prefix_mode', mode, 'record_prefix', prefix, 'record_type', 'TXT',
+		    'description', description, 'is_occupied', json(iif(occupied = 1, 'true', 'false')),
+		    'network_id', iif(network < 0, json(printf('%u', network)), network),
+		    'full_domain', '`+mesh.Label+`.' || prefix || '.' || coalesce(domain, ''),
+		    'provider', iif(name IS NULL, NULL, json_object('id', service, 'name', name)),
+		    'network_name', iif(substr(description, 1, `+describing+`) = '`+mesh.Describing+`', CAST(substr(CAST(description AS BLOB), `+describing+` + 1) AS TEXT), ''),
+		    'publish', json_object('state', state, 'value', value, 'error', iif(code = '', '', json_array(code, detail, key_of)), 'attempts', attempts, 'at', at)),
+		    char(10) || ','), '')
+		FROM page`, args...).Scan(&page.Size, &page.Last, &page.Entries)
+	page.Entries = answers.ListEntries(page.Entries, func(code, detail, key string) string {
+		return say(mesh.Fault{Code: code, Detail: detail, Key: key})
+	})
+	return page
 }
+
+// describing is the length of mesh.Describing.
+var describing = strconv.Itoa(len(mesh.Describing))
 
 // Usage gives one usage, or errNoUsage.
 func (s *store) Usage(ctx context.Context, id string) (mesh.Usage, error) {

@@ -1,12 +1,15 @@
-// Package listing is the list of usages as it leaves the database, a page in one
-// text, and as it is written in JSON: a list may have millions of entries.
 package answers
 
-import "meshddns/internal/mesh"
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
 
-// ListedUsage is an entry of the list.
+	"meshddns/internal/mesh"
+)
+
+// ListedUsage is a usage as the list and the answer about one usage show it.
 type ListedUsage struct {
-	Seq         int64           `json:"-"` // the list goes on after it
 	ID          string          `json:"id"`
 	ProviderID  string          `json:"provider_id"`
 	Mode        mesh.PrefixMode `json:"prefix_mode"`
@@ -36,10 +39,61 @@ type ListedPublish struct {
 	At       string `json:"at"`
 }
 
-// ListPage is a part of the list, or why there is none.
-type ListPage struct {
-	Size   int
-	Last   int64                                                   // seq of the last entry
-	Append func(to []byte, first int) (written []byte, last int64) // writes the first of them, a line each
-	Err    error
+// ListEntries turns entries that SQLite wrote into those that encoding/json would write of
+// ListedUsage. SQLite writes members that are null, and an error as an array of its code,
+// detail and key; fault gives the text of such an error. No text in the entries can look
+// like this, because its quotes would be escaped.
+func ListEntries(written string, fault func(code, detail, key string) string) string {
+	for _, member := range []string{"network_id", "provider"} {
+		written = strings.ReplaceAll(written, `"`+member+`":null,`, "")
+	}
+	const begin = `"error":`
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(written, begin+"[")
+		out.WriteString(before)
+		if !found {
+			return asEncodingJSON(out.String())
+		}
+		var e [3]string
+		decoder := json.NewDecoder(strings.NewReader("[" + rest))
+		if err := decoder.Decode(&e); err != nil {
+			panic(err) // SQLite wrote it
+		}
+		out.WriteString(begin + quoted(fault(e[0], e[1], e[2])))
+		written = rest[decoder.InputOffset()-1:]
+	}
+}
+
+// quoted writes a text in JSON.
+func quoted(text string) string {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(text); err != nil {
+		panic(err) // every string is JSON
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// asEncodingJSON escapes what encoding/json escapes in a string and SQLite does not: octets
+// that are not UTF-8, and the two line ends of Unicode.
+func asEncodingJSON(text string) string {
+	if utf8.ValidString(text) && !strings.Contains(text, "\u2028") && !strings.Contains(text, "\u2029") {
+		return text
+	}
+	var out strings.Builder
+	for text != "" {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			out.WriteString(`\ufffd`)
+		case r == '\u2028' || r == '\u2029':
+			out.WriteString(strings.Trim(quoted(text[:size]), `"`))
+		default:
+			out.WriteString(text[:size])
+		}
+		text = text[size:]
+	}
+	return out.String()
 }

@@ -10,22 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/mesh"
-	"meshddns/internal/sqlite"
 )
-
-func FuzzAppendString(f *testing.F) {
-	f.Add("a\"b\\c/<>&\x00\x1f\x7f\b\f\n\r\t \u2028\u2029\u2027 \xff\xe2\x80 \xed\xa0\x80 文\U0001f600")
-	f.Fuzz(func(t *testing.T, text string) {
-		if got, want := string(appendString(nil, text)), standard(t, text); got != want {
-			t.Errorf("%q is %s, want %s", text, got, want)
-		}
-	})
-}
 
 // standard is what encoding/json makes of a value.
 func standard(t *testing.T, value any) string {
@@ -39,132 +28,101 @@ func standard(t *testing.T, value any) string {
 	return string(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
 }
 
-// alphabet has what JSON escapes, what is not UTF-8, and what is nearly either.
-var alphabet = []string{"a", "~", " ", `"`, `\`, "/", "<", "\x00", "\x1e", "\x1f", "\x7f", "\n", "\t", "é", "\u2027", "\u2028", "\u2029", "\ufffd", "\xff", "\xe2\x80", "😀"}
-
-// pageOf is a page of entries, as encoding/json writes them.
-func pageOf(t *testing.T, entries []*ListedUsage) ListPage {
-	p := ListPage{Size: len(entries)}
-	p.Append = func(to []byte, first int) (written []byte, last int64) {
-		for i, u := range entries[:first] {
-			if i > 0 {
-				to = append(to, ',')
-			}
-			to, last = append(append(to, standard(t, u)...), '\n'), u.Seq
-		}
-		return to, last
-	}
-	if p.Size > 0 {
-		p.Last = entries[p.Size-1].Seq
-	}
-	return p
-}
-
-// fromSQLite has SQLite write usages as a page of the store is written. Those of the
-// common service are its usages, and it is no service when it has no name.
-func fromSQLite(t *testing.T, db *sql.DB, usages []*ListedUsage, common *ListedProvider, domain string) (r ListRows) {
+// bySQLite is the entry of a usage as SQLite writes it. A fault is its code, detail and key,
+// with "|" between them.
+func bySQLite(t *testing.T, db *sql.DB, u ListedUsage) (text string) {
 	t.Helper()
-	array := func(values ...any) (text string) {
-		arguments := strings.Repeat(", ?", len(values))[2:]
-		if err := db.QueryRow("SELECT json_array("+arguments+")", values...).Scan(&text); err != nil {
-			t.Fatal(err)
-		}
-		return text
+	code, detail, _ := strings.Cut(u.Publish.Error, "|")
+	detail, key, _ := strings.Cut(detail, "|")
+	var providerID, providerName any
+	if u.Provider != nil {
+		providerID, providerName = u.Provider.ID, u.Provider.Name
 	}
-	for _, u := range usages {
-		row := []any{u.ID, u.Mode, u.Prefix, u.Description, u.IsOccupied, sqlite.Given(u.NetworkID)}
-		switch {
-		case u.Provider == nil:
-			row = append(row, u.ProviderID, nil, nil)
-		case *u.Provider != *common:
-			row = append(row, u.Provider.ID, u.Provider.Name, domain)
-		}
-		code, detail, _ := strings.Cut(u.Publish.Error, "|")
-		detail, key, _ := strings.Cut(detail, "|")
-		r.Text += array(append(row, u.Publish.Attempts, u.Publish.State, u.Publish.Value, code, detail, key, u.Publish.At, u.Seq)...)
-	}
-	r.Size, r.Common = len(usages), array(common.ID, common.Name, domain)
-	r.Fault = func(code, detail, key string) string { return code + "|" + detail + "|" + key }
-	return r
-}
-
-// What SQLite writes becomes the entries as encoding/json writes them.
-func TestRows(t *testing.T) {
-	db, err := sql.Open("sqlite3", ":memory:")
-	if err != nil {
+	if err := db.QueryRow(`
+		SELECT json_object('id', ?1, 'provider_id', ?2, 'prefix_mode', ?3, 'record_prefix', ?4, 'record_type', ?5, 'description', ?6,
+		    'is_occupied', json(iif(?7, 'true', 'false')), 'network_id', iif(?8 < 0, json(printf('%u', ?8)), ?8), 'full_domain', ?9,
+		    'provider', iif(?10 IS NULL, NULL, json_object('id', ?10, 'name', ?11)), 'network_name', ?12,
+		    'publish', json_object('state', ?13, 'value', ?14, 'error', iif(?15 = '', '', json_array(?15, ?16, ?17)), 'attempts', ?18, 'at', ?19))`,
+		u.ID, u.ProviderID, u.Mode, u.Prefix, u.RecordType, u.Description, u.IsOccupied, sqlite.Given(u.NetworkID), u.FullDomain,
+		providerID, providerName, u.NetworkName, u.Publish.State, u.Publish.Value, code, detail, key, u.Publish.Attempts, u.Publish.At,
+	).Scan(&text); err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	random := rand.New(rand.NewPCG(10, 1))
+	return text
+}
+
+// alphabet has what JSON escapes, what is not UTF-8, what is nearly either, and what
+// ListEntries looks for.
+var alphabet = []string{"a", " ", `"`, `\`, "/", "<", "\x00", "\x1f", "\x7f", "\n", "\t", "é", "\u2027", "\u2028", "\u2029", "\ufffd", "\xff", "\xe2\x80", "😀",
+	`"error":["x","y","z"]`, `"network_id":null,`, `,"provider":null,`}
+
+func randomUsage(random *rand.Rand) (u ListedUsage) {
 	text := func() (s string) {
 		for range random.IntN(8) {
 			s += alphabet[random.IntN(len(alphabet))]
 		}
 		return s
 	}
-	for range 300 {
-		common, domain := &ListedProvider{ID: "c" + text(), Name: text()}, text()
-		var usages []*ListedUsage
-		for range 1 + random.IntN(4) {
-			u := &ListedUsage{
-				Seq: random.Int64(), ID: text(), Mode: mesh.PrefixMode(text()), Prefix: text(), RecordType: "TXT", Description: text(),
-				IsOccupied: random.IntN(2) == 0, Provider: []*ListedProvider{common, {ID: text(), Name: text()}, nil}[random.IntN(3)],
-			}
-			if random.IntN(4) > 0 {
-				n := mesh.NetworkID(random.Uint64() >> random.IntN(64))
-				u.NetworkID = &n
-			}
-			u.Publish = ListedPublish{State: text(), Value: text(), Attempts: random.IntN(20), At: text()}
-			if random.IntN(2) == 0 {
-				u.NetworkName = text()
-				u.Description = mesh.Describing + u.NetworkName
-			}
-			if code := text(); code != "" {
-				u.Publish.Error = strings.ToValidUTF8(code+"|"+text()+"|"+text(), "\ufffd")
-			}
-			u.FullDomain = "_mesh." + u.Prefix + "."
-			if u.ProviderID = text(); u.Provider != nil {
-				u.ProviderID = u.Provider.ID
-				u.FullDomain += domain
-			}
-			usages = append(usages, u)
-		}
-		rows, first := fromSQLite(t, db, usages, common, domain), 1+random.IntN(len(usages))
-		got, last := rows.Page().Append(nil, first)
-		want, wantLast := pageOf(t, usages).Append(nil, first)
-		if string(got) != string(want) || last != wantLast || rows.Page().Last != usages[len(usages)-1].Seq {
-			t.Fatalf("%+v is, with last %d,\n%s\nwant, with last %d,\n%s", rows, last, got, wantLast, want)
-		}
+	u = ListedUsage{
+		ID: text(), ProviderID: text(), Mode: mesh.PrefixMode(text()), Prefix: text(), RecordType: "TXT", Description: text(), IsOccupied: random.IntN(2) == 0,
+		FullDomain: text(), NetworkName: text(), Publish: ListedPublish{State: text(), Value: text(), Attempts: random.IntN(20), At: text()},
 	}
-	if p := (ListRows{}).Page(); p.Size != 0 || p.Last != 0 {
-		t.Errorf("no rows are %+v", p)
+	if random.IntN(2) == 0 {
+		u.Provider = &ListedProvider{ID: text(), Name: text()}
 	}
+	if random.IntN(4) > 0 {
+		n := mesh.NetworkID(random.Uint64() >> random.IntN(64))
+		u.NetworkID = &n
+	}
+	if random.IntN(2) == 0 {
+		u.Publish.Error = "code" + strings.ToValidUTF8(strings.ReplaceAll(text()+"|"+text()+"|"+text(), "\x00", ""), "\ufffd")
+	}
+	return u
 }
 
-func TestQuoted(t *testing.T) {
-	for text, want := range map[string]int{
-		`""`: 2, `"a",`: 3, `"\\"`: 4, `"\\",""`: 4, `"\"",`: 4, `"\\\"","`: 6, `"`: 1, `"a`: 2, `"\"`: 3, `"a\"b`: 5,
-	} {
-		if got := quoted(text); got != want {
-			t.Errorf("%s is %d, want %d", text, got, want)
+// TestListEntries has SQLite write usages, which become the entries that encoding/json writes.
+func TestListEntries(t *testing.T) {
+	db, err := sql.Open("sqlite3", "file::memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	random := rand.New(rand.NewPCG(10, 1))
+	fault := func(code, detail, key string) string { return code + "|" + detail + "|" + key }
+	for range 500 {
+		var given, want []string
+		for range random.IntN(4) {
+			u := randomUsage(random)
+			given, want = append(given, bySQLite(t, db, u)), append(want, standard(t, u))
+		}
+		got := ListEntries(strings.Join(given, "\n,"), fault)
+		if want := strings.Join(want, "\n,"); got != want {
+			t.Fatalf("%s\nis\n%s\nwant\n%s", given, got, want)
 		}
 	}
 }
 
-// The list is written as a whole without a limit, however many pages it has; with one,
-// the cursor of the next page is there when there is such a page.
-func TestWrite(t *testing.T) {
+// listOf gives the function that reads pages of a list of so many entries.
+func listOf(t *testing.T, entries int) func(after int64, size int) ListPage {
+	return func(after int64, size int) (p ListPage) {
+		var all []string
+		for n := after + 1; n <= int64(entries) && len(all) < size; n++ {
+			p.Last = n
+			all = append(all, standard(t, ListedUsage{ID: strconv.FormatInt(n, 10)}))
+		}
+		p.Size, p.Entries = len(all), strings.Join(all, "\n,")
+		return p
+	}
+}
+
+// TestWriteList writes all pages without a limit, however many there are. With a limit the
+// cursor of the next page is there when there is such a page.
+func TestWriteList(t *testing.T) {
 	for _, test := range []struct{ entries, limit, written, cursor int }{
 		{0, 0, 0, 0}, {19, 0, 19, 0}, {20, 0, 20, 0}, {60, 0, 60, 0}, {61, 0, 61, 0}, {8000, 0, 8000, 0},
 		{0, 5, 0, 0}, {5, 5, 5, 0}, {6, 5, 5, 5}, {60, 5, 5, 5},
 	} {
-		read := func(after int64, size int) ListPage {
-			var entries []*ListedUsage
-			for n := after + 1; n <= int64(test.entries) && len(entries) < size; n++ {
-				entries = append(entries, &ListedUsage{Seq: n, ID: strconv.FormatInt(n, 10)})
-			}
-			return pageOf(t, entries)
-		}
+		read := listOf(t, test.entries)
 		var out bytes.Buffer
 		if err := WriteList(&out, test.limit, read(0, FirstSize(test.limit)), read); err != nil {
 			t.Fatal(err)
@@ -187,47 +145,38 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A page that cannot be read ends the answer where it is.
-func TestWriteFails(t *testing.T) {
+// TestWriteListFails has a page that cannot be read: the answer ends where it is.
+func TestWriteListFails(t *testing.T) {
 	fault := errors.New("no page")
-	var out bytes.Buffer
-	if err := WriteList(&out, 0, fullPage(t, firstSize), func(int64, int) ListPage { return ListPage{Err: fault} }); err != fault || json.Valid(out.Bytes()) {
-		t.Errorf("%v after %s", err, out.Bytes())
+	for _, limit := range []int{0, 5} {
+		var out bytes.Buffer
+		err := WriteList(&out, limit, listOf(t, 100)(0, FirstSize(limit)), func(int64, int) ListPage { return ListPage{Err: fault} })
+		if err != fault || out.Len() == 0 || json.Valid(out.Bytes()) {
+			t.Errorf("limit %d: %v after %s", limit, err, out.Bytes())
+		}
 	}
 }
 
-func fullPage(t *testing.T, size int) ListPage {
-	return pageOf(t, slices.Repeat([]*ListedUsage{{Seq: 1}}, size))
-}
+// client is a client that a test reads for.
+type client func(p []byte)
 
-// writer is a client that a test reads for.
-type writer func(p []byte) (int, error)
+func (c client) Write(p []byte) (int, error) { c(p); return len(p), nil }
 
-func (w writer) Write(p []byte) (int, error) { return w(p) }
-
-// While a page is written the next is read, and none after that; when the answer breaks
-// off, no more are.
-func TestReadAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var asked, written int
-		client := writer(func(p []byte) (int, error) {
-			synctest.Wait()
-			if written++; asked != written {
-				t.Errorf("%d pages are read after the first when %d are written", asked, written)
-			}
-			if written == 10 {
-				panic("broken off")
-			}
-			return len(p), nil
-		})
-		defer func() {
-			if recover() == nil {
-				t.Error("it goes on")
-			}
-		}()
-		WriteList(client, 0, fullPage(t, firstSize), func(_ int64, size int) ListPage {
-			asked++
-			return fullPage(t, size)
-		})
+// TestPageByPage reads a page when the one before is written, in pages that grow up to a
+// bound: a client that does not read on holds no more than one page.
+func TestPageByPage(t *testing.T) {
+	const all = 3000
+	var sizes []int
+	read, written := listOf(t, all), 0
+	into := client(func(p []byte) { written += bytes.Count(p, []byte(`"id"`)) })
+	err := WriteList(into, 0, read(0, FirstSize(0)), func(after int64, size int) ListPage {
+		if written != int(after) {
+			t.Errorf("%d entries are written when what follows %d is read", written, after)
+		}
+		sizes = append(sizes, size)
+		return read(after, size)
 	})
+	if err != nil || written != all || !slices.IsSorted(sizes) || sizes[0] != firstSize+growth || sizes[len(sizes)-1] != largestSize {
+		t.Errorf("%v, %d written, pages of %v", err, written, sizes)
+	}
 }

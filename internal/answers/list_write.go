@@ -1,75 +1,63 @@
 package answers
 
 import (
+	"fmt"
 	"io"
-	"strconv"
 )
 
-// Pages of a list that is written as a whole: what a client does not read is kept, so
-// they grow as it reads on.
+// Pages of a list that is written as a whole grow, because a client may not read on.
 const (
 	firstSize   = 20
 	growth      = 20
 	largestSize = 250
 )
 
-// FirstSize is how many entries the first page for Write has to be read with. A limit of 0
-// is none.
+// ListPage is a page of the list, or the error of reading it.
+type ListPage struct {
+	Size    int
+	Last    int64  // seq of the last entry
+	Entries string // in JSON, with commas between them
+	Err     error
+}
+
+// FirstSize is how many entries the first page for WriteList has to be read with. A limit of
+// 0 is none.
 func FirstSize(limit int) int {
 	if limit == 0 {
 		return firstSize
 	}
-	return limit + 1 // one more tells whether there are more
+	return limit
 }
 
-// WriteList writes the list as an answer in JSON: with a limit the first page of it, and the
-// cursor of the next where there is one, else all pages. It reads one page, of at most
-// size entries after a seq, while that before is written, so a slow client holds no
-// connection of the database. The error is that of a page, and the answer ends in the
-// middle; that a client has gone is none.
+// WriteList writes the list as an answer in JSON. With a limit the answer has the first page,
+// and the cursor of the next page if there is one; without a limit it has all pages. read
+// gives the page of at most size entries after a seq. WriteList holds no page but the one
+// that it writes, and a slow client holds no connection of the database. The error is that of
+// a page, after which the answer is cut off; WriteList ignores errors of the client.
 func WriteList(w io.Writer, limit int, page ListPage, read func(after int64, size int) ListPage) error {
-	out, last := []byte(`{"data":[`), int64(0)
-	if limit > 0 {
-		out, last = page.Append(out, min(page.Size, limit))
-		out = append(out, ']')
-		if page.Size > limit {
-			out = append(strconv.AppendInt(append(out, `,"next_cursor":"`...), last, 10), "\"\n"...)
+	entries := func(before string) {
+		if page.Size > 0 {
+			io.WriteString(w, before+page.Entries+"\n")
 		}
-		w.Write(append(out, "}\n"...))
-		return nil
 	}
-	stop := make(chan struct{})
-	defer close(stop)
-	following := readOn(page, read, stop)
-	out, _ = page.Append(out, page.Size)
-	w.Write(out)
-	for page := range following {
-		if page.Err != nil {
+	io.WriteString(w, `{"data":[`)
+	entries("")
+	end := "]}\n"
+	for size := FirstSize(limit); page.Size == size; {
+		if limit > 0 {
+			if next := read(page.Last, 1); next.Err != nil {
+				return next.Err
+			} else if next.Size > 0 {
+				end = fmt.Sprintf("],\"next_cursor\":\"%d\"\n}\n", page.Last)
+			}
+			break
+		}
+		size = min(size+growth, largestSize)
+		if page = read(page.Last, size); page.Err != nil {
 			return page.Err
 		}
-		if page.Size > 0 {
-			out, _ = page.Append(append(out[:0], ','), page.Size)
-			w.Write(out)
-		}
+		entries(",")
 	}
-	w.Write([]byte("]}\n"))
+	io.WriteString(w, end)
 	return nil
-}
-
-// readOn reads the pages behind the first, and one ahead of the last that was taken.
-func readOn(page ListPage, read func(after int64, size int) ListPage, stop <-chan struct{}) <-chan ListPage {
-	pages := make(chan ListPage)
-	go func() {
-		defer close(pages)
-		for size := firstSize; page.Size == size; {
-			size = min(size+growth, largestSize)
-			page = read(page.Last, size)
-			select {
-			case pages <- page:
-			case <-stop:
-				return
-			}
-		}
-	}()
-	return pages
 }

@@ -1,6 +1,6 @@
-// Package advice warns of what is stored as it was given, and cannot work as it
-// stands: a name of a member, a provider or a mode with a slip in it, an address
-// that nobody outside can reach.
+// Warnings are about what is stored as the client gave it, and cannot work as it stands: a
+// misspelt member, provider or mode, or an address that cannot be reached from outside.
+
 package answers
 
 import (
@@ -11,6 +11,7 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/spelling"
 )
 
 // Warning is a text in each language.
@@ -19,7 +20,7 @@ type Warning struct {
 	Args []any
 }
 
-// In says the warning in a language, and so those of its arguments that are texts themselves.
+// In gives the warning in a language. It translates arguments that are texts themselves.
 func (w Warning) In(language msg.Language) string {
 	words := slices.Clone(w.Args)
 	for i, word := range words {
@@ -30,7 +31,7 @@ func (w Warning) In(language msg.Language) string {
 	return w.ID.In(language, words...)
 }
 
-// WarningTexts says warnings in a language.
+// WarningTexts gives warnings in a language.
 func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 	for _, w := range all {
 		texts = append(texts, w.In(language))
@@ -38,8 +39,8 @@ func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 	return texts
 }
 
-// The members of a configuration, of a service and of a service's config, and those of the
-// answers that hold them: GET, edit, PUT is to be quiet.
+// The members of a configuration, a service, a service's config and a usage, with those that
+// only answers have: a client that edits an answer and sends it back gets no warning.
 var (
 	ConfigurationMembers = []string{
 		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
@@ -53,7 +54,7 @@ var (
 	}
 )
 
-// Members of a usage that its reservation does not set, and that no change sets.
+// Members of a usage that its reservation does not set, and members that no change sets.
 var (
 	NotReservedMembers = []string{"txt_endpoints", "description"}
 	NotChangedMembers  = []string{"service_id", "custom_prefix"}
@@ -69,27 +70,27 @@ func WarnNotSet(given, not []string) (all []Warning) {
 	return all
 }
 
-// WarnMembers warns of given members that are not known, and look like one that is
-// known and not given.
+// WarnMembers warns of given members that are unknown, and look like a known member that is
+// not given.
 func WarnMembers(given, known []string) (all []Warning) {
 	for _, name := range given {
 		if slices.Contains(known, name) {
 			continue
 		}
 		missing := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return slices.Contains(given, k) })
-		if meant, ok := closest(name, missing); ok {
+		if meant, ok := spelling.Closest(name, missing); ok {
 			all = append(all, Warning{msg.WarnMember, []any{name, meant}})
 		}
 	}
 	return all
 }
 
-// WarnProvider warns of a provider that is none.
+// WarnProvider warns of an unknown provider.
 func WarnProvider(name string, known []string) []Warning {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	if meant, ok := closest(name, known); ok {
+	if meant, ok := spelling.Closest(name, known); ok {
 		return []Warning{{msg.WarnProviderLike, []any{name, meant}}}
 	}
 	return []Warning{{msg.WarnProvider, []any{name}}}
@@ -127,7 +128,7 @@ func WarnNumber(member string, given, used int64) []Warning {
 	return []Warning{{msg.WarnNumber, []any{member, given, used}}}
 }
 
-// WarnEnabled warns of a configuration that does not say whether it is enabled, and so is not.
+// WarnEnabled warns of a configuration without the member enabled, which means false.
 func WarnEnabled(members []string) []Warning {
 	if members == nil || slices.Contains(members, "enabled") {
 		return nil
@@ -143,11 +144,10 @@ func WarnEndpoints(endpoints []string) []Warning {
 	return []Warning{{ID: msg.WarnEndpoints}}
 }
 
-// shared is what carriers share among their customers (RFC 6598).
+// shared has the addresses that carriers share among their customers (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// WarnAddresses warns of placeholders that stand for an address which is not to be
-// reached from outside.
+// WarnAddresses warns of placeholders for an address that cannot be reached from outside.
 func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
 	for _, p := range []struct {
 		placeholder string
@@ -161,61 +161,4 @@ func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
 		}
 	}
 	return all
-}
-
-const (
-	leastSame = 5 // letters of a name that is a part of another
-	perSlip   = 4 // letters of a name for each slip in it
-	mostSlips = 2
-)
-
-// closest gives the known name that a name looks like: but for case and what
-// joins its words, for a slip or two, or for words that were left out.
-func closest(name string, known []string) (meant string, ok bool) {
-	given, least := joined(name), mostSlips+1
-	for _, k := range known {
-		full := joined(k)
-		slips := distance(given, full)
-		part := len(given) >= leastSame && (strings.HasPrefix(full, given) || strings.HasSuffix(full, given))
-		if part {
-			slips = min(slips, mostSlips)
-		}
-		if slips < least && (part || slips <= len(given)/perSlip) {
-			meant, least = k, slips
-		}
-	}
-	return meant, least <= mostSlips
-}
-
-// joined is a name without case and without what joins its words.
-func joined(name string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
-}
-
-// distance is how many octets have to be put in, left out, changed, or swapped with
-// the next one to make one text of another.
-func distance(a, b string) int {
-	if len(a) > len(b)+mostSlips || len(b) > len(a)+mostSlips {
-		return mostSlips + 1
-	}
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-		for j := range b {
-			if i == 0 {
-				rows[0][j+1] = j + 1
-				continue
-			}
-			change := 1
-			if a[i-1] == b[j] {
-				change = 0
-			}
-			rows[i][j+1] = min(rows[i-1][j+1]+1, rows[i][j]+1, rows[i-1][j]+change)
-			if i > 1 && j > 0 && a[i-1] == b[j-1] && a[i-2] == b[j] {
-				rows[i][j+1] = min(rows[i][j+1], rows[i-2][j-1]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }

@@ -12,9 +12,9 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Checks are what the operations of the API check before they look at what there is. A
-// refusal is an error; Blame gives the member of the body that it is about, "" for none,
-// masked.Mask for those that are masked, and the reason. What is no refusal is not ok.
+// Checks are the checks of the API's operations that need no database. A refusal is an error.
+// Blame gives the reason of a refusal and the member of the body that it is about: "" for the
+// whole body, secrets.Mask for all members that are masked. ok is false for other errors.
 type Checks interface {
 	CheckOwner(owner string) error
 	CheckConfiguration(body []byte) error
@@ -35,7 +35,7 @@ func (d *Document) Check(c Checks) error {
 	}
 	var err error
 	if d.Owner != nil {
-		err = check(*d.Owner, func([]byte) error { return c.CheckOwner(d.Owner.text()) })
+		err = check(*d.Owner, func([]byte) error { return c.CheckOwner(d.Owner.value().Text) })
 	}
 	if d.Configuration != nil && err == nil {
 		err = check(*d.Configuration, c.CheckConfiguration)
@@ -49,8 +49,8 @@ func (d *Document) Check(c Checks) error {
 	return cmp.Or(err, w.result())
 }
 
-// Appliance is what a document is applied to, by the operations of the API in one
-// transaction. Each gives what it has done, which is nothing where all is as wanted.
+// Appliance has the operations of the API that Apply uses, all in one transaction. Each gives
+// the change that it has made, if it had to make one.
 type Appliance interface {
 	Checks
 	SaveOwner(ctx context.Context, owner string) (Change, error)
@@ -74,33 +74,33 @@ type Held struct {
 	ID  string
 }
 
-// Change is what was done, as the request that does the same; nothing when What is "".
+// Change is a change that was made, as the request that does the same. Without What there was
+// none.
 type Change struct {
 	What, ID string
 	Status   int    // of the answer
 	File     string // that asks for it
 }
 
-// Did is the change that a request of the API would have made, such as "POST adopt", with
-// what came of it.
+// Did is the change of a request of the API, such as "POST adopt", and its error.
 func Did(request, id string, err error) (Change, error) {
 	method, path, _ := strings.Cut(request, " ")
 	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
 }
 
-// Applied is what came of a document.
+// Applied is the result of applying a document.
 type Applied struct {
 	Changes []Change
-	// Faults tell of entries that what is stored does not allow, such as a prefix that another
-	// network still has. The rest of the document is applied.
+	// Faults are about entries that the stored state does not allow, such as a prefix that
+	// another network still has. The rest of the document is applied.
 	Faults Mistakes
 	// Waits has the entries that can be applied once the stored state allows them; nil for none.
 	Waits *Document
 }
 
-// Apply brings an appliance to what the document says, except entries that what is stored does
-// not allow. An error means that all changes have to be undone; it is Mistakes when the
-// document is wrong by itself.
+// Apply changes an appliance until it is as the document says, except for entries that the
+// stored state does not allow. After an error the caller has to undo all changes. The error is
+// Mistakes when the document is wrong by itself.
 func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 	if err := d.Check(a); err != nil {
 		return Applied{}, err
@@ -131,7 +131,7 @@ func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 	return Applied{Changes: w.changes, Faults: w.mistakes, Waits: w.rest()}, nil
 }
 
-// rest gives the entries that wait, in a document that prunes nothing.
+// rest gives the waiting entries as a document that prunes nothing, nil without any.
 func (w *work) rest() *Document {
 	if w.waits.Owner == nil && w.waits.Configuration == nil && len(w.waits.Services)+len(w.waits.Usages) == 0 {
 		return nil
@@ -163,15 +163,15 @@ func (w *work) result() error {
 	return w.mistakes
 }
 
-// saved keeps what came of an entry. An entry that is refused is put into waiting too.
+// saved notes the result of an entry. It puts a refused entry into waiting too.
 func (w *work) saved(e Entry, c Change, err error, waiting *[]Entry) error {
 	if err != nil {
-		*waiting = append(*waiting, e.alone())
+		*waiting = append(*waiting, e)
 	}
 	return w.done(e, c, err)
 }
 
-// done keeps what came of an entry. A refusal is a mistake; done returns every other error.
+// done notes the result of an entry. A refusal is a mistake; done returns every other error.
 func (w *work) done(e Entry, c Change, err error) error {
 	if err == nil {
 		if c.File = e.file; c.What != "" {
@@ -186,8 +186,9 @@ func (w *work) done(e Entry, c Change, err error) error {
 	case member == secrets.Mask:
 		w.mistakes = append(w.mistakes, e.Masked(reason)...)
 	default:
-		if n := e.node(); n.member(member) == nil && n.member("config") != nil && n.member("config").member(member) != nil {
-			member = "config." + member // of a service
+		v, inConfig := e.value(), path{"config", member}
+		if v.Member(member) == nil && v.At(inConfig) != nil {
+			member = inConfig.String() // of a service
 		}
 		w.mistakes = append(w.mistakes, e.Mistake(member, reason))
 	}
@@ -198,9 +199,9 @@ func (w *work) saveOwner(ctx context.Context, a Appliance) error {
 	if w.Owner == nil {
 		return nil
 	}
-	c, err := a.SaveOwner(ctx, w.Owner.text())
+	c, err := a.SaveOwner(ctx, w.Owner.value().Text)
 	if err != nil {
-		w.waits.Owner = new(w.Owner.alone())
+		w.waits.Owner = w.Owner
 	}
 	return w.done(*w.Owner, c, err)
 }
@@ -211,7 +212,7 @@ func (w *work) saveConfiguration(ctx context.Context, a Appliance) error {
 	}
 	c, err := a.SaveConfiguration(ctx, w.Configuration.Body)
 	if err != nil {
-		w.waits.Configuration = new(w.Configuration.alone())
+		w.waits.Configuration = w.Configuration
 	}
 	return w.done(*w.Configuration, c, err)
 }
@@ -220,7 +221,7 @@ func (w *work) saveServices(ctx context.Context, a Appliance) error {
 	for _, e := range w.Services {
 		c, err := a.SaveService(ctx, e.Body)
 		if err != nil {
-			w.broken[e.member("id")] = true
+			w.broken[e.text("id")] = true
 		}
 		if err := w.saved(e, c, err, &w.waits.Services); err != nil {
 			return err
@@ -231,8 +232,8 @@ func (w *work) saveServices(ctx context.Context, a Appliance) error {
 
 func (w *work) saveUsages(ctx context.Context, a Appliance) error {
 	for _, e := range w.Usages {
-		if w.broken[e.member("service_id")] {
-			w.waits.Usages = append(w.waits.Usages, e.alone())
+		if w.broken[e.text("service_id")] {
+			w.waits.Usages = append(w.waits.Usages, e)
 			continue // it is tried when the service is as the document says
 		}
 		c, err := a.SaveUsage(ctx, e.Body)
@@ -278,10 +279,10 @@ func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []stri
 	}
 	kept := map[string]bool{}
 	for _, e := range w.Services {
-		kept[e.member("id")] = true
+		kept[e.text("id")] = true
 	}
 	for _, e := range w.Usages {
-		kept[e.member("service_id")] = true
+		kept[e.text("service_id")] = true
 	}
 	total := 0
 	for id, err := range a.HeldServices(ctx) {
@@ -295,10 +296,10 @@ func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []stri
 	return w.few("services", lacking, total), nil
 }
 
-// fewAtMost may go whatever part of all they are.
+// fewAtMost may be removed whatever the total is.
 const fewAtMost = 3
 
-// few gives what is lacking, unless it is too much of what there is.
+// few gives the ids that the document lacks, none when they are too many of the total.
 func (w *work) few(what string, lacking []string, total int) []string {
 	if n := len(lacking); w.Prune != PruneAll && n > fewAtMost && 3*n > total {
 		m := w.pruneAt.Mistake("", fmt.Sprintf(`%d of %d %s are not in the document, more than a third: only "all" removes so many`, n, total, what))
@@ -308,7 +309,7 @@ func (w *work) few(what string, lacking []string, total int) []string {
 	return lacking
 }
 
-// remove removes what the document lacks, unless the prune is refused.
+// remove removes usages or services, unless the prune is refused.
 func (w *work) remove(ids []string, remove func(id string) (Change, error)) error {
 	if len(w.waits.lasting) > 0 {
 		return nil

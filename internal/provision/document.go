@@ -1,9 +1,11 @@
-// Package provision reads files that say how the program is to be configured: the
-// document that GET state gives. It finds every mistake in them, and where it is, and
-// brings what there is to what they say.
+// Package provision reads files that say how the program is to be configured, in the form of
+// the document that GET state gives. Read and Check find every mistake in them, with file,
+// line and member. Apply makes the operations of the API change what is stored until it is
+// as the files say; applied again, they change nothing.
 package provision
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,9 +14,10 @@ import (
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/secrets"
+	"meshddns/internal/strictjson"
 )
 
-// Document is what the files say together. A part that none of them has is nil.
+// Document has the content of all files. A part that no file has is nil.
 type Document struct {
 	Owner         *Entry
 	Configuration *Entry
@@ -31,7 +34,8 @@ type Document struct {
 	credentials            CredentialFolder
 }
 
-// Prune says what becomes of what the document lacks, in the parts that it has.
+// Prune says whether usages and services that the document lacks are removed. It is about the
+// parts that the document has.
 type Prune string
 
 const (
@@ -48,205 +52,161 @@ type Entry struct {
 	file string
 	line int
 	path path
-	Raw  secrets.JSON // as it stands in the file
-	bad  bool         // it has mistakes: what it says is not clear
+	raw  secrets.JSON // as it stands in the file
+	bad  bool         // it has mistakes, so its meaning is not clear
 }
 
 // Mistake tells that a member of the entry, "" for all of it, is wrong. Nested members
 // are separated by dots.
 func (e Entry) Mistake(member, reason string) Mistake {
-	m := Mistake{File: e.file, Line: e.line, Member: e.path.String(), Reason: reason}
 	if member == "" {
-		return m
+		return Mistake{File: e.file, Line: e.line, Member: e.path.String(), Reason: reason}
 	}
 	steps := strings.Split(member, ".")
-	m.Member = append(slices.Clone(e.path), steps...).String()
-	n := e.node()
-	for i := 0; n != nil; i++ {
-		if m.Line = n.line; i == len(steps) {
-			break
+	v := e.value()
+	at := v.Begin
+	for i := range steps {
+		if there := v.At(steps[:i+1]); there != nil {
+			at = there.Begin
 		}
-		n = n.member(steps[i])
 	}
-	return m
+	return e.mistakeAt(at, steps, reason)
 }
 
-// alone gives the entry without the rest of the file in memory.
-func (e Entry) alone() Entry {
-	e.Body, e.Raw = slices.Clone(e.Body), slices.Clone(e.Raw)
-	return e
+// mistakeAt is a mistake at an octet of the entry, in the value that a path leads to.
+func (e Entry) mistakeAt(octet int, at path, reason string) Mistake {
+	line := e.line + bytes.Count(e.raw[:octet], []byte("\n"))
+	return Mistake{File: e.file, Line: line, Member: slices.Concat(e.path, at).String(), Reason: reason}
 }
 
-// node is the entry as it stands in the file.
-func (e Entry) node() *node {
-	r := &reader{body: e.Raw, base: e.line, fault: func(int, path, string) {}}
-	r.begin()
-	return r.value(nil)
+// value is the entry as it stands in the file.
+func (e Entry) value() value {
+	v, _ := strictjson.Parse(string(e.raw), strictjson.AllLevels)
+	return v
 }
 
-// text is an entry that is a string.
-func (e Entry) text() string { return e.node().text }
-
-// member is what a member says that is a string.
-func (e Entry) member(name string) string {
-	if n := e.node().member(name); n != nil {
-		return n.text
+// text gives the text of a member, "" when it is absent or no string.
+func (e Entry) text(name string) string {
+	v := e.value()
+	if m := member(v, name); m != nil && m.Kind == strictjson.KindString {
+		return m.Text
 	}
 	return ""
 }
 
 // Masked gives a mistake for each secret of the entry that is masked.
 func (e Entry) Masked(reason string) (all Mistakes) {
-	e.node().secrets(nil, false, func(n *node, at path) {
-		if n.kind == isString && n.text == secrets.Mask {
-			all = append(all, Mistake{File: e.file, Line: n.line, Member: slices.Concat(e.path, at).String(), Reason: reason})
+	secrets.EachSecret(e.value(), nil, func(v value, at path) bool {
+		if v.Kind == strictjson.KindString && v.Text == secrets.Mask {
+			all = append(all, e.mistakeAt(v.Begin, at, reason))
 		}
+		return true
 	})
 	return all
 }
 
-// secrets gives the values in an object whose names are those of secrets, and those
-// within them.
-func (n *node) secrets(at path, inside bool, each func(n *node, at path)) {
-	for _, m := range n.members {
-		here, secret := at.member(m.name), inside || secrets.IsSecretName(m.name)
-		if secret {
-			each(m.value, here)
-		}
-		m.value.secrets(here, secret, each)
-	}
-	for i, item := range n.items {
-		if inside {
-			each(item, at.item(i))
-		}
-		item.secrets(at.item(i), inside, each)
-	}
-}
-
-// What a member takes, as it is called in a mistake.
+// Types of members, as mistakes call them.
 const (
-	text     = isString
-	texts    = "an array of strings"
-	integer  = "a 64-bit integer"
-	natural  = "an integer from 0 to 18446744073709551615"
-	boolean  = isBoolean
-	object   = isObject
-	secret   = `a string or {"credential": "<name>"}`
-	required = ", and it has to be there"
+	aText     = string(strictjson.KindString)
+	aBoolean  = string(strictjson.KindBoolean)
+	anObject  = string(strictjson.KindObject)
+	texts     = "an array of strings"
+	anInteger = "a 64-bit integer"
+	aNatural  = "an integer from 0 to 18446744073709551615"
+	aSecret   = `a string or {"credential": "<name>"}`
 )
 
 // maxShown is how long a number may be to be shown.
 const maxShown = 30
 
+// form has the members of an object and their types.
+type form struct {
+	members  map[string]string
+	required []string
+	others   bool // there may be others
+}
+
 var (
-	configurationMembers = map[string]string{
-		"provider": text, "access_key_id": text, "access_key_secret": secret, "endpoint": text, "domain": text,
-		"txt_record_name": text, "txt_endpoints": texts, "sync_mode": text, "retry_interval": integer, "max_retries": integer,
-		"enabled": boolean,
+	configurationForm = form{members: map[string]string{
+		"provider": aText, "access_key_id": aText, "access_key_secret": aSecret, "endpoint": aText, "domain": aText,
+		"txt_record_name": aText, "txt_endpoints": texts, "sync_mode": aText, "retry_interval": anInteger, "max_retries": anInteger,
+		"enabled": aBoolean,
+	}}
+	serviceForm = form{
+		members:  map[string]string{"id": aText, "name": aText, "config": anObject},
+		required: []string{"config", "id", "name"},
 	}
-	serviceMembers = map[string]string{"id": text + required, "name": text + required, "config": object + required}
-	configMembers  = map[string]string{ // beside which there may be others
-		"domain": text, "provider": text, "access_key_id": text, "endpoint": text, "txt_endpoints": texts,
-	}
-	usageMembers = map[string]string{
-		"service_id": text, "prefix_mode": text, "custom_prefix": text, "network_id": natural, "network_name": text,
-		"txt_endpoints": texts, "description": text,
-	}
+	configForm = form{others: true, members: map[string]string{
+		"domain": aText, "provider": aText, "access_key_id": aText, "endpoint": aText, "txt_endpoints": texts,
+	}}
+	usageForm = form{members: map[string]string{
+		"service_id": aText, "prefix_mode": aText, "custom_prefix": aText, "network_id": aNatural, "network_name": aText,
+		"txt_endpoints": texts, "description": aText,
+	}}
 	parts = []string{"owner", "configuration", "services", "usages", "prune"}
 )
 
-// file is a file that is read into a document.
-type file struct {
-	*Document
-	name string
-	body []byte
-	told int // mistakes that are about other entries
-}
-
-// anew reports whether there are mistakes since it was asked last.
-func (f *file) anew() bool {
-	before := f.told
-	f.told = len(f.mistakes)
-	return f.told > before
-}
-
-func (f *file) fault(line int, at path, reason string) {
-	f.mistakes = append(f.mistakes, Mistake{File: f.name, Line: line, Member: at.String(), Reason: reason})
-}
-
 // add reads a file into the document.
-func (d *Document) add(name string, body []byte) {
-	f := &file{Document: d, name: name, body: body}
-	r, ok := newReader(body, f.fault)
-	if !ok {
-		return
+func (d *Document) add(name, text string) {
+	f := &file{Document: d, name: name, text: text}
+	if v, ok := f.parse(); ok {
+		f.members(v, nil, f.part)
 	}
-	if r.peek() != '{' {
-		n := r.value(nil)
-		f.fault(n.line, nil, "is "+n.kind+", want "+isObject)
-		return
-	}
-	r.token()
-	r.members(nil, func(name string, at path) { f.member(r, name, at) })
 }
 
-// member reads a member of the document. The answer of GET state may be the file as it
-// is, with the document in its data: some programs that would take that out round ids.
-func (f *file) member(r *reader, name string, at path) {
-	switch name {
-	case "services":
-		r.array(at, f.service)
+// part reads a part of the document. The answer of GET state may be the file as it is, with
+// the document in its data, because some programs that take it out would round ids.
+func (f *file) part(v value, at path) {
+	switch name := at[len(at)-1]; {
+	case name == "services":
+		f.list(v, at, f.service)
 		f.hasServices = true
-	case "usages":
-		r.array(at, f.usage)
+	case name == "usages":
+		f.list(v, at, f.usage)
 		f.hasUsages = true
-	case "data":
-		if len(at) == 1 && r.peek() == '{' {
-			r.token()
-			r.members(at, func(name string, at path) { f.member(r, name, at) })
-			r.token()
-			return
-		}
-		fallthrough
+	case name == "data" && len(at) == 1 && v.Kind == strictjson.KindObject:
+		f.members(v.Expand(f.text, 1), at, f.part)
+	case v.Kind == strictjson.KindNull && slices.Contains(parts, name):
 	default:
-		f.part(name, r.value(at), at)
+		f.single(name, f.whole(v, at), at)
 	}
 }
 
-// part reads a part that is no list.
-func (f *file) part(name string, n *node, at path) {
-	if n.kind == isNull && slices.Contains(parts, name) {
-		return
-	}
-	e := f.entry(n, at)
+// single reads a part that is no list.
+func (f *file) single(name string, v value, at path) {
+	e := f.entry(v, at)
 	switch name {
 	case "owner":
-		f.wants(n, at, text)
+		f.wants(v, at, aText)
 		e.bad = f.anew()
 		f.Owner = &e
 	case "configuration":
-		f.object(n, at, configurationMembers, true)
-		e.Body = f.resolved(n, f.credentialsOf(n, at))
+		f.object(v, at, configurationForm)
+		e.Body = secrets.JSON(v.Edited(f.text, f.credentialsOf(v, at)))
 		e.bad = f.anew()
 		f.Configuration = &e
 	case "prune":
 		switch {
-		case n.kind == isBoolean && n.text == "true":
+		case v.Kind == strictjson.KindBoolean && v.Text == "true":
 			f.Prune = PruneFew
-		case n.kind == isString && n.text == "all":
+		case v.Kind == strictjson.KindString && v.Text == "all":
 			f.Prune = PruneAll
-		case n.kind != isBoolean:
-			f.fault(n.line, at, `want true, false or "all"`)
+		case v.Kind != strictjson.KindBoolean:
+			f.fault(v, at, `want true, false or "all"`)
 		}
 		f.pruneAt = &e
 	default:
-		f.fault(n.line, at, "no such member, want one of "+strings.Join(parts, ", "))
+		f.fault(v, at, noMember(parts))
 		return
 	}
 	f.once(name, e)
 }
 
-// once finds what is there twice, also in two files.
+func noMember(known []string) string {
+	return "no such member, want one of " + strings.Join(known, ", ")
+}
+
+// once notes a part, a service or a custom prefix that stands twice, also in two files.
 func (f *file) once(what string, e Entry, member ...string) {
 	first, there := f.seen[what]
 	if !there {
@@ -260,86 +220,96 @@ func (f *file) once(what string, e Entry, member ...string) {
 	f.mistakes = append(f.mistakes, m)
 }
 
-func (f *file) entry(n *node, at path) Entry {
-	return Entry{Body: secrets.JSON(f.body[n.begin:n.end]), Raw: secrets.JSON(f.body[n.begin:n.end]), file: f.name, line: n.line, path: at}
+// anew reports whether there are mistakes since it was asked last.
+func (f *file) anew() bool {
+	before := f.told
+	f.told = len(f.mistakes)
+	return f.told > before
 }
 
-func (f *file) service(n *node, at path) {
-	e := f.entry(n, at)
-	f.object(n, at, serviceMembers, true)
-	if config := n.member("config"); config != nil && config.kind == isObject {
-		f.object(config, at.member("config"), configMembers, false)
-		e.Body = f.resolved(n, f.credentialsOf(config, at.member("config")))
-		if key := config.member("access_key_secret"); key != nil && key.kind != isObject {
-			f.wants(key, at.member("config").member("access_key_secret"), secret)
+func (f *file) entry(v value, at path) Entry {
+	raw := secrets.JSON(f.text[v.Begin:v.End])
+	return Entry{Body: raw, raw: raw, file: f.name, line: f.lineAt(v.Begin), path: at}
+}
+
+func (f *file) service(v value, at path) {
+	e := f.entry(v, at)
+	f.object(v, at, serviceForm)
+	if config := member(v, "config"); config != nil && config.Kind == strictjson.KindObject {
+		at := at.Member("config")
+		f.object(*config, at, configForm)
+		e.Body = secrets.JSON(v.Edited(f.text, f.credentialsOf(*config, at)))
+		if key := member(*config, "access_key_secret"); key != nil && key.Kind != strictjson.KindObject {
+			f.wants(*key, at.Member("access_key_secret"), aSecret)
 		}
 	}
-	if id := n.member("id"); id != nil && id.kind == isString {
-		f.once("service "+id.text, e, "id")
+	if id := v.Member("id"); id != nil && id.Kind == strictjson.KindString {
+		f.once("service "+id.Text, e, "id")
 	}
 	e.bad = f.anew()
 	f.Services = append(f.Services, e)
 }
 
-func (f *file) usage(n *node, at path) {
-	e := f.entry(n, at)
-	f.object(n, at, usageMembers, true)
-	service, prefix := n.member("service_id"), n.member("custom_prefix")
-	switch mode := n.member("prefix_mode"); {
-	case prefix == nil || prefix.text == "" || mode == nil:
-	case mode.text == "auto":
-		f.fault(prefix.line, at.member("custom_prefix"), "mode auto makes the prefix of the network")
+func (f *file) usage(v value, at path) {
+	e := f.entry(v, at)
+	f.object(v, at, usageForm)
+	service, prefix := member(v, "service_id"), member(v, "custom_prefix")
+	switch mode := member(v, "prefix_mode"); {
+	case prefix == nil || prefix.Text == "" || mode == nil:
+	case mode.Text == "auto":
+		f.fault(*prefix, at.Member("custom_prefix"), "mode auto makes the prefix of the network")
 	case service != nil:
-		f.once("prefix "+service.text+" "+dnsname.Fold(prefix.text), e, "custom_prefix")
+		f.once("prefix "+service.Text+" "+dnsname.Fold(prefix.Text), e, "custom_prefix")
 	}
 	e.bad = f.anew()
 	f.Usages = append(f.Usages, e)
 }
 
-// object looks for mistakes in the members of an object, of which some are known.
-func (f *file) object(n *node, at path, known map[string]string, noOthers bool) {
-	if n.kind != isObject {
-		f.fault(n.line, at, "is "+n.kind+", want "+isObject)
+// object notes mistakes in the members of an object.
+func (f *file) object(v value, at path, form form) {
+	if v.Kind != strictjson.KindObject {
+		f.fault(v, at, wrongKind(v, strictjson.KindObject))
 		return
 	}
-	for _, m := range n.members {
-		want, ok := known[m.name]
-		switch here := at.member(m.name); {
-		case ok && m.value.kind != isNull:
-			f.wants(m.value, here, strings.TrimSuffix(want, required))
-		case !ok && noOthers:
-			f.fault(m.value.line, here, "no such member, want one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	for _, m := range v.Members {
+		want, ok := form.members[m.Name.Text]
+		switch here := at.Member(m.Name.Text); {
+		case ok && m.Value.Kind != strictjson.KindNull:
+			f.wants(m.Value, here, want)
+		case !ok && !form.others:
+			f.fault(m.Value, here, noMember(slices.Sorted(maps.Keys(form.members))))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if want, ok := strings.CutSuffix(known[name], required); ok && n.member(name) == nil {
-			f.fault(n.line, at.member(name), "is missing, want "+want)
+	for _, name := range form.required {
+		if member(v, name) == nil {
+			f.fault(v, at.Member(name), "is missing, want "+form.members[name])
 		}
 	}
 }
 
-// wants looks whether a value is of a type.
-func (f *file) wants(n *node, at path, want string) {
+// wants notes a mistake when a value is not of a type.
+func (f *file) wants(v value, at path, want string) {
 	var ok bool
+	number := v.Kind == strictjson.KindNumber
 	switch want {
 	case texts:
-		_, ok = n.strings()
-	case integer:
-		_, err := strconv.ParseInt(n.text, 10, 64)
-		ok = n.kind == isNumber && err == nil
-	case natural:
-		_, err := strconv.ParseUint(n.text, 10, 64)
-		ok = n.kind == isNumber && err == nil
-	case secret:
-		ok = n.kind == isString || n.kind == isObject // which credentialsOf looks at
+		ok = v.Kind == strictjson.KindArray && !slices.ContainsFunc(v.Items, func(item value) bool { return item.Kind != strictjson.KindString })
+	case anInteger:
+		_, err := strconv.ParseInt(v.Text, 10, 64)
+		ok = number && err == nil
+	case aNatural:
+		_, err := strconv.ParseUint(v.Text, 10, 64)
+		ok = number && err == nil
+	case aSecret:
+		ok = v.Kind == strictjson.KindString || v.Kind == strictjson.KindObject // which credentialsOf looks at
 	default:
-		ok = n.kind == want
+		ok = string(v.Kind) == want
 	}
 	if !ok {
-		is := n.kind
-		if (is == isNumber || is == isBoolean) && len(n.text) <= maxShown && want != secret {
-			is = n.text
+		is := string(v.Kind)
+		if (number || v.Kind == strictjson.KindBoolean) && len(v.Text) <= maxShown && want != aSecret {
+			is = v.Text
 		}
-		f.fault(n.line, at, "is "+is+", want "+want)
+		f.fault(v, at, "is "+is+", want "+want)
 	}
 }

@@ -32,7 +32,7 @@ func FuzzFile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		d := &Document{seen: map[string]Entry{}, credentials: CredentialFolder{Folder: folder}}
-		d.add("a.json", body)
+		d.add("a.json", string(body))
 		all := &anything{}
 		err := d.Check(all)
 		mistakes, ok := errors.AsType[Mistakes](err)

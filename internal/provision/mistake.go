@@ -8,7 +8,7 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Mistake is what is wrong with a file, and where.
+// Mistake is one mistake in a file, and where it is.
 type Mistake struct {
 	File   string
 	Line   int    // 0: it is about the file as a whole
@@ -18,7 +18,7 @@ type Mistake struct {
 
 func (m Mistake) String() string { return m.where() + ": " + m.Reason }
 
-// where is what stands before the reason.
+// where gives the file, line and member.
 func (m Mistake) where() string {
 	text := m.File
 	if m.Line > 0 {
@@ -30,7 +30,7 @@ func (m Mistake) where() string {
 	return text
 }
 
-// printable is a text without what could end a line or drive a terminal.
+// printable gives a text without characters that could end a line or control a terminal.
 func printable(text string) string {
 	quoted := fmt.Sprintf("%+q", text)
 	if quoted = quoted[1 : len(quoted)-1]; quoted != text {
@@ -39,8 +39,8 @@ func printable(text string) string {
 	return text
 }
 
-// Mistakes are all that is wrong, in the order of files and lines: an error of a line
-// for each.
+// Mistakes are all mistakes, in the order of files and lines. As an error they have a line
+// each.
 type Mistakes []Mistake
 
 func (all Mistakes) Error() string {

@@ -15,23 +15,24 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/secrets"
+	"meshddns/internal/strictjson"
 )
 
-// Bounds of what is read.
+// Bounds of files, in octets.
 const (
 	maxFile       = 16 << 20
 	maxAll        = 64 << 20
 	maxCredential = 64 << 10
 )
 
-// CredentialFolder is where secrets are that a document has by name.
+// CredentialFolder is the folder of the secrets that a document names.
 type CredentialFolder struct {
 	Folder   string // as $CREDENTIALS_DIRECTORY says; "" for none
-	Optional bool   // without a folder none is looked at, and that is no mistake
+	Optional bool   // without a folder a credential is no mistake; it is counted as unread
 }
 
 // Read reads a file, or those files of a folder whose names end in .json, in the order
-// of their names. What is wrong with them Check and Apply tell.
+// of their names. Check and Apply tell the mistakes in them.
 func Read(path string, credentials CredentialFolder) *Document {
 	d := &Document{seen: map[string]Entry{}, credentials: credentials}
 	names, err := files(path)
@@ -48,7 +49,7 @@ func Read(path string, credentials CredentialFolder) *Document {
 			d.mistakes = append(d.mistakes, Mistake{File: name, Reason: reason(err)})
 			continue
 		}
-		d.add(name, body)
+		d.add(name, string(body))
 	}
 	return d
 }
@@ -97,61 +98,65 @@ func readFile(name string, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// credential is a value that a file has by the name of a credential.
-type credential struct {
-	begin, end int // of the object in the file
-	Value      secrets.Secret
-}
-
-// credentialsOf gives the credentials in an object, in the order of the file.
-func (f *file) credentialsOf(n *node, at path) (all []credential) {
-	n.secrets(at, false, func(n *node, at path) { all = append(all, f.credential(n, at)...) })
-	n.strangers(at, func(n *node, at path) {
-		f.fault(n.line, at, "a credential can only be a secret, such as access_key_secret")
+// credentialsOf puts the credentials of an object in their places. The edits are in the order
+// of the file.
+func (f *file) credentialsOf(v value, at path) (all []strictjson.Edit) {
+	secrets.EachSecret(v, at, func(v value, at path) bool {
+		edit, ok := f.credential(v, at)
+		if ok {
+			all = append(all, edit)
+		}
+		return !ok
 	})
+	f.misplaced(v, at)
 	return all
 }
 
-// strangers gives the credentials in an object whose names are not those of secrets.
-func (n *node) strangers(at path, each func(n *node, at path)) {
-	if len(n.members) == 1 && n.members[0].name == "credential" && n.members[0].value.kind == isString {
-		each(n, at)
+// misplaced finds the credentials in an object whose names are not those of secrets.
+func (f *file) misplaced(v value, at path) {
+	if name := member(v, "credential"); len(v.Members) == 1 && name != nil && name.Kind == strictjson.KindString {
+		f.fault(v, at, "a credential can only be a secret, such as access_key_secret")
 		return
 	}
-	for _, m := range n.members {
-		if !secrets.IsSecretName(m.name) {
-			m.value.strangers(at.member(m.name), each)
+	for _, m := range v.Members {
+		if !secrets.IsSecretName(m.Name.Text) {
+			f.misplaced(m.Value, at.Member(m.Name.Text))
 		}
 	}
-	for i, item := range n.items {
-		item.strangers(at.item(i), each)
+	for i, item := range v.Items {
+		f.misplaced(item, at.Item(i))
 	}
 }
 
-// credential reads the secret that a value names, if it is one that does.
-func (f *file) credential(n *node, at path) []credential {
-	name := n.member("credential")
-	if n.kind != isObject || name == nil && at[len(at)-1] != "access_key_secret" {
-		return nil
+// credential reads the secret that a value names. ok is false when the value names none, or
+// not as it should.
+func (f *file) credential(v value, at path) (e strictjson.Edit, ok bool) {
+	name := member(v, "credential")
+	if v.Kind != strictjson.KindObject || name == nil && at[len(at)-1] != "access_key_secret" {
+		return e, false
 	}
-	if name == nil || name.kind != isString || len(n.members) != 1 {
-		f.fault(n.line, at, "want "+secret)
-		return nil
+	if name == nil || name.Kind != strictjson.KindString || len(v.Members) != 1 {
+		f.fault(v, at, "want "+aSecret)
+		return e, false
 	}
-	here := at.member("credential")
-	if name.text == "" || strings.ContainsAny(name.text, "/\x00") || strings.Contains(name.text, "..") || name.text == "." {
-		f.fault(name.line, here, "want the name of a file, without / and ..")
-		return nil
+	here := at.Member("credential")
+	if name.Text == "" || strings.ContainsAny(name.Text, "/\x00") || strings.Contains(name.Text, "..") || name.Text == "." {
+		f.fault(*name, here, "want the name of a file, without / and ..")
+		return e, false
 	}
-	value, err := f.credentials.read(name.text)
+	secret, err := f.credentials.read(name.Text)
 	if errors.Is(err, errNoFolder) && f.credentials.Optional {
 		f.Unread++
-		value, err = "unread", nil
+		secret, err = "unread", nil
 	}
 	if err != nil {
-		f.fault(name.line, here, err.Error())
+		f.fault(*name, here, err.Error())
 	}
-	return []credential{{n.begin, n.end, value}}
+	quoted, err := json.Marshal(string(secret))
+	if err != nil {
+		panic(err) // every string is JSON
+	}
+	return strictjson.Edit{Value: v, Text: string(quoted)}, true
 }
 
 var errNoFolder = errors.New("$CREDENTIALS_DIRECTORY is not set")
@@ -172,22 +177,4 @@ func (c CredentialFolder) read(name string) (secrets.Secret, error) {
 		return "", fmt.Errorf("the credential %q is not valid UTF-8", name)
 	}
 	return secrets.Secret(value), nil
-}
-
-// resolved is the text of a value with the credentials in place.
-func (f *file) resolved(n *node, all []credential) secrets.JSON {
-	if len(all) == 0 {
-		return secrets.JSON(f.body[n.begin:n.end])
-	}
-	var out []byte
-	at := n.begin
-	for _, c := range all {
-		value, err := json.Marshal(string(c.Value))
-		if err != nil {
-			panic(err) // every string is JSON
-		}
-		out = append(append(out, f.body[at:c.begin]...), value...)
-		at = c.end
-	}
-	return append(out, f.body[at:n.end]...)
 }

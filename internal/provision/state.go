@@ -9,7 +9,7 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Source is what there is to make a document of.
+// Source has the stored state, of which Pieces makes a document.
 type Source struct {
 	Owner         string
 	Configuration any // nil for none
@@ -70,7 +70,7 @@ func (s Source) Pieces() iter.Seq2[[]byte, error] {
 	}
 }
 
-// list gives the entries of a list behind what begins it.
+// list gives the beginning of a list and its entries.
 func list[T any](begin string, entries iter.Seq2[T, error], yield func([]byte, error) bool) (goOn bool) {
 	if !yield([]byte(begin), nil) {
 		return false

@@ -47,7 +47,7 @@ func Describe(err error, account Account) Fault {
 	if f.Key = account.UsedBy; errors.Is(err, context.Canceled) {
 		f.Code, f.Key = CodeInterrupted, ""
 	}
-	f.Detail = account.Secret.Line(f.Detail)
+	f.Detail = account.Secret.ScrubLine(f.Detail)
 	return f
 }
 

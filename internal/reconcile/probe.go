@@ -34,7 +34,7 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	value := provider.TXT{probe.Value}
 	err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Add: []provider.TXT{value}, TTL: recordTTL})
 	if err != nil { // its place has it removed, if it was written
-		return false, &provider.Error{Kind: provider.KindOf(err), Detail: wanted.Account.Secret.Line(err.Error())}
+		return false, &provider.Error{Kind: provider.KindOf(err), Detail: wanted.Account.Secret.ScrubLine(err.Error())}
 	}
 	seen, err := old.client.Read(ctx, p.Zone, p.Name)
 	if same = sees(seen, probe.Value); err != nil {
@@ -60,7 +60,7 @@ func (e *Engine) removeProbe(ctx context.Context, conn *connection, p Place, val
 		err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Seen: seen, Remove: []provider.TXT{value}})
 	}
 	if err != nil {
-		e.config.Log.Warn("a probe waits to be removed", "name", p.Name, "error", p.Account.Secret.Line(err.Error()))
+		e.config.Log.Warn("a probe waits to be removed", "name", p.Name, "error", p.Account.Secret.ScrubLine(err.Error()))
 		return nil
 	}
 	return e.config.Database.EndProbe(ctx, p)

@@ -1,184 +1,124 @@
-// Package masked hides the secrets of a JSON object for display, and puts
-// them back when the object returns with the mask in their place. A secret is
-// every entry, at any depth and of any type, whose name contains one of a few
-// words, with all below it.
 package secrets
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
+
+	"meshddns/internal/strictjson"
 )
 
-// Mask stands for a secret.
+// Mask stands for a secret in the JSON that clients read and send back.
 const Mask = "********"
 
 // ErrNoSecret is the error for a mask where no secret is stored.
 var ErrNoSecret = errors.New("no secret is stored behind the mask")
 
+var errNotJSON = errors.New("not JSON")
+
 // words are in the names of secrets, in any letter case.
 var words = []string{"secret", "token", "pass", "jwt", "pwd", "credential", "private", "auth", "key"}
 
-// keyID names what is no secret, though it is called a key.
+// keyID is the name of a member that is called a key and is no secret.
 const keyID = "access_key_id"
 
-func isSecret(name string) bool {
+// IsSecretName reports whether the value of a member with this name is a secret.
+func IsSecretName(name string) bool {
 	name = strings.ToLower(name)
 	return name != keyID && slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// MaskMembers gives the text with its secrets masked. A text without any stays as it
-// is; one that is not JSON is masked as a whole.
-func MaskMembers(text string) string {
-	hidden, err := rewrite(text, func(_ []string, value any) (any, bool, error) {
-		if isEmpty(value) {
-			return value, true, nil
+// EachSecret calls each with every secret in a JSON value, in the order of the text: the
+// members with the names of secrets. When each returns true, EachSecret goes on with the
+// members and items of that secret. The path at leads to the value.
+func EachSecret(v strictjson.Value, at strictjson.Path, each func(secret strictjson.Value, at strictjson.Path) (inside bool)) {
+	eachSecret(v, at, false, each)
+}
+
+func eachSecret(v strictjson.Value, at strictjson.Path, inside bool, each func(strictjson.Value, strictjson.Path) bool) {
+	visit := func(v strictjson.Value, at strictjson.Path, secret bool) {
+		if !secret || each(v, at) {
+			eachSecret(v, at, secret, each)
 		}
-		return Mask, true, nil
-	})
-	if err != nil {
+	}
+	for _, m := range v.Members {
+		visit(m.Value, at.Member(m.Name.Text), inside || IsSecretName(m.Name.Text))
+	}
+	for i, item := range v.Items {
+		visit(item, at.Item(i), inside)
+	}
+}
+
+// MaskMembers gives a text in JSON with Mask in the place of its secrets. A text without
+// secrets stays as it is. Of a text that is not JSON, MaskMembers gives the mask alone.
+func MaskMembers(text string) string {
+	v, ok := strictjson.Parse(text, strictjson.AllLevels)
+	if !ok {
 		return Mask
 	}
-	return hidden
-}
-
-// isEmpty reports whether a value hides nothing.
-func isEmpty(value any) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		return len(value) == 0
-	case []any:
-		return len(value) == 0
-	}
-	return value == nil || value == ""
-}
-
-// RestoreMembers gives the text with the secrets of stored in the place of masks,
-// and reports whether there were any. Below the name of a secret a mask may
-// also stand for a part of it.
-func RestoreMembers(text, stored string) (restored string, used bool, err error) {
-	old, err := parse(stored)
-	if err != nil {
-		old = nil // nothing can be kept of it
-	}
-	restored, err = rewrite(text, func(path []string, value any) (any, bool, error) {
-		if value != Mask {
-			return value, false, nil
+	var edits []strictjson.Edit
+	EachSecret(v, nil, func(secret strictjson.Value, _ strictjson.Path) bool {
+		if !isEmpty(secret) {
+			edits = append(edits, strictjson.Edit{Value: secret, Text: `"` + Mask + `"`})
 		}
-		kept := at(old, path)
-		if isEmpty(kept) || kept == Mask {
-			return nil, false, ErrNoSecret
-		}
-		used = true
-		return kept, true, nil
+		return false
 	})
-	return restored, used, err
+	return edited(text, v, edits)
 }
 
-// replacer gives what goes in the place of a secret, or of a part of one, at a path.
-// Unless it is whole, its parts are asked for too.
-type replacer func(path []string, value any) (replaced any, whole bool, err error)
-
-// parse reads a text. Numbers keep all their digits.
-func parse(text string) (tree any, err error) {
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&tree); err != nil {
-		return nil, err
+// RestoreMembers gives a text in JSON with the secrets of stored in the place of masks, and
+// reports whether there were masks. A mask may also stand for a part of a secret. The error
+// is ErrNoSecret when stored has no secret in the place of a mask.
+func RestoreMembers(text, stored string) (restored string, used bool, err error) {
+	v, ok := strictjson.Parse(text, strictjson.AllLevels)
+	if !ok {
+		return "", false, errNotJSON
 	}
-	if !json.Valid([]byte(text)) {
-		return nil, errors.New("text behind the JSON value")
+	old, ok := strictjson.Parse(stored, strictjson.AllLevels)
+	if !ok {
+		old = strictjson.Value{}
 	}
-	return tree, nil
-}
-
-// rewrite replaces the secrets of a text, which stays as it is without any.
-func rewrite(text string, replace replacer) (string, error) {
-	tree, err := parse(text)
+	var edits []strictjson.Edit
+	EachSecret(v, nil, func(secret strictjson.Value, at strictjson.Path) bool {
+		if !isMask(secret) {
+			return true
+		}
+		kept := old.At(at)
+		if kept == nil || isEmpty(*kept) || isMask(*kept) {
+			err = ErrNoSecret
+			return false
+		}
+		edits = append(edits, strictjson.Edit{Value: secret, Text: stored[kept.Begin:kept.End]})
+		return false
+	})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	changed, err := replace.in(tree, nil, false)
-	if err != nil || !changed {
-		return text, err
+	return edited(text, v, edits), len(edits) > 0, nil
+}
+
+func isMask(v strictjson.Value) bool { return v.Kind == strictjson.KindString && v.Text == Mask }
+
+// isEmpty reports whether a value is null, "", [] or {}.
+func isEmpty(v strictjson.Value) bool { return v.Text == "" && len(v.Members)+len(v.Items) == 0 }
+
+// edited makes edits in a text. It writes an edited text without spaces and with sorted
+// names, as clients know it.
+func edited(text string, v strictjson.Value, edits []strictjson.Edit) string {
+	if len(edits) == 0 {
+		return text
 	}
+	text = v.Edited(text, edits)
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber() // keeps all digits
+	var value any
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(tree)
-	return strings.TrimSuffix(out.String(), "\n"), err
-}
-
-// in replaces the secrets of a tree in place. All that is inside one is secret.
-func (replace replacer) in(tree any, path []string, inside bool) (changed bool, err error) {
-	_, isObject := tree.(map[string]any)
-	for _, name := range names(tree) {
-		here, value := append(slices.Clone(path), name), at(tree, []string{name})
-		secret, whole := inside || isObject && isSecret(name), false
-		if secret {
-			replaced := value
-			if replaced, whole, err = replace(here, value); err != nil {
-				return false, err
-			}
-			if whole && !(isEmpty(value) && isEmpty(replaced)) {
-				set(tree, name, replaced)
-				changed = true
-			}
-		}
-		if !whole {
-			below, err := replace.in(value, here, secret)
-			if err != nil {
-				return false, err
-			}
-			changed = changed || below
-		}
+	if decoder.Decode(&value) != nil || encoder.Encode(value) != nil {
+		return text
 	}
-	return changed, nil
-}
-
-// names are the member names of an object, or the indices of an array.
-func names(tree any) []string {
-	switch tree := tree.(type) {
-	case map[string]any:
-		return slices.Sorted(maps.Keys(tree))
-	case []any:
-		all := make([]string, len(tree))
-		for i := range tree {
-			all[i] = strconv.Itoa(i)
-		}
-		return all
-	}
-	return nil
-}
-
-func at(tree any, path []string) any {
-	for _, name := range path {
-		switch branch := tree.(type) {
-		case map[string]any:
-			tree = branch[name]
-		case []any:
-			i, err := strconv.Atoi(name)
-			if err != nil || i >= len(branch) {
-				return nil
-			}
-			tree = branch[i]
-		default:
-			return nil
-		}
-	}
-	return tree
-}
-
-func set(tree any, name string, value any) {
-	switch tree := tree.(type) {
-	case map[string]any:
-		tree[name] = value
-	case []any:
-		i, _ := strconv.Atoi(name)
-		tree[i] = value
-	}
+	return strings.TrimSuffix(out.String(), "\n")
 }

@@ -61,3 +61,16 @@ func TestRestore(t *testing.T) {
 		t.Errorf("Restore from a broken text: %v, want ErrNoSecret", err)
 	}
 }
+
+// TestMaskElsewhere has masks whose places lead nowhere in what is stored.
+func TestMaskElsewhere(t *testing.T) {
+	const stored = `{"keys":["a"],"token":{"[0]":"b","x":["c"]}}`
+	for _, text := range []string{
+		`{"keys":{"[-1]":"********"}}`, `{"keys":{"[1]":"********"}}`, `{"keys":{"x":"********"}}`, `{"token":{"[0]":{"y":"********"}}}`,
+		`{"token":{"x":[0,"********"]}}`, `{"token":["********","********"],"keys":"x","auth":"********"}`,
+	} {
+		if got, _, err := RestoreMembers(text, stored); !errors.Is(err, ErrNoSecret) {
+			t.Errorf("%s becomes %s, %v", text, got, err)
+		}
+	}
+}

@@ -1,3 +1,13 @@
+// Package secrets keeps secrets out of everything that the program shows.
+//
+// Secret and JSON are texts that print as "***". Use them for every secret in memory.
+//
+// MaskMembers masks the secrets of a JSON config that a client reads: the values of members
+// with names such as access_key_secret. RestoreMembers puts the stored secrets back when the
+// client sends the masks back.
+//
+// Scrub and ScrubLine hide known secrets in a text that another program wrote, such as a
+// provider's error message, which may repeat them in many writings.
 package secrets
 
 import (
@@ -8,29 +18,25 @@ import (
 	"slices"
 )
 
-// Secret is a text that no log, message or answer shows: every way of
-// printing it gives "***".
+// Secret is a text that no log, message or answer shows: it prints as "***".
 type Secret string
 
-func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, Stars) }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(Stars) }
-func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(Stars) }
+func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, Scrubbed) }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(Scrubbed) }
+func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(Scrubbed) }
 
-// JSON is JSON with a secret in it: it is read as it is, and shown as ***.
+// ScrubLine is the function ScrubLine for this secret and a whole line.
+func (s Secret) ScrubLine(text string) string { return ScrubLine(text, MaxLine, string(s)) }
+
+// JSON is a text in JSON with a secret in it. It is decoded as it is, and prints as "***".
 type JSON []byte
 
-func (s JSON) Format(f fmt.State, _ rune)   { io.WriteString(f, Stars) }
-func (s JSON) LogValue() slog.Value         { return slog.StringValue(Stars) }
-func (s JSON) MarshalJSON() ([]byte, error) { return json.Marshal(Stars) }
+func (s JSON) Format(f fmt.State, _ rune)   { io.WriteString(f, Scrubbed) }
+func (s JSON) LogValue() slog.Value         { return slog.StringValue(Scrubbed) }
+func (s JSON) MarshalJSON() ([]byte, error) { return json.Marshal(Scrubbed) }
 
 // UnmarshalJSON keeps the text.
 func (s *JSON) UnmarshalJSON(text []byte) error {
 	*s = slices.Clone(text)
 	return nil
 }
-
-// Scrub hides the secret in a text, in whatever writing.
-func (s Secret) Scrub(text string) string { return Scrub(text, string(s)) }
-
-// Line makes one line of words of others: without the secret, and of bounded length.
-func (s Secret) Line(text string) string { return ScrubLine(text, MaxLine, string(s)) }

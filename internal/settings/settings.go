@@ -14,10 +14,11 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/spelling"
 	"meshddns/internal/systemd"
 )
 
-// Settings are what the command line and the environment say.
+// Settings are the values of the command line and the environment.
 type Settings struct {
 	Listen       []string // each host:port, or unix:/path; one at least
 	SocketGroup  string   // of unix sockets, by name or number; "": the program's own
@@ -25,7 +26,7 @@ type Settings struct {
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
 	AllowHosts   []string      // as guard.Config has them
-	Tokens       *guard.Tokens // nil: none is asked for
+	Tokens       *guard.Tokens // nil: clients need none
 	SyncInterval time.Duration // 1s at least
 	Language     msg.Language  // of the texts for requests without Accept-Language
 	LogFormat    string        // "text" or "json"
@@ -40,9 +41,9 @@ type Settings struct {
 	given map[string]string // from the name of each option that was given to where
 }
 
-// Read reads the command line, and where that says nothing the environment. The
-// error joins all mistakes: each names the flag or the variable, what it says and
-// what is wanted. All that is right stands in the Settings nevertheless.
+// Read reads the command line, and the environment for flags that are not given. The error
+// joins all mistakes: each names the flag or the variable, its value, and the values that
+// are allowed. The Settings have all values that are right nevertheless.
 func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
 	faults := append(texts.environment(environ), texts.commandLine(args)...)
@@ -87,8 +88,8 @@ func (s *Settings) open() error {
 	return nil
 }
 
-// Unused names what was given and has no effect on a program that answers no HTTP
-// over TCP, or no DNS.
+// Unused names the given settings that have no effect on a program without HTTP over TCP, or
+// without DNS.
 func (s *Settings) Unused(tcp, dns bool) (origins []string) {
 	for _, o := range options {
 		if origin, ok := s.given[o.name]; ok && (o.tcp && !tcp || o.dns && !dns) {
@@ -98,13 +99,13 @@ func (s *Settings) Unused(tcp, dns bool) (origins []string) {
 	return origins
 }
 
-// said is what was said of an option.
+// said has the values of an option, and their origin.
 type said struct {
 	values []string
 	origin string // "-listen" or "MESHDDNS_LISTEN"
 }
 
-// collector has what was said of each option, by its name.
+// collector has the values of each option by its name.
 type collector map[string]said
 
 // set notes a value. Another origin begins anew, and so does an option of one value: of two the
@@ -142,6 +143,9 @@ func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
 	return slices.DeleteFunc(unused, func(origin string) bool { return origin == "" })
 }
 
+// flag is an option's name on the command line.
+func flag(name string) string { return "-" + name }
+
 // variable is an option's name in the environment.
 func variable(name string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
@@ -170,7 +174,7 @@ func (c collector) environment(environ []string) (faults []error) {
 	}
 	for _, entry := range environ {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, prefix) && !known[name] {
-			faults = append(faults, fmt.Errorf("%s: there is no such setting, the nearest is %s", name, variable(nearest(name, variable))))
+			faults = append(faults, fmt.Errorf("%s: there is no such setting%s", name, suggestion(name[len(prefix):], variable)))
 		}
 	}
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -192,7 +196,7 @@ func (c collector) commandLine(args []string) (faults []error) {
 			faults = append(faults, fmt.Errorf("unexpected argument %q: want flags, which begin with -", arg))
 			continue
 		case at < 0:
-			faults = append(faults, fmt.Errorf("-%s: there is no such flag, the nearest is -%s", name, nearest(name, strings.ToLower)))
+			faults = append(faults, fmt.Errorf("-%s: there is no such flag%s", name, suggestion(name, flag)))
 			if !inline && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 				args = args[1:] // probably its value
 			}
@@ -211,35 +215,17 @@ func (c collector) commandLine(args []string) (faults []error) {
 	return faults
 }
 
-// nearest gives the name of the option whose written form, or the beginning of it, is most like a
-// text.
-func nearest(text string, written func(string) string) string {
-	far := func(o option) int {
-		whole := written(o.name)
-		return min(distance(text, whole), 1+distance(text, whole[:min(len(text), len(whole))]))
+// suggestion ends the error about an unknown name: with the known name that is closest, or
+// with the place where all are listed.
+func suggestion(name string, written func(name string) string) string {
+	var known []string
+	for _, o := range options {
+		known = append(known, o.name)
 	}
-	return slices.MinFunc(options, func(a, b option) int { return far(a) - far(b) }).name
-}
-
-// distance counts the letters to insert, drop or exchange to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	if meant, ok := spelling.Closest(name, known); ok {
+		return ", the nearest is " + written(meant)
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0]++
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ": -help lists all"
 }
 
 func readSwitch(text string) (on bool, err error) {

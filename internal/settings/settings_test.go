@@ -181,6 +181,7 @@ func TestNotAFlag(t *testing.T) {
 		{[]string{"-token=x"}, "-token: there is no such flag, the nearest is -token-file"},
 		{[]string{"-dnslisten", "127.0.0.1:53", "-db=x"}, "-dnslisten: there is no such flag, the nearest is -dns-listen"},
 		{[]string{"--allow-hosts=x"}, "-allow-hosts: there is no such flag, the nearest is -allow-host"},
+		{[]string{"-nope=x"}, "-nope: there is no such flag: -help lists all"},
 		{[]string{"-token-file"}, "-token-file: there is no file behind it"},
 	} {
 		if _, err := Read(c.args, nil); err == nil || err.Error() != c.want {
@@ -190,9 +191,10 @@ func TestNotAFlag(t *testing.T) {
 }
 
 func TestUnknownVariable(t *testing.T) {
-	_, err := Read(nil, []string{"MESHDDNS_DNSLISTEN=127.0.0.1:53", "PATH=/bin", "MESHDDNS_TOKENS=secret"})
+	_, err := Read(nil, []string{"MESHDDNS_DNSLISTEN=127.0.0.1:53", "PATH=/bin", "MESHDDNS_TOKENS=secret", "MESHDDNS_UNLIKE_ANY=1"})
 	const want = "MESHDDNS_DNSLISTEN: there is no such setting, the nearest is MESHDDNS_DNS_LISTEN\n" +
-		"MESHDDNS_TOKENS: there is no such setting, the nearest is MESHDDNS_TOKEN_FILE"
+		"MESHDDNS_TOKENS: there is no such setting, the nearest is MESHDDNS_TOKEN_FILE\n" +
+		"MESHDDNS_UNLIKE_ANY: there is no such setting: -help lists all"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
@@ -299,15 +301,6 @@ func TestUsage(t *testing.T) {
 	for _, arg := range []string{"-h", "--help"} {
 		if s, err := Read([]string{arg}, nil); err != nil || !s.Help {
 			t.Errorf("%s: %+v, %v", arg, s, err)
-		}
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for words, want := range map[string]int{" ": 0, "a ": 1, " a": 1, "abc abc": 0, "abc acb": 2, "kitten sitting": 3} {
-		a, b, _ := strings.Cut(words, " ")
-		if got := distance(a, b); got != want {
-			t.Errorf("%q: %d, want %d", words, got, want)
 		}
 	}
 }

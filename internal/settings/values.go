@@ -52,7 +52,7 @@ func (s *Settings) readSocketGroup(text string) error {
 	return nil
 }
 
-// eachOnce checks addresses, none of which can be listened on twice.
+// eachOnce checks addresses to listen on. No address may be there twice.
 func eachOnce(texts []string, check func(string) error) error {
 	var faults []error
 	for i, text := range texts {
@@ -109,8 +109,8 @@ func (s *Settings) readDNSListen(texts []string) error {
 	return eachOnce(texts, func(text string) error { return checkHostPort(text, dnsForm) })
 }
 
-// hostFault reports whether a text is no name of a host (RFC 1123, section 2.1):
-// who writes an address or anything else makes zones unreachable.
+// hostFault reports whether a text is not the name of a host (RFC 1123, section 2.1). An
+// address or another text in an NS record would make zones unreachable.
 func hostFault(text string) bool {
 	host := dnsname.Parse(text)
 	for label := range strings.SplitSeq(host, ".") {

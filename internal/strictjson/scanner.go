@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// scanner goes through a text once, by the grammar of RFC 8259. Its methods read
-// what they are named for, and report whether it is there.
+// scanner goes through a text once, by the grammar of RFC 8259. Its methods read the token
+// or value that they are named for, and report whether it is there.
 type scanner struct {
-	body    []byte
-	text    string // the same
-	at      int
-	members []Member // of the outermost value, when it is an object
-	names   []string // of the members so far of all objects that are open
-	lone    bool     // an escape gives half of a surrogate pair
-	twice   *string  // the first name that stands twice in its object
+	text   string
+	at     int
+	levels int      // of nesting, of which members and items are kept
+	names  []string // of the members so far of all objects that are open
+	lone   int      // escapes that give half of a surrogate pair
+	twice  *string  // the first name that stands twice in its object
 }
 
 // maxDepth is that of encoding/json, which decodes the values later.
@@ -54,31 +53,46 @@ func (s *scanner) word(word string) bool {
 	return true
 }
 
-// value reads a value inside of so many others.
-func (s *scanner) value(depth int) bool {
-	switch s.next() {
-	case '{':
-		return depth < maxDepth && s.object(depth)
-	case '[':
-		return depth < maxDepth && s.array(depth)
-	case '"':
-		_, ok := s.string()
-		return ok
-	case 't':
-		return s.word("true")
-	case 'f':
-		return s.word("false")
-	case 'n':
-		return s.word("null")
-	}
-	return s.number()
+// whole reads the one value of the text.
+func (s *scanner) whole() (v Value, ok bool) {
+	s.space()
+	v, ok = s.value(0)
+	s.space()
+	return v, ok && s.at == len(s.text)
 }
 
-func (s *scanner) array(depth int) bool {
+// value reads a value that is nested so deep.
+func (s *scanner) value(depth int) (v Value, ok bool) {
+	v.Begin = s.at
+	switch s.next() {
+	case '{':
+		v.Kind, ok = KindObject, depth < maxDepth && s.object(&v, depth)
+	case '[':
+		v.Kind, ok = KindArray, depth < maxDepth && s.array(&v, depth)
+	case '"':
+		return s.string()
+	case 't', 'f':
+		v.Kind, ok = KindBoolean, s.word("true") || s.word("false")
+	case 'n':
+		v.Kind, ok = KindNull, s.word("null")
+	default:
+		v.Kind, ok = KindNumber, s.number()
+	}
+	if v.End = s.at; v.Kind == KindBoolean || v.Kind == KindNumber {
+		v.Text = s.text[v.Begin:v.End]
+	}
+	return v, ok
+}
+
+func (s *scanner) array(v *Value, depth int) bool {
 	s.token('[')
 	for s.next() != ']' {
-		if !s.value(depth + 1) {
+		item, ok := s.value(depth + 1)
+		if !ok {
 			return false
+		}
+		if depth < s.levels {
+			v.Items = append(v.Items, item)
 		}
 		if s.space(); s.next() != ']' && (!s.token(',') || s.next() == ']') {
 			return false
@@ -88,7 +102,7 @@ func (s *scanner) array(depth int) bool {
 	return true
 }
 
-func (s *scanner) object(depth int) bool {
+func (s *scanner) object(v *Value, depth int) bool {
 	s.token('{')
 	names := names{from: len(s.names)}
 	for s.next() != '}' {
@@ -96,18 +110,18 @@ func (s *scanner) object(depth int) bool {
 		if !ok {
 			return false
 		}
-		if names.add(s, name) && s.twice == nil {
-			s.twice = &name
+		if names.add(s, name.Text) && s.twice == nil {
+			s.twice = &name.Text
 		}
 		if s.space(); !s.token(':') {
 			return false
 		}
-		begin := s.at
-		if !s.value(depth + 1) {
+		value, ok := s.value(depth + 1)
+		if !ok {
 			return false
 		}
-		if depth == 0 {
-			s.members = append(s.members, Member{Name: name, Value: s.body[begin:s.at]})
+		if depth < s.levels {
+			v.Members = append(v.Members, Member{name, value})
 		}
 		if s.space(); s.next() != '}' && (!s.token(',') || s.next() == '}') {
 			return false
@@ -118,17 +132,14 @@ func (s *scanner) object(depth int) bool {
 	return true
 }
 
-// names are those of one object, on the scanner's stack from an index on. Where
-// they are more than few they are in a set as well.
+// names are those of one object, on the scanner's stack from an index on. More than few are
+// in a set as well.
 type names struct {
 	from int
 	set  map[string]bool
 }
 
-const (
-	few   = 16 // so many are found faster one by one
-	usual = 8  // so many there are room for at first
-)
+const few = 16 // names are found faster one by one
 
 // add reports whether the name was there.
 func (n *names) add(s *scanner, name string) (there bool) {
@@ -148,31 +159,33 @@ func (n *names) add(s *scanner, name string) (there bool) {
 	return there
 }
 
-// string reads a string and gives what it says.
-func (s *scanner) string() (text string, ok bool) {
-	begin, escaped := s.at, false
+func (s *scanner) string() (v Value, ok bool) {
+	v = Value{Kind: KindString, Begin: s.at}
 	if s.next() != '"' {
-		return "", false
+		return v, false
 	}
+	escaped, lone := false, s.lone
 	for s.at++; s.next() != '"'; s.at++ {
 		switch c := s.next(); {
 		case c < ' ':
-			return "", false
+			return v, false
 		case c == '\\':
 			if escaped = true; !s.escape() {
-				return "", false
+				return v, false
 			}
 		}
 	}
 	s.at++
+	v.End, v.Lone = s.at, s.lone > lone
 	if !escaped {
-		return s.text[begin+1 : s.at-1], true
+		v.Text = s.text[v.Begin+1 : v.End-1]
+		return v, true
 	}
-	return text, json.Unmarshal([]byte(s.text[begin:s.at]), &text) == nil
+	return v, json.Unmarshal([]byte(s.text[v.Begin:v.End]), &v.Text) == nil
 }
 
-// escape reads an escape but for its last octet. encoding/json would put another
-// character in the place of half of a surrogate pair, which no Unicode text has.
+// escape reads an escape except its last octet, and counts halves of surrogate pairs, in
+// whose place encoding/json puts another character.
 func (s *scanner) escape() bool {
 	s.at++
 	if s.next() != 'u' {
@@ -182,11 +195,11 @@ func (s *scanner) escape() bool {
 	s.at += 4
 	switch {
 	case first >= 0xDC00 && first <= 0xDFFF:
-		s.lone = true
+		s.lone++
 	case first >= 0xD800 && first <= 0xDBFF:
 		second, there := s.hex(s.at + 3)
 		if !there || s.text[s.at+1:s.at+3] != `\u` || second < 0xDC00 || second > 0xDFFF {
-			s.lone = true
+			s.lone++
 			break
 		}
 		s.at += 6

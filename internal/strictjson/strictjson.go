@@ -1,7 +1,8 @@
-// Package strictjson decodes a request body the way RFC 7493 (I-JSON) asks:
-// one JSON object in valid UTF-8, no member name twice, nothing behind it.
-// Member names match a struct's json tags exactly, letter case included,
-// which encoding/json does not do by itself.
+// Package strictjson reads JSON. Decode reads a request body as RFC 7493 (I-JSON) asks: one
+// JSON object in valid UTF-8, no member name twice, nothing behind it. Member names match a
+// struct's json tags exactly, letter case included, which encoding/json does not do. Parse
+// reads any JSON and tells where each value stands, for the callers that change a part of a
+// text or point to a mistake in it.
 package strictjson
 
 import (
@@ -13,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Fault says what is wrong with a body.
+// Fault is a kind of mistake in a body.
 type Fault string
 
 const (
@@ -25,8 +26,8 @@ const (
 	WrongType Fault = "wrong_type" // a member of another type, or out of its range
 )
 
-// Error is the error of Decode. Field is the member it is about, if any, and
-// Want the type that WrongType misses.
+// Error is the error of Decode and Object. Field is the wrong member, if there is one. Want is
+// the type that a member with WrongType should have.
 type Error struct {
 	Fault Fault
 	Field string
@@ -54,44 +55,37 @@ func Decode(body []byte, v any) error {
 	fields := reflect.ValueOf(v).Elem()
 	for i := range fields.NumField() {
 		name := fields.Type().Field(i).Tag.Get("json")
-		at := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
-		if at < 0 || string(members[at].Value) == "null" {
+		at := slices.IndexFunc(members, func(m Member) bool { return m.Name.Text == name })
+		if at < 0 || members[at].Value.Kind == KindNull {
 			continue
 		}
 		field := fields.Field(i)
-		if err := decode(members[at].Value, field.Addr().Interface()); err != nil {
+		if err := decode(body, members[at].Value, field.Addr().Interface()); err != nil {
 			return &Error{WrongType, name, wanted(field.Type())}
 		}
 	}
 	return nil
 }
 
-// decode decodes a value that Object has checked. Most are strings without an escape,
-// which are what they say.
-func decode(value json.RawMessage, v any) error {
-	if text, ok := v.(*string); ok && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
-		*text = string(value[1 : len(value)-1])
+// decode decodes a value of a body that Object has checked.
+func decode(body []byte, value Value, v any) error {
+	if text, ok := v.(*string); ok && value.Kind == KindString {
+		*text = value.Text
 		return nil
 	}
-	return json.Unmarshal(value, v)
+	return json.Unmarshal(body[value.Begin:value.End], v)
 }
 
-// Member is a member of an object, its value as it stands there.
-type Member struct {
-	Name  string
-	Value json.RawMessage
-}
-
-// Names gives the names of the members of an object, none of what is none.
+// Names gives the names of the members of an object, none when the body is no object.
 func Names(body []byte) (names []string) {
 	members, _ := Object(body)
 	for _, m := range members {
-		names = append(names, m.Name)
+		names = append(names, m.Name.Text)
 	}
 	return names
 }
 
-// Object checks body by the rules of the package and gives its members.
+// Object checks a body by the rules of the package and gives its members.
 func Object(body []byte) ([]Member, error) {
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
@@ -99,22 +93,19 @@ func Object(body []byte) ([]Member, error) {
 	case !utf8.Valid(body):
 		return nil, &Error{Fault: NotUTF8}
 	}
-	s := scanner{body: body, text: string(body), members: make([]Member, 0, usual), names: make([]string, 0, usual)}
-	s.space()
-	isObject := s.next() == '{'
-	valid := s.value(0)
-	s.space()
+	s := scanner{text: string(body), levels: 1}
+	v, valid := s.whole()
 	switch {
-	case !valid || s.at < len(s.text):
+	case !valid:
 		return nil, &Error{Fault: Syntax}
-	case s.lone:
+	case s.lone > 0:
 		return nil, &Error{Fault: NotUTF8}
 	case s.twice != nil:
 		return nil, &Error{Fault: Duplicate, Field: *s.twice}
-	case !isObject:
+	case v.Kind != KindObject:
 		return nil, &Error{Fault: NotObject}
 	}
-	return s.members, nil
+	return v.Members, nil
 }
 
 // Types that WrongType can miss.

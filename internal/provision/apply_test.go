@@ -1,0 +1,310 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// stored is an appliance in memory. It refuses what rules refuse, a service while it is
+// locked, a usage of a service that it lacks, and a prefix that another network has.
+type stored struct {
+	rules
+	owner, configuration string
+	services             map[string]string
+	usages               []storedUsage
+	last                 int64
+	locked               map[string]bool
+	fails                string // the request that fails as a database does
+}
+
+type storedUsage struct {
+	Held
+	service, prefix, description string
+	network                      float64
+}
+
+func (s *stored) did(request, id string) (Change, error) {
+	if s.fails == request {
+		return Change{}, errors.New("the database is broken")
+	}
+	return Did(request, id, nil)
+}
+
+func (s *stored) SaveOwner(_ context.Context, owner string) (Change, error) {
+	if err := s.CheckOwner(owner); err != nil || owner == s.owner {
+		return Change{}, err
+	}
+	s.owner = owner
+	return s.did("POST adopt", owner)
+}
+
+func (s *stored) SaveConfiguration(_ context.Context, body []byte) (Change, error) {
+	if s.locked["configuration"] {
+		return Change{}, refusal("domain")
+	}
+	if s.configuration == string(body) {
+		return Change{}, nil
+	}
+	s.configuration = string(body)
+	return s.did("PUT config", "")
+}
+
+func (s *stored) SaveService(_ context.Context, body []byte) (Change, error) {
+	var v struct{ ID string }
+	json.Unmarshal(body, &v)
+	if s.locked[v.ID] {
+		return Change{}, refusal("domain")
+	}
+	if s.services[v.ID] == string(body) {
+		return Change{}, nil
+	}
+	s.services[v.ID] = string(body)
+	return s.did("PUT services/{id}", v.ID)
+}
+
+func usageOf(body []byte) (u storedUsage) {
+	members := map[string]any{}
+	json.Unmarshal(body, &members)
+	u.service, _ = members["service_id"].(string)
+	u.prefix, _ = members["custom_prefix"].(string)
+	u.description, _ = members["description"].(string)
+	u.network, _ = members["network_id"].(float64)
+	return u
+}
+
+func (s *stored) same(u storedUsage) int {
+	return slices.IndexFunc(s.usages, func(o storedUsage) bool {
+		return o.service == u.service && o.prefix == u.prefix && o.network == u.network
+	})
+}
+
+func (s *stored) SaveUsage(_ context.Context, body []byte) (Change, error) {
+	u := usageOf(body)
+	if i := s.same(u); i >= 0 {
+		if s.usages[i].description == u.description {
+			return Change{}, nil
+		}
+		s.usages[i].description = u.description
+		return s.did("PATCH usages/{id}", s.usages[i].ID)
+	}
+	if _, there := s.services[u.service]; !there {
+		return Change{}, refusal("service_id")
+	}
+	for _, other := range s.usages {
+		if other.service == u.service && other.prefix == u.prefix {
+			return Change{}, refusal("custom_prefix")
+		}
+	}
+	s.last++
+	u.Held = Held{Seq: s.last, ID: fmt.Sprint("u", s.last)}
+	s.usages = append(s.usages, u)
+	return s.did("POST usages", u.ID)
+}
+
+func (s *stored) SameUsages(_ context.Context, body []byte) (all []int64, err error) {
+	if i := s.same(usageOf(body)); i >= 0 {
+		all = append(all, s.usages[i].Seq)
+	}
+	return all, nil
+}
+
+func (s *stored) HeldUsages(context.Context) iter.Seq2[Held, error] {
+	return func(yield func(Held, error) bool) {
+		for _, u := range s.usages {
+			if !yield(u.Held, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *stored) ReleaseUsage(_ context.Context, id string) (Change, error) {
+	s.usages = slices.DeleteFunc(s.usages, func(u storedUsage) bool { return u.ID == id })
+	return s.did("DELETE usages/{id}", id)
+}
+
+func (s *stored) HeldServices(context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, id := range slices.Sorted(maps.Keys(s.services)) {
+			if !yield(id, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *stored) DeleteService(_ context.Context, id string) (Change, error) {
+	delete(s.services, id)
+	return s.did("DELETE services/{id}", id)
+}
+
+// apply applies documents, each a file, and writes what came of them.
+func (s *stored) apply(t *testing.T, documents ...string) (said string, waits *Document) {
+	t.Helper()
+	dir := t.TempDir()
+	for i, text := range documents {
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("%d.json", i)), text)
+	}
+	return s.applyDocument(t, Read(dir, CredentialFolder{}), dir)
+}
+
+func (s *stored) applyDocument(t *testing.T, d *Document, dir string) (said string, waits *Document) {
+	t.Helper()
+	done, err := d.Apply(t.Context(), s)
+	if err != nil {
+		said = "not applied: " + err.Error() + "\n"
+	}
+	for _, c := range done.Changes {
+		said += fmt.Sprintf("%s %s %d from %s\n", strings.TrimPrefix(c.What, "/api"), c.ID, c.Status, filepath.Base(c.File))
+	}
+	for _, m := range done.Faults {
+		said += m.String() + "\n"
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(said, dir+"/", ""), "/api/v1/ddns/", ""), done.Waits
+}
+
+func newStored() *stored { return &stored{services: map[string]string{}, locked: map[string]bool{}} }
+
+const services = `{"owner": "0123456789ab", "configuration": {"domain": "example.com"}, "services": [
+{"id": "a", "name": "A", "config": {}}, {"id": "b", "name": "B", "config": {}}]}`
+
+const usages = `{"usages": [
+{"service_id": "a", "prefix_mode": "custom", "custom_prefix": "x", "network_id": 1},
+{"service_id": "b", "prefix_mode": "custom", "custom_prefix": "y", "network_id": 2}]}`
+
+// TestApply applies documents, each twice: the second time changes nothing.
+func TestApply(t *testing.T) {
+	s := newStored()
+	for _, step := range []struct {
+		name      string
+		documents []string
+		want      string
+	}{
+		{"nothing", []string{`{}`}, ""},
+		{"all parts, of two files", []string{services, usages}, `POST adopt 0123456789ab 200 from 0.json
+PUT config  200 from 0.json
+PUT services/{id} a 200 from 0.json
+PUT services/{id} b 200 from 0.json
+POST usages u1 200 from 1.json
+POST usages u2 200 from 1.json
+`},
+		{"a part", []string{`{"services": [{"id": "b", "name": "C", "config": {}}], "prune": false}`}, "PUT services/{id} b 200 from 0.json\n"},
+		{"a description", []string{strings.Replace(usages, `"network_id": 2`, `"network_id": 2, "description": "new"`, 1)}, "PATCH usages/{id} u2 200 from 0.json\n"},
+		{"a prefix for another network", []string{strings.Replace(usages, `{"usages"`, `{"prune": true, "usages"`, 1), `{}`}, "PATCH usages/{id} u2 200 from 0.json\n"},
+		{"released before it is reserved again", []string{`{"prune": true, "usages": [
+{"service_id": "a", "prefix_mode": "custom", "custom_prefix": "x", "network_id": 7}, {"service_id": "b", "prefix_mode": "custom", "custom_prefix": "y", "network_id": 2}]}`},
+			"DELETE usages/{id} u1 200 from 0.json\nPOST usages u3 200 from 0.json\n"},
+		{"usages keep their services", []string{strings.Replace(usages, `{"usages"`, `{"services": [], "prune": "all", "usages"`, 1)},
+			"DELETE usages/{id} u3 200 from 0.json\nPOST usages u4 200 from 0.json\n"},
+		{"everything is pruned", []string{`{"services": [], "usages": [], "prune": "all"}`},
+			"DELETE usages/{id} u2 200 from 0.json\nDELETE usages/{id} u4 200 from 0.json\nDELETE services/{id} a 200 from 0.json\nDELETE services/{id} b 200 from 0.json\n"},
+	} {
+		if got, waits := s.apply(t, step.documents...); got != step.want || waits != nil {
+			t.Errorf("%s: waits %v\n%s\nwant\n%s", step.name, waits, got, step.want)
+		}
+		before := fmt.Sprint(*s)
+		if got, _ := s.apply(t, step.documents...); got != "" || before != fmt.Sprint(*s) {
+			t.Errorf("%s, once more:\n%s", step.name, got)
+		}
+	}
+}
+
+// TestPrune removes at most three of what the document lacks, or at most a third; "all"
+// removes all. A refused prune removes nothing of any kind, and the rest is applied.
+func TestPrune(t *testing.T) {
+	s := newStored()
+	s.apply(t, services)
+	list := func(from, to int) (all []string) {
+		for i := from; i < to; i++ {
+			all = append(all, fmt.Sprintf(`{"service_id": "a", "custom_prefix": "p%d", "network_id": %d}`, i, i))
+		}
+		return all
+	}
+	document := func(prune string, usages []string) string {
+		return `{"services": [], "usages": [` + strings.Join(usages, ",") + "],\n\"prune\": " + prune + "}"
+	}
+	s.apply(t, document("false", list(0, 12)))
+	for _, step := range []struct {
+		name, document string
+		lines          int
+		refused        string
+	}{
+		{"too many", document("true", list(5, 13)), 2, "0.json:2: prune: 5 of 12 usages are not in the document, more than a third: only \"all\" removes so many\n"},
+		{"too many once more", document("true", list(5, 13)), 1, "0.json:2: prune: 5 of 13 usages are not in the document, more than a third: only \"all\" removes so many\n"},
+		{"a third", document("true", list(4, 13)), 4 + 1, ""},
+		{"three of few", document("true", list(7, 13)), 3, ""},
+		{"all", document(`"all"`, nil), 6 + 1, ""},
+	} {
+		got, waits := s.apply(t, step.document)
+		if strings.Count(got, "\n") != step.lines || !strings.HasSuffix(got, step.refused) || step.refused == "" && strings.Contains(got, "prune:") || waits != nil {
+			t.Errorf("%s: waits %v\n%s", step.name, waits, got)
+		}
+	}
+}
+
+// TestWaits has entries that what is stored does not allow: the rest is applied, all faults
+// are told, and the entries are applied when they are allowed.
+func TestWaits(t *testing.T) {
+	s := newStored()
+	s.locked["a"], s.locked["configuration"] = true, true
+	const none = `{"usages": [{"service_id": "b", "custom_prefix": "y", "network_id": 2, "description": "twice"}, {"service_id": "none"}]}`
+	got, waits := s.apply(t, services, strings.Replace(usages, "y", "z", 1), none)
+	const want = `POST adopt 0123456789ab 200 from 0.json
+PUT services/{id} b 200 from 0.json
+POST usages u1 200 from 1.json
+POST usages u2 200 from 2.json
+0.json:1: configuration.domain: is refused
+0.json:2: services[0].domain: is refused
+2.json:1: usages[1].service_id: is refused
+`
+	if got != want || waits == nil {
+		t.Fatalf("%s\nwant\n%s", got, want)
+	}
+	if again, still := s.applyDocument(t, waits, ""); strings.Count(again, "\n") != 3 || still == nil {
+		t.Errorf("while nothing changes:\n%s", again)
+	}
+	clear(s.locked)
+	s.services["none"] = ""
+	again, still := s.applyDocument(t, waits, "")
+	if strings.Count(again, "200 from") != 4 || strings.Count(again, "\n") != 4 || still != nil {
+		t.Errorf("when all is allowed:\n%s", again)
+	}
+}
+
+// TestFormKeepsAll has a mistake of the form, in one of two files: nothing is applied.
+func TestFormKeepsAll(t *testing.T) {
+	s := newStored()
+	got, _ := s.apply(t, services, `{"usages": [{"network_id": "1"}]}`)
+	if want := "not applied: 1.json:1: usages[0].network_id: is a string, want an integer from 0 to 18446744073709551615\n"; got != want || len(s.services) > 0 {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// TestBrokenDatabase ends at the first request that fails, which is told with its entry.
+func TestBrokenDatabase(t *testing.T) {
+	for request, want := range map[string]string{
+		"POST adopt":           "0.json:1: owner",
+		"PUT config":           "0.json:1: configuration",
+		"PUT services/{id}":    "0.json:2: services[0]",
+		"POST usages":          "1.json:2: usages[0]",
+		"DELETE usages/{id}":   "2.json:2: prune",
+		"DELETE services/{id}": "2.json:2: prune",
+	} {
+		s := newStored()
+		s.services["old"] = "x"
+		s.usages = []storedUsage{{Held: Held{ID: "old"}, service: "old"}}
+		s.fails = request
+		got, waits := s.apply(t, services, usages, "{\n\"prune\": true}")
+		if got != "not applied: "+want+": the database is broken\n" || waits != nil {
+			t.Errorf("%s: %s", request, got)
+		}
+	}
+}

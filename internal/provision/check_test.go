@@ -1,0 +1,224 @@
+package provision
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"meshddns/internal/secrets"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// refusal is the error of rules. It says the member that it is about.
+type refusal string
+
+func (r refusal) Error() string { return "is refused" }
+
+// rules stand for the operations of the API: they refuse members that say "refuse", and
+// masked secrets of a body that says "masked".
+type rules struct{}
+
+func (rules) check(body []byte) error {
+	switch text := string(body); {
+	case strings.Contains(text, `"refuse all"`):
+		return refusal("")
+	case strings.Contains(text, `"masked"`):
+		return refusal(secrets.Mask)
+	}
+	if found := refusedMember.FindSubmatch(body); found != nil {
+		return refusal(found[1])
+	}
+	return nil
+}
+
+var refusedMember = regexp.MustCompile(`"(\w+)":\s*"refuse"`)
+
+func (r rules) CheckConfiguration(body []byte) error { return r.check(body) }
+func (r rules) CheckService(body []byte) error       { return r.check(body) }
+func (r rules) CheckUsage(body []byte) error         { return r.check(body) }
+
+func (r rules) CheckOwner(owner string) error {
+	if owner == "refuse" {
+		return refusal("")
+	}
+	return nil
+}
+
+func (rules) Blame(err error) (member, reason string, ok bool) {
+	r, ok := errors.AsType[refusal](err)
+	return string(r), err.Error(), ok
+}
+
+var manyLetters = regexp.MustCompile(`<\d+ x>`)
+
+// written makes the files of a block of a golden file in a new folder, and the credentials
+// beside them.
+func written(t *testing.T, block string) (dir string, credentials CredentialFolder) {
+	t.Helper()
+	dir, folder := t.TempDir(), t.TempDir()
+	for name, value := range map[string]string{
+		"key": "sesame-sesame\n", "empty": "\n", "latin1": "caf\xe9", "large": strings.Repeat("x", maxCredential+1), "folder/x": "",
+	} {
+		writeFile(t, filepath.Join(folder, name), value)
+	}
+	parts := strings.Split("\n"+strings.TrimRight(block, "\n"), "\nfile ")
+	for _, part := range parts[1:] {
+		name, body, _ := strings.Cut(part, "\n")
+		body = manyLetters.ReplaceAllStringFunc(body, func(many string) string {
+			n, _ := strconv.Atoi(strings.Trim(many, "< x>"))
+			return strings.Repeat("x", n)
+		})
+		if quoted, ok := strings.CutPrefix(body, "bytes "); ok {
+			var err error
+			if body, err = strconv.Unquote(quoted); err != nil {
+				t.Fatal(err)
+			}
+		}
+		writeFile(t, filepath.Join(dir, name), body)
+	}
+	if strings.Contains(parts[0], "\nno credentials") {
+		folder = ""
+	}
+	return dir, CredentialFolder{Folder: folder}
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMistakes finds what testdata/mistakes.txt says of the files in it; "go test -update"
+// writes it anew. "no credentials" is without a folder of them.
+func TestMistakes(t *testing.T) {
+	const golden = "testdata/mistakes.txt"
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(strings.TrimSpace(string(text)), "\n\n# ")
+	for i, block := range blocks {
+		given, want, _ := strings.Cut(block, "\n-> ")
+		dir, credentials := written(t, given)
+		got := "ok"
+		if err := Read(dir, credentials).Check(rules{}); err != nil {
+			got = strings.ReplaceAll(err.Error(), dir+"/", "")
+		}
+		if got = strings.ReplaceAll(got, "\n", "\n   "); got != strings.TrimRight(want, "\n") && !*update {
+			t.Errorf("# %s\n-> %s\nwant\n-> %s", given, got, want)
+		}
+		if strings.Contains(got, "sesame") {
+			t.Errorf("a secret is in\n%s", got)
+		}
+		blocks[i] = strings.TrimRight(given, "\n") + "\n-> " + got
+	}
+	if *update {
+		writeFile(t, golden, strings.Join(blocks, "\n\n# ")+"\n")
+	}
+}
+
+// broken fails as a database does: that is no mistake in a file.
+type broken struct{ rules }
+
+func (broken) CheckService([]byte) error { return errors.New("broken") }
+
+func TestCheckThatFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.json")
+	writeFile(t, file, `{"services": [`+"\n"+`{"id": "a", "name": "A", "config": {}}]}`)
+	err := Read(file, CredentialFolder{}).Check(broken{})
+	if _, isMistake := errors.AsType[Mistakes](err); isMistake || err == nil || err.Error() != file+":2: services[0]: broken" {
+		t.Errorf("%v", err)
+	}
+}
+
+// seen keeps the bodies that it is given to check.
+type seen struct {
+	rules
+	bodies []string
+}
+
+func (s *seen) CheckConfiguration(body []byte) error {
+	s.bodies = append(s.bodies, string(body))
+	return nil
+}
+func (s *seen) CheckService(body []byte) error { return s.CheckConfiguration(body) }
+
+// TestCredentials has secrets from the file and from credentials, which the operations get
+// in the place of the credential's name; the rest of the body stays as it is in the file.
+func TestCredentials(t *testing.T) {
+	const key = `"sesame \"<&>"`
+	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "a.json")
+	writeFile(t, filepath.Join(folder, "key"), "sesame \"<&>\n")
+	const configuration = `{"provider": "x",  "access_key_secret": {"credential": "key"}, "retry_interval": 10}`
+	const service = `{"id": "a", "name": "{\"credential\": \"key\"}", "config": {"access_key_secret": "plain", "n": 1.50, "list": [{"a_token": {"credential":"key"}}, {"x": {"keys": [{"credential":"key"}]}}]}}`
+	writeFile(t, file, `{"configuration": `+configuration+`, "services": [`+service+`]}`)
+	all := &seen{}
+	document := Read(file, CredentialFolder{Folder: folder})
+	if err := document.Check(all); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, body := range []string{configuration, service} {
+		body = strings.ReplaceAll(strings.ReplaceAll(body, `{"credential": "key"}`, key), `{"credential":"key"}`, key)
+		want = append(want, body)
+	}
+	for i := range want {
+		got, wanted := unescaped(t, all.bodies[i]), unescaped(t, want[i])
+		if got != wanted {
+			t.Errorf("%s\nwant\n%s", got, wanted)
+		}
+	}
+	if !strings.Contains(all.bodies[1], `"n": 1.50, `) || document.Unread != 0 {
+		t.Errorf("%d credentials are unread, and the rest is %s", document.Unread, all.bodies[1])
+	}
+}
+
+// unescaped writes JSON in the one way of encoding/json.
+func unescaped(t *testing.T, text string) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	out, _ := json.Marshal(value)
+	return string(out)
+}
+
+// TestOptionalCredentials counts the credentials that a check without a folder does not read.
+func TestOptionalCredentials(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.json")
+	writeFile(t, file, `{"configuration": {"access_key_secret": {"credential": "a"}},
+		"services": [{"id": "a", "name": "A", "config": {"token": {"credential": "b"}}}]}`)
+	document := Read(file, CredentialFolder{Optional: true})
+	if err := document.Check(rules{}); err != nil || document.Unread != 2 {
+		t.Errorf("%v, %d are unread", err, document.Unread)
+	}
+}
+
+// TestSizes has files that are too large alone and together; the others are read.
+func TestSizes(t *testing.T) {
+	dir := t.TempDir()
+	space := strings.Repeat(" ", maxFile-2)
+	for name, text := range map[string]string{"0.json": space + "   {}", "1.json": space + "{}", "2.json": space + "{}", "3.json": space + "{}", "4.json": space + "{}", "5.json": `{"owner":1}`} {
+		writeFile(t, filepath.Join(dir, name), text)
+	}
+	err := Read(dir, CredentialFolder{}).Check(rules{})
+	want := "0.json: is larger than 16384 KiB\n3.json: the files have more than 64 MiB together\n4.json: the files have more than 64 MiB together\n5.json: the files have more than 64 MiB together"
+	if got := strings.ReplaceAll(err.Error(), dir+"/", ""); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if err := Read(filepath.Join(dir, "none"), CredentialFolder{}).Check(rules{}); err == nil || !strings.HasSuffix(err.Error(), "/none: no such file or directory") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,141 @@
+package provision
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"meshddns/internal/strictjson"
+)
+
+type (
+	value = strictjson.Value
+	path  = strictjson.Path
+)
+
+// file is a file that is read into a document.
+type file struct {
+	*Document
+	name string
+	text string
+	told int // mistakes that are about other entries
+
+	line, counted int // the line of an octet, from 0
+}
+
+// lineAt gives the line of an octet. It counts from the octet that it was asked for last.
+func (f *file) lineAt(octet int) int {
+	if octet < f.counted {
+		f.line -= strings.Count(f.text[octet:f.counted], "\n")
+	} else {
+		f.line += strings.Count(f.text[f.counted:octet], "\n")
+	}
+	f.counted = octet
+	return f.line + 1
+}
+
+// fault notes a mistake in a value.
+func (f *file) fault(v value, at path, reason string) {
+	f.mistakes = append(f.mistakes, Mistake{File: f.name, Line: f.lineAt(v.Begin), Member: at.String(), Reason: reason})
+}
+
+// parse gives the object that the file has to be.
+func (f *file) parse() (v value, ok bool) {
+	fault := func(line int, reason string) {
+		f.mistakes = append(f.mistakes, Mistake{File: f.name, Line: line, Reason: reason})
+	}
+	if strings.TrimSpace(f.text) == "" {
+		fault(1, "nothing is in it, want a JSON object")
+		return v, false
+	}
+	number := 0
+	for line := range strings.Lines(f.text) {
+		if number++; !utf8.ValidString(line) {
+			fault(number, "not valid UTF-8")
+			return v, false
+		}
+	}
+	if v, ok = strictjson.Parse(f.text, 1); !ok {
+		line, err := syntaxError([]byte(f.text))
+		fault(line, fmt.Sprint("not JSON: ", err))
+		return v, false
+	}
+	if v.Kind != strictjson.KindObject {
+		f.fault(v, nil, wrongKind(v, strictjson.KindObject))
+	}
+	return v, v.Kind == strictjson.KindObject
+}
+
+// syntaxError tells why a text is not JSON, and in which line.
+func syntaxError(text []byte) (line int, err error) {
+	var ignored json.RawMessage
+	err = json.Unmarshal(text, &ignored)
+	end := len(text)
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		end = min(end, int(e.Offset))
+	}
+	return bytes.Count(text[:max(end-1, 0)], []byte("\n")) + 1, err
+}
+
+func wrongKind(v value, want strictjson.Kind) string {
+	return fmt.Sprintf("is %s, want %s", v.Kind, want)
+}
+
+// whole gives a value with everything inside it, and notes each name that stands twice and
+// each string that is not Unicode.
+func (f *file) whole(v value, at path) value {
+	v = v.Expand(f.text, strictjson.AllLevels)
+	f.wellFormed(v, at)
+	return v
+}
+
+func (f *file) wellFormed(v value, at path) {
+	f.unicode(v, at)
+	f.members(v, at, f.wellFormed)
+	for i, item := range v.Items {
+		f.wellFormed(item, at.Item(i))
+	}
+}
+
+// members calls each with the members of an object, and notes mistakes in their names.
+func (f *file) members(v value, at path, each func(v value, at path)) {
+	seen := map[string]bool{}
+	for _, m := range v.Members {
+		name := strings.Clone(m.Name.Text) // a path outlives the file's text
+		here := at.Member(name)
+		f.unicode(m.Name, here)
+		if seen[name] {
+			f.fault(m.Name, here, "stands here once more")
+		}
+		seen[name] = true
+		each(m.Value, here)
+	}
+}
+
+func (f *file) unicode(v value, at path) {
+	if v.Lone {
+		f.fault(v, at, `not valid UTF-8: half of a surrogate pair (\ud800 to \udfff)`)
+	}
+}
+
+// list calls each with the items of an array; another value is a mistake.
+func (f *file) list(v value, at path, each func(v value, at path)) {
+	if v.Kind != strictjson.KindArray && v.Kind != strictjson.KindNull {
+		f.fault(v, at, wrongKind(v, strictjson.KindArray))
+	}
+	for i, item := range v.Expand(f.text, 1).Items { // one by one: all of them may be too large
+		here := at.Item(i)
+		each(f.whole(item, here), here)
+	}
+}
+
+// member gives the value of a member, nil without it. A member that is null counts as absent.
+func member(v value, name string) *value {
+	if m := v.Member(name); m != nil && m.Kind != strictjson.KindNull {
+		return m
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package secrets
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"html"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// span is a part of a text, in octets.
+type span struct{ start, end int }
+
+// encoding is a secret as a text has it: as it is, in hex or in base64. The text may escape
+// its characters.
+type encoding struct {
+	characters []rune
+	anyCase    bool
+	run        string // characters around it that belong to it
+}
+
+const (
+	hexRun    = "0123456789abcdefABCDEF"
+	base64Run = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=%\\" // with escapes of + / =
+)
+
+// encodings gives the encodings of a secret. In base64 there are three, because a secret can
+// begin at each octet of a group of three. Only the middle, which does not depend on the
+// neighbours of the secret, is searched for.
+func encodings(secret string) []encoding {
+	all := []encoding{
+		{characters: []rune(secret), anyCase: true},
+		{characters: []rune(hex.EncodeToString([]byte(secret))), anyCase: true, run: hexRun},
+	}
+	for before := range 3 {
+		octets := append(make([]byte, before), secret...)
+		middle := base64.RawStdEncoding.EncodeToString(octets)[(8*before+5)/6 : 8*len(octets)/6]
+		all = append(all, encoding{characters: []rune(middle), run: base64Run})
+	}
+	return all
+}
+
+// at gives the length in octets of the encoding that a text begins with, 0 for none.
+func (e encoding) at(text string, read reader) (length int) {
+	for _, want := range e.characters {
+		if length == len(text) {
+			return 0
+		}
+		got, size := read(text[length:])
+		if !e.same(got, want) {
+			return 0
+		}
+		length += size
+	}
+	return length
+}
+
+// same compares characters. Base64 has two alphabets, which differ in two characters.
+func (e encoding) same(got, want rune) bool {
+	if e.anyCase {
+		return got == want || unicode.ToLower(unicode.ToUpper(got)) == unicode.ToLower(unicode.ToUpper(want))
+	}
+	return got == want || got == '-' && want == '+' || got == '_' && want == '/'
+}
+
+// around gives a part of a text with the characters around it that belong to the encoding.
+func (e encoding) around(s span, text string) span {
+	for s.start > 0 && strings.IndexByte(e.run, text[s.start-1]) >= 0 {
+		s.start--
+	}
+	for s.end < len(text) && strings.IndexByte(e.run, text[s.end]) >= 0 {
+		s.end++
+	}
+	return s
+}
+
+// found gives where secrets are in a text, in order. The spans neither overlap nor touch.
+func found(text string, secrets []string) (spans []span) {
+	for _, secret := range secrets {
+		if len(secret) < Shortest {
+			continue
+		}
+		for _, e := range encodings(secret) {
+			for _, read := range readers {
+				spans = append(spans, e.find(text, read)...)
+			}
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.start - b.start })
+	var joined []span
+	for _, s := range spans {
+		if last := len(joined) - 1; last >= 0 && s.start <= joined[last].end {
+			joined[last].end = max(joined[last].end, s.end)
+		} else {
+			joined = append(joined, s)
+		}
+	}
+	return joined
+}
+
+// find gives where an encoding is in a text that is read in one way.
+func (e encoding) find(text string, read reader) (spans []span) {
+	for start := 0; start < len(text); start++ {
+		if length := e.at(text[start:], read); length > 0 {
+			s := e.around(span{start, start + length}, text)
+			spans = append(spans, s)
+			start = s.end - 1
+		}
+	}
+	return spans
+}
+
+// reader reads the first character of a text, which may be escaped, and its length in octets.
+type reader func(text string) (r rune, size int)
+
+// readers are the ways to escape: none, URL, form, JSON and Go, HTML and XML.
+var readers = []reader{utf8.DecodeRuneInString, readPercent, readForm, readBackslash, readReference}
+
+// readPercent reads a character as a URL has it (RFC 3986, section 2.1).
+func readPercent(text string) (rune, int) {
+	var octets []byte
+	for i := 0; i+3 <= len(text) && text[i] == '%' && !utf8.FullRune(octets); i += 3 {
+		octet, err := strconv.ParseUint(text[i+1:i+3], 16, 8)
+		if err != nil {
+			break
+		}
+		octets = append(octets, byte(octet))
+	}
+	if len(octets) == 0 || !utf8.FullRune(octets) {
+		return utf8.DecodeRuneInString(text)
+	}
+	r, size := utf8.DecodeRune(octets)
+	return r, 3 * size
+}
+
+// readForm is readPercent for application/x-www-form-urlencoded, where "+" is a space.
+func readForm(text string) (rune, int) {
+	if text[0] == '+' {
+		return ' ', 1
+	}
+	return readPercent(text)
+}
+
+// surrogatePair is the length of a character that JSON writes as two escapes.
+const surrogatePair = len(`\ud83d\udd11`)
+
+// readBackslash reads a character as a string of JSON, Go or C has it.
+func readBackslash(text string) (rune, int) {
+	if text[0] != '\\' || len(text) == 1 {
+		return utf8.DecodeRuneInString(text)
+	}
+	if r, _, rest, err := strconv.UnquoteChar(text, '"'); err == nil {
+		return r, len(text) - len(rest)
+	}
+	var pair string
+	if text[1] == 'u' && len(text) >= surrogatePair && json.Unmarshal([]byte(`"`+text[:surrogatePair]+`"`), &pair) == nil {
+		if r, size := utf8.DecodeRuneInString(pair); size == len(pair) {
+			return r, surrogatePair
+		}
+	}
+	r, size := utf8.DecodeRuneInString(text[1:]) // such as \/
+	return r, 1 + size
+}
+
+// longestReference bounds a character reference: its name, or its digits.
+const longestReference = 20
+
+// readReference reads a character as HTML or XML has it, by name or number.
+func readReference(text string) (rune, int) {
+	if text[0] == '&' {
+		end := 1 + strings.IndexByte(text[:min(len(text), longestReference)], ';')
+		character := html.UnescapeString(text[:end])
+		if r, size := utf8.DecodeRuneInString(character); end > 0 && size == len(character) {
+			return r, end
+		}
+	}
+	return utf8.DecodeRuneInString(text)
+}
