@@ -871,7 +871,7 @@ func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 // that is asked for.
 func (s *store) Listing(ctx context.Context, f usageFilter, limit int, language msg.Language) answers.ListPage {
 	rows := answers.ListRows{Fault: func(code, detail, key string) string {
-		return answers.FaultText(reconcile.Fault{Code: code, Detail: detail, Key: key}, language)
+		return answers.FaultText(reconcile.Fault{Code: code, Detail: msg.Text(detail), Key: key}, language)
 	}}
 	where, args := f.where(limit)
 	err := s.reader.QueryRowContext(ctx, `

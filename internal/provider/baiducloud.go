@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1.
@@ -162,11 +163,11 @@ func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page 
 			return nil
 		}
 		if page.NextMarker == "" || page.NextMarker == query.Get("marker") {
-			return &Error{Kind: BadAnswer, Detail: "the list goes on, but the answer does not say where"}
+			return &Error{Kind: BadAnswer, Detail: msg.Say("the list goes on, but the answer does not say where")}
 		}
 		query.Set("marker", page.NextMarker)
 	}
-	return &Error{Kind: tooMany, Detail: "the list has over " + strconv.Itoa(pages) + " pages"}
+	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
 }
 
 // zone looks among the zones whose names contain this one. The API tells no
@@ -241,7 +242,7 @@ func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values, set
 		err := v.do(ctx, call{name: "ListRecord", method: http.MethodGet, path: baiduRecords(z), query: query}, ZoneNotFound, &answer)
 		for _, r := range answer.Records {
 			if seen.again(r.ID) {
-				return answer.baiduPage, &Error{Kind: Changed, Detail: "the list changes while it is read: a record is on two pages"}
+				return answer.baiduPage, &Error{Kind: Changed, Detail: msg.Say("the list changes while it is read: an item is on two pages")}
 			}
 			switch name := absolute(r.RR, z); {
 			case r.Type == "TXT":

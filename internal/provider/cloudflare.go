@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // cloudflare is Cloudflare's API, version 4: JSON, and a token that goes with
@@ -40,7 +40,7 @@ func NewCloudflare(c Credentials) (*Client, error) {
 	a.timeless = true
 	// net/http would refuse such a header, which looks like a broken network.
 	if strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, &Error{Kind: BadCredentials, Detail: "the API token has characters that no token has"}
+		return nil, &Error{Kind: BadCredentials, Detail: msg.Say("the API token has characters that no token has")}
 	}
 	return newRecordClient(&cloudflare{a}), nil
 }
@@ -161,9 +161,9 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 		}
 		return 0, v.api.refused(c, ans, verdict, kinds)
 	case err == nil && !said.Success:
-		err = errors.New("neither success nor an error")
+		err = msg.Errorf("neither success nor an error")
 	case err == nil && out != nil && (len(said.Result) == 0 || string(said.Result) == "null"):
-		err = errors.New("no result") // taken for an empty list, it would have values written again
+		err = msg.Errorf("no result") // taken for an empty list, it would have values written again
 	case err == nil && out != nil:
 		err = json.Unmarshal(said.Result, out)
 	}
@@ -349,7 +349,7 @@ func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]erro
 		switch {
 		case KindOf(err) != noCall:
 		case begun: // what may have been made is not to be made again one by one
-			err = &Error{Kind: Temporary, Detail: c.name, Err: err}
+			err = &Error{Kind: Temporary, Detail: msg.Say(c.name), Err: err}
 		default:
 			possible, err = false, nil
 		}
@@ -401,9 +401,9 @@ func (v *cloudflare) fits(value TXT) error {
 	text := value.Text()
 	switch {
 	case text == "":
-		return errors.New("the provider takes no empty value")
+		return msg.Errorf("the provider takes no empty value")
 	case len(text)+len(value) > cloudflareMaxValue: // each string has an octet for its length
-		return errors.New("the provider takes at most 4096 octets, with one for the length of each string")
+		return msg.Errorf("the provider takes at most 4096 octets, with one for the length of each string")
 	}
 	return printableASCII(text)
 }

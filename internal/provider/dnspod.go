@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
 
@@ -96,7 +96,7 @@ func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, o
 	code := head.Status.Code.String()
 	switch {
 	case err == nil && code == "":
-		err = errors.New("no status")
+		err = msg.Errorf("no status")
 	case err == nil && (code != dnspodDone || ans.status != http.StatusOK):
 		return v.api.refused(c, ans, verdict{code: code, message: head.Status.Message}, slices.Concat(dnspodErrors[action], dnspodCommon))
 	case err == nil:
@@ -231,7 +231,7 @@ func (v *dnsPod) records(ctx context.Context, z zone, relative, kind string) pag
 func (e dnspodRecord) record() (record, error) {
 	ttl, err := strconv.ParseUint(e.TTL.String(), 10, 32)
 	if err != nil {
-		return record{}, &Error{Kind: BadAnswer, Detail: "Record.List: TTL", Err: err}
+		return record{}, &Error{Kind: BadAnswer, Detail: msg.Say("Record.List: TTL"), Err: err}
 	}
 	return record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: e.off()}, nil
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // huaweiCloud is Huawei Cloud DNS, API version 2, signed with
@@ -329,7 +328,7 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 			}
 			body.Records = append(body.Records, cmp.Or(r.raw, quoteTXT(r.value, "")))
 		} else if r.id == from.id {
-			return &Error{Kind: Conflict, Detail: name + ": the record set is disabled", Unmade: true}
+			return &Error{Kind: Conflict, Detail: msg.Textf("%s: the record set is disabled", name), Unmade: true}
 		}
 	}
 	one := huaweiSets(z) + "/" + url.PathEscape(from.id)
@@ -355,7 +354,7 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 		return unsure(v.steady(ctx, z, name))
 	case exists:
 		if sets, failure := v.sets(ctx, z, name); failure == nil && len(sets) == 0 {
-			return &Error{Kind: Conflict, Detail: name + ": records of another type stand there, such as an alias", Err: err, Unmade: Unmade(err)}
+			return &Error{Kind: Conflict, Detail: msg.Textf("%s: records of another type stand there, such as an alias", name), Err: err, Unmade: Unmade(err)}
 		}
 	case Changed:
 		return cmp.Or(v.steady(ctx, z, name), err)
@@ -372,13 +371,13 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 		}
 		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() })
 		if at := slices.IndexFunc(sets, func(s huaweiSet) bool { return s.Status == "ERROR" }); at >= 0 {
-			return &Error{Kind: Temporary, Detail: fmt.Sprintf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
+			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
 		}
 		if !slices.ContainsFunc(sets, huaweiSet.pending) {
 			return nil
 		}
 		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: name + ": the provider is still at work on the record set"}
+			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider is still at work on the record set", name)}
 		}
 	}
 }
@@ -389,9 +388,9 @@ func (v *huaweiCloud) fits(value TXT) error {
 	text := value.Text()
 	switch {
 	case strings.ContainsAny(text, `"\`):
-		return errors.New(`the provider does not keep the characters "\ as they are`)
+		return msg.Errorf("the provider does not keep the characters %s as they are", `"\`)
 	case len(value) == 0 || slices.ContainsFunc(value, func(s string) bool { return len(s) > maxString }):
-		return fmt.Errorf("not character-strings of at most %d octets", maxString)
+		return msg.Errorf("not character-strings of at most %d octets", maxString)
 	}
 	return printableASCII(text)
 }

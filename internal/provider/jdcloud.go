@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON,
@@ -97,7 +98,7 @@ func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out
 	case err == nil && (ans.status != http.StatusOK || reply.Error != jdError{}):
 		return v.refused(c, ans, reply)
 	case err == nil && out != nil && string(reply.Result) == "null":
-		err = errors.New("no result")
+		err = msg.Errorf("no result")
 	case err == nil && out != nil:
 		err = json.Unmarshal(reply.Result, out)
 	}

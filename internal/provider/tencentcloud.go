@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call
@@ -125,7 +125,7 @@ func (v *tencentCloud) do(ctx context.Context, action string, parameters, out an
 	case err == nil && (head.Error.Code != "" || ans.status != http.StatusOK):
 		return v.api.refused(c, ans, verdict{head.Error.Code, head.Error.Message, head.RequestId}, tencentErrors)
 	case err == nil && head.RequestId == "":
-		err = errors.New("no RequestId, which every answer has")
+		err = msg.Errorf("no RequestId, which every answer has")
 	case err == nil:
 		err = json.Unmarshal(envelope.Response, out)
 	}

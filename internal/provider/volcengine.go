@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call
@@ -123,11 +124,11 @@ func (v *volcengine) do(ctx context.Context, c call, out any) error {
 	switch {
 	case err != nil:
 	case meta == nil:
-		err = errors.New("no ResponseMetadata")
+		err = msg.Errorf("no ResponseMetadata")
 	case meta.Error.Code != "" || ans.status != http.StatusOK:
 		return v.api.refused(c, ans, verdict{meta.Error.Code, meta.Error.Message, meta.RequestId}, volcErrors)
 	case out != nil && (len(envelope.Result) == 0 || string(envelope.Result) == "null"):
-		err = errors.New("no Result")
+		err = msg.Errorf("no Result")
 	case out != nil:
 		err = json.Unmarshal(envelope.Result, out)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 )
 
 // Record is one name at one account, and what is wanted there.
@@ -137,7 +138,7 @@ func withdrawal(n Name, p Place, wanted []Record) Record {
 	}
 	r.Waited = waited(n, p)
 	if p.Account.Secret == "" && p.Account.Provider != builtinProvider {
-		r.Fault = Fault{Code: CodeCredentialsGone, Detail: p.Account.Provider}
+		r.Fault = Fault{Code: CodeCredentialsGone, Detail: msg.Say(p.Account.Provider)}
 	}
 	return r
 }
@@ -192,7 +193,7 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 		Place: Place{Name: n.Name, Account: account, State: Pending},
 	}
 	if err := mesh.Check(w.network, owner, w.endpoints); err != nil {
-		r.Fault = Fault{Code: CodeInvalid, Detail: err.Error()}
+		r.Fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
 	}
 	if reason := dnsname.Fault(n.Name); reason != "" {
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
@@ -221,7 +222,7 @@ func (r *Record) choosePlace(places []Place) {
 // refused are the usages, and the configuration's record, that do not get the
 // name, and those that have nowhere to go.
 func (w wanted) refused(n Name) (all []Record) {
-	refuse := func(network, code, detail string) {
+	refuse := func(network, code string, detail msg.Text) {
 		all = append(all, Record{Name: n.Name, Network: network, Version: n.Version, Pass: n.Pass, Fault: Fault{Code: code, Detail: detail}})
 	}
 	if w.nowhere {
@@ -231,11 +232,11 @@ func (w wanted) refused(n Name) (all []Record) {
 	for _, u := range n.Usages {
 		if !u.Releasing && !told[u.Network] {
 			told[u.Network] = true
-			refuse(u.Network, CodeNetworkConflict, "network "+w.network)
+			refuse(u.Network, CodeNetworkConflict, msg.Textf("network %s", w.network))
 		}
 	}
 	if n.Own != nil && !w.own {
-		refuse("", CodeNetworkConflict, "network "+w.network)
+		refuse("", CodeNetworkConflict, msg.Textf("network %s", w.network))
 	}
 	return all
 }
@@ -248,9 +249,9 @@ func (r Record) refusal() bool { return r.Account.ID == 0 }
 func (r Record) warning() Fault {
 	switch {
 	case r.hidden:
-		return Fault{Code: CodeZoneUnreachable, Detail: "ns." + r.Domain}
+		return Fault{Code: CodeZoneUnreachable, Detail: msg.Say("ns." + r.Domain)}
 	case len(r.Missing) > 0:
-		return Fault{Code: CodeAddressUnknown, Detail: strings.Join(r.Missing, " ")}
+		return Fault{Code: CodeAddressUnknown, Detail: msg.Say(strings.Join(r.Missing, " "))}
 	}
 	return Fault{}
 }

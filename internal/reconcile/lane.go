@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -207,7 +208,7 @@ func (e *Engine) conclude(l *lane, jobs []*job, b *batch) {
 	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {
 		e.mu.Lock()
-		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
+		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: msg.TextOf(err)}
 		e.mu.Unlock()
 	}
 }

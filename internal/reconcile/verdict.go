@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -102,7 +103,7 @@ func (v verdict) succeeded(o *Outcome) string {
 		o.Attempts = i.place.Attempts
 	}
 	if o.Fault = r.warning(); i.place.Disturbed >= ownerDoubts {
-		o.Fault = Fault{Code: CodeSameOwner, Detail: r.owner}
+		o.Fault = Fault{Code: CodeSameOwner, Detail: msg.Say(r.owner)}
 	}
 	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
 	case i.action != ActionUnchanged || !lost:
