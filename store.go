@@ -794,7 +794,7 @@ const publishColumns = `
 	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
 	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN u.state <> 'none' THEN coalesce(p.code, '')
 	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
-	iif(u.rival = '', coalesce(p.detail, ''), 'network ' || u.rival),
+	iif(u.rival = '', coalesce(p.detail, ''), u.rival),
 	coalesce(p.key_of, ''), coalesce(p.at, '')`
 
 const selectUsages = `

@@ -211,7 +211,6 @@ var errorTexts = map[string]string{
 	"%s: the provider could not carry out a change: record set %s has status ERROR":                                                       "%s：服务商未能完成更改：记录集 %s 的状态为 ERROR",
 	"%s: the provider is still at work on the record set":                                                                                 "%s：服务商仍在处理该记录集",
 	"look through the zone for disabled records (before version 5 there is no other way): %w":                                             "在区域中查找停用的记录（5.0 之前的版本只能如此）：%w",
-	"network %s": "网络 %s",
 
 	// Values.
 	"value %q":                                              "值 %q",

@@ -136,10 +136,7 @@ func (v *baiduCloud) do(ctx context.Context, c call, missing Kind, out any) erro
 	case out != nil:
 		err = json.Unmarshal(body, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 // baiduPage is what the pages of all lists have in common.
@@ -174,14 +171,8 @@ func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page 
 // name servers.
 func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := v.zonesWhere(ctx, url.Values{"name": {name}}, maxPages)
-	if err != nil {
-		return z, false, err
-	}
-	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	return zones[at], true, nil
+	z, found = pick(zones, name)
+	return z, found, err
 }
 
 func (v *baiduCloud) zones(ctx context.Context) ([]zone, error) {
@@ -244,12 +235,7 @@ func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values, set
 			if seen.again(r.ID) {
 				return answer.baiduPage, &Error{Kind: Changed, Detail: msg.Say("the list changes while it is read: an item is on two pages")}
 			}
-			switch name := absolute(r.RR, z); {
-			case r.Type == "TXT":
-				sets.add(name, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
-			case r.Type == "CNAME" && !r.off():
-				sets.alias(name, r.Value)
-			}
+			sets.entry(entry{record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()}, absolute(r.RR, z), r.Type, r.Value})
 		}
 		return answer.baiduPage, err
 	})

@@ -75,10 +75,7 @@ func (v *goDaddy) do(ctx context.Context, c call, out any) (status int, err erro
 	if out == nil {
 		return ans.status, nil
 	}
-	if err := json.Unmarshal(ans.body, out); err != nil {
-		return ans.status, v.api.unreadable(c, ans, err)
-	}
-	return ans.status, nil
+	return ans.status, v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
 func (v *goDaddy) failure(c call, ans answer) error {

@@ -335,9 +335,12 @@ func (a *api) lacks(c call, what string) error {
 	return &Error{Kind: BadAnswer, Detail: a.asked(c), Err: msg.Errorf("the answer has no %s", msg.Say(what))}
 }
 
-// unreadable is the failure of an answer that cannot be understood. Where the
-// status alone tells a failure, as a proxy's page of HTML does, it counts.
+// unreadable gives the failure of an answer that cannot be understood, and nil where err
+// is nil. Where the status alone tells a failure, as a proxy's page of HTML does, it counts.
 func (a *api) unreadable(c call, ans answer, err error) error {
+	if err == nil {
+		return nil
+	}
 	if ans.status >= 400 {
 		return a.refused(c, ans, verdict{}, nil)
 	}

@@ -125,10 +125,7 @@ func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
 	if ans.status/100 != 2 {
 		return v.failure(c, ans)
 	}
-	if err := json.Unmarshal(ans.body, out); err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
 // failure reads a refusal, which the gateway and the service write each in
@@ -203,14 +200,8 @@ func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) s
 
 func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := v.public(ctx, url.Values{"name": {name + "."}, "search_mode": {"equal"}})
-	if err != nil {
-		return z, false, err
-	}
-	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	return zones[at], true, nil
+	z, found = pick(zones, name)
+	return z, found, err
 }
 
 func (v *huaweiCloud) zones(ctx context.Context) ([]zone, error) {

@@ -1,7 +1,7 @@
 package provider
 
 import (
-	"encoding/json"
+	"fmt"
 	"hash/maphash"
 
 	"meshddns/internal/msg"
@@ -99,18 +99,26 @@ func (m marks) again(id any) bool {
 // many pages. A page that comes twice hides another, whose zones would seem to be
 // missing.
 func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
-	seen := map[string]bool{}
+	seen := newMarks()
 	return paged(func(page, given int) ([]T, *int, error) {
 		if page > zonePages {
 			return nil, nil, &Error{Kind: tooMany, Detail: msg.Textf("the account's zones are on over %d pages", zonePages)}
 		}
 		items, total, err := fetch(page, given)
-		if text, err := json.Marshal(items); err == nil && len(items) > 0 {
-			if seen[string(text)] {
-				return nil, nil, &Error{Kind: Changed, Detail: msg.Textf("page %d of the account's zones is one of those before it", page)}
-			}
-			seen[string(text)] = true
+		if len(items) > 0 && seen.again(fmt.Sprint(items)) {
+			return nil, nil, &Error{Kind: Changed, Detail: msg.Textf("page %d of the account's zones is one of those before it", page)}
 		}
 		return items, total, err
 	})
+}
+
+// as gives the items of a list in another form; where there is no list there is none after.
+func as[T, U any](items []T, form func(T) U) (formed []U) {
+	for _, item := range items {
+		formed = append(formed, form(item))
+	}
+	if items != nil && formed == nil {
+		return []U{}
+	}
+	return formed
 }

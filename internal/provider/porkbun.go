@@ -142,10 +142,7 @@ func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out 
 		v.known.Store(true)
 		err = json.Unmarshal(ans.body, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 // post sends a call with both keys, when its turn comes.

@@ -90,10 +90,7 @@ func (v *powerDNS) do(ctx context.Context, c call, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(ans.body, out); err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
 // refused reads a failure: JSON where a handler speaks, plain text where the

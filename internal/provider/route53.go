@@ -134,7 +134,7 @@ func (v *route53) refused(c call, ans answer) error {
 	err := xml.Unmarshal(ans.body, &failure)
 	message := cmp.Or(failure.Message, failure.Bare, strings.Join(failure.Messages, "; "))
 	if err != nil || failure.Code+message == "" {
-		return v.api.unreadable(c, ans, err)
+		return v.api.unreadable(c, ans, cmp.Or(err, errNotTheirs))
 	}
 	code := cmp.Or(failure.Code, failure.XMLName.Local)
 	id := cmp.Or(failure.RequestID, ans.header.Get("X-Amzn-Requestid"))
@@ -159,10 +159,7 @@ func (v *route53) do(ctx context.Context, c call, out any) error {
 	if ans.status != http.StatusOK {
 		return v.refused(c, ans)
 	}
-	if err := xml.Unmarshal(ans.body, out); err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, xml.Unmarshal(ans.body, out))
 }
 
 // route53Name decodes a name as the vendor spells it: with `\052` for "*". A

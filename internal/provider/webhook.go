@@ -131,10 +131,7 @@ func (v *webhook) do(ctx context.Context, c call, out any) error {
 	case ans.status != http.StatusOK && ans.status != http.StatusNoContent:
 		err = msg.Errorf("not a status that a bridge answers with")
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 // webhookMissing are the statuses of a call that a bridge does not know.

@@ -232,11 +232,11 @@ func (w wanted) refused(n Name) (all []Record) {
 	for _, u := range n.Usages {
 		if !u.Releasing && !told[u.Network] {
 			told[u.Network] = true
-			refuse(u.Network, CodeNetworkConflict, msg.Textf("network %s", w.network))
+			refuse(u.Network, CodeNetworkConflict, msg.Say(w.network))
 		}
 	}
 	if n.Own != nil && !w.own {
-		refuse("", CodeNetworkConflict, msg.Textf("network %s", w.network))
+		refuse("", CodeNetworkConflict, msg.Say(w.network))
 	}
 	return all
 }
