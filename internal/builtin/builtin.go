@@ -246,15 +246,12 @@ func unfit(change provider.Change, key string, again bool) error {
 		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s: a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none", change.Name), Unmade: true}
 	}
 	for _, v := range change.Add {
-		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
-			return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s: a value has strings of %d octets at most", change.Name, maxString), Unmade: true}
+		if err := v.Check(); err != nil {
+			return &provider.Error{Kind: provider.Invalid, Detail: msg.Say(change.Name), Err: err, Unmade: true}
 		}
 	}
 	return nil
 }
-
-// maxString is the most octets of a character-string (RFC 1035, section 3.3).
-const maxString = 255
 
 func decide(now []Record, keys []string, changes []provider.Change, errs []error) (add, remove []Record) {
 	there := map[string]map[string]bool{}

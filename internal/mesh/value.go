@@ -118,7 +118,7 @@ type TooLongError struct{ Octets int }
 
 func (e *TooLongError) Error() string { return e.Message().String() }
 
-// Message says the error in both languages.
+// Message gives the error in both languages.
 func (e *TooLongError) Message() msg.Text {
 	return msg.Textf("the value has %d octets, %d at most", e.Octets, MaxValue)
 }
@@ -128,7 +128,7 @@ type EndpointError struct{ Text string }
 
 func (e *EndpointError) Error() string { return e.Message().String() }
 
-// Message says the error in both languages.
+// Message gives the error in both languages.
 func (e *EndpointError) Message() msg.Text {
 	return msg.Textf("%q is not scheme://host:port", e.Text)
 }

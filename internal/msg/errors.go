@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// Text is a text in both languages: the English, and behind a line break the Chinese
-// where that differs. The database stores it so. A text of one line is the same in both.
+// Text is a text in both languages, in the form in which the database stores it: one line
+// in English and, where the Chinese differs, a second line in Chinese. A text that a program
+// before this form has stored is one line in English.
 type Text string
 
+// newText joins two texts. It replaces their line breaks by spaces.
 func newText(english, chinese string) Text {
 	english, chinese = strings.ReplaceAll(english, "\n", " "), strings.ReplaceAll(chinese, "\n", " ")
 	if chinese == english {
@@ -29,7 +31,10 @@ func (t Text) In(language Language) string {
 	return english
 }
 
-func (t Text) String() string       { return t.In(English) }
+// String gives the English.
+func (t Text) String() string { return t.In(English) }
+
+// LogValue gives the English: the log has one language.
 func (t Text) LogValue() slog.Value { return slog.StringValue(t.In(English)) }
 
 // Map gives the text with f applied in each language.
@@ -41,11 +46,12 @@ func Say(english string) Text {
 	return newText(english, cmp.Or(errorTexts[english], english))
 }
 
-// Textf gives the text that Errorf gives an error.
+// Textf makes the text of the error that Errorf makes of the same arguments.
 func Textf(english string, args ...any) Text { return TextOf(Errorf(english, args...)) }
 
-// Errorf is fmt.Errorf for an error that a person reads. errorTexts has the Chinese of the
-// format. An argument that is a Text or an error is told in the same language.
+// Errorf is fmt.Errorf for an error that a person reads. The format is the id by which
+// errorTexts has its Chinese; a format without words needs none. Arguments that are a Text
+// or an error appear in the language of the text; all others are the same in both.
 func Errorf(english string, args ...any) error {
 	err := fmt.Errorf(english, args...)
 	told := make([]any, len(args))
@@ -72,8 +78,8 @@ type failure struct {
 func (f *failure) Unwrap() error { return f.error }
 func (f *failure) Message() Text { return f.text }
 
-// TextOf gives what an error says in both languages. The errors of Go's own packages have
-// no text of ours: of these only common words are translated.
+// TextOf gives an error's text. An error that is not made by Errorf, such as one of Go's
+// own packages, has the Chinese of its common words only.
 func TextOf(err error) Text {
 	if e, ok := err.(interface{ Message() Text }); ok {
 		return e.Message()
@@ -82,6 +88,7 @@ func TextOf(err error) Text {
 	return newText(english, goWords.Replace(goLookup.ReplaceAllString(english, "解析 $1（$2）")))
 }
 
+// goLookup is the server in an error of package net, which goWords cannot move.
 var goLookup = regexp.MustCompile(`lookup (\S+) on (\S*[^\s:])`)
 
 // goWords are {English, Chinese} parts of errors of Go's own packages.
@@ -114,7 +121,7 @@ var goWords = strings.NewReplacer(
 	"write udp ", "写入 ",
 )
 
-// errorTexts are the Chinese of the formats of Errorf and Textf, and of the words of Say.
+// errorTexts has the Chinese of the formats of Errorf and Textf, and of the words of Say.
 var errorTexts = map[string]string{
 	// Calls of a provider's API, and what their answers lack.
 	"%s at %s":                         "%s（%s）",
@@ -132,6 +139,8 @@ var errorTexts = map[string]string{
 	"read server":                      "读取服务器信息",
 	"change zone":                      "更改区域",
 	"list of zones":                    "区域列表",
+	"list of values":                   "值的列表",
+	"list of the zone's names":         "区域内的名称列表",
 	"list of sets":                     "记录集列表",
 	"record that can be read":          "可识别的记录",
 	"records":                          "记录",
@@ -160,10 +169,8 @@ var errorTexts = map[string]string{
 	"the list had %d items, and has %d while it is read":         "读取期间列表由 %d 条变为 %d 条",
 	"the list ends after %d items of %d":                         "列表在第 %d 条（共 %d 条）处中断",
 	"the list changes while it is read: an item is on two pages": "读取期间列表发生变化：同一条目出现在两页",
-	"the account's zones are on over %d pages":                   "账号的区域列表超过 %d 页",
 	"page %d of the account's zones is one of those before it":   "账号区域列表的第 %d 页与此前某页相同",
 	"the list of zones goes on where it began":                   "区域列表的续读位置未前进",
-	"the list of zones has over %d pages":                        "区域列表超过 %d 页",
 	"the list of record sets does not end":                       "记录集列表没有尽头",
 	"the provider does not list the zone for this key":           "服务商不允许该密钥列出此区域",
 	"the zone is too large to be transferred whole":              "区域过大，无法整体传送",
@@ -191,10 +198,8 @@ var errorTexts = map[string]string{
 	"the records at the name are no longer those seen":                 "该名称下的记录已被改动",
 	"the provider has taken the change and does not show it yet":       "服务商已接受更改，但尚未显示",
 	"%s: another change is under way":                                  "%s：另一项更改正在进行",
-	"two changes of %q at once":                                        "对 %q 同时有两项更改",
 	"%s is in two changes of one call":                                 "%s 在一次调用中出现于两项更改",
 	"%s is of another zone than the changes before it":                 "%s 与此前的更改不在同一区域",
-	"%s is in zone %s, and others of one call are not":                 "%s 在区域 %s 中，同一次调用的其他名称不在",
 	"%s is an alias: it points to %s":                                  "%s 是别名，指向 %s",
 	"%s is an alias: %s points to %s":                                  "%s 是别名：%s 指向 %s",
 	"an alias: it points to %s":                                        "别名，指向 %s",
@@ -213,11 +218,10 @@ var errorTexts = map[string]string{
 	"look through the zone for disabled records (before version 5 there is no other way): %w":                                             "在区域中查找停用的记录（5.0 之前的版本只能如此）：%w",
 
 	// Values.
-	"value %q":                                              "值 %q",
-	"the value has %d octets, %d at most":                   "值为 %d 字节，最多 %d 字节",
-	"the provider takes no empty value":                     "服务商不接受空值",
-	"the provider takes no value without character-strings": "服务商不接受不含字符串的值",
-	"the provider takes at most %d octets":                  "服务商最多接受 %d 字节",
+	"value %q":                             "值 %q",
+	"the value has %d octets, %d at most":  "值为 %d 字节，最多 %d 字节",
+	"the provider takes no empty value":    "服务商不接受空值",
+	"the provider takes at most %d octets": "服务商最多接受 %d 字节",
 	"the provider takes at most 4096 octets, with one for the length of each string": "服务商最多接受 4096 字节（每段另计 1 字节）",
 	"the provider takes at most %d characters, quotes and escapes included":          "服务商最多接受 %d 个字符（含引号和转义）",
 	"the provider is not known to keep what is not printable ASCII":                  "无法确定服务商能否保存可打印 ASCII 以外的内容",
@@ -226,12 +230,7 @@ var errorTexts = map[string]string{
 	"the provider does not keep the cut into character-strings":                      "服务商不保留字符串的分段",
 	"not quoted character-strings":                                                   "不是带引号的字符串",
 	"not character-strings of at most %d octets":                                     "不是每段最多 %d 字节的字符串",
-	"a character-string has at most %d octets":                                       "每段字符串最多 %d 字节",
-	"%s: a value has strings of %d octets at most":                                   "%s：值的每段字符串最多 %d 字节",
-	"a TXT value at %s is not one or more strings of at most %d octets":              "%s 的 TXT 值不是一段或多段最多 %d 字节的字符串",
-	"a value has one string at least":                                                "值至少包含一段字符串",
 	"a record holds at most %d octets":                                               "一条记录最多 %d 字节",
-	"the server would cut a string of over %d octets":                                "服务器会截断超过 %d 字节的字符串",
 	"a bridge is asked in JSON, which has no octets but UTF-8":                       "脚本以 JSON 调用，只能传递 UTF-8",
 	"a bridge is told %d octets a character-string, and no other cut":                "脚本按每段 %d 字节传递，不支持其他分段",
 
@@ -255,10 +254,7 @@ var errorTexts = map[string]string{
 
 	// A bridge.
 	"not a status that a bridge answers with":     "不是脚本应返回的状态码",
-	"list at %s: no list of zones":                "列表（%s）：没有区域列表",
-	"list at %s: no list of the zone's names":     "列表（%s）：没有区域内的名称列表",
-	"read at %s: no list of values":               "读取（%s）：没有值的列表",
-	"read at %s: zone %q does not contain %s":     "读取（%s）：区域 %q 不包含 %s",
+	"zone %q does not contain %s":                 "区域 %q 不包含 %s",
 	"the bridge has %s in the zone %s, not in %s": "脚本认为 %s 属于区域 %s，而不是 %s",
 
 	// A DNS server.

@@ -35,11 +35,7 @@ const (
 // DescribeSubDomainRecords, AddDomainRecord, UpdateDomainRecord and
 // DeleteDomainRecord, and DescribeDomainRecords to list a zone at once.
 func NewAliDNS(c Credentials) (*Client, error) {
-	a, err := newAPI(aliEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&aliDNS{a}), nil
+	return openRecords(aliEndpoint, c, func(a *api) recordVendor { return &aliDNS{a} })
 }
 
 // signACS3 signs a request, whose x-acs headers but the hash of the body are

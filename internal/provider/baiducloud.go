@@ -51,11 +51,7 @@ func baiduMinTTL(productVersion string) uint32 {
 // check; it needs the rights to list zones, and to list, create, update and
 // delete their records.
 func NewBaiduCloud(c Credentials) (*Client, error) {
-	a, err := newAPI(baiduEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&baiduCloud{a}), nil
+	return openRecords(baiduEndpoint, c, func(a *api) recordVendor { return &baiduCloud{a} })
 }
 
 // bceAuthorization signs a request over the headers that are named. The body

@@ -194,7 +194,7 @@ func (c *Client) check(z zone, all jobs) {
 		case dnsname.Fold(j.change.Zone) != z.name:
 			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", j.name)})
 		case named[j.name]:
-			j.end(&Error{Kind: Invalid, Detail: msg.Textf("two changes of %q at once", j.name)})
+			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", j.name)})
 		default:
 			named[j.name] = true
 		}

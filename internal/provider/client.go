@@ -120,6 +120,16 @@ func newRecordClient(v recordVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
 }
 
+// openRecords makes a client of a vendor of single records. The vendor's own address is
+// endpoint, unless the credentials name another.
+func openRecords(endpoint string, c Credentials, open func(*api) recordVendor) (*Client, error) {
+	a, err := newAPI(endpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(open(a)), nil
+}
+
 func newSetClient(v setVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error {
 		return v.replace(ctx, p.zone, p.name, p.seen, p.after())

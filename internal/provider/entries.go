@@ -5,7 +5,9 @@ import (
 	"slices"
 )
 
-// entry is one record as a vendor lists it.
+// This file has what vendors share whose lists give single records.
+
+// entry is one record of a list.
 type entry struct {
 	record
 	name string // full and folded
@@ -15,8 +17,8 @@ type entry struct {
 
 // entryVendor is a vendor that lists the records of one type at a time.
 type entryVendor interface {
-	// entries gives a page of the records of a type, at a name or, for "", in the zone.
-	// It may give others too. An alias that excludes nothing is off.
+	// entries gives a page of the records of a type, at a name or, for "", in the whole
+	// zone. The page may have other records too. A CNAME that excludes no TXT record is off.
 	entries(ctx context.Context, z zone, name, kind string) pageOf[entry]
 }
 
@@ -26,7 +28,7 @@ func entriesAt(ctx context.Context, v entryVendor, z zone, name, kind string) ([
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.kind != kind || e.name != name }), err
 }
 
-// listEntries is the list of an entryVendor.
+// listEntries implements list for an entryVendor.
 func listEntries(ctx context.Context, v entryVendor, z zone, name string) (set recordSet, err error) {
 	entries, err := entriesAt(ctx, v, z, name, "TXT")
 	for _, e := range entries {
@@ -35,7 +37,7 @@ func listEntries(ctx context.Context, v entryVendor, z zone, name string) (set r
 	return set, err
 }
 
-// aliasEntry is the alias of an entryVendor.
+// aliasEntry implements alias for an entryVendor.
 func aliasEntry(ctx context.Context, v entryVendor, z zone, name string) (string, error) {
 	entries, err := entriesAt(ctx, v, z, name, "CNAME")
 	for _, e := range entries {
@@ -46,7 +48,7 @@ func aliasEntry(ctx context.Context, v entryVendor, z zone, name string) (string
 	return "", err
 }
 
-// listZoneEntries is the listZone of an entryVendor.
+// listZoneEntries implements listZone for an entryVendor.
 func listZoneEntries(ctx context.Context, v entryVendor, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
 		if err := wholePages(entry.key, v.entries(ctx, z, "", kind), sets.entry); err != nil {
@@ -56,9 +58,10 @@ func listZoneEntries(ctx context.Context, v entryVendor, z zone, sets *zoneSets)
 	return nil
 }
 
+// key tells the records of a list apart.
 func (e entry) key() string { return e.id }
 
-// entry adds a TXT record, or an alias that counts, to what is known of its name.
+// entry adds a TXT record or an alias to its name. It ignores all other records.
 func (s *zoneSets) entry(e entry) {
 	switch {
 	case e.kind == "TXT":

@@ -174,7 +174,7 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	return answer{}, &Error{Kind: BadAnswer, Detail: a.asked(c), Err: err}
 }
 
-// asked says which call was made to which host.
+// asked names a call and its host.
 func (a *api) asked(c call) msg.Text { return msg.Textf("%s at %s", msg.Say(c.name), a.base.Host) }
 
 // errTooLong is in the failure of a call with an answer of too many octets.
@@ -272,7 +272,7 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 	return e
 }
 
-// replied says which call was answered with which status.
+// replied names a call, its host and the status of the answer.
 func (a *api) replied(c call, ans answer) msg.Text {
 	return msg.Textf("%s: HTTP %d", a.asked(c), ans.status)
 }

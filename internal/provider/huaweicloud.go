@@ -377,11 +377,8 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 // nothing is known.
 func (v *huaweiCloud) fits(value TXT) error {
 	text := value.Text()
-	switch {
-	case strings.ContainsAny(text, `"\`):
+	if strings.ContainsAny(text, `"\`) {
 		return msg.Errorf("the provider does not keep the characters %s as they are", `"\`)
-	case len(value) == 0 || slices.ContainsFunc(value, func(s string) bool { return len(s) > maxString }):
-		return msg.Errorf("not character-strings of at most %d octets", maxString)
 	}
-	return printableASCII(text)
+	return cmp.Or(value.Check(), printableASCII(text))
 }

@@ -41,11 +41,7 @@ var (
 // describeResourceRecord, createResourceRecord, modifyResourceRecord and
 // deleteResourceRecord of domainservice.
 func NewJDCloud(c Credentials) (*Client, error) {
-	a, err := newAPI(jdEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&jdCloud{a}), nil
+	return openRecords(jdEndpoint, c, func(a *api) recordVendor { return &jdCloud{a} })
 }
 
 // signJDCloud signs a request, whose content type, date and nonce are set.

@@ -102,7 +102,7 @@ func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
 	seen := newMarks()
 	return paged(func(page, given int) ([]T, *int, error) {
 		if page > zonePages {
-			return nil, nil, &Error{Kind: tooMany, Detail: msg.Textf("the account's zones are on over %d pages", zonePages)}
+			return nil, nil, &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", zonePages)}
 		}
 		items, total, err := fetch(page, given)
 		if len(items) > 0 && seen.again(fmt.Sprint(items)) {
@@ -112,7 +112,7 @@ func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
 	})
 }
 
-// as gives the items of a list in another form; where there is no list there is none after.
+// as converts each item of a list. A nil list stays nil: it means that there is no list.
 func as[T, U any](items []T, form func(T) U) (formed []U) {
 	for _, item := range items {
 		formed = append(formed, form(item))

@@ -370,21 +370,10 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	return v.do(ctx, c, nil)
 }
 
-// fits leaves it to nobody else to see what cannot be served: the server
-// takes texts of any length.
+// fits refuses what the server takes and cannot serve: texts of any length.
 func (v *powerDNS) fits(value TXT) error {
-	length := 0
-	for _, s := range value {
-		if len(s) > maxString {
-			return msg.Errorf("the server would cut a string of over %d octets", maxString)
-		}
-		length += 1 + len(s)
-	}
-	switch {
-	case length == 0:
-		return msg.Errorf("a value has one string at least")
-	case length > pdnsRecord:
+	if len(value)+len(value.Text()) > pdnsRecord { // each string has an octet for its length
 		return msg.Errorf("a record holds at most %d octets", pdnsRecord)
 	}
-	return nil
+	return value.Check()
 }

@@ -111,7 +111,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message().String() }
 
-// Message says the failure in both languages: the kind, the detail and the cause.
+// Message gives the kind, the detail and the cause in both languages.
 func (e *Error) Message() msg.Text {
 	text := msg.Say(string(e.Kind))
 	if e.Detail != "" {
@@ -158,9 +158,10 @@ func marked(err error, unmade bool) error {
 	return &copied
 }
 
-// stale says why a change is not made.
+// stale is the reason not to make a change.
 const stale = "the records at the name are no longer those seen"
 
+// staleAt gives the reason with the name.
 func staleAt(name string) msg.Text { return msg.Textf("%s: %s", name, msg.Say(stale)) }
 
 // ErrUnseen is in the failure of a change that the provider has taken, and has

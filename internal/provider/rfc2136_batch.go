@@ -83,7 +83,7 @@ func updatesOf(changes []Change) (all batch, errs []error) {
 			named[name] = true
 		}
 		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
-			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is in zone %s, and others of one call are not", ch.Name, ch.Zone)}
+			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", ch.Name)}
 		}
 		if errs[i] = unmade(err); err == nil {
 			all = append(all, update{at: i, change: ch, message: message})
@@ -220,9 +220,8 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 		return dnswire.Message{}, err
 	}
 	for _, v := range slices.Concat(ch.Seen.Values, ch.Add, ch.Remove) {
-		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
-			detail := msg.Textf("a TXT value at %s is not one or more strings of at most %d octets", ch.Name, maxString)
-			return dnswire.Message{}, &Error{Kind: Invalid, Detail: detail}
+		if err := v.Check(); err != nil {
+			return dnswire.Message{}, &Error{Kind: Invalid, Detail: msg.Say(ch.Name), Err: err}
 		}
 	}
 	message := dnswire.Message{

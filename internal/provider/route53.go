@@ -275,7 +275,7 @@ func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(
 		query.Set("dnsname", answer.NextDNSName)
 		query.Set("hostedzoneid", strings.TrimPrefix(answer.NextID, "/hostedzone/"))
 	}
-	return &Error{Kind: tooMany, Detail: msg.Textf("the list of zones has over %d pages", pages)}
+	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
 }
 
 // route53Set is all that the zone has for a name and a type, or one of several
@@ -352,13 +352,8 @@ type route53Change struct {
 }
 
 func (v *route53) fits(value TXT) error {
-	if len(value) == 0 {
-		return msg.Errorf("the provider takes no value without character-strings")
-	}
-	for _, s := range value {
-		if len(s) > maxString {
-			return msg.Errorf("a character-string has at most %d octets", maxString)
-		}
+	if err := value.Check(); err != nil {
+		return err
 	}
 	if len(quoteTXT(value, route53Odd)) > route53MaxValue {
 		return msg.Errorf("the provider takes at most %d characters, quotes and escapes included", route53MaxValue)

@@ -37,11 +37,7 @@ const (
 // use of DescribePackageDetail and DescribeDomain. Accounts of the
 // international site have the endpoint dnspod.intl.tencentcloudapi.com.
 func NewTencentCloud(c Credentials) (*Client, error) {
-	a, err := newAPI(tencentEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&tencentCloud{a}), nil
+	return openRecords(tencentEndpoint, c, func(a *api) recordVendor { return &tencentCloud{a} })
 }
 
 // signTC3 signs a request over its content type, host and body. Its time and

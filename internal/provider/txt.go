@@ -9,6 +9,15 @@ import (
 	"meshddns/internal/msg"
 )
 
+// Check reports whether a TXT record can have the value: one or more character-strings of at
+// most 255 octets.
+func (t TXT) Check() error {
+	if len(t) == 0 || slices.ContainsFunc(t, func(s string) bool { return len(s) > maxString }) {
+		return msg.Errorf("not character-strings of at most %d octets", maxString)
+	}
+	return nil
+}
+
 // cutTXT makes a value of a text without a cut of its own: strings of 255
 // octets, the last one shorter.
 func cutTXT(text string) TXT {

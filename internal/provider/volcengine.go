@@ -39,11 +39,7 @@ var volcScope = scoped{algorithm: "HMAC-SHA256", region: "cn-beijing", service: 
 // base64; it needs the rights dns:ListZones, ListRecords, CreateRecord,
 // UpdateRecord and DeleteRecord, and QueryZone to learn the name servers.
 func NewVolcengine(c Credentials) (*Client, error) {
-	a, err := newAPI(volcEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&volcengine{a}), nil
+	return openRecords(volcEndpoint, c, func(a *api) recordVendor { return &volcengine{a} })
 }
 
 // signVolcengine signs a request, whose content type is set.

@@ -154,7 +154,7 @@ func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 	case err != nil:
 		return nil, err
 	case answer.Zones == nil:
-		return nil, &Error{Kind: BadAnswer, Detail: msg.Textf("list at %s: no list of zones", v.api.base.Host)}
+		return nil, v.api.lacks(call{name: "list"}, "list of zones")
 	}
 	for _, a := range answer.Zones {
 		zones = append(zones, zone{name: dnsname.Fold(a.Zone), unique: a.ID, minTTL: a.MinTTL, servers: a.Servers})
@@ -186,7 +186,7 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	case err != nil:
 		return err
 	case answer.Names == nil || dnsname.Fold(answer.Zone) != z.name:
-		return &Error{Kind: BadAnswer, Detail: msg.Textf("list at %s: no list of the zone's names", v.api.base.Host)}
+		return v.api.lacks(call{name: "list"}, "list of the zone's names")
 	}
 	return nil
 }
@@ -219,16 +219,16 @@ type webhookAnswer struct {
 }
 
 func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err error) {
-	err = v.do(ctx, call{name: "read", method: http.MethodGet, query: url.Values{"name": {name}}}, &a)
-	if err != nil {
+	c := call{name: "read", method: http.MethodGet, query: url.Values{"name": {name}}}
+	if err := v.do(ctx, c, &a); err != nil {
 		return a, err
 	}
 	a.Zone = dnsname.Fold(a.Zone)
-	switch host := v.api.base.Host; {
+	switch {
 	case a.Zone == "" || name != a.Zone && !strings.HasSuffix(name, "."+a.Zone):
-		return a, &Error{Kind: BadAnswer, Detail: msg.Textf("read at %s: zone %q does not contain %s", host, a.Zone, name)}
+		return a, &Error{Kind: BadAnswer, Detail: v.api.asked(c), Err: msg.Errorf("zone %q does not contain %s", a.Zone, name)}
 	case a.Values == nil:
-		return a, &Error{Kind: BadAnswer, Detail: msg.Textf("read at %s: no list of values", host)}
+		return a, v.api.lacks(c, "list of values")
 	}
 	return a, nil
 }
