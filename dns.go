@@ -106,7 +106,7 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 			return p.open(provider.Credentials{AccessKeyID: a.AccessKeyID, AccessKeySecret: a.Secret, Endpoint: a.Endpoint})
 		}
 	}
-	return nil, &provider.Error{Kind: reconcile.CodeUnknownProvider, Detail: strconv.Quote(a.Provider)}
+	return nil, &provider.Error{Kind: reconcile.CodeUnknownProvider, Detail: msg.Say(strconv.Quote(a.Provider))}
 }
 
 // testRecordTTL is in seconds.
@@ -291,7 +291,7 @@ func missingMember(c mesh.Configuration) error {
 		{"domain", c.Domain}, {"txt_record_name", c.TXTRecordName},
 	} {
 		if field[1] == "" {
-			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: field[0]}
+			return &provider.Error{Kind: provider.Kind(msg.FieldEmpty), Detail: msg.Say(field[0])}
 		}
 	}
 	if reason := dnsname.Fault(c.RecordName()); reason != "" {

@@ -286,10 +286,10 @@ func TestSyncConflicts(t *testing.T) {
 		s.Update(t, "add _mesh.alias.example.com 60 CNAME keep.example.com")
 		r := h.run()
 		wantReport(t, r, dnsHost+" create", "_mesh.alias.example.com conflict", dnsOffice+" conflict")
-		if first := r.FirstBad(); r.Bad != 2 || r.Names != 3 || first.Name != "_mesh.alias.example.com" || !strings.Contains(first.Fault.Detail, "keep.example.com") {
+		if first := r.FirstBad(); r.Bad != 2 || r.Names != 3 || first.Name != "_mesh.alias.example.com" || !strings.Contains(first.Fault.Detail.String(), "keep.example.com") {
 			t.Errorf("%d bad of %d, the first %+v", r.Bad, r.Names, first)
 		}
-		if detail := r.Records[2].Fault.Detail; !strings.Contains(detail, dnsStranger) {
+		if detail := r.Records[2].Fault.Detail.String(); !strings.Contains(detail, dnsStranger) {
 			t.Errorf("%q does not show the other value", detail)
 		}
 		wantTXT(t, s, dnsOffice, dnsQuoted(provider.TXT{dnsStranger}))
@@ -1475,7 +1475,7 @@ func TestSyncNewAddress(t *testing.T) {
 		if err != nil || !last.OK() || last.Counts["warning"] == 0 || !next.After(time.Now()) {
 			t.Fatalf("%+v, next %v, %v", last, next, err)
 		}
-		if detail := last.Records[0].Fault.Detail; !strings.Contains(detail, "tcp://{ipv4}:1") || !strings.Contains(detail, "tcp://[{ipv6}]:1") {
+		if detail := last.Records[0].Fault.Detail.String(); !strings.Contains(detail, "tcp://{ipv4}:1") || !strings.Contains(detail, "tcp://[{ipv6}]:1") {
 			t.Errorf("%q does not say which", detail)
 		}
 		both := mesh.Addresses{IPv4: netip.MustParseAddr("198.51.100.1"), IPv6: netip.MustParseAddr("2001:db8::1")}

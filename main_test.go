@@ -36,6 +36,7 @@ import (
 	"meshddns/internal/dnswire"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/internal/provision"
@@ -751,7 +752,7 @@ func (c dnsVendorClient) Zone(ctx context.Context, name string) (zone string, er
 		}
 	}
 	if zone == "" {
-		return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: name}
+		return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Say(name)}
 	}
 	return zone, nil
 }
@@ -764,7 +765,7 @@ func (c dnsVendorClient) Read(ctx context.Context, zone, name string) (provider.
 	defer c.v.mu.Unlock()
 	id := c.id(zone)
 	if id == "" {
-		return provider.RRset{}, &provider.Error{Kind: provider.ZoneNotFound, Detail: zone}
+		return provider.RRset{}, &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Say(zone)}
 	}
 	if c.v.stale[name]--; c.v.stale[name] >= 0 {
 		return provider.RRset{}, nil
@@ -814,7 +815,7 @@ func (c dnsVendorClient) Change(ctx context.Context, change provider.Change) err
 // make makes a change in the zone with an id. The lock is held.
 func (v *dnsVendor) make(id string, change provider.Change) error {
 	if id == "" {
-		return &provider.Error{Kind: provider.ZoneNotFound, Detail: change.Zone}
+		return &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Say(change.Zone)}
 	}
 	at := [2]string{id, change.Name}
 	values := slices.Clone(v.values[at])
@@ -857,7 +858,7 @@ func dnsFault(kind provider.Kind, calls ...string) func(context.Context, dnsCall
 		if len(calls) > 0 && !slices.Contains(calls, c.what) {
 			return nil
 		}
-		e := &provider.Error{Kind: kind, Detail: c.what}
+		e := &provider.Error{Kind: kind, Detail: msg.Say(c.what)}
 		e.Unmade = !e.Transient() // a refusal is certain
 		return e
 	}
@@ -1871,7 +1872,7 @@ func TestCrashedRecord(t *testing.T) {
 		return nil
 	})
 	r := h.run()
-	if r.Bad != 1 || r.FirstBad().Name != dnsOffice || !strings.Contains(r.FirstBad().Fault.Detail, "panic: injected") {
+	if r.Bad != 1 || r.FirstBad().Name != dnsOffice || !strings.Contains(r.FirstBad().Fault.Detail.String(), "panic: injected") {
 		t.Errorf("%+v", r)
 	}
 	if n := strings.Count(h.log.String(), "main_test.go"); n == 0 {

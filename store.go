@@ -27,6 +27,7 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
@@ -514,7 +515,7 @@ const publishColumns = `
 	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
 	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN u.state <> 'none' THEN coalesce(p.code, '')
 	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
-	iif(u.rival = '', coalesce(p.detail, ''), 'network ' || u.rival),
+	iif(u.rival = '', coalesce(p.detail, ''), u.rival),
 	coalesce(p.key_of, ''), coalesce(p.at, '')`
 
 const selectUsages = `
@@ -608,7 +609,7 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(
 		    char(10) || ','), '')
 		FROM page`, args...).Scan(&page.Size, &page.Last, &page.Entries)
 	page.Entries = answers.ListEntries(page.Entries, func(code, detail, key string) string {
-		return say(mesh.Fault{Code: code, Detail: detail, Key: key})
+		return say(mesh.Fault{Code: code, Detail: msg.Text(detail), Key: key})
 	})
 	return page
 }

@@ -31,7 +31,7 @@ func FaultText(f reconcile.Fault, language msg.Language) string {
 	}
 	text := msg.ID(f.Code).In(language)
 	if f.Detail != "" {
-		text += joint(language) + msg.Detail(f.Detail, language)
+		text += joint(language) + f.Detail.In(language)
 	}
 	return text + keyText(f.Key, language)
 }

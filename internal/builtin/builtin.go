@@ -7,11 +7,11 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -97,7 +97,7 @@ func (c Client) Zone(ctx context.Context, name string) (string, error) {
 	if left, err := c.Read(ctx, "", name); err != nil || len(left.Values) > 0 {
 		return dnsname.Fold(name), err
 	}
-	return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: "no configuration and no service has a domain at or above " + strconv.Quote(name)}
+	return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("no configuration and no service has a domain at or above %q", name)}
 }
 
 // Read gives the TXT values at a name.
@@ -237,21 +237,18 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 // unfit says why a change cannot be stored.
 func unfit(change provider.Change, key string, again bool) error {
 	if again {
-		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + " is in two changes of one call", Unmade: true}
+		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s is in two changes of one call", change.Name), Unmade: true}
 	}
 	if len(change.Add) > 0 && strings.HasSuffix("."+key, ".*") {
-		return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none", Unmade: true}
+		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s: a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none", change.Name), Unmade: true}
 	}
 	for _, v := range change.Add {
-		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
-			return &provider.Error{Kind: provider.Invalid, Detail: change.Name + ": a value has strings of 255 octets at most", Unmade: true}
+		if err := v.Check(); err != nil {
+			return &provider.Error{Kind: provider.Invalid, Detail: msg.Say(change.Name), Err: err, Unmade: true}
 		}
 	}
 	return nil
 }
-
-// maxString is the most octets of a character-string (RFC 1035, section 3.3).
-const maxString = 255
 
 func decide(now []Record, keys []string, changes []provider.Change, errs []error) (add, remove []Record) {
 	there := map[string]map[string]bool{}
@@ -266,7 +263,7 @@ func decide(now []Record, keys []string, changes []provider.Change, errs []error
 			continue
 		}
 		if !same(there[keys[i]], change.Seen.Values) {
-			errs[i] = &provider.Error{Kind: provider.Changed, Detail: change.Name, Unmade: true}
+			errs[i] = &provider.Error{Kind: provider.Changed, Detail: msg.Say(change.Name), Unmade: true}
 			continue
 		}
 		for _, v := range change.Add {

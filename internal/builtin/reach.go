@@ -1,6 +1,9 @@
 package builtin
 
-import "meshddns/internal/provider"
+import (
+	"meshddns/internal/msg"
+	"meshddns/internal/provider"
+)
 
 // Unreachable is the kind of the warning about a zone that no resolver finds: the
 // server's own name in it has no public address.
@@ -11,5 +14,5 @@ func (c Client) Reachable(zone string) error {
 	if !c.Hidden {
 		return nil
 	}
-	return &provider.Error{Kind: Unreachable, Detail: "ns." + zone}
+	return &provider.Error{Kind: Unreachable, Detail: msg.Say("ns." + zone)}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/internal/msg"
 )
 
 // Octets that DNS has room for (RFC 1035, section 2.3.4).
@@ -57,17 +59,17 @@ func Fits(name string) bool {
 
 // Fault says why a name as Parse gives it cannot be published, "" when it can:
 // letters, digits, "_" and "-", and no empty label.
-func Fault(name string) string {
+func Fault(name string) msg.Text {
 	if _, err := ToASCII(name); err != nil {
-		return err.Error()
+		return msg.TextOf(err)
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || strings.Trim(label, LabelAlphabet) != "" {
-			return strconv.Quote(name)
+			return msg.Say(strconv.Quote(name))
 		}
 	}
 	if !Fits(name) {
-		return strconv.Quote(name)
+		return msg.Say(strconv.Quote(name))
 	}
 	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"meshddns/internal/msg"
 )
 
 func TestParse(t *testing.T) {
@@ -103,7 +105,7 @@ func TestFault(t *testing.T) {
 
 // The reason names what is wrong.
 func TestFaultSaysWhat(t *testing.T) {
-	if got := Fault(Parse("😀.example")); !strings.Contains(got, "😀") {
+	if got := Fault(Parse("😀.example")); !strings.Contains(got.String(), "😀") || !strings.HasPrefix(got.In(msg.Chinese), "标签") {
 		t.Errorf("the reason is %q", got)
 	}
 }

@@ -18,11 +18,11 @@
 package dnsname
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"meshddns/internal/msg"
 )
 
 const (
@@ -64,7 +64,7 @@ func ToASCII(name string) (string, error) {
 	for i, label := range labels {
 		ascii, err := toASCII(label)
 		if err != nil {
-			return "", fmt.Errorf("label %.*q: %w", maxQuoted, label, err)
+			return "", msg.Errorf("label %.*q: %w", maxQuoted, label, err)
 		}
 		labels[i] = ascii
 	}
@@ -97,7 +97,7 @@ func lower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-var errTooLong = fmt.Errorf("its form in ASCII is over %d octets", maxLabel)
+var errTooLong = msg.Errorf("its form in ASCII is over %d octets", maxLabel)
 
 func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -106,7 +106,7 @@ func isASCII(text string) bool {
 // checkULabel says why a label with other than ASCII cannot be one.
 func checkULabel(label string) error {
 	if !utf8.ValidString(label) {
-		return errors.New("it is not UTF-8")
+		return msg.Errorf("it is not UTF-8")
 	}
 	runes := []rune(label)
 	if len(prefix)+len(runes) > maxLabel {
@@ -119,11 +119,11 @@ func checkULabel(label string) error {
 	}
 	switch {
 	case unicode.Is(unicode.M, runes[0]):
-		return fmt.Errorf("it begins with a mark, %U", runes[0])
+		return msg.Errorf("it begins with a mark, %U", runes[0])
 	case runes[0] == '-' || runes[len(runes)-1] == '-':
-		return errors.New("it begins or ends with a hyphen")
+		return msg.Errorf("it begins or ends with a hyphen")
 	case len(runes) >= 4 && runes[2] == '-' && runes[3] == '-':
-		return errors.New("it has hyphens in places 3 and 4, which are kept for A-labels")
+		return msg.Errorf("it has hyphens in places 3 and 4, which are kept for A-labels")
 	}
 	return nil
 }
@@ -133,17 +133,17 @@ func checkULabel(label string) error {
 func checkRune(r rune) error {
 	switch {
 	case unicode.Is(decomposed, r):
-		return fmt.Errorf("%U is a part of a decomposed letter: write the letter composed, as one code point (form NFC)", r)
+		return msg.Errorf("%U is a part of a decomposed letter: write the letter composed, as one code point (form NFC)", r)
 	case unicode.Is(compatible, r):
-		return fmt.Errorf("%U is a form of a letter for compatibility: write the usual letter", r)
+		return msg.Errorf("%U is a form of a letter for compatibility: write the usual letter", r)
 	case unicode.Is(unicode.Cherokee, r) && unicode.IsLower(r):
-		return fmt.Errorf("%U is a small Cherokee letter: write the capital", r)
+		return msg.Errorf("%U is a small Cherokee letter: write the capital", r)
 	case r == '\u0130':
-		return fmt.Errorf("%U, the capital I with a dot, has no small form of its own: write i", r)
+		return msg.Errorf("%U, the capital I with a dot, has no small form of its own: write i", r)
 	case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
-		return fmt.Errorf("%U is invisible", r)
+		return msg.Errorf("%U is invisible", r)
 	case r != '-' && !unicode.In(r, unicode.L, unicode.M, unicode.Nd):
-		return fmt.Errorf("%U is no letter, mark, digit or hyphen", r)
+		return msg.Errorf("%U is no letter, mark, digit or hyphen", r)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ const (
 	maxInt = 1<<31 - 1 // sums stay below it, whatever is encoded
 )
 
-var errOverflow = errors.New("a number in it is too large")
+var errOverflow = msg.Errorf("a number in it is too large")
 
 // adapt is the function of RFC 3492, section 6.1.
 func adapt(delta, points int, first bool) int {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"time"
+
+	"meshddns/internal/msg"
 )
 
 // udpTry bounds one wait for a UDP answer; the question is then sent again.
@@ -50,7 +51,7 @@ func exchangeUDP(ctx context.Context, server string, message []byte) ([]byte, er
 		}
 		return answer, withoutPort(err)
 	}
-	return nil, fmt.Errorf("no answer from %s: %w", server, context.DeadlineExceeded)
+	return nil, msg.Errorf("no answer from %s: %w", server, context.DeadlineExceeded)
 }
 
 func tryUDP(ctx context.Context, conn net.Conn, message []byte) ([]byte, error) {
@@ -132,13 +133,13 @@ func readNext(conn net.Conn, query []byte) ([]byte, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, msg.Errorf("read answer: %w", err)
 	}
 	a, _ := Parse(answer)
 	q, _ := ParseHeader(query)
 	bare := len(a.Questions) == 0 && a.Response && a.ID == q.ID && a.Opcode == q.Opcode
 	if !bare && !answers(answer, query) {
-		return nil, fmt.Errorf("%w: the answer is to another question", ErrFormat)
+		return nil, msg.Errorf("%w: the answer is to another question", ErrFormat)
 	}
 	return answer, nil
 }
@@ -149,10 +150,10 @@ func exchangeTCP(conn net.Conn, message []byte) ([]byte, error) {
 	}
 	answer, err := ReadTCP(conn)
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, msg.Errorf("read answer: %w", err)
 	}
 	if !answers(answer, message) {
-		return nil, fmt.Errorf("%w: the answer is to another question", ErrFormat)
+		return nil, msg.Errorf("%w: the answer is to another question", ErrFormat)
 	}
 	return answer, nil
 }
@@ -173,7 +174,7 @@ func dial(ctx context.Context, network, server string) (conn net.Conn, release f
 // section 4.2.2), in one piece (RFC 7766, section 8).
 func WriteTCP(w io.Writer, message []byte) error {
 	if len(message) > MaxMessage {
-		return fmt.Errorf("%w: %d octets are more than TCP can frame", ErrFormat, len(message))
+		return msg.Errorf("%w: %d octets are more than TCP can frame", ErrFormat, len(message))
 	}
 	framed := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(message)), uint16(len(message)))
 	_, err := w.Write(append(framed, message...))

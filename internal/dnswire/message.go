@@ -9,8 +9,9 @@ package dnswire
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+
+	"meshddns/internal/msg"
 )
 
 // Type is the type of a resource record, or of a question.
@@ -133,7 +134,7 @@ const HeaderSize = 12
 const MaxMessage = 65535
 
 // ErrFormat is the error for bytes that are not one whole DNS message.
-var ErrFormat = errors.New("malformed DNS message")
+var ErrFormat = msg.Errorf("malformed DNS message")
 
 const (
 	flagResponse           = 1 << 15

@@ -1,9 +1,10 @@
 package dnswire
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"meshddns/internal/msg"
 )
 
 // Name is a domain name in wire form (RFC 1035, section 3.1): labels behind
@@ -20,7 +21,7 @@ const (
 )
 
 // ErrName is the error for a text that is not a domain name.
-var ErrName = errors.New("not a domain name")
+var ErrName = msg.Errorf("not a domain name")
 
 // ParseName reads the presentation form, with or without the final dot.
 // "\." and "\DDD" (RFC 1035, section 5.1) give any octet.
@@ -32,7 +33,7 @@ func ParseName(text string) (Name, error) {
 	for rest := text; len(rest) > 0; {
 		octet, size, err := octetAt(rest)
 		if err != nil {
-			return "", fmt.Errorf("%w: %q has a broken escape", ErrName, text)
+			return "", msg.Errorf("%w: %q has a broken escape", ErrName, text)
 		}
 		dot := size == 1 && octet == '.'
 		if !dot {
@@ -43,16 +44,16 @@ func ParseName(text string) (Name, error) {
 			continue
 		}
 		if len(label) == 0 || len(label) > maxLabel {
-			return "", fmt.Errorf("%w: %q has a label of %d octets, 1 to %d are allowed", ErrName, text, len(label), maxLabel)
+			return "", msg.Errorf("%w: %q has a label of %d octets, 1 to %d are allowed", ErrName, text, len(label), maxLabel)
 		}
 		wire = append(append(wire, byte(len(label))), label...)
 		label = label[:0]
 	}
 	if len(wire) == 0 {
-		return "", fmt.Errorf("%w: it is empty", ErrName)
+		return "", msg.Errorf("%w: it is empty", ErrName)
 	}
 	if len(wire)+1 > maxName {
-		return "", fmt.Errorf("%w: %q is longer than %d octets", ErrName, text, maxName)
+		return "", msg.Errorf("%w: %q is longer than %d octets", ErrName, text, maxName)
 	}
 	return Name(wire) + Root, nil
 }

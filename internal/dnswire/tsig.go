@@ -8,10 +8,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash"
 	"strings"
 	"time"
+
+	"meshddns/internal/msg"
 )
 
 // Key is a TSIG key (RFC 8945).
@@ -44,15 +45,15 @@ func ParseKey(name, secret string) (Key, error) {
 	algorithm = strings.TrimSuffix(foldASCII(algorithm), ".")
 	newHash, ok := tsigHashes[algorithm]
 	if !ok {
-		return Key{}, fmt.Errorf("unknown TSIG algorithm %q: want hmac-sha1, -sha224, -sha256, -sha384 or -sha512", algorithm)
+		return Key{}, msg.Errorf("unknown TSIG algorithm %q: want hmac-sha1, -sha224, -sha256, -sha384 or -sha512", algorithm)
 	}
 	owner, err := ParseName(keyName)
 	if err != nil {
-		return Key{}, fmt.Errorf("TSIG key name: %w", err)
+		return Key{}, msg.Errorf("TSIG key name: %w", err)
 	}
 	octets, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil || len(octets) == 0 {
-		return Key{}, errors.New("TSIG secret: not base64")
+		return Key{}, msg.Errorf("TSIG secret: not base64")
 	}
 	algorithmName, err := ParseName(algorithm)
 	return Key{Name: owner.Fold(), algorithm: algorithmName, hash: newHash, secret: octets}, err
@@ -64,8 +65,8 @@ const tsigFudge = 300 * time.Second
 
 // Errors of Verify. Both mean that nothing in the answer can be trusted.
 var (
-	ErrUnsigned = errors.New("answer carries no TSIG")
-	ErrBadMAC   = errors.New("answer's TSIG does not verify")
+	ErrUnsigned = msg.Errorf("answer carries no TSIG")
+	ErrBadMAC   = msg.Errorf("answer's TSIG does not verify")
 )
 
 // TSIGError is an error that the other side reports in its TSIG record.

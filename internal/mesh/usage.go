@@ -3,6 +3,8 @@ package mesh
 import (
 	"database/sql"
 	"strings"
+
+	"meshddns/internal/msg"
 )
 
 // Usage is a reserved prefix with its binding to a network and its service.
@@ -42,7 +44,11 @@ type Publishing struct {
 
 // Fault is why something is not as it should be: a code that has a text in each language, the
 // particulars, and whose key met it.
-type Fault struct{ Code, Detail, Key string }
+type Fault struct {
+	Code   string
+	Detail msg.Text
+	Key    string
+}
 
 // Describing begins the description of a usage, before the name of its network.
 const Describing = "mesh sync - "

@@ -10,11 +10,12 @@
 package mesh
 
 import (
-	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"meshddns/internal/msg"
 )
 
 // MaxValue is the size of a value in octets: that of one character-string
@@ -120,14 +121,22 @@ func expand(endpoint string, a Addresses) (text string, ok bool) {
 // TooLongError is the error for a value of more than MaxValue octets.
 type TooLongError struct{ Octets int }
 
-func (e *TooLongError) Error() string {
-	return fmt.Sprintf("the value has %d octets, %d at most", e.Octets, MaxValue)
+func (e *TooLongError) Error() string { return e.Message().String() }
+
+// Message gives the error in both languages.
+func (e *TooLongError) Message() msg.Text {
+	return msg.Textf("the value has %d octets, %d at most", e.Octets, MaxValue)
 }
 
 // EndpointError is the error for a text that is not scheme://host:port.
 type EndpointError struct{ Text string }
 
-func (e *EndpointError) Error() string { return fmt.Sprintf("%q is not scheme://host:port", e.Text) }
+func (e *EndpointError) Error() string { return e.Message().String() }
+
+// Message gives the error in both languages.
+func (e *EndpointError) Message() msg.Text {
+	return msg.Textf("%q is not scheme://host:port", e.Text)
+}
 
 // Check reports whether the endpoints can be published for a network: each
 // is scheme://host:port, and the value fits whatever the addresses are.

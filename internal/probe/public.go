@@ -3,7 +3,6 @@ package probe
 import (
 	"context"
 	"errors"
-	"fmt"
 	mathrand "math/rand/v2"
 	"net"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnswire"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/tasks"
 )
@@ -67,14 +67,14 @@ func (p Public) delegated(ctx context.Context, zone string, servers []string) er
 		return err
 	}
 	if len(public) == 0 {
-		return &provider.Error{Kind: NotDelegated, Detail: "public DNS has no name servers that answer for " + zone}
+		return &provider.Error{Kind: NotDelegated, Detail: msg.Textf("public DNS has no name servers that answer for %s", zone)}
 	}
 	if len(servers) == 0 || slices.ContainsFunc(servers, func(name string) bool {
 		return slices.Contains(public, strings.ToLower(strings.TrimSuffix(name, ".")))
 	}) {
 		return nil
 	}
-	detail := fmt.Sprintf("public DNS asks %s about %s, the provider's servers are %s", strings.Join(public, ", "), zone, strings.Join(servers, ", "))
+	detail := msg.Textf("public DNS asks %s about %s, the provider's servers are %s", strings.Join(public, ", "), zone, strings.Join(servers, ", "))
 	return &provider.Error{Kind: NotDelegated, Detail: detail}
 }
 
@@ -150,7 +150,7 @@ func (p Public) addresses(ctx context.Context, zone string) (servers []string, e
 		}
 	}
 	if len(servers) == 0 {
-		return nil, &provider.Error{Kind: NotDelegated, Detail: "public DNS has no name servers that answer for " + zone}
+		return nil, &provider.Error{Kind: NotDelegated, Detail: msg.Textf("public DNS has no name servers that answer for %s", zone)}
 	}
 	return servers, nil
 }
@@ -172,14 +172,14 @@ func ask(ctx context.Context, server, name string) (set provider.RRset, err erro
 	query := dnswire.Message{ID: uint16(mathrand.Uint32()), Questions: []dnswire.Question{{Name: wire, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
 	data, err := dnswire.Exchange(ctx, server, query.Pack())
 	if err != nil {
-		return set, &provider.Error{Kind: provider.Network, Detail: "query " + name + " TXT at " + server, Err: err}
+		return set, &provider.Error{Kind: provider.Network, Detail: msg.Textf("query %s %s at %s", name, "TXT", server), Err: err}
 	}
 	answer, err := dnswire.Parse(data)
 	switch {
 	case err != nil:
 		return set, &provider.Error{Kind: provider.BadAnswer, Err: err}
 	case !answer.Authoritative:
-		return set, &provider.Error{Kind: provider.ZoneNotFound, Detail: server + " answers " + answer.Rcode.String() + " without authority"}
+		return set, &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("%s answers %s without authority", server, answer.Rcode)}
 	}
 	for _, rr := range answer.Answers {
 		if value, err := dnswire.ParseTXT(rr.Data); err == nil && rr.Type == dnswire.TypeTXT && rr.Name.Fold() == wire.Fold() {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -240,7 +241,7 @@ func (w *writing) remove(ctx context.Context) error {
 		return err
 	}
 	if len(set.Values) == 0 && !w.seen && errors.Is(w.err, provider.ErrUnseen) {
-		return &provider.Error{Kind: provider.Temporary, Detail: w.probe.Name, Err: provider.ErrUnseen}
+		return &provider.Error{Kind: provider.Temporary, Detail: msg.Say(w.probe.Name), Err: provider.ErrUnseen}
 	}
 	value := provider.TXT{w.probe.Value}
 	w.seen = w.seen || slices.ContainsFunc(set.Values, value.Equal)

@@ -35,11 +35,7 @@ const (
 // DescribeSubDomainRecords, AddDomainRecord, UpdateDomainRecord and
 // DeleteDomainRecord, and DescribeDomainRecords to list a zone at once.
 func NewAliDNS(c Credentials) (*Client, error) {
-	a, err := newAPI(aliEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&aliDNS{a}), nil
+	return openRecords(aliEndpoint, c, func(a *api) recordVendor { return &aliDNS{a} })
 }
 
 // signACS3 signs a request, whose x-acs headers but the hash of the body are
@@ -103,18 +99,14 @@ func (v *aliDNS) do(ctx context.Context, action string, parameters url.Values, o
 	case err == nil:
 		err = json.Unmarshal(ans.body, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 func (v *aliDNS) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	z, found, err = v.domain(ctx, name)
-	if err != nil || !found {
-		return z, false, err
+	if z, found, err = v.domain(ctx, name); found {
+		z = v.complete(ctx, z)
 	}
-	return v.complete(ctx, z), true, nil
+	return z, found, err
 }
 
 // complete asks for the least TTL that the zone's plan allows.
@@ -138,8 +130,8 @@ func (d aliDomain) zone() zone {
 }
 
 // domains gives a page of the zones that a search finds.
-func (v *aliDNS) domains(ctx context.Context, search url.Values) pageOf[aliDomain] {
-	return func(page, _ int) ([]aliDomain, *int, error) {
+func (v *aliDNS) domains(ctx context.Context, search url.Values) pageOf[zone] {
+	return func(page, _ int) ([]zone, *int, error) {
 		var answer struct {
 			TotalCount *int
 			Domains    struct{ Domain []aliDomain }
@@ -147,16 +139,12 @@ func (v *aliDNS) domains(ctx context.Context, search url.Values) pageOf[aliDomai
 		search.Set("PageNumber", strconv.Itoa(page))
 		search.Set("PageSize", strconv.Itoa(aliPageSize))
 		err := v.do(ctx, "DescribeDomains", search, &answer)
-		return answer.Domains.Domain, answer.TotalCount, err
+		return as(answer.Domains.Domain, aliDomain.zone), answer.TotalCount, err
 	}
 }
 
-func (v *aliDNS) zones(ctx context.Context) (zones []zone, err error) {
-	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
-	for _, d := range domains {
-		zones = append(zones, d.zone())
-	}
-	return zones, err
+func (v *aliDNS) zones(ctx context.Context) ([]zone, error) {
+	return zonesPaged(v.domains(ctx, url.Values{}))
 }
 
 // domain searches for a name. The vendor keeps one of another script as it is
@@ -167,17 +155,9 @@ func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, e
 	if strings.Contains(name, "xn--") {
 		search = url.Values{}
 	}
-	domains, err := paged(v.domains(ctx, search))
-	if err != nil {
-		return z, false, err
-	}
-	at := slices.IndexFunc(domains, func(d aliDomain) bool { return dnsname.Fold(d.DomainName) == name || dnsname.Fold(d.PunyCode) == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	z = domains[at].zone()
-	z.name = name
-	return z, true, nil
+	zones, err := paged(v.domains(ctx, search))
+	z, found = pick(zones, name)
+	return z, found, err
 }
 
 type aliRecord struct {
@@ -185,75 +165,44 @@ type aliRecord struct {
 	TTL                                     uint32
 }
 
-// off reports whether the record is disabled, or not for every resolver.
-func (e aliRecord) off() bool { return e.Line != aliLine || e.Status == "DISABLE" }
-
-func (e aliRecord) record() record {
-	return record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: e.off()}
+func (e aliRecord) entry(z zone) entry {
+	off := e.Line != aliLine || e.Status == "DISABLE" // disabled, or not for every resolver
+	return entry{record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: off}, absolute(e.RR, z), e.Type, e.Value}
 }
 
-// records gives a page of the records that are asked for.
-func (v *aliDNS) records(ctx context.Context, action string, size int, parameters url.Values) pageOf[aliRecord] {
-	return func(page, _ int) ([]aliRecord, *int, error) {
+// entries asks for the full name, with the zone as the vendor spells it, and for the
+// zone, which says where the name is to be cut.
+func (v *aliDNS) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+	action, size, query := "DescribeDomainRecords", aliZonePage, url.Values{"DomainName": {z.id}, "TypeKeyWord": {kind}}
+	if name != "" {
+		full := z.id
+		if name != z.name {
+			full = relative(name, z) + "." + z.id
+		}
+		action, size, query = "DescribeSubDomainRecords", aliPageSize, url.Values{"SubDomain": {full}, "DomainName": {z.id}, "Type": {kind}}
+	}
+	return func(page, _ int) ([]entry, *int, error) {
 		var answer struct {
 			TotalCount    *int
 			DomainRecords struct{ Record []aliRecord }
 		}
-		parameters.Set("PageNumber", strconv.Itoa(page))
-		parameters.Set("PageSize", strconv.Itoa(size))
-		err := v.do(ctx, action, parameters, &answer)
-		return answer.DomainRecords.Record, answer.TotalCount, err
+		query.Set("PageNumber", strconv.Itoa(page))
+		query.Set("PageSize", strconv.Itoa(size))
+		err := v.do(ctx, action, query, &answer)
+		return as(answer.DomainRecords.Record, func(e aliRecord) entry { return e.entry(z) }), answer.TotalCount, err
 	}
 }
 
-// named gives the records of a type at a name. It asks for the full name, with
-// the zone as the vendor spells it, and for the zone, which says where the name
-// is to be cut.
-func (v *aliDNS) named(ctx context.Context, z zone, name, kind string) ([]aliRecord, error) {
-	full := z.id
-	if name != z.name {
-		full = relative(name, z) + "." + z.id
-	}
-	entries, err := paged(v.records(ctx, "DescribeSubDomainRecords", aliPageSize, url.Values{
-		"SubDomain": {full}, "DomainName": {z.id}, "Type": {kind},
-	}))
-	return slices.DeleteFunc(entries, func(e aliRecord) bool { return e.Type != kind || dnsname.Fold(e.RR) != relative(name, z) }), err
-}
-
-func (v *aliDNS) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	entries, err := v.named(ctx, z, name, "TXT")
-	for _, e := range entries {
-		set.records = append(set.records, e.record())
-	}
-	return set, err
+func (v *aliDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
+	return listEntries(ctx, v, z, name)
 }
 
 func (v *aliDNS) alias(ctx context.Context, z zone, name string) (string, error) {
-	entries, err := v.named(ctx, z, name, "CNAME")
-	for _, e := range entries {
-		if !e.off() {
-			return e.Value, nil
-		}
-	}
-	return "", err
+	return aliasEntry(ctx, v, z, name)
 }
 
 func (v *aliDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	for _, kind := range []string{"TXT", "CNAME"} {
-		page := v.records(ctx, "DescribeDomainRecords", aliZonePage, url.Values{"DomainName": {z.id}, "TypeKeyWord": {kind}})
-		err := wholePages(func(e aliRecord) string { return e.RecordId }, page, func(e aliRecord) {
-			switch name := absolute(e.RR, z); {
-			case e.Type == "TXT":
-				sets.add(name, e.record())
-			case e.Type == "CNAME" && !e.off():
-				sets.alias(name, e.Value)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return listZoneEntries(ctx, v, z, sets)
 }
 
 func (v *aliDNS) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1.
@@ -50,11 +51,7 @@ func baiduMinTTL(productVersion string) uint32 {
 // check; it needs the rights to list zones, and to list, create, update and
 // delete their records.
 func NewBaiduCloud(c Credentials) (*Client, error) {
-	a, err := newAPI(baiduEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&baiduCloud{a}), nil
+	return openRecords(baiduEndpoint, c, func(a *api) recordVendor { return &baiduCloud{a} })
 }
 
 // bceAuthorization signs a request over the headers that are named. The body
@@ -135,10 +132,7 @@ func (v *baiduCloud) do(ctx context.Context, c call, missing Kind, out any) erro
 	case out != nil:
 		err = json.Unmarshal(body, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 // baiduPage is what the pages of all lists have in common.
@@ -162,25 +156,19 @@ func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page 
 			return nil
 		}
 		if page.NextMarker == "" || page.NextMarker == query.Get("marker") {
-			return &Error{Kind: BadAnswer, Detail: "the list goes on, but the answer does not say where"}
+			return &Error{Kind: BadAnswer, Detail: msg.Say("the list goes on, but the answer does not say where")}
 		}
 		query.Set("marker", page.NextMarker)
 	}
-	return &Error{Kind: tooMany, Detail: "the list has over " + strconv.Itoa(pages) + " pages"}
+	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
 }
 
 // zone looks among the zones whose names contain this one. The API tells no
 // name servers.
 func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := v.zonesWhere(ctx, url.Values{"name": {name}}, maxPages)
-	if err != nil {
-		return z, false, err
-	}
-	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	return zones[at], true, nil
+	z, found = pick(zones, name)
+	return z, found, err
 }
 
 func (v *baiduCloud) zones(ctx context.Context) ([]zone, error) {
@@ -241,14 +229,9 @@ func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values, set
 		err := v.do(ctx, call{name: "ListRecord", method: http.MethodGet, path: baiduRecords(z), query: query}, ZoneNotFound, &answer)
 		for _, r := range answer.Records {
 			if seen.again(r.ID) {
-				return answer.baiduPage, &Error{Kind: Changed, Detail: "the list changes while it is read: a record is on two pages"}
+				return answer.baiduPage, &Error{Kind: Changed, Detail: msg.Say("the list changes while it is read: an item is on two pages")}
 			}
-			switch name := absolute(r.RR, z); {
-			case r.Type == "TXT":
-				sets.add(name, record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()})
-			case r.Type == "CNAME" && !r.off():
-				sets.alias(name, r.Value)
-			}
+			sets.entry(entry{record{id: r.ID, value: cutTXT(r.Value), ttl: r.TTL, off: r.off()}, absolute(r.RR, z), r.Type, r.Value})
 		}
 		return answer.baiduPage, err
 	})

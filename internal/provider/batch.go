@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 	"meshddns/internal/tasks"
 )
 
@@ -56,7 +55,7 @@ func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[s
 	all := make(map[string]RRset, len(sets))
 	for name, set := range sets {
 		values := set.values()
-		values.Alias = dnsname.Fold(set.alias)
+		values.Alias = msg.Say(dnsname.Fold(set.alias))
 		all[name] = values
 		delete(sets, name) // there may be many
 	}
@@ -67,7 +66,7 @@ func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[s
 func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[string]recordSet, error) {
 	v, ok := c.vendor.(zoneVendor)
 	if !ok {
-		return nil, &Error{Kind: Invalid, Detail: z.name, Err: ErrNotListed}
+		return nil, &Error{Kind: Invalid, Detail: msg.Say(z.name), Err: ErrNotListed}
 	}
 	var calls atomic.Int64
 	sets := newZoneSets(wanted)
@@ -79,7 +78,7 @@ func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[strin
 	case errors.Is(err, errTooLong):
 		err = &Error{Kind: Invalid, Detail: e.Detail, Err: ErrNotListed}
 	case err == nil && sets.kept > maxKept:
-		err = &Error{Kind: Invalid, Detail: z.name, Err: fmt.Errorf("%w: %w", ErrNotListed, errTooLarge)}
+		err = &Error{Kind: Invalid, Detail: msg.Say(z.name), Err: msg.Errorf("%w: %w", ErrNotListed, errTooLarge)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +162,7 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	for i, j := range todo {
 		turn := c.turn(j.name)
 		if !turn.take(ctx) {
-			todo[i:].end(&Error{Kind: Network, Detail: j.name + ": another change is under way", Err: ctx.Err()})
+			todo[i:].end(&Error{Kind: Network, Detail: msg.Textf("%s: another change is under way", j.name), Err: ctx.Err()})
 			break
 		}
 		defer turn.end()
@@ -193,9 +192,9 @@ func (c *Client) check(z zone, all jobs) {
 		case err != nil:
 			j.end(err)
 		case dnsname.Fold(j.change.Zone) != z.name:
-			j.end(&Error{Kind: Invalid, Detail: j.name + " is of another zone than the changes before it"})
+			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", j.name)})
 		case named[j.name]:
-			j.end(&Error{Kind: Invalid, Detail: fmt.Sprintf("two changes of %s at once", strconv.Quote(j.name))})
+			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", j.name)})
 		default:
 			named[j.name] = true
 		}
@@ -280,7 +279,7 @@ func (c *Client) confirmAll(ctx context.Context, z zone, todo jobs) {
 		}
 		if todo = todo.left(); len(todo) > 0 && !pause(ctx, wait) {
 			for _, j := range todo {
-				j.end(&Error{Kind: Temporary, Detail: j.name, Err: ErrUnseen})
+				j.end(&Error{Kind: Temporary, Detail: msg.Say(j.name), Err: ErrUnseen})
 			}
 			return
 		}

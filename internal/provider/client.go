@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // Client is the client of a vendor with an HTTP API. What all vendors share is
@@ -120,6 +120,16 @@ func newRecordClient(v recordVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
 }
 
+// openRecords makes a client of a vendor of single records. The vendor's own address is
+// endpoint, unless the credentials name another.
+func openRecords(endpoint string, c Credentials, open func(*api) recordVendor) (*Client, error) {
+	a, err := newAPI(endpoint, c, false)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordClient(open(a)), nil
+}
+
 func newSetClient(v setVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error {
 		return v.replace(ctx, p.zone, p.name, p.seen, p.after())
@@ -149,8 +159,8 @@ func (c *Client) Read(ctx context.Context, zone, name string) (RRset, error) {
 
 // aliased is the failure to put values where a CNAME is. Values that are there
 // beside it, whatever the vendor makes of the two, can be read and removed.
-func aliased(name, target string) error {
-	return &Error{Kind: Conflict, Detail: name + " is an alias: it points to " + target}
+func aliased(name, target string) *Error {
+	return &Error{Kind: Conflict, Detail: msg.Textf("%s is an alias: it points to %s", name, msg.Say(target))}
 }
 
 func (s recordSet) values() RRset {
@@ -175,7 +185,7 @@ func (c *Client) Change(ctx context.Context, ch Change) error {
 	name := dnsname.Fold(ch.Name)
 	turn := c.turn(name)
 	if !turn.take(ctx) {
-		return &Error{Kind: Network, Detail: name + ": another change is under way", Err: ctx.Err(), Unmade: true}
+		return &Error{Kind: Network, Detail: msg.Textf("%s: another change is under way", name), Err: ctx.Err(), Unmade: true}
 	}
 	defer turn.end()
 	p, err := c.plan(ctx, name, ch)
@@ -207,7 +217,7 @@ func (c *Client) plan(ctx context.Context, name string, ch Change) (plan, error)
 func (c *Client) fits(values []TXT) error {
 	for _, v := range values {
 		if err := c.vendor.fits(v); err != nil {
-			return &Error{Kind: Invalid, Detail: "value " + strconv.Quote(v.Text()), Err: err}
+			return &Error{Kind: Invalid, Detail: msg.Textf("value %q", v.Text()), Err: err}
 		}
 	}
 	return nil
@@ -217,7 +227,7 @@ func (c *Client) fits(values []TXT) error {
 // what was listed before it. A value that exists stands, whoever has made it.
 func overtaken(name string, err error) error {
 	if kind := KindOf(err); kind == gone || kind == exists {
-		return &Error{Kind: Changed, Detail: name + ": " + stale, Err: err, Unmade: kind == gone && Unmade(err)}
+		return &Error{Kind: Changed, Detail: staleAt(name), Err: err, Unmade: kind == gone && Unmade(err)}
 	}
 	return err
 }
@@ -230,7 +240,7 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	now := seen.values()
 	standing := now.Values
 	if !sameValues(standing, ch.Seen.Values) {
-		return p, &Error{Kind: Changed, Detail: name + ": " + stale}
+		return p, &Error{Kind: Changed, Detail: staleAt(name)}
 	}
 	stands := func(v TXT) bool { return slices.ContainsFunc(standing, v.Equal) }
 	p.add = slices.DeleteFunc(slices.Clone(ch.Add), stands)
@@ -243,7 +253,7 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	}
 	for _, r := range seen.records {
 		if r.off && slices.ContainsFunc(p.add, r.value.Equal) {
-			return p, &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled or for some resolvers only"}
+			return p, &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled or for some resolvers only", name)}
 		}
 	}
 	return p, nil
@@ -327,7 +337,9 @@ func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
 	if failure != nil || target == "" {
 		return err
 	}
-	return &Error{Kind: Conflict, Detail: p.name + " is an alias: it points to " + target, Err: err, Unmade: Unmade(err)}
+	conflict := aliased(p.name, target)
+	conflict.Err, conflict.Unmade = err, Unmade(err)
+	return conflict
 }
 
 // split tells which of the records a change leaves and which it takes away.
@@ -364,7 +376,7 @@ func (p plan) after() recordSet {
 // unspeakable is the refusal to write a set back in which another has a value
 // with octets that JSON has lost.
 func unspeakable(name string) error {
-	return &Error{Kind: Conflict, Detail: name + ": a value there is not UTF-8, and would not go back as it is", Unmade: true}
+	return &Error{Kind: Conflict, Detail: msg.Textf("%s: a value there is not UTF-8, and would not go back as it is", name), Unmade: true}
 }
 
 // confirm waits until the list shows a change. Some vendors list a new record
@@ -379,7 +391,7 @@ func (c *Client) confirm(ctx context.Context, p plan) error {
 			return nil
 		}
 		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: p.name, Err: ErrUnseen}
+			return &Error{Kind: Temporary, Detail: msg.Say(p.name), Err: ErrUnseen}
 		}
 	}
 }

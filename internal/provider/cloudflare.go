@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // cloudflare is Cloudflare's API, version 4: JSON, and a token that goes with
@@ -40,7 +40,7 @@ func NewCloudflare(c Credentials) (*Client, error) {
 	a.timeless = true
 	// net/http would refuse such a header, which looks like a broken network.
 	if strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, &Error{Kind: BadCredentials, Detail: "the API token has characters that no token has"}
+		return nil, &Error{Kind: BadCredentials, Detail: msg.Say("the API token has characters that no token has")}
 	}
 	return newRecordClient(&cloudflare{a}), nil
 }
@@ -161,9 +161,9 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 		}
 		return 0, v.api.refused(c, ans, verdict, kinds)
 	case err == nil && !said.Success:
-		err = errors.New("neither success nor an error")
+		err = msg.Errorf("neither success nor an error")
 	case err == nil && out != nil && (len(said.Result) == 0 || string(said.Result) == "null"):
-		err = errors.New("no result") // taken for an empty list, it would have values written again
+		err = msg.Errorf("no result") // taken for an empty list, it would have values written again
 	case err == nil && out != nil:
 		err = json.Unmarshal(said.Result, out)
 	}
@@ -188,12 +188,8 @@ func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) pageOf[T]
 // domain moves from one account to another.
 func (v *cloudflare) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	entries, err := paged(cloudflareList[cloudflareZone](ctx, v, cloudflareZonesCall(url.Values{"name": {name}})))
-	zones := cloudflarePublic(entries)
-	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
-	if err != nil || at < 0 {
-		return zone{}, false, err
-	}
-	return zones[at], true, nil
+	z, found = pick(cloudflarePublic(entries), name)
+	return z, found, err
 }
 
 func (v *cloudflare) zones(ctx context.Context) ([]zone, error) {
@@ -233,60 +229,39 @@ type cloudflareShown struct {
 	TTL                     uint32
 }
 
-func (e cloudflareShown) record() record {
+// entry has a CNAME at the zone's own name off: it is flattened, and excludes nothing.
+func (e cloudflareShown) entry(z zone) entry {
 	if e.TTL == 1 {
 		e.TTL = cloudflareAutoTTL
 	}
-	return record{id: e.ID, value: looseTXT(e.Content), ttl: e.TTL}
+	name := dnsname.Fold(e.Name)
+	off := e.Type == "CNAME" && name == z.name
+	return entry{record{id: e.ID, value: looseTXT(e.Content), ttl: e.TTL, off: off}, name, e.Type, e.Content}
 }
 
-// records gives the records of a type, at a name or, for "", in the zone.
-func (v *cloudflare) records(ctx context.Context, z zone, name, kind string) pageOf[cloudflareShown] {
+func (v *cloudflare) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
 	query := url.Values{"type": {kind}, "per_page": {cloudflareRecords}}
 	if name != "" {
 		query.Set("name.exact", name)
 	}
-	return cloudflareList[cloudflareShown](ctx, v, call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query})
+	fetch := cloudflareList[cloudflareShown](ctx, v, call{name: "list records", method: http.MethodGet, path: cloudflarePath(z), query: query})
+	return func(page, given int) ([]entry, *int, error) {
+		shown, total, err := fetch(page, given)
+		return as(shown, func(e cloudflareShown) entry { return e.entry(z) }), total, err
+	}
 }
 
 // list does not see a CNAME: the vendor says so when a record is created.
-func (v *cloudflare) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	entries, err := paged(v.records(ctx, z, name, "TXT"))
-	for _, e := range entries {
-		if e.Type == "TXT" && dnsname.Fold(e.Name) == name {
-			set.records = append(set.records, e.record())
-		}
-	}
-	return set, err
+func (v *cloudflare) list(ctx context.Context, z zone, name string) (recordSet, error) {
+	return listEntries(ctx, v, z, name)
 }
 
 func (v *cloudflare) alias(ctx context.Context, z zone, name string) (string, error) {
-	entries, err := paged(v.records(ctx, z, name, "CNAME"))
-	for _, e := range entries {
-		if e.Type == "CNAME" && dnsname.Fold(e.Name) == name && name != z.name {
-			return e.Content, nil
-		}
-	}
-	return "", err
+	return aliasEntry(ctx, v, z, name)
 }
 
-// listZone leaves out a CNAME at the zone's own name: it is flattened, and
-// excludes nothing.
 func (v *cloudflare) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	for _, kind := range []string{"TXT", "CNAME"} {
-		err := wholePages(func(e cloudflareShown) string { return e.ID }, v.records(ctx, z, "", kind), func(e cloudflareShown) {
-			switch name := dnsname.Fold(e.Name); {
-			case e.Type == "TXT":
-				sets.add(name, e.record())
-			case e.Type == "CNAME" && name != z.name:
-				sets.alias(name, e.Content)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return listZoneEntries(ctx, v, z, sets)
 }
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
@@ -349,7 +324,7 @@ func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]erro
 		switch {
 		case KindOf(err) != noCall:
 		case begun: // what may have been made is not to be made again one by one
-			err = &Error{Kind: Temporary, Detail: c.name, Err: err}
+			err = &Error{Kind: Temporary, Detail: msg.Say(c.name), Err: err}
 		default:
 			possible, err = false, nil
 		}
@@ -401,9 +376,9 @@ func (v *cloudflare) fits(value TXT) error {
 	text := value.Text()
 	switch {
 	case text == "":
-		return errors.New("the provider takes no empty value")
+		return msg.Errorf("the provider takes no empty value")
 	case len(text)+len(value) > cloudflareMaxValue: // each string has an octet for its length
-		return errors.New("the provider takes at most 4096 octets, with one for the length of each string")
+		return msg.Errorf("the provider takes at most 4096 octets, with one for the length of each string")
 	}
 	return printableASCII(text)
 }

@@ -135,7 +135,7 @@ func TestCloudflareWords(t *testing.T) {
 	header := http.Header{"Retry-After": {"7"}}
 	refused, _ := errors.AsType[*Error](a.refused(call{name: "create record"}, answer{status: http.StatusTooManyRequests, header: header}, said, kinds))
 	const want = "create record at api.cloudflare.com: HTTP 429: 1004: invalid; 81058 identical; 7 more (request ray)"
-	if refused.Detail != want || refused.RetryAfter != 7*time.Second {
+	if refused.Detail.String() != want || refused.RetryAfter != 7*time.Second {
 		t.Errorf("%s, after %s; want\n%s", refused.Detail, refused.RetryAfter, want)
 	}
 	if said, _ = (cloudflareFailure{Chain: []cloudflareFailure{{Code: "1004", Message: "a", Chain: []cloudflareFailure{{Code: "81058", Message: "b"}}}}}).verdict(400, ""); said.code != "81058" || said.message != "1004 a; b" {

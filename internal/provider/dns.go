@@ -2,7 +2,8 @@ package provider
 
 import (
 	"context"
-	"errors"
+
+	"meshddns/internal/msg"
 )
 
 // DNS reads and changes the TXT values at one name of a provider's zones.
@@ -78,4 +79,4 @@ type ZoneIdentifier interface {
 
 // ErrNotListed is in the failure of ReadAll where the zone can be read name by
 // name only.
-var ErrNotListed = errors.New("the provider does not list the zone for this key")
+var ErrNotListed = msg.Errorf("the provider does not list the zone for this key")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
 
@@ -96,16 +96,13 @@ func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, o
 	code := head.Status.Code.String()
 	switch {
 	case err == nil && code == "":
-		err = errors.New("no status")
+		err = msg.Errorf("no status")
 	case err == nil && (code != dnspodDone || ans.status != http.StatusOK):
 		return v.api.refused(c, ans, verdict{code: code, message: head.Status.Message}, slices.Concat(dnspodErrors[action], dnspodCommon))
 	case err == nil:
 		err = json.Unmarshal(ans.body, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err error) {
@@ -113,14 +110,11 @@ func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err
 	if strings.Contains(name, "xn--") {
 		search.Del("keyword") // that the search knows A-labels is not documented: look through all zones
 	}
-	domains, err := paged(v.domains(ctx, search))
-	at := slices.IndexFunc(domains, func(d dnspodDomain) bool { return dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name })
-	if err != nil || at < 0 {
-		return z, false, err
+	zones, err := paged(v.domains(ctx, search))
+	if z, found = pick(zones, name); found {
+		z = v.complete(ctx, z)
 	}
-	z = domains[at].zone()
-	z.name = name
-	return v.complete(ctx, z), true, nil
+	return z, found, err
 }
 
 // complete asks for the least TTL that the zone's plan allows.
@@ -140,8 +134,8 @@ func (d dnspodDomain) zone() zone {
 }
 
 // domains gives a page of the zones that a search finds.
-func (v *dnsPod) domains(ctx context.Context, search url.Values) pageOf[dnspodDomain] {
-	return func(_, given int) ([]dnspodDomain, *int, error) {
+func (v *dnsPod) domains(ctx context.Context, search url.Values) pageOf[zone] {
+	return func(_, given int) ([]zone, *int, error) {
 		var answer struct {
 			Info struct {
 				Total json.Number `json:"domain_total"`
@@ -152,16 +146,12 @@ func (v *dnsPod) domains(ctx context.Context, search url.Values) pageOf[dnspodDo
 		if KindOf(err) == gone {
 			return nil, new(int), nil
 		}
-		return answer.Domains, dnspodTotal(answer.Info.Total), err
+		return as(answer.Domains, dnspodDomain.zone), dnspodTotal(answer.Info.Total), err
 	}
 }
 
-func (v *dnsPod) zones(ctx context.Context) (zones []zone, err error) {
-	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
-	for _, d := range domains {
-		zones = append(zones, d.zone())
-	}
-	return zones, err
+func (v *dnsPod) zones(ctx context.Context) ([]zone, error) {
+	return zonesPaged(v.domains(ctx, url.Values{}))
 }
 
 // dnspodPage adds what asks for a page of a list.
@@ -206,81 +196,44 @@ type dnspodRecord struct {
 	LineID                  any `json:"line_id"` // such as "0" or "10=1"
 }
 
-// records gives a page of the records of a type, at a relative name or, for
-// "", in the zone.
-func (v *dnsPod) records(ctx context.Context, z zone, relative, kind string) pageOf[dnspodRecord] {
+func (v *dnsPod) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
 	search := url.Values{"domain_id": {z.id}, "record_type": {kind}}
-	if relative != "" {
-		search.Set("sub_domain", relative)
+	if name != "" {
+		search.Set("sub_domain", relative(name, z))
 	}
-	return func(_, given int) ([]dnspodRecord, *int, error) {
+	return func(_, given int) (entries []entry, total *int, err error) {
 		var answer struct {
 			Info struct {
 				Total json.Number `json:"record_total"`
 			}
 			Records []dnspodRecord
 		}
-		err := v.do(ctx, "Record.List", dnspodPage(given, search), &answer)
+		err = v.do(ctx, "Record.List", dnspodPage(given, search), &answer)
 		if KindOf(err) == gone {
 			return nil, new(int), nil
 		}
-		return answer.Records, dnspodTotal(answer.Info.Total), err
+		entries = as(answer.Records, func(e dnspodRecord) entry {
+			ttl, unread := strconv.ParseUint(e.TTL.String(), 10, 32)
+			if unread != nil && e.Type == "TXT" {
+				err = &Error{Kind: BadAnswer, Detail: msg.Say("Record.List: TTL"), Err: unread}
+			}
+			off := e.Enabled == "0" || !e.everywhere() // disabled, or not for every resolver
+			return entry{record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: off}, absolute(e.Name, z), e.Type, e.Value}
+		})
+		return entries, dnspodTotal(answer.Info.Total), err
 	}
 }
 
-func (e dnspodRecord) record() (record, error) {
-	ttl, err := strconv.ParseUint(e.TTL.String(), 10, 32)
-	if err != nil {
-		return record{}, &Error{Kind: BadAnswer, Detail: "Record.List: TTL", Err: err}
-	}
-	return record{id: e.ID.String(), value: tencentTXT(e.Value), ttl: uint32(ttl), off: e.off()}, nil
-}
-
-// off reports whether the record is disabled, or not for every resolver.
-func (e dnspodRecord) off() bool { return e.Enabled == "0" || !e.everywhere() }
-
-func (v *dnsPod) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	entries, err := paged(v.records(ctx, z, relative(name, z), "TXT"))
-	for _, e := range entries {
-		if e.Type != "TXT" || dnsname.Fold(e.Name) != relative(name, z) {
-			continue
-		}
-		r, err := e.record()
-		if err != nil {
-			return recordSet{}, err
-		}
-		set.records = append(set.records, r)
-	}
-	return set, err
+func (v *dnsPod) list(ctx context.Context, z zone, name string) (recordSet, error) {
+	return listEntries(ctx, v, z, name)
 }
 
 func (v *dnsPod) alias(ctx context.Context, z zone, name string) (string, error) {
-	entries, err := paged(v.records(ctx, z, relative(name, z), "CNAME"))
-	for _, e := range entries {
-		if e.Type == "CNAME" && dnsname.Fold(e.Name) == relative(name, z) && !e.off() {
-			return e.Value, nil
-		}
-	}
-	return "", err
+	return aliasEntry(ctx, v, z, name)
 }
 
-func (v *dnsPod) listZone(ctx context.Context, z zone, sets *zoneSets) (unreadable error) {
-	for _, kind := range []string{"TXT", "CNAME"} {
-		err := wholePages(func(e dnspodRecord) string { return e.ID.String() }, v.records(ctx, z, "", kind), func(e dnspodRecord) {
-			switch name := absolute(e.Name, z); {
-			case e.Type == "TXT":
-				r, err := e.record()
-				unreadable = cmp.Or(unreadable, err)
-				sets.add(name, r)
-			case e.Type == "CNAME" && !e.off():
-				sets.alias(name, e.Value)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return unreadable
+func (v *dnsPod) listZone(ctx context.Context, z zone, sets *zoneSets) error {
+	return listZoneEntries(ctx, v, z, sets)
 }
 
 // everywhere reports whether a record is for every resolver. The line's name

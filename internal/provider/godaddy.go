@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values
@@ -74,10 +75,7 @@ func (v *goDaddy) do(ctx context.Context, c call, out any) (status int, err erro
 	if out == nil {
 		return ans.status, nil
 	}
-	if err := json.Unmarshal(ans.body, out); err != nil {
-		return ans.status, v.api.unreadable(c, ans, err)
-	}
-	return ans.status, nil
+	return ans.status, v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
 func (v *goDaddy) failure(c call, ans answer) error {
@@ -208,7 +206,7 @@ func (v *goDaddy) records(ctx context.Context, path string, take func(goDaddyRec
 			return nil
 		}
 	}
-	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
+	return &Error{Kind: BadAnswer, Detail: msg.Textf("the list has over %d pages", maxPages)}
 }
 
 // replace sends each value that was there back with the TTL that it had. The

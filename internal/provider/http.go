@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -18,6 +17,7 @@ import (
 	"time"
 	"unicode"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
 
@@ -69,7 +69,7 @@ func (a *api) said(words string, limit int) string {
 func newAPI(standard string, key Credentials, plain bool) (*api, error) {
 	if strings.ContainsFunc(key.AccessKeyID+string(key.AccessKeySecret), unicode.IsControl) {
 		// net/http would refuse the header, which looks like a broken network.
-		return nil, &Error{Kind: BadCredentials, Detail: "the key pair has a line break or another control character"}
+		return nil, &Error{Kind: BadCredentials, Detail: msg.Say("the key pair has a line break or another control character")}
 	}
 	base, err := url.Parse(standard)
 	if err == nil && key.Endpoint != "" {
@@ -90,13 +90,13 @@ func endpointURL(text, standardPath string, plain bool) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, errors.New("not a URL")
+		return nil, msg.Errorf("not a URL")
 	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, fmt.Errorf("want https://, not %s://", shownEndpoint(u.Scheme))
+		return nil, msg.Errorf("want https://, not %s://", shownEndpoint(u.Scheme))
 	case u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("want a URL of scheme, host and path alone")
+		return nil, msg.Errorf("want a URL of scheme, host and path alone")
 	case u.Scheme == "http" && !plain && !isLoopback(u.Hostname()):
-		return nil, errors.New("want https://: plain http is for loopback addresses only")
+		return nil, msg.Errorf("want https://: plain http is for loopback addresses only")
 	}
 	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), ""
 	u.Path = cmp.Or(u.Path, standardPath)
@@ -126,7 +126,7 @@ type callCount struct{}
 func (c *call) json(value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
-		return &Error{Kind: Invalid, Detail: c.name, Err: err}
+		return &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
 	}
 	c.body = body
 	return nil
@@ -145,7 +145,7 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	defer cancel()
 	r, err := a.request(ctx, c)
 	if err != nil {
-		return answer{}, &Error{Kind: Invalid, Detail: c.name, Err: err}
+		return answer{}, &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
 	}
 	sign(r, c.body)
 	if calls, ok := ctx.Value(callCount{}).(*atomic.Int64); ok {
@@ -163,20 +163,22 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
 	}
-	fault, long := "", error(nil)
 	switch status := response.StatusCode; {
 	case len(body) > maxAnswer:
-		fault, long = fmt.Sprintf("the answer is over %d octets", maxAnswer), errTooLong
+		err = msg.Errorf("the answer is over %d octets: %w", maxAnswer, errTooLong)
 	case 300 <= status && status < 400:
-		fault = fmt.Sprintf("a redirect (HTTP %d), which is not followed", status)
+		err = msg.Errorf("a redirect (HTTP %d), which is not followed", status)
 	default:
 		return answer{status, response.Header, body}, nil
 	}
-	return answer{}, &Error{Kind: BadAnswer, Detail: c.name + " at " + a.base.Host + ": " + fault, Err: long}
+	return answer{}, &Error{Kind: BadAnswer, Detail: a.asked(c), Err: err}
 }
 
+// asked names a call and its host.
+func (a *api) asked(c call) msg.Text { return msg.Textf("%s at %s", msg.Say(c.name), a.base.Host) }
+
 // errTooLong is in the failure of a call with an answer of too many octets.
-var errTooLong = errors.New("too long")
+var errTooLong = msg.Errorf("too long")
 
 // request makes a call's request, which lacks only what is signed.
 func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
@@ -220,7 +222,7 @@ func (a *api) unreached(ctx context.Context, c call, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return &Error{Kind: Network, Detail: c.name + " at " + a.base.Host, Err: err}
+	return &Error{Kind: Network, Detail: a.asked(c), Err: err}
 }
 
 // verdict is what a vendor says of a call that it refuses.
@@ -250,14 +252,14 @@ func (k codeKinds) of(code string) Kind {
 // the vendor says so in its own words, and not that it has a fault.
 func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
-	e.Detail = fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status)
+	e.Detail = a.replied(c, ans)
 	for _, part := range []string{v.code, v.message} {
 		if part = a.said(part, secrets.MaxPart); part != "" {
-			e.Detail += ": " + part
+			e.Detail = msg.Textf("%s: %s", e.Detail, part)
 		}
 	}
 	if id := a.said(v.requestID, secrets.MaxPart); id != "" {
-		e.Detail += " (request " + id + ")"
+		e.Detail = msg.Textf("%s (request %s)", e.Detail, id)
 	}
 	if e.Kind == Throttled || e.Kind == Temporary {
 		e.RetryAfter = retryAfter(ans.header.Get("Retry-After"), a.now())
@@ -265,9 +267,14 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 	e.Unmade = v.code+v.message != "" && e.Kind != Temporary
 	if skew, ok := a.skew(ans); ok && !a.timeless && (e.Kind == BadCredentials || e.Kind == ClockSkew) {
 		e.Kind = ClockSkew
-		e.Detail += fmt.Sprintf(": the provider's time minus ours is %+.0f s", skew.Seconds())
+		e.Detail = msg.Textf("%s: the provider's time minus ours is %+.0f s", e.Detail, skew.Seconds())
 	}
 	return e
+}
+
+// replied names a call, its host and the status of the answer.
+func (a *api) replied(c call, ans answer) msg.Text {
+	return msg.Textf("%s: HTTP %d", a.asked(c), ans.status)
 }
 
 // scrubbed is an error without what no error may show: package json repeats
@@ -277,10 +284,10 @@ func (a *api) scrubbed(err error) error {
 		return nil
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // whose words are about types of Go
-		err = fmt.Errorf("the JSON has a %q at %q, which does not belong there", e.Value, e.Field)
+		err = msg.Errorf("the JSON has a %q at %q, which does not belong there", e.Value, e.Field)
 	}
-	if words := a.said(err.Error(), secrets.MaxPart); words != err.Error() {
-		return errors.New(words)
+	if words := msg.TextOf(err).Map(func(words string) string { return a.said(words, secrets.MaxPart) }); words.String() != err.Error() {
+		return msg.Errorf("%s", words)
 	}
 	return err
 }
@@ -321,18 +328,21 @@ func retryAfter(text string, now time.Time) time.Duration {
 
 // errNotTheirs is about an answer that parses and lacks what the vendor always
 // sends: to read "null" as an empty list would be to see no values.
-var errNotTheirs = errors.New("not an answer of this vendor")
+var errNotTheirs = msg.Errorf("not an answer of this vendor")
 
 // lacks is the failure of an answer without something that is always there.
 func (a *api) lacks(c call, what string) error {
-	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: the answer has no %s", c.name, a.base.Host, what)}
+	return &Error{Kind: BadAnswer, Detail: a.asked(c), Err: msg.Errorf("the answer has no %s", msg.Say(what))}
 }
 
-// unreadable is the failure of an answer that cannot be understood. Where the
-// status alone tells a failure, as a proxy's page of HTML does, it counts.
+// unreadable gives the failure of an answer that cannot be understood, and nil where err
+// is nil. Where the status alone tells a failure, as a proxy's page of HTML does, it counts.
 func (a *api) unreadable(c call, ans answer, err error) error {
+	if err == nil {
+		return nil
+	}
 	if ans.status >= 400 {
 		return a.refused(c, ans, verdict{}, nil)
 	}
-	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s at %s: HTTP %d", c.name, a.base.Host, ans.status), Err: a.scrubbed(err)}
+	return &Error{Kind: BadAnswer, Detail: a.replied(c, ans), Err: a.scrubbed(err)}
 }

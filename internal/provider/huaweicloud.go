@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // huaweiCloud is Huawei Cloud DNS, API version 2, signed with
@@ -126,10 +125,7 @@ func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
 	if ans.status/100 != 2 {
 		return v.failure(c, ans)
 	}
-	if err := json.Unmarshal(ans.body, out); err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
 // failure reads a refusal, which the gateway and the service write each in
@@ -204,14 +200,8 @@ func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) s
 
 func (v *huaweiCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := v.public(ctx, url.Values{"name": {name + "."}, "search_mode": {"equal"}})
-	if err != nil {
-		return z, false, err
-	}
-	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	return zones[at], true, nil
+	z, found = pick(zones, name)
+	return z, found, err
 }
 
 func (v *huaweiCloud) zones(ctx context.Context) ([]zone, error) {
@@ -329,7 +319,7 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 			}
 			body.Records = append(body.Records, cmp.Or(r.raw, quoteTXT(r.value, "")))
 		} else if r.id == from.id {
-			return &Error{Kind: Conflict, Detail: name + ": the record set is disabled", Unmade: true}
+			return &Error{Kind: Conflict, Detail: msg.Textf("%s: the record set is disabled", name), Unmade: true}
 		}
 	}
 	one := huaweiSets(z) + "/" + url.PathEscape(from.id)
@@ -355,7 +345,7 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 		return unsure(v.steady(ctx, z, name))
 	case exists:
 		if sets, failure := v.sets(ctx, z, name); failure == nil && len(sets) == 0 {
-			return &Error{Kind: Conflict, Detail: name + ": records of another type stand there, such as an alias", Err: err, Unmade: Unmade(err)}
+			return &Error{Kind: Conflict, Detail: msg.Textf("%s: records of another type stand there, such as an alias", name), Err: err, Unmade: Unmade(err)}
 		}
 	case Changed:
 		return cmp.Or(v.steady(ctx, z, name), err)
@@ -372,13 +362,13 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 		}
 		sets = slices.DeleteFunc(sets, func(s huaweiSet) bool { return !s.forAll() })
 		if at := slices.IndexFunc(sets, func(s huaweiSet) bool { return s.Status == "ERROR" }); at >= 0 {
-			return &Error{Kind: Temporary, Detail: fmt.Sprintf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
+			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider could not carry out a change: record set %s has status ERROR", name, sets[at].ID)}
 		}
 		if !slices.ContainsFunc(sets, huaweiSet.pending) {
 			return nil
 		}
 		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: name + ": the provider is still at work on the record set"}
+			return &Error{Kind: Temporary, Detail: msg.Textf("%s: the provider is still at work on the record set", name)}
 		}
 	}
 }
@@ -387,11 +377,8 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 // nothing is known.
 func (v *huaweiCloud) fits(value TXT) error {
 	text := value.Text()
-	switch {
-	case strings.ContainsAny(text, `"\`):
-		return errors.New(`the provider does not keep the characters "\ as they are`)
-	case len(value) == 0 || slices.ContainsFunc(value, func(s string) bool { return len(s) > maxString }):
-		return fmt.Errorf("not character-strings of at most %d octets", maxString)
+	if strings.ContainsAny(text, `"\`) {
+		return msg.Errorf("the provider does not keep the characters %s as they are", `"\`)
 	}
-	return printableASCII(text)
+	return cmp.Or(value.Check(), printableASCII(text))
 }

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON,
@@ -41,11 +41,7 @@ var (
 // describeResourceRecord, createResourceRecord, modifyResourceRecord and
 // deleteResourceRecord of domainservice.
 func NewJDCloud(c Credentials) (*Client, error) {
-	a, err := newAPI(jdEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&jdCloud{a}), nil
+	return openRecords(jdEndpoint, c, func(a *api) recordVendor { return &jdCloud{a} })
 }
 
 // signJDCloud signs a request, whose content type, date and nonce are set.
@@ -97,14 +93,11 @@ func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out
 	case err == nil && (ans.status != http.StatusOK || reply.Error != jdError{}):
 		return v.refused(c, ans, reply)
 	case err == nil && out != nil && string(reply.Result) == "null":
-		err = errors.New("no result")
+		err = msg.Errorf("no result")
 	case err == nil && out != nil:
 		err = json.Unmarshal(reply.Result, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 // jdReply is any answer.
@@ -131,17 +124,17 @@ func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
 }
 
 // jdList gives a page of a list.
-func jdList[T any](ctx context.Context, v *jdCloud, c call, size int) pageOf[T] {
+func jdList[T, U any](ctx context.Context, v *jdCloud, c call, size int, form func(T) U) pageOf[U] {
 	c.method = http.MethodGet
 	c.query.Set("pageSize", strconv.Itoa(size))
-	return func(page, _ int) ([]T, *int, error) {
+	return func(page, _ int) ([]U, *int, error) {
 		var result struct {
 			DataList   []T
 			TotalCount *int
 		}
 		c.query.Set("pageNumber", strconv.Itoa(page))
 		err := v.do(ctx, c, nil, &result)
-		return result.DataList, result.TotalCount, err
+		return as(result.DataList, form), result.TotalCount, err
 	}
 }
 
@@ -155,29 +148,19 @@ func (d jdDomain) zone() zone {
 }
 
 // domains gives a page of the zones that a search finds.
-func (v *jdCloud) domains(ctx context.Context, search url.Values) pageOf[jdDomain] {
-	return jdList[jdDomain](ctx, v, call{name: "DescribeDomains", path: "/domain", query: search}, jdDomainPage)
+func (v *jdCloud) domains(ctx context.Context, search url.Values) pageOf[zone] {
+	return jdList(ctx, v, call{name: "DescribeDomains", path: "/domain", query: search}, jdDomainPage, jdDomain.zone)
 }
 
 // zone picks the name out of all those that have it as a part.
 func (v *jdCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	domains, err := paged(v.domains(ctx, url.Values{"domainName": {name}}))
-	if err != nil {
-		return z, false, err
-	}
-	at := slices.IndexFunc(domains, func(d jdDomain) bool { return dnsname.Fold(d.DomainName) == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	return domains[at].zone(), true, nil
+	zones, err := paged(v.domains(ctx, url.Values{"domainName": {name}}))
+	z, found = pick(zones, name)
+	return z, found, err
 }
 
-func (v *jdCloud) zones(ctx context.Context) (zones []zone, err error) {
-	domains, err := zonesPaged(v.domains(ctx, url.Values{}))
-	for _, d := range domains {
-		zones = append(zones, d.zone())
-	}
-	return zones, err
+func (v *jdCloud) zones(ctx context.Context) ([]zone, error) {
+	return zonesPaged(v.domains(ctx, url.Values{}))
 }
 
 // list gets the records of any type whose host has ours as a part. A CNAME is
@@ -186,14 +169,13 @@ func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet,
 	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(name, z)}}))
 	sets := newZoneSets(nil)
 	for _, e := range entries {
-		e.addTo(sets, z)
+		sets.entry(e)
 	}
 	return sets.sets[name], err
 }
 
 func (v *jdCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	id := func(e jdEntry) string { return e.ID.String() }
-	return wholePages(id, v.records(ctx, z, url.Values{}), func(e jdEntry) { e.addTo(sets, z) })
+	return wholePages(entry.key, v.records(ctx, z, url.Values{}), sets.entry)
 }
 
 type jdEntry struct {
@@ -204,19 +186,14 @@ type jdEntry struct {
 }
 
 // records gives a page of the records that a search finds.
-func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[jdEntry] {
-	return jdList[jdEntry](ctx, v, call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}, jdRecordPage)
+func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[entry] {
+	c := call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}
+	return jdList(ctx, v, c, jdRecordPage, func(e jdEntry) entry { return e.entry(z) })
 }
 
-// addTo adds a record to the others of its name.
-func (e jdEntry) addTo(sets *zoneSets, z zone) {
+func (e jdEntry) entry(z zone) entry {
 	off := !jdForAll(e.ViewValue) || fmt.Sprint(e.ResolvingStatus) == jdPaused
-	switch name := absolute(e.HostRecord, z); {
-	case e.Type == "CNAME" && !off:
-		sets.alias(name, e.HostValue)
-	case e.Type == "TXT":
-		sets.add(name, record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off})
-	}
+	return entry{record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off}, absolute(e.HostRecord, z), e.Type, e.HostValue}
 }
 
 // jdForAll reads viewValue: [-1] by the documentation, and -1 where records

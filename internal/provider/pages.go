@@ -1,9 +1,10 @@
 package provider
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
+
+	"meshddns/internal/msg"
 )
 
 const maxPages = 1000 // of any list
@@ -36,14 +37,14 @@ func eachPage[T any](fetch pageOf[T], take func(items []T)) error {
 		given += len(items)
 		switch {
 		case total == nil && items == nil && page == 1:
-			return &Error{Kind: BadAnswer, Detail: "neither a list nor its length", Err: errNotTheirs}
+			return &Error{Kind: BadAnswer, Detail: msg.Say("neither a list nor its length"), Err: errNotTheirs}
 		case total == nil && len(items) == 0, total != nil && given >= *total:
 			return nil
 		case len(items) == 0:
-			return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list ends after %d items of %d", given, *total)}
+			return &Error{Kind: BadAnswer, Detail: msg.Textf("the list ends after %d items of %d", given, *total)}
 		}
 	}
-	return &Error{Kind: BadAnswer, Detail: fmt.Sprintf("the list has over %d pages", maxPages)}
+	return &Error{Kind: BadAnswer, Detail: msg.Textf("the list has over %d pages", maxPages)}
 }
 
 // wholePages hands a list on of which nothing may be missing, although others may
@@ -57,17 +58,17 @@ func wholePages[T any](id func(T) string, fetch pageOf[T], take func(T)) error {
 			return nil, nil, err
 		}
 		if total != nil && length >= 0 && length != *total {
-			return nil, nil, &Error{Kind: Changed, Detail: fmt.Sprintf("the list had %d items, and has %d while it is read", length, *total)}
+			return nil, nil, &Error{Kind: Changed, Detail: msg.Textf("the list had %d items, and has %d while it is read", length, *total)}
 		}
 		if page == 1 && total != nil && *total > maxPages*max(1, len(items)) {
-			return nil, nil, &Error{Kind: Invalid, Detail: fmt.Sprintf("the list has %d items, on over %d pages", *total, maxPages), Err: ErrNotListed}
+			return nil, nil, &Error{Kind: Invalid, Detail: msg.Textf("the list has %d items, on over %d pages", *total, maxPages), Err: ErrNotListed}
 		}
 		if total != nil {
 			length = *total
 		}
 		for _, item := range items {
 			if seen.again(id(item)) {
-				return nil, nil, &Error{Kind: Changed, Detail: "the list changes while it is read: an item is on two pages"}
+				return nil, nil, &Error{Kind: Changed, Detail: msg.Say("the list changes while it is read: an item is on two pages")}
 			}
 		}
 		return items, total, nil
@@ -98,18 +99,26 @@ func (m marks) again(id any) bool {
 // many pages. A page that comes twice hides another, whose zones would seem to be
 // missing.
 func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
-	seen := map[string]bool{}
+	seen := newMarks()
 	return paged(func(page, given int) ([]T, *int, error) {
 		if page > zonePages {
-			return nil, nil, &Error{Kind: tooMany, Detail: fmt.Sprintf("the account's zones are on over %d pages", zonePages)}
+			return nil, nil, &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", zonePages)}
 		}
 		items, total, err := fetch(page, given)
-		if text, err := json.Marshal(items); err == nil && len(items) > 0 {
-			if seen[string(text)] {
-				return nil, nil, &Error{Kind: Changed, Detail: fmt.Sprintf("page %d of the account's zones is one of those before it", page)}
-			}
-			seen[string(text)] = true
+		if len(items) > 0 && seen.again(fmt.Sprint(items)) {
+			return nil, nil, &Error{Kind: Changed, Detail: msg.Textf("page %d of the account's zones is one of those before it", page)}
 		}
 		return items, total, err
 	})
+}
+
+// as converts each item of a list. A nil list stays nil: it means that there is no list.
+func as[T, U any](items []T, form func(T) U) (formed []U) {
+	for _, item := range items {
+		formed = append(formed, form(item))
+	}
+	if items != nil && formed == nil {
+		return []U{}
+	}
+	return formed
 }

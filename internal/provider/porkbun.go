@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
 
@@ -137,15 +137,12 @@ func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out 
 	case err == nil && (ans.status >= 400 || strings.EqualFold(said.Status, "ERROR")):
 		return v.refused(c, ans, string(said.Code), said.Message)
 	case err == nil && !strings.EqualFold(said.Status, "SUCCESS"):
-		err = errors.New("neither success nor an error")
+		err = msg.Errorf("neither success nor an error")
 	case err == nil:
 		v.known.Store(true)
 		err = json.Unmarshal(ans.body, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 // post sends a call with both keys, when its turn comes.

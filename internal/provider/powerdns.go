@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // powerDNS is the HTTP API of the PowerDNS Authoritative Server, version 1
@@ -43,7 +44,7 @@ const (
 // be trusted, or a proxy speak HTTPS for it.
 func NewPowerDNS(c Credentials) (*Client, error) {
 	if c.Endpoint == "" {
-		return nil, &Error{Kind: Invalid, Detail: "endpoint: PowerDNS has no common address: want that of the server, such as http://192.0.2.1:8081"}
+		return nil, &Error{Kind: Invalid, Detail: msg.Say("endpoint: PowerDNS has no common address: want that of the server, such as http://192.0.2.1:8081")}
 	}
 	a, err := newAPI(pdnsEndpoint, c, true)
 	if err != nil {
@@ -89,10 +90,7 @@ func (v *powerDNS) do(ctx context.Context, c call, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(ans.body, out); err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
 // refused reads a failure: JSON where a handler speaks, plain text where the
@@ -123,7 +121,7 @@ func (v *powerDNS) refused(c call, ans answer) error {
 	}
 	e := v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // every failure is without a code
 	if ans.status == http.StatusNotFound {
-		e.Detail += fmt.Sprintf(" (no such zone, or the server's id is not %q)", v.api.Key.AccessKeyID)
+		e.Detail = msg.Textf("%s (no such zone, or the server's id is not %q)", e.Detail, v.api.Key.AccessKeyID)
 	}
 	return e
 }
@@ -161,7 +159,7 @@ func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zo
 		z := zone{id: e.ID, name: dnsname.Fold(e.Name)}
 		switch strings.ToLower(e.Kind) {
 		case "slave", "secondary", "consumer": // the API takes changes, and the next transfer undoes them
-			z.fault = &Error{Kind: Permission, Detail: fmt.Sprintf("the zone %q is a copy on this server (%s): change it at its primary", z.name, e.Kind)}
+			z.fault = &Error{Kind: Permission, Detail: msg.Textf("the zone %q is a copy on this server (%s): change it at its primary", z.name, e.Kind)}
 		}
 		zones = append(zones, z)
 	}
@@ -294,7 +292,7 @@ func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to re
 	}
 	for _, r := range disabled.records {
 		if slices.ContainsFunc(to.records, func(t record) bool { return t.raw == "" && t.value.Equal(r.value) }) {
-			return &Error{Kind: Conflict, Detail: name + ": the record is there, but disabled", Unmade: true}
+			return &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled", name), Unmade: true}
 		}
 	}
 	to.records = slices.Concat(to.records, disabled.records)
@@ -327,7 +325,7 @@ func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed rec
 	}
 	sets := newZoneSets(func(n string, _ TXT) bool { return n == name })
 	if err := v.sets(ctx, z, nil, sets); err != nil {
-		return recordSet{}, fmt.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
+		return recordSet{}, msg.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
 	}
 	all := sets.sets[name]
 	all.records = slices.DeleteFunc(all.records, func(r record) bool {
@@ -372,21 +370,10 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	return v.do(ctx, c, nil)
 }
 
-// fits leaves it to nobody else to see what cannot be served: the server
-// takes texts of any length.
+// fits refuses what the server takes and cannot serve: texts of any length.
 func (v *powerDNS) fits(value TXT) error {
-	length := 0
-	for _, s := range value {
-		if len(s) > maxString {
-			return fmt.Errorf("the server would cut a string of over %d octets", maxString)
-		}
-		length += 1 + len(s)
+	if len(value)+len(value.Text()) > pdnsRecord { // each string has an octet for its length
+		return msg.Errorf("a record holds at most %d octets", pdnsRecord)
 	}
-	switch {
-	case length == 0:
-		return errors.New("a value has one string at least")
-	case length > pdnsRecord:
-		return fmt.Errorf("a record holds at most %d octets", pdnsRecord)
-	}
-	return nil
+	return value.Check()
 }

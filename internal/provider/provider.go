@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 )
 
@@ -37,9 +38,9 @@ func (t TXT) Equal(u TXT) bool { return slices.Equal(t, u) }
 type RRset struct {
 	TTL    uint32
 	Values []TXT
-	Off    []TXT  // values in records that are disabled, or for some resolvers only: no change touches them
-	Copies []TXT  // those of Values that stand in more than one record
-	Alias  string // in ReadAll: where a CNAME at the name points, if there is one
+	Off    []TXT    // values in records that are disabled, or for some resolvers only: no change touches them
+	Copies []TXT    // those of Values that stand in more than one record
+	Alias  msg.Text // in ReadAll: where a CNAME at the name points, if there is one
 }
 
 // Change adds and removes single TXT values at one name. Names are in
@@ -96,7 +97,7 @@ const (
 // Error is a failure of a provider.
 type Error struct {
 	Kind       Kind
-	Detail     string        // for the operator: what was asked of whom, and the vendor's own code and words
+	Detail     msg.Text      // for the operator: what was asked of whom, and the vendor's own code and words
 	RetryAfter time.Duration // with Throttled, where the vendor says it
 	Err        error
 
@@ -108,13 +109,16 @@ type Error struct {
 	status int // of the answer in HTTP, if it was that which failed
 }
 
-func (e *Error) Error() string {
-	text := string(e.Kind)
+func (e *Error) Error() string { return e.Message().String() }
+
+// Message gives the kind, the detail and the cause in both languages.
+func (e *Error) Message() msg.Text {
+	text := msg.Say(string(e.Kind))
 	if e.Detail != "" {
-		text += ": " + e.Detail
+		text = msg.Textf("%s: %s", text, e.Detail)
 	}
 	if e.Err != nil {
-		text += ": " + e.Err.Error()
+		text = msg.Textf("%s: %w", text, e.Err)
 	}
 	return text
 }
@@ -154,12 +158,15 @@ func marked(err error, unmade bool) error {
 	return &copied
 }
 
-// stale is why a change is not made.
+// stale is the reason not to make a change.
 const stale = "the records at the name are no longer those seen"
+
+// staleAt gives the reason with the name.
+func staleAt(name string) msg.Text { return msg.Textf("%s: %s", name, msg.Say(stale)) }
 
 // ErrUnseen is in the failure of a change that the provider has taken, and has
 // not shown in the time of a write.
-var ErrUnseen = errors.New("the provider has taken the change and does not show it yet")
+var ErrUnseen = msg.Errorf("the provider has taken the change and does not show it yet")
 
 // KindOf gives the kind of a failure, BadAnswer for one without a kind, and
 // none without a failure.

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnswire"
+	"meshddns/internal/msg"
 )
 
 // RFC2136 is a client of a DNS server that takes dynamic updates (RFC 2136)
@@ -53,7 +53,7 @@ func NewRFC2136(c Credentials) (*RFC2136, error) {
 	}
 	key, err := dnswire.ParseKey(c.AccessKeyID, string(c.AccessKeySecret))
 	if err != nil {
-		return nil, &Error{Kind: Invalid, Detail: "key", Err: err}
+		return nil, &Error{Kind: Invalid, Detail: msg.Say("key"), Err: err}
 	}
 	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dnswire.Name][]string{}}, nil
 }
@@ -62,7 +62,7 @@ func NewRFC2136(c Credentials) (*RFC2136, error) {
 // brackets; the port is 53 where there is none.
 func serverAddress(endpoint string) (string, error) {
 	if endpoint == "" {
-		return "", errors.New("the DNS server is missing: want host or host:port")
+		return "", msg.Errorf("the DNS server is missing: want host or host:port")
 	}
 	host, port := endpoint, "53"
 	if h, p, err := net.SplitHostPort(endpoint); err == nil {
@@ -71,10 +71,10 @@ func serverAddress(endpoint string) (string, error) {
 		host = endpoint[1 : len(endpoint)-1]
 	}
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-		return "", fmt.Errorf("%q has no port from 1 to 65535", shownEndpoint(endpoint))
+		return "", msg.Errorf("%q has no port from 1 to 65535", shownEndpoint(endpoint))
 	}
 	if !isHost(host) {
-		return "", fmt.Errorf("%q is not host or host:port", shownEndpoint(endpoint))
+		return "", msg.Errorf("%q is not host or host:port", shownEndpoint(endpoint))
 	}
 	return net.JoinHostPort(host, port), nil
 }
@@ -118,7 +118,7 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 			return nameText(apex), nil
 		}
 	}
-	detail := fmt.Sprintf("%s serves no zone that contains %s", c.server, nameText(owner))
+	detail := msg.Textf("%s serves no zone that contains %s", c.server, nameText(owner))
 	return "", &Error{Kind: ZoneNotFound, Detail: detail, Err: refusal}
 }
 
@@ -174,16 +174,16 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 		}
 	}
 	if rr, ok := alias(answer); ok {
-		from := "it"
+		target := nameText(dnswire.Name(rr.Data))
 		if rr.Name.Fold() != owner.Fold() { // a DNAME above
-			from = nameText(rr.Name)
+			detail := msg.Textf("%s is an alias: %s points to %s", name, nameText(rr.Name), target)
+			return RRset{}, &Error{Kind: Conflict, Detail: detail}
 		}
-		detail := fmt.Sprintf("%s is an alias: %s points to %s", name, from, nameText(dnswire.Name(rr.Data)))
-		return RRset{}, &Error{Kind: Conflict, Detail: detail}
+		return RRset{}, aliased(name, target)
 	}
 	for _, rr := range answer.Authority {
 		if rr.Type == dnswire.TypeSOA && rr.Name.Fold() != apex.Fold() {
-			detail := fmt.Sprintf("%s is in zone %s of %s, not in %s", name, nameText(rr.Name), c.server, zone)
+			detail := msg.Textf("%s is in zone %s of %s, not in %s", name, nameText(rr.Name), c.server, zone)
 			return RRset{}, &Error{Kind: ZoneNotFound, Detail: detail}
 		}
 	}
@@ -264,7 +264,7 @@ func txtValues(answer dnswire.Message, owner dnswire.Name) (RRset, error) {
 		}
 		value, err := dnswire.ParseTXT(rr.Data)
 		if err != nil {
-			return RRset{}, &Error{Kind: BadAnswer, Detail: "TXT record at " + nameText(owner), Err: err}
+			return RRset{}, &Error{Kind: BadAnswer, Detail: msg.Textf("TXT record at %s", nameText(owner)), Err: err}
 		}
 		set.TTL = rr.TTL
 		set.Values = append(set.Values, value)
@@ -282,7 +282,7 @@ var typeNames = map[dnswire.Type]string{dnswire.TypeSOA: "SOA", dnswire.TypeTXT:
 // query asks for records; its answer is NOERROR or NXDOMAIN, signed, and from
 // the zone itself.
 func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) (dnswire.Message, error) {
-	call := fmt.Sprintf("query %s %s at %s", nameText(name), typeNames[t], c.server)
+	call := msg.Textf("query %s %s at %s", nameText(name), typeNames[t], c.server)
 	question := dnswire.Question{Name: name, Type: t, Class: dnswire.ClassIN}
 	answer, signed, err := c.exchange(ctx, call, dnswire.Exchange, dnswire.Message{Questions: []dnswire.Question{question}})
 	if err != nil {
@@ -292,29 +292,29 @@ func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) 
 		return dnswire.Message{}, rcodeError(call, queryErrors, answer.Rcode, signed)
 	}
 	if !answer.Authoritative {
-		return dnswire.Message{}, &Error{Kind: ZoneNotFound, Detail: call + notAuthoritative(answer)}
+		return dnswire.Message{}, &Error{Kind: ZoneNotFound, Detail: call, Err: notAuthoritative(answer)}
 	}
 	return answer, nil
 }
 
-func notAuthoritative(answer dnswire.Message) string {
+func notAuthoritative(answer dnswire.Message) error {
 	for _, rr := range answer.Authority {
 		if rr.Type == dnswire.TypeNS {
-			return ": " + nameText(rr.Name) + " is delegated to other servers"
+			return msg.Errorf("%s is delegated to other servers", nameText(rr.Name))
 		}
 	}
-	return ": the server does not serve the zone itself"
+	return msg.Errorf("the server does not serve the zone itself")
 }
 
 type sender func(ctx context.Context, server string, message []byte) ([]byte, error)
 
 // exchange sends a message signed and gives the answer. An answer that is
 // not signed is given only when it is an error.
-func (c *RFC2136) exchange(ctx context.Context, call string, send sender, message dnswire.Message) (answer dnswire.Message, signed bool, err error) {
+func (c *RFC2136) exchange(ctx context.Context, call msg.Text, send sender, message dnswire.Message) (answer dnswire.Message, signed bool, err error) {
 	message.ID = randomID()
 	request, mac := c.key.Sign(message.Pack(), c.now())
 	if len(request) > dnswire.MaxMessage {
-		return answer, false, &Error{Kind: Invalid, Detail: call + ": the values do not fit into one message", Unmade: true}
+		return answer, false, &Error{Kind: Invalid, Detail: msg.Textf("%s: the values do not fit into one message", call), Unmade: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
 	defer cancel()
@@ -327,7 +327,7 @@ func (c *RFC2136) exchange(ctx context.Context, call string, send sender, messag
 	}
 	answer, err = dnswire.Parse(data)
 	if err != nil || answer.Truncated {
-		return answer, false, &Error{Kind: BadAnswer, Detail: call + ": the answer is not whole", Err: err}
+		return answer, false, &Error{Kind: BadAnswer, Detail: msg.Textf("%s: the answer is not whole", call), Err: err}
 	}
 	err = c.key.Verify(data, mac, c.now())
 	if errors.Is(err, dnswire.ErrUnsigned) && isFailure(message.Opcode, answer.Rcode) {
@@ -349,7 +349,7 @@ func isFailure(opcode dnswire.Opcode, rcode dnswire.Rcode) bool {
 }
 
 // verifyError says why an answer is not signed as it must be.
-func (c *RFC2136) verifyError(call string, err error) error {
+func (c *RFC2136) verifyError(call msg.Text, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -362,18 +362,18 @@ func (c *RFC2136) verifyError(call string, err error) error {
 	switch reported.Code {
 	case dnswire.RcodeBadKey: // from Knot also for a key without rights
 		failure.Kind = BadCredentials
-		failure.Detail += fmt.Sprintf(": the server does not take key %s with this algorithm here", nameText(c.key.Name))
+		failure.Detail = msg.Textf("%s: the server does not take key %s with this algorithm here", call, nameText(c.key.Name))
 	case dnswire.RcodeBadSig:
 		failure.Kind = BadCredentials
-		failure.Detail += fmt.Sprintf(": the server has another secret for key %s", nameText(c.key.Name))
+		failure.Detail = msg.Textf("%s: the server has another secret for key %s", call, nameText(c.key.Name))
 	case dnswire.RcodeBadTime:
 		failure.Kind = ClockSkew
 		if !reported.ServerTime.IsZero() {
-			failure.Detail += fmt.Sprintf(": server's time minus ours is %+d s", reported.ServerTime.Unix()-c.now().Unix())
+			failure.Detail = msg.Textf("%s: the server's time minus ours is %+d s", call, reported.ServerTime.Unix()-c.now().Unix())
 		}
 	}
 	if !reported.Signed {
-		failure.Detail += " (unsigned)"
+		failure.Detail = msg.Textf("%s (unsigned)", failure.Detail)
 	}
 	return failure
 }
@@ -394,15 +394,15 @@ var queryErrors = map[dnswire.Rcode]meaning{
 
 // rcodeError says what an rcode means. PowerDNS gives no other reason than
 // an unsigned REFUSED or NOTAUTH for a key that it does not accept.
-func rcodeError(call string, meanings map[dnswire.Rcode]meaning, rcode dnswire.Rcode, signed bool) *Error {
+func rcodeError(call msg.Text, meanings map[dnswire.Rcode]meaning, rcode dnswire.Rcode, signed bool) *Error {
 	m, ok := meanings[rcode]
 	if !ok {
 		m = meaning{BadAnswer, "an answer that is not expected here"}
 	}
-	failure := &Error{Kind: m.kind, Detail: fmt.Sprintf("%s: %s: %s", call, rcode, m.words)}
+	failure := &Error{Kind: m.kind, Detail: msg.Textf("%s: %s: %s", call, rcode, msg.Say(m.words))}
 	failure.Unmade = signed && m.kind != Temporary && m.kind != BadAnswer
 	if !signed {
-		failure.Detail += ", or the key's name, algorithm or secret, or the clock, is wrong"
+		failure.Detail = msg.Textf("%s, or the key's name, algorithm or secret, or the clock, is wrong", failure.Detail)
 		failure.Err = dnswire.ErrUnsigned
 	}
 	return failure
@@ -412,10 +412,10 @@ func rcodeError(call string, meanings map[dnswire.Rcode]meaning, rcode dnswire.R
 func ownerName(text string) (dnswire.Name, error) {
 	name, err := dnswire.ParseName(text)
 	if err != nil {
-		return "", &Error{Kind: Invalid, Detail: "name", Err: err}
+		return "", &Error{Kind: Invalid, Detail: msg.Say("name"), Err: err}
 	}
 	if name == dnswire.Root {
-		return "", &Error{Kind: Invalid, Detail: "the root is no name for records"}
+		return "", &Error{Kind: Invalid, Detail: msg.Say("the root is no name for records")}
 	}
 	return name, nil
 }

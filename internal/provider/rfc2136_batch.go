@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"slices"
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
+	"meshddns/internal/msg"
 )
 
 // Bounds of ChangeAll.
@@ -78,12 +78,12 @@ func updatesOf(changes []Change) (all batch, errs []error) {
 	for i, ch := range changes {
 		message, err := updateMessage(ch)
 		if name := dnsname.Fold(ch.Name); named[name] {
-			err = &Error{Kind: Invalid, Detail: name + " is in two changes of one call"}
+			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", name)}
 		} else {
 			named[name] = true
 		}
 		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
-			err = &Error{Kind: Invalid, Detail: fmt.Sprintf("%s is in zone %s, and others of one call are not", ch.Name, ch.Zone)}
+			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", ch.Name)}
 		}
 		if errs[i] = unmade(err); err == nil {
 			all = append(all, update{at: i, change: ch, message: message})
@@ -133,10 +133,10 @@ func (b batch) cut() (queue []batch) {
 // send asks for all updates of a batch, or for none where one cannot be made.
 func (c *RFC2136) send(ctx context.Context, b batch) error {
 	first, last := b[0], b[len(b)-1]
-	call := fmt.Sprintf("update %s in zone %s at %s", first.change.Name, first.change.Zone, c.server)
+	call := msg.Textf("update %s in zone %s at %s", first.change.Name, first.change.Zone, c.server)
 	message := first.message
 	if len(b) > 1 {
-		call = fmt.Sprintf("update %d names, %s to %s, in zone %s at %s", len(b), first.change.Name, last.change.Name, first.change.Zone, c.server)
+		call = msg.Textf("update %d names, %s to %s, in zone %s at %s", len(b), first.change.Name, last.change.Name, first.change.Zone, c.server)
 		message.Answers, message.Authority = nil, nil
 		for _, u := range b {
 			message.Answers = append(message.Answers, u.message.Answers...)
@@ -178,7 +178,7 @@ func (c *RFC2136) notPrimary(ctx context.Context, apex dnswire.Name) Kind {
 // 3.1.1), and REFUSED or BADKEY where the zone is not for this key. The update changes
 // nothing, also where the key may do all.
 func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) error {
-	call := fmt.Sprintf("update nothing in zone %s at %s", nameText(apex), c.server)
+	call := msg.Textf("update nothing in zone %s at %s", nameText(apex), c.server)
 	message, err := updateMessage(Change{Zone: apex.String(), Name: apex.String(), Seen: RRset{Values: []TXT{{rand.Text()}}}})
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) 
 	case answer.Rcode != dnswire.RcodeNotAuth:
 		return refusal
 	}
-	return &Error{Kind: ZoneNotFound, Detail: fmt.Sprintf("%s: %s", call, answer.Rcode), Err: refusal}
+	return &Error{Kind: ZoneNotFound, Detail: msg.Textf("%s: %s", call, answer.Rcode), Err: refusal}
 }
 
 // divisible reports whether a message was not made for a reason that may be
@@ -220,9 +220,8 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 		return dnswire.Message{}, err
 	}
 	for _, v := range slices.Concat(ch.Seen.Values, ch.Add, ch.Remove) {
-		if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
-			detail := fmt.Sprintf("a TXT value at %s is not one or more strings of at most %d octets", ch.Name, maxString)
-			return dnswire.Message{}, &Error{Kind: Invalid, Detail: detail}
+		if err := v.Check(); err != nil {
+			return dnswire.Message{}, &Error{Kind: Invalid, Detail: msg.Say(ch.Name), Err: err}
 		}
 	}
 	message := dnswire.Message{

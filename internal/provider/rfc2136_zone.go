@@ -3,12 +3,12 @@ package provider
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
+	"meshddns/internal/msg"
 )
 
 // Bounds of a zone transfer. A zone that is larger is read name by name.
@@ -20,8 +20,8 @@ const (
 )
 
 var (
-	errTooLarge = errors.New("the zone is too large to be transferred whole")
-	errRecords  = errors.New("the records are not a zone from its SOA record to its SOA record")
+	errTooLarge = msg.Errorf("the zone is too large to be transferred whole")
+	errRecords  = msg.Errorf("the records are not a zone from its SOA record to its SOA record")
 )
 
 // ReadAll transfers the zone (RFC 5936). Where it hands names on, by NS or
@@ -31,7 +31,7 @@ func (c *RFC2136) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[
 	if err != nil {
 		return nil, err
 	}
-	call := fmt.Sprintf("transfer zone %s from %s", zone, c.server)
+	call := msg.Textf("transfer zone %s from %s", zone, c.server)
 	query := dnswire.Message{ID: randomID(), Questions: []dnswire.Question{{Name: apex, Type: dnswire.TypeAXFR, Class: dnswire.ClassIN}}}
 	request, mac := c.key.Sign(query.Pack(), c.now())
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
@@ -58,7 +58,7 @@ func (c *RFC2136) ZoneID(_ context.Context, zone string) (string, error) {
 func Listed(all map[string]RRset, name string) RRset {
 	name = dnsname.Fold(name)
 	for above := range dnsname.Ancestors(dnsname.Parent(name)) {
-		if set := all["*."+above]; strings.Contains(set.Alias, " ") { // a wildcard's alias is a name
+		if set := all["*."+above]; strings.Contains(set.Alias.String(), " ") { // a wildcard's alias is a name
 			return RRset{Alias: set.Alias}
 		}
 	}
@@ -68,7 +68,7 @@ func Listed(all map[string]RRset, name string) RRset {
 // transferError tells a transfer that is not allowed from one that failed.
 // Knot says BADKEY, and PowerDNS NOTAUTH without a signature, of a wrong key
 // and of one that may not transfer: single reads show which.
-func (c *RFC2136) transferError(call string, err error) error {
+func (c *RFC2136) transferError(call msg.Text, err error) error {
 	if code, ok := errors.AsType[rcodeFailure](err); ok {
 		failure := rcodeError(call, transferErrors, code.rcode, code.signed)
 		if failure.Kind == Permission {
@@ -77,13 +77,13 @@ func (c *RFC2136) transferError(call string, err error) error {
 		return failure
 	}
 	if report, ok := errors.AsType[*dnswire.TSIGError](err); ok && report.Code == dnswire.RcodeBadKey {
-		return c.verifyError(call, fmt.Errorf("%w: %w", ErrNotListed, err))
+		return c.verifyError(call, msg.Errorf("%w: %w", ErrNotListed, err))
 	}
 	switch _, reported := errors.AsType[*dnswire.TSIGError](err); {
 	case reported, errors.Is(err, dnswire.ErrUnsigned), errors.Is(err, dnswire.ErrBadMAC):
 		return c.verifyError(call, err)
 	case errors.Is(err, errTooLarge):
-		return &Error{Kind: Invalid, Detail: call, Err: fmt.Errorf("%w: %w", ErrNotListed, err)}
+		return &Error{Kind: Invalid, Detail: call, Err: msg.Errorf("%w: %w", ErrNotListed, err)}
 	case errors.Is(err, dnswire.ErrFormat), errors.Is(err, errRecords):
 		return &Error{Kind: BadAnswer, Detail: call, Err: err}
 	}
@@ -206,7 +206,7 @@ func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
 		if !there && !t.wants(name, nil) {
 			return nil
 		}
-		set.Alias = nameText(dnswire.Name(rr.Data))
+		set.Alias = msg.Say(nameText(dnswire.Name(rr.Data)))
 		t.sets[name] = set
 	case dnswire.TypeNS:
 		if name != t.apex {
@@ -239,12 +239,12 @@ func (t *transfer) zone() map[string]RRset {
 	}
 	for name, target := range t.dnames {
 		if t.cuts[name] == "" && !t.below(name) {
-			all["*."+nameText(name)] = RRset{Alias: fmt.Sprintf("%s by the DNAME at %s", target, nameText(name))}
+			all["*."+nameText(name)] = RRset{Alias: msg.Textf("%s by the DNAME at %s", target, nameText(name))}
 		}
 	}
 	for name, server := range t.cuts {
 		if !t.below(name) {
-			to := RRset{Alias: "delegated to " + server}
+			to := RRset{Alias: msg.Textf("delegated to %s", server)}
 			all[nameText(name)], all["*."+nameText(name)] = to, to
 		}
 	}

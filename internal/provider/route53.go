@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/xml"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // route53 is Amazon Route 53, API version 2013-04-01: documents of XML, signed
@@ -135,7 +134,7 @@ func (v *route53) refused(c call, ans answer) error {
 	err := xml.Unmarshal(ans.body, &failure)
 	message := cmp.Or(failure.Message, failure.Bare, strings.Join(failure.Messages, "; "))
 	if err != nil || failure.Code+message == "" {
-		return v.api.unreadable(c, ans, err)
+		return v.api.unreadable(c, ans, cmp.Or(err, errNotTheirs))
 	}
 	code := cmp.Or(failure.Code, failure.XMLName.Local)
 	id := cmp.Or(failure.RequestID, ans.header.Get("X-Amzn-Requestid"))
@@ -160,10 +159,7 @@ func (v *route53) do(ctx context.Context, c call, out any) error {
 	if ans.status != http.StatusOK {
 		return v.refused(c, ans)
 	}
-	if err := xml.Unmarshal(ans.body, out); err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, xml.Unmarshal(ans.body, out))
 }
 
 // route53Name decodes a name as the vendor spells it: with `\052` for "*". A
@@ -201,7 +197,7 @@ func (v *route53) zone(ctx context.Context, name string) (z zone, found bool, er
 func zoneOfRoute53(name string, ids []string) zone {
 	z := zone{id: ids[0], unique: ids[0], name: name}
 	if len(ids) > 1 {
-		z.fault = &Error{Kind: Conflict, Detail: fmt.Sprintf(
+		z.fault = &Error{Kind: Conflict, Detail: msg.Textf(
 			"the account has %d public hosted zones named %s (%s): delete those that the name is not delegated to",
 			len(ids), name, strings.Join(ids, ", "))}
 	}
@@ -274,12 +270,12 @@ func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(
 			return nil
 		}
 		if answer.NextDNSName == query.Get("dnsname") && strings.TrimPrefix(answer.NextID, "/hostedzone/") == query.Get("hostedzoneid") {
-			return &Error{Kind: BadAnswer, Detail: "the list of zones goes on where it began"}
+			return &Error{Kind: BadAnswer, Detail: msg.Say("the list of zones goes on where it began")}
 		}
 		query.Set("dnsname", answer.NextDNSName)
 		query.Set("hostedzoneid", strings.TrimPrefix(answer.NextID, "/hostedzone/"))
 	}
-	return &Error{Kind: tooMany, Detail: fmt.Sprintf("the list of zones has over %d pages", pages)}
+	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
 }
 
 // route53Set is all that the zone has for a name and a type, or one of several
@@ -356,16 +352,11 @@ type route53Change struct {
 }
 
 func (v *route53) fits(value TXT) error {
-	if len(value) == 0 {
-		return errors.New("the provider takes no value without character-strings")
-	}
-	for _, s := range value {
-		if len(s) > maxString {
-			return fmt.Errorf("a character-string has at most %d octets", maxString)
-		}
+	if err := value.Check(); err != nil {
+		return err
 	}
 	if len(quoteTXT(value, route53Odd)) > route53MaxValue {
-		return fmt.Errorf("the provider takes at most %d characters, quotes and escapes included", route53MaxValue)
+		return msg.Errorf("the provider takes at most %d characters, quotes and escapes included", route53MaxValue)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"meshddns/internal/msg"
 )
 
 // This file reads many names of a zone at Route 53, and changes many together.
@@ -52,7 +54,7 @@ func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 			break
 		}
 	}
-	return &Error{Kind: BadAnswer, Detail: "the list of record sets does not end"}
+	return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
 }
 
 // listNames reads the list from name to name: a page has those that stand
@@ -82,7 +84,7 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 			return found.sets.sets, err
 		}
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: "the list of record sets does not end"}
+	return nil, &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
 }
 
 // route53Found is what pages have shown; a set that comes again counts once.
@@ -132,7 +134,7 @@ func (v *route53) replace(ctx context.Context, z zone, name string, from, to rec
 func route53Steps(name string, from, to recordSet) (steps []route53Change, err error) {
 	for _, r := range from.records {
 		if r.off {
-			return nil, &Error{Kind: Conflict, Detail: name + ": the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change", Unmade: true}
+			return nil, &Error{Kind: Conflict, Detail: msg.Textf("%s: the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change", name), Unmade: true}
 		}
 	}
 	if len(from.records) > 0 {
@@ -202,7 +204,7 @@ func (v *route53) submit(ctx context.Context, z zone, batch []route53Change) (id
 		Changes []route53Change `xml:"ChangeBatch>Changes>Change"`
 	}{Changes: batch})
 	if err != nil {
-		return "", &Error{Kind: Invalid, Detail: c.name, Err: err}
+		return "", &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
 	}
 	var answer struct {
 		XMLName xml.Name `xml:"ChangeResourceRecordSetsResponse"`

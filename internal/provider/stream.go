@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"meshddns/internal/msg"
 )
 
 // list is a member of an answer's object that may be long: its elements are read one by
@@ -30,8 +32,8 @@ func (a *api) stream(ctx context.Context, c call, response *http.Response) (answ
 	rest, err := c.list.read(d)
 	switch {
 	case errors.Is(body.err, errTooLong) || errors.Is(err, errTooLong) || body.err != nil && body.octets > maxAnswer:
-		fault := fmt.Sprintf("%s at %s: the answer, or a part of it, is too long: it broke off after %d octets", c.name, a.base.Host, body.octets)
-		return ans, &Error{Kind: BadAnswer, Detail: fault, Err: errTooLong}
+		err = msg.Errorf("the answer, or a part of it, broke off after %d octets: %w", body.octets, errTooLong)
+		return ans, &Error{Kind: BadAnswer, Detail: a.asked(c), Err: err}
 	case body.err != nil:
 		return ans, a.unreached(ctx, c, body.err)
 	case err != nil:

@@ -5,14 +5,13 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call
@@ -38,11 +37,7 @@ const (
 // use of DescribePackageDetail and DescribeDomain. Accounts of the
 // international site have the endpoint dnspod.intl.tencentcloudapi.com.
 func NewTencentCloud(c Credentials) (*Client, error) {
-	a, err := newAPI(tencentEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&tencentCloud{a}), nil
+	return openRecords(tencentEndpoint, c, func(a *api) recordVendor { return &tencentCloud{a} })
 }
 
 // signTC3 signs a request over its content type, host and body. Its time and
@@ -125,24 +120,18 @@ func (v *tencentCloud) do(ctx context.Context, action string, parameters, out an
 	case err == nil && (head.Error.Code != "" || ans.status != http.StatusOK):
 		return v.api.refused(c, ans, verdict{head.Error.Code, head.Error.Message, head.RequestId}, tencentErrors)
 	case err == nil && head.RequestId == "":
-		err = errors.New("no RequestId, which every answer has")
+		err = msg.Errorf("no RequestId, which every answer has")
 	case err == nil:
 		err = json.Unmarshal(envelope.Response, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 func (v *tencentCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	d, found, err := v.domain(ctx, name)
-	if err != nil || !found {
-		return z, false, err
+	if z, found, err = v.domain(ctx, name); found {
+		z = v.complete(ctx, z)
 	}
-	z = d.zone()
-	z.name = name
-	return v.complete(ctx, z), true, nil
+	return z, found, err
 }
 
 // complete asks for the least TTL that the zone's plan allows.
@@ -178,8 +167,8 @@ func (d tencentDomain) zone() zone {
 }
 
 // domains gives a page of the zones whose names have a part, or of all.
-func (v *tencentCloud) domains(ctx context.Context, part string) pageOf[tencentDomain] {
-	return func(_, given int) ([]tencentDomain, *int, error) {
+func (v *tencentCloud) domains(ctx context.Context, part string) pageOf[zone] {
+	return func(_, given int) ([]zone, *int, error) {
 		var answer struct {
 			DomainCountInfo struct{ DomainTotal *int }
 			DomainList      []tencentDomain
@@ -188,38 +177,32 @@ func (v *tencentCloud) domains(ctx context.Context, part string) pageOf[tencentD
 			Keyword       string `json:",omitempty"`
 			Offset, Limit int
 		}{part, given, tencentPageSize}, &answer)
-		return answer.DomainList, answer.DomainCountInfo.DomainTotal, err
+		return as(answer.DomainList, tencentDomain.zone), answer.DomainCountInfo.DomainTotal, err
 	}
 }
 
-func (v *tencentCloud) zones(ctx context.Context) (zones []zone, err error) {
-	domains, err := zonesPaged(v.domains(ctx, ""))
-	for _, d := range domains {
-		zones = append(zones, d.zone())
-	}
-	return zones, err
+func (v *tencentCloud) zones(ctx context.Context) ([]zone, error) {
+	return zonesPaged(v.domains(ctx, ""))
 }
 
 // domain searches the list of zones, by a part of the name.
-func (v *tencentCloud) domain(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
-	domains, err := paged(v.domains(ctx, name))
-	for _, d := range domains {
-		if dnsname.Fold(d.Name) == name || dnsname.Fold(d.Punycode) == name {
-			return d, true, nil
-		}
+func (v *tencentCloud) domain(ctx context.Context, name string) (z zone, found bool, err error) {
+	zones, err := paged(v.domains(ctx, name))
+	if z, found = pick(zones, name); found {
+		return z, true, nil
 	}
 	switch {
 	case KindOf(err) == ZoneNotFound:
-		return d, false, nil
+		return z, false, nil
 	case KindOf(err) == tooMany, err == nil && strings.Contains(name, "xn--"):
 		// That the search knows A-labels is not documented.
 		return v.describe(ctx, name)
 	}
-	return d, false, err
+	return z, false, err
 }
 
 // describe asks for a zone by its exact name.
-func (v *tencentCloud) describe(ctx context.Context, name string) (d tencentDomain, found bool, err error) {
+func (v *tencentCloud) describe(ctx context.Context, name string) (z zone, found bool, err error) {
 	var answer struct {
 		DomainInfo struct {
 			DomainId                json.Number
@@ -229,46 +212,23 @@ func (v *tencentCloud) describe(ctx context.Context, name string) (d tencentDoma
 	}
 	err = v.do(ctx, "DescribeDomain", struct{ Domain string }{name}, &answer)
 	if KindOf(err) == ZoneNotFound {
-		return d, false, nil
+		return z, false, nil
 	}
 	i := answer.DomainInfo
-	found = err == nil && (dnsname.Fold(i.Domain) == name || dnsname.Fold(i.Punycode) == name)
-	return tencentDomain{i.DomainId, i.Domain, i.Punycode, i.Grade, i.DnspodNsList}, found, err
+	z = tencentDomain{i.DomainId, i.Domain, i.Punycode, i.Grade, i.DnspodNsList}.zone()
+	return z, err == nil && z.name == name, err
 }
 
-func (v *tencentCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	entries, err := v.records(ctx, z, name, "TXT")
-	for _, e := range entries {
-		set.records = append(set.records, e.record())
-	}
-	return set, err
+func (v *tencentCloud) list(ctx context.Context, z zone, name string) (recordSet, error) {
+	return listEntries(ctx, v, z, name)
 }
 
 func (v *tencentCloud) alias(ctx context.Context, z zone, name string) (string, error) {
-	entries, err := v.records(ctx, z, name, "CNAME")
-	for _, e := range entries {
-		if !e.off() {
-			return e.Value, nil
-		}
-	}
-	return "", err
+	return aliasEntry(ctx, v, z, name)
 }
 
 func (v *tencentCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	for _, kind := range []string{"TXT", "CNAME"} {
-		err := wholePages(func(e tencentRecord) string { return e.RecordId.String() }, v.page(ctx, z, "", kind), func(e tencentRecord) {
-			switch name := absolute(e.Name, z); {
-			case e.Type == "TXT":
-				sets.add(name, e.record())
-			case e.Type == "CNAME" && !e.off():
-				sets.alias(name, e.Value)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return listZoneEntries(ctx, v, z, sets)
 }
 
 type tencentRecord struct {
@@ -277,8 +237,8 @@ type tencentRecord struct {
 	TTL                                     uint32
 }
 
-func (e tencentRecord) record() record {
-	return record{id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: e.off()}
+func (e tencentRecord) entry(z zone) entry {
+	return entry{record{id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: e.off()}, absolute(e.Name, z), e.Type, e.Value}
 }
 
 // off reports whether the record is disabled, or not for every resolver.
@@ -287,12 +247,13 @@ func (e tencentRecord) off() bool {
 	return !enabled || e.LineId != tencentLineID && (e.LineId != "" || e.Line != tencentLine)
 }
 
-// page gives a page of the records of one type, at a relative name or, for "",
-// in the zone. The list calls the name Subdomain and the writes call it
-// SubDomain; the API ignores what it does not know, and would give the whole
-// zone, or write to its apex.
-func (v *tencentCloud) page(ctx context.Context, z zone, relative, kind string) pageOf[tencentRecord] {
-	return func(_, given int) ([]tencentRecord, *int, error) {
+// entries calls the name Subdomain, which the writes call SubDomain; the API ignores what
+// it does not know, and would give the whole zone, or write to its apex.
+func (v *tencentCloud) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+	if name != "" {
+		name = relative(name, z)
+	}
+	return func(_, given int) ([]entry, *int, error) {
 		var answer struct {
 			RecordCountInfo struct{ TotalCount *int }
 			RecordList      []tencentRecord
@@ -303,21 +264,12 @@ func (v *tencentCloud) page(ctx context.Context, z zone, relative, kind string) 
 			RecordType string
 			Offset     int `json:",omitempty"`
 			Limit      int
-		}{z.id, relative, kind, given, tencentPageSize}, &answer)
+		}{z.id, name, kind, given, tencentPageSize}, &answer)
 		if KindOf(err) == gone {
 			return nil, new(int), nil // an empty list is an error, also one after the last page
 		}
-		return answer.RecordList, answer.RecordCountInfo.TotalCount, err
+		return as(answer.RecordList, func(e tencentRecord) entry { return e.entry(z) }), answer.RecordCountInfo.TotalCount, err
 	}
-}
-
-// records gives the records of one type at a name.
-func (v *tencentCloud) records(ctx context.Context, z zone, name, kind string) ([]tencentRecord, error) {
-	entries, err := paged(v.page(ctx, z, relative(name, z), kind))
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(entries, func(e tencentRecord) bool { return e.Type != kind || dnsname.Fold(e.Name) != relative(name, z) }), nil
 }
 
 // tencentTXT reads a value. It stands there as it was written: as plain text,

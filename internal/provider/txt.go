@@ -1,12 +1,22 @@
 package provider
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"meshddns/internal/msg"
 )
+
+// Check reports whether a TXT record can have the value: one or more character-strings of at
+// most 255 octets.
+func (t TXT) Check() error {
+	if len(t) == 0 || slices.ContainsFunc(t, func(s string) bool { return len(s) > maxString }) {
+		return msg.Errorf("not character-strings of at most %d octets", maxString)
+	}
+	return nil
+}
 
 // cutTXT makes a value of a text without a cut of its own: strings of 255
 // octets, the last one shorter.
@@ -43,7 +53,7 @@ func quoteTXT(v TXT, odd string) string {
 	return strings.Join(quoted, " ")
 }
 
-var errQuoting = errors.New("not quoted character-strings")
+var errQuoting = msg.Errorf("not quoted character-strings")
 
 // unquoteTXT reads quoted character-strings. Three digits after a backslash
 // are an octet in the given base: 10 in zone files, 8 at Route 53.
@@ -108,7 +118,7 @@ func looseTXT(text string) (v TXT) {
 // printableASCII says why a vendor would not be trusted with a text's octets.
 func printableASCII(text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return errors.New("the provider is not known to keep what is not printable ASCII")
+		return msg.Errorf("the provider is not known to keep what is not printable ASCII")
 	}
 	return nil
 }
@@ -120,15 +130,15 @@ func plainText(v TXT, limit int, damaged string) error {
 	text := v.Text()
 	switch {
 	case text == "":
-		return errors.New("the provider takes no empty value")
+		return msg.Errorf("the provider takes no empty value")
 	case len(text) > limit:
-		return fmt.Errorf("the provider takes at most %d octets", limit)
+		return msg.Errorf("the provider takes at most %d octets", limit)
 	case strings.TrimSpace(text) != text:
-		return errors.New("the provider strips spaces at the ends")
+		return msg.Errorf("the provider strips spaces at the ends")
 	case strings.ContainsAny(text, damaged):
-		return fmt.Errorf("the provider does not keep the characters %s as they are", damaged)
+		return msg.Errorf("the provider does not keep the characters %s as they are", damaged)
 	case !v.Equal(cutTXT(text)):
-		return errors.New("the provider does not keep the cut into character-strings")
+		return msg.Errorf("the provider does not keep the cut into character-strings")
 	}
 	return printableASCII(text)
 }

@@ -7,12 +7,12 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call
@@ -39,11 +39,7 @@ var volcScope = scoped{algorithm: "HMAC-SHA256", region: "cn-beijing", service: 
 // base64; it needs the rights dns:ListZones, ListRecords, CreateRecord,
 // UpdateRecord and DeleteRecord, and QueryZone to learn the name servers.
 func NewVolcengine(c Credentials) (*Client, error) {
-	a, err := newAPI(volcEndpoint, c, false)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordClient(&volcengine{a}), nil
+	return openRecords(volcEndpoint, c, func(a *api) recordVendor { return &volcengine{a} })
 }
 
 // signVolcengine signs a request, whose content type is set.
@@ -123,40 +119,30 @@ func (v *volcengine) do(ctx context.Context, c call, out any) error {
 	switch {
 	case err != nil:
 	case meta == nil:
-		err = errors.New("no ResponseMetadata")
+		err = msg.Errorf("no ResponseMetadata")
 	case meta.Error.Code != "" || ans.status != http.StatusOK:
 		return v.api.refused(c, ans, verdict{meta.Error.Code, meta.Error.Message, meta.RequestId}, volcErrors)
 	case out != nil && (len(envelope.Result) == 0 || string(envelope.Result) == "null"):
-		err = errors.New("no Result")
+		err = msg.Errorf("no Result")
 	case out != nil:
 		err = json.Unmarshal(envelope.Result, out)
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 func (v *volcengine) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	z, found, err = v.listed(ctx, name)
-	if err != nil || !found {
-		return z, false, err
+	if z, found, err = v.listed(ctx, name); found {
+		z = v.complete(ctx, z)
 	}
-	return v.complete(ctx, z), true, nil
+	return z, found, err
 }
 
 // listed looks for the zone among those that the search gives, whatever it
 // takes for exact.
 func (v *volcengine) listed(ctx context.Context, name string) (z zone, found bool, err error) {
-	entries, err := paged(v.pageOfZones(ctx, url.Values{"Key": {name}, "SearchMode": {"exact"}}))
-	if err != nil {
-		return z, false, err
-	}
-	at := slices.IndexFunc(entries, func(e volcZone) bool { return dnsname.Fold(e.ZoneName) == name })
-	if at < 0 {
-		return z, false, nil
-	}
-	return entries[at].zone(), true, nil
+	zones, err := paged(v.pageOfZones(ctx, url.Values{"Key": {name}, "SearchMode": {"exact"}}))
+	z, found = pick(zones, name)
+	return z, found, err
 }
 
 // complete asks for the zone's name servers.
@@ -178,17 +164,13 @@ func (e volcZone) zone() zone {
 	return zone{id: id, unique: id, name: dnsname.Parse(e.ZoneName), minTTL: volcMinTTL}
 }
 
-func (v *volcengine) zones(ctx context.Context) (zones []zone, err error) {
-	entries, err := zonesPaged(v.pageOfZones(ctx, url.Values{"PageSize": {strconv.Itoa(volcZonePage)}}))
-	for _, e := range entries {
-		zones = append(zones, e.zone())
-	}
-	return zones, err
+func (v *volcengine) zones(ctx context.Context) ([]zone, error) {
+	return zonesPaged(v.pageOfZones(ctx, url.Values{"PageSize": {strconv.Itoa(volcZonePage)}}))
 }
 
 // pageOfZones gives a page of the zones that a search finds.
-func (v *volcengine) pageOfZones(ctx context.Context, search url.Values) pageOf[volcZone] {
-	return func(page, _ int) ([]volcZone, *int, error) {
+func (v *volcengine) pageOfZones(ctx context.Context, search url.Values) pageOf[zone] {
+	return func(page, _ int) ([]zone, *int, error) {
 		if page > 1 {
 			search.Set("PageNumber", strconv.Itoa(page))
 		}
@@ -197,7 +179,7 @@ func (v *volcengine) pageOfZones(ctx context.Context, search url.Values) pageOf[
 			Zones []volcZone
 		}
 		err := v.read(ctx, "ListZones", search, &answer)
-		return answer.Zones, answer.Total, err
+		return as(answer.Zones, volcZone.zone), answer.Total, err
 	}
 }
 
@@ -208,9 +190,19 @@ type volcRecord struct {
 	Enable                            *bool
 }
 
-// page gives a page of the records that are asked for.
-func (v *volcengine) page(ctx context.Context, query url.Values) pageOf[volcRecord] {
-	return func(page, _ int) ([]volcRecord, *int, error) {
+// entry has the default line where it has none; the documentation spells the line in two ways.
+func (r volcRecord) entry(z zone) entry {
+	off := r.Line != "" && !strings.EqualFold(r.Line, volcLine) || r.Enable != nil && !*r.Enable
+	return entry{record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off}, absolute(r.Host, z), r.Type, r.Value}
+}
+
+func (v *volcengine) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
+	query := url.Values{"ZID": {z.id}, "Type": {kind}}
+	if name != "" {
+		query.Set("Host", relative(name, z))
+		query.Set("SearchMode", "exact")
+	}
+	return func(page, _ int) ([]entry, *int, error) {
 		var answer struct {
 			TotalCount *int
 			Records    []volcRecord
@@ -218,63 +210,20 @@ func (v *volcengine) page(ctx context.Context, query url.Values) pageOf[volcReco
 		query.Set("PageNumber", strconv.Itoa(page))
 		query.Set("PageSize", strconv.Itoa(volcPageSize))
 		err := v.read(ctx, "ListRecords", query, &answer)
-		return answer.Records, answer.TotalCount, err
+		return as(answer.Records, func(r volcRecord) entry { return r.entry(z) }), answer.TotalCount, err
 	}
 }
 
-// records gives the records of a type at exactly this name.
-func (v *volcengine) records(ctx context.Context, z zone, name, kind string) ([]volcRecord, error) {
-	all, err := paged(v.page(ctx, url.Values{
-		"ZID": {z.id}, "Host": {relative(name, z)}, "Type": {kind}, "SearchMode": {"exact"},
-	}))
-	return slices.DeleteFunc(all, func(r volcRecord) bool {
-		return r.Type != kind || dnsname.Fold(r.Host) != relative(name, z)
-	}), err
-}
-
-// ofAll reports whether the record is for every resolver. The documentation
-// spells the line in two ways.
-func (r volcRecord) ofAll() bool { return r.Line == "" || strings.EqualFold(r.Line, volcLine) }
-
-func (v *volcengine) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	found, err := v.records(ctx, z, name, "TXT")
-	for _, r := range found {
-		set.records = append(set.records, r.record())
-	}
-	return set, err
-}
-
-func (r volcRecord) record() record {
-	off := !r.ofAll() || r.Enable != nil && !*r.Enable
-	return record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off}
+func (v *volcengine) list(ctx context.Context, z zone, name string) (recordSet, error) {
+	return listEntries(ctx, v, z, name)
 }
 
 func (v *volcengine) alias(ctx context.Context, z zone, name string) (string, error) {
-	found, err := v.records(ctx, z, name, "CNAME")
-	for _, r := range found {
-		if !r.record().off {
-			return r.Value, nil
-		}
-	}
-	return "", err
+	return aliasEntry(ctx, v, z, name)
 }
 
 func (v *volcengine) listZone(ctx context.Context, z zone, sets *zoneSets) error {
-	for _, kind := range []string{"TXT", "CNAME"} {
-		page := v.page(ctx, url.Values{"ZID": {z.id}, "Type": {kind}})
-		err := wholePages(func(r volcRecord) string { return r.RecordID }, page, func(r volcRecord) {
-			switch name := absolute(r.Host, z); {
-			case r.Type == "TXT":
-				sets.add(name, r.record())
-			case r.Type == "CNAME" && !r.record().off:
-				sets.alias(name, r.Value)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return listZoneEntries(ctx, v, z, sets)
 }
 
 func (v *volcengine) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // webhook speaks to a bridge: a program of the operator's own, that does at
@@ -85,9 +85,9 @@ type webhook struct{ api *api }
 func NewWebhook(c Credentials) (*Client, error) {
 	switch {
 	case c.Endpoint == "":
-		return nil, &Error{Kind: Invalid, Detail: "endpoint", Err: errors.New("want the address of the bridge")}
+		return nil, &Error{Kind: Invalid, Detail: "endpoint", Err: msg.Errorf("want the address of the bridge")}
 	case strings.Contains(c.AccessKeyID, ":"):
-		return nil, &Error{Kind: Invalid, Detail: "access_key_id", Err: errors.New("HTTP Basic knows no user with a colon")}
+		return nil, &Error{Kind: Invalid, Detail: "access_key_id", Err: msg.Errorf("HTTP Basic knows no user with a colon")}
 	}
 	a, err := newAPI("", c, false)
 	if err != nil {
@@ -129,12 +129,9 @@ func (v *webhook) do(ctx context.Context, c call, out any) error {
 	case ans.status == http.StatusOK && out != nil:
 		err = json.Unmarshal(ans.body, out)
 	case ans.status != http.StatusOK && ans.status != http.StatusNoContent:
-		err = errors.New("not a status that a bridge answers with")
+		err = msg.Errorf("not a status that a bridge answers with")
 	}
-	if err != nil {
-		return v.api.unreadable(c, ans, err)
-	}
-	return nil
+	return v.api.unreadable(c, ans, err)
 }
 
 // webhookMissing are the statuses of a call that a bridge does not know.
@@ -157,7 +154,7 @@ func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 	case err != nil:
 		return nil, err
 	case answer.Zones == nil:
-		return nil, &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of zones"}
+		return nil, v.api.lacks(call{name: "list"}, "list of zones")
 	}
 	for _, a := range answer.Zones {
 		zones = append(zones, zone{name: dnsname.Fold(a.Zone), unique: a.ID, minTTL: a.MinTTL, servers: a.Servers})
@@ -185,11 +182,11 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	}}
 	switch known, err := v.many(ctx, url.Values{"zone": {z.name}}, &answer, &names); {
 	case !known:
-		return &Error{Kind: Invalid, Detail: err.Error(), Err: ErrNotListed}
+		return &Error{Kind: Invalid, Detail: msg.TextOf(err), Err: ErrNotListed}
 	case err != nil:
 		return err
 	case answer.Names == nil || dnsname.Fold(answer.Zone) != z.name:
-		return &Error{Kind: BadAnswer, Detail: "list at " + v.api.base.Host + ": no list of the zone's names"}
+		return v.api.lacks(call{name: "list"}, "list of the zone's names")
 	}
 	return nil
 }
@@ -222,16 +219,16 @@ type webhookAnswer struct {
 }
 
 func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err error) {
-	err = v.do(ctx, call{name: "read", method: http.MethodGet, query: url.Values{"name": {name}}}, &a)
-	if err != nil {
+	c := call{name: "read", method: http.MethodGet, query: url.Values{"name": {name}}}
+	if err := v.do(ctx, c, &a); err != nil {
 		return a, err
 	}
 	a.Zone = dnsname.Fold(a.Zone)
-	switch at := "read at " + v.api.base.Host; {
+	switch {
 	case a.Zone == "" || name != a.Zone && !strings.HasSuffix(name, "."+a.Zone):
-		return a, &Error{Kind: BadAnswer, Detail: fmt.Sprintf("%s: zone %q does not contain %s", at, a.Zone, name)}
+		return a, &Error{Kind: BadAnswer, Detail: v.api.asked(c), Err: msg.Errorf("zone %q does not contain %s", a.Zone, name)}
 	case a.Values == nil:
-		return a, &Error{Kind: BadAnswer, Detail: at + ": no list of values"}
+		return a, v.api.lacks(c, "list of values")
 	}
 	return a, nil
 }
@@ -247,7 +244,7 @@ func (v *webhook) zone(ctx context.Context, name string) (z zone, found bool, er
 func (v *webhook) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	a, err := v.read(ctx, name)
 	if err == nil && a.Zone != z.name {
-		err = &Error{Kind: ZoneNotFound, Detail: fmt.Sprintf("the bridge has %s in the zone %s, not in %s", name, a.Zone, z.name)}
+		err = &Error{Kind: ZoneNotFound, Detail: msg.Textf("the bridge has %s in the zone %s, not in %s", name, a.Zone, z.name)}
 	}
 	if err != nil {
 		return set, err
@@ -290,9 +287,9 @@ func webhookTexts(values []TXT) []string {
 func (v *webhook) fits(value TXT) error {
 	switch text := value.Text(); {
 	case !utf8.ValidString(text):
-		return errors.New("a bridge is asked in JSON, which has no octets but UTF-8")
+		return msg.Errorf("a bridge is asked in JSON, which has no octets but UTF-8")
 	case !value.Equal(cutTXT(text)):
-		return fmt.Errorf("a bridge is told %d octets a character-string, and no other cut", maxString)
+		return msg.Errorf("a bridge is told %d octets a character-string, and no other cut", maxString)
 	}
 	return nil
 }

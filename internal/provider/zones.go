@@ -2,10 +2,10 @@ package provider
 
 import (
 	"context"
-	"strconv"
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 )
 
 // zoneLister is a vendor that lists all zones of the account.
@@ -39,7 +39,7 @@ type known struct {
 // there are is looked up once in the life of a client.
 func (c *Client) Zone(ctx context.Context, name string) (string, error) {
 	if ctx.Err() != nil {
-		return "", &Error{Kind: Network, Detail: "find a zone", Err: context.Cause(ctx)}
+		return "", &Error{Kind: Network, Detail: msg.Say("find a zone"), Err: context.Cause(ctx)}
 	}
 	if err := c.listZones(ctx); err != nil {
 		return "", err
@@ -56,7 +56,7 @@ func (c *Client) Zone(ctx context.Context, name string) (string, error) {
 			return z.name, nil
 		}
 	}
-	return "", &Error{Kind: ZoneNotFound, Detail: "the account has no zone that contains " + strconv.Quote(name)}
+	return "", &Error{Kind: ZoneNotFound, Detail: msg.Textf("the account has no zone that contains %q", name)}
 }
 
 // ZoneID tells the zone from others of its name: where another account of the
@@ -86,7 +86,7 @@ func (c *Client) named(ctx context.Context, name string) (zone, error) {
 	name = dnsname.Fold(name)
 	z, found, err := c.find(ctx, name)
 	if err == nil && (!found || z.name != name) {
-		err = &Error{Kind: ZoneNotFound, Detail: "the account has no zone " + strconv.Quote(name)}
+		err = &Error{Kind: ZoneNotFound, Detail: msg.Textf("the account has no zone %q", name)}
 	}
 	return z, err
 }
@@ -184,7 +184,7 @@ func (c *Client) takeSearch(ctx context.Context) error {
 	failed := c.unanswered
 	c.mu.Unlock()
 	if !c.search.take(ctx) {
-		return &Error{Kind: Network, Detail: "another search for a zone is under way", Err: context.Cause(ctx)}
+		return &Error{Kind: Network, Detail: msg.Say("another search for a zone is under way"), Err: context.Cause(ctx)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

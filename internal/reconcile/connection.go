@@ -10,6 +10,7 @@ import (
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -20,7 +21,7 @@ const clientLife = time.Minute
 // firewall may swallow transfers. A list that goes on takes as long as it needs.
 const listPatience = 10 * time.Second
 
-var errSilent = errors.New("nothing came for 10s")
+var errSilent = msg.Errorf("nothing came for 10s")
 
 // connection is a client of an account with what it has found. It lives for a
 // minute at most: zones come and go. Its lock is held for no call: goroutines that need the
@@ -86,7 +87,7 @@ func (c *connection) domain(ctx context.Context, domain string) *found {
 		c.mu.Lock()
 		f := c.domains[domain]
 		if f == nil {
-			f = &found{done: make(chan struct{}), err: errors.New("the search for the zone has ended")}
+			f = &found{done: make(chan struct{}), err: msg.Errorf("the search for the zone has ended")}
 			c.domains[domain] = f
 			c.mu.Unlock()
 			c.find(ctx, f, domain)
@@ -134,7 +135,7 @@ func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex 
 		l, reading := c.lists[apex], c.reading[apex]
 		usable := l != nil && (l.refused || !anew)
 		if !usable && reading == nil {
-			l = &list{done: make(chan struct{}), changed: map[string]bool{}, refused: true, err: errors.New("the list of the zone has ended")}
+			l = &list{done: make(chan struct{}), changed: map[string]bool{}, refused: true, err: msg.Errorf("the list of the zone has ended")}
 			c.reading[apex] = l
 			c.mu.Unlock()
 			c.read(ctx, client, l, apex)
@@ -185,7 +186,7 @@ func readAll(ctx context.Context, client provider.ZoneReader, apex string) (map[
 		return concerns(name, value)
 	})
 	if err != nil && context.Cause(ctx) == errSilent {
-		err = &provider.Error{Kind: provider.Network, Detail: "list zone " + apex, Err: errSilent}
+		err = &provider.Error{Kind: provider.Network, Detail: msg.Textf("list zone %s", apex), Err: errSilent}
 	}
 	return sets, err
 }

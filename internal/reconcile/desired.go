@@ -8,6 +8,7 @@ import (
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 )
 
 // Target is a name with all that is wanted there.
@@ -136,7 +137,7 @@ func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 		r.Withdrawal.Beside, r.Withdrawal.Wanted = append(r.Withdrawal.Beside, w.Place), w.Want
 	}
 	if p.Account.Secret == "" && p.Account.Provider != builtinProvider {
-		r.Fault = Fault{Code: CodeCredentialsGone, Detail: p.Account.Provider}
+		r.Fault = Fault{Code: CodeCredentialsGone, Detail: msg.Say(p.Account.Provider)}
 	}
 	return r
 }
@@ -191,16 +192,16 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 		Place: Place{Name: n.Name, Account: account, State: Pending},
 	}
 	if err := mesh.Check(w.network, owner, w.endpoints); err != nil {
-		r.Fault = Fault{Code: CodeInvalid, Detail: err.Error()}
+		r.Fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
 	}
 	if reason := dnsname.Fault(n.Name); reason != "" {
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
 	switch {
 	case addresses.Hidden && account.Provider == builtinProvider: // the world does not find the server of the zone
-		r.Warning = Fault{Code: CodeZoneUnreachable, Detail: "ns." + r.Domain}
+		r.Warning = Fault{Code: CodeZoneUnreachable, Detail: msg.Say("ns." + r.Domain)}
 	case len(unknown) > 0:
-		r.Warning = Fault{Code: CodeAddressUnknown, Detail: strings.Join(unknown, " ")}
+		r.Warning = Fault{Code: CodeAddressUnknown, Detail: msg.Say(strings.Join(unknown, " "))}
 	}
 	r.choosePlace(n.Places)
 	r.Waited = waited(n, r.Place)
@@ -225,7 +226,7 @@ func (r *Record) choosePlace(places []Place) {
 // refused are the usages, and the configuration's record, that do not get the
 // name, and those that have nowhere to go.
 func (w wanted) refused(n Name) (all []Refusal) {
-	refuse := func(network, code, detail string) {
+	refuse := func(network, code string, detail msg.Text) {
 		all = append(all, Refusal{Name: n.Name, Network: network, Fault: Fault{Code: code, Detail: detail}})
 	}
 	if w.nowhere {
@@ -235,11 +236,11 @@ func (w wanted) refused(n Name) (all []Refusal) {
 	for _, u := range n.Usages {
 		if !u.Releasing && !told[u.Network] {
 			told[u.Network] = true
-			refuse(u.Network, CodeNetworkConflict, "network "+w.network)
+			refuse(u.Network, CodeNetworkConflict, msg.Say(w.network))
 		}
 	}
 	if n.Own != nil && !w.own {
-		refuse("", CodeNetworkConflict, "network "+w.network)
+		refuse("", CodeNetworkConflict, msg.Say(w.network))
 	}
 	return all
 }

@@ -24,11 +24,12 @@ func TestDescribe(t *testing.T) {
 		"none":        {errors.New("odd"), Fault{Code: "bad_answer", Detail: "odd"}, false},
 		"the secret":  {&provider.Error{Kind: provider.BadCredentials, Detail: "bad key s3cr3t!"}, Fault{Code: "credentials", Detail: "bad key ***!"}, false},
 		"its hex":     {&provider.Error{Kind: provider.Invalid, Detail: "no key 733363723374210a"}, Fault{Code: "invalid", Detail: "no key ***"}, false},
-		"no text":     {&provider.Error{Kind: provider.Invalid, Detail: "a\x1b[2J\u202e\nb\xff"}, Fault{Code: "invalid", Detail: "a?[2J? b?"}, false},
+		"no text":     {&provider.Error{Kind: provider.Invalid, Err: errors.New("a\x1b[2J\u202e\nb\xff")}, Fault{Code: "invalid", Detail: "a?[2J? b?"}, false},
 		"interrupted": {fmt.Errorf("read: %w", context.Canceled), Fault{Code: CodeInterrupted, Detail: "read: context canceled"}, true},
 	} {
 		got := Describe(test.err, Account{Secret: "s3cr3t"})
-		if strings.Contains(got.Detail, "s3cr3t") || got.Code != test.want.Code || !strings.Contains(test.want.Detail, "***") && got.Detail != test.want.Detail || got.transient() != test.transient {
+		said, want := got.Detail.String(), test.want.Detail.String()
+		if strings.Contains(string(got.Detail), "s3cr3t") || got.Code != test.want.Code || !strings.Contains(want, "***") && said != want || got.transient() != test.transient {
 			t.Errorf("%s: %+v, transient %t", what, got, got.transient())
 		}
 	}

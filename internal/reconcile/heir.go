@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -41,10 +42,10 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err error) {
 	zone, err = b.conn.client.Zone(ctx, r.Name)
 	if oneWord := r.Account.Provider == "cloudflare"; oneWord && provider.KindOf(err) == provider.ZoneNotFound {
-		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has other zones"} // every token has the id "token"
+		err = &provider.Error{Kind: provider.BadCredentials, Detail: msg.Say("the key has other zones")} // every token has the id "token"
 	}
 	if err == nil && dnsname.Fold(zone) != r.Place.Zone {
-		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has another zone: " + zone}
+		err = &provider.Error{Kind: provider.BadCredentials, Detail: msg.Textf("the key has another zone: %s", zone)}
 	}
 	identifier, ok := b.conn.client.(provider.ZoneIdentifier)
 	if err != nil || !ok {
@@ -52,7 +53,7 @@ func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err er
 	}
 	id, err = identifier.ZoneID(ctx, r.Place.Zone)
 	if err == nil && r.Place.ZoneID != "" && id != r.Place.ZoneID {
-		err = &provider.Error{Kind: provider.BadCredentials, Detail: "the key has another zone of this name"}
+		err = &provider.Error{Kind: provider.BadCredentials, Detail: msg.Say("the key has another zone of this name")}
 	}
 	return zone, id, err
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -198,7 +199,7 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {
 		e.mu.Lock()
-		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: err.Error()}
+		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: msg.TextOf(err)}
 		e.mu.Unlock()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -32,22 +33,25 @@ const (
 // Fault is why something is not as it should be: a code that has a text in each
 // language, and the particulars.
 type Fault struct {
-	Code   string `json:"code,omitempty"`
-	Detail string `json:"detail,omitempty"`
-	Key    string `json:"key,omitempty"` // of a provider's failure, whose key met it: see Account.UsedBy
+	Code   string   `json:"code,omitempty"`
+	Detail msg.Text `json:"detail,omitempty"`
+	Key    string   `json:"key,omitempty"` // of a provider's failure, whose key met it: see Account.UsedBy
 }
 
 // Describe turns a failure that an account has met into a fault. A provider may repeat the
 // secret in its words, and send what is no text: here, where all of them come by, it goes.
 func Describe(err error, account Account) Fault {
-	f := Fault{Code: string(provider.BadAnswer), Detail: err.Error()}
+	f, kind := Fault{Code: string(provider.BadAnswer), Detail: msg.TextOf(err)}, ""
 	if e, ok := errors.AsType[*provider.Error](err); ok {
-		f = Fault{Code: string(e.Kind), Detail: strings.TrimPrefix(strings.TrimPrefix(e.Error(), string(e.Kind)), ": ")}
+		kind = string(e.Kind)
+		f = Fault{Code: kind, Detail: e.Message()}
 	}
 	if f.Key = account.UsedBy; errors.Is(err, context.Canceled) {
 		f.Code, f.Key = CodeInterrupted, ""
 	}
-	f.Detail = account.Secret.ScrubLine(f.Detail)
+	f.Detail = f.Detail.Map(func(text string) string {
+		return account.Secret.ScrubLine(strings.TrimPrefix(strings.TrimPrefix(text, kind), ": "))
+	})
 	return f
 }
 

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 )
@@ -34,7 +35,7 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	value := provider.TXT{probe.Value}
 	err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Add: []provider.TXT{value}, TTL: recordTTL})
 	if err != nil { // its place has it removed, if it was written
-		return false, &provider.Error{Kind: provider.KindOf(err), Detail: wanted.Account.Secret.ScrubLine(err.Error())}
+		return false, &provider.Error{Kind: provider.KindOf(err), Detail: msg.TextOf(err).Map(wanted.Account.Secret.ScrubLine)}
 	}
 	seen, err := old.client.Read(ctx, p.Zone, p.Name)
 	if same = sees(seen, probe.Value); err != nil {

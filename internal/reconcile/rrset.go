@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -112,16 +113,16 @@ func (g goal) remains(change provider.Change) (value string, more bool) {
 // excluded is why no value of ours may stand beside what is there.
 func (g goal) excluded(seen provider.RRset) error {
 	if g.want != "" && seen.Alias != "" {
-		return &provider.Error{Kind: provider.Conflict, Detail: "an alias: it points to " + seen.Alias}
+		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("an alias: it points to %s", seen.Alias)}
 	}
 	for _, v := range seen.Values {
 		if _, theirs := g.ours(v.Text()); theirs && g.want != "" {
-			return &provider.Error{Kind: provider.Conflict, Detail: strconv.Quote(v.Text())}
+			return &provider.Error{Kind: provider.Conflict, Detail: msg.Say(strconv.Quote(v.Text()))}
 		}
 	}
 	for _, v := range seen.Off {
 		if ours, theirs := g.ours(v.Text()); ours || theirs && g.want != "" {
-			return &provider.Error{Kind: provider.Conflict, Detail: "disabled, or for some resolvers only: " + strconv.Quote(v.Text())}
+			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("disabled, or for some resolvers only: %q", v.Text())}
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/tasks"
 )
@@ -198,7 +199,7 @@ func (e *Engine) reach(ctx context.Context, r *reach) {
 		return err
 	})
 	if r.err != nil && context.Cause(ctx) == errSilent {
-		r.err = &provider.Error{Kind: provider.Network, Detail: "find a zone", Err: errSilent}
+		r.err = &provider.Error{Kind: provider.Network, Detail: msg.Say("find a zone"), Err: errSilent}
 	}
 }
 

@@ -41,7 +41,7 @@ func TestListHangs(t *testing.T) {
 		if r.Bad != 0 || r.Counts[reconcile.ActionSkipped] != 102 || r.Counts[reconcile.ActionCreate] != 102 {
 			t.Errorf("%d bad, %v", r.Bad, r.Counts)
 		}
-		if o := r.Records[len(r.Records)-1]; o.Fault.Code != reconcile.CodeNotSearched || !strings.Contains(o.Fault.Detail, "nothing came for 10s") {
+		if o := r.Records[len(r.Records)-1]; o.Fault.Code != reconcile.CodeNotSearched || !strings.Contains(o.Fault.Detail.String(), "nothing came for 10s") {
 			t.Errorf("%+v", o)
 		}
 	})
@@ -99,7 +99,7 @@ func TestSweepTellsOfZonesWithoutList(t *testing.T) {
 		wantOutcomes(t, w.sync(time.Minute), "_host.example.com create")
 		r := w.synchronise(time.Minute, true)
 		wantOutcomes(t, r, "example.com skipped not_searched")
-		if n := len(r.Records) - 1; !strings.Contains(r.Records[n].Fault.Detail, "does not list") || r.Bad != 0 {
+		if n := len(r.Records) - 1; !strings.Contains(r.Records[n].Fault.Detail.String(), "does not list") || r.Bad != 0 {
 			t.Errorf("%+v", r.Records)
 		}
 		preview, err := w.engine.PreviewSweep(t.Context())

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 )
 
@@ -103,7 +104,7 @@ func (v verdict) succeeded(o *Outcome) string {
 		o.Attempts = i.place.Attempts
 	}
 	if o.Fault = r.Warning; i.place.Disturbed >= ownerDoubts {
-		o.Fault = Fault{Code: CodeSameOwner, Detail: r.goal.owner}
+		o.Fault = Fault{Code: CodeSameOwner, Detail: msg.Say(r.goal.owner)}
 	}
 	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
 	case action != ActionUnchanged || !lost:

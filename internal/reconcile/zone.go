@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/tasks"
 )
@@ -478,7 +479,7 @@ func (b *batch) write(ctx context.Context) {
 		b.again(ctx)
 	}
 	for _, i := range b.pending() {
-		i.fail(&provider.Error{Kind: provider.Changed, Detail: i.record.Name})
+		i.fail(&provider.Error{Kind: provider.Changed, Detail: msg.Say(i.record.Name)})
 	}
 }
 
@@ -514,7 +515,7 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 		p, ok := still[i]
 		switch {
 		case err != nil:
-			i.fault, i.phase = Fault{Code: CodeDatabase, Detail: err.Error()}, done
+			i.fault, i.phase = Fault{Code: CodeDatabase, Detail: msg.TextOf(err)}, done
 		case !ok:
 			i.fault, i.phase = Fault{Code: CodeInterrupted}, untried
 		default:

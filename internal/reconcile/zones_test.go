@@ -55,7 +55,7 @@ func TestZoneState(t *testing.T) {
 			if !known || z.Zone != "example.com" || z.Provider != "vendor" || z.Fault.Code != code || z.Since.Sub(since).Abs() > time.Second {
 				t.Errorf("%s: %+v %t, want %q since %v", step, z, known, code, since)
 			}
-			if down := w.engine.DownZones(); len(down) > 0 != (code != "") || strings.Contains(z.Fault.Detail, "secret") {
+			if down := w.engine.DownZones(); len(down) > 0 != (code != "") || strings.Contains(z.Fault.Detail.String(), "secret") {
 				t.Errorf("%s: %+v, down %+v", step, z, down)
 			}
 		}

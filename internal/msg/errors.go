@@ -1,0 +1,322 @@
+package msg
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+)
+
+// Text is a text in both languages, in the form in which the database stores it: one line
+// in English and, where the Chinese differs, a second line in Chinese. A text that a program
+// before this form has stored is one line in English.
+type Text string
+
+// newText joins two texts. It replaces their line breaks by spaces.
+func newText(english, chinese string) Text {
+	english, chinese = strings.ReplaceAll(english, "\n", " "), strings.ReplaceAll(chinese, "\n", " ")
+	if chinese == english {
+		return Text(english)
+	}
+	return Text(english + "\n" + chinese)
+}
+
+// In gives the text in a language.
+func (t Text) In(language Language) string {
+	english, chinese, both := strings.Cut(string(t), "\n")
+	if both && language == Chinese {
+		return chinese
+	}
+	return english
+}
+
+// String gives the English.
+func (t Text) String() string { return t.In(English) }
+
+// LogValue gives the English: the log has one language.
+func (t Text) LogValue() slog.Value { return slog.StringValue(t.In(English)) }
+
+// Map gives the text with f applied in each language.
+func (t Text) Map(f func(string) string) Text { return newText(f(t.In(English)), f(t.In(Chinese))) }
+
+// Say gives words in both languages. Words that errorTexts does not have, such as a name
+// or the words of a vendor, are the same in both.
+func Say(english string) Text {
+	return newText(english, cmp.Or(errorTexts[english], english))
+}
+
+// Textf makes the text of the error that Errorf makes of the same arguments.
+func Textf(english string, args ...any) Text { return TextOf(Errorf(english, args...)) }
+
+// Errorf is fmt.Errorf for an error that a person reads. The format is the id by which
+// errorTexts has its Chinese; a format without words needs none. Arguments that are a Text
+// or an error appear in the language of the text; all others are the same in both.
+func Errorf(english string, args ...any) error {
+	err := fmt.Errorf(english, args...)
+	told := make([]any, len(args))
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case Text:
+			told[i] = arg.In(Chinese)
+		case error:
+			told[i] = TextOf(arg).In(Chinese)
+		default:
+			told[i] = arg
+		}
+	}
+	chinese := strings.ReplaceAll(cmp.Or(errorTexts[english], english), "%w", "%s")
+	return &failure{err, newText(err.Error(), fmt.Sprintf(chinese, told...))}
+}
+
+// failure is an error of Errorf.
+type failure struct {
+	error // in English; it wraps the arguments of %w
+	text  Text
+}
+
+func (f *failure) Unwrap() error { return f.error }
+func (f *failure) Message() Text { return f.text }
+
+// TextOf gives an error's text. An error that is not made by Errorf, such as one of Go's
+// own packages, has the Chinese of its common words only.
+func TextOf(err error) Text {
+	if e, ok := err.(interface{ Message() Text }); ok {
+		return e.Message()
+	}
+	english := err.Error()
+	return newText(english, goWords.Replace(goLookup.ReplaceAllString(english, "解析 $1（$2）")))
+}
+
+// goLookup is the server in an error of package net, which goWords cannot move.
+var goLookup = regexp.MustCompile(`lookup (\S+) on (\S*[^\s:])`)
+
+// goWords are {English, Chinese} parts of errors of Go's own packages.
+var goWords = strings.NewReplacer(
+	"context deadline exceeded", "超时",
+	"context canceled", "已取消",
+	"i/o timeout", "超时",
+	"connection refused", "连接被拒绝",
+	"connection reset by peer", "连接被对方重置",
+	"broken pipe", "连接已断开",
+	"no route to host", "没有到主机的路由",
+	"network is unreachable", "网络不可达",
+	"no such host", "找不到主机",
+	"unexpected EOF", "连接意外中断",
+	"server misbehaving", "解析服务器异常",
+	"server gave HTTP response to HTTPS client", "服务器以 HTTP 应答了 HTTPS 请求",
+	"tls: failed to verify certificate", "TLS 证书校验失败",
+	"certificate signed by unknown authority", "证书由未知机构签发",
+	"certificate has expired or is not yet valid", "证书已过期或尚未生效",
+	"invalid character ", "不是 JSON：非法字符 ",
+	" looking for beginning of value", "",
+	"unexpected end of JSON input", "JSON 不完整",
+	"expected element type ", "XML 元素应为 ",
+	" but have ", "，而不是 ",
+	"dial tcp ", "连接 ",
+	"dial udp ", "连接 ",
+	"read tcp ", "读取 ",
+	"read udp ", "读取 ",
+	"write tcp ", "写入 ",
+	"write udp ", "写入 ",
+)
+
+// errorTexts has the Chinese of the formats of Errorf and Textf, and of the words of Say.
+var errorTexts = map[string]string{
+	// Calls of a provider's API, and what their answers lack.
+	"%s at %s":                         "%s（%s）",
+	"%s: HTTP %d":                      "%s：HTTP %d",
+	"list":                             "列表",
+	"read":                             "读取",
+	"change":                           "更改",
+	"list zones":                       "列出区域",
+	"list records":                     "列出记录",
+	"create record":                    "创建记录",
+	"edit record":                      "修改记录",
+	"delete record":                    "删除记录",
+	"change records":                   "更改记录",
+	"read zone":                        "读取区域",
+	"read server":                      "读取服务器信息",
+	"change zone":                      "更改区域",
+	"list of zones":                    "区域列表",
+	"list of values":                   "值的列表",
+	"list of the zone's names":         "区域内的名称列表",
+	"list of sets":                     "记录集列表",
+	"record that can be read":          "可识别的记录",
+	"records":                          "记录",
+	"record sets":                      "记录集",
+	"id of the change":                 "更改的 ID",
+	"the answer has no %s":             "应答缺少 %s",
+	"the answer is over %d octets: %w": "应答超过 %d 字节：%w",
+	"the answer, or a part of it, broke off after %d octets: %w": "应答或其中一部分在读取 %d 字节后中止：%w",
+	"too long": "过长",
+	"a redirect (HTTP %d), which is not followed":          "重定向（HTTP %d），不予跟随",
+	"%s: the provider's time minus ours is %+.0f s":        "%s：服务商时间减本机时间为 %+.0f 秒",
+	"the JSON has a %q at %q, which does not belong there": "JSON 类型不符：%[2]q 处为 %[1]q",
+	"not an answer of this vendor":                         "不是该服务商的应答",
+	"neither success nor an error":                         "既无成功标志也无错误",
+	"no result":                                            "没有 result",
+	"no Result":                                            "没有 Result",
+	"no ResponseMetadata":                                  "没有 ResponseMetadata",
+	"no RequestId, which every answer has":                 "缺少每个应答都有的 RequestId",
+	"no status":                                            "没有 status",
+
+	// Lists.
+	"neither a list nor its length":                              "既无列表也无长度",
+	"the list goes on, but the answer does not say where":        "列表未完，但应答未给出续读位置",
+	"the list has over %d pages":                                 "列表超过 %d 页",
+	"the list has %d items, on over %d pages":                    "列表有 %d 项，超过 %d 页",
+	"the list had %d items, and has %d while it is read":         "读取期间列表由 %d 条变为 %d 条",
+	"the list ends after %d items of %d":                         "列表在第 %d 条（共 %d 条）处中断",
+	"the list changes while it is read: an item is on two pages": "读取期间列表发生变化：同一条目出现在两页",
+	"page %d of the account's zones is one of those before it":   "账号区域列表的第 %d 页与此前某页相同",
+	"the list of zones goes on where it began":                   "区域列表的续读位置未前进",
+	"the list of record sets does not end":                       "记录集列表没有尽头",
+	"the provider does not list the zone for this key":           "服务商不允许该密钥列出此区域",
+	"the zone is too large to be transferred whole":              "区域过大，无法整体传送",
+
+	// Zones.
+	"find a zone":                              "查找区域",
+	"list zone %s":                             "列出区域 %s",
+	"nothing came for 10s":                     "10 秒内没有收到任何数据",
+	"the search for the zone has ended":        "查找区域已中止",
+	"the list of the zone has ended":           "列出区域已中止",
+	"another search for a zone is under way":   "另一次区域查询正在进行",
+	"the account has no zone that contains %q": "账号下没有包含 %q 的区域",
+	"the account has no zone %q":               "账号下没有区域 %q",
+	"the account has %d public hosted zones named %s (%s): delete those that the name is not delegated to": "账号下有 %d 个名为 %s 的公共托管区域（%s），请删除未被委派的",
+	"the zone %q is a copy on this server (%s): change it at its primary":                                  "区域 %q 在该服务器上只是副本（%s），请在主服务器上修改",
+	"%s (no such zone, or the server's id is not %q)":                                                      "%s（没有该区域，或服务器 ID 不是 %q）",
+	"no configuration and no service has a domain at or above %q":                                          "没有任何配置或服务的域名等于或高于 %q",
+	"public DNS has no name servers that answer for %s":                                                    "公网 DNS 上没有负责 %s 的域名服务器",
+	"public DNS asks %s about %s, the provider's servers are %s":                                           "公网 DNS 向 %s 查询 %s，而服务商的服务器是 %s",
+	"the key has another zone of this name":                                                                "该密钥对应另一个同名区域",
+	"the key has another zone: %s":                                                                         "该密钥对应另一个区域：%s",
+	"the key has other zones":                                                                              "该密钥对应其他区域",
+
+	// Changes.
+	"the records at the name are no longer those seen":                 "该名称下的记录已被改动",
+	"the provider has taken the change and does not show it yet":       "服务商已接受更改，但尚未显示",
+	"%s: another change is under way":                                  "%s：另一项更改正在进行",
+	"%s is in two changes of one call":                                 "%s 在一次调用中出现于两项更改",
+	"%s is of another zone than the changes before it":                 "%s 与此前的更改不在同一区域",
+	"%s is an alias: it points to %s":                                  "%s 是别名，指向 %s",
+	"%s is an alias: %s points to %s":                                  "%s 是别名：%s 指向 %s",
+	"an alias: it points to %s":                                        "别名，指向 %s",
+	"what the provider chooses":                                        "由服务商决定的内容",
+	"delegated to %s":                                                  "委派给 %s",
+	"%s by the DNAME at %s":                                            "%s，经由 %s 处的 DNAME",
+	"%s: records of another type stand there, such as an alias":        "%s：该处有其他类型的记录，例如别名",
+	"%s: the record is there, but disabled or for some resolvers only": "%s：记录已存在，但被停用或仅对部分解析线路生效",
+	"%s: the record is there, but disabled":                            "%s：记录已存在，但被停用",
+	"%s: the record set is disabled":                                   "%s：记录集已被停用",
+	"disabled, or for some resolvers only: %q":                         "被停用或仅对部分解析线路生效：%q",
+	"%s: a value there is not UTF-8, and would not go back as it is":   "%s：该处有非 UTF-8 的值，无法原样写回",
+	"%s: the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change": "%s：该处的 TXT 记录带权重、仅对部分线路生效、是别名或属于流量策略，本程序不予改动",
+	"%s: the provider could not carry out a change: record set %s has status ERROR":                                                       "%s：服务商未能完成更改：记录集 %s 的状态为 ERROR",
+	"%s: the provider is still at work on the record set":                                                                                 "%s：服务商仍在处理该记录集",
+	"look through the zone for disabled records (before version 5 there is no other way): %w":                                             "在区域中查找停用的记录（5.0 之前的版本只能如此）：%w",
+
+	// Values.
+	"value %q":                             "值 %q",
+	"the value has %d octets, %d at most":  "值为 %d 字节，最多 %d 字节",
+	"the provider takes no empty value":    "服务商不接受空值",
+	"the provider takes at most %d octets": "服务商最多接受 %d 字节",
+	"the provider takes at most 4096 octets, with one for the length of each string": "服务商最多接受 4096 字节（每段另计 1 字节）",
+	"the provider takes at most %d characters, quotes and escapes included":          "服务商最多接受 %d 个字符（含引号和转义）",
+	"the provider is not known to keep what is not printable ASCII":                  "无法确定服务商能否保存可打印 ASCII 以外的内容",
+	"the provider strips spaces at the ends":                                         "服务商会去掉首尾空格",
+	"the provider does not keep the characters %s as they are":                       "服务商不能原样保存字符 %s",
+	"the provider does not keep the cut into character-strings":                      "服务商不保留字符串的分段",
+	"not quoted character-strings":                                                   "不是带引号的字符串",
+	"not character-strings of at most %d octets":                                     "不是每段最多 %d 字节的字符串",
+	"a record holds at most %d octets":                                               "一条记录最多 %d 字节",
+	"a bridge is asked in JSON, which has no octets but UTF-8":                       "脚本以 JSON 调用，只能传递 UTF-8",
+	"a bridge is told %d octets a character-string, and no other cut":                "脚本按每段 %d 字节传递，不支持其他分段",
+
+	// Settings.
+	"the key pair has a line break or another control character": "密钥对含有换行或其他控制字符",
+	"the API token has characters that no token has":             "API 令牌含有非法字符",
+	"not a URL":                "不是合法的 URL",
+	"want https://, not %s://": "应为 https://，而不是 %s://",
+	"want a URL of scheme, host and path alone":                                                        "URL 只能包含协议、主机和路径",
+	"want https://: plain http is for loopback addresses only":                                         "应为 https://（http:// 仅限本机地址）",
+	"endpoint: PowerDNS has no common address: want that of the server, such as http://192.0.2.1:8081": "endpoint：PowerDNS 没有统一地址，请填写服务器地址，例如 http://192.0.2.1:8081",
+	"the DNS server is missing: want host or host:port":                                                "缺少 DNS 服务器，应为 host 或 host:port",
+	"%q has no port from 1 to 65535":                                                                   "%q 的端口不在 1 到 65535 之间",
+	"%q is not host or host:port":                                                                      "%q 不是 host 或 host:port",
+	"%q is not scheme://host:port":                                                                     "%q 不是 scheme://host:port",
+	"want the address of the bridge":                                                                   "请填写脚本的地址",
+	"HTTP Basic knows no user with a colon":                                                            "HTTP Basic 的用户名不能含冒号",
+	"unknown TSIG algorithm %q: want hmac-sha1, -sha224, -sha256, -sha384 or -sha512":                  "不支持的 TSIG 算法 %q，应为 hmac-sha1、-sha224、-sha256、-sha384 或 -sha512",
+	"TSIG key name: %w":                                                                                "TSIG 密钥名：%w",
+	"TSIG secret: not base64":                                                                          "TSIG 密钥不是 base64",
+
+	// A bridge.
+	"not a status that a bridge answers with":     "不是脚本应返回的状态码",
+	"zone %q does not contain %s":                 "区域 %q 不包含 %s",
+	"the bridge has %s in the zone %s, not in %s": "脚本认为 %s 属于区域 %s，而不是 %s",
+
+	// A DNS server.
+	"%s serves no zone that contains %s":                                 "%s 没有包含 %s 的区域",
+	"%s is in zone %s of %s, not in %s":                                  "%[1]s 属于 %[3]s 上的区域 %[2]s，而不是 %[4]s",
+	"%s is delegated to other servers":                                   "%s 已委派给其他服务器",
+	"the server does not serve the zone itself":                          "该服务器并不负责此区域",
+	"%s answers %s without authority":                                    "%s 应答 %s，非权威应答",
+	"TXT record at %s":                                                   "%s 的 TXT 记录",
+	"query %s %s at %s":                                                  "查询 %s %s（%s）",
+	"transfer zone %s from %s":                                           "从 %[2]s 传送区域 %[1]s",
+	"update nothing in zone %s at %s":                                    "在区域 %s 中试更新（%s）",
+	"update %s in zone %s at %s":                                         "更新区域 %[2]s 中的 %[1]s（%[3]s）",
+	"update %d names, %s to %s, in zone %s at %s":                        "更新区域 %[4]s 中的 %[1]d 个名称，%[2]s 至 %[3]s（%[5]s）",
+	"no answer from %s: %w":                                              "%s 无应答：%w",
+	"read answer: %w":                                                    "读取应答：%w",
+	"%s: the answer is not whole":                                        "%s：应答不完整",
+	"%w: the answer is to another question":                              "%w：应答与查询不符",
+	"malformed DNS message":                                              "DNS 报文格式错误",
+	"%w: %d octets are more than TCP can frame":                          "%w：%d 字节超出 TCP 报文长度",
+	"%s: the values do not fit into one message":                         "%s：这些值超出一个报文的长度",
+	"an answer that is not expected here":                                "意外的应答",
+	"the records are not a zone from its SOA record to its SOA record":   "传送的记录不是从 SOA 到 SOA 的完整区域",
+	"the server does not take signed queries":                            "服务器不接受签名查询",
+	"the server does not take this dynamic update":                       "服务器不接受此动态更新",
+	"the server does not take dynamic updates":                           "服务器不接受动态更新",
+	"the server does not take transfers":                                 "服务器不接受区域传送",
+	"the server has a fault":                                             "服务器故障",
+	"the server has no such zone, or not for this key":                   "服务器没有该区域，或不允许此密钥访问",
+	"the server has no such zone, or does not transfer it for this key":  "服务器没有该区域，或不允许此密钥传送",
+	"the server is not the zone's primary":                               "该服务器不是此区域的主服务器",
+	"the server does not accept the key":                                 "服务器不接受该密钥",
+	"the key may not change this":                                        "该密钥无权更改此处",
+	"the key may not transfer the zone":                                  "该密钥无权传送此区域",
+	"the name is outside the zone":                                       "名称不在区域内",
+	"%s: the server does not take key %s with this algorithm here":       "%s：服务器在此不接受密钥 %s 及其算法",
+	"%s: the server has another secret for key %s":                       "%s：服务器上密钥 %s 的内容不同",
+	"%s: the server's time minus ours is %+d s":                          "%s：服务器时间减本机时间为 %+d 秒",
+	"%s, or the key's name, algorithm or secret, or the clock, is wrong": "%s，或者密钥名称、算法、内容或时钟有误",
+	"%s (unsigned)":                                                      "%s（未签名）",
+	"answer carries no TSIG":                                             "应答未带 TSIG",
+	"answer's TSIG does not verify":                                      "应答的 TSIG 校验失败",
+
+	// Names.
+	"the root is no name for records": "根域不能存放记录",
+	"%s: a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none": "%s：* 处的名称在别处是通配符（RFC 4592），内置服务器不支持",
+	"not a domain name":          "不是域名",
+	"%w: it is empty":            "%w：为空",
+	"%w: %q has a broken escape": "%w：%q 含有不完整的转义",
+	"%w: %q has a label of %d octets, 1 to %d are allowed":          "%w：%q 有一段为 %d 字节，应为 1 到 %d 字节",
+	"%w: %q is longer than %d octets":                               "%w：%q 超过 %d 字节",
+	"label %.*q: %w":                                                "标签 %.*q：%w",
+	"its form in ASCII is over %d octets":                           "转换为 ASCII 后超过 %d 字节",
+	"it is not UTF-8":                                               "不是 UTF-8",
+	"it begins with a mark, %U":                                     "以附加符号 %U 开头",
+	"it begins or ends with a hyphen":                               "以连字符开头或结尾",
+	"it has hyphens in places 3 and 4, which are kept for A-labels": "第 3、4 位是连字符，该形式保留给 A-label",
+	"%U is a part of a decomposed letter: write the letter composed, as one code point (form NFC)": "%U 属于分解形式的字母，请改用单个码位（NFC）",
+	"%U is a form of a letter for compatibility: write the usual letter":                           "%U 是兼容字符，请改用普通字符",
+	"%U is a small Cherokee letter: write the capital":                                             "%U 是切罗基小写字母，请改用大写",
+	"%U, the capital I with a dot, has no small form of its own: write i":                          "%U（带点的大写 I）没有对应的小写，请改用 i",
+	"%U is invisible":                        "%U 不可见",
+	"%U is no letter, mark, digit or hyphen": "%U 不是字母、附加符号、数字或连字符",
+	"a number in it is too large":            "其中的数字过大",
+}

@@ -1,0 +1,228 @@
+package msg
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// notSaid are texts in the sources of clients that reach no answer: what a vendor
+// says, and what goes into a log.
+var notSaid = []string{
+	"Unauthorized to access requested resource", "application/json, application/xml;q=0.9", "over ratelimit", "Invalid domain*", "Domain is not opted in*",
+	"Invalid record ID*", "Create error: We were unable to*", "Edit error: We were unable to*", "Conflicts with pre-existing RRset", "uplicate record",
+	"Could not find domain", "does not support editing", "Consumer zones", "Signature expired", "Signature not yet current", "conflicting RRSet of type CNAME",
+	"conflicts with other records", "cannot be created as", "already exists", "not found", "values provided do not match", "limit of", "Exceeded limit",
+	"Cannot have more than", "meshddns test ",
+}
+
+// told are the files whose errors a person reads.
+var told = []string{"provider/*.go", "probe/*.go", "dnswire/*.go", "dnsname/*.go", "builtin/builtin.go", "mesh/*.go"}
+
+// sources are the files below internal/ that patterns match, without tests.
+func sources(t *testing.T, patterns ...string) (files []*ast.File) {
+	t.Helper()
+	set := token.NewFileSet()
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(set, name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// literals are the texts in a part of a source.
+func literals(t *testing.T, part ast.Node) (all []string) {
+	t.Helper()
+	ast.Inspect(part, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+			text, err := strconv.Unquote(l.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text)
+		}
+		return true
+	})
+	return all
+}
+
+// Every text of ours in an error has its Chinese, and every Chinese is of such a text.
+func TestErrorsAreWhole(t *testing.T) {
+	used := map[string]bool{}
+	for _, file := range sources(t, "reconcile/*.go") { // most of its texts are for the log
+		for _, text := range literals(t, file) {
+			used[text] = true
+		}
+	}
+	for _, file := range sources(t, told...) {
+		for _, text := range literals(t, file) {
+			used[text] = true
+			if hasEnglish(filled(text)) && errorTexts[text] == "" && !slices.Contains(notSaid, text) {
+				t.Errorf("%s: %q has no Chinese", file.Name, text)
+			}
+		}
+	}
+	for english := range errorTexts {
+		if !used[english] {
+			t.Errorf("%q is in no error", english)
+		}
+	}
+}
+
+// An error with English words is made by Errorf: those of package errors and fmt have no Chinese.
+func TestErrorsAreOurs(t *testing.T) {
+	for _, file := range sources(t, told...) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			f, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || f.Sel.Name != "New" && f.Sel.Name != "Errorf" && f.Sel.Name != "Sprintf" {
+				return true
+			}
+			if from, ok := f.X.(*ast.Ident); ok && (from.Name == "errors" || from.Name == "fmt") {
+				for _, text := range literals(t, call) {
+					if hasEnglish(filled(text)) {
+						t.Errorf("%s: %s.%s says %q", file.Name, from.Name, f.Sel.Name, text)
+					}
+				}
+			}
+			return true
+		})
+	}
+}
+
+// Both languages take the same arguments, and the Chinese has no English in it.
+func TestErrorTextsAgree(t *testing.T) {
+	for english, chinese := range errorTexts {
+		if a, b := arguments(english), arguments(chinese); !slices.Equal(a, b) {
+			t.Errorf("%q takes %q, and %q takes %q", english, a, chinese, b)
+		}
+		plain := regexp.MustCompile(`%\[\d\]`).ReplaceAllString(chinese, "%")
+		if hasEnglish(filled(plain)) || !regexp.MustCompile(`\p{Han}|^%s（%s）$|^%s：HTTP %d$`).MatchString(plain) {
+			t.Errorf("%q is %q in Chinese", english, chinese)
+		}
+	}
+}
+
+// arguments are the verbs of a format with the numbers of their arguments, in the order of these.
+func arguments(format string) (all []string) {
+	next := 1
+	for _, verb := range regexp.MustCompile(`%(?:\[(\d)\])?([+.*0-9]*[a-zA-Z])`).FindAllStringSubmatch(format, -1) {
+		if n, err := strconv.Atoi(verb[1]); err == nil {
+			next = n
+		}
+		all = append(all, fmt.Sprint(next, verb[2]))
+		next++
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestErrorf tells errors in both languages. What a provider said stays.
+func TestErrorf(t *testing.T) {
+	asked := Textf("%s at %s", Say("list zones"), "dns.example:443")
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	unsigned := Errorf("answer carries no TSIG")
+	for _, test := range []struct {
+		err              error
+		english, chinese string
+	}{
+		{Errorf("%s: HTTP %d", asked, 400), "list zones at dns.example:443: HTTP 400", "列出区域（dns.example:443）：HTTP 400"},
+		{Errorf("%s: %s", asked, "Code.X: Your key has no balance"), "list zones at dns.example:443: Code.X: Your key has no balance", "列出区域（dns.example:443）: Code.X: Your key has no balance"},
+		{Errorf("%s: %w", asked, refused), "list zones at dns.example:443: dial tcp 127.0.0.1:1: connect: connection refused", "列出区域（dns.example:443）: 连接 127.0.0.1:1: connect: 连接被拒绝"},
+		{Errorf("the account has no zone that contains %q", "a b.example"), `the account has no zone that contains "a b.example"`, `账号下没有包含 "a b.example" 的区域`},
+		{Errorf("transfer zone %s from %s", "a", "b"), "transfer zone a from b", "从 b 传送区域 a"},
+		{Errorf("TSIG key name: %w", Errorf("%w: it is empty", Errorf("not a domain name"))), "TSIG key name: not a domain name: it is empty", "TSIG 密钥名：不是域名：为空"},
+		{Errorf("%w: %w", unsigned, io.ErrUnexpectedEOF), "answer carries no TSIG: unexpected EOF", "应答未带 TSIG: 连接意外中断"},
+		{Errorf("%s", Say("no status\nof ours")), "no status of ours", "no status of ours"},
+	} {
+		if text := TextOf(test.err); test.err.Error() != test.english || text.In(English) != test.english || text.In(Chinese) != test.chinese {
+			t.Errorf("%q is told as\n%q\n%q, want\n%q", test.err, text.In(English), text.In(Chinese), test.chinese)
+		}
+	}
+	err := fmt.Errorf("read: %w", Errorf("%w: %w", unsigned, refused))
+	if op, ok := errors.AsType[*net.OpError](err); !ok || op != refused || !errors.Is(err, unsigned) || errors.Is(err, io.EOF) {
+		t.Errorf("%v does not wrap what it names", err)
+	}
+}
+
+// TestGoErrors tells the errors of Go's own packages.
+func TestGoErrors(t *testing.T) {
+	var number int
+	for _, test := range []struct {
+		err     error
+		chinese string
+	}{
+		{context.DeadlineExceeded, "超时"},
+		{&net.OpError{Op: "read", Net: "udp", Err: os.ErrDeadlineExceeded}, "read udp: 超时"},
+		{&net.DNSError{Err: "no such host", Name: "a.example", Server: "127.0.0.53:53"}, "解析 a.example（127.0.0.53:53）: 找不到主机"},
+		{json.Unmarshal([]byte("<html>"), &number), "不是 JSON：非法字符 '<'"},
+		{json.Unmarshal([]byte("{"), &number), "JSON 不完整"},
+		{xml.Unmarshal([]byte("<html/>"), &struct {
+			XMLName xml.Name `xml:"Answer"`
+		}{}), "XML 元素应为 <Answer>，而不是 <html>"},
+		{errors.New("of none of them"), "of none of them"},
+	} {
+		if got := TextOf(test.err).In(Chinese); got != test.chinese {
+			t.Errorf("%q is %q, want %q", test.err, got, test.chinese)
+		}
+	}
+}
+
+// A text is stored as it is, and logged in English. One that an older program has stored is
+// told in English.
+func TestText(t *testing.T) {
+	text := Textf("the list has over %d pages", 7)
+	stored, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Text
+	if err := json.Unmarshal(stored, &read); err != nil || read != text || read.In(Chinese) != "列表超过 7 页" {
+		t.Errorf("%s is read as %q, %v", stored, read, err)
+	}
+	old := Text("list zones at dns.example:443: HTTP 400")
+	if old.In(Chinese) != string(old) || old.In(English) != string(old) {
+		t.Errorf("an old text is %q and %q", old.In(Chinese), old.In(English))
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("zone is down", "detail", text)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("zone is down", "detail", text)
+	if got := log.String(); strings.Count(got, "the list has over 7 pages") != 2 || strings.Contains(got, "列表") {
+		t.Errorf("the log is %s", got)
+	}
+	if got := text.Map(strings.ToUpper); got.In(English) != "THE LIST HAS OVER 7 PAGES" || got.In(Chinese) != text.In(Chinese) {
+		t.Errorf("mapped, the text is %q", got)
+	}
+}

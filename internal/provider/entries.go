@@ -1,0 +1,81 @@
+package provider
+
+import (
+	"context"
+	"slices"
+)
+
+// This file has what vendors share whose lists give single records.
+
+// entry is one record of a list.
+type entry struct {
+	record
+	name string // full and folded
+	kind string // the type, such as TXT
+	text string // the value as the vendor spells it
+}
+
+// entryVendor is a vendor that lists the records of one type at a time.
+type entryVendor interface {
+	// entries gives a page of the records of a type, at a name or, for "", in the whole
+	// zone. The page may have other records too. A CNAME that excludes no TXT record is off.
+	entries(ctx context.Context, z zone, name, kind string) pageOf[entry]
+}
+
+// entriesAt gives the records of a type at exactly this name.
+func entriesAt(ctx context.Context, v entryVendor, z zone, name, kind string) ([]entry, error) {
+	entries, err := paged(v.entries(ctx, z, name, kind))
+	return slices.DeleteFunc(entries, func(e entry) bool { return e.kind != kind || e.name != name }), err
+}
+
+// listEntries implements list for an entryVendor.
+func listEntries(ctx context.Context, v entryVendor, z zone, name string) (set recordSet, err error) {
+	entries, err := entriesAt(ctx, v, z, name, "TXT")
+	for _, e := range entries {
+		set.records = append(set.records, e.record)
+	}
+	return set, err
+}
+
+// aliasEntry implements alias for an entryVendor.
+func aliasEntry(ctx context.Context, v entryVendor, z zone, name string) (string, error) {
+	entries, err := entriesAt(ctx, v, z, name, "CNAME")
+	for _, e := range entries {
+		if !e.off {
+			return e.text, nil
+		}
+	}
+	return "", err
+}
+
+// listZoneEntries implements listZone for an entryVendor.
+func listZoneEntries(ctx context.Context, v entryVendor, z zone, sets *zoneSets) error {
+	for _, kind := range []string{"TXT", "CNAME"} {
+		if err := wholePages(entry.key, v.entries(ctx, z, "", kind), sets.entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// key tells the records of a list apart.
+func (e entry) key() string { return e.id }
+
+// entry adds a TXT record or an alias to its name. It ignores all other records.
+func (s *zoneSets) entry(e entry) {
+	switch {
+	case e.kind == "TXT":
+		s.add(e.name, e.record)
+	case e.kind == "CNAME" && !e.off:
+		s.alias(e.name, e.text)
+	}
+}
+
+// pick gives the zone with exactly this name.
+func pick(zones []zone, name string) (z zone, found bool) {
+	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
+	if at < 0 {
+		return zone{}, false
+	}
+	return zones[at], true
+}
