@@ -417,6 +417,17 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
+// receive takes what comes from a channel, or fails the test.
+func receive[T any](t testing.TB, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatal("nothing came in time")
+	}
+	return v
+}
+
 // exchange sends a request and reads the whole answer.
 func (a *appliance) exchange(method, path string, headers http.Header, body io.Reader) (*http.Response, string, error) {
 	request, err := http.NewRequest(method, a.url+path, body)
@@ -506,21 +517,7 @@ func queryText(t testing.TB, db *sql.DB, query string) (lines []string) {
 // ask asks the built-in DNS server for the TXT values at a name.
 func (a *appliance) ask(t testing.TB, name string) string {
 	t.Helper()
-	wire, err := dnswire.ParseName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	query := dnswire.Message{ID: 1, Questions: []dnswire.Question{{Name: wire, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	data, err := dnswire.Exchange(ctx, a.dns, query.Pack())
-	if err != nil {
-		t.Fatal(err)
-	}
-	message, err := dnswire.Parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	message := servertest.Ask(t, a.dns, name, dnswire.TypeTXT)
 	words := []string{message.Rcode.String()}
 	for _, rr := range message.Answers {
 		value, err := dnswire.ParseTXT(rr.Data)
@@ -1530,9 +1527,9 @@ func TestMetrics(t *testing.T) {
 func TestMetricsOfZones(t *testing.T) {
 	s := servertest.BIND(t)
 	var down atomic.Bool
-	relay := dnsRelay(t, s.Addr, func(query []byte, forward func() []byte) []byte {
+	relay := servertest.Relay(t, s.Addr, func(query []byte, forward func() []byte) []byte {
 		if down.Load() {
-			return dnsServFail(query, forward)
+			return servertest.ServFail(query, forward)
 		}
 		return forward()
 	})
@@ -1540,7 +1537,7 @@ func TestMetricsOfZones(t *testing.T) {
 	a := newAppliance(t, func(a *appliance) { a.store.now = func() time.Time { return at } })
 	account := fmt.Sprintf(`"provider":"rfc2136","access_key_id":%q,"access_key_secret":%q,"domain":"example.com"`, servertest.Key, servertest.Secret)
 	a.must(t, "PUT", "/api/v1/ddns/config", `{`+account+`,"endpoint":"`+relay+`","txt_record_name":"_mesh-host","max_retries":0,"enabled":true}`)
-	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{`+account+`,"endpoint":"`+dnsClosedPort(t)+`"}}`)
+	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{`+account+`,"endpoint":"`+servertest.ClosedPort(t)+`"}}`)
 	a.must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"auto","network_id":1}`)
 	db := a.open(t)
 	defer db.Close()
@@ -2665,7 +2662,7 @@ func TestLanguageFlag(t *testing.T) {
 		if test.accepted != "" {
 			request.Header.Set("Accept-Language", test.accepted)
 		}
-		response, err := (&http.Client{Timeout: dnsPatience}).Do(request)
+		response, err := (&http.Client{Timeout: patience}).Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -2681,14 +2678,21 @@ func TestLanguageFlag(t *testing.T) {
 
 // A synchronisation that is not through in time says how far it is, and of how many names.
 func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
-	h := newSyncHost(t, servertest.Server{Name: "builtin"}) // whose engine does not run
-	service := h.service("example.com")
+	s := filledStore(t)
+	err := s.PutConfiguration(t.Context(), configuration{Provider: "builtin", Domain: "example.com", TXTRecordName: "_txt", Enabled: true}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for n := range 4 {
-		h.reserve(service, fmt.Sprint("name", n), sqlite.NetworkID(n))
+		if _, err := s.CreateUsage(t.Context(), custom(fmt.Sprint("name", n), sqlite.NetworkID(n))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	routes := (&server{store: h.store, engine: h.engine, log: slog.New(slog.DiscardHandler)}).routes()
+	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, mesh.Addresses{}, s.SaveAddresses, noLog)
+	engine := s.newEngine(engineConfig(s, clients{ledger: s.ledger, zones: s.zones}, book, time.Hour, noLog)) // which does not run
+	routes := (&server{store: s, engine: engine, log: noLog}).routes()
 	for language, want := range map[string]string{"en": "0 of 5 names", "zh": "0 / 5"} {
 		r := httptest.NewRequestWithContext(ctx, "POST", "/api/v1/ddns/sync", nil)
 		r.Header.Set("Accept-Language", language)
@@ -2697,5 +2701,33 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 		if w.Code != http.StatusInternalServerError || w.Header().Get("X-Error-Code") != "sync_unfinished" || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%d %s, want %q", w.Code, w.Body, want)
 		}
+	}
+}
+
+// TestEndpointSpellings writes one endpoint in several ways: it is one account, a mask
+// keeps its secret, and the answers have each as it was typed.
+func TestEndpointSpellings(t *testing.T) {
+	a := newAppliance(t)
+	const config = `{"provider":"webhook","access_key_id":"k","access_key_secret":%q,"endpoint":%q,"domain":"example.com","txt_record_name":"_txt"}`
+	const service = `{"name":"x","config":{"domain":"example.com","provider":"webhook","access_key_id":"k","access_key_secret":%q,"endpoint":%q}}`
+	secret := "the secret"
+	for n, endpoint := range []string{"https://bridge.example/x", "HTTPS://Bridge.Example:443/x/", "bridge.example/x//"} {
+		path := fmt.Sprint("/api/v1/ddns/services/s", n)
+		a.must(t, "PUT", path, fmt.Sprintf(service, "the secret", "https://bridge.example/x"))
+		a.must(t, "PUT", path, fmt.Sprintf(service, "********", endpoint))
+		a.must(t, "PUT", "/api/v1/ddns/config", fmt.Sprintf(config, secret, endpoint))
+		for _, path := range []string{path, "/api/v1/ddns/config"} {
+			if answer := a.must(t, "GET", path, ""); !strings.Contains(answer, endpoint) {
+				t.Errorf("%s: %s, want the endpoint %s as it was typed", path, answer, endpoint)
+			}
+		}
+		secret = "********"
+	}
+	got := queryText(t, a.store.reader, `SELECT endpoint, access_key_secret FROM accounts`)
+	if want := []string{"https://bridge.example/x | the secret"}; !slices.Equal(got, want) {
+		t.Errorf("accounts %q, want %q", got, want)
+	}
+	if status, code, answer := a.call(t, "PUT", "/api/v1/ddns/config", fmt.Sprintf(config, "********", "https://bridge.example/y")); status != 400 || code != "secret_not_stored" {
+		t.Errorf("another address: %d %s %s", status, code, answer)
 	}
 }

@@ -2295,35 +2295,6 @@ func TestSettleAfterAccount(t *testing.T) {
 	}
 }
 
-// TestToldIsTrue makes random histories of what clients, providers and the program do. What
-// the database tells of a usage is true when the engine is at rest, and lists, totals and
-// answers about one usage agree.
-func TestToldIsTrue(t *testing.T) {
-	seen := map[reconcile.PlaceState]int{}
-	for seed := range uint64(12) {
-		synctest.Test(t, func(t *testing.T) {
-			h := newToldHost(t, seed)
-			h.start()
-			for n := range 25 {
-				for range 1 + h.random.IntN(4) {
-					h.step()
-				}
-				dnsPass(30 * time.Second)
-				if h.random.IntN(4) == 0 {
-					dnsPass(2 * dnsLookAgain)
-				}
-				h.check(fmt.Sprint("history ", seed, ", stop ", n), seen)
-			}
-		})
-	}
-	t.Log(seen)
-	for _, state := range reconcile.UsageStates {
-		if seen[state] == 0 {
-			t.Errorf("no usage was %s: the test has come to little", state)
-		}
-	}
-}
-
 // TestStateIsSearched wants the usages of one state to be found by their index.
 func TestStateIsSearched(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
@@ -2332,125 +2303,6 @@ func TestStateIsSearched(t *testing.T) {
 		plan := strings.Join(explain(t, s.writer, selectUsages+where), "; ")
 		if want := "SEARCH u USING INDEX usages_by_state (state=? AND seq>?)"; !strings.Contains(plan, want) {
 			t.Errorf("%+v: %s, want %s", f, plan, want)
-		}
-	}
-}
-
-// toldHost is a host at which anything may happen.
-type toldHost struct {
-	*syncHost
-	vendor   *dnsVendor
-	random   *rand.Rand
-	services []string
-}
-
-func newToldHost(t *testing.T, seed uint64) *toldHost {
-	h, v := newVendorHost(t)
-	own := dnsAccount("vendor", "", "own", "x")
-	v.zones["own"] = v.zones["key"]
-	services := []string{h.service("example.com"), h.service("example.com"), h.service("example.com", own...), h.service("elsewhere.example")}
-	h.mode(modeAuto)
-	return &toldHost{syncHost: h, vendor: v, random: rand.New(rand.NewPCG(seed, 1)), services: services}
-}
-
-// usage gives any usage, which there may not be.
-func (h *toldHost) usage() (u usage, ok bool) {
-	all, err := h.store.Usages(context.Background(), usageFilter{}, 1000)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if len(all) == 0 {
-		return u, false
-	}
-	return all[h.random.IntN(len(all))], true
-}
-
-func oneOf[T any](h *toldHost, of ...T) T { return of[h.random.IntN(len(of))] }
-
-// step makes something happen.
-func (h *toldHost) step() {
-	ctx := context.Background()
-	u, ok := h.usage()
-	try := func(err error) {
-		if err != nil && !errors.Is(err, errNoUsage) { // its release may have come to its end meanwhile
-			h.t.Error(err)
-		}
-	}
-	switch n := h.random.IntN(20); {
-	case n < 6 || !ok:
-		w := usage{ServiceID: oneOf(h, h.services...), Mode: modeCustom, Prefix: oneOf(h, "a", "b", "c"), Network: sqlite.Given(new(oneOf[sqlite.NetworkID](h, 1, 2)))}
-		if h.random.IntN(2) == 0 {
-			w.Mode, w.Prefix = modeAutomatic, automaticPrefix(w.Network.V)
-		}
-		h.store.CreateUsage(ctx, w) // the prefix may be taken
-	case n < 8:
-		try(h.store.ChangeUsage(ctx, u.ID, sqlite.TextList{oneOf(h, "tcp://192.0.2.1:1", "tcp://192.0.2.1:2")}, nil))
-	case n < 11:
-		_, err := h.store.ReleaseUsage(ctx, u.ID, h.random.IntN(4) == 0)
-		try(err)
-	case n < 12:
-		try(h.store.KeepUsage(ctx, u))
-	case n < 14:
-		h.reconfigure(oneOf(h, h.services[:3]...), oneOf(h, dnsConfig("example.com"), dnsConfig("example.com", dnsAccount("vendor", "", "own", "x")...)))
-	case n < 15:
-		h.change(func(c *configuration) { c.Domain = oneOf(h, "example.com", "example.com", "elsewhere.example") })
-	case n < 16:
-		h.change(func(c *configuration) { c.Enabled = h.random.IntN(4) > 0 })
-	case n < 17:
-		h.mode(oneOf(h, modeManual, modeAuto, modeAuto, modeAuto, modeUpsertOnly))
-	case n < 18:
-		h.vendor.fails(dnsFault(oneOf(h, provider.Network, provider.Permission, provider.Conflict), oneOf(h, "read", "change")))
-	case n < 19:
-		h.vendor.works()
-	default:
-		h.restart()
-	}
-}
-
-// check compares what is told with what is true.
-func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
-	h.t.Helper()
-	ctx := context.Background()
-	usages, err := h.store.Usages(ctx, usageFilter{}, 1000)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	var names []string
-	counts := map[reconcile.PlaceState]uint64{}
-	for _, u := range usages {
-		names = append(names, u.Name)
-		counts[u.Publish.State]++
-		seen[u.Publish.State]++
-	}
-	slices.Sort(names)
-	state, err := h.store.ledger.State(ctx, slices.Compact(names))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	for _, u := range reconcile.Retold(state, h.engine.Addresses()) {
-		stored, err := h.store.Usage(ctx, u.ID)
-		h.t.Errorf("%s: %s is told %+v (%v), true is %+v", when, stored.Name, stored.Publish, err, u.Told)
-	}
-	totals, err := h.store.Totals(ctx)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	own, err := h.store.ledger.OwnState(ctx)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	counts[own]++
-	for _, state := range reconcile.UsageStates {
-		if totals[string(state)] != counts[state] {
-			h.t.Errorf("%s: the total of %s is %d, want %d", when, state, totals[string(state)], counts[state])
-		}
-		some, err := h.store.Usages(ctx, usageFilter{state: state}, 1000)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		want := slices.DeleteFunc(slices.Clone(usages), func(u usage) bool { return u.Publish.State != state })
-		if fmt.Sprint(some) != fmt.Sprint(want) {
-			h.t.Errorf("%s: the list of %s is %v, want %v", when, state, some, want)
 		}
 	}
 }
@@ -2698,5 +2550,35 @@ func TestStatusOfADamage(t *testing.T) {
 	text, err := work(s)(t.Context())
 	if err != nil || !strings.Contains(text, "names published 0; the database file is damaged, restore a backup") {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A usage has the name of what its service is when it is stored, also when the service is
+// changed meanwhile.
+func TestUsageAsStored(t *testing.T) {
+	s := filledStore(t)
+	begun, wait := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun); <-wait })
+	s.newID = func() (string, error) {
+		begin()
+		return newUUID()
+	}
+	made := make(chan usage, 1)
+	go func() {
+		u, err := s.CreateUsage(context.Background(), custom("office", 42))
+		if err != nil {
+			t.Error(err)
+		}
+		made <- u
+	}()
+	receive(t, begun)
+	err := s.PutService(t.Context(), "svc", func(v service) (service, error) { v.Config = `{"domain":"example.net"}`; return v, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(wait)
+	u := receive(t, made)
+	if again, err := s.Usage(t.Context(), u.ID); err != nil || u.Name != "_mesh.office.example.net" || again.Name != u.Name || again.Domain != u.Domain {
+		t.Errorf("told %q in %q, stored %q in %q, %v", u.Name, u.Domain.V, again.Name, again.Domain.V, err)
 	}
 }
