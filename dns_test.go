@@ -20,18 +20,22 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
-	"meshddns/test/published"
+	"meshddns/test/promises"
 )
 
 // TestPublishing runs the tests of what stands in DNS with the program's own operations.
 func TestPublishing(t *testing.T) {
-	published.Suite{Open: openProgram, NoConfiguration: errNoConfiguration, NoService: errNoService, NoUsage: errNoUsage, PrefixTaken: errPrefixTaken}.Test(t)
+	suite.Publishing(t)
+}
+
+var suite = promises.Suite{
+	Open: openProgram, NoConfiguration: errNoConfiguration, NoService: errNoService, NoUsage: errNoUsage, PrefixTaken: errPrefixTaken,
 }
 
 // program is what the suite drives.
 type program struct{ *server }
 
-func openProgram(ctx context.Context, path string, log *slog.Logger) (published.Program, error) {
+func openProgram(ctx context.Context, path string, log *slog.Logger) (promises.Program, error) {
 	s, err := openStore(ctx, path, log)
 	if err != nil {
 		return nil, err
@@ -39,9 +43,9 @@ func openProgram(ctx context.Context, path string, log *slog.Logger) (published.
 	return program{&server{store: s, log: log, clients: clients{ledger: s.ledger, zones: s.zones}, public: probe.Internet}}, nil
 }
 
-func (p program) Database() published.Database {
+func (p program) Database() promises.Database {
 	s := p.store
-	return published.Database{Path: s.path, Owner: s.owner, Reader: s.reader, Writer: s.writer, Ledger: s.ledger, Zones: s.zones}
+	return promises.Database{Path: s.path, Owner: s.owner, Addresses: s.addresses, Reader: s.reader, Writer: s.writer, Ledger: s.ledger, Zones: s.zones}
 }
 
 func (p program) NewEngine(book *hostaddr.Book, interval time.Duration, change func(*reconcile.Config)) *reconcile.Engine {
@@ -62,39 +66,41 @@ func (p program) IDs(newID func() (string, error)) { p.store.newID = newID }
 func (p program) Settle()                          { settle(p.store) }
 func (p program) Close() error                     { return p.store.Close() }
 
+func (p program) LookThrough(ctx context.Context) { p.store.lookThrough(ctx, p.log) }
+
 func (p program) OnCommit(f func(wake func())) {
 	wake := p.store.committed
 	p.store.committed = func() { f(wake) }
 }
 
 // suiteConfiguration is a configuration as the suite has it.
-func suiteConfiguration(c configuration) published.Configuration {
+func suiteConfiguration(c configuration) promises.Configuration {
 	number := func(n sql.Null[int64]) *int64 {
 		if !n.Valid {
 			return nil
 		}
 		return &n.V
 	}
-	return published.Configuration{
+	return promises.Configuration{
 		Provider: c.Provider, AccessKeyID: c.AccessKeyID, Secret: c.Secret, Endpoint: c.Endpoint, Domain: c.Domain, TXTRecordName: c.TXTRecordName,
 		SyncMode: c.SyncMode, RetryInterval: number(c.RetryInterval), MaxRetries: number(c.MaxRetries), Enabled: c.Enabled, Endpoints: c.Endpoints,
 	}
 }
 
 // storedConfiguration is a configuration of the suite as the program has it.
-func storedConfiguration(c published.Configuration) configuration {
+func storedConfiguration(c promises.Configuration) configuration {
 	return configurationBody{
 		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: c.Secret, Endpoint: c.Endpoint, Domain: c.Domain, TXTRecordName: c.TXTRecordName,
 		SyncMode: c.SyncMode, RetryInterval: c.RetryInterval, MaxRetries: c.MaxRetries, Enabled: c.Enabled, TXTEndpoints: c.Endpoints,
 	}.configuration()
 }
 
-func (p program) Configuration(ctx context.Context) (published.Configuration, error) {
+func (p program) Configuration(ctx context.Context) (promises.Configuration, error) {
 	c, err := p.store.Configuration(ctx)
 	return suiteConfiguration(c), err
 }
 
-func (p program) Configure(ctx context.Context, c published.Configuration) error {
+func (p program) Configure(ctx context.Context, c promises.Configuration) error {
 	return p.store.PutConfiguration(ctx, storedConfiguration(c), false)
 }
 
@@ -113,14 +119,14 @@ func (p program) DeleteService(ctx context.Context, id string) error {
 }
 
 // suiteUsage is a usage as the suite has it.
-func suiteUsage(u usage) published.Usage {
-	return published.Usage{
-		ID: u.ID, ServiceID: u.ServiceID, Prefix: u.Prefix, Network: uint64(u.Network.V), Name: u.Name, Status: u.Status,
+func suiteUsage(u usage) promises.Usage {
+	return promises.Usage{
+		Seq: u.Seq, ID: u.ID, ServiceID: u.ServiceID, Prefix: u.Prefix, Network: uint64(u.Network.V), Name: u.Name, Status: u.Status,
 		State: u.Publish.State, Value: u.Publish.Value, Fault: u.Publish.Fault,
 	}
 }
 
-func (p program) Reserve(ctx context.Context, u published.Usage) (published.Usage, error) {
+func (p program) Reserve(ctx context.Context, u promises.Usage) (promises.Usage, error) {
 	network := sqlite.NetworkID(u.Network)
 	reserved := usage{ServiceID: u.ServiceID, Mode: modeCustom, Prefix: u.Prefix, Network: sqlite.Given(&network)}
 	if u.Prefix == automaticPrefix(network) {
@@ -130,12 +136,12 @@ func (p program) Reserve(ctx context.Context, u published.Usage) (published.Usag
 	return suiteUsage(reserved), err
 }
 
-func (p program) Usage(ctx context.Context, id string) (published.Usage, error) {
+func (p program) Usage(ctx context.Context, id string) (promises.Usage, error) {
 	u, err := p.store.Usage(ctx, id)
 	return suiteUsage(u), err
 }
 
-func (p program) Usages(ctx context.Context, state reconcile.PlaceState) (all []published.Usage, err error) {
+func (p program) Usages(ctx context.Context, state reconcile.PlaceState) (all []promises.Usage, err error) {
 	stored, err := p.store.Usages(ctx, usageFilter{state: state}, 1000)
 	for _, u := range stored {
 		all = append(all, suiteUsage(u))
@@ -164,6 +170,10 @@ func (p program) Free(ctx context.Context, id string, force bool) (freed bool, e
 	return r.freed, err
 }
 
+func (p program) CountUsages(ctx context.Context, service, prefix string) (int64, error) {
+	return p.store.CountUsages(ctx, service, prefix)
+}
+
 func (p program) Totals(ctx context.Context) (map[string]uint64, error) { return p.store.Totals(ctx) }
 
 func (p program) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
@@ -174,7 +184,7 @@ func (p program) Backup(ctx context.Context) (*os.File, error) { return p.store.
 
 func (p program) Client(a reconcile.Account) (provider.DNS, error) { return p.clients.open(a) }
 
-func (p program) Test(ctx context.Context, c published.Configuration, write bool) []answers.TestItem {
+func (p program) Test(ctx context.Context, c promises.Configuration, write bool) []answers.TestItem {
 	return p.clients.test(ctx, p.public, storedConfiguration(c), write)
 }
 

@@ -2030,24 +2030,6 @@ func TestReleaseOfTheNewestUsage(t *testing.T) {
 	}
 }
 
-// A look in mode manual, for a write that may arrive late, takes nothing away
-// whose successor is not there.
-func TestManualLookTakesNothingAway(t *testing.T) {
-	w := &oldWorld{t: t, now: cloudtest.AliDNS(t), moved: cloudtest.TencentCloud(t), refused: cloudtest.HuaweiCloud(t), network: 100}
-	w.build()
-	a := newApplianceOn(t, oldFile(t, 1, w.statements...))
-	db := a.open(t)
-	defer db.Close()
-	eventually(t, "every place was looked at", func() bool {
-		return queryText(t, db, `SELECT count(*) FROM names WHERE due <= 1000`)[0] == "0"
-	})
-	for _, prefix := range []string{"failed-old", "pending-old", "conflict-old", "held"} {
-		if values := w.now.Values(t, "_mesh."+prefix+".mesh.example.com"); len(values) != 1 {
-			t.Errorf("%s: %q", prefix, values)
-		}
-	}
-}
-
 // english is two words of English in a row. Values in quotes are no words, nor are names
 // with "_", "-" or digits, nor what has more capitals than one.
 var (

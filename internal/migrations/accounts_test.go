@@ -20,7 +20,7 @@ func version6(t *testing.T) *sql.DB {
 	}
 	t.Cleanup(func() { db.Close() })
 	db.SetMaxOpenConns(1)
-	first, err := os.ReadFile("../../testdata/schema-1.sql")
+	first, err := os.ReadFile("../../test/oldfile/schema-1.sql")
 	if err == nil {
 		_, err = db.Exec(string(first))
 	}

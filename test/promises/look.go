@@ -1,4 +1,4 @@
-package published
+package promises
 
 import (
 	"bytes"
@@ -279,4 +279,36 @@ func (l *dnsLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// queryText gives the rows of a query, a line each.
+func queryText(t testing.TB, db *sql.DB, query string) (lines []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		cells, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for _, cell := range cells {
+			words = append(words, cell.String)
+		}
+		lines = append(lines, strings.Join(words, " | "))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return lines
 }

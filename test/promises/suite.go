@@ -1,8 +1,8 @@
-// Package published holds the program to what it promises about DNS: which values stand where,
-// at real servers, at stand-ins for clouds and in the zones of the built-in server, whatever
-// fails. It drives the program's operations, its ledger and its reconciler without the HTTP API.
-// Only tests import it.
-package published
+// Package promises holds the program to its promises: which values stand in DNS, at real
+// servers, at stand-ins for clouds and in the zones of the built-in server, whatever fails; and
+// what the database keeps and erases. It drives the program's operations, its ledger and its
+// reconciler without the HTTP API. Only tests import it.
+package promises
 
 import (
 	"context"
@@ -52,6 +52,7 @@ type Program interface {
 	Release(ctx context.Context, id string) (freed bool, err error)
 	Free(ctx context.Context, id string, force bool) (freed bool, err error)
 
+	CountUsages(ctx context.Context, service, prefix string) (int64, error)
 	Totals(ctx context.Context) (map[string]uint64, error)
 	SaveAddresses(ctx context.Context, a mesh.Addresses) error
 	Backup(ctx context.Context) (*os.File, error)
@@ -69,6 +70,8 @@ type Program interface {
 	IDs(newID func() (string, error))
 	// OnCommit has f called after each commit, in the place of wake.
 	OnCommit(f func(wake func()))
+	// LookThrough looks at the whole file, as a start does.
+	LookThrough(ctx context.Context)
 	// Settle waits until the database does nothing by itself.
 	Settle()
 	Close() error
@@ -77,6 +80,7 @@ type Program interface {
 // Database is the program's.
 type Database struct {
 	Path, Owner    string
+	Addresses      mesh.Addresses // that were known when it was opened
 	Reader, Writer *sql.DB
 	Ledger         *ledger.Ledger
 	Zones          *builtin.Table
@@ -94,6 +98,7 @@ type Configuration struct {
 
 // Usage is a prefix that is reserved for a network, and how far its record is.
 type Usage struct {
+	Seq                   int64
 	ID, ServiceID, Prefix string
 	Network               uint64
 	Name                  string // full record name as DNS has it
@@ -103,14 +108,19 @@ type Usage struct {
 	Fault                 reconcile.Fault
 }
 
-// Test runs all tests.
-func (suite Suite) Test(t *testing.T) {
+// Publishing runs the tests of what stands in DNS.
+func (suite Suite) Publishing(t *testing.T) { suite.run(t, publishing) }
+
+// Database runs the tests of what the database keeps.
+func (suite Suite) Database(t *testing.T) { suite.run(t, database) }
+
+func (suite Suite) run(t *testing.T, tests map[string]func(Suite, *testing.T)) {
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) { tests[name](suite, t) })
 	}
 }
 
-var tests = map[string]func(Suite, *testing.T){
+var publishing = map[string]func(Suite, *testing.T){
 	"Wanted":                          Suite.testWanted,
 	"Lifecycle":                       Suite.testLifecycle,
 	"ForeignValues":                   Suite.testForeignValues,
@@ -234,4 +244,41 @@ var tests = map[string]func(Suite, *testing.T){
 	"SerialAfterTheLast":              Suite.testSerialAfterTheLast,
 	"NoWildcard":                      Suite.testNoWildcard,
 	"ToldIsTrue":                      Suite.testToldIsTrue,
+}
+
+var database = map[string]func(Suite, *testing.T){
+	"OpenAgain":                  Suite.testOpenAgain,
+	"NewerSchemaIsRefused":       Suite.testNewerSchemaIsRefused,
+	"FileMode":                   Suite.testFileMode,
+	"FileModeOfLeftLog":          Suite.testFileModeOfLeftLog,
+	"OddFileNames":               Suite.testOddFileNames,
+	"PathsOfOneFile":             Suite.testPathsOfOneFile,
+	"LeftBackupsOfOthers":        Suite.testLeftBackupsOfOthers,
+	"OpenFails":                  Suite.testOpenFails,
+	"LeftBackupsAreRemoved":      Suite.testLeftBackupsAreRemoved,
+	"SecondProgramIsRefused":     Suite.testSecondProgramIsRefused,
+	"BackupOfOneMoment":          Suite.testBackupOfOneMoment,
+	"ForeignDatabase":            Suite.testForeignDatabase,
+	"ForeignLog":                 Suite.testForeignLog,
+	"NewDatabaseIsTold":          Suite.testNewDatabaseIsTold,
+	"FileComesBack":              Suite.testFileComesBack,
+	"IndexBeatsTheRace":          Suite.testIndexBeatsTheRace,
+	"ReservationsOnFullDisk":     Suite.testReservationsOnFullDisk,
+	"SchemaRefuses":              Suite.testSchemaRefuses,
+	"TotalsAreCounts":            Suite.testTotalsAreCounts,
+	"KeysOfAccounts":             Suite.testKeysOfAccounts,
+	"ListsWhileAccountsGo":       Suite.testListsWhileAccountsGo,
+	"SettleAfterAccount":         Suite.testSettleAfterAccount,
+	"OldSecretsAreErased":        Suite.testOldSecretsAreErased,
+	"KeysOfEndedPlacesGo":        Suite.testKeysOfEndedPlacesGo,
+	"SecretsGoWhenTheLogIsFree":  Suite.testSecretsGoWhenTheLogIsFree,
+	"ManualLookTakesNothingAway": Suite.testManualLookTakesNothingAway,
+	"MigratedSchemaIsTheNewOne":  Suite.testMigratedSchemaIsTheNewOne,
+	"MigratedPrefixes":           Suite.testMigratedPrefixes,
+	"MigratedServices":           Suite.testMigratedServices,
+	"MigratedUsages":             Suite.testMigratedUsages,
+	"MigratedConfiguration":      Suite.testMigratedConfiguration,
+	"MigratedPublications":       Suite.testMigratedPublications,
+	"MigratedFileMode":           Suite.testMigratedFileMode,
+	"MigrateMany":                Suite.testMigrateMany,
 }
