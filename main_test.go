@@ -25,19 +25,21 @@ import (
 	"time"
 
 	"meshddns/internal/provision"
+	"meshddns/test/api"
+	"meshddns/test/support"
 )
 
 // appProcess is the program, run inside the test on a port of its own choice.
 type appProcess struct {
 	t       testing.TB
 	hangUps chan os.Signal
-	log     *logBuffer
+	log     *support.Log
 	url     string
 }
 
 func runProgram(t testing.TB, environ []string, args ...string) *appProcess {
 	t.Helper()
-	p := &appProcess{t: t, hangUps: make(chan os.Signal, 1), log: &logBuffer{}}
+	p := &appProcess{t: t, hangUps: make(chan os.Signal, 1), log: &support.Log{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	args = append([]string{"-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", filepath.Join(t.TempDir(), "meshddns.db")}, args...)
@@ -46,7 +48,7 @@ func runProgram(t testing.TB, environ []string, args ...string) *appProcess {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := receive(t, ended); err != nil {
+		if err := support.Receive(t, ended); err != nil {
 			t.Error(err)
 		}
 	})
@@ -60,7 +62,7 @@ func runProgram(t testing.TB, environ []string, args ...string) *appProcess {
 // logged waits for a text in the log.
 func (p *appProcess) logged(text string) {
 	p.t.Helper()
-	eventually(p.t, text, func() bool { return strings.Contains(p.log.String(), text) })
+	support.Eventually(p.t, text, func() bool { return strings.Contains(p.log.String(), text) })
 }
 
 // status is that of the answer to a GET of the configuration with a token.
@@ -71,7 +73,7 @@ func (p *appProcess) status(token string) int {
 		p.t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := (&http.Client{Timeout: patience}).Do(request)
+	response, err := (&http.Client{Timeout: support.Patience}).Do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -91,7 +93,7 @@ func TestSeveralAddresses(t *testing.T) {
 		t.Fatalf("listens on %q", addresses)
 	}
 	for i, want := range []int{401, 200, 401} {
-		client := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		client := &http.Client{Timeout: support.Patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if i == 1 {
 				return new(net.Dialer).DialContext(ctx, "unix", socket)
 			}
@@ -134,7 +136,7 @@ func TestHangUp(t *testing.T) {
 		write(step.content)
 		before := strings.Count(p.log.String(), step.log)
 		p.hangUps <- syscall.SIGHUP
-		eventually(t, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		support.Eventually(t, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
 		if o, n := p.status(old), p.status(new); o != step.old || n != step.new {
 			t.Errorf("after %s: old %d, new %d", step.log, o, n)
 		}
@@ -166,8 +168,8 @@ func TestHangUpProvisions(t *testing.T) {
 		write(step.name, step.more)
 		before := strings.Count(p.log.String(), step.log)
 		p.hangUps <- syscall.SIGHUP
-		eventually(t, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
-		response, err := (&http.Client{Timeout: patience}).Get(p.url + "/api/v1/ddns/services/a")
+		support.Eventually(t, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		response, err := (&http.Client{Timeout: support.Patience}).Get(p.url + "/api/v1/ddns/services/a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +193,7 @@ func TestHangUpForNothing(t *testing.T) {
 
 // The steps are done in order, all of them, whatever one says.
 func TestReloadSteps(t *testing.T) {
-	log := &logBuffer{}
+	log := &support.Log{}
 	var done []string
 	note := func(what string, err error) step {
 		return step{what, func(context.Context) error { done = append(done, what); return err }}
@@ -226,10 +228,7 @@ func TestProvisionMistakes(t *testing.T) {
 		parts := strings.Split("\n"+strings.TrimRight(given, "\n"), "\nfile ")
 		for _, part := range parts[1:] {
 			name, body, _ := strings.Cut(part, "\n")
-			body = manyLetters.ReplaceAllStringFunc(body, func(many string) string {
-				n, _ := strconv.Atoi(strings.Trim(many, "< x>"))
-				return strings.Repeat("x", n)
-			})
+			body = api.Expanded(body)
 			if quoted, ok := strings.CutPrefix(body, "bytes "); ok {
 				if body, err = strconv.Unquote(quoted); err != nil {
 					t.Fatal(err)
@@ -278,7 +277,7 @@ func (a *appliance) applied(t testing.TB, documents ...string) string {
 	}
 	credentials := t.TempDir()
 	writeFile(t, filepath.Join(credentials, "key"), "sesame\n")
-	before := len(a.logs.String())
+	before := len(a.Logs.String())
 	err := a.provision(t.Context(), dir, provision.CredentialFolder{Folder: credentials}, false)
 	if err != nil {
 		return strings.ReplaceAll(err.Error(), dir+"/", "")
@@ -294,8 +293,8 @@ var auditLine = regexp.MustCompile(`msg=change who=(.*)`)
 
 // audited gives the audit lines from an octet of the log on, without what varies.
 func (a *appliance) audited(from int) (lines []string) {
-	for _, found := range auditLine.FindAllStringSubmatch(a.logs.String()[from:], -1) {
-		line, _, _ := strings.Cut(uuidText.ReplaceAllString(found[1], "<id>"), ` code="" file=`)
+	for _, found := range auditLine.FindAllStringSubmatch(a.Logs.String()[from:], -1) {
+		line, _, _ := strings.Cut(api.UUIDText.ReplaceAllString(found[1], "<id>"), ` code="" file=`)
 		lines = append(lines, line)
 	}
 	return lines
@@ -355,15 +354,15 @@ func TestProvision(t *testing.T) {
 			"usages": [{"service_id": "a", "prefix_mode": "auto", "network_id": 18446744073709551615}, {"service_id": "a", "prefix_mode": "auto", "network_id": 5}]}`,
 			released + "\n" + deletedB},
 	} {
-		before := a.files(t)
+		before := a.Files(t)
 		if got := a.applied(t, step.document); got != step.want {
 			t.Errorf("%s:\n%s\nwant\n%s", step.name, got, step.want)
 		}
-		if same := bytes.Equal(before, a.files(t)); same != (step.want == "") {
+		if same := bytes.Equal(before, a.Files(t)); same != (step.want == "") {
 			t.Errorf("%s: the database is the same: %v", step.name, same)
 		}
 	}
-	if strings.Contains(a.logs.String(), "sesame") {
+	if strings.Contains(a.Logs.String(), "sesame") {
 		t.Error("the log has a secret")
 	}
 }
@@ -372,10 +371,10 @@ func TestProvision(t *testing.T) {
 // being applied, another one its entry; a prune that is refused removes nothing.
 func TestProvisionFaults(t *testing.T) {
 	a := newAppliance(t, stopClock)
-	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{}}`)
+	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.Must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{}}`)
 	for i := range 9 {
-		a.must(t, "POST", "/api/v1/ddns/usages", fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, i, i))
+		a.Must(t, "POST", "/api/v1/ddns/usages", fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, i, i))
 	}
 	const fine = `{"owner": "0123456789ab", "services": [{"id": "new", "name": "N", "config": {"domain": "new.example"}}]}`
 	usages := func(to int) (all []string) {
@@ -385,7 +384,7 @@ func TestProvisionFaults(t *testing.T) {
 		return all
 	}
 	a.applied(t, fine)
-	before := a.rows(t)
+	before := a.AllRows(t)
 	for _, step := range []struct{ name, document, want string }{
 		{"masked on a new appliance", `{
 "configuration": {"provider": "builtin", "access_key_id": "-", "domain": "example.com", "txt_record_name": "@",
@@ -431,7 +430,7 @@ func TestProvisionFaults(t *testing.T) {
 			if got := a.applied(t, fine, step.document); got != step.want {
 				t.Errorf("\n%s\nwant\n%s", got, step.want)
 			}
-			if !slices.Equal(before, a.rows(t)) {
+			if !slices.Equal(before, a.AllRows(t)) {
 				t.Error("the database is another one")
 			}
 		})
@@ -485,7 +484,7 @@ func randomDocument(random *rand.Rand) string {
 func (a *appliance) stateDocument(t testing.TB) string {
 	t.Helper()
 	var answer struct{ Data json.RawMessage }
-	if err := json.Unmarshal([]byte(a.must(t, "GET", "/api/v1/ddns/state", "")), &answer); err != nil {
+	if err := json.Unmarshal([]byte(a.Must(t, "GET", "/api/v1/ddns/state", "")), &answer); err != nil {
 		t.Fatal(err)
 	}
 	return string(answer.Data)
@@ -511,12 +510,12 @@ func TestStateIsADocument(t *testing.T) {
 		if strings.Contains(state, "hidden") {
 			t.Errorf("seed %d: a secret is in %s", seed, state)
 		}
-		before, from := a.files(t), len(a.logs.String())
-		if got := a.applied(t, state); got != "" || !bytes.Equal(before, a.files(t)) || !strings.Contains(a.logs.String()[from:], "changes=0") {
+		before, from := a.Files(t), len(a.Logs.String())
+		if got := a.applied(t, state); got != "" || !bytes.Equal(before, a.Files(t)) || !strings.Contains(a.Logs.String()[from:], "changes=0") {
 			t.Errorf("seed %d: the own state changes %s\n%s", seed, got, state)
 		}
 		pruned := strings.Replace(state, `{"owner"`, `{"prune":true,"owner"`, 1)
-		if got := a.applied(t, pruned); got != "" || !bytes.Equal(before, a.files(t)) {
+		if got := a.applied(t, pruned); got != "" || !bytes.Equal(before, a.Files(t)) {
 			t.Errorf("seed %d: the own state prunes %s\n%s", seed, got, state)
 		}
 		if again := fresh().stateDocument(t); again != state {
@@ -587,7 +586,7 @@ func TestProvisionOwner(t *testing.T) {
 			a := newApplianceOn(t, path, stopClock)
 			own := a.store.owner
 			if test.before != "" {
-				a.must(t, "PUT", "/api/v1/ddns/services/b", test.before)
+				a.Must(t, "PUT", "/api/v1/ddns/services/b", test.before)
 			}
 			for range 2 {
 				if err := a.provision(t.Context(), owned("0123456789ab"), provision.CredentialFolder{}, test.start); err != nil {
@@ -598,7 +597,7 @@ func TestProvisionOwner(t *testing.T) {
 					t.Errorf("%s, want %s; %v, %s", got, test.want, err, state.Owner)
 				}
 			}
-			if stored := queryText(t, a.open(t), `SELECT owner FROM appliance`); stored[0] != a.store.owner {
+			if stored := support.Rows(t, a.Open(t), `SELECT owner FROM appliance`); stored[0] != a.store.owner {
 				t.Errorf("%q is stored", stored)
 			}
 		})
@@ -613,8 +612,8 @@ func TestProvisionKeepsWhatIsReleased(t *testing.T) {
 		"usages": [{"service_id": "b", "prefix_mode": "custom", "custom_prefix": "Office", "network_id": 1}]}`
 	a.applied(t, with)
 	const name = "_mesh.office.b.example.com"
-	eventually(t, "published", func() bool { return strings.Contains(a.ask(t, name), "n=1 ") })
-	db := a.open(t)
+	support.Eventually(t, "published", func() bool { return strings.Contains(a.Ask(t, name), "n=1 ") })
+	db := a.Open(t)
 	defer db.Close()
 	if _, err := db.Exec(`UPDATE bindings SET status = 'releasing' WHERE network_id = 1`); err != nil {
 		t.Fatal(err)
@@ -625,11 +624,11 @@ func TestProvisionKeepsWhatIsReleased(t *testing.T) {
 	if got, want := a.applied(t, with), `provision what="POST /api/v1/ddns/usages" id=<id> status=200`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	a.must(t, "POST", "/api/v1/ddns/sync", "")
-	if got := a.ask(t, name); !strings.Contains(got, "n=1 ") {
+	a.Must(t, "POST", "/api/v1/ddns/sync", "")
+	if got := a.Ask(t, name); !strings.Contains(got, "n=1 ") {
 		t.Errorf("the name has %q", got)
 	}
-	if rows := queryText(t, db, `SELECT count(*) FROM bindings WHERE status = 'active' AND network_id = 1`); rows[0] != "1" {
+	if rows := support.Rows(t, db, `SELECT count(*) FROM bindings WHERE status = 'active' AND network_id = 1`); rows[0] != "1" {
 		t.Errorf("%q usages", rows)
 	}
 }
@@ -638,8 +637,8 @@ func TestProvisionKeepsWhatIsReleased(t *testing.T) {
 // whole, and one that cannot be read is refused.
 func TestStateIsStreamed(t *testing.T) {
 	a := newAppliance(t, stopClock)
-	a.must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.addUsages(t, 60*usagePage, 4000) // more than sockets hold
+	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.AddUsages(t, 60*usagePage, 4000) // more than sockets hold
 	whole := a.stateDocument(t)
 	if got := strings.Count(whole, `"service_id":"svc"`); got != 40*usagePage {
 		t.Errorf("%d usages, want those with a network: %d", got, 40*usagePage)
@@ -654,20 +653,20 @@ func TestStateIsStreamed(t *testing.T) {
 	if largest > 64<<10 || before < 10*largest {
 		t.Errorf("a piece has %d of %d octets", largest, sum)
 	}
-	response, err := a.http.Get(a.url + "/api/v1/ddns/state")
+	response, err := a.HTTP.Get(a.URL + "/api/v1/ddns/state")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	db := a.open(t)
+	db := a.Open(t)
 	defer db.Close()
 	if _, err := db.Exec(`ALTER TABLE usages RENAME TO away`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.logs.String(), "answer broken off") {
+	if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(a.Logs.String(), "answer broken off") {
 		t.Errorf("the answer ends with %v", err)
 	}
-	if response, body := a.do(t, "GET", "/api/v1/ddns/state", nil, ""); response.StatusCode != 500 {
+	if response, body := a.Do(t, "GET", "/api/v1/ddns/state", nil, ""); response.StatusCode != 500 {
 		t.Error(response.Status, body)
 	}
 }
@@ -681,7 +680,7 @@ func TestServiceManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { manager.Close() })
-	manager.SetReadDeadline(time.Now().Add(patience))
+	manager.SetReadDeadline(time.Now().Add(support.Patience))
 	told := func(want string) {
 		t.Helper()
 		buffer := make([]byte, 4096)
@@ -734,8 +733,8 @@ func TestProvisionMovesAPrefix(t *testing.T) {
 	a := newAppliance(t)
 	a.applied(t, movedPrefix("1"))
 	const name = "_mesh.office.b.example.com"
-	eventually(t, "published", func() bool {
-		published, _ := a.page(t, "state=published")
+	support.Eventually(t, "published", func() bool {
+		published, _ := a.Page(t, "state=published")
 		return len(published) == 2
 	})
 	const want = `provision what="DELETE /api/v1/ddns/usages/{id}" id=<id> status=202
@@ -748,13 +747,13 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 	if a.provisionPause() != provisionPause {
 		t.Errorf("it is tried again after %v", a.provisionPause())
 	}
-	eventually(t, "withdrawn", func() bool { return !strings.Contains(a.ask(t, name), "n=1 ") })
-	before := len(a.logs.String())
-	eventually(t, "reserved", func() bool { a.provisionAgain(t.Context(), "x"); return a.provisionPause() == 0 })
+	support.Eventually(t, "withdrawn", func() bool { return !strings.Contains(a.Ask(t, name), "n=1 ") })
+	before := len(a.Logs.String())
+	support.Eventually(t, "reserved", func() bool { a.provisionAgain(t.Context(), "x"); return a.provisionPause() == 0 })
 	if got := strings.Join(a.audited(before), "\n"); got != `provision what="POST /api/v1/ddns/usages" id=<id> status=200` {
 		t.Errorf("what waited has made\n%s", got)
 	}
-	eventually(t, "published", func() bool { return strings.Contains(a.ask(t, name), "n=7 ") })
+	support.Eventually(t, "published", func() bool { return strings.Contains(a.Ask(t, name), "n=7 ") })
 	if n := a.provisioned.count.Load(); n != 0 {
 		t.Errorf("%d faults are left", n)
 	}
@@ -764,8 +763,8 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 // the metrics and the health, and is applied when the state allows it.
 func TestProvisionWaits(t *testing.T) {
 	a := newAppliance(t, stopClock)
-	a.must(t, "PUT", "/api/v1/ddns/services/b", `{"name":"B","config":{"domain":"b.example"}}`)
-	id := a.reserve(t, "b", "office", 1)
+	a.Must(t, "PUT", "/api/v1/ddns/services/b", `{"name":"B","config":{"domain":"b.example"}}`)
+	id := a.Reserve(t, "b", "office", 1)
 	const document = `{"configuration": {"provider": "x", "access_key_id": "-", "access_key_secret": "********", "domain": "example.com", "txt_record_name": "@"},
 "services": [{"id": "b", "name": "Moved", "config": {"domain": "moved.example"}}, {"id": "c", "name": "C", "config": {"domain": "c.example"}}],
 "usages": [{"service_id": "b", "prefix_mode": "auto", "network_id": 2},
@@ -781,30 +780,30 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 	}
 	tells := func(faults, health string) {
 		t.Helper()
-		if page := a.must(t, "GET", "/metrics", ""); !strings.Contains(page, "\nmeshddns_provision_faults "+faults+"\n") {
+		if page := a.Must(t, "GET", "/metrics", ""); !strings.Contains(page, "\nmeshddns_provision_faults "+faults+"\n") {
 			t.Errorf("the metrics have no %s faults:\n%s", faults, page)
 		}
-		if got := a.must(t, "GET", "/healthz", ""); !strings.Contains(got, health) {
+		if got := a.Must(t, "GET", "/healthz", ""); !strings.Contains(got, health) {
 			t.Errorf("healthz: %s, want %s", got, health)
 		}
 	}
 	tells("3", "预置文件未完全应用")
 	again := func(waits int, want ...string) {
 		t.Helper()
-		before := len(a.logs.String())
+		before := len(a.Logs.String())
 		a.provisionAgain(t.Context(), "x")
 		if got := a.audited(before); !slices.Equal(got, want) || len(a.provisioned.faults) != waits {
 			t.Errorf("%q, %d faults, want %q, %d", got, len(a.provisioned.faults), want, waits)
 		}
-		if log := a.logs.String()[before:]; strings.Contains(log, "not applied") {
+		if log := a.Logs.String()[before:]; strings.Contains(log, "not applied") {
 			t.Errorf("what was told is told once more: %s", log)
 		}
 	}
 	again(3)
-	a.must(t, "DELETE", "/api/v1/ddns/usages/"+id+"?force=1", "")
+	a.Must(t, "DELETE", "/api/v1/ddns/usages/"+id+"?force=1", "")
 	again(2, `provision what="PUT /api/v1/ddns/services/{id}" id=b status=200`, `provision what="POST /api/v1/ddns/usages" id=<id> status=200`)
-	a.must(t, "PUT", "/api/v1/ddns/services/none", `{"name":"N","config":{"domain":"none.example"}}`)
-	a.must(t, "PUT", "/api/v1/ddns/config", `{"provider":"x","access_key_id":"-","access_key_secret":"sesame","domain":"other.example","txt_record_name":"@"}`)
+	a.Must(t, "PUT", "/api/v1/ddns/services/none", `{"name":"N","config":{"domain":"none.example"}}`)
+	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"x","access_key_id":"-","access_key_secret":"sesame","domain":"other.example","txt_record_name":"@"}`)
 	again(0, `provision what="PUT /api/v1/ddns/config" id="" status=200`, `provision what="POST /api/v1/ddns/usages" id=<id> status=200`)
 	tells("0", `"正常"`)
 }
@@ -817,11 +816,11 @@ func TestProvisionForm(t *testing.T) {
 	if got := a.applied(t, `{"usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 4}]}`); got != waiting {
 		t.Fatal(got)
 	}
-	before := a.rows(t)
+	before := a.AllRows(t)
 	const want = `0.json:1: services[1].name: name must not be empty`
 	got := a.applied(t, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}, {"id": "x", "name": "", "config": {}}]}`)
-	if got != want || !slices.Equal(before, a.rows(t)) {
-		t.Errorf("%s, and the database is another one: %v", got, !slices.Equal(before, a.rows(t)))
+	if got != want || !slices.Equal(before, a.AllRows(t)) {
+		t.Errorf("%s, and the database is another one: %v", got, !slices.Equal(before, a.AllRows(t)))
 	}
 	if n := a.provisioned.count.Load(); n != 2 || a.provisionPause() == 0 {
 		t.Errorf("%d faults, again after %v", n, a.provisionPause())
@@ -834,23 +833,23 @@ func TestProvisionForm(t *testing.T) {
 // While the database fails, all of the file waits.
 func TestProvisionWaitsForTheDatabase(t *testing.T) {
 	a := newAppliance(t, stopClock)
-	db := a.open(t)
+	db := a.Open(t)
 	if _, err := db.Exec(`CREATE TRIGGER refuse BEFORE INSERT ON services BEGIN SELECT RAISE(ABORT, 'no'); END`); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.applied(t, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}]}`); !strings.Contains(got, "no") {
 		t.Errorf("the fault is %q", got)
 	}
-	before := len(a.logs.String())
+	before := len(a.Logs.String())
 	a.provisionAgain(t.Context(), "x")
-	if log := a.logs.String()[before:]; log != "" || a.provisioned.count.Load() != 1 {
+	if log := a.Logs.String()[before:]; log != "" || a.provisioned.count.Load() != 1 {
 		t.Errorf("the same fault again: %s, %d faults", log, a.provisioned.count.Load())
 	}
 	if _, err := db.Exec(`DROP TRIGGER refuse`); err != nil {
 		t.Fatal(err)
 	}
 	a.provisionAgain(t.Context(), "x")
-	if log := a.logs.String()[before:]; !strings.Contains(log, "msg=provisioned") || a.provisioned.count.Load() != 0 || a.provisionPause() != 0 {
+	if log := a.Logs.String()[before:]; !strings.Contains(log, "msg=provisioned") || a.provisioned.count.Load() != 0 || a.provisionPause() != 0 {
 		t.Errorf("the database works: %s, %d faults", log, a.provisioned.count.Load())
 	}
 }
@@ -887,7 +886,7 @@ func TestProvisionFaultsAtTheStart(t *testing.T) {
 			}
 			writeFile(t, file, `{}`)
 			p.hangUps <- syscall.SIGHUP
-			eventually(t, "healthy", func() bool { return p.health() == "ok" })
+			support.Eventually(t, "healthy", func() bool { return p.health() == "ok" })
 		})
 	}
 }
@@ -900,7 +899,7 @@ func (p *appProcess) health() string {
 		p.t.Fatal(err)
 	}
 	request.Header.Set("Accept-Language", "en")
-	response, err := (&http.Client{Timeout: patience}).Do(request)
+	response, err := (&http.Client{Timeout: support.Patience}).Do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -943,9 +942,9 @@ func TestLogLines(t *testing.T) {
 	for range 2 * maxFaultLines {
 		all = append(all, provision.Mistake{File: "f", Line: 1, Reason: "bad"})
 	}
-	before := len(a.logs.String())
+	before := len(a.Logs.String())
 	logLines(a.log, 0, "m", all)
-	if log := a.logs.String()[before:]; strings.Count(log, `error="f:1: bad"`) != maxFaultLines || !strings.Contains(log, "more=100") {
+	if log := a.Logs.String()[before:]; strings.Count(log, `error="f:1: bad"`) != maxFaultLines || !strings.Contains(log, "more=100") {
 		t.Error(log)
 	}
 }

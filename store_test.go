@@ -11,9 +11,7 @@ import (
 	"hash/fnv"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +34,7 @@ import (
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/test/oldfile"
+	"meshddns/test/support"
 )
 
 var noLog = slog.New(slog.DiscardHandler)
@@ -163,7 +162,7 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 		next(func() error { return s.tx(ctx, func(context.Context, *sql.Tx) error { return failed }) }, failed)
 		close(open)
 		running.Wait()
-		if got := queryText(t, s.reader, `SELECT id, name FROM places`); tries != 2 || !slices.Equal(got, []string{fmt.Sprint(place.ID, " | office.example.com")}) {
+		if got := support.Rows(t, s.reader, `SELECT id, name FROM places`); tries != 2 || !slices.Equal(got, []string{fmt.Sprint(place.ID, " | office.example.com")}) {
 			t.Errorf("after %d tries the place %d is stored as %q", tries, place.ID, got)
 		}
 		if got, err := s.zones.ZoneRecords(ctx, []string{record.Name}); err != nil || len(got) != 1 || string(got[0].Data) != "\x01y" {
@@ -329,9 +328,9 @@ func TestLogIsKeptForACopy(t *testing.T) {
 // The log says what a migration does. A file that cannot be migrated stays.
 func TestMigrationIsLogged(t *testing.T) {
 	a := newApplianceOn(t, oldfile.New(t, 1))
-	for _, want := range []string{"from=1", fmt.Sprint("to=", schema.Version()), a.path} {
-		if !strings.Contains(a.logs.String(), want) {
-			t.Errorf("no %q in the log: %s", want, a.logs)
+	for _, want := range []string{"from=1", fmt.Sprint("to=", schema.Version()), a.Path} {
+		if !strings.Contains(a.Logs.String(), want) {
+			t.Errorf("no %q in the log: %s", want, a.Logs)
 		}
 	}
 }
@@ -515,7 +514,7 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 		t.Error("another copy is overwritten", err)
 	}
 	goBack(t, path, 1)
-	if s := mustOpen(t, path); !slices.Equal(queryText(t, s.reader, `SELECT name FROM services`), []string{"Other"}) {
+	if s := mustOpen(t, path); !slices.Equal(support.Rows(t, s.reader, `SELECT name FROM services`), []string{"Other"}) {
 		t.Error("the newest copy is not the one that was brought back")
 	}
 }
@@ -546,7 +545,7 @@ func versionOf(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	return queryText(t, db, `PRAGMA user_version`)[0]
+	return support.Rows(t, db, `PRAGMA user_version`)[0]
 }
 
 // Without room for the copy nothing is upgraded.
@@ -616,42 +615,6 @@ func fillDisk(t testing.TB, dir string, leave int64) {
 	}
 }
 
-// What has come to a list that is not JSON, and a missing binding, do not keep others
-// from being listed.
-func TestUnreadableRowsAreListed(t *testing.T) {
-	a := newAppliance(t)
-	a.must(t, "PUT", "/api/v1/ddns/services/good", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.must(t, "PUT", "/api/v1/ddns/services/odd", `{"name":"x","config":{"domain":"example.org"}}`)
-	var ids []string
-	for n := range 4 {
-		ids = append(ids, a.reserve(t, []string{"good", "odd"}[n/2], fmt.Sprint("p", n), n))
-	}
-	db := a.open(t)
-	defer db.Close()
-	for _, statement := range []string{
-		`UPDATE usages SET txt_endpoints = '{' WHERE record_prefix = 'p0'`,
-		`DELETE FROM bindings WHERE network_id = 1`,
-		`UPDATE services SET config = '{"domain', txt_endpoints = 'x', domain = NULL WHERE id = 'odd'`,
-	} {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, query := range []string{"", "?state=pending", "?state=none", "?limit=10", "?service_id=odd"} {
-		status, code, answer := a.call(t, "GET", "/api/v1/ddns/usages/available"+query, "")
-		if status != http.StatusOK || query == "" && strings.Count(answer, `"id":"`) != 8 {
-			t.Errorf("%s: %d %s %s", query, status, code, answer)
-		}
-	}
-	for _, id := range ids {
-		a.must(t, "GET", "/api/v1/ddns/usages/"+id, "")
-	}
-	if answer := a.must(t, "GET", "/api/v1/ddns/services", ""); !strings.Contains(answer, `"good"`) || !strings.Contains(answer, `"odd"`) {
-		t.Error(answer)
-	}
-	a.must(t, "GET", "/api/v1/ddns/services/odd", "")
-}
-
 // TestSQLiteVersion: before 3.51.3 two connections that write and checkpoint at one time
 // could corrupt the database (https://sqlite.org/wal.html#walresetbug).
 func TestSQLiteVersion(t *testing.T) {
@@ -687,35 +650,6 @@ func TestLeftFolderStays(t *testing.T) {
 	}
 }
 
-// A HEAD request says what a backup would be, and makes, counts and logs none.
-func TestHeadOfBackup(t *testing.T) {
-	a := newAppliance(t)
-	get, _ := a.do(t, "GET", "/api/v1/ddns/backup", nil, "")
-	counted := func() (lines []string) {
-		for line := range strings.Lines(a.must(t, "GET", "/metrics", "")) {
-			if strings.HasPrefix(line, "meshddns_backup_") {
-				lines = append(lines, line)
-			}
-		}
-		return lines
-	}
-	eventually(t, "the backup is counted", func() bool { return slices.Contains(counted(), "meshddns_backup_runs_total{result=\"ok\"} 1\n") })
-	before, logged := counted(), strings.Count(a.logs.String(), "backup")
-	head, body := a.do(t, "HEAD", "/api/v1/ddns/backup", nil, "")
-	get.Header.Del("Content-Length") // the size of a copy
-	get.Header.Del("Date")
-	head.Header.Del("Date")
-	if head.StatusCode != http.StatusOK || body != "" || !maps.EqualFunc(head.Header, get.Header, slices.Equal) {
-		t.Errorf("%d %q %v, want %v", head.StatusCode, body, head.Header, get.Header)
-	}
-	if after := counted(); !slices.Equal(after, before) {
-		t.Errorf("counted %q, before %q", after, before)
-	}
-	if now := strings.Count(a.logs.String(), "backup"); now != logged {
-		t.Errorf("logged: %s", a.logs.String())
-	}
-}
-
 // managed is the socket of a service manager, which reads until a message begins as wanted and
 // has some text in it.
 func managed(t *testing.T) (path string, told func(begin, part string)) {
@@ -726,7 +660,7 @@ func managed(t *testing.T) (path string, told func(begin, part string)) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { manager.Close() })
-	manager.SetReadDeadline(time.Now().Add(patience))
+	manager.SetReadDeadline(time.Now().Add(support.Patience))
 	return path, func(begin, part string) {
 		t.Helper()
 		buffer, last := make([]byte, 4096), ""
@@ -801,13 +735,13 @@ func TestUsageAsStored(t *testing.T) {
 		}
 		made <- u
 	}()
-	receive(t, begun)
+	support.Receive(t, begun)
 	err := s.PutService(t.Context(), "svc", func(v service) (service, error) { v.Config = `{"domain":"example.net"}`; return v, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	close(wait)
-	u := receive(t, made)
+	u := support.Receive(t, made)
 	if again, err := s.Usage(t.Context(), u.ID); err != nil || u.Name != "_mesh.office.example.net" || again.Name != u.Name || again.Domain != u.Domain {
 		t.Errorf("told %q in %q, stored %q in %q, %v", u.Name, u.Domain.V, again.Name, again.Domain.V, err)
 	}
