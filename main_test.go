@@ -62,7 +62,7 @@ func runProgram(t testing.TB, environ []string, args ...string) *appProcess {
 // logged waits for a text in the log.
 func (p *appProcess) logged(text string) {
 	p.t.Helper()
-	support.Eventually(p.t, text, func() bool { return strings.Contains(p.log.String(), text) })
+	support.Eventually(p.t, support.Limit, text, func() bool { return strings.Contains(p.log.String(), text) })
 }
 
 // status is that of the answer to a GET of the configuration with a token.
@@ -136,7 +136,7 @@ func TestHangUp(t *testing.T) {
 		write(step.content)
 		before := strings.Count(p.log.String(), step.log)
 		p.hangUps <- syscall.SIGHUP
-		support.Eventually(t, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		support.Eventually(t, support.Limit, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
 		if o, n := p.status(old), p.status(new); o != step.old || n != step.new {
 			t.Errorf("after %s: old %d, new %d", step.log, o, n)
 		}
@@ -168,7 +168,7 @@ func TestHangUpProvisions(t *testing.T) {
 		write(step.name, step.more)
 		before := strings.Count(p.log.String(), step.log)
 		p.hangUps <- syscall.SIGHUP
-		support.Eventually(t, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
+		support.Eventually(t, support.Limit, step.log, func() bool { return strings.Count(p.log.String(), step.log) > before })
 		response, err := (&http.Client{Timeout: support.Patience}).Get(p.url + "/api/v1/ddns/services/a")
 		if err != nil {
 			t.Fatal(err)
@@ -612,7 +612,7 @@ func TestProvisionKeepsWhatIsReleased(t *testing.T) {
 		"usages": [{"service_id": "b", "prefix_mode": "custom", "custom_prefix": "Office", "network_id": 1}]}`
 	a.applied(t, with)
 	const name = "_mesh.office.b.example.com"
-	support.Eventually(t, "published", func() bool { return strings.Contains(a.Ask(t, name), "n=1 ") })
+	support.Eventually(t, support.Limit, "published", func() bool { return strings.Contains(a.Ask(t, name), "n=1 ") })
 	db := a.Open(t)
 	defer db.Close()
 	if _, err := db.Exec(`UPDATE bindings SET status = 'releasing' WHERE network_id = 1`); err != nil {
@@ -733,7 +733,7 @@ func TestProvisionMovesAPrefix(t *testing.T) {
 	a := newAppliance(t)
 	a.applied(t, movedPrefix("1"))
 	const name = "_mesh.office.b.example.com"
-	support.Eventually(t, "published", func() bool {
+	support.Eventually(t, support.Limit, "published", func() bool {
 		published, _ := a.Page(t, "state=published")
 		return len(published) == 2
 	})
@@ -747,13 +747,13 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 	if a.provisionPause() != provisionPause {
 		t.Errorf("it is tried again after %v", a.provisionPause())
 	}
-	support.Eventually(t, "withdrawn", func() bool { return !strings.Contains(a.Ask(t, name), "n=1 ") })
+	support.Eventually(t, support.Limit, "withdrawn", func() bool { return !strings.Contains(a.Ask(t, name), "n=1 ") })
 	before := len(a.Logs.String())
-	support.Eventually(t, "reserved", func() bool { a.provisionAgain(t.Context(), "x"); return a.provisionPause() == 0 })
+	support.Eventually(t, support.Limit, "reserved", func() bool { a.provisionAgain(t.Context(), "x"); return a.provisionPause() == 0 })
 	if got := strings.Join(a.audited(before), "\n"); got != `provision what="POST /api/v1/ddns/usages" id=<id> status=200` {
 		t.Errorf("what waited has made\n%s", got)
 	}
-	support.Eventually(t, "published", func() bool { return strings.Contains(a.Ask(t, name), "n=7 ") })
+	support.Eventually(t, support.Limit, "published", func() bool { return strings.Contains(a.Ask(t, name), "n=7 ") })
 	if n := a.provisioned.count.Load(); n != 0 {
 		t.Errorf("%d faults are left", n)
 	}
@@ -886,7 +886,7 @@ func TestProvisionFaultsAtTheStart(t *testing.T) {
 			}
 			writeFile(t, file, `{}`)
 			p.hangUps <- syscall.SIGHUP
-			support.Eventually(t, "healthy", func() bool { return p.health() == "ok" })
+			support.Eventually(t, support.Limit, "healthy", func() bool { return p.health() == "ok" })
 		})
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/provider"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // twoBackends are two servers of one table: one answers from memory, the other
@@ -46,16 +46,10 @@ func startTwo(t testing.TB, run bool) *twoBackends {
 
 func (b *twoBackends) waitComplete(want bool) {
 	b.t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for limit := time.Now().Add(time.Minute); ; <-ticker.C {
-		if _, _, complete := b.cache.Size(); complete == want {
-			return
-		}
-		if time.Now().After(limit) {
-			b.t.Fatalf("in vain: the cache is complete: %t", want)
-		}
-	}
+	support.Eventually(b.t, support.Limit, fmt.Sprint("the cache is complete: ", want), func() bool {
+		_, _, complete := b.cache.Size()
+		return complete == want
+	})
 }
 
 // same asks both and gives the answer, which has to be one and the same.

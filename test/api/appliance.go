@@ -207,7 +207,7 @@ func (a *Appliance) stands(t testing.TB, name string, network int) bool {
 func (a *Appliance) WantHealth(t testing.TB, status int, code string) {
 	t.Helper()
 	var got string
-	support.Eventually(t, fmt.Sprint("healthz is ", status, " ", code), func() bool {
+	support.Eventually(t, support.Limit, fmt.Sprint("healthz is ", status, " ", code), func() bool {
 		s, c, answer := a.Call(t, "GET", "/healthz", "")
 		got = answer
 		return s == status && c == code

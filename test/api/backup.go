@@ -87,7 +87,7 @@ func (suite Suite) testOneBackupAtATime(t *testing.T) {
 		t.Errorf("%s %.200s", second.Status, answer)
 	}
 	cancel()
-	support.Eventually(t, "the next one is made", func() bool {
+	support.Eventually(t, support.Limit, "the next one is made", func() bool {
 		next, _ := a.Do(t, "GET", "/api/v1/ddns/backup", nil, "")
 		return next.StatusCode == 200
 	})
@@ -122,7 +122,7 @@ func (suite Suite) testHeadOfBackup(t *testing.T) {
 		}
 		return lines
 	}
-	support.Eventually(t, "the backup is counted", func() bool { return slices.Contains(counted(), "meshddns_backup_runs_total{result=\"ok\"} 1\n") })
+	support.Eventually(t, support.Limit, "the backup is counted", func() bool { return slices.Contains(counted(), "meshddns_backup_runs_total{result=\"ok\"} 1\n") })
 	before, logged := counted(), strings.Count(a.Logs.String(), "backup")
 	head, body := a.Do(t, "HEAD", "/api/v1/ddns/backup", nil, "")
 	get.Header.Del("Content-Length") // the size of a copy

@@ -114,7 +114,7 @@ func (suite Suite) testMetricsFromTheStart(t *testing.T) {
 		}
 	}
 	a.Must(t, "GET", "/api/v1/ddns/backup", "")
-	support.Eventually(t, "the backup is counted", func() bool {
+	support.Eventually(t, support.Limit, "the backup is counted", func() bool {
 		_, page := a.Do(t, "GET", "/metrics", nil, "")
 		return strings.Contains(page, "meshddns_backup_runs_total{result=\"ok\"} 1\n") && !strings.Contains(page, "meshddns_backup_last_success_timestamp_seconds 0\n")
 	})
@@ -182,7 +182,7 @@ func (suite Suite) testLastSuccessOutlivesTheProgram(t *testing.T) {
 		a.Must(t, "POST", "/api/v1/ddns/sync", "")
 	})
 	a := suite.Start(t, Options{Path: path})
-	support.Eventually(t, "the time is known", func() bool {
+	support.Eventually(t, support.Limit, "the time is known", func() bool {
 		_, page := a.Do(t, "GET", "/metrics", nil, "")
 		return strings.Contains(page, "\nmeshddns_sync_last_success_timestamp_seconds 1")
 	})

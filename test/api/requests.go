@@ -189,7 +189,7 @@ func (suite Suite) testRefusedRequestsChangeNothing(t *testing.T) {
 			last.method, last.path, last.body, last.status, last.code = method, path, body, status, code
 		}
 	}
-	support.Eventually(t, "the engine has reviewed what was stored", func() bool {
+	support.Eventually(t, support.Limit, "the engine has reviewed what was stored", func() bool {
 		return support.Rows(t, a.Reader, `SELECT (SELECT count(*) FROM pass WHERE requested <> '') + (SELECT count(*) FROM names WHERE lane = '' AND due > 0)`)[0] == "0"
 	})
 	before := a.Files(t)
@@ -322,7 +322,7 @@ func (suite Suite) testSlowReaderHoldsNobodyUp(t *testing.T) {
 	for i := range 20 {
 		a.Must(t, "PUT", "/api/v1/ddns/services/svc", fmt.Sprintf(`{"name":"%d","config":{"domain":"example.com"}}`, i))
 	}
-	support.Eventually(t, "no reader is left", func() bool {
+	support.Eventually(t, support.Limit, "no reader is left", func() bool {
 		return a.Reader.Stats().InUse == 0 && strings.HasPrefix(support.Rows(t, db, `PRAGMA wal_checkpoint(TRUNCATE)`)[0], "0 ")
 	})
 	var listing struct{ Data []json.RawMessage }
@@ -374,7 +374,7 @@ func (suite Suite) testWriteOutlivesItsClient(t *testing.T) {
 		_, err := a.HTTP.Do(request)
 		gone <- err
 	}()
-	support.Eventually(t, "the write waits for its turn", func() bool { return stands(".(*server).putService", "sqlite.(*Queue).Do") })
+	support.Eventually(t, support.Limit, "the write waits for its turn", func() bool { return stands(".(*server).putService", "sqlite.(*Queue).Do") })
 	cancel()
 	if err := <-gone; err == nil {
 		t.Fatal("the client got an answer")
@@ -382,7 +382,7 @@ func (suite Suite) testWriteOutlivesItsClient(t *testing.T) {
 	if _, err := db.Exec(`COMMIT`); err != nil {
 		t.Fatal(err)
 	}
-	support.Eventually(t, "the service is stored", func() bool {
+	support.Eventually(t, support.Limit, "the service is stored", func() bool {
 		return slices.Equal(support.Rows(t, a.Reader, `SELECT id FROM services`), []string{"svc"})
 	})
 }

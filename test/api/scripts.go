@@ -118,7 +118,7 @@ func (s *script) step(given string) (answer string) {
 		return s.shown(s.Ask(s, rest))
 	case "until":
 		name, answer, _ := strings.Cut(rest, " ")
-		support.Eventually(s, rest, func() bool { return s.Ask(s, name) == answer })
+		support.Eventually(s, support.Limit, rest, func() bool { return s.Ask(s, name) == answer })
 		return ""
 	}
 	headers, lines := http.Header{}, lines[1:]

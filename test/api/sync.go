@@ -31,7 +31,7 @@ func (suite Suite) testValueWithoutConfiguration(t *testing.T) {
 	configure(false)
 	c.Fail(slices.Repeat([]cloudtest.Fault{cloudtest.Throttle}, 1000)...) // or the value is withdrawn
 	a.Call(t, "DELETE", "/api/v1/ddns/config", "")
-	support.Eventually(t, "the state follows", func() bool {
+	support.Eventually(t, support.Limit, "the state follows", func() bool {
 		return strings.Contains(a.Must(t, "GET", "/api/v1/ddns/usages/"+id, ""), `"state":"none","value":"v=mesh1 n=7 `)
 	})
 	if len(c.Values(t, "_mesh.office."+cloudtest.Zone)) != 1 {
@@ -129,7 +129,7 @@ func (suite Suite) testOutcomeThatIsNotStored(t *testing.T) {
 		}
 		answered <- response.Status + " " + answer
 	}()
-	support.Eventually(t, "the fault is logged", func() bool { return strings.Contains(a.Logs.String(), "disk full") })
+	support.Eventually(t, support.Limit, "the fault is logged", func() bool { return strings.Contains(a.Logs.String(), "disk full") })
 	if _, err := db.Exec(`DROP TRIGGER fault`); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (suite Suite) testNextPass(t *testing.T) {
 	}
 	a.Must(t, "PUT", "/api/v1/ddns/config", inExampleCom+`,"sync_mode":"auto"}`)
 	a.Must(t, "POST", "/api/v1/ddns/sync", "")
-	support.Eventually(t, "a pass is planned", func() bool { return a.report(t).NextAt != nil })
+	support.Eventually(t, support.Limit, "a pass is planned", func() bool { return a.report(t).NextAt != nil })
 }
 
 // A name counts once in a report, whether it was changed just before or not.
@@ -240,7 +240,7 @@ func (suite Suite) testFileIsGone(t *testing.T) {
 				t.Log(a.Logs.String())
 			}
 			a.WantHealth(t, http.StatusServiceUnavailable, "database_gone")
-			support.Eventually(t, "what is open already is read", func() bool { // the check of the start may have it for a while
+			support.Eventually(t, support.Limit, "what is open already is read", func() bool { // the check of the start may have it for a while
 				status, _, _ := a.Call(t, "GET", "/api/v1/ddns/services/svc", "")
 				return status == http.StatusOK
 			})

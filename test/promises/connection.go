@@ -19,6 +19,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // testTest tries each server with right and with wrong settings.
@@ -106,19 +107,19 @@ func (suite Suite) testWriteTestCleansUp(t *testing.T) {
 			c := dnsConfiguration(servertest.Server{Name: s.Name, Addr: gate.addr})
 			items := make(chan []answers.TestItem, 1)
 			go func() { items <- h.program.Test(ctx, c, true) }()
-			dnsWait(t, gate.arrived)
+			support.Receive(t, gate.arrived)
 			if test.goes {
 				cancel()
 			}
 			got := dnsUntil(items, time.Second) // a cleanup that does not wait for the write is over by then
 			close(gate.open)
 			if got == nil {
-				got = dnsWait(t, items)
+				got = support.Receive(t, items)
 			}
 			if text := dnsItemsText(got); !strings.HasSuffix(text, test.want) {
 				t.Errorf("%s, want %s", text, test.want)
 			}
-			dnsWait(t, gate.passed)
+			support.Receive(t, gate.passed)
 			probe := gate.name()
 			if !strings.HasPrefix(probe, "_mesh-test-") {
 				t.Errorf("written at %s", probe)
@@ -204,7 +205,7 @@ func (suite Suite) testAddressSourceIsDown(t *testing.T) {
 		h.wantStanding(dnsHost, h.text("", "tcp://198.51.100.7:11010"))
 		h.stop()
 		cancel()
-		if err := dnsWait(t, watched); err != nil {
+		if err := support.Receive(t, watched); err != nil {
 			t.Error(err)
 		}
 		last, _ = book.Known()

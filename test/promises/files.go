@@ -18,6 +18,7 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
+	"meshddns/test/support"
 )
 
 // stored is a database that a test has opened.
@@ -437,7 +438,7 @@ func (suite Suite) testForeignLog(t *testing.T) {
 	if after, err := os.ReadDir(filepath.Dir(path)); err != nil || len(after) != len(before) {
 		t.Errorf("beside it: %v, %v", after, err)
 	}
-	if names := queryText(t, db, `SELECT name FROM sqlite_schema`); strings.Join(names, " ") != "bookmarks" || !strings.Contains(err.Error(), "another program") {
+	if names := support.Rows(t, db, `SELECT name FROM sqlite_schema`); strings.Join(names, " ") != "bookmarks" || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("%v, and in the file are %q", err, names)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // The names and the value that most tests here are about.
@@ -56,7 +57,7 @@ type host struct {
 	engine     *reconcile.Engine
 	vendors    map[string]*dnsVendor // stand-ins for providers, by name
 	addresses  atomic.Pointer[reconcile.Addresses]
-	log        *dnsLog
+	log        *support.Log
 	ahead      atomic.Int64
 	rounds     atomic.Int64         // of the engine
 	listed     func(names []string) // called, if it is there, when the engine has listed names
@@ -73,7 +74,7 @@ func (suite Suite) newHost(t testing.TB, s servertest.Server) *host {
 
 func (suite Suite) openHost(t testing.TB, path string, s servertest.Server) *host {
 	t.Helper()
-	h := &host{t: t, suite: suite, log: &dnsLog{}, vendors: map[string]*dnsVendor{}}
+	h := &host{t: t, suite: suite, log: &support.Log{}, vendors: map[string]*dnsVendor{}}
 	var err error
 	if h.program, err = suite.Open(context.Background(), path, h.logger()); err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func (h *host) start() {
 			h.t.Error(err)
 		}
 	}()
-	h.stop = sync.OnceFunc(func() { cancel(); dnsWait(h.t, ended) })
+	h.stop = sync.OnceFunc(func() { cancel(); support.Receive(h.t, ended) })
 	h.t.Cleanup(h.stop)
 }
 

@@ -1,14 +1,12 @@
 package promises
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -243,17 +241,6 @@ func dnsItemsText(items []answers.TestItem) string {
 	return strings.Join(words, " ")
 }
 
-// dnsWait takes what comes from a channel, or fails the test.
-func dnsWait[T any](t testing.TB, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(dnsPatience):
-		t.Fatal("nothing came in time")
-	}
-	return v
-}
-
 // dnsUntil takes what comes from a channel until a time is over.
 func dnsUntil[T any](from <-chan T, limit time.Duration) (v T) {
 	select {
@@ -261,54 +248,4 @@ func dnsUntil[T any](from <-chan T, limit time.Duration) (v T) {
 	case <-time.After(limit):
 	}
 	return v
-}
-
-// dnsLog is a log that may be read while it is written.
-type dnsLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *dnsLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *dnsLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// queryText gives the rows of a query, a line each.
-func queryText(t testing.TB, db *sql.DB, query string) (lines []string) {
-	t.Helper()
-	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		cells, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
-		var words []string
-		for _, cell := range cells {
-			words = append(words, cell.String)
-		}
-		lines = append(lines, strings.Join(words, " | "))
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return lines
 }

@@ -17,6 +17,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/test/cloudtest"
 	"meshddns/test/oldfile"
+	"meshddns/test/support"
 )
 
 // oldWorld is a database of an earlier version, and what stands at its providers.
@@ -263,7 +264,7 @@ func (w *oldWorld) checkRest(h *host, want map[string]string) {
 		`SELECT count(*) FROM accounts WHERE access_key_secret = '' `:                                                         "2", // the built-in server's, and the one that is gone
 		`SELECT count(*) FROM names WHERE due IS NOT NULL AND lane <> 'look'`:                                                 "0",
 	} {
-		if got := strings.Join(queryText(w.t, h.Reader, query), "\n"); got != want {
+		if got := strings.Join(support.Rows(w.t, h.Reader, query), "\n"); got != want {
 			w.t.Errorf("%s: %q, want %q", query, got, want)
 		}
 	}
@@ -273,7 +274,7 @@ func (w *oldWorld) checkRest(h *host, want map[string]string) {
 			published++
 		}
 	}
-	if got := queryText(w.t, h.Reader, `SELECT count(*) FROM places WHERE state = 'published' AND standing <> ''`); got[0] != fmt.Sprint(published) {
+	if got := support.Rows(w.t, h.Reader, `SELECT count(*) FROM places WHERE state = 'published' AND standing <> ''`); got[0] != fmt.Sprint(published) {
 		w.t.Errorf("%s places are published, want %d", got[0], published)
 	}
 }
@@ -338,9 +339,9 @@ func walkTables(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, table := range queryText(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'`) {
-		columns := queryText(t, db, `SELECT group_concat('coalesce(length(' || name || '), 0)', ' + ') FROM pragma_table_info('`+table+`')`)[0]
-		queryText(t, db, `SELECT count(*), sum(`+columns+`) FROM `+table)
+	for _, table := range support.Rows(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'`) {
+		columns := support.Rows(t, db, `SELECT group_concat('coalesce(length(' || name || '), 0)', ' + ') FROM pragma_table_info('`+table+`')`)[0]
+		support.Rows(t, db, `SELECT count(*), sum(`+columns+`) FROM `+table)
 	}
 }
 

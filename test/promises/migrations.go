@@ -10,6 +10,7 @@ import (
 
 	"meshddns/internal/migrations"
 	"meshddns/test/oldfile"
+	"meshddns/test/support"
 )
 
 // testMigratedSchemaIsTheNewOne compares migrated files with a new one, to the letter.
@@ -17,7 +18,7 @@ func (suite Suite) testMigratedSchemaIsTheNewOne(t *testing.T) {
 	read := func(path string) []string {
 		s := suite.mustOpen(t, path)
 		defer s.Close()
-		return queryText(t, s.Reader, `SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name`)
+		return support.Rows(t, s.Reader, `SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name`)
 	}
 	fresh := read(filepath.Join(t.TempDir(), "new.db"))
 	if len(fresh) < 20 {
@@ -93,7 +94,7 @@ func (suite Suite) testMigratedServices(t *testing.T) {
 			services = strings.Replace(services, "'lesen.bücher.example'", "'lesen.xn--bcher-kva.example'", 1)
 		}
 		s := suite.mustOpen(t, oldfile.New(t, version, services))
-		ids := queryText(t, s.Reader, `SELECT id FROM services`)
+		ids := support.Rows(t, s.Reader, `SELECT id FROM services`)
 		if len(ids) != 16 {
 			t.Fatalf("%d services", len(ids))
 		}
@@ -102,10 +103,10 @@ func (suite Suite) testMigratedServices(t *testing.T) {
 				SELECT domain IS NULL, s.domain, s.zone, s.zone_key, s.provider, s.txt_endpoints, a.provider, a.endpoint, a.access_key_id, a.access_key_secret, a.key_hash
 				FROM services s LEFT JOIN accounts a ON a.id = s.account WHERE s.id = '` + id + `'`
 			want := []string{"1 |  |  |  |  | [] |  |  |  |  | "}
-			if fresh.PutService(t.Context(), id, queryText(t, s.Reader, `SELECT config FROM services WHERE id = '`+id+`'`)[0]) == nil {
-				want = queryText(t, fresh.Reader, read)
+			if fresh.PutService(t.Context(), id, support.Rows(t, s.Reader, `SELECT config FROM services WHERE id = '`+id+`'`)[0]) == nil {
+				want = support.Rows(t, fresh.Reader, read)
 			}
-			if got := queryText(t, s.Reader, read); !slices.Equal(got, want) {
+			if got := support.Rows(t, s.Reader, read); !slices.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", id, got, want)
 			}
 		}
@@ -114,7 +115,7 @@ func (suite Suite) testMigratedServices(t *testing.T) {
 			`SELECT zone, serial FROM zone_serials`:                                       "inner.example | 77",
 			`SELECT count FROM totals WHERE what = 'services'`:                            "16",
 		} {
-			if got := queryText(t, s.Reader, query); !slices.Equal(got, []string{want}) {
+			if got := support.Rows(t, s.Reader, query); !slices.Equal(got, []string{want}) {
 				t.Errorf("%s: %q, want %q", query, got, want)
 			}
 		}
@@ -142,7 +143,7 @@ func (suite Suite) testMigratedUsages(t *testing.T) {
 	oldfile.Both(t, func(t *testing.T, version int) {
 		s := suite.mustOpen(t, oldfile.New(t, version, oldServices,
 			`INSERT INTO usages VALUES `+strings.Join(usages, ", "), `INSERT INTO bindings VALUES `+strings.Join(bindings, ", ")))
-		got := queryText(t, s.Reader, `
+		got := support.Rows(t, s.Reader, `
 			SELECT u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive, u.txt_endpoints, u.created_at, u.name,
 			       b.id, iif(b.id IS NULL, '', printf('%u', b.network_id)), b.status
 			FROM usages u LEFT JOIN bindings b ON b.seq = u.seq AND b.usage_id = u.id ORDER BY u.seq`)
@@ -153,7 +154,7 @@ func (suite Suite) testMigratedUsages(t *testing.T) {
 			`SELECT usage_count FROM services WHERE id = 'good'`:                                           "40",
 			`SELECT count(*) FROM usages u WHERE NOT EXISTS (SELECT 1 FROM names n WHERE n.name = u.name)`: "0", // or no pass would come by
 		} {
-			if got := queryText(t, s.Reader, query); !slices.Equal(got, []string{want}) {
+			if got := support.Rows(t, s.Reader, query); !slices.Equal(got, []string{want}) {
 				t.Errorf("%s: %q, want %q", query, got, want)
 			}
 		}
@@ -161,7 +162,7 @@ func (suite Suite) testMigratedUsages(t *testing.T) {
 			t.Errorf("a prefix that is taken: %v", err)
 		}
 		made, err := s.Reserve(t.Context(), Usage{ServiceID: "good", Prefix: "new", Network: 1})
-		if last := queryText(t, s.Reader, `SELECT max(seq) FROM usages`); err != nil || last[0] != fmt.Sprint(made.Seq) {
+		if last := support.Rows(t, s.Reader, `SELECT max(seq) FROM usages`); err != nil || last[0] != fmt.Sprint(made.Seq) {
 			t.Errorf("a new usage has seq %d, the last is %s, %v", made.Seq, last, err)
 		}
 	})
@@ -189,7 +190,7 @@ func (suite Suite) testMigratedConfiguration(t *testing.T) {
 			`PRAGMA foreign_key_check`:                                    "",
 			`PRAGMA integrity_check`:                                      "ok",
 		} {
-			if got := strings.Join(queryText(t, s.Reader, query), "\n"); got != want {
+			if got := strings.Join(support.Rows(t, s.Reader, query), "\n"); got != want {
 				t.Errorf("%s: %q, want %q", query, got, want)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"meshddns/internal/secrets"
 	"meshddns/test/cloudtest"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // testReleaseWhileDown releases while the provider fails: the prefix stays
@@ -200,9 +201,9 @@ func (suite Suite) testReleaserGoes(t *testing.T) {
 		defer close(ended)
 		h.tryRelease(ctx, u)
 	}()
-	dnsWait(t, gate.arrived)
+	support.Receive(t, gate.arrived)
 	cancel()
-	dnsWait(t, ended)
+	support.Receive(t, ended)
 	h.wantTaken("office", 1)
 	close(gate.open)
 	h.until("the prefix is free", func() bool { return h.taken("office") == 0 })

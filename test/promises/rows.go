@@ -14,6 +14,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
+	"meshddns/test/support"
 )
 
 // The index refuses what no check before it could: many at once, one prefix.
@@ -84,7 +85,7 @@ func (suite Suite) testReservationsOnFullDisk(t *testing.T) {
 		writing.Wait()
 	}
 	counts := func() []string {
-		return queryText(t, s.Reader, `
+		return support.Rows(t, s.Reader, `
 			SELECT (SELECT count(*) FROM usages), (SELECT count(*) FROM bindings), (SELECT count(*) FROM names),
 			       (SELECT sum(count) FROM totals WHERE what <> 'services'), (SELECT usage_count FROM services)`)
 	}
@@ -240,7 +241,7 @@ func checkTotals(t *testing.T, s *stored) (seen map[string]bool) {
 	totals[string(own)]--
 	seen = map[string]bool{}
 	for what, query := range count {
-		got := queryText(t, s.Reader, query)[0]
+		got := support.Rows(t, s.Reader, query)[0]
 		if got != fmt.Sprint(totals[what]) {
 			t.Errorf("total of %s: %d, there are %s", what, totals[what], got)
 		}
@@ -248,7 +249,7 @@ func checkTotals(t *testing.T, s *stored) (seen map[string]bool) {
 			seen[what] = true
 		}
 	}
-	for _, line := range queryText(t, s.Reader, `SELECT id, usage_count, (SELECT count(*) FROM usages WHERE provider_id = services.id) FROM services`) {
+	for _, line := range support.Rows(t, s.Reader, `SELECT id, usage_count, (SELECT count(*) FROM usages WHERE provider_id = services.id) FROM services`) {
 		if words := strings.Split(line, " | "); words[1] != words[2] {
 			t.Errorf("usages of a service: %s", line)
 		}
@@ -270,7 +271,7 @@ func (suite Suite) testKeysOfAccounts(t *testing.T) {
 	}
 	check := func(want ...string) {
 		t.Helper()
-		got := queryText(t, s.Reader, `SELECT access_key_id, access_key_secret FROM accounts ORDER BY access_key_id`)
+		got := support.Rows(t, s.Reader, `SELECT access_key_id, access_key_secret FROM accounts ORDER BY access_key_id`)
 		for i, key := range want {
 			want[i] = key + " | secret of " + key
 		}
@@ -375,7 +376,7 @@ func (suite Suite) testSettleAfterAccount(t *testing.T) {
 	if err := s.Ledger.Settle(t.Context(), reconcile.Settlement{Places: []reconcile.Place{lost, released, kept}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := queryText(t, s.Reader, `SELECT name, state FROM places`); len(got) != 1 || got[0] != "_txt.example.com | failed" {
+	if got := support.Rows(t, s.Reader, `SELECT name, state FROM places`); len(got) != 1 || got[0] != "_txt.example.com | failed" {
 		t.Errorf("places %q", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
 	"meshddns/test/servertest"
+	"meshddns/test/support"
 )
 
 // testWanted stores services and usages, and asks what is wanted for them.
@@ -439,10 +440,10 @@ func (suite Suite) testRestart(t *testing.T) {
 						h.engine.Sync(t.Context(), false)
 					}
 				}()
-				dnsWait(t, gate.arrived)
+				support.Receive(t, gate.arrived)
 				restarted := h.copied(t)
 				close(gate.open)
-				dnsWait(t, ended)
+				support.Receive(t, ended)
 				h.stop()
 				testRestarted(t, restarted, s, u, release)
 			})
@@ -484,11 +485,11 @@ func (suite Suite) testStopDuringWrite(t *testing.T) {
 	h := suite.newHost(t, gate.server(t, s))
 	gate.shut(1)
 	h.begin(t.Context())
-	dnsWait(t, gate.arrived)
+	support.Receive(t, gate.arrived)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); h.stop() }()
 	close(gate.open)
-	dnsWait(t, stopped)
+	support.Receive(t, stopped)
 	wantTXT(t, s, dnsHost, h.text("", dnsEndpoint))
 	h.wantPlaces(dnsHost, "published "+h.value("", dnsEndpoint))
 	if last, _, err := h.engine.Last(t.Context()); last != nil || err != nil {
@@ -518,10 +519,10 @@ func (suite Suite) testStopBeforeWrite(t *testing.T) {
 	open := make(chan struct{})
 	held.Store(&open)
 	h.begin(t.Context())
-	dnsWait(t, arrived)
+	support.Receive(t, arrived)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); h.stop() }()
-	dnsWait(t, stopped) // the answer is not waited for
+	support.Receive(t, stopped) // the answer is not waited for
 	close(open)
 	if s.Serial(t) != serial {
 		t.Error("the zone was written")
