@@ -29,6 +29,7 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/probe"
+	"meshddns/internal/provision"
 	"meshddns/internal/sqlite"
 	"meshddns/test/api"
 	"meshddns/test/support"
@@ -116,6 +117,15 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	a.Appliance = &api.Appliance{
 		Path: path, Owner: store.owner, URL: web.URL, DNS: names.Addr(), Logs: logs, HTTP: client,
 		Public: &a.public, Reader: store.reader, Settle: func() { settle(store) },
+		Provision: func(ctx context.Context, path, credentials string, start bool) error {
+			return a.provision(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
+		},
+		Faults: func() (faults []string) {
+			for _, m := range a.provisioned.faults {
+				faults = append(faults, m.String())
+			}
+			return faults
+		},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
@@ -494,10 +504,8 @@ var fuzzed = []string{
 	"PATCH /api/v1/ddns/usages/", "POST /api/v1/ddns/services", "PUT /api/v1/ddns/services/fuzzed",
 }
 
-// Whatever a body is, the real routes on a real database give an answer in the contract's form:
-// no fault of the program, what is granted is JSON that encoding/json reads too, what is stored
-// comes back, and no secret with it.
-func FuzzBodies(f *testing.F) {
+// addBodies gives the fuzzer bodies to begin with.
+func addBodies(f *testing.F) {
 	for i, body := range []string{
 		`{"provider":"nobody","access_key_id":"id","access_key_secret":"s3cr3t-0123456789","domain":"example.com","txt_record_name":"@","retry_interval":-9223372036854775808,"enabled":false,"txt_endpoints":["tcp://{ipv4}:1"]}`,
 		`{"provider":"nobody","domain":"a..b","write_test":true}`,
@@ -516,6 +524,13 @@ func FuzzBodies(f *testing.F) {
 	for _, body := range []string{"", "null", "[]", "{", "\xff", `{"a":1,"a":2}`, `{"name":"\ud800"}`, strings.Repeat("[", 20_000), strings.Repeat(" ", envelope.MaxBody+1)} {
 		f.Add(uint8(5), body)
 	}
+}
+
+// Whatever a body is, the real routes on a real database give an answer in the contract's form:
+// no fault of the program, what is granted is JSON that encoding/json reads too, what is stored
+// comes back, and no secret with it.
+func FuzzBodies(f *testing.F) {
+	addBodies(f)
 	a := newAppliance(f, stopClock)
 	routes := a.routes()
 	must := func(method, path, body string) string {

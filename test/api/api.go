@@ -3,6 +3,7 @@
 package api
 
 import (
+	"context"
 	"database/sql"
 	"maps"
 	"net/http"
@@ -46,6 +47,10 @@ type Appliance struct {
 	Public *probe.Public // how the test of a connection sees the world
 	Reader *sql.DB       // of the program
 	Settle func()        // waits until the database does nothing by itself
+
+	// Provision applies the provision files at a path, with the secrets in a folder.
+	Provision func(ctx context.Context, path, credentials string, start bool) error
+	Faults    func() []string // of what is provisioned
 }
 
 // Test runs all tests.
@@ -101,4 +106,8 @@ var tests = map[string]func(Suite, *testing.T){
 	"ChineseAnswers":                Suite.testChineseAnswers,
 	"ChineseFaults":                 Suite.testChineseFaults,
 	"PrivateAddressIsTold":          Suite.testPrivateAddressIsTold,
+	"Provision":                     Suite.testProvision,
+	"ProvisionFaults":               Suite.testProvisionFaults,
+	"StateIsADocument":              Suite.testStateIsADocument,
+	"ProvisionKeepsWhatIsReleased":  Suite.testProvisionKeepsWhatIsReleased,
 }
