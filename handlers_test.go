@@ -127,21 +127,10 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 			return faults
 		},
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	for _, task := range []func(context.Context) error{
-		names.Serve, cache.Run, a.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour) },
-	} {
-		serving.Go(func() {
-			if err := task(ctx); err != nil && ctx.Err() == nil {
-				t.Error(err)
-			}
-		})
-	}
+	stop := serveAll(t, names.Serve, cache.Run, a.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour) })
 	t.Cleanup(func() {
 		web.Close()
 		stop()
-		serving.Wait()
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -152,6 +141,20 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		t.Fatal("the addresses were not looked up")
 	}
 	return a
+}
+
+// serveAll runs tasks until stop is called, which waits for their ends.
+func serveAll(t testing.TB, tasks ...func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	for _, task := range tasks {
+		serving.Go(func() {
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
+	return func() { cancel(); serving.Wait() }
 }
 
 // stopClock keeps all that happens by itself from happening: no change has

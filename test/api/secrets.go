@@ -15,11 +15,12 @@ import (
 	"meshddns/test/support"
 )
 
-// Whatever is asked and whatever fails: no answer and no line of the log has
-// a secret in it.
-func (suite Suite) testSecretsStayInside(t *testing.T) {
-	const secret, encoded, quoted = "Zq9-hidden-Zq9", "WnE5LWhpZGRlbi1acTk=", `Zq9-\"hidden-Zq9`
-	a := suite.Start(t, Options{})
+// hidden is a secret that is quoted in no way, encoded is it in base64, and quoted is one with a quote.
+const hidden, encoded, quoted = "Zq9-hidden-Zq9", "WnE5LWhpZGRlbi1acTk=", `Zq9-\"hidden-Zq9`
+
+// requestsWithSecrets gives requests, each a method, a path and a body, that have the secrets
+// where they belong and where they do not.
+func requestsWithSecrets() (requests [][3]string) {
 	withConfig := func(provider, secret string) string {
 		return `{"provider":"` + provider + `","access_key_id":"key.","access_key_secret":"` + secret + `","domain":"example.com","endpoint":"127.0.0.1:1",` +
 			`"txt_record_name":"_txt","max_retries":0,"enabled":true,"write_test":true}`
@@ -28,10 +29,9 @@ func (suite Suite) testSecretsStayInside(t *testing.T) {
 		return `{"name":"x","config":{"domain":"` + provider + `.example","provider":"` + provider + `","access_key_id":"key.","access_key_secret":"` + secret +
 			`","endpoint":"127.0.0.1:1","API_TOKEN":"` + secret + `","deep":[{"password":"` + secret + `"}]}}`
 	}
-	var requests [][3]string
 	add := func(method, path, body string) { requests = append(requests, [3]string{method, path, body}) }
 	for _, provider := range []string{"builtin", "rfc2136", "nobody"} {
-		for _, secret := range []string{secret, encoded, quoted} {
+		for _, secret := range []string{hidden, encoded, quoted} {
 			add("PUT", "/config", withConfig(provider, secret))
 			add("POST", "/test", withConfig(provider, secret))
 			add("POST", "/test", withConfig(provider, "********"))
@@ -49,22 +49,29 @@ func (suite Suite) testSecretsStayInside(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		secret, `"` + secret + `"`, `{"access_key_secret":["` + secret + `"]}`, `{"access_key_secret":"` + secret + `"`, `{"access_key_secret":"` + secret + `","access_key_secret":""}`,
-		`{"name":"x","config":"` + secret + `"}`, `{"name":"x","config":{"access_key_secret":["` + secret + `"]}}`, `{"access_key_secret":"` + secret + `"}`,
+		hidden, `"` + hidden + `"`, `{"access_key_secret":["` + hidden + `"]}`, `{"access_key_secret":"` + hidden + `"`, `{"access_key_secret":"` + hidden + `","access_key_secret":""}`,
+		`{"name":"x","config":"` + hidden + `"}`, `{"name":"x","config":{"access_key_secret":["` + hidden + `"]}}`, `{"access_key_secret":"` + hidden + `"}`,
 	} {
 		for _, endpoint := range []string{"PUT /config", "POST /test", "POST /services", "PUT /services/x", "POST /usages"} {
 			method, path, _ := strings.Cut(endpoint, " ")
 			add(method, path, body)
 		}
 	}
+	return requests
+}
+
+// Whatever is asked and whatever fails: no answer and no line of the log has
+// a secret in it.
+func (suite Suite) testSecretsStayInside(t *testing.T) {
+	a := suite.Start(t, Options{})
 	db := a.Open(t)
 	defer db.Close()
-	leaked := regexp.MustCompile(`hidden-Zq9|WnE5LWhp` + fmt.Sprintf("|%.6x|%.6x|%.6x", sha256.Sum256([]byte(secret)), sha256.Sum256([]byte(encoded)), sha256.Sum256([]byte(`Zq9-"hidden-Zq9`))))
+	leaked := regexp.MustCompile(`hidden-Zq9|WnE5LWhp` + fmt.Sprintf("|%.6x|%.6x|%.6x", sha256.Sum256([]byte(hidden)), sha256.Sum256([]byte(encoded)), sha256.Sum256([]byte(`Zq9-"hidden-Zq9`))))
 	for _, fault := range []string{``, `CREATE TRIGGER fault BEFORE UPDATE ON configuration BEGIN SELECT RAISE(ABORT, 'disk full'); END`, `ALTER TABLE services RENAME TO away`} {
 		if _, err := db.Exec(fault); err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range requests {
+		for _, r := range requestsWithSecrets() {
 			response, answer := a.Do(t, r[0], "/api/v1/ddns"+r[1], nil, r[2])
 			if leaked.MatchString(answer + fmt.Sprint(response.Header)) {
 				t.Errorf("%s %s %s: %s", r[0], r[1], r[2], answer)
