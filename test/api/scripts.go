@@ -161,7 +161,7 @@ var UUIDText = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 var (
 	timeText = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	took     = regexp.MustCompile(`"duration_ms":\d+`)
-	planned  = regexp.MustCompile(`,"next_at":"[^"]*"`) // of the next pass: TestNextPass
+	planned  = regexp.MustCompile(`,"next_at":"[^"]*"`) // of the next pass: testNextPass
 	fromPort = regexp.MustCompile(`127\.0\.0\.1:\d+->`)
 )
 
