@@ -210,7 +210,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, files)
+			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, files.due, files.again)
 		},
 	})
 }
@@ -275,19 +275,19 @@ func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	}
 }
 
-// onHangUp obeys each hang-up until ctx ends, and meanwhile applies again what waits of the
-// provision file.
-func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), files *provisioning) error {
+// onHangUp obeys each hang-up until ctx ends, and meanwhile calls again after the time that due
+// gives, 0 for never.
+func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), due func() time.Duration, again func(context.Context)) error {
 	for {
-		var due <-chan time.Time
-		if pause := files.due(); pause > 0 {
-			due = time.After(pause)
+		var alarm <-chan time.Time
+		if pause := due(); pause > 0 {
+			alarm = time.After(pause)
 		}
 		select {
 		case <-hangUps:
 			obey()
-		case <-due:
-			files.again(ctx)
+		case <-alarm:
+			again(ctx)
 		case <-ctx.Done():
 			return nil
 		}

@@ -12,7 +12,6 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/sqlite"
 )
 
 func TestPrefixFault(t *testing.T) {
@@ -52,8 +51,8 @@ func TestPrefixFault(t *testing.T) {
 		"_MESH":                                 msg.PrefixReserved,
 		"_Mesh-":                                msg.PrefixReserved,
 	} {
-		if got := prefixFault(prefix); got != want {
-			t.Errorf("prefixFault(%q) = %q, want %q", prefix, got, want)
+		if got := mesh.PrefixFault(prefix); got != want {
+			t.Errorf("mesh.PrefixFault(%q) = %q, want %q", prefix, got, want)
 		}
 	}
 }
@@ -66,10 +65,10 @@ func FuzzPrefix(f *testing.F) {
 	good := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,63}$`)
 	reserved := regexp.MustCompile(`^(?i:_mesh)`)
 	f.Fuzz(func(t *testing.T, prefix string) {
-		if got, want := prefixFault(prefix) == "", good.MatchString(prefix) && !reserved.MatchString(prefix); got != want {
-			t.Errorf("prefixFault(%q) accepts: %v, want %v", prefix, got, want)
+		if got, want := mesh.PrefixFault(prefix) == "", good.MatchString(prefix) && !reserved.MatchString(prefix); got != want {
+			t.Errorf("mesh.PrefixFault(%q) accepts: %v, want %v", prefix, got, want)
 		}
-		if prefixFault(prefix) == "" && dnsname.Fault(dnsname.Parse(fullName(prefix, "example.com"))) != "" {
+		if mesh.PrefixFault(prefix) == "" && dnsname.Fault(dnsname.Parse(mesh.FullName(prefix, "example.com"))) != "" {
 			t.Errorf("%q is accepted and cannot be published", prefix)
 		}
 	})
@@ -84,8 +83,8 @@ func TestAutomaticPrefix(t *testing.T) {
 		1 << 63:        "_mesh-OTIyMzM3MjAzNjg1NDc3NTgwOA",
 		math.MaxUint64: "_mesh-MTg0NDY3NDQwNzM3MDk1NTE2MTU",
 	} {
-		if got := automaticPrefix(network); got != want {
-			t.Errorf("automaticPrefix(%d) = %q, want %q", network, got, want)
+		if got := mesh.AutomaticPrefix(network); got != want {
+			t.Errorf("mesh.AutomaticPrefix(%d) = %q, want %q", network, got, want)
 		}
 	}
 }
@@ -95,14 +94,14 @@ func TestAutomaticPrefix(t *testing.T) {
 func TestAutomaticPrefixIsDistinct(t *testing.T) {
 	owners := map[string]mesh.NetworkID{}
 	try := func(n mesh.NetworkID) {
-		prefix := automaticPrefix(n)
+		prefix := mesh.AutomaticPrefix(n)
 		folded := dnsname.Fold(prefix)
 		if owner, ok := owners[folded]; ok && owner != n {
 			t.Fatalf("%d and %d: %s", owner, n, prefix)
 		}
 		owners[folded] = n
-		if len(prefix) > dnsname.MaxLabel || prefixFault(prefix) != msg.PrefixReserved {
-			t.Fatalf("automaticPrefix(%d) = %q", n, prefix)
+		if len(prefix) > dnsname.MaxLabel || mesh.PrefixFault(prefix) != msg.PrefixReserved {
+			t.Fatalf("mesh.AutomaticPrefix(%d) = %q", n, prefix)
 		}
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -121,11 +120,11 @@ func FuzzAutomaticPrefix(f *testing.F) {
 	f.Add(uint64(0), uint64(104))
 	f.Add(uint64(1), uint64(math.MaxUint64))
 	f.Fuzz(func(t *testing.T, a, b uint64) {
-		p, q := automaticPrefix(mesh.NetworkID(a)), automaticPrefix(mesh.NetworkID(b))
+		p, q := mesh.AutomaticPrefix(mesh.NetworkID(a)), mesh.AutomaticPrefix(mesh.NetworkID(b))
 		if a != b && strings.EqualFold(p, q) {
 			t.Errorf("%d and %d: %s, %s", a, b, p, q)
 		}
-		digits, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(p, autoPrefix))
+		digits, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(p, "_mesh-"))
 		if err != nil || string(digits) != strconv.FormatUint(a, 10) {
 			t.Errorf("%d: %s is %q, %v", a, p, digits, err)
 		}

@@ -43,7 +43,7 @@ func bySQLite(t *testing.T, db *sql.DB, u ListedUsage) (text string) {
 		    'is_occupied', json(iif(?7, 'true', 'false')), 'network_id', iif(?8 < 0, json(printf('%u', ?8)), ?8), 'full_domain', ?9,
 		    'provider', iif(?10 IS NULL, NULL, json_object('id', ?10, 'name', ?11)), 'network_name', ?12,
 		    'publish', json_object('state', ?13, 'value', ?14, 'error', iif(?15 = '', '', json_array(?15, ?16, ?17)), 'attempts', ?18, 'at', ?19))`,
-		u.ID, u.ProviderID, u.Mode, u.Prefix, u.RecordType, u.Description, u.IsOccupied, sqlite.Given(u.NetworkID), u.FullDomain,
+		u.ID, u.ProviderID, u.Mode, u.Prefix, u.RecordType, u.Description, u.IsOccupied, u.NetworkID, u.FullDomain,
 		providerID, providerName, u.NetworkName, u.Publish.State, u.Publish.Value, code, detail, key, u.Publish.Attempts, u.Publish.At,
 	).Scan(&text); err != nil {
 		t.Fatal(err)

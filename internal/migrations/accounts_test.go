@@ -19,7 +19,7 @@ func version6(t *testing.T) *sql.DB {
 	t.Helper()
 	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "_foreign_keys=1")
 	db.SetMaxOpenConns(1)
-	first, err := os.ReadFile("../../testdata/schema-1.sql")
+	first, err := os.ReadFile("../../test/oldfile/schema-1.sql")
 	if err == nil {
 		_, err = db.Exec(string(first))
 	}

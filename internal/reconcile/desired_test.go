@@ -76,7 +76,7 @@ func recordText(r Record, follow bool) string {
 		{fmt.Sprint("beside ", len(r.Withdrawal.Beside)), len(r.Withdrawal.Beside) > 0},
 		{"waited", r.Waited},
 		{"follow", follow && r.Want != ""},
-		{"missing " + r.Warning.Detail, r.Warning.Code == CodeAddressUnknown},
+		{"missing " + string(r.Warning.Detail), r.Warning.Code == CodeAddressUnknown},
 		{r.Fault.Code, r.Fault.Code != ""},
 	} {
 		if is.holds {

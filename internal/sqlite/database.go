@@ -199,6 +199,9 @@ func (d *Database) Reading(ctx context.Context) Queryer {
 // readable in it.
 func (d *Database) Erase() { d.eraser.Ask() }
 
+// WaitErased waits until what Erase was called for is done.
+func (d *Database) WaitErased() { d.eraser.Wait() }
+
 // Checkpoint copies the WAL into the file beside the commits, until ctx ends.
 func (d *Database) Checkpoint(ctx context.Context) error { return d.checkpoints.Run(ctx, d.log) }
 

@@ -153,7 +153,7 @@ func (d *disk) entries() int64 { return atomic.LoadInt64(&d.control.entries) }
 // older makes a database of the first version, with a configuration and a usage.
 func older(t *testing.T, path string) map[string]string {
 	t.Helper()
-	schema, err := os.ReadFile("../../testdata/schema-1.sql")
+	schema, err := os.ReadFile("../oldfile/schema-1.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ type historyControl struct {
 // free (TestFree), that neither what is wanted (TestWantedIsNoOrphan) nor what has a place
 // (TestOrphansAreStrangers) is an orphan, that a second look is no work of a pass (TestLookDoesNotCount),
 // and that a move keeps what may stand (TestDesired), all in package reconcile; and that a newer secret
-// withdraws for an older one (TestSyncSecretOfWithdrawal in dns_test.go).
+// withdraws for an older one (TestPublishing/SecretOfWithdrawal).
 var historyControls = []historyControl{
 	{name: "nothing", within: 50},
 	{

@@ -29,7 +29,7 @@ var (
 // placeholders are what a script has for that which differs from run to run.
 var placeholders = strings.NewReplacer("<time>", "2026-01-02T03:04:05.678Z", "<ms>", "0", "<owner>", "0123456789ab", "<dns>", "127.0.0.1:53")
 
-// exchanges reads a script: handlers_test.go says what may stand in one.
+// exchanges reads a script: test/api says what may stand in one.
 func exchanges(text string) (all []exchange, err error) {
 	text = number.ReplaceAllStringFunc(placeholders.Replace(text), func(id string) string {
 		n, _ := strconv.Atoi(number.FindStringSubmatch(id)[1])

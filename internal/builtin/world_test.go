@@ -1,0 +1,137 @@
+package builtin_test
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnsname"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/provider"
+	"meshddns/internal/sqlite"
+)
+
+// world is a database of built-in zones, and servers that answer from it.
+type world struct {
+	t      testing.TB
+	path   string
+	db     *sql.DB
+	table  *builtin.Table
+	ctx    context.Context // ends with the test
+	ending sync.WaitGroup
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	schema, err := os.ReadFile("../../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db")}
+	db, err := sqlite.Open(t.Context(), w.path, sqlite.Schema{
+		Tables: string(schema), First: func(context.Context, *sql.Tx) error { return nil },
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	w.db = db.Writer
+	w.table = builtin.NewTable(db, time.Now)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.ctx = ctx
+	t.Cleanup(func() { cancel(); w.ending.Wait() })
+	return w
+}
+
+func (w *world) exec(statement string, args ...any) {
+	w.t.Helper()
+	if _, err := w.db.Exec(statement, args...); err != nil {
+		w.t.Fatalf("%v in %s", err, statement)
+	}
+}
+
+// task runs until the test ends.
+func (w *world) task(run func(context.Context) error) {
+	w.ending.Go(func() {
+		if err := run(w.ctx); err != nil && w.ctx.Err() == nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// listen starts a server and gives its address.
+func (w *world) listen(zones builtin.Zones) string {
+	w.t.Helper()
+	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, zones, slog.New(slog.DiscardHandler))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.task(server.Serve)
+	return server.Addr()
+}
+
+// change replaces a row that may name a zone, "" for none.
+func (w *world) change(zone, find string, replace func(tx *sql.Tx) error) error {
+	return w.table.ChangeZones(w.t.Context(), func(ctx context.Context, tx *sql.Tx, change *builtin.ZoneChange) error {
+		var before string
+		if err := tx.QueryRow(find).Scan(&before); err != nil {
+			return err
+		}
+		if err := change.Begin(ctx, tx, before, zone); err != nil {
+			return err
+		}
+		return replace(tx)
+	})
+}
+
+// putService registers a service of a zone and a provider, or removes it without a zone.
+func (w *world) putService(id, zone, provider string) error {
+	return w.change(zone, `SELECT coalesce((SELECT zone FROM services WHERE id = '`+id+`'), '')`, func(tx *sql.Tx) error {
+		_, err := tx.Exec(`DELETE FROM services WHERE id = ?`, id)
+		if err == nil && zone != "" {
+			_, err = tx.Exec(`
+				INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, created_at, updated_at)
+				VALUES (?1, '', '{}', ?2, ?2, ?3, ?4, '[]', '', '')`, id, zone, dnsname.Reverse(zone), provider)
+		}
+		return err
+	})
+}
+
+// configure gives the configuration a zone and a provider.
+func (w *world) configure(zone, provider string) error {
+	return w.change(zone, `SELECT coalesce((SELECT zone FROM configuration), '')`, func(tx *sql.Tx) error {
+		_, err := tx.Exec(`
+			INSERT OR IGNORE INTO accounts (id, provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (1, '', '', '', '', '');
+			REPLACE INTO configuration (id, provider, access_key_id, access_key_secret, endpoint, domain, txt_record_name, sync_mode,
+			    enabled, txt_endpoints, updated_at, zone, name, account)
+			VALUES (1, ?1, '', '', '', ?2, '_t', '', 0, '[]', '', ?2, '_t.' || ?2, 1)`, provider, zone)
+		return err
+	})
+}
+
+// zone makes a name a zone.
+func (w *world) zone(name string) {
+	w.t.Helper()
+	if err := w.putService(name, name, builtin.Name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// foreign adds a value that no client has added.
+func (w *world) foreign(name string, value provider.TXT) {
+	w.t.Helper()
+	w.exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, 120)`, key(name), dnswire.TXTData(value))
+	w.table.Changed(w.t.Context(), []string{key(name)}, nil)
+}
+
+// key is a name as the zones have it: folded, labels from the root.
+func key(name string) string { return dnsname.Reverse(dnsname.Fold(name)) }

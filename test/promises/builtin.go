@@ -1,0 +1,275 @@
+package promises
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/internal/builtin"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+	"meshddns/test/contract"
+	"meshddns/test/servertest"
+)
+
+// testBuiltinAnswers asks the built-in server as a resolver would: the
+// zones of the configuration and of a service, and names in and beside them.
+func (suite Suite) testBuiltinAnswers(t *testing.T) {
+	h := suite.serving(t)
+	h.reserve(h.service("own.example.net", "provider", "builtin"), "office", 42)
+	h.reserve(h.service("inner.example.com"), "branch", 43)
+	c := dnsConfiguration(servertest.Server{})
+	c.Domain = "Deep.Sub.example.com."
+	h.service("example.com", "provider", "builtin")
+	h.configure(c)
+	h.run()
+	for _, test := range []struct {
+		name  string
+		kind  dnswire.Type
+		rcode dnswire.Rcode
+		want  string
+	}{
+		{"_mesh.office.own.example.net", dnswire.TypeTXT, dnswire.RcodeSuccess, "TXT 60"},
+		{"_MESH.Office.OWN.example.net", dnswire.TypeTXT, dnswire.RcodeSuccess, "TXT 60"},
+		{"office.own.example.net", dnswire.TypeTXT, dnswire.RcodeSuccess, "no data of own.example.net."},
+		{"_mesh.office.own.example.net", dnswire.TypeA, dnswire.RcodeSuccess, "no data of own.example.net."},
+		{"fice.own.example.net", dnswire.TypeTXT, dnswire.RcodeNXDomain, "no data of own.example.net."},
+		{"own.example.net", dnswire.TypeSOA, dnswire.RcodeSuccess, "SOA 60"},
+		{"own.example.net", dnswire.TypeNS, dnswire.RcodeSuccess, "NS 300 ns.own.example.net."},
+		{"ns.own.example.net", dnswire.TypeA, dnswire.RcodeSuccess, "A 60"},
+		{"ns.own.example.net", dnswire.TypeAAAA, dnswire.RcodeSuccess, "no data of own.example.net."},
+		{"example.net", dnswire.TypeSOA, dnswire.RcodeRefused, "nothing"},
+		{"xown.example.net", dnswire.TypeSOA, dnswire.RcodeRefused, "nothing"},
+		{"deep.sub.example.com", dnswire.TypeSOA, dnswire.RcodeSuccess, "SOA 60"},
+		{"_mesh-host.deep.sub.example.com", dnswire.TypeTXT, dnswire.RcodeSuccess, "TXT 60"},
+		{"sub.example.com", dnswire.TypeTXT, dnswire.RcodeSuccess, "no data of example.com."},
+		{"_mesh.branch.inner.example.com", dnswire.TypeTXT, dnswire.RcodeNXDomain, "no data of example.com."},
+	} {
+		answer := servertest.Ask(t, h.dnsAddress, test.name, test.kind)
+		if got := servertest.AnswerText(answer); answer.Rcode != test.rcode || got != test.want {
+			t.Errorf("%s type %d: %v, %s; want %v, %s", test.name, test.kind, answer.Rcode, got, test.rcode, test.want)
+		}
+	}
+}
+
+// testBuiltinContract holds the built-in client to what every client promises.
+func (suite Suite) testBuiltinContract(t *testing.T) {
+	h := suite.serving(t)
+	client, err := h.program.Client(reconcile.Account{Provider: builtin.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	contract.Test(t, contract.Backend{Client: client, Outside: dnsOutside{h}, Zone: servertest.Zone, Foreign: []provider.TXT{
+		{"v=spf1 -all"}, {strings.Repeat("k", 255), "more"}, {"a", "b"}, {"ab"}, {" led and trailed "}, {"\x00 \"quoted\" \\ \xff"}, {""},
+	}})
+}
+
+// dnsOutside is another program that writes into the built-in zones.
+type dnsOutside struct{ h *host }
+
+func (o dnsOutside) Add(_ testing.TB, name string, value []string) {
+	o.h.foreign(servertest.Server{Name: builtin.Name}, name, value)
+}
+
+func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
+	if _, err := o.h.Writer.Exec(`DELETE FROM zone_records WHERE name = ? AND data = ?`, dnsKey(name), dnswire.TXTData(value)); err != nil {
+		t.Fatal(err)
+	}
+	o.h.Zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
+}
+
+func (o dnsOutside) Values(t testing.TB, name string) [][]string {
+	return servertest.Server{Addr: o.h.dnsAddress}.Values(t, name)
+}
+
+// testBuiltinEmptyZone asks for a name between two zones, of which the
+// lower one has no records yet: it exists, or nothing below it would.
+func (suite Suite) testBuiltinEmptyZone(t *testing.T) {
+	for _, lower := range []string{"service", "configuration"} {
+		t.Run(lower, func(t *testing.T) {
+			h := suite.serving(t)
+			c := dnsConfiguration(servertest.Server{})
+			if c.Domain = "deep.sub.example.com"; lower == "service" {
+				c.Domain = "example.com"
+				h.service("deep.sub.example.com", "provider", "builtin")
+			} else {
+				h.service("example.com", "provider", "builtin")
+			}
+			h.configure(c)
+			if answer := servertest.Ask(t, h.dnsAddress, "sub.example.com", dnswire.TypeTXT); answer.Rcode != dnswire.RcodeSuccess {
+				t.Errorf("%v, want no data", answer.Rcode)
+			}
+		})
+	}
+}
+
+// testBuiltinChanged changes values that another writer has changed since
+// they were seen.
+func (suite Suite) testBuiltinChanged(t *testing.T) {
+	h := suite.newHost(t, dnsBuiltinServer)
+	client := builtin.Client{Store: h.Zones}
+	h.foreign(dnsBuiltinServer, dnsOffice, provider.TXT{"one"})
+	seen, err := client.Read(t.Context(), "example.com", dnsOffice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.foreign(dnsBuiltinServer, dnsOffice, provider.TXT{"two"})
+	change := provider.Change{Name: dnsOffice, Seen: seen, Add: []provider.TXT{{"ours"}}, Remove: []provider.TXT{{"one"}}, TTL: 60}
+	if err := client.Change(t.Context(), change); provider.KindOf(err) != provider.Changed {
+		t.Errorf("%v", err)
+	}
+	h.wantStanding(dnsOffice, `"one"`, `"two"`)
+	for name, call := range map[string]func() error{
+		"read":   func() error { _, err := client.Read(t.Context(), "", "a..b"); return err },
+		"change": func() error { return client.Change(t.Context(), provider.Change{Name: "a..b"}) },
+	} {
+		if err := call(); provider.KindOf(err) != provider.Invalid {
+			t.Errorf("%s of a name that is none: %v", name, err)
+		}
+	}
+}
+
+// serial gives what the server answers as the serial of a zone.
+func (h *host) serial(zone string) uint32 {
+	h.t.Helper()
+	answer := servertest.Ask(h.t, h.dnsAddress, zone, dnswire.TypeSOA)
+	if len(answer.Answers) != 1 || answer.Rcode != dnswire.RcodeSuccess {
+		h.t.Fatalf("SOA of %s: %+v", zone, answer)
+	}
+	data := answer.Answers[0].Data
+	return binary.BigEndian.Uint32(data[len(data)-20:])
+}
+
+// testSerials makes changes of all kinds: the serials of the zones that a change
+// concerns grow, and no other.
+func (suite Suite) testSerials(t *testing.T) {
+	h := suite.serving(t)
+	put := func(id, zone string) func() error {
+		return func() error { return h.program.PutService(t.Context(), id, dnsConfig(zone, "provider", builtin.Name)) }
+	}
+	remove := func(id string) func() error { return func() error { return h.program.DeleteService(t.Context(), id) } }
+	publish := func(name string) func() error {
+		return func() error {
+			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}, TTL: 60})
+		}
+	}
+	configure := func(name, domain string) func() error {
+		return func() error {
+			return h.program.Configure(t.Context(), Configuration{Provider: name, Domain: domain, TXTRecordName: "_t"})
+		}
+	}
+	for _, zone := range []string{"example.com", "a.b.example.com", "example.net"} {
+		if err := put(zone, zone)(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		what   string
+		change func() error
+		grow   []string
+	}{
+		{"a record", publish("x.example.com"), []string{"example.com"}},
+		{"a record below the zone within", publish("x.a.b.example.com"), []string{"a.b.example.com"}},
+		{"a record of no zone", publish("x.example.org"), nil},
+		{"the same again", put("example.com", "example.com"), nil},
+		{"a zone between", put("b.example.com", "b.example.com"), []string{"example.com"}},
+		{"the same zone of another service", put("other", "b.example.com"), nil},
+		{"a record in it", publish("x.b.example.com"), []string{"b.example.com"}},
+		{"one of the two goes", remove("other"), nil},
+		{"the zone within goes", remove("a.b.example.com"), []string{"b.example.com"}},
+		{"and comes back", put("a.b.example.com", "a.b.example.com"), []string{"a.b.example.com", "b.example.com"}},
+		{"the zone between goes", remove("b.example.com"), []string{"example.com"}},
+		{"a configuration", configure("builtin", "c.example.net"), []string{"example.net"}},
+		{"it moves", configure("builtin", "d.example.net"), []string{"example.net"}},
+		{"it moves elsewhere", configure("builtin", "d.example.com"), []string{"example.net", "example.com"}},
+		{"it goes to another provider", configure("rfc2136", "d.example.com"), []string{"example.com"}},
+	} {
+		zones, err := h.Zones.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := test.change(); err != nil {
+			t.Fatalf("%s: %v", test.what, err)
+		}
+		served, err := h.Zones.BuiltinZones(t.Context(), []string{"example.com", "a.b.example.com", "b.example.com", "example.net"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, z := range zones {
+			if !slices.ContainsFunc(served, func(s builtin.Zone) bool { return s.Name == z.Name }) {
+				continue
+			}
+			grown := int32(h.serial(z.Name)-z.Serial) > 0
+			if grown != slices.Contains(test.grow, z.Name) || !grown && h.serial(z.Name) != z.Serial {
+				t.Errorf("%s: the serial of %s goes from %d to %d", test.what, z.Name, z.Serial, h.serial(z.Name))
+			}
+		}
+	}
+}
+
+// testSerialAfterTheLast has a serial that cannot be counted up, and one ahead of
+// the clock, whose zone goes and comes back.
+func (suite Suite) testSerialAfterTheLast(t *testing.T) {
+	h := suite.serving(t)
+	id := h.service("example.org", "provider", "builtin")
+	for _, test := range []struct {
+		serial uint32
+		change func() error
+	}{
+		{1<<32 - 1, func() error {
+			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Name: "x.example.org", Add: []provider.TXT{{"v"}}})
+		}},
+		{uint32(time.Now().Unix()) + 1_000_000, func() error {
+			if err := h.program.DeleteService(t.Context(), id); err != nil {
+				return err
+			}
+			h.service("example.org", "provider", "builtin")
+			return nil
+		}},
+	} {
+		if _, err := h.Writer.Exec(`UPDATE zone_serials SET serial = ? WHERE zone = 'example.org'`, test.serial); err != nil {
+			t.Fatal(err)
+		}
+		h.Zones.Changed(t.Context(), nil, []string{"example.org"})
+		if err := test.change(); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.serial("example.org"); int32(got-test.serial) <= 0 {
+			t.Errorf("after %d comes %d", test.serial, got)
+		}
+	}
+}
+
+// TestNoWildcard: a name at * would be a wildcard elsewhere. It is refused, and what
+// stands there from earlier can be withdrawn; a query for it is as any other.
+func (suite Suite) testNoWildcard(t *testing.T) {
+	h := suite.serving(t)
+	h.service("example.com", "provider", "builtin")
+	client := builtin.Client{Store: h.Zones, Address: h.dnsAddress}
+	for _, name := range []string{"*.example.com", `\042.example.com`, "*.a.example.com", "*"} {
+		err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}})
+		if provider.KindOf(err) != provider.Invalid || !strings.Contains(err.Error(), "wildcard") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h.foreign(servertest.Server{Name: builtin.Name}, "*.example.com", provider.TXT{"old"})
+	if answer := servertest.Ask(t, h.dnsAddress, "*.example.com", dnswire.TypeTXT); servertest.AnswerText(answer) != "TXT 120" {
+		t.Errorf("the name itself: %+v", answer)
+	}
+	if answer := servertest.Ask(t, h.dnsAddress, "x.example.com", dnswire.TypeTXT); answer.Rcode != dnswire.RcodeNXDomain {
+		t.Errorf("a name beside it: %+v", answer)
+	}
+	remove := provider.Change{Name: "*.example.com", Seen: provider.RRset{Values: []provider.TXT{{"old"}}}, Remove: []provider.TXT{{"old"}}}
+	if err := client.Change(t.Context(), remove); err != nil {
+		t.Errorf("withdrawing it: %v", err)
+	}
+	for _, name := range []string{"a*.example.com", "*a.example.com", "x.*.example.com"} {
+		if err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package promises
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"meshddns/internal/reconcile"
+	"meshddns/internal/secrets"
+)
+
+// What was replaced or deleted is in no octet of the files, and of a copy; a control
+// shows that the search finds it.
+func (suite Suite) testOldSecretsAreErased(t *testing.T) {
+	for name, control := range map[string]bool{"erased": false, "without secure_delete": true} {
+		t.Run(name, func(t *testing.T) {
+			s := suite.filled(t)
+			if control {
+				if _, err := s.Writer.Exec(`PRAGMA secure_delete = off`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			current := changeSecretsOften(t, s, rand.New(rand.NewPCG(9, 5)))
+			s.Settle()
+			file, err := s.Backup(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			copied, err := io.ReadAll(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			contents := map[string][]byte{"the copy": copied}
+			for _, suffix := range []string{"", "-wal", "-shm"} {
+				if contents[suffix], err = os.ReadFile(s.Path + suffix); err != nil {
+					t.Fatal(err)
+				}
+			}
+			old, known := 0, 0
+			for where, content := range contents {
+				for _, secret := range oneSecret.FindAllString(string(content), -1) {
+					if known++; !current[secret] {
+						if old++; !control {
+							t.Errorf("%s is in %q", secret, where)
+						}
+					}
+				}
+			}
+			if known == 0 || control && old == 0 {
+				t.Errorf("%d secrets are found, %d of them old: the search finds nothing", known, old)
+			}
+		})
+	}
+}
+
+var oneSecret = regexp.MustCompile(`canary[0-9]{5}`)
+
+// changeSecretsOften stores, replaces and deletes some hundred secrets, short and long,
+// in the configuration and in services, and gives those that are to be there.
+func changeSecretsOften(t *testing.T, s *stored, random *rand.Rand) map[string]bool {
+	t.Helper()
+	var made int
+	secret := func() string { made++; return fmt.Sprintf("canary%05d", made) }
+	services, configured := map[string]string{}, ""
+	for range 600 {
+		id, err := fmt.Sprint("s", random.IntN(60)), error(nil)
+		switch kind := random.IntN(8); {
+		case kind == 0:
+			configured = secret()
+			err = s.Configure(t.Context(), Configuration{
+				Provider: "cloudflare", AccessKeyID: "token", Secret: secrets.Secret(configured), Domain: "example.org", TXTRecordName: "x",
+			})
+		case kind < 3 && services[id] != "":
+			delete(services, id)
+			err = s.DeleteService(t.Context(), id)
+		default:
+			services[id] = secret()
+			size := random.IntN(600)
+			if random.IntN(10) == 0 {
+				size = random.IntN(20_000)
+			}
+			config := fmt.Sprintf(`{"domain":"example.com","provider":"cloudflare","access_key_id":"%s","access_key_secret":"%s","note":"%s"}`,
+				id, services[id], strings.Repeat("n", size))
+			err = s.PutService(t.Context(), id, config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	current := map[string]bool{configured: true}
+	for _, secret := range services {
+		current[secret] = true
+	}
+	return current
+}
+
+// The key that a place was published with goes with the last that needs it.
+func (suite Suite) testKeysOfEndedPlacesGo(t *testing.T) {
+	for name, end := range map[string]func(s *stored) error{
+		"ended": func(s *stored) error {
+			return s.Ledger.Settle(t.Context(), reconcile.Settlement{Ended: []reconcile.Place{{ID: 5, Account: reconcile.Account{ID: 7}}}})
+		},
+		"forgotten": func(s *stored) error { return s.Ledger.ForgetLeftover(t.Context(), 5) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := suite.filled(t)
+			_, err := s.Writer.Exec(`
+				INSERT INTO accounts VALUES (7, 'cloudflare', '', 'token', 'canary00001', 'hash');
+				INSERT INTO places VALUES (5, 'a.example.com', 7, 'example.com', '', 'leftover', 'x', '', 0, 0, '', '', '', 0, '', '')`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := end(s); err != nil {
+				t.Fatal(err)
+			}
+			s.Settle()
+			for _, suffix := range []string{"", "-wal"} {
+				if content, err := os.ReadFile(s.Path + suffix); err != nil || bytes.Contains(content, []byte("canary")) {
+					t.Errorf("%q has the secret, %v", suffix, err)
+				}
+			}
+		})
+	}
+}
+
+// A reader that holds the log keeps no change waiting; the log is emptied once it has
+// gone.
+func (suite Suite) testSecretsGoWhenTheLogIsFree(t *testing.T) {
+	s := suite.filled(t)
+	held, err := s.Reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback()
+	if err := held.QueryRow(`SELECT count(*) FROM services`).Scan(new(int)); err != nil {
+		t.Fatal(err)
+	}
+	put := func(secret secrets.Secret) {
+		t.Helper()
+		if err := s.Configure(t.Context(), Configuration{Provider: "cloudflare", AccessKeyID: "token", Secret: secret, Domain: "example.org", TXTRecordName: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("canary00001")
+	put("another")
+	if log, err := os.Stat(s.Path + "-wal"); err != nil || log.Size() == 0 {
+		t.Fatal("the log is empty while it is read", err)
+	}
+	if err := held.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	s.Settle()
+	for _, suffix := range []string{"", "-wal"} {
+		if content, err := os.ReadFile(s.Path + suffix); err != nil || bytes.Contains(content, []byte("canary")) {
+			t.Errorf("%q has the secret, %v", suffix, err)
+		}
+	}
+}

@@ -1,0 +1,460 @@
+package promises
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"meshddns/internal/builtin"
+	"meshddns/internal/hostaddr"
+	"meshddns/internal/mesh"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/provider"
+	"meshddns/internal/reconcile"
+	"meshddns/test/servertest"
+	"meshddns/test/support"
+)
+
+// The names and the value that most tests here are about.
+const (
+	dnsHost     = "_mesh-host.example.com"   // the configuration's record
+	dnsOffice   = "_mesh.office.example.com" // the record of the prefix "office"
+	dnsEndpoint = "tcp://203.0.113.7:11010"  // the configuration's endpoint, as published
+	dnsPatience = 30 * time.Second           // bounds every wait
+	dnsStranger = "v=mesh1 n=7 o=ffffffffffff tcp://192.0.2.1:1"
+)
+
+// Modes of synchronisation.
+const (
+	modeManual     = "manual"
+	modeAuto       = "auto"
+	modeUpsertOnly = "upsert-only"
+)
+
+// host is an appliance: its database, its reconciler and its log. Its clock
+// may be put forward.
+type host struct {
+	Database
+	t          testing.TB
+	suite      Suite
+	program    Program
+	dnsAddress string // of the built-in server
+	engine     *reconcile.Engine
+	vendors    map[string]*dnsVendor // stand-ins for providers, by name
+	addresses  atomic.Pointer[reconcile.Addresses]
+	log        *support.Log
+	ahead      atomic.Int64
+	rounds     atomic.Int64         // of the engine
+	listed     func(names []string) // called, if it is there, when the engine has listed names
+	stop       func()               // ends the engine, nil while it does not run
+}
+
+// newHost makes an appliance that is configured to publish at a server.
+func (suite Suite) newHost(t testing.TB, s servertest.Server) *host {
+	t.Helper()
+	h := suite.openHost(t, filepath.Join(t.TempDir(), "meshddns.db"), s)
+	h.configure(dnsConfiguration(s))
+	return h
+}
+
+func (suite Suite) openHost(t testing.TB, path string, s servertest.Server) *host {
+	t.Helper()
+	h := &host{t: t, suite: suite, log: &support.Log{}, vendors: map[string]*dnsVendor{}}
+	var err error
+	if h.program, err = suite.Open(context.Background(), path, h.logger()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.program.Close() })
+	h.Database = h.program.Database()
+	h.program.Clock(func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) })
+	if s.Name == builtin.Name {
+		h.serve(s.Addr)
+	}
+	h.knows(dnsAddresses, dnsAddresses)
+	h.renew()
+	return h
+}
+
+func (h *host) logger() *slog.Logger { return slog.New(slog.NewTextHandler(h.log, nil)) }
+
+// renew makes the engine, as a program that begins does.
+func (h *host) renew() {
+	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, mesh.Addresses{}, h.program.SaveAddresses, h.logger())
+	ready := make(chan struct{})
+	close(ready)
+	h.engine = h.program.NewEngine(book, 5*time.Minute, func(c *reconcile.Config) {
+		c.Ready = ready
+		c.Database = dnsRounds{Database: c.Database, count: &h.rounds, listed: h.listed}
+		c.Addresses = func() reconcile.Addresses { return *h.addresses.Load() }
+		c.Open = func(a reconcile.Account) (provider.DNS, error) {
+			if v := h.vendors[a.Provider]; v != nil {
+				return v.open(a), nil
+			}
+			return h.program.Client(a)
+		}
+	})
+}
+
+// serve says where the built-in server listens.
+func (h *host) serve(address string) {
+	h.dnsAddress = address
+	h.program.Serve(address)
+}
+
+// dnsRounds counts how often an engine looks for work.
+type dnsRounds struct {
+	reconcile.Database
+	count  *atomic.Int64
+	listed func(names []string) // called, if it is there, when names were listed
+}
+
+func (r dnsRounds) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
+	names, err := r.Database.NamesAfter(ctx, cursor, pass, limit)
+	if r.listed != nil {
+		r.listed(names)
+	}
+	return names, err
+}
+
+func (r dnsRounds) Due(ctx context.Context, lane reconcile.Lane, by time.Time, limit int) ([]string, error) {
+	names, err := r.Database.Due(ctx, lane, by, limit)
+	if r.listed != nil {
+		r.listed(names)
+	}
+	return names, err
+}
+
+func (r dnsRounds) Settings(ctx context.Context) (reconcile.Settings, error) {
+	r.count.Add(1)
+	return r.Database.Settings(ctx)
+}
+
+// dnsBuiltinServer is the built-in server without its sockets.
+var dnsBuiltinServer = servertest.Server{Name: builtin.Name, Addr: "127.0.0.1:53"}
+
+var dnsAddresses = mesh.Addresses{IPv4: netip.MustParseAddr("203.0.113.7")}
+
+// dnsLookAgain is time enough for a second look.
+const dnsLookAgain = reconcile.SecondLook + time.Second
+
+// knows sets this host's last known addresses, and those that are known now.
+func (h *host) knows(last, now mesh.Addresses) {
+	h.addresses.Store(&reconcile.Addresses{Last: last, Now: now})
+}
+
+// start runs the engine, if it does not run.
+func (h *host) start() {
+	if h.stop != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	engine := h.engine
+	go func() {
+		defer close(ended)
+		if err := engine.Run(ctx); err != nil {
+			h.t.Error(err)
+		}
+	}()
+	h.stop = sync.OnceFunc(func() { cancel(); support.Receive(h.t, ended) })
+	h.t.Cleanup(h.stop)
+}
+
+// restart ends the engine and runs a new one, as a program that is stopped and
+// started does.
+func (h *host) restart() {
+	h.stop()
+	h.stop = nil
+	h.renew()
+	h.start()
+}
+
+// loop runs the engine in a bubble and waits until it is idle.
+func (h *host) loop() {
+	h.start()
+	synctest.Wait()
+}
+
+// later puts the clock forward.
+func (h *host) later(d time.Duration) {
+	h.ahead.Add(int64(d))
+	h.engine.Wake()
+}
+
+// dnsPass lets time pass in a bubble, and what is due then happen.
+func dnsPass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// serving makes an appliance whose own DNS server answers.
+func (suite Suite) serving(t testing.TB) *host {
+	t.Helper()
+	h := suite.newHost(t, servertest.Server{Name: builtin.Name})
+	own := func() []netip.Addr { return []netip.Addr{dnsAddresses.IPv4} }
+	cache := builtin.NewCache(h.Zones, h.logger())
+	h.Zones.Changed = cache.Changed
+	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, builtin.Zones{Store: h.Zones, Own: own, Cache: cache}, h.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	for _, task := range []func(context.Context) error{server.Serve, cache.Run} {
+		serving.Go(func() {
+			if err := task(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); serving.Wait() })
+	h.serve(server.Addr())
+	return h
+}
+
+// everywhere runs a test with the built-in server and with each real one.
+func (suite Suite) everywhere(t *testing.T, test func(t *testing.T, h *host, s servertest.Server)) {
+	t.Run(builtin.Name, func(t *testing.T) {
+		h := suite.serving(t)
+		test(t, h, servertest.Server{Name: builtin.Name, Addr: h.dnsAddress})
+	})
+	servertest.Each(t, func(t *testing.T, s servertest.Server) { test(t, suite.newHost(t, s), s) })
+}
+
+// dnsConfiguration publishes at a server, when told to, and does not retry.
+func dnsConfiguration(s servertest.Server) Configuration {
+	c := Configuration{
+		Provider: "rfc2136", AccessKeyID: servertest.Key, Secret: servertest.Secret, Endpoint: s.Addr,
+		Domain: servertest.Zone, TXTRecordName: "_mesh-host", SyncMode: modeManual, MaxRetries: dnsNumber(0), Enabled: true,
+		Endpoints: []string{"tcp://{ipv4}:11010"},
+	}
+	if s.Name == builtin.Name || s.Name == "" {
+		c.Provider, c.Endpoint = builtin.Name, ""
+	}
+	return c
+}
+
+func dnsNumber(n int64) *int64 { return &n }
+
+func (h *host) configure(c Configuration) {
+	h.t.Helper()
+	if err := h.program.Configure(context.Background(), c); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) change(change func(c *Configuration)) {
+	h.t.Helper()
+	c, err := h.program.Configuration(context.Background())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	change(&c)
+	h.configure(c)
+}
+
+// automatic is the automatic prefix of a network.
+func automatic(network uint64) string {
+	return "_mesh-" + base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatUint(network, 10)))
+}
+
+// mode sets the mode of synchronisation.
+func (h *host) mode(mode string) {
+	h.t.Helper()
+	h.change(func(c *Configuration) { c.SyncMode = mode })
+}
+
+// dnsConfig writes a service's config: its domain, and names and values in turn.
+func dnsConfig(domain string, entries ...string) string {
+	config := map[string]string{"domain": domain}
+	for pair := range slices.Chunk(entries, 2) {
+		config[pair[0]] = pair[1]
+	}
+	data, _ := json.Marshal(config) // texts only
+	return string(data)
+}
+
+// dnsAccount are the entries of a config that publishes with a key of its own.
+func dnsAccount(provider, endpoint, key, secret string) []string {
+	return []string{"provider", provider, "endpoint", endpoint, "access_key_id", key, "access_key_secret", secret}
+}
+
+// service registers a service with further entries, names and values in turn.
+func (h *host) service(domain string, entries ...string) (id string) {
+	h.t.Helper()
+	return h.serviceOf(dnsConfig(domain, entries...))
+}
+
+func (h *host) serviceOf(config string) (id string) {
+	h.t.Helper()
+	id = "service-" + rand.Text()
+	h.reconfigure(id, config)
+	return id
+}
+
+// reconfigure replaces a service's config.
+func (h *host) reconfigure(id, config string) {
+	h.t.Helper()
+	if err := h.program.PutService(context.Background(), id, config); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) reserve(service, prefix string, network uint64) Usage {
+	h.t.Helper()
+	u, err := h.program.Reserve(context.Background(), Usage{ServiceID: service, Prefix: prefix, Network: network})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return u
+}
+
+// publish sets what a usage publishes.
+func (h *host) publish(u Usage, endpoints ...string) {
+	h.t.Helper()
+	if err := h.program.Publish(context.Background(), u.ID, endpoints); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// publishing is how far a usage's record is, as clients are told: its state, its
+// value, and why it is not as it should be.
+func (h *host) publishing(u Usage) string {
+	h.t.Helper()
+	u, err := h.program.Usage(context.Background(), u.ID)
+	if err != nil {
+		return err.Error()
+	}
+	return dnsWords(string(u.State), u.Value, u.Fault.Code)
+}
+
+// isProbe reports whether a name is one at which the engine tries whether two keys
+// reach one zone.
+func isProbe(name string) bool { return strings.HasPrefix(name, "_mesh-test-") }
+
+// dnsWords joins the words that are not empty.
+func dnsWords(words ...string) string {
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// run synchronises.
+func (h *host) run() reconcile.Report {
+	h.t.Helper()
+	return h.runFor(dnsPatience, false)
+}
+
+// sweep synchronises, and withdraws the orphans.
+func (h *host) sweep() reconcile.Report {
+	h.t.Helper()
+	return h.runFor(dnsPatience, true)
+}
+
+func (h *host) runFor(limit time.Duration, sweep bool) reconcile.Report {
+	h.t.Helper()
+	h.start()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	r, err := h.engine.Sync(ctx, sweep)
+	if err != nil {
+		h.t.Errorf("%v: %+v\n%s", err, r, h.log)
+	}
+	return r
+}
+
+// begin synchronises in the background.
+func (h *host) begin(ctx context.Context) <-chan reconcile.Report {
+	h.start()
+	result := make(chan reconcile.Report, 1)
+	go func() {
+		r, err := h.engine.Sync(ctx, false)
+		if err != nil && ctx.Err() == nil {
+			h.t.Error(err)
+		}
+		result <- r
+	}()
+	return result
+}
+
+// tryRelease releases a usage as a client's call does.
+func (h *host) tryRelease(ctx context.Context, u Usage) (freed bool, err error) {
+	h.start()
+	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
+	defer cancel()
+	return h.program.Release(ctx, u.ID)
+}
+
+func (h *host) release(u Usage, want bool) {
+	h.t.Helper()
+	if freed, err := h.tryRelease(context.Background(), u); freed != want || err != nil {
+		h.t.Errorf("release of %s: freed %t, %v; want %t", u.Prefix, freed, err, want)
+	}
+}
+
+// force frees a usage's prefix at once.
+func (h *host) force(u Usage) {
+	h.t.Helper()
+	if freed, err := h.program.Free(context.Background(), u.ID, true); err != nil || !freed {
+		h.t.Errorf("release of %s by force: freed %t, %v", u.Prefix, freed, err)
+	}
+}
+
+// until waits for a condition outside of bubbles.
+func (h *host) until(what string, holds func() bool) {
+	h.t.Helper()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for limit := time.Now().Add(dnsPatience); !holds(); <-ticker.C {
+		if time.Now().After(limit) {
+			h.t.Fatalf("in vain: %s\n%s", what, h.log)
+		}
+	}
+}
+
+// copied opens a copy of the database as it is now, as a new process does.
+func (h *host) copied(t testing.TB) *host {
+	t.Helper()
+	return h.opened(t, h.backup(t))
+}
+
+// opened opens a file as a new process does that reaches the same providers.
+func (h *host) opened(t testing.TB, path string) *host {
+	t.Helper()
+	c := h.suite.openHost(t, path, servertest.Server{Name: builtin.Name, Addr: h.dnsAddress})
+	c.vendors = h.vendors
+	c.ahead.Store(h.ahead.Load())
+	return c
+}
+
+// backup makes a copy of the live database.
+func (h *host) backup(t testing.TB) (path string) {
+	t.Helper()
+	from, err := h.program.Backup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	path = filepath.Join(t.TempDir(), "copy.db")
+	to, err := os.Create(path)
+	if err == nil {
+		_, err = io.Copy(to, from)
+	}
+	if err := errors.Join(err, to.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

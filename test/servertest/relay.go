@@ -1,0 +1,106 @@
+package servertest
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"meshddns/internal/dnswire"
+)
+
+// Handler gives the answer to a message, nil for none; forward gives that
+// of the server behind.
+type Handler func(query []byte, forward func() []byte) []byte
+
+// Silent gives no answer.
+func Silent([]byte, func() []byte) []byte { return nil }
+
+// Garbage gives an answer that is none.
+func Garbage(query []byte, _ func() []byte) []byte {
+	return append(slices.Clone(query[:2]), strings.Repeat("garbage!", 8)...)
+}
+
+// Unsigned drops the signature of an answer.
+func Unsigned(_ []byte, forward func() []byte) []byte {
+	m, err := dnswire.Parse(forward())
+	if err != nil {
+		return nil
+	}
+	m.Additional = nil
+	return m.Pack()
+}
+
+// ServFail answers that the server fails.
+func ServFail(query []byte, _ func() []byte) []byte {
+	m, err := dnswire.Parse(query)
+	if err != nil {
+		return nil
+	}
+	m = dnswire.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: dnswire.RcodeServFail, Questions: m.Questions}
+	return m.Pack()
+}
+
+// IsUpdate reports whether a message is an update.
+func IsUpdate(query []byte) bool {
+	header, err := dnswire.ParseHeader(query)
+	return err == nil && header.Opcode == dnswire.OpcodeUpdate
+}
+
+// Relay stands before a server and gives its own address.
+func Relay(t testing.TB, server string, handle Handler) (addr string) {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	t.Cleanup(func() { tcp.Close(); udp.Close(); working.Wait() })
+	answer := func(query []byte) []byte {
+		return handle(query, func() []byte {
+			answer, _ := dnswire.ExchangeTCP(context.Background(), server, query)
+			return answer
+		})
+	}
+	working.Go(func() {
+		for conn, err := tcp.Accept(); err == nil; conn, err = tcp.Accept() {
+			working.Go(func() {
+				defer conn.Close()
+				if query, err := dnswire.ReadTCP(conn); err == nil {
+					if answer := answer(query); answer != nil {
+						dnswire.WriteTCP(conn, answer)
+					}
+				}
+			})
+		}
+	})
+	working.Go(func() {
+		buffer := make([]byte, dnswire.MaxMessage)
+		for n, from, err := udp.ReadFrom(buffer); err == nil; n, from, err = udp.ReadFrom(buffer) {
+			query := slices.Clone(buffer[:n])
+			working.Go(func() {
+				if answer := answer(query); answer != nil {
+					udp.WriteTo(answer, from)
+				}
+			})
+		}
+	})
+	return tcp.Addr().String()
+}
+
+// ClosedPort gives an address at which nothing listens.
+func ClosedPort(t testing.TB) string {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp.Close()
+	return tcp.Addr().String()
+}
