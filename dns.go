@@ -331,7 +331,7 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 	if _, err := strictjson.Object([]byte(v.Config)); err != nil {
 		fault := strictjson.Phrase(err)
 		if fault.ID == msg.BodyEmpty {
-			fault.ID = msg.ConfigEmpty
+			fault = msg.Phrase{ID: msg.ConfigEmpty}
 		}
 		return v, msg.Refuse(msg.ServiceConfigShape, fault)
 	}

@@ -123,7 +123,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	a.Appliance = &api.Appliance{
 		Path: path, Owner: store.owner, URL: web.URL, DNS: names.Addr(), Logs: logs, HTTP: client,
-		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) },
+		Public: &a.public, Reader: store.db.Reader, Settle: func() { settle(store) }, Reload: cache.Reload,
 		Provision: func(ctx context.Context, path, credentials string, start bool) error {
 			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
 		},

@@ -39,7 +39,7 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-var schema = sqlite.Schema{Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Steps: migrations.Steps()}
+var schema = sqlite.Schema{Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Probe: `SELECT 1 FROM appliance`, Steps: migrations.Steps()}
 
 // firstRows makes the owner of a new database, and its state of the synchronisation.
 func firstRows(ctx context.Context, tx *sql.Tx) error {

@@ -213,8 +213,7 @@ const (
 // Health gives the reason why the database does not work as it should, nil when it does: it does
 // not answer, its file was moved or replaced, it is damaged, or nothing can be stored.
 func (d *Database) Health(ctx context.Context) error {
-	var tables int
-	if err := d.Reader.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
+	if err := d.Reader.QueryRowContext(ctx, d.schema.Probe).Scan(new(int)); err != nil {
 		return err
 	}
 	if err := d.file.Check(); err != nil {

@@ -22,6 +22,7 @@ var things = Schema{
 	Tables: `CREATE TABLE things (id INTEGER PRIMARY KEY, text TEXT NOT NULL, of INTEGER REFERENCES things (id)) STRICT`,
 	Own:    []string{"things"},
 	First:  func(context.Context, *sql.Tx) error { return nil },
+	Probe:  `SELECT count(*) FROM things`,
 }
 
 func openThings(t *testing.T, path string) *Database {

@@ -16,6 +16,7 @@ type Schema struct {
 	Tables string   // the SQL that creates today's tables in an empty file
 	Own    []string // tables of which every version has at least one; a file without any is foreign
 	First  Step     // inserts the first rows of a new file
+	Probe  string   // a query that gives a row as long as the database answers
 	Steps  []Step   // Steps[0] leads from version 1 to version 2
 }
 

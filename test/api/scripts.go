@@ -221,7 +221,8 @@ func layout(value json.RawMessage, indent string) string {
 	return text[:1] + "\n" + inner + strings.Join(lines, ",\n"+inner) + "\n" + indent + text[len(text)-1:]
 }
 
-// statements runs SQL on the database file and gives the rows of a query.
+// statements runs SQL on the database file, after a change of which the program reads its zones
+// again, and gives the rows of a query.
 func (s *script) statements(text string) string {
 	db := s.Open(s)
 	defer db.Close()
@@ -229,6 +230,7 @@ func (s *script) statements(text string) string {
 		if _, err := db.Exec(text); err != nil {
 			s.Fatalf("%s: %v", text, err)
 		}
+		s.Reload()
 		return ""
 	}
 	return strings.Join(support.Rows(s, db, text), "\n")
