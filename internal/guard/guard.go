@@ -1,5 +1,5 @@
 // Package guard stands between the listener and the routes. It looks at the Host (DNS rebinding), at requests a browser sends
-// for another site, at the bearer token and at how often it was wrong, and it knows who the caller is.
+// for another site, at the bearer token and at the number of wrong ones, and it knows the caller.
 //
 // Addresses are those of the connection: forwarding headers are not believed, so behind a proxy all callers share one count of
 // wrong tokens.
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Config is what the guard has to know. Deny is required.
+// Config has the settings of a guard. Deny is required.
 type Config struct {
 	// Tokens that are accepted; with nil, no token is asked for.
 	Tokens *Tokens
@@ -34,7 +34,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Denial is why a request was stopped.
+// Denial says why a request was stopped.
 type Denial struct {
 	Status     int
 	Code       string        // "host_not_allowed", "cross_site", "unauthorized" or "too_many_attempts"
@@ -45,8 +45,8 @@ type Denial struct {
 // healthPath is the path that probes ask.
 const healthPath = "/healthz"
 
-// TCP guards what a network can reach: Host, site, token, in this order. /healthz needs no token, because probes have none, and
-// takes any Host: what it tells is for everybody.
+// TCP guards a handler that a network can reach: it checks Host, site and token, in this order. /healthz needs no token,
+// because probes have none, and takes any Host, because its answer has nothing to protect.
 func TCP(cfg Config, next http.Handler) http.Handler {
 	g := newGuard(cfg)
 	return g.checkHost(g.checkSite(g.checkToken(next)))
@@ -127,7 +127,7 @@ func (g *guard) checkToken(next http.Handler) http.Handler {
 
 // authenticate gives the number of the request's token, from 1, or 0 and the refusal. A request
 // without a token is no guess and is not counted. A right token passes however many wrong ones came
-// before: nobody can lock the administrator out from behind the same address, and the shortest
+// before: a client behind the same address cannot lock the administrator out, and the shortest
 // token is too long to be guessed at any rate.
 func (g *guard) authenticate(r *http.Request) (int, Denial) {
 	unauthorized := Denial{Status: http.StatusUnauthorized, Code: "unauthorized"}
@@ -172,7 +172,7 @@ func withCaller(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// ConnContext is for http.Server.ConnContext: it remembers who connected to a unix socket, as the kernel says.
+// ConnContext is for http.Server.ConnContext: it remembers the user and process that connected to a unix socket.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if socket, ok := c.(*net.UnixConn); ok {
 		return withCaller(ctx, peer(socket))
@@ -180,7 +180,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Caller is who sent the request, for audit lines: "token 1", "uid 1000 pid 4242", or the remote address ("127.0.0.1") when no
+// Caller gives the sender of the request, for audit lines: "token 1", "uid 1000 pid 4242", or the remote address ("127.0.0.1") when no
 // token was asked for. A unix peer that can't be told is "unix socket".
 func Caller(r *http.Request) string {
 	if caller, ok := r.Context().Value(callerKey{}).(string); ok {

@@ -46,8 +46,8 @@ func (l *wrongTokens) wrongToken(from netip.Prefix) (wait time.Duration) {
 	return 0
 }
 
-// makeRoom keeps the table bounded, so that nobody fills the memory from many addresses: the network whose last wrong token is
-// oldest is forgotten.
+// makeRoom keeps the table bounded, because a client may have many addresses: it forgets the network whose last wrong token
+// is oldest.
 func (l *wrongTokens) makeRoom(from netip.Prefix, now time.Time) {
 	if _, known := l.wrong[from]; known || len(l.wrong) < maxNetworks {
 		return

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// peer tells who connected to a unix socket: user and process at the time of connect.
+// peer gives the user and process that connected to a unix socket, as of that time.
 func peer(c *net.UnixConn) string {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 
 const (
 	refusalPause = time.Second
-	maxShown     = 200 // octets of what a stranger sends
+	maxShown     = 200 // octets of a Host that a client sends
 )
 
-// refusals is the log of what was refused. A flood of refusals gets one line a second, and the next
+// refusals is the log of refused requests. A flood of refusals gets one line a second, and the next
 // line says how many got none.
 type refusals struct {
 	log    *slog.Logger

@@ -13,8 +13,8 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// Book knows this host's public addresses. Only its watcher looks them up: who
-// asks the book is told at once what is known.
+// Book knows this host's public addresses. Only its watcher looks them up: the other methods
+// give the known addresses at once.
 type Book struct {
 	sources [2]Source
 	save    func(ctx context.Context, last mesh.Addresses) error

@@ -116,7 +116,7 @@ func checkAddr(f Family, a netip.Addr) error {
 	return nil
 }
 
-// finding is what a source has at one moment.
+// finding is the result of one look at a source.
 type finding struct {
 	addr netip.Addr // the zero Addr: none
 	note string     // why there is none, or what is to be known of it; "": nothing

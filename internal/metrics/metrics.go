@@ -39,7 +39,7 @@ func (p *Page) Figure(value uint64, labels ...Label) {
 	fmt.Fprintf(p.w, "%s%s %d\n", p.name, labelText(labels), value)
 }
 
-// Float is Figure for what is no whole number.
+// Float is Figure for a number with a fraction.
 func (p *Page) Float(value float64, labels ...Label) {
 	fmt.Fprintf(p.w, "%s%s %s\n", p.name, labelText(labels), strconv.FormatFloat(value, 'f', -1, 64))
 }
@@ -69,7 +69,7 @@ func (p *Page) Histogram(bounds []time.Duration, counts []uint64, sum time.Durat
 	fmt.Fprintf(p.w, "%s_count%s %d\n", p.name, labelText(labels), total)
 }
 
-// escape is what a label value escapes, and nothing else.
+// escape replaces the characters that a label value must escape.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func labelText(labels []Label) string {

@@ -13,7 +13,7 @@ import (
 var started = time.Now()
 
 // WriteProcess writes what the process uses, under the names of the Prometheus clients.
-// What the system does not tell is left out.
+// It leaves out figures that the system does not tell.
 func WriteProcess(p *Page) {
 	p.Family("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.")
 	p.Time(started)
