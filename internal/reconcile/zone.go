@@ -340,26 +340,6 @@ func (i *item) choosePlace(zone, id string, now time.Time) {
 	i.place.ZoneID = id
 }
 
-// inOneZone reports whether the wanted value is known to stand in the zone of the
-// record's place, published with another key.
-func (r Record) inOneZone() bool {
-	return slices.ContainsFunc(r.Withdrawal.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
-}
-
-// sharesZone reports whether a value to withdraw is the wanted value itself, seen
-// with another key. Where the providers do not tell, a probe does.
-func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
-	for _, p := range i.record.Withdrawal.Beside {
-		if b.dry || i.record.Place.identity(p) != Unsure {
-			continue
-		}
-		if same, err := b.probe(ctx, b.conn, p); same || err != nil {
-			return same, err
-		}
-	}
-	return false, nil
-}
-
 // read learns what stands at the names, with as few calls as the provider needs.
 func (b *batch) read(ctx context.Context) {
 	for apex, items := range byZone(b.pending()) {

@@ -94,7 +94,7 @@ var historyControls = []historyControl{
 		within: 100, finds: `.`,
 	},
 	{
-		name: "two zones are not probed for being one", file: "internal/reconcile/zone.go",
+		name: "two zones are not probed for being one", file: "internal/reconcile/probe.go",
 		old: "same, err := b.probe(ctx, b.conn, p)", new: "same, err := false, error(nil)",
 		within: 300, finds: `.`,
 	},
