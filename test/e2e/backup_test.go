@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"cmp"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -276,17 +274,13 @@ func drained(t *testing.T, s servertest.Server) {
 		f := strings.Fields(line) // number, local address, remote address, state
 		return strings.HasSuffix(f[1], fmt.Sprintf(":%04X", at.Port())) && (f[3] == established || f[3] == closeWait)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	for {
+	support.Eventually(t, limit, s.Name+" has no connections", func() bool {
 		sockets, err := os.ReadFile("/proc/net/tcp")
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			t.Fatalf("%s has connections: %v\n%s", s.Name, err, sockets)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(strings.Split(strings.TrimSpace(string(sockets)), "\n"), connected) {
-			break
-		}
-	}
+		return !slices.ContainsFunc(strings.Split(strings.TrimSpace(string(sockets)), "\n"), connected)
+	})
 	anotherMesh(t, s)
 }
 

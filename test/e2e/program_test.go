@@ -220,7 +220,7 @@ func (p *program) dig(args ...string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	out, err := exec.Command("dig", append([]string{"@" + host, "-p", port, "+time=2", "+tries=3"}, args...)...).CombinedOutput()
+	out, err := exec.Command("dig", append([]string{"@" + host, "-p", port, "+time=10", "+tries=3"}, args...)...).CombinedOutput()
 	if err != nil {
 		p.t.Fatalf("dig %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -177,7 +177,7 @@ func lookUp(network, server, name string) ([]string, error) {
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server)
 	}}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), support.Slowest*limit)
 	defer cancel()
 	values, err := resolver.LookupTXT(ctx, name)
 	if fault := (*net.DNSError)(nil); errors.As(err, &fault) && fault.IsNotFound {
