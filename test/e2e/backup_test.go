@@ -21,7 +21,7 @@ import (
 	"meshddns/test/support"
 )
 
-// chronicle is a witness who remembers all that it ever knew: a copy of the database that
+// chronicle is a witness that remembers all that it ever knew: a copy of the database that
 // is made meanwhile shows one of these states.
 type chronicle struct {
 	*witness
@@ -39,7 +39,7 @@ func crowdOf(t *testing.T, clients int, account string) (all []*chronicle) {
 	return all
 }
 
-// work lets everybody work until the program ends, or stop is called.
+// work lets all clients work until the program ends, or stop is called.
 func work(p *program, all []*chronicle) (stop func()) {
 	var stopped atomic.Bool
 	var working sync.WaitGroup
@@ -256,7 +256,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(v string) bool { return slices.Contains(other, v) })
 }
 
-// anotherMesh puts a value of somebody else into the zone, which is to stay.
+// anotherMesh puts a value of another owner into the zone, which is to stay.
 func anotherMesh(t *testing.T, s servertest.Server) (value string) {
 	t.Helper()
 	s.Update(t, `add _mesh.theirs.w0.mesh.example.com 60 TXT "v=mesh1 n=1 o=ffffffffffff"`)

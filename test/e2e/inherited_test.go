@@ -16,7 +16,7 @@ import (
 )
 
 // The program serves the sockets that a service manager has opened, in the place of its own
-// addresses, and refuses one that everybody could reach.
+// addresses, and refuses one that every network can reach.
 func TestInheritedSockets(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -252,7 +252,7 @@ func inNamespace(t *testing.T) bool {
 }
 
 // inNamespaces is inNamespace for other kinds: new ones, and those that are left when
-// the process runs already, with mounts that nobody else sees.
+// the process runs already, with mounts that no other process sees.
 func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
 	t.Helper()
 	const mark = "MESHDDNS_TEST_NAMESPACE"

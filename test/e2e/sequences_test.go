@@ -329,8 +329,8 @@ func (w *world) clear() {
 	}
 }
 
-// builtinOutside writes into the database of the built-in server, for nobody
-// else can write there, and sees what the server answers.
+// builtinOutside writes into the database of the built-in server, because no other
+// program can write there, and sees what the server answers.
 type builtinOutside struct {
 	t  *testing.T
 	db string
@@ -349,7 +349,7 @@ func (b builtinOutside) exec(statement string, name string, args ...any) {
 }
 
 // served waits until the server has seen that a value came or went, and has it in memory:
-// until then who asks may still be told what was.
+// until then a client may still be told what was.
 func (b builtinOutside) served(name string, value []string, there bool) {
 	b.t.Helper()
 	is := func(v []string) bool { return slices.Equal(v, value) }

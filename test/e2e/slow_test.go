@@ -27,7 +27,7 @@ const (
 )
 
 // A thousand clients that are slow to ask or do not read, where descriptors are few,
-// keep nobody out and take no memory.
+// keep no other client out and take no memory.
 func TestSlowClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -207,7 +207,7 @@ func (s *soaked) takeBackups() {
 }
 
 // takeBackup looks whether a copy has all that was acknowledged before it began, but for
-// what somebody has meanwhile asked to be changed.
+// what a client has meanwhile asked to change.
 func (s *soaked) takeBackup() {
 	known := map[string]string{}
 	for _, c := range s.clients {
