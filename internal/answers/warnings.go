@@ -11,7 +11,6 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/spelling"
 )
 
 // Warning is a text in each language.
@@ -78,7 +77,7 @@ func WarnMembers(given, known []string) (all []Warning) {
 			continue
 		}
 		missing := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return slices.Contains(given, k) })
-		if meant, ok := spelling.Closest(name, missing); ok {
+		if meant, ok := msg.Closest(name, missing); ok {
 			all = append(all, Warning{msg.WarnMember, []any{name, meant}})
 		}
 	}
@@ -90,7 +89,7 @@ func WarnProvider(name string, known []string) []Warning {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	if meant, ok := spelling.Closest(name, known); ok {
+	if meant, ok := msg.Closest(name, known); ok {
 		return []Warning{{msg.WarnProviderLike, []any{name, meant}}}
 	}
 	return []Warning{{msg.WarnProvider, []any{name}}}

@@ -14,7 +14,6 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
-	"meshddns/internal/spelling"
 	"meshddns/internal/systemd"
 )
 
@@ -222,7 +221,7 @@ func suggestion(name string, written func(name string) string) string {
 	for _, o := range options {
 		known = append(known, o.name)
 	}
-	if meant, ok := spelling.Closest(name, known); ok {
+	if meant, ok := msg.Closest(name, known); ok {
 		return ", the nearest is " + written(meant)
 	}
 	return ": -help lists all"

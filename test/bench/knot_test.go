@@ -158,7 +158,7 @@ func writeZone(t *testing.T, path string, p *program, names int) {
 }
 
 // floodShare measures how many of a good client's questions are answered while
-// somebody asks for random names, and Knot the same.
+// another client asks for random names, and the same of Knot.
 func floodShare(t *testing.T, b *table) {
 	support.Need(t, "dnsperf", "knotd")
 	s := speedScale()

@@ -93,7 +93,7 @@ func (p *program) download(path string) time.Duration {
 	return time.Since(began)
 }
 
-// run runs a command whose output nobody reads, and tells how long it took.
+// run runs a command without reading its output, and tells how long it took.
 func run(t *testing.T, command ...string) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -164,7 +164,7 @@ func numbered() *atomic.Int64 {
 	return &n
 }
 
-// posts reserve prefixes that nobody has.
+// posts reserve prefixes that no usage has.
 func posts(clients int, numbers *atomic.Int64) load {
 	const start, middle, end = `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"`, `","network_id":`, `,"network_name":"net"}`
 	head := fmt.Sprintf("POST /api/v1/ddns/usages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",

@@ -22,7 +22,7 @@ import (
 // remote is a provider that counts what it is asked.
 type remote struct {
 	account account
-	calls   func() int // nil: nobody is asked
+	calls   func() int // nil: no provider is asked
 }
 
 func (r remote) asked() int {

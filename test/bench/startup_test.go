@@ -71,7 +71,7 @@ func startedAt(t *testing.T, url string, command ...string) (*process, time.Dura
 	return p, time.Since(began)
 }
 
-// firstAnswer waits for an answer: it asks again at once when nobody listens yet.
+// firstAnswer waits for an answer: it asks again at once while nothing listens.
 func firstAnswer(t *testing.T, url string) {
 	t.Helper()
 	client := &http.Client{Timeout: limit}

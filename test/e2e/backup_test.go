@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"cmp"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -23,7 +21,7 @@ import (
 	"meshddns/test/support"
 )
 
-// chronicle is a witness who remembers all that it ever knew: a copy of the database that
+// chronicle is a witness that remembers all that it ever knew: a copy of the database that
 // is made meanwhile shows one of these states.
 type chronicle struct {
 	*witness
@@ -41,7 +39,7 @@ func crowdOf(t *testing.T, clients int, account string) (all []*chronicle) {
 	return all
 }
 
-// work lets everybody work until the program ends, or stop is called.
+// work lets all clients work until the program ends, or stop is called.
 func work(p *program, all []*chronicle) (stop func()) {
 	var stopped atomic.Bool
 	var working sync.WaitGroup
@@ -258,7 +256,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(v string) bool { return slices.Contains(other, v) })
 }
 
-// anotherMesh puts a value of somebody else into the zone, which is to stay.
+// anotherMesh puts a value of another owner into the zone, which is to stay.
 func anotherMesh(t *testing.T, s servertest.Server) (value string) {
 	t.Helper()
 	s.Update(t, `add _mesh.theirs.w0.mesh.example.com 60 TXT "v=mesh1 n=1 o=ffffffffffff"`)
@@ -276,17 +274,13 @@ func drained(t *testing.T, s servertest.Server) {
 		f := strings.Fields(line) // number, local address, remote address, state
 		return strings.HasSuffix(f[1], fmt.Sprintf(":%04X", at.Port())) && (f[3] == established || f[3] == closeWait)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	for {
+	support.Eventually(t, limit, s.Name+" has no connections", func() bool {
 		sockets, err := os.ReadFile("/proc/net/tcp")
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			t.Fatalf("%s has connections: %v\n%s", s.Name, err, sockets)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(strings.Split(strings.TrimSpace(string(sockets)), "\n"), connected) {
-			break
-		}
-	}
+		return !slices.ContainsFunc(strings.Split(strings.TrimSpace(string(sockets)), "\n"), connected)
+	})
 	anotherMesh(t, s)
 }
 

@@ -30,7 +30,7 @@ type canaries struct {
 	said   strings.Builder
 }
 
-// No token, key or signature is where somebody else reads it: in an answer, a log, an
+// No token, key or signature is where another person reads it: in an answer, a log, an
 // error, the command line or the environment of the process; and no old key is in the
 // files of the database.
 func TestCanary(t *testing.T) {

@@ -26,7 +26,7 @@ func TestOnePrefixFor64(t *testing.T) {
 const rounds = 10
 
 // onePrefix has 64 clients ask for the same prefix, one prefix after the other, and counts
-// who gets it.
+// the clients that get it.
 func onePrefix(t *testing.T, spoil string) (given int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "meshddns.db")

@@ -228,14 +228,15 @@ func TestRefusedStart(t *testing.T) {
 		"is no address to listen on":     {"-listen", "127.0.0.1"},
 	} {
 		t.Run(want, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), support.Slowest*limit)
 			defer cancel()
 			if !slices.Contains(args, "-listen") {
 				args = append(args, "-listen", "127.0.0.1:0")
 			}
 			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
+			cmd.Env = support.Environ()
 			if strings.HasPrefix(want, "MESHDDNS_") {
-				cmd.Env = append(support.Environ(), "MESHDDNS_SYNC_INTERVAL=soon")
+				cmd.Env = append(cmd.Env, "MESHDDNS_SYNC_INTERVAL=soon")
 			}
 			out, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), want) {

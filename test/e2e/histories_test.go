@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -428,9 +427,7 @@ func (w *history) erased() {
 // until asks again and again, less and less often, until nothing is wrong.
 func (w *history) until(what string, wrong func() string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), restLimit)
-	defer cancel()
-	pause, last := firstPause, ""
+	began, pause, last := time.Now(), firstPause, ""
 	for {
 		now := wrong()
 		if now == "" {
@@ -441,12 +438,10 @@ func (w *history) until(what string, wrong func() string) {
 			w.say("  not yet: %s", now)
 		}
 		last = now
-		if ctx.Err() != nil {
+		if took := time.Since(began); took > restLimit && took > support.Paced(restLimit) {
 			w.fail("%s: %s", what, now)
 		}
-		next, done := context.WithTimeout(ctx, pause)
-		<-next.Done()
-		done()
+		w.elapse(pause)
 		pause = min(2*pause, longestPause)
 	}
 }

@@ -192,7 +192,7 @@ func (w *history) shareID() func() {
 	}
 }
 
-// token gives a home whose key's id is the same word for everybody.
+// token gives a home whose key's id is the same word for all accounts.
 func (w *history) token(name string) home {
 	a := w.opened(name, bridgeFront.provider, func(a *account) {
 		w.host.addKey(a, bridgeFront.provider, "token", secretMark+name+".")

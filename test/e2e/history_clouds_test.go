@@ -378,7 +378,7 @@ func powerSets(h *host, at spot, names []string) []any {
 	return sets
 }
 
-// powerChange replaces the sets of some names. It compares nothing: who writes last
+// powerChange replaces the sets of some names. It compares nothing: the client that writes last
 // wins.
 func powerChange(h *host, zone spot, body []byte) hostCall {
 	var change struct {

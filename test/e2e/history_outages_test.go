@@ -329,7 +329,7 @@ func parent(name string) string {
 }
 
 // stopAfterFailure stops or kills the program within a pass that has found a conflict
-// and is not through. Whoever asks for a pass then has to hear of it.
+// and is not through. A client that asks for a pass then has to hear of it.
 func (w *history) stopAfterFailure() func() {
 	killed := w.random.IntN(2) == 0
 	return func() {

@@ -369,7 +369,7 @@ func (w *history) rotateKey() func() {
 	}
 }
 
-// changeSecret gives a key another secret; whoever has the old one is refused.
+// changeSecret gives a key another secret; a client with the old one is refused.
 func (w *history) changeSecret() func() {
 	c := w.model.config.credentials
 	key := w.keyFor(c)

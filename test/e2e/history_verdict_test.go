@@ -86,7 +86,7 @@ func (w *history) forget() {
 	})
 }
 
-// checkPrefixes counts who has each prefix: one that is free can be reserved.
+// checkPrefixes counts the usages that have each prefix: one that is free can be reserved.
 func (w *history) checkPrefixes(s *spotted) {
 	for id := range w.model.services {
 		for _, prefix := range []string{"a", "b", "c"} {

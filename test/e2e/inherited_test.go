@@ -16,7 +16,7 @@ import (
 )
 
 // The program serves the sockets that a service manager has opened, in the place of its own
-// addresses, and refuses one that everybody could reach.
+// addresses, and refuses one that every network can reach.
 func TestInheritedSockets(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +30,7 @@ func TestInheritedSockets(t *testing.T) {
 	defer dns.Close()
 	p := inheriting(t, "http:dns", tcp, dns)
 	support.Start(t, p.cmd)
-	response, err := (&http.Client{Timeout: limit}).Get("http://" + tcp.Addr().String() + "/healthz") // waits for the start
+	response, err := (&http.Client{Timeout: support.Slowest * limit}).Get("http://" + tcp.Addr().String() + "/healthz") // waits for the start
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p.log)
 	}
@@ -43,7 +43,7 @@ func TestInheritedSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(limit))
+	conn.SetDeadline(time.Now().Add(support.Slowest * limit))
 	conn.Write([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x00\x00\x10\x00\x01"))
 	if n, err := conn.Read(make([]byte, 512)); err != nil || n < 12 {
 		t.Errorf("dns: %d octets, %v\n%s", n, err, p.log)
@@ -67,7 +67,7 @@ func TestInheritedSockets(t *testing.T) {
 func inheriting(t *testing.T, names string, sockets ...any) *program {
 	t.Helper()
 	p := &program{t: t, log: &support.Log{}}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), support.Slowest*limit)
 	t.Cleanup(cancel)
 	p.cmd = exec.CommandContext(ctx, "sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", binary(t), "-db", filepath.Join(t.TempDir(), "meshddns.db"), "-ipv4", "none", "-ipv6", "none")
 	p.cmd.Env = append(support.Environ(), "LISTEN_FDNAMES="+names, "LISTEN_FDS="+strconv.Itoa(len(sockets)))

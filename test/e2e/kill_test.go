@@ -87,7 +87,7 @@ func killOnFile(t *testing.T, kills, clients int, seed uint64) {
 	t.Logf("%d kills among %d clients, %d acknowledgements, none lost; the slowest start took %v", kills, clients, acknowledged, slowest.Round(time.Millisecond))
 }
 
-// killAmong lets everybody work until so many answers have come, and kills the program.
+// killAmong lets all clients work until so many answers have come, and kills the program.
 func killAmong(p *program, all []*witness, answers int64) (acknowledged int) {
 	var given atomic.Int64
 	var working sync.WaitGroup
@@ -105,7 +105,7 @@ func killAmong(p *program, all []*witness, answers int64) (acknowledged int) {
 	return int(given.Load())
 }
 
-// witness is a client that remembers what was acknowledged. Nobody else changes what
+// witness is a client that remembers what was acknowledged. No other client changes what
 // it changes.
 type witness struct {
 	t       *testing.T
@@ -129,7 +129,7 @@ func (w *witness) step(p *program) bool {
 	w.doubt = c
 	a, err := p.try(method, path, body)
 	if err != nil {
-		return false // killed, and nobody knows whether it was done
+		return false // killed; it may have been done
 	}
 	w.doubt = change{}
 	switch {

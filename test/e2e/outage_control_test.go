@@ -68,7 +68,7 @@ var outageControls = []outageControl{
 					h.t.Fatal(err)
 				}
 				h.t.Cleanup(func() { c.Close() })
-				io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") // who has asked may stay
+				io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") // a client that has asked may stay
 			}
 			h.p.eventually("they are accepted", func() bool { return resourcesOf(h.p.cmd.Process.Pid).files > h.before.files+2*spareFiles })
 		},

@@ -35,7 +35,7 @@ type dnsGate struct {
 	conns map[net.Conn]bool
 	held  map[int64]bool
 	last  int64
-	asked map[string]bool // who has asked during a silence
+	asked map[string]bool // the addresses that have asked during a silence
 	dice  *rand.Rand
 }
 
@@ -109,7 +109,7 @@ func (g *dnsGate) set(fault string) {
 		g.made.Add(1)
 	}
 	switch fault {
-	case "reset": // nobody listens: TCP is reset, UDP is told that the port is closed
+	case "reset": // nothing listens: TCP is reset, UDP is told that the port is closed
 		g.close()
 	case blackHole:
 		g.close()
@@ -138,8 +138,8 @@ func (g *dnsGate) loses() bool {
 	return lost
 }
 
-// times tells how many calls a fault has met; what the kernel drops or refuses
-// nobody can see.
+// times returns how many calls a fault has met, without those that the kernel drops or
+// refuses.
 func (g *dnsGate) times() int64 { return g.made.Load() }
 
 func (g *dnsGate) hold() func() {
@@ -335,7 +335,7 @@ const (
 	endlessZone = "endless AXFR"
 )
 
-// spoil makes an answer one to another question, or one that somebody has changed.
+// spoil makes an answer one to another question, or one that was changed on its way.
 func (g *dnsGate) spoil(fault string, answer []byte) []byte {
 	const behindMAC = 7 // its last octet, the id, the error, and no other data
 	switch {
@@ -419,7 +419,7 @@ func (g *dnsGate) zoneTo(c net.Conn, query dnswire.Message, answer []byte, fault
 			m.Answers = append(m.Answers, dnswire.RR{Name: name, Type: dnswire.TypeTXT, Class: dnswire.ClassIN, TTL: 60, Data: append([]byte{byte(len(text))}, text...)})
 		}
 		if dnswire.WriteTCP(c, signer.Next(m.Pack(), n%(50*each) == 0)) != nil {
-			g.made.Add(1) // somebody has had enough
+			g.made.Add(1) // the client has had enough
 			return
 		}
 	}

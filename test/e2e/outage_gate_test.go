@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// slowName is in the certificates of the gates, for who reaches them by a name.
+// slowName is in the certificates of the gates, for a client that reaches them by a name.
 const slowName = "slow.test"
 
 // gate stands before a provider with an HTTP API, and hands on what it is asked
@@ -115,7 +115,7 @@ func (g *gate) set(fault string) {
 		hole()
 	}
 	if fault == blackHole {
-		g.made.Add(1) // nobody can see what the kernel drops
+		g.made.Add(1) // no program can see what the kernel drops
 		hole := silentPort(g.t, g.addr)
 		g.mu.Lock()
 		g.holes = append(g.holes, hole)

@@ -548,7 +548,7 @@ func (h *outageHouse) publishBeside(prefix string, network int) error {
 	return h.wait("the name of the healthy zone stands", func() bool { return len(h.healthy.Values(h.t, "_mesh."+prefix+"."+goodZone)) == 1 })
 }
 
-// says waits until every place where somebody may look tells what is wrong.
+// says waits until every place where an operator may look tells what is wrong.
 func (h *outageHouse) says() error {
 	codes := regexp.MustCompile(h.outage.codes)
 	if h.outage.codes == "" {

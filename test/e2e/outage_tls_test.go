@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// authority is who signs the certificates of the gates; the program trusts it, and
-// nobody else.
+// authority signs the certificates of the gates. The program trusts it and no other.
 type authority struct {
 	file string // the certificate, as the program reads it
 	key  *ecdsa.PrivateKey

@@ -424,8 +424,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// 16 reservations share commits while the disk fails: who was told that it is done has
-// it, and after a kill too; who was told otherwise has it not.
+// TestFaultInSharedCommit makes 16 reservations share commits while the disk fails. A
+// reservation that is acknowledged stands, also after a kill; one that is refused does not.
 func TestFaultInSharedCommit(t *testing.T) {
 	t.Parallel()
 	const clients = 16

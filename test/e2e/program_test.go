@@ -220,7 +220,7 @@ func (p *program) dig(args ...string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	out, err := exec.Command("dig", append([]string{"@" + host, "-p", port, "+time=2", "+tries=3"}, args...)...).CombinedOutput()
+	out, err := exec.Command("dig", append([]string{"@" + host, "-p", port, "+time=10", "+tries=3"}, args...)...).CombinedOutput()
 	if err != nil {
 		p.t.Fatalf("dig %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -252,7 +252,7 @@ func inNamespace(t *testing.T) bool {
 }
 
 // inNamespaces is inNamespace for other kinds: new ones, and those that are left when
-// the process runs already, with mounts that nobody else sees.
+// the process runs already, with mounts that no other process sees.
 func inNamespaces(t *testing.T, clone, unshare uintptr) bool {
 	t.Helper()
 	const mark = "MESHDDNS_TEST_NAMESPACE"

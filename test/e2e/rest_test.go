@@ -11,7 +11,7 @@ import (
 	"meshddns/test/support"
 )
 
-// quiet waits until a program that nobody asks anything has the descriptors and the memory
+// quiet waits until a program without requests has the descriptors and the memory
 // that it began with.
 func (p *program) quiet() {
 	p.t.Helper()

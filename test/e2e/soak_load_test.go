@@ -141,7 +141,7 @@ type outcome int
 const (
 	done    outcome = iota
 	refused         // as the weather allows
-	broken          // nobody knows whether it was done
+	broken          // it may have been done
 )
 
 // ask makes a request, and looks whether the answer may be expected.
@@ -257,7 +257,7 @@ func (c *soakClient) live() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.w.ids)), func(prefix string) bool { return slices.Contains(c.anchors, prefix) })
 }
 
-// network gives one that nobody else has.
+// network gives one that no other usage has.
 func (c *soakClient) network() int64 { return int64(c.w.number+1)*1e10 + int64(c.w.made) }
 
 func (c *soakClient) reserve(prefix, mode string) *soakRequest {
@@ -337,7 +337,7 @@ func (c *soakClient) otherService() *soakRequest {
 	}
 }
 
-// check asks for a prefix that is taken, or one that nobody has had.
+// check asks for a prefix that is taken, or one that no usage has had.
 func (c *soakClient) check(live []string) *soakRequest {
 	prefix, want := fmt.Sprintf("never-%d", c.w.made), `"occupied":false`
 	if c.w.made%2 == 0 {
@@ -402,7 +402,7 @@ func (c *soakClient) wrong(live []string) *soakRequest {
 	return r
 }
 
-// look is a read of what belongs to nobody.
+// look is a read of what belongs to no client.
 func (c *soakClient) look(service string) *soakRequest {
 	all := []*soakRequest{
 		read("services", "/api/v1/ddns/services", says(fmt.Sprintf("%q", service))),

@@ -119,7 +119,7 @@ type soaked struct {
 
 // weather says what may happen to requests.
 type weather struct {
-	down     bool // nobody may answer
+	down     bool // the program may not answer
 	disk     bool // writes may be refused
 	provider bool // providers may not answer
 }
@@ -375,7 +375,7 @@ func (s *soaked) fullDisk() func() int64 {
 	undo := sync.OnceFunc(func() { syscall.Unmount(folder, syscall.MNT_DETACH) })
 	s.t.Cleanup(undo)
 	s.launch()
-	s.look() // who had no answer goes on
+	s.look() // a client without an answer goes on
 	ballast, err := os.Create(filepath.Join(folder, "ballast"))
 	if err != nil {
 		s.t.Fatal(err)

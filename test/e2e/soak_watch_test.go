@@ -177,7 +177,7 @@ func lookUp(network, server, name string) ([]string, error) {
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server)
 	}}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), support.Slowest*limit)
 	defer cancel()
 	values, err := resolver.LookupTXT(ctx, name)
 	if fault := (*net.DNSError)(nil); errors.As(err, &fault) && fault.IsNotFound {
@@ -207,7 +207,7 @@ func (s *soaked) takeBackups() {
 }
 
 // takeBackup looks whether a copy has all that was acknowledged before it began, but for
-// what somebody has meanwhile asked to be changed.
+// what a client has meanwhile asked to change.
 func (s *soaked) takeBackup() {
 	known := map[string]string{}
 	for _, c := range s.clients {

@@ -196,7 +196,7 @@ func (o *operation) queryFault(text string) string {
 var likeInteger = regexp.MustCompile(`[0-9](\.0*)?([eE][+-]?[0-9]+)|[0-9]\.0|-0|[0-9]{19}`)
 
 // bodyFault says what the document has against a body. Of some it cannot tell: there is a
-// limit to depth, and it is nobody's business which; to a schema 1e2 and 10^30 are integers.
+// limit to depth, and the contract does not say which; to a schema 1e2 and 10^30 are integers.
 func (o *operation) bodyFault(r request) (fault string, unclear bool) {
 	body := []byte(r.content())
 	unclear = bytes.Count(body, []byte("[")) > 50 || bytes.Count(body, []byte("{")) > 50 || likeInteger.Match(body)

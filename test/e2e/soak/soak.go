@@ -107,7 +107,7 @@ func LatencyOf(times []time.Duration) Latency {
 	return Latency{Answers: len(times), P50: at(50), P99: at(99)}
 }
 
-// Rest is what the program holds when nobody asks it anything.
+// Rest is what the program holds while it gets no requests.
 type Rest struct {
 	At       time.Duration
 	Life     int

@@ -1,5 +1,4 @@
-// Package spelling suggests the known name that a misspelt name most likely means.
-package spelling
+package msg
 
 import "strings"
 
