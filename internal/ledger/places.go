@@ -336,13 +336,14 @@ func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconci
 }
 
 // Strangers gives those of the names that have no place in what may be the zone: none in a zone of
-// its apex, unless the ids of both tell that it is another one. An address may be spelled in several
-// ways, and a zone may have been made anew: its key has the same place then.
+// its apex, unless the ids of both tell that it is another one, or only one of both is built in. An
+// address may be spelled in several ways, and a zone may have been made anew: its key has the same
+// place then.
 func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT value FROM json_each(?1)
 		WHERE NOT EXISTS (SELECT 1 FROM places p JOIN accounts a ON a.id = p.account
-		                  WHERE p.name = value AND p.zone = ?2 AND
+		                  WHERE p.name = value AND p.zone = ?2 AND (a.provider = 'builtin') = (?4 = 'builtin') AND
 		                        NOT (a.id <> ?3 AND a.provider = ?4 AND a.endpoint = ?5 AND p.zone_id <> '' AND ?6 <> '' AND p.zone_id <> ?6))`,
 		sqlite.TextList(names), z.Apex, z.Account.ID, z.Account.Provider, z.Account.Endpoint, z.ID)
 }

@@ -39,13 +39,11 @@ func addCrowd(t *testing.T, client *provider.Client) {
 		for i := at; i < at+slice; i++ {
 			changes = append(changes, provider.Change{Zone: cloudtest.Zone, Name: crowdName(i), Add: []provider.TXT{crowdValue(i)}, TTL: 60})
 		}
-		ctx, cancel := provider.WriteContext(t.Context())
-		for i, err := range client.ChangeAll(ctx, changes) {
+		for i, err := range client.ChangeAll(t.Context(), changes) {
 			if err != nil {
 				t.Fatal(changes[i].Name, err)
 			}
 		}
-		cancel()
 	}
 	t.Logf("%d new names in %v", crowd, time.Since(begin).Round(time.Millisecond))
 }

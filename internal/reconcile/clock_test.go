@@ -48,6 +48,7 @@ func testClockIsSet(t *testing.T, ahead time.Duration, restart bool) {
 	w.due(changed, reconcile.LaneChanged)
 	w.exec(`UPDATE pass SET requested = 'change', requested_at = ?`, w.now().Add(reconcile.Debounce).UnixMilli())
 
+	synctest.Wait() // the engine sees the new clock and the well provider together
 	w.clock.Store(0)
 	w.vendor.on(func(context.Context, string, string) error { return nil })
 	if restart {

@@ -232,27 +232,27 @@ func (w *world) sync(limit time.Duration) reconcile.Report {
 
 func (w *world) synchronise(limit time.Duration, sweep bool) reconcile.Report {
 	w.t.Helper()
-	w.start()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	r, err := w.engine.Sync(ctx, sweep)
-	if err != nil {
-		w.t.Errorf("sync: %v: %+v\n%s", err, r, w.log.String())
-	}
-	return r
+	return <-w.ask(ctx, sweep)
 }
 
 // begin synchronises in the background.
-func (w *world) begin(sweep bool) <-chan reconcile.Report {
-	w.start()
+func (w *world) begin(sweep bool) <-chan reconcile.Report { return w.ask(context.Background(), sweep) }
+
+// ask asks for a synchronisation, and then starts the engine if it does not run yet: else the pass
+// of the start could come first.
+func (w *world) ask(ctx context.Context, sweep bool) <-chan reconcile.Report {
 	result := make(chan reconcile.Report, 1)
 	go func() {
-		r, err := w.engine.Sync(context.Background(), sweep)
+		r, err := w.engine.Sync(ctx, sweep)
 		if err != nil {
-			w.t.Errorf("sync: %v", err)
+			w.t.Errorf("sync: %v: %+v\n%s", err, r, w.log.String())
 		}
 		result <- r
 	}()
+	synctest.Wait()
+	w.start()
 	synctest.Wait()
 	return result
 }

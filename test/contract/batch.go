@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,7 +45,7 @@ func (b Backend) changeAll(t *testing.T, changes []provider.Change) []error {
 	if !ok {
 		t.Skip("this client does not change names together")
 	}
-	ctx, cancel := provider.WriteContext(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), testTime)
 	defer cancel()
 	for i := range changes {
 		changes[i].Zone, changes[i].TTL = b.Zone, ttl

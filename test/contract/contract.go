@@ -38,7 +38,7 @@ type Backend struct {
 
 const (
 	ttl      = 60
-	testTime = 60 * time.Second
+	testTime = 5 * time.Minute
 )
 
 // Test holds a client to every promise. The names that it uses must be free.

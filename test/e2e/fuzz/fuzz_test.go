@@ -172,7 +172,7 @@ func TestLeftoversAreFound(t *testing.T) {
 	}
 	before := resources{descriptors: 10, goroutines: 20, resident: 30 << 10}
 	for what, after := range map[string]resources{
-		"": before, "11 descriptors": {descriptors: 11}, "51 goroutines": {goroutines: 51}, "47105 KiB": {resident: 46<<10 + 1},
+		"": before, "11 descriptors": {descriptors: 11}, "15 descriptors of the database": {database: 15}, "51 goroutines": {goroutines: 51}, "47105 KiB": {resident: 46<<10 + 1},
 	} {
 		if wrong := after.surplus(before); len(wrong) > 1 || !strings.HasPrefix(strings.Join(wrong, ""), what) || (what == "") != (wrong == nil) {
 			t.Errorf("%v: %q, want %q", after, wrong, what)

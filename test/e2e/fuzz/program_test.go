@@ -150,11 +150,12 @@ func (p *program) follow(log io.Reader, started chan<- string) {
 // resources are what the program holds.
 type resources struct {
 	descriptors, goroutines int
+	database                int // descriptors of its files
 	resident                int // KiB
 }
 
 func (r resources) String() string {
-	return fmt.Sprintf("%d descriptors, %d KiB", r.descriptors, r.resident)
+	return fmt.Sprintf("%d descriptors, %d of the database, %d KiB", r.descriptors, r.database, r.resident)
 }
 
 const (
@@ -164,12 +165,18 @@ const (
 	// mayWait are the goroutines that wait for what comes next: of the engine, a worker for
 	// each zone that it knows (six domains and few accounts), and of database/sql.
 	mayWait = 30
+	// maxDatabase are the descriptors of a writer and four readers, of which the last is opened when
+	// four requests read at once: the file and the log of each, the index, the lock, the file itself.
+	maxDatabase = 14
 )
 
 // surplus says what a program holds that it did not hold before.
 func (r resources) surplus(before resources) (wrong []string) {
 	if r.descriptors > before.descriptors {
 		wrong = append(wrong, fmt.Sprintf("%d descriptors, %d before", r.descriptors, before.descriptors))
+	}
+	if r.database > max(before.database, maxDatabase) {
+		wrong = append(wrong, fmt.Sprintf("%d descriptors of the database, %d before", r.database, before.database))
 	}
 	if r.goroutines > before.goroutines+mayWait {
 		wrong = append(wrong, fmt.Sprintf("%d goroutines, %d before", r.goroutines, before.goroutines))
@@ -190,11 +197,18 @@ func (p *program) resources(t *testing.T) (r resources) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, fd := range open {
+		file, _ := os.Readlink(proc + "fd/" + fd.Name()) // one that was closed since leads nowhere
+		if strings.HasPrefix(file, p.path) {
+			r.database++
+		} else {
+			r.descriptors++
+		}
+	}
 	status, err := os.ReadFile(proc + "status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.descriptors = len(open)
 	r.resident, _ = strconv.Atoi(string(residentLine.FindSubmatch(status)[1]))
 	return r
 }
