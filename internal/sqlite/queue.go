@@ -1,6 +1,3 @@
-// Package groupcommit lets functions that change a database share a transaction.
-// What comes while one is being committed waits, and is committed together: one
-// sync of the disk for all. Who comes alone is committed alone, at once.
 package sqlite
 
 import (
@@ -12,43 +9,44 @@ import (
 	"sync"
 )
 
-// TxFunc does its work in a transaction. It may run twice, the first time in vain:
-// what it leaves outside of the transaction, the second run must leave anew.
+// TxFunc does its work in a transaction. It may run twice, when the first run is rolled back: what it
+// sets outside the transaction, the second run must set anew.
 type TxFunc = func(ctx context.Context, tx *sql.Tx) error
 
-// Refusal is the error of a Func that has changed nothing in its transaction, so
-// that nothing needs to be undone: what others do in it is committed all the same.
-// It counts only as it is, neither wrapped nor joined.
+// Refusal is the error of a TxFunc that has changed nothing in its transaction. The changes of other
+// functions in that transaction are committed all the same. A Refusal that is wrapped or joined
+// is an ordinary error.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
-// maxGroup bounds how many wait for the slowest of a group.
+// maxGroup bounds how many callers wait for the slowest function of a group.
 const maxGroup = 256
 
-// Queue runs functions in the order in which they come. There is no goroutine
-// behind it: one of the callers leads, and runs and commits what waits.
+// Queue runs functions in order and commits them in groups: functions that arrive during a commit
+// share the next transaction, with one fsync. It has no goroutine of its own: one of the callers
+// is the leader, and runs and commits the functions of all that wait.
 type Queue struct {
-	// Confirm is asked after each commit, before anybody is told of it: an error is
-	// the result of all whose work it was, which is committed all the same. It is asked
-	// by one goroutine at a time.
+	// Confirm is called after each commit, before a caller gets its result. Its error is the result of
+	// every caller of the group, although their changes are committed. One goroutine at a time
+	// calls it.
 	Confirm func() error
 
 	db        *sql.DB
 	committed func()
 
 	mu      sync.Mutex
-	led     bool // somebody leads
+	led     bool // there is a leader
 	waiting []*call
 }
 
-// NewQueue makes a queue for a database, best with a single connection. committed is
-// called after each commit that Confirm has confirmed.
+// NewQueue makes a queue for a database, best with a single connection. It calls committed after
+// each commit that Confirm has confirmed.
 func NewQueue(db *sql.DB, committed func()) *Queue {
 	return &Queue{Confirm: func() error { return nil }, db: db, committed: committed}
 }
 
-// call is one caller of Do, who waits for turn.
+// call is one call of Do, which waits for its turn.
 type call struct {
 	ctx  context.Context
 	f    TxFunc
@@ -56,10 +54,10 @@ type call struct {
 	last *running
 
 	err    error
-	stored bool // its work is committed, whatever Confirm has said
+	stored bool // its changes are committed, whatever Confirm has returned
 }
 
-// running is the transaction that a Func runs in.
+// running is the transaction that a TxFunc runs in.
 type running struct {
 	queue *Queue
 	tx    *sql.Tx
@@ -68,7 +66,7 @@ type running struct {
 
 type runningKey struct{}
 
-// Tx gives the transaction that a context was made for, nil outside of one.
+// Tx gives the transaction that ctx belongs to, nil outside a transaction.
 func Tx(ctx context.Context) *sql.Tx {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok {
 		return r.tx
@@ -76,9 +74,9 @@ func Tx(ctx context.Context) *sql.Tx {
 	return nil
 }
 
-// After calls f when the transaction that the context was made for is committed,
-// confirmed or not, before Do returns, and at once outside of one. f gets a context of no
-// transaction.
+// After calls f when the transaction that ctx belongs to is committed, confirmed or not, before Do
+// returns. It never calls f when the transaction is rolled back. Outside a transaction it calls
+// f at once. f gets a context without a transaction.
 func After(ctx context.Context, f func(context.Context)) {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok {
 		r.after = append(r.after, f)
@@ -87,24 +85,23 @@ func After(ctx context.Context, f func(context.Context)) {
 	f(ctx)
 }
 
-// turn is what a caller is told to do.
+// turn says what a caller has to do.
 type turn int
 
 const (
-	lead   turn = iota // run and commit what waits, itself included
-	finish             // err is the result
-	redo               // the group has come to nothing: run alone
+	lead   turn = iota // run and commit the waiting functions, its own included
+	finish             // return err
+	redo               // the group was rolled back: run alone
 )
 
-// Do runs f in a transaction, which is committed when f returns no error, and
-// gives the error of f or of the commit. Nobody pays for another's fault: when a
-// function of a group fails or panics, or the commit fails, each runs again in a
-// transaction of its own. A transaction that cannot begin is the fault of none: its
-// error is the result of all that wait. The end of ctx does not end what has begun.
+// Do runs f in a transaction, commits it when f returns nil, and returns the error of f or of the
+// commit. When a function of a group fails or panics, or the commit fails, the group is rolled
+// back and each function runs again in a transaction of its own. When no transaction can begin,
+// every caller of the group gets that error. The end of ctx does not cancel f.
 //
-// With the context of a function that runs in a transaction, f runs in that one, so
-// that several changes become one. Who gets an error of such an f, a Refusal too,
-// has to fail as well, and not with a Refusal, when anything was changed before.
+// With the context of a transaction, f runs in that transaction. When such an f fails, even with a
+// Refusal, the function around it has to fail as well, and with another error than a Refusal if
+// anything was changed before.
 func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok && r.queue == q {
 		return f(ctx, r.tx)
@@ -121,7 +118,7 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 		case redo:
 			return q.alone(c)
 		}
-		runtime.Gosched() // who is about to come comes along, and nobody waits
+		runtime.Gosched() // callers that are about to join do so; no caller waits
 		tx, err := q.begin()
 		group := q.take()
 		if err == nil && len(group) == 1 {
@@ -131,7 +128,7 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	}
 }
 
-// join takes a place in the queue. Who finds nobody leading leads.
+// join takes a place in the queue. A caller that finds no leader becomes the leader.
 func (q *Queue) join(c *call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,7 +139,7 @@ func (q *Queue) join(c *call) {
 	}
 }
 
-// take gives the calls that waited longest; the first is the leader's own.
+// take gives the calls that have waited longest; the first is the leader's own.
 func (q *Queue) take() (group []*call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,7 +148,7 @@ func (q *Queue) take() (group []*call) {
 	return group
 }
 
-// handOn makes the one leader who has waited longest.
+// handOn makes the caller the leader that has waited longest.
 func (q *Queue) handOn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -160,8 +157,8 @@ func (q *Queue) handOn() {
 	}
 }
 
-// lead commits a group in a transaction that has begun, or has failed to, hands on the
-// lead, and tells each, the leader too, how to go on.
+// lead commits a group in tx, or fails with err when no transaction could begin. Then it hands on
+// the lead and gives each caller, the leader too, its turn.
 func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
 	next := finish
 	defer func() {
@@ -203,9 +200,9 @@ func (q *Queue) confirm() error {
 	return nil
 }
 
-// together runs a group in one transaction, and reports whether it is committed.
-// An error that is no Refusal ends it at once: SQLite may have rolled back already,
-// and what ran now would be committed statement by statement.
+// together runs a group in one transaction and reports whether it is committed. An error other than
+// a Refusal ends it at once: SQLite may have rolled back already, and further statements
+// would be committed one by one.
 func (q *Queue) together(group []*call, tx *sql.Tx) bool {
 	defer tx.Rollback()
 	for _, c := range group {
@@ -217,8 +214,8 @@ func (q *Queue) together(group []*call, tx *sql.Tx) bool {
 	return tx.Commit() == nil
 }
 
-// run runs a function of a group. Should it panic, it will once more, in the
-// goroutine of its own caller.
+// run runs a function of a group. A function that panics runs again, and panics, in the goroutine
+// of its own caller.
 func (c *call) run(q *Queue, tx *sql.Tx) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -228,14 +225,14 @@ func (c *call) run(q *Queue, tx *sql.Tx) (err error) {
 	return c.in(q, tx)
 }
 
-// in runs the function of a call in a transaction. What an earlier run has left to
-// be done after it is forgotten.
+// in runs the function of a call in a transaction. It forgets the After functions of an earlier
+// run.
 func (c *call) in(q *Queue, tx *sql.Tx) error {
 	c.last = &running{queue: q, tx: tx}
 	return c.f(context.WithValue(c.ctx, runningKey{}, c.last), tx)
 }
 
-// committed does what was to be done after the transaction.
+// committed calls the After functions.
 func (c *call) committed() {
 	for _, f := range c.last.after {
 		f(c.ctx)
@@ -251,9 +248,8 @@ func (q *Queue) alone(c *call) error {
 	return q.single(c, tx, func() {})
 }
 
-// single runs and commits a call in a transaction that has begun, calls end, and then
-// does what was to be done after the transaction: that may call Do, which waits for the
-// leader.
+// single runs and commits a call in a transaction that has begun, calls end, and then calls the
+// After functions: these may call Do, which waits for the leader.
 func (q *Queue) single(c *call, tx *sql.Tx, end func()) error {
 	err := q.commit(c, tx, end)
 	if c.stored {
