@@ -1,14 +1,3 @@
-// Package zonecache keeps what DNS zones hold in little memory: a name is 16
-// octets in a table, and its records are packed in an arena. Names themselves are
-// not kept, only 64 bits of a hash whose key no client knows.
-//
-// A name is hashed label by label from the root, so that one pass over a question
-// gives the hashes of all names above it. A name that only has others below it is
-// an entry too, with their number. So what a name is, which zone it lies in and
-// that it does not exist takes one walk from the root, which ends where nothing
-// lies below.
-//
-// Names are in wire form, letters in lower case, and not the root.
 package builtin
 
 import (
@@ -29,8 +18,16 @@ type found struct {
 	TXT         []byte // what Set was given
 }
 
-// names is safe for use from many goroutines. It has to be freed, for its memory
-// is not the garbage collector's.
+// names keeps the contents of DNS zones in little memory: a name is 16 octets in a table, and its
+// records are packed in an arena. It keeps 64 bits of a hash of each name instead of the name; no
+// client knows the key of the hash.
+//
+// A name is hashed label by label from the root, so one pass over a question gives the hashes of all
+// names above it. A name that only has others below it is an entry too, with their number. So one
+// walk from the root finds the zone, the name, or the place where nothing lies below.
+//
+// Names are in wire form, letters in lower case, and not the root. Many goroutines may use it at a
+// time. It has to be freed, because the garbage collector does not own its memory.
 type names struct {
 	mu     sync.RWMutex
 	seed   maphash.Seed

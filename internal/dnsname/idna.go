@@ -1,20 +1,5 @@
-// Package idna turns domain names as people write them, such as
-// bücher.example, into the ASCII form that the DNS holds, with A-labels such
-// as xn--bcher-kva (IDNA2008: RFC 5890 to 5893; Punycode: RFC 3492).
-//
-// It is written for people who name their own zones, not as a judge of other
-// people's names. Of the rules of RFC 5891 and 5892 it checks that a label
-// consists of letters, marks, decimal digits and hyphens, that hyphens and
-// marks stand where they may, that no invisible code point and no old Hangul
-// is there, and that the A-label has at most 63 octets. Capital letters are
-// taken as small ones, and ideographic full stops as dots (as RFC 5895 proposes).
-//
-// It does not check what was typed as an A-label, the rule for right-to-left labels (RFC 5893), the
-// contextual rules (RFC 5892, appendix A: ZWJ and ZWNJ are always refused,
-// the others always let pass unless they are symbols) and the single code
-// points that RFC 5892, section 2.6, forbids. It has no tables of
-// normalisation: what may not be in form NFC is refused where it is common
-// (combining accents), and left as it is where it is not.
+// Names as people write them, such as "münchen.de", as DNS has them (IDNA).
+
 package dnsname
 
 import (

@@ -1,4 +1,4 @@
-// Package conntest tries a DNS provider step by step, as far as a person needs
+// Package probe tries a DNS provider step by step, as far as a person needs
 // it to see which of the settings is wrong.
 package probe
 

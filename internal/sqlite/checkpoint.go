@@ -1,6 +1,5 @@
-// Package checkpoint brings the log of an SQLite database into its file beside the
-// commits, so that the one that finds the log long has little of it left to do. While
-// somebody reads for long, which makes the log grow, no commit has anything of it to do.
+// Checkpoints beside the commits: no commit has to wait for a long one.
+
 package sqlite
 
 import (
@@ -14,16 +13,16 @@ import (
 
 const (
 	lookEvery = 8 // commits
-	// worthIt is how many pages are in the log only: each time is two syncs, and a page that
-	// was changed twice since the last is copied once.
+	// worthIt is the least number of pages to checkpoint: each checkpoint takes two fsyncs, and copies
+	// a page once that was changed several times.
 	worthIt = 750
 )
 
-// LogPages is the size of the log at which a commit empties it, of which the most has been
-// done beside the commits by then.
+// LogPages is the size of the WAL in pages at which a commit checkpoints it. A background checkpoint
+// has done most of that by then.
 const LogPages = 3000
 
-// Checkpointer works when Run does. Without it SQLite does all the work in a commit.
+// Checkpointer checkpoints while Run runs. Without Run, SQLite checkpoints in a commit.
 type Checkpointer struct {
 	writer, reader *sql.DB
 	commits        atomic.Int64
@@ -36,18 +35,18 @@ func NewCheckpointer(writer, reader *sql.DB) *Checkpointer {
 	return &Checkpointer{writer: writer, reader: reader, due: make(chan struct{}, 1)}
 }
 
-// Begin has the commits empty the log when it has LogPages.
+// Begin has the commits checkpoint the WAL when it has LogPages pages.
 func (k *Checkpointer) Begin(ctx context.Context) error { return k.emptyAt(ctx, LogPages) }
 
-// emptyAt sets the size of the log at which a commit empties it; 0 is never.
+// emptyAt sets the size of the WAL in pages at which a commit checkpoints it; 0 is never.
 func (k *Checkpointer) emptyAt(ctx context.Context, pages int) error {
 	_, err := k.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, pages))
 	return err
 }
 
-// Hold runs something that reads for long, so that the log of the database grows
-// meanwhile. No commit has to empty it: that is done here, beside the commits. What was
-// read is good even if that fails, as on a full disk; later commits then do it.
+// Hold runs read, which reads for long, so that the WAL grows meanwhile. No commit checkpoints during
+// read; Hold does so afterwards. What read has read is good even if that checkpoint fails, as on a
+// full disk; later commits then do it.
 func (k *Checkpointer) Hold(ctx context.Context, read func() error) (err error) {
 	if err := k.emptyAt(ctx, 0); err != nil {
 		return err
@@ -70,8 +69,8 @@ func (k *Checkpointer) Committed() {
 	}
 }
 
-// Run works until ctx ends. What fails is tried again after the next commits, and
-// what keeps failing fails the commits too, whose callers are told.
+// Run checkpoints until ctx ends. After a failure it tries again after the next commits. A failure
+// that lasts fails the commits too, and their callers get the error.
 func (k *Checkpointer) Run(ctx context.Context, log *slog.Logger) error {
 	for {
 		select {
@@ -85,7 +84,7 @@ func (k *Checkpointer) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// work does nothing while the log is short, and waits for nobody
+// work does nothing while the WAL is short. It never waits for a reader or a writer
 // (https://sqlite.org/pragma.html#pragma_wal_checkpoint).
 func (k *Checkpointer) work(ctx context.Context) error {
 	var busy, pages, done int

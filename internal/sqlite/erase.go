@@ -1,6 +1,5 @@
-// Package erase sees to it that replaced and deleted secrets do not stay readable in
-// the files of a database. With secure_delete SQLite overwrites them in the file; the
-// log still has them until it is emptied.
+// Erasing of secrets that were replaced or deleted.
+
 package sqlite
 
 import (
@@ -16,14 +15,15 @@ import (
 const (
 	firstPause = 50 * time.Millisecond // changes that come together share one emptying
 	maxPause   = 10 * time.Second
-	warnPause  = 5 * time.Second // somebody holds the log for this long
+	warnPause  = 5 * time.Second // a reader has kept the WAL for about this long
 
 	// waitTime bounds, in milliseconds, what a try waits for each lock, and so how long
 	// writers wait for it.
 	waitTime = 20
 )
 
-// Eraser empties the log of a database when it is asked to, beside all else.
+// Eraser empties the WAL in the background. With secure_delete SQLite overwrites deleted secrets in the
+// file, but the WAL keeps them until it is emptied.
 type Eraser struct {
 	writer, reader *sql.DB
 	busyTime       int // of the writer, in milliseconds
@@ -47,8 +47,8 @@ func NewEraser(writer, reader *sql.DB, busyTime time.Duration, log *slog.Logger)
 	return s
 }
 
-// Ask has the log emptied soon. It is tried until it succeeds, each time after a
-// longer pause: a reader that began before the change may hold it.
+// Ask has the WAL emptied soon. The Eraser tries until it succeeds, after longer and longer pauses: a
+// reader that began before the change may keep the WAL.
 func (s *Eraser) Ask() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,10 +59,10 @@ func (s *Eraser) Ask() {
 	s.work.Go(s.run)
 }
 
-// Wait waits until what was asked for is done.
+// Wait waits until the WAL is emptied as often as Ask was called.
 func (s *Eraser) Wait() { s.work.Wait() }
 
-// Close ends the trying, with a last try when one is due.
+// Close stops the tries, after a last one when one is due.
 func (s *Eraser) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -105,8 +105,8 @@ const ApplicationID = 0x6d657368
 // MarkClean is the statement that marks a new database as clean.
 var MarkClean = fmt.Sprintf(`PRAGMA application_id = %d`, ApplicationID)
 
-// Clean writes a database anew that was in use when deleted secrets were not
-// overwritten: once, and nobody writes meanwhile. room says whether there is enough.
+// Clean rewrites a database once that was used without secure_delete. No change is made meanwhile. room
+// reports whether the disk has enough room.
 func (s *Eraser) Clean(ctx context.Context, room func() bool) error {
 	var id int64
 	if err := s.reader.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil || id == ApplicationID {
@@ -127,9 +127,9 @@ func (s *Eraser) Clean(ctx context.Context, room func() bool) error {
 	return nil
 }
 
-// kept reports whether Litestream copies the log, which has a table in the database. It
-// lets go of the log for a moment when it empties it itself: what is cut then, and it has
-// not read yet, is missing in its copy for ever, and nobody notices.
+// kept reports whether Litestream, which has a table in the database, copies the WAL. Litestream
+// releases the WAL for a moment when it checkpoints. If this program emptied the WAL then, Litestream's
+// copy would lack frames for ever, without an error.
 func (s *Eraser) kept(ctx context.Context) (kept bool, err error) {
 	err = s.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')`).Scan(&kept)
 	if kept && !s.told {
@@ -139,8 +139,8 @@ func (s *Eraser) kept(ctx context.Context) (kept bool, err error) {
 	return kept, err
 }
 
-// empty writes the log into the file and cuts it. Most is done beside the commits;
-// the rest while none is made, which does not wait for a reader.
+// empty checkpoints the WAL and truncates it. It does most of the checkpoint beside the commits, and
+// the rest while no commit is made. It does not wait for a reader.
 func (s *Eraser) empty() (err error) {
 	ctx := context.Background()
 	if _, err := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
@@ -163,7 +163,7 @@ func (s *Eraser) empty() (err error) {
 		return err
 	}
 	if busy != 0 {
-		return fmt.Errorf("somebody reads the log: %d of %d pages are in the file", done, pages)
+		return fmt.Errorf("a reader keeps the log: %d of %d pages are in the file", done, pages)
 	}
 	return nil
 }

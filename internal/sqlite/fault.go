@@ -1,4 +1,5 @@
-// Package dbfault tells of an error of SQLite what a person can do about it.
+// What an error of SQLite means to a person, and the search for damage.
+
 package sqlite
 
 import (

@@ -1,6 +1,5 @@
-// Package dbfile guards the file of a database: its owner alone can read it, one
-// program at a time has it open, and it is told when it is no longer the one that was
-// opened. It also makes room for copies of it, and keeps those of before an upgrade.
+// The database file: found, locked, and watched.
+
 package sqlite
 
 import (

@@ -1,6 +1,6 @@
-// Package dbconn opens connections to a database in WAL mode, on a disk that may be
-// full. SQLite cannot even read such a database without room for the log's index. Where
-// there is none, and no log, the file itself is read: nobody can change it meanwhile.
+// The connections. SQLite cannot read a database in WAL mode without room for the index of the WAL;
+// on a full disk without a WAL the readers read the bare file, which nothing can change meanwhile.
+
 package sqlite
 
 import (

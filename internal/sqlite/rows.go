@@ -1,5 +1,5 @@
-// Package sqlrow is what the rows of the database are made of: values that
-// database/sql does not know, times, and the way to read many rows.
+// Rows: values that database/sql does not know, times, and reading many rows.
+
 package sqlite
 
 import (

@@ -1,5 +1,5 @@
-// Package crash makes an error of a panic, so that one request, one connection or
-// one record that goes wrong does not end the program.
+// Panics as errors, so that one request, connection or task cannot end the program.
+
 package tasks
 
 import (
