@@ -14,7 +14,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// FaultKind is what is wrong.
+// FaultKind sorts errors by what a person can do about them.
 type FaultKind int
 
 const (
@@ -25,7 +25,7 @@ const (
 	Damaged                     // what is in the file is no database, or no whole one
 )
 
-// FaultOf gives the kind of an error, whatever it is wrapped in.
+// FaultOf gives the kind of an error, which may be wrapped.
 func FaultOf(err error) FaultKind {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return Full
@@ -50,16 +50,15 @@ func FaultOf(err error) FaultKind {
 	return Broken
 }
 
-// errFound is the error of a file of which a part cannot be read.
+// errFound is the error of a file with a part that cannot be read.
 var errFound = errors.New("the database is damaged")
 
-// maxFound bounds what is told of a damage, in octets.
+// maxFound bounds the description of a damage, in octets.
 const maxFound = 300
 
-// FindDamage looks through a whole database, and gives an error of kind Damaged when a part
-// cannot be read, another one when it cannot look. It goes table by table, so that the log
-// can be emptied in between, by a connection that goes afterwards, with all the pages it
-// has kept.
+// FindDamage reads a whole database. It returns an error of kind Damaged when a part cannot be read, and
+// another error when it cannot look. It goes table by table, so that the WAL can be emptied in
+// between, and closes its connection afterwards, because that connection has cached every page.
 func FindDamage(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {

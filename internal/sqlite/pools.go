@@ -15,36 +15,37 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// drainTime is how long a write waits for queries that read the bare file.
+// drainTime bounds how long a write waits for queries that read the bare file.
 const drainTime = 2 * time.Second
 
 var errReads = errors.New("queries still read the file as it was on the full disk")
 
-// Pools is what the connections of one database have in common.
+// Pools opens the connections of one database. While it is frozen, readers read the bare file and
+// there is no writer.
 type Pools struct {
-	check        func() error // of a file: whether it is still the one to be opened
-	live, frozen string       // data sources of readers, with the log and without
-	drop         func()       // closes the readers that are idle
+	check        func() error // reports whether the file is still the one to be opened
+	live, frozen string       // data sources of readers, with the WAL and without
+	drop         func()       // closes idle readers
 
-	thawing sync.Mutex // held while the disk is tried
-	anchor  *sql.DB    // keeps the log from going, and coming back as another file, while readers change over
+	thawing sync.Mutex // held during a try of the disk
+	anchor  *sql.DB    // keeps the WAL, which would be deleted and made anew while readers change over
 
 	mu      sync.Mutex
 	still   bool          // new readers read the bare file
-	count   int           // of connections that do
-	drained chan struct{} // closed when the last of them has gone
+	count   int           // connections that read the bare file
+	drained chan struct{} // closed when the last of them is closed
 }
 
-// NewPools makes a gate for readers of two data sources: the one that is right, and one
-// that reads the bare file (immutable=1). check is asked before and after each
-// connection is opened: its error is that of the opening.
+// NewPools makes the pools of a database. live is the data source of readers, frozen the one that reads
+// the bare file (immutable=1). Pools calls check before and after it opens a connection, and fails
+// with its error.
 func NewPools(check func() error, live, frozen string) *Pools {
 	g := &Pools{check: check, live: live, frozen: frozen, drop: func() {}, drained: make(chan struct{})}
 	close(g.drained)
 	return g
 }
 
-// Readers makes the pool of readers, of so many connections.
+// Readers makes the pool of size connections that read.
 func (g *Pools) Readers(size int) *sql.DB {
 	pool := sql.OpenDB(connector{func(context.Context) (driver.Conn, error) { return g.reader() }})
 	pool.SetMaxOpenConns(size)
@@ -56,8 +57,8 @@ func (g *Pools) Readers(size int) *sql.DB {
 	return pool
 }
 
-// Writer makes the pool of the one connection that writes. While the bare file is
-// read there is none: the error says why.
+// Writer makes the pool of the one connection that writes. While readers read the bare file it cannot
+// be opened, and the error says why.
 func (g *Pools) Writer(source string) *sql.DB {
 	pool := sql.OpenDB(connector{func(ctx context.Context) (driver.Conn, error) {
 		if err := g.Thaw(ctx); err != nil {
@@ -69,23 +70,23 @@ func (g *Pools) Writer(source string) *sql.DB {
 	return pool
 }
 
-// Freeze has the readers that are opened from now on read the bare file. It is for
-// a database that has no log, before anybody writes.
+// Freeze has readers that are opened from now on read the bare file. The database must have no WAL, and
+// no connection may have written yet.
 func (g *Pools) Freeze() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.still = true
 }
 
-// Frozen reports whether the bare file is read.
+// Frozen reports whether readers read the bare file.
 func (g *Pools) Frozen() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.still || g.count > 0
 }
 
-// Thaw ends the freezing if the disk has room again, else it gives the reason. It
-// returns only when nobody reads the bare file any more: now it may be written.
+// Thaw ends the freezing when the disk has room again, and otherwise gives the reason. It returns when
+// all readers of the bare file have finished; the file may then be written.
 func (g *Pools) Thaw(ctx context.Context) error {
 	if !g.Frozen() {
 		return nil
@@ -113,7 +114,7 @@ func (g *Pools) Thaw(ctx context.Context) error {
 	}
 }
 
-// try opens the database as it should be opened, and keeps it open.
+// try opens the database with its WAL, and keeps it open.
 func (g *Pools) try(ctx context.Context) error {
 	if g.anchor != nil {
 		return nil
@@ -127,7 +128,7 @@ func (g *Pools) try(ctx context.Context) error {
 	return nil
 }
 
-// Close closes what the gate itself has open.
+// Close closes the connection that try keeps open.
 func (g *Pools) Close() error {
 	g.thawing.Lock()
 	defer g.thawing.Unlock()
@@ -153,21 +154,21 @@ func (g *Pools) reader() (driver.Conn, error) {
 	return &frozenConn{SQLiteConn: conn, gate: g}, nil
 }
 
-// frozenConn reads the bare file, as long as that is allowed.
+// frozenConn is a connection that reads the bare file. It is valid as long as the pools are frozen.
 type frozenConn struct {
 	*sqlite3.SQLiteConn
 	gate *Pools
 	once sync.Once
 }
 
-// IsValid is asked when a query has ended.
+// IsValid is called by database/sql after a query.
 func (c *frozenConn) IsValid() bool {
 	c.gate.mu.Lock()
 	defer c.gate.mu.Unlock()
 	return c.gate.still
 }
 
-// ResetSession is asked before a next query begins.
+// ResetSession is called by database/sql before the next query.
 func (c *frozenConn) ResetSession(context.Context) error {
 	if !c.IsValid() {
 		return driver.ErrBadConn
@@ -175,7 +176,7 @@ func (c *frozenConn) ResetSession(context.Context) error {
 	return nil
 }
 
-// Close counts the connection out.
+// Close closes the connection, and tells Thaw when it was the last.
 func (c *frozenConn) Close() error {
 	err := c.SQLiteConn.Close()
 	c.once.Do(func() {
@@ -198,7 +199,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) { return c.
 func (c connector) Driver() driver.Driver { return &sqlite3.SQLiteDriver{} }
 
 func (g *Pools) open(source string) (*sqlite3.SQLiteConn, error) {
-	if err := g.check(); err != nil { // even to open another file spoils the log
+	if err := g.check(); err != nil { // opening another file would spoil the WAL
 		return nil, err
 	}
 	conn, err := (&sqlite3.SQLiteDriver{}).Open(source)
@@ -215,8 +216,8 @@ func (g *Pools) open(source string) (*sqlite3.SQLiteConn, error) {
 	return opened, nil
 }
 
-// FoldLog writes what is in the log of a database into the file, with no index of the
-// log: for a database that nobody else has open, given by its URI.
+// FoldLog writes the WAL of a database into the file without an index of the WAL. No other program may
+// have the database open.
 func FoldLog(ctx context.Context, uri string) error {
 	db, err := sql.Open("sqlite3", uri+"?mode=rw&_locking_mode=EXCLUSIVE")
 	if err != nil {
@@ -231,8 +232,7 @@ func FoldLog(ctx context.Context, uri string) error {
 	return errors.Join(err, db.Close())
 }
 
-// CopyInto makes a copy of the database that a data source opens, without what is free
-// in it.
+// CopyInto writes a copy of the database that a data source opens to path, without its free pages.
 func CopyInto(ctx context.Context, source, path string) error {
 	db, err := sql.Open("sqlite3", source)
 	if err != nil {

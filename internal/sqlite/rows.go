@@ -25,8 +25,8 @@ func (l TextList) Value() (driver.Value, error) {
 	return string(text), err
 }
 
-// Scan reads a list as it is stored. What is no list, which this program never
-// stores, counts as an empty one: one spoiled row stops no other.
+// Scan reads a list as it is stored. A text that is no list, which this program never stores, counts as
+// an empty list, so that one broken row does not stop the others.
 func (l *TextList) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
@@ -41,7 +41,7 @@ func (l *TextList) Scan(value any) error {
 	return nil
 }
 
-// Given is a value that may not have been given, nil, as it is stored.
+// Given gives an optional value as it is stored; nil is NULL.
 func Given[T any](value *T) sql.Null[T] {
 	if value == nil {
 		return sql.Null[T]{}
@@ -86,8 +86,8 @@ type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Collect gives the rows of a query. It says "LIMIT ? + 0", for a bare parameter there is
-// one that SQLite looks at to plan: it compiles the statement each time that it is bound.
+// Collect gives the rows of a query. The query says "LIMIT ? + 0", because SQLite compiles a statement
+// with a bare "LIMIT ?" anew each time that the parameter is bound.
 func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -105,9 +105,9 @@ func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error
 	return all, rows.Err()
 }
 
-// Pages gives the rows of many queries, each for at most size rows behind the last one of
-// that before; the first is for those behind a zero row. No query is open while a row is
-// looked at. After an error there are no more.
+// Pages gives the rows of many queries, each for at most size rows after the last row of the query
+// before; the first query is for rows after a zero row. No query is open while the caller handles
+// a row. After an error there are no more rows.
 func Pages[T any](size int, page func(behind T) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last, none T
@@ -127,7 +127,7 @@ func Pages[T any](size int, page func(behind T) ([]T, error)) iter.Seq2[T, error
 	}
 }
 
-// Made gives what is made of each row, but for those of which nothing is made (ok false).
+// Made gives what of makes of each row, except rows for which ok is false.
 func Made[T, U any](rows iter.Seq2[T, error], of func(T) (made U, ok bool)) iter.Seq2[U, error] {
 	return func(yield func(U, error) bool) {
 		for row, err := range rows {
@@ -148,7 +148,7 @@ func Text(row Scanner) (text string, err error) {
 	return text, err
 }
 
-// Absent turns the absence of a row into the error that says what is missing.
+// Absent gives missing in place of sql.ErrNoRows, and any other error as it is.
 func Absent(err, missing error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return missing
