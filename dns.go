@@ -458,7 +458,7 @@ func (o *operations) replaceService(ctx context.Context, body serviceBody, membe
 	return o.stored(ctx, v, members)
 }
 
-// stored gives a service that was just stored. Somebody else may have deleted it since:
+// stored gives a service that was just stored. Another client may have deleted it since:
 // it was stored all the same.
 func (o *operations) stored(ctx context.Context, saved mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
 	v, err := o.store.Service(ctx, saved.ID)

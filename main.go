@@ -661,7 +661,7 @@ func (a *applier) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, erro
 	})
 }
 
-// ReleaseUsage releases a usage, and waits for nobody.
+// ReleaseUsage releases a usage, and does not wait until its value is withdrawn.
 func (a *applier) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
 	done, err := a.ops.store.ReleaseUsage(ctx, id, false)
 	c, err := provision.Did("DELETE usages/{id}", id, err)

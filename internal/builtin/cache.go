@@ -220,7 +220,7 @@ func (c *Cache) recordsAfter(ctx context.Context, after string) (last string, er
 func (c *Cache) set(name string, ttl uint32) error {
 	var ok bool
 	if c.wire, ok = appendWire(c.wire[:0], name); !ok {
-		return nil // nobody can ask for it
+		return nil // no query can ask for it
 	}
 	return c.zones.Set(c.wire, ttl, c.txt)
 }
@@ -228,7 +228,7 @@ func (c *Cache) set(name string, ttl uint32) error {
 func (c *Cache) setZone(z Zone, served bool) error {
 	name, err := dnswire.ParseName(z.Name)
 	if err != nil || textOf(name) != z.Name {
-		return nil // nobody can ask for it
+		return nil // no query can ask for it
 	}
 	return c.zones.SetZone([]byte(name), z.Serial, served)
 }

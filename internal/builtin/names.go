@@ -38,8 +38,8 @@ type names struct {
 	freed  bool
 }
 
-// shards bounds how much is moved at once when something has to grow: nobody
-// gets an answer meanwhile.
+// shards bounds how much is moved at once when a table has to grow: no query
+// is answered meanwhile.
 const (
 	shardBits = 6
 	shards    = 1 << shardBits

@@ -9,7 +9,7 @@ import (
 // server's own name in it has no public address.
 const Unreachable provider.Kind = "zone_unreachable"
 
-// Reachable warns of a zone that nobody can reach.
+// Reachable warns of a zone that no resolver can reach.
 func (c Client) Reachable(zone string) error {
 	if !c.Hidden {
 		return nil

@@ -231,7 +231,7 @@ func (a Adapter) Failure(err error) *Failure {
 func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := a.Failure(err)
 	if f.Status == http.StatusRequestEntityTooLarge {
-		w.Header().Set("Connection", "close") // nobody waits for the rest
+		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	if f.Cause != nil && !(r.Context().Err() != nil && errors.Is(f.Cause, context.Canceled)) {
 		a.Log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.Cause)
@@ -327,7 +327,7 @@ type statusWriter struct {
 	begun   bool
 }
 
-// dropped reports whether nobody but the mux answers.
+// dropped reports whether the mux itself answers.
 func (w *statusWriter) dropped() bool { return w.request != nil && w.request.Pattern == "" }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -24,7 +24,7 @@ const (
 // Token is a secret that callers show. It can be compared but not printed, and its text is
 // forgotten; it comes from OpenTokens.
 type Token struct {
-	// sum is a function because fmt does not ask Format about what lies in somebody's unexported field, and follows pointers
+	// sum is a function because fmt does not ask Format about what lies in an unexported field of another type, and follows pointers
 	// there when the verb is wrong for them, but can't look into a function.
 	sum func() [sha256.Size]byte
 }
@@ -63,7 +63,7 @@ type Tokens struct {
 // ASCII characters without white space; blank lines and white space around a token are skipped. It
 // must be a regular file without any permission for group or others; below the directory of
 // credentials, "" for none, the group may read: there systemd sets mode 0440 and an ACL that lets
-// in nobody but the service, and the kernel shows the ACL's mask as the group's permission. Errors
+// in the service alone, and the kernel shows the ACL's mask as the group's permission. Errors
 // name file and line, never what is in it.
 func OpenTokens(path, credentials string) (*Tokens, error) {
 	t := &Tokens{path: path, credentials: credentials}
@@ -105,7 +105,7 @@ func below(path, dir string) bool {
 	return err == nil && filepath.IsAbs(dir) && strings.HasPrefix(path, filepath.Clean(dir)+"/")
 }
 
-// openPrivate opens a regular file that only its owner can use. It judges the open file, which nobody can exchange any more, and
+// openPrivate opens a regular file that only its owner can use. It judges the open file, which cannot be exchanged any more, and
 // opens without blocking, as a FIFO would wait for its writer.
 func openPrivate(path, credentials string) (*os.File, error) {
 	var forbidden fs.FileMode = 0o077

@@ -54,7 +54,7 @@ func IsProbe(value string) bool {
 }
 
 // Owner gives the owner of a value. Mesh is false when the value is not one
-// of this format, and so nobody's business here.
+// of this format: the program then leaves it alone.
 func Owner(value string) (owner string, mesh bool) {
 	words := strings.Fields(value)
 	if len(words) == 0 || words[0] != version {

@@ -13,7 +13,7 @@ import (
 const (
 	soaTTL     = 60      // RFC 2308: resolvers keep the lack of a name for the smaller of the two,
 	soaMinimum = 60      // so a name that is published now is seen in a minute
-	soaRefresh = 3600    // nobody transfers the zone:
+	soaRefresh = 3600    // no server transfers the zone:
 	soaRetry   = 600     // the three only have to
 	soaExpire  = 1209600 // satisfy zone checkers (RFC 1912, section 2.2)
 	nsTTL      = 300     // resolvers prefer it to the delegation's: a renamed server is found in minutes

@@ -6,7 +6,7 @@ import (
 )
 
 // sipHash is SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed hash of 64 bits
-// that is quick for short messages and that nobody without the key can foretell.
+// that is quick for short messages and cannot be foretold without the key.
 func sipHash(key *[16]byte, message []byte) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(key[:]), binary.LittleEndian.Uint64(key[8:])
 	s := sipState{k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573}

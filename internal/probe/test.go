@@ -105,7 +105,7 @@ func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name st
 	return c
 }
 
-// mayWrite makes a change of nothing. Where somebody else writes meanwhile the
+// mayWrite makes a change of nothing. When another program writes meanwhile, the
 // key was accepted.
 func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change) error {
 	err := client.Change(ctx, nothing)
@@ -117,7 +117,7 @@ func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change)
 
 // reacher is a DNS that knows whether the world finds its servers.
 type reacher interface {
-	// Reachable warns of a zone that nobody can reach.
+	// Reachable warns of a zone that no resolver can reach.
 	Reachable(zone string) error
 }
 

@@ -82,7 +82,7 @@ func (t *turns) wait(ctx context.Context) bool {
 }
 
 // porkbunErrors are the codes of the API's description, and the words of
-// answers without a code. A domain of somebody else and one whose API access
+// answers without a code. A domain of another account and one whose API access
 // is off have the same words. That edits and creations fail in words alone is
 // what users report of calls that come too fast.
 var porkbunErrors = codeKinds{

@@ -27,7 +27,7 @@ type powerDNS struct {
 }
 
 const (
-	pdnsEndpoint = "http://localhost:8081/api/v1" // only its path counts: every server is somebody's own
+	pdnsEndpoint = "http://localhost:8081/api/v1" // only its path counts: every operator has a server of their own
 	pdnsRecord   = 65535                          // octets of a record's data on the wire
 
 	// pdnsShowsAll is the version from which the API lists the disabled

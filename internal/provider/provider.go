@@ -66,7 +66,7 @@ type Authority struct {
 const WriteTime = 20 * time.Second
 
 // WriteContext is for a write: once begun it is finished, also when the
-// caller goes meanwhile, so that nobody has to guess whether it was made. The
+// caller goes meanwhile, so that the program need not guess whether it was made. The
 // caller's deadline holds.
 func WriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := time.Now().Add(WriteTime)

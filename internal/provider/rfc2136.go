@@ -33,7 +33,7 @@ type RFC2136 struct {
 	now    func() time.Time
 
 	mu        sync.Mutex
-	neighbour map[dnswire.Name][]string // what any name below a name has that nobody registered, where asked
+	neighbour map[dnswire.Name][]string // what a name has that is not registered, by the name above it
 	changes   int
 }
 
@@ -150,7 +150,7 @@ func alias(answer dnswire.Message) (dnswire.RR, bool) {
 
 // Read gives the TXT values at a name. A name that the server hands on, by
 // an alias or by a delegation, is an error: an update there would report
-// success, and nobody would ever see its value.
+// success, and no resolver would ever see its value.
 func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 	apex, err := ownerName(zone)
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 
 // fromWildcard reports whether an answer was made from a wildcard
 // ("*.example.com"), so that nothing stands at the name itself: a neighbour
-// that nobody has registered then gets the same answer.
+// that is not registered then gets the same answer.
 //
 // The neighbour is a direct one. Where the name stands, so does its parent,
 // and only a wildcard at "*." and the parent can reach its neighbours; where
@@ -206,7 +206,7 @@ func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, answer d
 	return err == nil && slices.Equal(data, other), err
 }
 
-// askNeighbour gives what a name below parent has that nobody has registered.
+// askNeighbour gives what a name below parent has that is not registered.
 // It is asked once for each parent until a change may have made it otherwise.
 func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name) ([]string, error) {
 	c.mu.Lock()

@@ -194,7 +194,7 @@ func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) 
 }
 
 // divisible reports whether a message was not made for a reason that may be
-// one name's. Knot says BADKEY, which nobody can sign, of names that a key
+// one name's. Knot says BADKEY, and cannot sign that, of names that a key
 // may not change.
 func divisible(err error) bool {
 	if report, ok := errors.AsType[*dnswire.TSIGError](err); ok {

@@ -251,8 +251,8 @@ func (t *transfer) zone() map[string]RRset {
 	return all
 }
 
-// below reports whether a name is below a delegation or a DNAME: what stands
-// there nobody sees.
+// below reports whether a name is below a delegation or a DNAME: no resolver sees
+// what stands there.
 func (t *transfer) below(name dnswire.Name) bool {
 	for name != t.apex && name != dnswire.Root {
 		name = name.Parent()

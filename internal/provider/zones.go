@@ -177,8 +177,8 @@ func (c *Client) listZones(ctx context.Context) error {
 	return nil
 }
 
-// takeSearch waits for the turn to search. Who has waited for a search that got no
-// answer has the same failure: to wait for as long once more would help nobody.
+// takeSearch waits for the turn to search. A caller that has waited for a search without an answer gets
+// the same failure, because to wait as long once more would not help.
 func (c *Client) takeSearch(ctx context.Context) error {
 	c.mu.Lock()
 	failed := c.unanswered

@@ -4,5 +4,5 @@ package systemd
 
 import "time"
 
-// monotonic has nobody to tell it to: systemd runs on Linux only.
+// monotonic is not needed: systemd runs on Linux only.
 func monotonic() (time.Duration, bool) { return 0, false }

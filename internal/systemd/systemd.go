@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Service is a program that a service manager started, or nobody's when no variable says so.
+// Service is this program as a service manager sees it. Without the manager's variables it has no manager.
 type Service struct {
 	// Sockets are those that the manager opened, or none.
 	Sockets  Sockets

@@ -35,7 +35,7 @@ func (u Unit) Reload(ctx context.Context, reload func()) {
 
 func (u Unit) ready(ctx context.Context) {
 	if u.Service.conn == nil {
-		return // the database would be asked for nobody
+		return // no service manager reads the status
 	}
 	status, _ := u.status(ctx)
 	u.told(u.Service.Ready(status))
