@@ -126,7 +126,7 @@ var failures = []envelope.Answer{
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
 }
 
-// failureOf gives the failure that an error is to who asked for something.
+// failureOf gives the failure that a client is told for an error.
 func failureOf(err error) *envelope.Failure {
 	return envelope.Adapter{Answers: failures, Broken: broken}.Failure(err)
 }

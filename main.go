@@ -18,7 +18,7 @@
 //	-db file               the database, default meshddns.db
 //	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
 //	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
-//	-dns-nsid text         tells servers of one zone apart: answered to who asks for it (RFC 5001); default: not
+//	-dns-nsid text         tells servers of one zone apart: answered to a client that asks for it (RFC 5001); default: not
 //	-dns-rate-limit n      answers a second over UDP to one network (/24, /56) without a cookie, 0: no limit; default 1000
 //	-ipv4, -ipv6 source    this host's public addresses: auto, interface:NAME, url:URL, none, or an address
 //	-allow-host name       Host name to accept beside addresses and the loopback names; repeatable
@@ -93,7 +93,7 @@ func main() {
 	}
 }
 
-// process is what the program is given by who starts it.
+// process is what the system gives the program at its start.
 type process struct {
 	args, environ  []string
 	hangUps        <-chan os.Signal

@@ -139,7 +139,7 @@ func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result
 // Audit logs a request that changes nothing, and still is one to know of.
 func (a Adapter) Audit(r *http.Request, err error) { a.audit(r, Reply{}, err) }
 
-// audit logs who has changed what, or tried to.
+// audit logs the caller and what it has changed, or tried to change.
 func (a Adapter) audit(r *http.Request, result Reply, err error) {
 	status, code := max(result.Status, http.StatusOK), msg.ID("")
 	if err != nil {
@@ -308,7 +308,7 @@ func (a Adapter) rescue(w *statusWriter, r *http.Request) {
 	fault := &tasks.Panic{Value: value, Stack: debug.Stack()}
 	switch {
 	case value == http.ErrAbortHandler:
-		panic(value) // who broke off has said why
+		panic(value) // the code that broke off has logged why
 	case w.begun:
 		a.Log.Error("answer broken off", "method", r.Method, "route", r.Pattern, "error", fault)
 		panic(http.ErrAbortHandler)

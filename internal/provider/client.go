@@ -269,7 +269,7 @@ func (c *Client) turn(name string) turn {
 	return c.names[name]
 }
 
-// turn lets one in at a time. Who waits gives up with its context.
+// turn lets one in at a time. A caller that waits gives up when its context ends.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }

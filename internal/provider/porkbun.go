@@ -56,7 +56,7 @@ var porkbunTurns = newTurns(porkbunInterval)
 // turns keeps calls an interval apart.
 type turns struct {
 	interval time.Duration
-	turn     turn // of who waits for the next call's time
+	turn     turn // of the callers that wait for the time of the next call
 	next     time.Time
 }
 

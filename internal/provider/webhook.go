@@ -260,7 +260,7 @@ func (a webhookAnswer) set() recordSet {
 	return set
 }
 
-// change has the bridge make a whole change, as one who knows the provider
+// change has the bridge make a whole change, because it knows the provider
 // behind it can do that best.
 func (v *webhook) change(ctx context.Context, p plan) error {
 	c := call{name: "change", method: http.MethodPost, header: map[string]string{"Content-Type": "application/json"}}

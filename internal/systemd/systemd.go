@@ -48,7 +48,7 @@ func Open(getenv func(string) string) (*Service, error) {
 	return s, nil
 }
 
-// Close ends what Open began. The sockets belong to who took them.
+// Close ends what Open began. The sockets belong to the code that took them.
 func (s *Service) Close() error {
 	if s.conn == nil {
 		return nil

@@ -38,7 +38,7 @@ func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
 	return nil
 }
 
-// run begins all, and tells who waits when they have returned. What goes wrong in one,
+// run begins all tasks; the result waits until they have returned. What goes wrong in one,
 // a panic too, is told.
 func (all List) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
 	var running sync.WaitGroup
