@@ -32,7 +32,7 @@ func ParseName(text string) (Name, error) {
 	for rest := text; len(rest) > 0; {
 		octet, size, err := octetAt(rest)
 		if err != nil {
-			return "", fmt.Errorf("%w: %q has a broken escape", ErrName, text)
+			return "", fmt.Errorf("%w: %.255q has a broken escape", ErrName, text)
 		}
 		dot := size == 1 && octet == '.'
 		if !dot {
@@ -43,7 +43,7 @@ func ParseName(text string) (Name, error) {
 			continue
 		}
 		if len(label) == 0 || len(label) > maxLabel {
-			return "", fmt.Errorf("%w: %q has a label of %d octets, 1 to %d are allowed", ErrName, text, len(label), maxLabel)
+			return "", fmt.Errorf("%w: %.255q has a label of %d octets, 1 to %d are allowed", ErrName, text, len(label), maxLabel)
 		}
 		wire = append(append(wire, byte(len(label))), label...)
 		label = label[:0]
@@ -52,7 +52,7 @@ func ParseName(text string) (Name, error) {
 		return "", fmt.Errorf("%w: it is empty", ErrName)
 	}
 	if len(wire)+1 > maxName {
-		return "", fmt.Errorf("%w: %q is longer than %d octets", ErrName, text, maxName)
+		return "", fmt.Errorf("%w: %.255q is longer than %d octets", ErrName, text, maxName)
 	}
 	return Name(wire) + Root, nil
 }
