@@ -33,7 +33,7 @@ func ParseName(text string) (Name, error) {
 	for rest := text; len(rest) > 0; {
 		octet, size, err := octetAt(rest)
 		if err != nil {
-			return "", msg.Errorf("%w: %q has a broken escape", ErrName, text)
+			return "", msg.Errorf("%w: %.255q has a broken escape", ErrName, text)
 		}
 		dot := size == 1 && octet == '.'
 		if !dot {
@@ -44,7 +44,7 @@ func ParseName(text string) (Name, error) {
 			continue
 		}
 		if len(label) == 0 || len(label) > maxLabel {
-			return "", msg.Errorf("%w: %q has a label of %d octets, 1 to %d are allowed", ErrName, text, len(label), maxLabel)
+			return "", msg.Errorf("%w: %.255q has a label of %d octets, 1 to %d are allowed", ErrName, text, len(label), maxLabel)
 		}
 		wire = append(append(wire, byte(len(label))), label...)
 		label = label[:0]
@@ -53,7 +53,7 @@ func ParseName(text string) (Name, error) {
 		return "", msg.Errorf("%w: it is empty", ErrName)
 	}
 	if len(wire)+1 > maxName {
-		return "", msg.Errorf("%w: %q is longer than %d octets", ErrName, text, maxName)
+		return "", msg.Errorf("%w: %.255q is longer than %d octets", ErrName, text, maxName)
 	}
 	return Name(wire) + Root, nil
 }

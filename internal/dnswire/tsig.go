@@ -45,7 +45,7 @@ func ParseKey(name, secret string) (Key, error) {
 	algorithm = strings.TrimSuffix(foldASCII(algorithm), ".")
 	newHash, ok := tsigHashes[algorithm]
 	if !ok {
-		return Key{}, msg.Errorf("unknown TSIG algorithm %q: want hmac-sha1, -sha224, -sha256, -sha384 or -sha512", algorithm)
+		return Key{}, msg.Errorf("unknown TSIG algorithm %.32q: want hmac-sha1, -sha224, -sha256, -sha384 or -sha512", algorithm)
 	}
 	owner, err := ParseName(keyName)
 	if err != nil {

@@ -244,6 +244,12 @@ func FuzzCredentials(f *testing.F) {
 	}
 	f.Add("hmac-sha512:mesh-key.", "c2VjcmV0LXNlY3JldA", "ns.example.com")
 	f.Add("a:b:c", "not base64, and secret", "ns.example.com:0")
+	for _, long := range []string{strings.Repeat("\xce", 5000), strings.Repeat("\xce", 5000) + ":mesh-key"} {
+		f.Add(long, "c2VjcmV0LXNlY3JldA", "ns.example.com")
+		f.Add("mesh-key", long, "ns.example.com")
+		f.Add("mesh-key", "c2VjcmV0LXNlY3JldA", long)
+		f.Add("mesh-key", "c2VjcmV0LXNlY3JldA", "https://ns.example.com/"+long)
+	}
 	f.Fuzz(func(t *testing.T, id, secret, endpoint string) {
 		c := Credentials{AccessKeyID: id, AccessKeySecret: secrets.Secret(secret), Endpoint: endpoint}
 		errs := map[string]error{}

@@ -170,7 +170,7 @@ func TestSearchOfAnEarlierPass(t *testing.T) {
 }
 
 // TestOrphansAreStrangers has places that may be in the zone that is listed, and values that are wanted:
-// none of them is an orphan, and a sweep fails for none.
+// a value is an orphan only where another zone has the place, once, and a sweep fails for none.
 func TestOrphansAreStrangers(t *testing.T) {
 	for what, test := range map[string]struct {
 		endpoint, id string // of the place
@@ -203,11 +203,12 @@ func TestOrphansAreStrangers(t *testing.T) {
 				}
 				w.exec(`UPDATE configuration SET sync_mode = 'upsert-only'`) // what is left stays
 				w.vendor.put(name, orphan(7))
-				for round := range 2 {
-					r := w.synchronise(time.Minute, true)
-					if n := r.Counts[reconcile.ActionOrphan]; n > test.orphans || n == 0 && test.builtin && round == 0 {
-						t.Errorf("%q", outcomes(r))
-					}
+				found := 0
+				for range 2 {
+					found += w.synchronise(time.Minute, true).Counts[reconcile.ActionOrphan]
+				}
+				if found > test.orphans || found == 0 && test.builtin { // an id may not be known yet, the provider is
+					t.Errorf("%d orphans, want %d", found, test.orphans)
 				}
 			})
 		})

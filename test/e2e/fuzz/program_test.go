@@ -166,7 +166,8 @@ const (
 	// each zone that it knows (six domains and few accounts), and of database/sql.
 	mayWait = 30
 	// maxDatabase are the descriptors of a writer and four readers, of which the last is opened when
-	// four requests read at once: the file and the log of each, the index, the lock, the file itself.
+	// four requests read at once: the file and the log of each, the index, the lock, the file itself,
+	// and that of a connection that was closed, which SQLite keeps while others hold locks.
 	maxDatabase = 14
 )
 
