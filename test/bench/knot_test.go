@@ -33,6 +33,7 @@ func knotSpeed(t *testing.T, b *table) {
 func answersBeside(t *testing.T, b *table, db string, names int) {
 	s := speedScale()
 	p := start(t, db)
+	p.process.rest()
 	knot := startKnot(t, p, names)
 	for _, kind := range []struct {
 		name  string

@@ -124,6 +124,18 @@ func (p *process) processor() time.Duration {
 	return time.Duration(now.Nano())
 }
 
+// rest waits until the process takes less than a hundredth of a processor: until the work
+// of its start is done.
+func (p *process) rest() {
+	p.t.Helper()
+	const window = 200 * time.Millisecond
+	support.Eventually(p.t, 3*limit, p.cmd.Path+" rests", func() bool {
+		before := p.processor()
+		<-time.After(window)
+		return p.processor()-before < window/100
+	})
+}
+
 // peak is the most memory that it has had, in MB of 2^20 octets.
 func (p *process) peak() int { p.t.Helper(); return (p.kilobytes("VmHWM") + 1023) / 1024 }
 
