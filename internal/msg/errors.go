@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 )
 
@@ -85,11 +84,23 @@ func TextOf(err error) Text {
 		return e.Message()
 	}
 	english := err.Error()
-	return newText(english, goWords.Replace(goLookup.ReplaceAllString(english, "解析 $1（$2）")))
+	return newText(english, goWords.Replace(goLookup(english)))
 }
 
-// goLookup is the server in an error of package net, which goWords cannot move.
-var goLookup = regexp.MustCompile(`lookup (\S+) on (\S*[^\s:])`)
+// goLookup puts "lookup NAME on SERVER" of an error of package net, whose words goWords
+// cannot move, into Chinese.
+func goLookup(text string) string {
+	before, rest, _ := strings.Cut(text, "lookup ")
+	name, rest, found := strings.Cut(rest, " on ")
+	if !found || strings.ContainsRune(name, ' ') {
+		return text
+	}
+	server, after, more := strings.Cut(rest, ": ")
+	if more {
+		after = ": " + after
+	}
+	return before + "解析 " + name + "（" + server + "）" + after
+}
 
 // goWords are {English, Chinese} parts of errors of Go's own packages.
 var goWords = strings.NewReplacer(

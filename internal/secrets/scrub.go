@@ -1,7 +1,6 @@
 package secrets
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -27,13 +26,29 @@ func Scrub(text string, secrets ...string) string {
 	return without(found(text, secrets), text, len(text))
 }
 
-// signature is a signature in a request that a vendor repeats. It is no secret, and of no use.
-var signature = regexp.MustCompile(`(?i)signature=[^&,;"' \t\n\f\r]*`)
+// withoutSignatures gives a text with Scrubbed in the place of each "signature=...", in any
+// letter case. A signature in a request that a vendor repeats is no secret, and of no use.
+func withoutSignatures(text string) string {
+	const member, ends = "signature=", "&,;\"' \t\n\f\r"
+	var parts []span
+	for at := 0; at+len(member) <= len(text); at++ {
+		if !strings.EqualFold(text[at:at+len(member)], member) {
+			continue
+		}
+		end := len(text)
+		if size := strings.IndexAny(text[at:], ends); size >= 0 {
+			end = at + size
+		}
+		parts = append(parts, span{at, end})
+		at = end
+	}
+	return without(parts, text, len(text))
+}
 
 // ScrubLine gives a text as one line of at most limit octets, without the secrets,
 // signatures, and characters that cannot be printed.
 func ScrubLine(text string, limit int, secrets ...string) string {
-	text = signature.ReplaceAllString(Scrub(head(text, limit, secrets), secrets...), Scrubbed)
+	text = withoutSignatures(Scrub(head(text, limit, secrets), secrets...))
 	line := Scrub(Printable(text), secrets...) // again: Printable may have joined its parts
 	if len(line) > limit {
 		line = strings.ToValidUTF8(line[:limit], "") + "..."

@@ -176,7 +176,7 @@ func TestReaders(t *testing.T) {
 	for escaped, want := range map[string]string{
 		"%41": "A", "%C3%a9": "\u00e9", "%F0%9F%94%91": "\U0001f511", "%ff": "\ufffd",
 		`\/`: "/", `\"`: `"`, `\'`: "'", `\\`: `\`, `\n`: "\n", `\u0041`: "A", `\x41`: "A", `\101`: "A", `\U0001f511`: "\U0001f511", `\ud83d\udd11`: "\U0001f511",
-		"&amp;": "&", "&#65;": "A", "&#x41;": "A", "&#X0041;": "A", "&eacute;": "\u00e9", "&Omega;": "\u03a9", "&sol;": "/",
+		"&amp;": "&", "&#65;": "A", "&#x41;": "A", "&#xe9;": "\u00e9", "&quot;": `"`,
 	} {
 		if r, size := byPrefix[escaped[:1]](escaped + "z"); string(r) != want || size != len(escaped) {
 			t.Errorf("%s is %q of %d octets, want %q of %d", escaped, r, size, want, len(escaped))

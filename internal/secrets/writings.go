@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"html"
+	"encoding/xml"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,12 +169,14 @@ func readBackslash(text string) (rune, int) {
 // longestReference bounds a character reference: its name, or its digits.
 const longestReference = 20
 
-// readReference reads a character as HTML or XML has it, by name or number.
+// readReference reads a character as XML has it, and HTML mostly: by number, or by one of the
+// five names of XML.
 func readReference(text string) (rune, int) {
 	if text[0] == '&' {
 		end := 1 + strings.IndexByte(text[:min(len(text), longestReference)], ';')
-		character := html.UnescapeString(text[:end])
-		if r, size := utf8.DecodeRuneInString(character); end > 0 && size == len(character) {
+		var character string
+		err := xml.Unmarshal([]byte("<c>"+text[:end]+"</c>"), &character)
+		if r, size := utf8.DecodeRuneInString(character); err == nil && size > 0 && size == len(character) {
 			return r, end
 		}
 	}
