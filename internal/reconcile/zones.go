@@ -62,9 +62,9 @@ func (e *Engine) DownZones() (down []ZoneState) {
 	return down[:min(len(down), downZones)]
 }
 
-// zone updates the state of a record's zone and logs a change: with a fault, the zone is
-// down since a time and names wait for it; without one, the zone answers. If the provider
-// has no such zone, the names log that.
+// zone updates the state of a record's zone and logs a change. With a fault the zone has
+// been down since the given time, and names wait for it; without one, the zone answers. If
+// the provider has no such zone, the names log that.
 func (n *news) zone(r Record, since time.Time, f Fault, names int) {
 	defer n.lock()()
 	z := n.zones[r.lane()]
