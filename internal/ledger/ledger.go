@@ -61,7 +61,7 @@ func (g *Ledger) Owner() string { return *g.owner.Load() }
 // UseOwner sets the owner after TakeOwner has stored it, before a value is marked with it.
 func (g *Ledger) UseOwner(owner string) { g.owner.Store(&owner) }
 
-// Refusals of this package's functions.
+// Refusals by ForgetLeftover and Adopt.
 const (
 	ErrNoLeftover = sqlite.Refusal("no such leftover")
 	ErrOwnOwner   = sqlite.Refusal("the owner is this database's own")

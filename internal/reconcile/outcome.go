@@ -13,21 +13,21 @@ import (
 
 // Codes of faults, besides the kinds of package provider.
 const (
-	CodeUnknownProvider  = "unknown_provider"
-	CodeNotListening     = "not_listening"
-	CodeNoProvider       = "no_provider"
-	CodeInvalid          = "invalid"
-	CodeInvalidName      = "invalid_name"
-	CodeNetworkConflict  = "network_conflict"
-	CodeCredentialsGone  = "credentials_gone"
-	CodeDeletesForbidden = "deletes_forbidden"
-	CodeAddressUnknown   = "address_unknown"
-	CodeSameOwner        = "same_owner_elsewhere"
-	CodeZoneUnreachable  = "zone_unreachable"
-	CodeDatabase         = "database_down"
-	CodeInterrupted      = "interrupted"
-	CodeOrphan           = "orphan"
-	CodeNotSearched      = "not_searched"
+	CodeUnknownProvider  = "unknown_provider"     // the account's provider has no client
+	CodeNotListening     = "not_listening"        // the built-in DNS server does not run
+	CodeNoProvider       = "no_provider"          // the usage has no account to publish at
+	CodeInvalid          = "invalid"              // the value breaks the rules of package mesh
+	CodeInvalidName      = "invalid_name"         // DNS cannot have the name
+	CodeNetworkConflict  = "network_conflict"     // the network in Detail has the name
+	CodeCredentialsGone  = "credentials_gone"     // the account's secret is not stored any more
+	CodeDeletesForbidden = "deletes_forbidden"    // mode upsert-only forbids the withdrawal
+	CodeAddressUnknown   = "address_unknown"      // this host's address is not known now: the endpoints in Detail need it
+	CodeSameOwner        = "same_owner_elsewhere" // another writer with our mark changes the value
+	CodeZoneUnreachable  = "zone_unreachable"     // no resolver finds the built-in zone
+	CodeDatabase         = "database_down"        // the database failed
+	CodeInterrupted      = "interrupted"          // the work was interrupted, and is done later
+	CodeOrphan           = "orphan"               // the value is an orphan
+	CodeNotSearched      = "not_searched"         // the zone was not searched for orphans
 )
 
 // Fault is the reason for a failure, a conflict or a warning: a code that has a text in

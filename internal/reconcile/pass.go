@@ -10,11 +10,11 @@ import (
 
 // Triggers of a pass.
 const (
-	TriggerManual   = "manual"
-	TriggerStart    = "start"
-	TriggerChange   = "change"
-	TriggerAddress  = "address"
-	TriggerInterval = "interval"
+	TriggerManual   = "manual"   // a caller asked
+	TriggerStart    = "start"    // the program started, in an automatic mode
+	TriggerChange   = "change"   // the configuration or the adopted owners changed
+	TriggerAddress  = "address"  // this host's addresses changed
+	TriggerInterval = "interval" // Config.Interval is over
 )
 
 // ErrUnfinished means that the caller's context has ended before the pass, which goes on.

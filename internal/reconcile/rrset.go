@@ -11,15 +11,15 @@ import (
 
 // Actions of a report.
 const (
-	ActionCreate    = "create"
-	ActionUpdate    = "update"
-	ActionDelete    = "delete"
-	ActionUnchanged = "unchanged"
-	ActionConflict  = "conflict"
-	ActionFailed    = "failed"
-	ActionSkipped   = "skipped"
-	ActionLeftover  = "leftover"
-	ActionOrphan    = "orphan"
+	ActionCreate    = "create"    // a value was added
+	ActionUpdate    = "update"    // a value was replaced
+	ActionDelete    = "delete"    // a value was withdrawn
+	ActionUnchanged = "unchanged" // the wanted value stands
+	ActionConflict  = "conflict"  // another owner or another network has the name
+	ActionFailed    = "failed"    // the work failed
+	ActionSkipped   = "skipped"   // there is no account to publish at, or the zone was not searched
+	ActionLeftover  = "leftover"  // the value cannot be withdrawn
+	ActionOrphan    = "orphan"    // the value is an orphan
 )
 
 // recordTTL is in seconds. It is short, so a changed address is seen soon.
