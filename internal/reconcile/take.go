@@ -14,8 +14,9 @@ type taking struct {
 	page   *pass // that takes them; nil: they are due
 }
 
-// take begins the work on the names that are not in work yet, and returns their number. After
-// an error no name is taken, except those whose work could not be stored: they are due again.
+// take begins the work on the names that are not in work yet, and returns their number.
+// After an error no name is taken, except those whose work could not be stored: they are
+// due again.
 func (e *Engine) take(ctx context.Context, names []string, why taking) (taken int, err error) {
 	names, back, again := e.free(names, why)
 	state, err := e.config.Database.State(ctx, names)
@@ -51,7 +52,8 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	return taken, e.settle(ctx, nil, &Settlement{}, idle)
 }
 
-// start begins the task of a name, which was perhaps taken back from a pass. The caller holds the lock.
+// start begins the task of a name. back means that takeBack has ended its earlier task. The
+// caller holds the lock.
 func (e *Engine) start(target Target, why taking, back bool) *task {
 	n := target.Name
 	t := &task{name: n, places: n.Places, page: why.page, again: why.lane.OfZone(), turn: why.turn()}
@@ -63,8 +65,8 @@ func (e *Engine) start(target Target, why taking, back bool) *task {
 	return t
 }
 
-// waitsForStore reports whether a name has to wait because its last outcome, or its zone's, could
-// not be stored: the next one would probably fail too. The caller holds the lock.
+// waitsForStore reports whether a name has to wait because its last outcome, or its zone's,
+// could not be stored: the next one would probably fail too. The caller holds the lock.
 func (e *Engine) waitsForStore(t Target) bool {
 	until := e.unstored[t.Name.Name]
 	for _, r := range t.Records {
@@ -79,8 +81,9 @@ func (e *Engine) waitsForStore(t Target) bool {
 	return true
 }
 
-// free returns the names that are not in work, the ones among them that were taken back from a
-// pass, and the names that the pass has to take again, because their task is not the pass's work.
+// free returns the names that are not in work, the ones among them whose task of a later
+// turn was taken back, and the names that the pass has to take again, because their task is
+// not the pass's work.
 func (e *Engine) free(names []string, why taking) (free, back, again []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,8 +102,8 @@ func (e *Engine) free(names []string, why taking) (free, back, again []string) {
 	return free, back, again
 }
 
-// takeBack removes the jobs of a task from their queues. It reports false if the task has begun. The
-// caller holds the lock.
+// takeBack removes the jobs of a task from their queues. It reports false if the task has
+// begun. The caller holds the lock.
 func (e *Engine) takeBack(t *task) bool {
 	if t.begun {
 		return false
@@ -114,8 +117,8 @@ func (e *Engine) takeBack(t *task) bool {
 	return true
 }
 
-// outdated reports whether the name was worked on since it was listed, so it would not
-// be listed any more.
+// outdated reports whether the name was worked on since it was listed, so it would not be
+// listed any more.
 func (why taking) outdated(n Name, now time.Time) bool {
 	if why.lane == LaneLook {
 		return n.Look.IsZero() || n.Look.After(why.by) && waits(n.Look, now, LaneLook.LongestWait())
