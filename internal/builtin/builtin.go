@@ -1,6 +1,6 @@
-// Package builtin is the zones that this program answers for itself: what the
-// authoritative server in package nameserver answers from, and a client for
-// publishing there as at any other provider. Both read one store.
+// Package builtin has the built-in zones: the backend of the authoritative server in
+// package nameserver (Zones, Cache), their table in the database (Table), and a provider
+// client that publishes in them (Client).
 package builtin
 
 import (
@@ -18,11 +18,11 @@ import (
 // Name is the provider's name in a configuration.
 const Name = "builtin"
 
-// NotListening is the kind of failure of a program without a DNS server.
+// NotListening is the kind of a failure: this program runs no DNS server.
 const NotListening provider.Kind = "not_listening"
 
-// Record is one TXT record. Its name begins at the root ("com.example.office"),
-// so that the names of a zone stand together.
+// Record is one TXT record. Its name has the labels from the root on
+// ("com.example.office"), so the names of a zone are next to each other.
 type Record struct {
 	Name string
 	Data []byte // RDATA (RFC 1035, section 3.3.14)
@@ -35,41 +35,43 @@ type Zone struct {
 	Serial uint32
 }
 
-// Store keeps the zones.
+// Store stores the zones. Names of records begin at the root; names of zones do not.
 type Store interface {
-	// BuiltinZones gives those of some names that are zones.
+	// BuiltinZones returns the zones among some names.
 	BuiltinZones(ctx context.Context, names []string) ([]Zone, error)
-	// BuiltinZonesAfter gives zones after a name, in the order of their names.
+	// BuiltinZonesAfter returns zones after a name, in the order of their names.
 	BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error)
+	// ZoneRecords returns the records at some names.
 	ZoneRecords(ctx context.Context, names []string) ([]Record, error)
-	// ZoneRecordsAfter gives records at and below a name, from another name on.
+	// ZoneRecordsAfter returns records at and below the name zone that come after another name.
 	ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error)
-	// ZoneRecordsPage tells of records after a name, in order and all of a name, in
-	// some limit, and gives the last name, "" when there is none.
+	// ZoneRecordsPage calls each for records after a name, in order: limit records, and the
+	// others of the last name. It returns the last name, "" if there is none.
 	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error)
-	// ZoneHasBelow reports whether anything is below a name, given from the root
-	// and as text.
+	// ZoneHasBelow reports whether a record or a zone is below a name, which is given from
+	// the root on and in its usual form.
 	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)
-	// ChangeZoneRecords adds and removes what decide says, in one transaction; when
-	// the first try comes to nothing it is asked anew.
+	// ChangeZoneRecords adds and removes the records that decide returns, in one
+	// transaction. decide gets the present records at the names. It may run twice, because
+	// a transaction may be tried twice.
 	ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error
 }
 
-// Client publishes in the zones.
+// Client is the provider client that publishes in the zones.
 type Client struct {
 	Store     Store
-	Address   string // of the server, "" when it does not run
+	Address   string // of the server, "" if it does not run
 	Candidate string // a zone that will be served once it is configured
-	Hidden    bool   // the world does not find the server
+	Hidden    bool   // resolvers cannot reach the server
 }
 
-// Authority is the server itself.
+// Authority returns the server's own address.
 func (c Client) Authority(context.Context, string) (provider.Authority, error) {
 	return provider.Authority{Server: c.Address}, nil
 }
 
-// Zone gives the longest zone that contains name. What a zone that is served no
-// more has left can still be withdrawn.
+// Zone returns the longest zone that contains name. If no zone does and records are left at
+// the name, it returns the name itself, so they can still be withdrawn.
 func (c Client) Zone(ctx context.Context, name string) (string, error) {
 	wire, err := dnswire.ParseName(name)
 	if err != nil {
@@ -100,13 +102,13 @@ func (c Client) Zone(ctx context.Context, name string) (string, error) {
 	return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("no configuration and no service has a domain at or above %q", name)}
 }
 
-// Read gives the TXT values at a name.
+// Read returns the TXT values at a name.
 func (c Client) Read(ctx context.Context, zone, name string) (provider.RRset, error) {
 	sets, err := c.ReadNames(ctx, zone, []string{name})
 	return sets[name], err
 }
 
-// ReadNames gives the TXT values at some names.
+// ReadNames returns the TXT values at some names.
 func (c Client) ReadNames(ctx context.Context, _ string, names []string) (map[string]provider.RRset, error) {
 	keys := make([]string, len(names))
 	asked := map[string]string{}
@@ -124,7 +126,7 @@ func (c Client) ReadNames(ctx context.Context, _ string, names []string) (map[st
 	return setsOf(records, func(key string) string { return asked[key] })
 }
 
-// setsOf gathers records by the names of their keys.
+// setsOf groups records by name. nameOf returns the name of a key.
 func setsOf(records []Record, nameOf func(key string) string) (map[string]provider.RRset, error) {
 	sets := map[string]provider.RRset{}
 	for _, r := range records {
@@ -140,8 +142,8 @@ func setsOf(records []Record, nameOf func(key string) string) (map[string]provid
 	return sets, nil
 }
 
-// ReadPage gives the TXT values at some names of a zone, from a name on, and the
-// name to go on from.
+// ReadPage returns the TXT values at some names of a zone that come after a key, and the
+// key to go on from. Without values there is no further page.
 func (c Client) ReadPage(ctx context.Context, zone, after string, limit int) (map[string]provider.RRset, string, error) {
 	key, err := keyOf(zone)
 	if err != nil {
@@ -152,7 +154,7 @@ func (c Client) ReadPage(ctx context.Context, zone, after string, limit int) (ma
 		return nil, "", fault(err)
 	}
 	if len(records) == limit && records[0].Name != records[limit-1].Name {
-		last := records[limit-1].Name // it may have more
+		last := records[limit-1].Name // it may have more records
 		records = records[:slices.IndexFunc(records, func(r Record) bool { return r.Name == last })]
 	}
 	if len(records) == 0 {
@@ -165,7 +167,7 @@ func (c Client) ReadPage(ctx context.Context, zone, after string, limit int) (ma
 	return sets, records[len(records)-1].Name, c.dropInner(ctx, dnsname.Fold(zone), sets)
 }
 
-// dropInner takes out what belongs to zones within the zone.
+// dropInner removes the sets of names that belong to zones within the zone.
 func (c Client) dropInner(ctx context.Context, zone string, sets map[string]provider.RRset) error {
 	between := map[string]bool{}
 	for name := range sets {
@@ -186,20 +188,20 @@ func (c Client) dropInner(ctx context.Context, zone string, sets map[string]prov
 	return nil
 }
 
-// Change makes one change.
+// Change makes one change. It fails if the present values are not change.Seen.
 func (c Client) Change(ctx context.Context, change provider.Change) error {
 	return c.ChangeAll(ctx, []provider.Change{change})[0]
 }
 
-// ZoneID is the same for all zones: a record stands where its name is, whatever
-// zone that is in.
+// ZoneID returns the same id for all zones, because a record does not depend on the zone
+// that its name is in.
 func (c Client) ZoneID(context.Context, string) (string, error) { return Name, nil }
 
-// BatchSize bounds a transaction.
+// BatchSize bounds the changes of one transaction.
 func (c Client) BatchSize() int { return 400 }
 
-// ChangeAll makes the changes in one transaction, but for those whose values are
-// no longer those that were seen.
+// ChangeAll makes the changes in one transaction, except the ones whose present values are
+// not change.Seen.
 func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []error {
 	errs := make([]error, len(changes))
 	keys := make([]string, len(changes))
@@ -222,7 +224,7 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	} else {
 		checked := errs
 		err = fault(c.Store.ChangeZoneRecords(ctx, keys, func(now []Record) (add, remove []Record) {
-			errs = slices.Clone(checked) // a first try that came to nothing takes its verdicts with it
+			errs = slices.Clone(checked) // decide may run twice: forget the errors of the first run
 			return decide(now, keys, changes, errs)
 		}))
 	}
@@ -234,7 +236,8 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	return errs
 }
 
-// unfit says why a change cannot be stored.
+// unfit returns an error if a change cannot be stored. again means that an earlier change
+// of the call has the same name.
 func unfit(change provider.Change, key string, again bool) error {
 	if again {
 		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s is in two changes of one call", change.Name), Unmade: true}
@@ -250,6 +253,8 @@ func unfit(change provider.Change, key string, again bool) error {
 	return nil
 }
 
+// decide returns the records to add and to remove for the changes that have no error in
+// errs. It adds an error for each change whose present values are not change.Seen.
 func decide(now []Record, keys []string, changes []provider.Change, errs []error) (add, remove []Record) {
 	there := map[string]map[string]bool{}
 	for _, r := range now {
@@ -276,10 +281,12 @@ func decide(now []Record, keys []string, changes []provider.Change, errs []error
 	return add, remove
 }
 
+// same reports whether the present data are that of the values.
 func same(there map[string]bool, values []provider.TXT) bool {
 	return len(there) == len(values) && !slices.ContainsFunc(values, func(v provider.TXT) bool { return !there[string(dnswire.TXTData(v))] })
 }
 
+// fault makes an error of the database a failure of the provider.
 func fault(err error) error {
 	if err == nil {
 		return nil
@@ -287,7 +294,7 @@ func fault(err error) error {
 	return &provider.Error{Kind: provider.Temporary, Detail: "database", Err: err}
 }
 
-// keyOf gives a name as records have it: folded, labels from the root.
+// keyOf returns a name in the form that records have: folded, with the labels from the root on.
 func keyOf(name string) (string, error) {
 	wire, err := dnswire.ParseName(name)
 	if err != nil {
@@ -296,6 +303,7 @@ func keyOf(name string) (string, error) {
 	return wireKey(wire), nil
 }
 
+// wireKey is keyOf for a name in wire form.
 func wireKey(name dnswire.Name) string {
 	var labels []string
 	for n := name.Fold(); n != dnswire.Root; n = n.Parent() {
@@ -305,10 +313,10 @@ func wireKey(name dnswire.Name) string {
 	return strings.Join(labels, ".")
 }
 
-// textOf gives a name as zones have it, without the final dot.
+// textOf returns a name in the form that zones have, without the final dot.
 func textOf(name dnswire.Name) string { return strings.TrimSuffix(name.String(), ".") }
 
-// above are a name and all above it but the root, without the final dot.
+// above returns a name and all names above it except the root, without the final dot.
 func above(name dnswire.Name) (names []string) {
 	for ; name != dnswire.Root; name = name.Parent() {
 		names = append(names, textOf(name))

@@ -19,42 +19,42 @@ import (
 	"meshddns/internal/nameserver"
 )
 
-// Where there is more, the database answers.
+// Bounds of the cache. Beyond them the database answers.
 const (
 	maxNames  = 2_000_000
 	maxOctets = 512 << 20
 )
 
 const (
-	pageSize = 2000             // rows that are read at once: a change waits for so many at most
-	retryIn  = 10 * time.Second // after a failure
+	pageSize = 2000             // rows of one read: a change waits for one such read at most
+	retryIn  = 10 * time.Second // pause after a failure
 )
 
 var errTooMuch = errors.New("there is more than the cache may hold")
 
-// Cache keeps all zones in memory, as they are in the database. They are read from
-// there page by page, and what a commit changes is read again before its caller
-// goes on. All reading is under one lock: in whatever order commits are made and
-// read, the last reading of a name has seen the last commit that changed it.
+// Cache keeps all zones of the database in memory. Run reads them page by page, and Changed
+// reads the changes of a commit again before the caller of the commit goes on. All reading
+// is under one lock. So in any order of commits and readings, the last reading of a name
+// has seen the last commit that changed it.
 type Cache struct {
-	MaxNames int // where there are more, the database answers
+	MaxNames int // beyond this number the database answers
 	store    Store
 	log      *slog.Logger
-	again    chan time.Duration    // read everything once more, in so long
-	complete atomic.Pointer[names] // zones, once everything has been read
+	again    chan time.Duration    // Run reads everything again after this pause
+	complete atomic.Pointer[names] // equal to zones once everything is read, else nil
 	mu       sync.Mutex
-	zones    *names // what has been read so far; nil: nothing is kept
-	wire     []byte // of one name
-	txt      []byte // of its records
+	zones    *names // everything read so far; nil: the cache is given up
+	wire     []byte // buffer of one name
+	txt      []byte // buffer of its records
 }
 
-// NewCache makes a cache that is empty until Run has read the zones.
+// NewCache returns a cache that is empty until Run has read the zones.
 func NewCache(store Store, log *slog.Logger) *Cache {
 	return &Cache{MaxNames: maxNames, store: store, log: log, again: make(chan time.Duration, 1)}
 }
 
-// Run reads all zones, and again after the cache was given up or Reload was called, until ctx
-// ends.
+// Run reads all zones until ctx ends. It reads them again after the cache was given up or
+// Reload was called.
 func (c *Cache) Run(ctx context.Context) error {
 	defer c.drop()
 	for {
@@ -79,8 +79,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
-// Size gives the number of names with data, the octets of memory that they take,
-// and whether these are all.
+// Size returns the number of names with data and the octets of memory that all names take,
+// zero while the cache is not complete.
 func (c *Cache) Size() (names, octets int, complete bool) {
 	zones := c.complete.Load()
 	if zones == nil {
@@ -90,7 +90,7 @@ func (c *Cache) Size() (names, octets int, complete bool) {
 	return names, octets, true
 }
 
-// WriteMetrics writes what is in memory.
+// WriteMetrics writes the cache's metrics.
 func (c *Cache) WriteMetrics(page *metrics.Page) {
 	names, octets, _ := c.Size()
 	page.Family("meshddns_dns_cached_names", "gauge", "Names of the built-in zones in memory; 0 while the database answers.")
@@ -99,7 +99,7 @@ func (c *Cache) WriteMetrics(page *metrics.Page) {
 	page.Figure(uint64(octets))
 }
 
-// look gives what is at a name; ok is false when the cache does not know.
+// look returns the data at a name; ok is false if the cache is not complete.
 func (c *Cache) look(name, txt []byte) (found nameserver.Found, ok bool) {
 	zones := c.complete.Load()
 	if zones == nil {
@@ -109,14 +109,14 @@ func (c *Cache) look(name, txt []byte) (found nameserver.Found, ok bool) {
 	return nameserver.Found(at), ok
 }
 
-// Reload has Run read all zones again: another program may have changed the database, which
-// nothing tells this one. The database answers meanwhile.
+// Reload makes Run read all zones again, because this program does not notice when another
+// program changes the database. The database answers meanwhile.
 func (c *Cache) Reload() {
 	c.drop()
 	c.readAll(0)
 }
 
-// readAll has Run read everything once more.
+// readAll makes Run read everything again after a pause.
 func (c *Cache) readAll(in time.Duration) {
 	select {
 	case c.again <- in:
@@ -124,7 +124,8 @@ func (c *Cache) readAll(in time.Duration) {
 	}
 }
 
-// giveUp lets the database answer. What was too much is not read again.
+// giveUp drops the cache, so the database answers. Run reads everything again, except after
+// errTooMuch.
 func (c *Cache) giveUp(ctx context.Context, err error) {
 	c.drop()
 	c.log.ErrorContext(ctx, "zones are not in memory, the database answers", "error", err)
@@ -133,6 +134,7 @@ func (c *Cache) giveUp(ctx context.Context, err error) {
 	}
 }
 
+// drop frees the cache's memory.
 func (c *Cache) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,13 +145,13 @@ func (c *Cache) drop() {
 	}
 }
 
-// build reads everything, unless the cache is given up meanwhile.
+// build reads everything. If the cache is given up meanwhile, it ends without an error.
 func (c *Cache) build(ctx context.Context) error {
 	c.drop()
 	c.mu.Lock()
 	c.zones = newNames()
 	c.mu.Unlock()
-	// Zones come first: a change of records looks here for the zone that they are in.
+	// Zones come first: readAgain looks here for the zone of changed records.
 	for _, read := range []func(ctx context.Context, after string) (string, error){c.zonesAfter, c.recordsAfter} {
 		for after := ""; ; {
 			last, err := read(ctx, after)
@@ -168,7 +170,7 @@ func (c *Cache) build(ctx context.Context) error {
 	return nil
 }
 
-// zonesAfter reads some zones after one, and gives the last of them.
+// zonesAfter reads a page of zones after a name, and returns the last name.
 func (c *Cache) zonesAfter(ctx context.Context, after string) (last string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +189,7 @@ func (c *Cache) zonesAfter(ctx context.Context, after string) (last string, err 
 	return zones[len(zones)-1].Name, nil
 }
 
-// recordsAfter reads the records of some names after one, and gives the last of them.
+// recordsAfter reads a page of records after a name, and returns the last name.
 func (c *Cache) recordsAfter(ctx context.Context, after string) (last string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +218,7 @@ func (c *Cache) recordsAfter(ctx context.Context, after string) (last string, er
 	return last, errors.Join(err, c.bounds())
 }
 
-// set makes c.txt the data of a name that begins at the root.
+// set stores c.txt as the data of a name that begins at the root.
 func (c *Cache) set(name string, ttl uint32) error {
 	var ok bool
 	if c.wire, ok = appendWire(c.wire[:0], name); !ok {
@@ -225,6 +227,7 @@ func (c *Cache) set(name string, ttl uint32) error {
 	return c.zones.Set(c.wire, ttl, c.txt)
 }
 
+// setZone makes a name a zone, or no zone if served is false.
 func (c *Cache) setZone(z Zone, served bool) error {
 	name, err := dnswire.ParseName(z.Name)
 	if err != nil || textOf(name) != z.Name {
@@ -233,6 +236,7 @@ func (c *Cache) setZone(z Zone, served bool) error {
 	return c.zones.SetZone([]byte(name), z.Serial, served)
 }
 
+// bounds returns errTooMuch if the cache is too large.
 func (c *Cache) bounds() error {
 	if names, octets := c.zones.Size(); names > c.MaxNames || octets > maxOctets {
 		return errTooMuch
@@ -240,9 +244,8 @@ func (c *Cache) bounds() error {
 	return nil
 }
 
-// Changed reads again what a commit has changed: the records at some names, which
-// begin at the root, and whether some names are zones. When it returns, that is
-// what is answered.
+// Changed reads again the changes of a commit: the records at some names, which begin at
+// the root, and whether some names are zones. After it the server answers with them.
 func (c *Cache) Changed(ctx context.Context, records, zones []string) {
 	ctx = context.WithoutCancel(ctx)
 	if err := c.readAgain(ctx, records, zones); err != nil {
@@ -250,6 +253,7 @@ func (c *Cache) Changed(ctx context.Context, records, zones []string) {
 	}
 }
 
+// readAgain is Changed with an error.
 func (c *Cache) readAgain(ctx context.Context, names, zones []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,7 +268,7 @@ func (c *Cache) readAgain(ctx context.Context, names, zones []string) error {
 	for _, r := range records {
 		at[r.Name] = append(at[r.Name], r)
 	}
-	touched := map[string]bool{} // zones whose serial is another one
+	touched := map[string]bool{} // zones with a new serial
 	for _, name := range names {
 		var ttl uint32
 		ttl, c.txt = pack(at[name], c.txt[:0])
@@ -281,7 +285,8 @@ func (c *Cache) readAgain(ctx context.Context, names, zones []string) error {
 	return c.bounds()
 }
 
-// readZones reads the serials of zones, and which of some names are zones.
+// readZones reads the serials of zones, and which of some names, and of the names above
+// them, are zones.
 func (c *Cache) readZones(ctx context.Context, apexes map[string]bool, names []string) error {
 	asked := map[string]bool{}
 	for apex := range apexes {
@@ -310,8 +315,8 @@ func (c *Cache) readZones(ctx context.Context, apexes map[string]bool, names []s
 	return nil
 }
 
-// appendWire gives a name that begins at the root in wire form; ok is false for
-// what cannot be one.
+// appendWire appends the wire form of a name that begins at the root; ok is false if it is
+// not a valid name.
 func appendWire(wire []byte, key string) (name []byte, ok bool) {
 	if strings.IndexByte(key, '\\') >= 0 {
 		return appendEscaped(wire, key)
@@ -339,7 +344,7 @@ func appendEscaped(wire []byte, key string) (name []byte, ok bool) {
 			labels = append([]string{key[begin:at]}, labels...)
 			begin = at + 1
 		case key[at] == '\\':
-			at++ // what follows is of the label, also where it is a dot
+			at++ // the next octet belongs to the label, even if it is a dot
 		}
 	}
 	parsed, err := dnswire.ParseName(strings.Join(labels, "."))

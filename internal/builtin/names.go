@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// found is what stands at a name. A zone is told by the length of its apex, which
-// is the name's end.
+// found is the data at a name. A zone is given by the length of its apex, which is the end
+// of the name.
 type found struct {
 	Apex        int // octets of the apex of the longest zone that contains the name; 0: no zone does
 	Serial      uint32
@@ -15,42 +15,44 @@ type found struct {
 	AboveSerial uint32
 	Exists      bool // the name has data or is an apex, or others lie below it
 	TTL         uint32
-	TXT         []byte // what Set was given
+	TXT         []byte // the data that Set stored, appended to the caller's buffer
 }
 
-// names keeps the contents of DNS zones in little memory: a name is 16 octets in a table, and its
-// records are packed in an arena. It keeps 64 bits of a hash of each name instead of the name; no
-// client knows the key of the hash.
+// names keeps the contents of DNS zones in little memory: a name takes 16 octets in a
+// table, and its records are packed in an arena. Instead of a name it keeps a 64-bit hash
+// of it. Clients do not know the key of the hash.
 //
-// A name is hashed label by label from the root, so one pass over a question gives the hashes of all
-// names above it. A name that only has others below it is an entry too, with their number. So one
-// walk from the root finds the zone, the name, or the place where nothing lies below.
+// A name is hashed label by label from the root, so one pass over a question computes the
+// hashes of all names above it. A name without data that has names below it is an entry
+// too, with their number. So one walk from the root finds the zones, and either the name or
+// the point below which there is no name.
 //
-// Names are in wire form, letters in lower case, and not the root. Many goroutines may use it at a
-// time. It has to be freed, because the garbage collector does not own its memory.
+// Names are in wire form with letters in lower case, and are never the root. Concurrent use
+// is safe. The caller must call Free, because the garbage collector does not own the
+// memory.
 type names struct {
 	mu     sync.RWMutex
 	seed   maphash.Seed
 	shards [shards]shard
-	zones  map[uint64]uint32 // serials by the hash of the apex
-	names  int               // with data
-	path   [maxLabels]uint64 // what hashes gives
+	zones  map[uint64]uint32 // serials, by the hash of the apex
+	names  int               // number of names with data
+	path   [maxLabels]uint64 // buffer of the result of hashes
 	freed  bool
 }
 
-// shards bounds how much is moved at once when a table has to grow: no query
-// is answered meanwhile.
+// The number of shards bounds the entries that are moved at once when a table grows: no
+// query is answered meanwhile.
 const (
 	shardBits = 6
 	shards    = 1 << shardBits
 )
 
-// newNames makes an empty cache.
+// newNames returns an empty cache.
 func newNames() *names {
 	return &names{seed: maphash.MakeSeed(), zones: map[uint64]uint32{}}
 }
 
-// Free gives the memory back. What looks for a name after it finds nothing.
+// Free releases the memory. A later Look reports ok = false.
 func (c *names) Free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +62,7 @@ func (c *names) Free() {
 	}
 }
 
-// Size gives the number of names with data, and the octets of memory that they take.
+// Size returns the number of names with data, and the octets of memory that all entries take.
 func (c *names) Size() (names, octets int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -75,13 +77,13 @@ const (
 	maxLabel  = 63
 )
 
-// path is where the labels of a name begin, the last label first, and the end of
-// the last.
+// path has the offsets of the labels of a name, the last label first.
 type path struct {
 	starts [maxLabels + 1]uint8
 	labels int
 }
 
+// of sets the path to that of a name.
 func (p *path) of(name []byte) {
 	p.labels = 0
 	for at := 0; name[at] != 0; at += 1 + int(name[at]) {
@@ -90,10 +92,10 @@ func (p *path) of(name []byte) {
 	}
 }
 
-// start gives where the label begins that has n labels behind it.
+// start returns the offset of the label that has n labels after it.
 func (p *path) start(n int) int { return int(p.starts[maxLabels-p.labels+1+n]) }
 
-// hash gives the hash of a name from that of the name above it and its first label.
+// hash computes the hash of a name from the hash of the name above it and the first label.
 func (c *names) hash(above uint64, label []byte) uint64 {
 	var text [8 + 1 + maxLabel]byte
 	binary.LittleEndian.PutUint64(text[:], above)
@@ -106,8 +108,8 @@ func (c *names) hash(above uint64, label []byte) uint64 {
 
 func (c *names) shard(hash uint64) *shard { return &c.shards[hash>>(64-shardBits)] }
 
-// Look gives what is at a name, appending to txt for the result's TXT. ok is
-// false when the cache is freed.
+// Look returns the data at a name. It appends to txt for the result's TXT. ok is false
+// after Free.
 func (c *names) Look(name, txt []byte) (found found, ok bool) {
 	found.TXT = txt
 	var p path
@@ -138,8 +140,8 @@ func (c *names) Look(name, txt []byte) (found found, ok bool) {
 	return found, !c.freed
 }
 
-// Set makes txt, and nothing else, the data at a name; no octets is none. An
-// error means that there is no memory: the cache is of no use any more.
+// Set replaces the data at a name by txt; an empty txt removes it. An error means that
+// there is no memory, and the cache cannot be used any more.
 func (c *names) Set(name []byte, ttl uint32, txt []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +176,7 @@ func (c *names) Set(name []byte, ttl uint32, txt []byte) error {
 	return c.count(hashes, 1)
 }
 
-// SetZone makes a name a zone with a serial, or takes that from it.
+// SetZone makes a name a zone with a serial, or no zone if served is false. Errors are those of Set.
 func (c *names) SetZone(name []byte, serial uint32, served bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,8 +209,8 @@ func (c *names) SetZone(name []byte, serial uint32, served bool) error {
 	return c.count(hashes, 1)
 }
 
-// hashes are those of all names above a name, the highest first, and its own. They
-// are good until the next call.
+// hashes returns the hashes of all names above a name, the highest first, and of the name.
+// They are valid until the next call.
 func (c *names) hashes(name []byte) []uint64 {
 	var p path
 	p.of(name)
@@ -222,7 +224,7 @@ func (c *names) hashes(name []byte) []uint64 {
 	return hashes
 }
 
-// count adds to the numbers of names below all names above the last one.
+// count adds to the number of names below, for all names above the last one.
 func (c *names) count(hashes []uint64, change int32) error {
 	for _, hash := range hashes[:len(hashes)-1] {
 		s := c.shard(hash)

@@ -6,18 +6,18 @@ import (
 	"syscall"
 )
 
-// shard is a part of the entries: an open-addressing table, searched from a
-// hash's own slot on until one is free, and the arena of their data.
+// shard is a part of the entries: a hash table with linear probing, and the arena of the
+// entries' data.
 type shard struct {
 	table []byte // slots
 	used  int    // slots that are not free
-	arena []byte // items, len is what is mapped
-	next  int    // where the next item goes; 0 is never one
-	dead  int    // octets of items that are no more
+	arena []byte // items; its length is the mapped memory
+	next  int    // offset of the next item; no item has offset 0
+	dead  int    // octets of removed items
 }
 
-// slot is an entry of the table: hash (8 octets), number of names and zones below
-// and the mark of a zone (4), where its item is in the arena or 0 (4).
+// slot is an entry of the table: the hash (8 octets); the number of names and zones below,
+// with the bit of a zone (4); the offset of its item in the arena, or 0 (4).
 type slot []byte
 
 const (
@@ -38,13 +38,13 @@ func (s *shard) slot(i int) slot { return s.table[i*slotSize : (i+1)*slotSize : 
 
 func (s *shard) slots() int { return len(s.table) / slotSize }
 
-// home gives a hash's own slot. The bits that choose the shard say nothing here.
+// home returns the first slot to search for a hash. It ignores the bits that choose the shard.
 func (s *shard) home(hash uint64) int {
 	high, _ := bits.Mul64(hash<<shardBits, uint64(s.slots()))
 	return int(high)
 }
 
-// search gives the slot of a hash, or the free one where it would be.
+// search returns the slot of a hash, or the free slot where it belongs.
 func (s *shard) search(hash uint64) (at int, there bool) {
 	for at = s.home(hash); ; at++ {
 		if at == s.slots() {
@@ -59,6 +59,7 @@ func (s *shard) search(hash uint64) (at int, there bool) {
 	}
 }
 
+// find returns the entry of a hash.
 func (s *shard) find(hash uint64) (slot, bool) {
 	if s.used == 0 {
 		return nil, false
@@ -67,7 +68,7 @@ func (s *shard) find(hash uint64) (slot, bool) {
 	return s.slot(at), there
 }
 
-// add gives the slot of a hash, a new one when it has none.
+// add returns the slot of a hash, a new one if it has none.
 func (s *shard) add(hash uint64) (slot, error) {
 	if s.used+1 > s.slots()/8*7 {
 		if err := s.resize(s.slots() * 5 / 4); err != nil {
@@ -83,8 +84,8 @@ func (s *shard) add(hash uint64) (slot, error) {
 	return found, nil
 }
 
-// tidy takes an entry away that says nothing any more. Those behind it that
-// would not be found past a free slot move up.
+// tidy removes an entry without data, zone or names below. Entries after it move up if a
+// search would not find them past the free slot.
 func (s *shard) tidy(hash uint64) {
 	free, there := s.search(hash)
 	if entry := s.slot(free); !there || entry.raw() != 0 || entry.item() != 0 {
@@ -101,18 +102,18 @@ func (s *shard) tidy(hash uint64) {
 		}
 		home := s.home(entry.hash())
 		if between := free < home && home <= at; between || at < free && (home > free || home <= at) {
-			continue // it is found without the free slot
+			continue // a search finds it before it meets the free slot
 		}
 		copy(s.slot(free), entry)
 		free = at
 	}
 	clear(s.slot(free))
 	if s.slots()*slotSize > page && s.used < s.slots()/3 {
-		s.resize(s.slots() / 2) // without memory the larger table stays
+		s.resize(s.slots() / 2) // without memory, the larger table stays
 	}
 }
 
-// resize makes the table anew with at least some number of slots.
+// resize replaces the table by one with at least the given number of slots.
 func (s *shard) resize(slots int) error {
 	table, err := mapMemory(slots * slotSize)
 	if err != nil {
@@ -137,14 +138,14 @@ func (s *shard) item(at uint32) (ttl uint32, data []byte) {
 	return uint32(value), rest[n+m : n+m+int(size)]
 }
 
-// size gives the octets that an item takes.
+// size returns the octets that an item takes.
 func (s *shard) size(at uint32) int {
 	_, n := binary.Uvarint(s.arena[at:])
 	size, m := binary.Uvarint(s.arena[int(at)+n:])
 	return n + m + int(size)
 }
 
-// put makes an item the data of an entry that has none.
+// put stores data for an entry that has none.
 func (s *shard) put(entry slot, ttl uint32, data []byte) error {
 	var head [2 * binary.MaxVarintLen64]byte
 	size := binary.PutUvarint(head[:], uint64(ttl))
@@ -160,17 +161,17 @@ func (s *shard) put(entry slot, ttl uint32, data []byte) error {
 	return nil
 }
 
-// drop takes an entry's data away.
+// drop removes an entry's data.
 func (s *shard) drop(entry slot) {
 	s.dead += s.size(entry.item())
 	entry.setItem(0)
 	if s.dead > page && s.dead > s.next/4 {
-		s.compact(0) // without memory the larger arena stays
+		s.compact(0) // without memory, the larger arena stays
 	}
 }
 
-// compact makes the arena anew, with room for some octets and as much again, which takes
-// no memory until it is used.
+// compact replaces the arena by one without removed items. It is twice as large as the
+// items and the given room; the unused part takes no memory.
 func (s *shard) compact(room int) error {
 	live := 1 + s.next - s.dead + room
 	arena, err := mapMemory(2 * live)
@@ -190,14 +191,15 @@ func (s *shard) compact(room int) error {
 	return unmap(old)
 }
 
+// free releases the shard's memory.
 func (s *shard) free() {
 	unmap(s.table)
 	unmap(s.arena)
 	*s = shard{}
 }
 
-// mapMemory gives memory that the garbage collector does not count: it would let
-// the heap grow to twice of it. What is not touched takes none.
+// mapMemory returns memory outside the heap. In the heap, the garbage collector would let
+// the heap grow to twice its size. Untouched pages take no memory.
 func mapMemory(octets int) ([]byte, error) {
 	octets = max(1, (octets+page-1)/page) * page
 	return syscall.Mmap(-1, 0, octets, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)

@@ -5,11 +5,11 @@ import (
 	"meshddns/internal/provider"
 )
 
-// Unreachable is the kind of the warning about a zone that no resolver finds: the
+// Unreachable is the kind of a warning: no resolver can reach the zone, because the
 // server's own name in it has no public address.
 const Unreachable provider.Kind = "zone_unreachable"
 
-// Reachable warns of a zone that no resolver can reach.
+// Reachable returns a warning if no resolver can reach the zone.
 func (c Client) Reachable(zone string) error {
 	if !c.Hidden {
 		return nil

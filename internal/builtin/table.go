@@ -15,23 +15,22 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Table is the zones as the database has them: the SQL of them all.
+// Table is the Store of the zones in the database, with all SQL about them.
 type Table struct {
-	// Changed is called after a commit that changed records of the zones, their
-	// names beginning at the root, or what names are zones.
+	// Changed is called after a commit. records are the names whose records changed, from
+	// the root on; zones are names that may have become zones, or be zones no more.
 	Changed func(ctx context.Context, records, zones []string)
 
 	db  *sqlite.Database
 	now func() time.Time
 }
 
-// NewTable makes the table of a database.
+// NewTable returns the table of a database.
 func NewTable(db *sqlite.Database, now func() time.Time) *Table {
 	return &Table{Changed: func(context.Context, []string, []string) {}, db: db, now: now}
 }
 
-// BuiltinZones gives those of some names, in lower case, that are zones of the
-// built-in DNS server.
+// BuiltinZones returns the built-in zones among some names, which are in lower case.
 func (t *Table) BuiltinZones(ctx context.Context, names []string) ([]Zone, error) {
 	return selectBuiltinZones(ctx, t.db.Reader, names)
 }
@@ -43,7 +42,7 @@ func selectBuiltinZones(ctx context.Context, q sqlite.Queryer, names []string) (
 		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')`, sqlite.TextList(names))
 }
 
-// BuiltinZonesAfter gives zones of the built-in DNS server after a name.
+// BuiltinZonesAfter returns built-in zones after a name, in the order of their names.
 func (t *Table) BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error) {
 	return sqlite.Collect(ctx, t.db.Reader, scanZone, `
 		SELECT zone, serial FROM zone_serials z
@@ -57,21 +56,21 @@ func scanZone(row sqlite.Scanner) (z Zone, err error) {
 	return z, err
 }
 
-// ZoneChange is a change in what names are zones of the built-in server.
+// ZoneChange records which names a transaction may make built-in zones, or no zones.
 type ZoneChange struct {
 	names  []string
 	before []Zone
 }
 
-// Begin looks, before anything is changed, which of some names are zones.
+// Begin records which of some names are zones now. The caller calls it before the change.
 func (c *ZoneChange) Begin(ctx context.Context, tx *sql.Tx, names ...string) (err error) {
 	c.names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 	c.before, err = selectBuiltinZones(ctx, tx, c.names)
 	return err
 }
 
-// ChangeZones runs a transaction that may make names zones of the built-in server,
-// or take that from them. Each such zone and the one around it get new serials.
+// ChangeZones runs a transaction that may make names built-in zones, or no zones. Each such
+// zone and the zone around it get new serials. f must call Begin before it changes a zone.
 func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *ZoneChange) error) error {
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		change := ZoneChange{}
@@ -99,7 +98,7 @@ func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx 
 	})
 }
 
-// zonesAround gives the zones of the built-in server that some names lie in.
+// zonesAround returns the built-in zones that some names lie in.
 func zonesAround(ctx context.Context, tx *sql.Tx, names []string) ([]string, error) {
 	above := map[string]bool{}
 	for _, name := range names {
@@ -127,7 +126,7 @@ func zonesAround(ctx context.Context, tx *sql.Tx, names []string) ([]string, err
 	return slices.Collect(maps.Keys(around)), nil
 }
 
-// newSerials gives new serials to some zones, and to those that some names lie in.
+// newSerials gives new serials to some zones, and to the zones that some names lie in.
 func (t *Table) newSerials(ctx context.Context, tx *sql.Tx, zones []string, names ...string) error {
 	around, err := zonesAround(ctx, tx, names)
 	if err != nil {
@@ -157,7 +156,7 @@ func scanZoneRecord(row sqlite.Scanner) (r Record, err error) {
 	return r, err
 }
 
-// ZoneRecords gives the records at some names, whose labels begin at the root.
+// ZoneRecords returns the records at some names, whose labels begin at the root.
 func (t *Table) ZoneRecords(ctx context.Context, names []string) ([]Record, error) {
 	return selectZoneRecords(ctx, t.db.Reader, names)
 }
@@ -167,7 +166,7 @@ func selectZoneRecords(ctx context.Context, q sqlite.Queryer, names []string) ([
 		SELECT name, data, ttl FROM zone_records WHERE name IN (SELECT value FROM json_each(?))`, sqlite.TextList(names))
 }
 
-// ZoneRecordsAfter gives records at and below a name, from a name on.
+// ZoneRecordsAfter returns records at and below the name zone that come after another name.
 func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error) {
 	return sqlite.Collect(ctx, t.db.Reader, scanZoneRecord, `
 		SELECT name, data, ttl FROM zone_records
@@ -175,9 +174,9 @@ func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit 
 		ORDER BY name, data LIMIT ?3 + 0`, after, zone, limit)
 }
 
-// ZoneRecordsPage tells of the records of some names after one, limit and those of
-// the last name, and gives the last name. They come as one text, for a million rows
-// take the driver five times as long.
+// ZoneRecordsPage calls each for records after a name: limit records, and the others of the
+// last name. It returns the last name. SQLite returns a page as one text, because reading a
+// million rows takes the driver five times as long.
 func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error) {
 	var page string
 	err = t.db.Reader.QueryRowContext(ctx, `
@@ -202,8 +201,8 @@ func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, ea
 	return last, err
 }
 
-// ZoneHasBelow reports whether a built-in zone has anything below a name,
-// given with its labels from the root and, for zones of their own, as text.
+// ZoneHasBelow reports whether a record or a built-in zone is below a name, which is given
+// from the root on and in its usual form.
 func (t *Table) ZoneHasBelow(ctx context.Context, name, text string) (below bool, err error) {
 	err = t.db.Reader.QueryRowContext(ctx, `
 		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
@@ -214,8 +213,8 @@ func (t *Table) ZoneHasBelow(ctx context.Context, name, text string) (below bool
 	return below, err
 }
 
-// ChangeZoneRecords makes changes in the built-in zones in one transaction, and
-// gives the zones new serials. A change that decide refuses is not made.
+// ChangeZoneRecords adds and removes the records that decide returns, in one transaction,
+// and gives their zones new serials.
 func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error {
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now, err := selectZoneRecords(ctx, tx, names)

@@ -11,9 +11,9 @@ import (
 	"meshddns/internal/nameserver"
 )
 
-// NextSerial gives the serial of a zone after a change: the time, or one more
-// than before where that is later in the arithmetic of serials (RFC 1982). It is
-// never 0, which some take for none.
+// NextSerial returns the serial of a zone after a change: the time in seconds, or the
+// serial plus one if that is later by serial arithmetic (RFC 1982). It never returns 0,
+// because some programs take it for no serial.
 func NextSerial(serial uint32, now time.Time) uint32 {
 	next := cmp.Or(serial+1, 1)
 	if t := uint32(now.Unix()); int32(t-next) > 0 {
@@ -22,17 +22,17 @@ func NextSerial(serial uint32, now time.Time) uint32 {
 	return next
 }
 
-// Zones is what the server answers from.
+// Zones is the nameserver.Backend of the built-in zones.
 type Zones struct {
 	Store Store
 	Own   func() []netip.Addr // this host's addresses
 	Cache *Cache              // asked first; nil: the database answers
 }
 
-// Addresses gives this host's own.
+// Addresses returns this host's addresses.
 func (z Zones) Addresses(context.Context) []netip.Addr { return z.Own() }
 
-// Look gives what is at a name.
+// Look returns the data at a name, from the cache if it is complete, else from the database.
 func (z Zones) Look(ctx context.Context, name, txt []byte) (nameserver.Found, error) {
 	if z.Cache != nil {
 		if found, ok := z.Cache.look(name, txt); ok {
@@ -44,7 +44,7 @@ func (z Zones) Look(ctx context.Context, name, txt []byte) (nameserver.Found, er
 	return look(ctx, z.Store, dnswire.Name(name), txt)
 }
 
-// look asks the database.
+// look reads the data at a name from the database.
 func look(ctx context.Context, store Store, name dnswire.Name, txt []byte) (found nameserver.Found, err error) {
 	found.TXT = txt
 	names := above(name)
@@ -78,8 +78,8 @@ func look(ctx context.Context, store Store, name dnswire.Name, txt []byte) (foun
 	return found, err
 }
 
-// pack appends the data of the records of a name, each behind its length. They are
-// one RRset, which has one TTL: the least (RFC 2181, section 5.2).
+// pack appends the data of the records of a name, each after its length in two octets. It
+// returns the smallest TTL, because an RRset has one TTL (RFC 2181, section 5.2).
 func pack(records []Record, txt []byte) (ttl uint32, packed []byte) {
 	for i, r := range records {
 		if i == 0 || r.TTL < ttl {

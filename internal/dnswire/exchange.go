@@ -11,16 +11,14 @@ import (
 	"meshddns/internal/msg"
 )
 
-// udpTry bounds one wait for a UDP answer; the question is then sent again.
 const (
-	udpTry   = 2 * time.Second
+	udpTry   = 2 * time.Second // the wait for a UDP answer before the next try
 	udpTries = 3
 )
 
-// Exchange sends one packed message to a server (host:port) and returns the
-// packed answer: over UDP, with TCP when the answer is truncated or the
-// message is too large for UDP. Answers with another ID or question are
-// passed over, as RFC 5452 asks.
+// Exchange sends one packed message to a server (host:port) and returns the packed answer.
+// It uses UDP, and TCP if the answer is truncated or the message is larger than 512 octets.
+// It ignores UDP answers with another ID or question (RFC 5452).
 func Exchange(ctx context.Context, server string, message []byte) ([]byte, error) {
 	if len(message) > 512 {
 		return ExchangeTCP(ctx, server, message)
@@ -77,8 +75,7 @@ func tryUDP(ctx context.Context, conn net.Conn, message []byte) ([]byte, error) 
 	}
 }
 
-// ExchangeTCP is Exchange over TCP from the start: for messages that must not
-// be sent twice.
+// ExchangeTCP is Exchange over TCP only. It sends the message once.
 func ExchangeTCP(ctx context.Context, server string, message []byte) ([]byte, error) {
 	conn, release, err := dial(ctx, "tcp", server)
 	if err != nil {
@@ -92,8 +89,8 @@ func ExchangeTCP(ctx context.Context, server string, message []byte) ([]byte, er
 	return answer, withoutPort(err)
 }
 
-// withoutPort takes the addresses out of an error: this side's port differs
-// each time, and one fault is to read the same whenever it occurs.
+// withoutPort removes the addresses from an error: the local port differs each time, and
+// one fault must have one text.
 func withoutPort(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -101,9 +98,9 @@ func withoutPort(err error) error {
 	return err
 }
 
-// Transfer sends one packed message over TCP and hands each message of the
-// answer to take, until that says that it was the last or gives an error. An
-// end before is an error.
+// Transfer sends one packed message over TCP to a server (host:port) and calls take with
+// each message of the answer, until take reports the last one or returns an error. An
+// earlier end of the stream is an error.
 func Transfer(ctx context.Context, server string, query []byte, take func(answer []byte) (last bool, err error)) error {
 	conn, release, err := dial(ctx, "tcp", server)
 	if err != nil {
@@ -125,8 +122,8 @@ func Transfer(ctx context.Context, server string, query []byte, take func(answer
 	}
 }
 
-// readNext reads a message of an answer that has begun: only the first must
-// repeat the question (RFC 5936, section 2.2).
+// readNext reads a message of an answer after the first one. It need not repeat the
+// question (RFC 5936, section 2.2).
 func readNext(conn net.Conn, query []byte) ([]byte, error) {
 	answer, err := ReadTCP(conn)
 	if errors.Is(err, io.EOF) {
@@ -158,8 +155,8 @@ func exchangeTCP(conn net.Conn, message []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// dial connects, and closes the connection when ctx ends, which also ends a
-// read that is waiting.
+// dial connects to a server. The end of ctx closes the connection, which also ends a
+// waiting read.
 func dial(ctx context.Context, network, server string) (conn net.Conn, release func(), err error) {
 	var dialer net.Dialer
 	conn, err = dialer.DialContext(ctx, network, server)
@@ -170,8 +167,8 @@ func dial(ctx context.Context, network, server string) (conn net.Conn, release f
 	return conn, func() { stop(); conn.Close() }, nil
 }
 
-// WriteTCP writes a message behind its two octets of length (RFC 1035,
-// section 4.2.2), in one piece (RFC 7766, section 8).
+// WriteTCP writes a message after its length in two octets (RFC 1035, section 4.2.2), in
+// one call of Write (RFC 7766, section 8).
 func WriteTCP(w io.Writer, message []byte) error {
 	if len(message) > MaxMessage {
 		return msg.Errorf("%w: %d octets are more than TCP can frame", ErrFormat, len(message))
@@ -181,8 +178,8 @@ func WriteTCP(w io.Writer, message []byte) error {
 	return err
 }
 
-// ReadTCP reads one message that WriteTCP framed; io.EOF means that the
-// stream ended between two messages.
+// ReadTCP reads one message in the form that WriteTCP writes. io.EOF means that the stream
+// ended between two messages.
 func ReadTCP(r io.Reader) ([]byte, error) {
 	var length [2]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -198,8 +195,8 @@ func ReadTCP(r io.Reader) ([]byte, error) {
 	return message, nil
 }
 
-// answers reports whether answer is a response to query: the same ID, and
-// the same question where it carries one (an error may come without).
+// answers reports whether answer is a response to query: it has the same ID, and the same
+// question unless it has none, as an error may.
 func answers(answer, query []byte) bool {
 	a, _ := Parse(answer)
 	q, _ := Parse(query)

@@ -1,10 +1,10 @@
-// Package dnswire reads and writes DNS messages (RFC 1035), as far as an
-// authoritative server and a dynamic update client need them: questions,
-// resource records, EDNS(0) (RFC 6891), TSIG (RFC 8945) and TXT data.
+// Package dnswire reads and writes DNS messages (RFC 1035) for an authoritative server and
+// a dynamic update client: questions, resource records, EDNS(0) (RFC 6891), TSIG (RFC 8945)
+// and TXT data.
 //
-// Parsing takes any bytes: it allocates no more than the message justifies,
-// follows compression pointers only backwards, and returns ErrFormat for
-// everything that is not one whole message.
+// Parsing accepts any bytes. It allocates memory in proportion to the message, follows
+// compression pointers only backwards, and returns ErrFormat for everything except one
+// whole message.
 package dnswire
 
 import (
@@ -17,67 +17,70 @@ import (
 // Type is the type of a resource record, or of a question.
 type Type uint16
 
-// The types that are used here (IANA, "Domain Name System (DNS) Parameters").
+// The types that this program uses (IANA, "Domain Name System (DNS) Parameters").
 const (
-	TypeA     Type = 1
-	TypeNS    Type = 2
-	TypeCNAME Type = 5
-	TypeSOA   Type = 6
-	TypePTR   Type = 12
-	TypeHINFO Type = 13
-	TypeTXT   Type = 16
-	TypeAAAA  Type = 28
-	TypeDNAME Type = 39
-	TypeOPT   Type = 41
-	TypeDS    Type = 43
-	TypeTKEY  Type = 249
-	TypeTSIG  Type = 250
-	TypeIXFR  Type = 251
-	TypeAXFR  Type = 252
-	TypeMAILB Type = 253
-	TypeMAILA Type = 254
-	TypeANY   Type = 255
+	TypeA     Type = 1   // RFC 1035, section 3.4.1
+	TypeNS    Type = 2   // RFC 1035, section 3.3.11
+	TypeCNAME Type = 5   // RFC 1035, section 3.3.1
+	TypeSOA   Type = 6   // RFC 1035, section 3.3.13
+	TypePTR   Type = 12  // RFC 1035, section 3.3.12
+	TypeHINFO Type = 13  // RFC 1035, section 3.3.2
+	TypeTXT   Type = 16  // RFC 1035, section 3.3.14
+	TypeAAAA  Type = 28  // RFC 3596
+	TypeDNAME Type = 39  // RFC 6672
+	TypeOPT   Type = 41  // RFC 6891
+	TypeDS    Type = 43  // RFC 4034, section 5
+	TypeTKEY  Type = 249 // RFC 2930
+	TypeTSIG  Type = 250 // RFC 8945
+	TypeIXFR  Type = 251 // RFC 1995
+	TypeAXFR  Type = 252 // RFC 5936
+	TypeMAILB Type = 253 // RFC 1035, section 3.2.3
+	TypeMAILA Type = 254 // RFC 1035, section 3.2.3
+	TypeANY   Type = 255 // RFC 1035, section 3.2.3, "*"
 )
 
-// Class is the class of a record; NONE and ANY have meanings of their own in
-// a dynamic update (RFC 2136, section 2.4).
+// Class is the class of a record. NONE and ANY have special meanings in a dynamic update
+// (RFC 2136, section 2.4).
 type Class uint16
 
+// Classes of records and questions.
 const (
-	ClassIN   Class = 1
-	ClassNONE Class = 254
-	ClassANY  Class = 255
+	ClassIN   Class = 1   // RFC 1035, section 3.2.4
+	ClassNONE Class = 254 // RFC 2136, section 1.3
+	ClassANY  Class = 255 // RFC 1035, section 3.2.5, "*"
 )
 
 // Opcode is the kind of a query.
 type Opcode uint8
 
+// Kinds of queries.
 const (
-	OpcodeQuery  Opcode = 0
-	OpcodeUpdate Opcode = 5
+	OpcodeQuery  Opcode = 0 // RFC 1035, section 4.1.1
+	OpcodeUpdate Opcode = 5 // RFC 2136, section 1.3
 )
 
-// Rcode is the outcome of a query; those above 15 need EDNS or TSIG.
+// Rcode is the outcome of a query. Rcodes above 15 need EDNS or TSIG.
 type Rcode uint16
 
+// Outcomes of a query.
 const (
-	RcodeSuccess   Rcode = 0
-	RcodeFormErr   Rcode = 1
-	RcodeServFail  Rcode = 2
-	RcodeNXDomain  Rcode = 3
-	RcodeNotImp    Rcode = 4
-	RcodeRefused   Rcode = 5
-	RcodeYXDomain  Rcode = 6
-	RcodeYXRRSet   Rcode = 7
-	RcodeNXRRSet   Rcode = 8
-	RcodeNotAuth   Rcode = 9
-	RcodeNotZone   Rcode = 10
-	RcodeBadVers   Rcode = 16 // as an extended rcode, RFC 6891
-	RcodeBadSig    Rcode = 16 // as a TSIG error, RFC 8945
-	RcodeBadKey    Rcode = 17
-	RcodeBadTime   Rcode = 18
-	RcodeBadTrunc  Rcode = 22
-	RcodeBadCookie Rcode = 23 // RFC 7873
+	RcodeSuccess   Rcode = 0  // RFC 1035, section 4.1.1
+	RcodeFormErr   Rcode = 1  // RFC 1035, section 4.1.1
+	RcodeServFail  Rcode = 2  // RFC 1035, section 4.1.1
+	RcodeNXDomain  Rcode = 3  // RFC 1035, section 4.1.1, "name error"
+	RcodeNotImp    Rcode = 4  // RFC 1035, section 4.1.1
+	RcodeRefused   Rcode = 5  // RFC 1035, section 4.1.1
+	RcodeYXDomain  Rcode = 6  // RFC 2136, section 2.2
+	RcodeYXRRSet   Rcode = 7  // RFC 2136, section 2.2
+	RcodeNXRRSet   Rcode = 8  // RFC 2136, section 2.2
+	RcodeNotAuth   Rcode = 9  // RFC 2136, section 2.2; RFC 8945 for TSIG
+	RcodeNotZone   Rcode = 10 // RFC 2136, section 2.2
+	RcodeBadVers   Rcode = 16 // RFC 6891, section 9: an extended rcode
+	RcodeBadSig    Rcode = 16 // RFC 8945, section 3: a TSIG error
+	RcodeBadKey    Rcode = 17 // RFC 8945, section 3
+	RcodeBadTime   Rcode = 18 // RFC 8945, section 3
+	RcodeBadTrunc  Rcode = 22 // RFC 8945, section 3
+	RcodeBadCookie Rcode = 23 // RFC 7873, section 8
 )
 
 var rcodeNames = map[Rcode]string{
@@ -85,7 +88,7 @@ var rcodeNames = map[Rcode]string{
 	7: "YXRRSET", 8: "NXRRSET", 9: "NOTAUTH", 10: "NOTZONE", 16: "BADSIG", 17: "BADKEY", 18: "BADTIME", 22: "BADTRUNC", 23: "BADCOOKIE",
 }
 
-// String gives the mnemonic. Sixteen reads as the TSIG error BADSIG.
+// String returns the mnemonic. 16 is the TSIG error BADSIG.
 func (r Rcode) String() string {
 	if name, ok := rcodeNames[r]; ok {
 		return name
@@ -93,15 +96,15 @@ func (r Rcode) String() string {
 	return fmt.Sprintf("RCODE%d", uint16(r))
 }
 
-// Question is one entry of the question section, in an update the zone.
+// Question is one entry of the question section. In an update it is the zone.
 type Question struct {
 	Name  Name
 	Type  Type
 	Class Class
 }
 
-// RR is a resource record. Data is the RDATA without compression: names in
-// the data of NS, CNAME, PTR, DNAME and SOA records are expanded by Parse.
+// RR is a resource record. TTL is in seconds. Data is the RDATA without compression: Parse
+// expands names in the data of NS, CNAME, PTR, DNAME and SOA records.
 type RR struct {
 	Name  Name
 	Type  Type
@@ -127,10 +130,10 @@ type Message struct {
 	Additional         []RR
 }
 
-// HeaderSize is the size of the fixed part that begins every message.
+// HeaderSize is the size of the header of every message, in octets.
 const HeaderSize = 12
 
-// MaxMessage is the largest message: TCP frames it with 16 bits.
+// MaxMessage is the size of the largest message, in octets: TCP frames it with 16 bits.
 const MaxMessage = 65535
 
 // ErrFormat is the error for bytes that are not one whole DNS message.
@@ -144,8 +147,7 @@ const (
 	flagRecursionAvailable = 1 << 7
 )
 
-// ParseHeader reads the fixed part only: enough to tell whether and how a
-// message that Parse refuses can be answered.
+// ParseHeader reads only the header. It is enough to answer a message that Parse refuses.
 func ParseHeader(data []byte) (Message, error) {
 	if len(data) < HeaderSize {
 		return Message{}, ErrFormat
@@ -163,8 +165,8 @@ func ParseHeader(data []byte) (Message, error) {
 	}, nil
 }
 
-// Parse reads one whole message. On ErrFormat the header fields, and the
-// questions as far as they were readable, are filled in.
+// Parse reads one whole message. With ErrFormat it still returns the header fields and the
+// questions that it could read.
 func Parse(data []byte) (Message, error) {
 	m, err := ParseHeader(data)
 	if err != nil {
@@ -193,7 +195,7 @@ func Parse(data []byte) (Message, error) {
 	return m, nil
 }
 
-// reader walks over a message; the first fault makes all that follows zero.
+// reader reads a message from front to back. After the first fault it returns zero values.
 type reader struct {
 	data   []byte
 	at     int
@@ -227,16 +229,15 @@ func (r *reader) uint48() uint64 {
 	return uint64(r.uint16())<<32 | uint64(r.uint32())
 }
 
-// maxPointers is how many compression pointers a name can use: one a label.
-// Without it a message of nothing but pointers to pointers takes time that
-// grows with the square of its length.
+// maxPointers bounds the compression pointers of a name: one for each label. Without it, a
+// message of pointers to pointers would take time that grows with the square of its length.
 const maxPointers = maxName / 2
 
-// name reads a name. Every compression pointer must lead to before the last
-// one's target, so reading ends.
+// name reads a name. Each compression pointer must point before the target of the one
+// before, so reading ends.
 func (r *reader) name() Name {
 	var wire []byte
-	at, limit, after := r.at, r.at, -1 // after: where the name ends in place, once a pointer has left it
+	at, limit, after := r.at, r.at, -1 // after: the offset behind the first pointer, where the record goes on
 	pointers := 0
 	for !r.failed && at < len(r.data) {
 		length := int(r.data[at])
@@ -274,7 +275,7 @@ func (r *reader) rr() RR {
 		r.failed = true
 		return rr
 	}
-	// The data must end where its length says, names expanded or not.
+	// The data must end exactly at its length, even if names in it are expanded.
 	end := r.at + length
 	inner := reader{data: r.data[:end], at: r.at}
 	rr.Data = inner.rdata(rr.Type, length)
@@ -284,7 +285,7 @@ func (r *reader) rr() RR {
 }
 
 func (r *reader) rdata(t Type, length int) []byte {
-	if length == 0 { // a prerequisite or a deletion has none (RFC 2136, section 2.4)
+	if length == 0 { // a prerequisite or a deletion has no data (RFC 2136, section 2.4)
 		return nil
 	}
 	switch t {
@@ -296,9 +297,9 @@ func (r *reader) rdata(t Type, length int) []byte {
 	return append([]byte(nil), r.bytes(length)...)
 }
 
-// Pack gives the message in wire form. An owner name that is the end of the
-// first question's name is written as a pointer into it, which also gives it
-// the letter case of the question; no other name is compressed.
+// Pack returns the message in wire form. It writes an owner name that is the end of the
+// first question's name as a pointer to it, which also gives the owner name the letter case
+// of the question. It compresses no other name.
 func (m *Message) Pack() []byte {
 	data := make([]byte, HeaderSize, 512)
 	binary.BigEndian.PutUint16(data, m.ID)
@@ -351,7 +352,7 @@ func (m *Message) appendRR(data []byte, rr RR) []byte {
 	return append(data, rr.Data...)
 }
 
-// inQuestion says where the first question's name ends in the given name.
+// inQuestion returns the offset in the first question's name from which on it equals the given name.
 func (m *Message) inQuestion(name Name) (offset int, ok bool) {
 	if len(m.Questions) == 0 || name == Root {
 		return 0, false
@@ -360,14 +361,13 @@ func (m *Message) inQuestion(name Name) (offset int, ok bool) {
 	return len(q) - len(name), q.Within(name)
 }
 
-// SOA is the data of a start of authority (RFC 1035, section 3.3.13); the
-// times are seconds.
+// SOA is the data of an SOA record (RFC 1035, section 3.3.13). The times are in seconds.
 type SOA struct {
 	MName, RName                            Name
 	Serial, Refresh, Retry, Expire, Minimum uint32
 }
 
-// Data gives the RDATA.
+// Data returns the RDATA.
 func (s SOA) Data() []byte {
 	data := []byte(s.MName + s.RName)
 	for _, n := range []uint32{s.Serial, s.Refresh, s.Retry, s.Expire, s.Minimum} {
@@ -376,8 +376,8 @@ func (s SOA) Data() []byte {
 	return data
 }
 
-// TXTData gives the RDATA of a TXT record, each string being one
-// character-string of at most 255 octets.
+// TXTData returns the RDATA of a TXT record. Each string becomes one character-string, and
+// must have at most 255 octets.
 func TXTData(strings []string) []byte {
 	var data []byte
 	for _, s := range strings {
@@ -386,7 +386,7 @@ func TXTData(strings []string) []byte {
 	return data
 }
 
-// ParseTXT gives the character-strings of a TXT record's RDATA.
+// ParseTXT returns the character-strings of a TXT record's RDATA. An error is ErrFormat.
 func ParseTXT(data []byte) ([]string, error) {
 	if len(data) == 0 {
 		return nil, ErrFormat
@@ -403,18 +403,18 @@ func ParseTXT(data []byte) ([]string, error) {
 	return strings, nil
 }
 
-// EDNS is what an OPT pseudo-record says (RFC 6891).
+// EDNS is the content of an OPT pseudo-record (RFC 6891).
 type EDNS struct {
-	UDPSize  uint16 // the largest UDP message the sender takes
+	UDPSize  uint16 // the largest UDP message that the sender accepts, in octets
 	Extended uint8  // the upper eight bits of the rcode
 	Version  uint8
-	DO       bool   // DNSSEC OK, RFC 3225
-	Options  []byte // each a code, a length and as many octets
+	DO       bool   // DNSSEC OK (RFC 3225)
+	Options  []byte // each option is a code, a length and as many octets
 }
 
 const flagDO = 1 << 15
 
-// RR gives the OPT record.
+// RR returns the OPT record.
 func (e EDNS) RR() RR {
 	ttl := uint32(e.Extended)<<24 | uint32(e.Version)<<16
 	if e.DO {
@@ -423,9 +423,9 @@ func (e EDNS) RR() RR {
 	return RR{Name: Root, Type: TypeOPT, Class: Class(e.UDPSize), TTL: ttl, Data: e.Options}
 }
 
-// EDNS gives what the message's OPT record says, and whether it has one. More
-// than one, one with another owner than the root or outside the additional
-// section, and broken options are ErrFormat.
+// EDNS returns the content of the message's OPT record, and whether it has one. ErrFormat
+// means more than one OPT record, one with another owner than the root, one outside the
+// additional section, or broken options.
 func (m *Message) EDNS() (EDNS, bool, error) {
 	options, inAdditional := m.find(TypeOPT)
 	if len(options) == 0 {
@@ -448,8 +448,8 @@ func (rr RR) edns() EDNS {
 	}
 }
 
-// find gives the records of a type in all sections, and whether the first of
-// them stands in the additional section.
+// find returns the records of a type in all sections, and whether the first of them is in
+// the additional section.
 func (m *Message) find(t Type) (found []RR, inAdditional bool) {
 	for i, section := range [][]RR{m.Answers, m.Authority, m.Additional} {
 		for _, rr := range section {
@@ -465,8 +465,8 @@ func (m *Message) find(t Type) (found []RR, inAdditional bool) {
 	return found, inAdditional
 }
 
-// wholeOptions reports whether an OPT record's data is a list of options,
-// each a code, a length and as many octets (RFC 6891, section 6.1.2).
+// wholeOptions reports whether an OPT record's data is a list of options: each is a code, a
+// length and as many octets (RFC 6891, section 6.1.2).
 func wholeOptions(data []byte) bool {
 	r := reader{data: data}
 	for r.at < len(data) && !r.failed {

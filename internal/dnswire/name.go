@@ -7,24 +7,23 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Name is a domain name in wire form (RFC 1035, section 3.1): labels behind
-// their length octets, closed by the root's zero octet, never compressed.
-// A Name holds at most 255 octets.
+// Name is a domain name in wire form (RFC 1035, section 3.1): each label after its length
+// octet, then the root's zero octet, without compression. It has at most 255 octets.
 type Name string
 
 // Root is the name of the root zone.
 const Root Name = "\x00"
 
 const (
-	maxName  = 255 // octets of a name in wire form, RFC 1035, section 2.3.4
-	maxLabel = 63  // octets of a label, ibid.
+	maxName  = 255 // octets of a name in wire form (RFC 1035, section 2.3.4)
+	maxLabel = 63  // octets of a label (RFC 1035, section 2.3.4)
 )
 
 // ErrName is the error for a text that is not a domain name.
 var ErrName = msg.Errorf("not a domain name")
 
-// ParseName reads the presentation form, with or without the final dot.
-// "\." and "\DDD" (RFC 1035, section 5.1) give any octet.
+// ParseName reads the presentation form of a name, with or without the final dot. "\." and
+// "\DDD" stand for any octet (RFC 1035, section 5.1). Its errors wrap ErrName.
 func ParseName(text string) (Name, error) {
 	if text == "." {
 		return Root, nil
@@ -58,8 +57,7 @@ func ParseName(text string) (Name, error) {
 	return Name(wire) + Root, nil
 }
 
-// octetAt reads one octet of a presentation form and the number of
-// characters that it takes.
+// octetAt reads one octet of a presentation form. size is the number of characters that it takes.
 func octetAt(text string) (octet byte, size int, err error) {
 	if text[0] != '\\' {
 		return text[0], 1, nil
@@ -86,7 +84,7 @@ func octetAt(text string) (octet byte, size int, err error) {
 	return byte(value), 4, nil
 }
 
-// String gives the presentation form with the final dot.
+// String returns the presentation form with the final dot.
 func (n Name) String() string {
 	if n == Root {
 		return "."
@@ -109,7 +107,7 @@ func (n Name) String() string {
 	return text.String()
 }
 
-// Labels yields the labels from the left, the root's empty one left out.
+// Labels yields the labels from the left, without the root's empty label.
 func (n Name) Labels() func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for len(n) > 1 {
@@ -122,7 +120,7 @@ func (n Name) Labels() func(yield func(string) bool) {
 	}
 }
 
-// Parent drops the leftmost label; the root is its own parent.
+// Parent returns the name without its leftmost label. The root is its own parent.
 func (n Name) Parent() Name {
 	if len(n) <= 1 {
 		return n
@@ -130,8 +128,8 @@ func (n Name) Parent() Name {
 	return n[1+n[0]:]
 }
 
-// Child gives the name with one label more on the left; ok is false when
-// that is more than a label or a name may hold.
+// Child returns the name with one more label on the left. ok is false if the label is
+// empty, or the label or the name is too long.
 func (n Name) Child(label string) (child Name, ok bool) {
 	if label == "" || len(label) > maxLabel || 1+len(label)+len(n) > maxName {
 		return "", false
@@ -139,14 +137,14 @@ func (n Name) Child(label string) (child Name, ok bool) {
 	return Name([]byte{byte(len(label))}) + Name(label) + n, true
 }
 
-// Fold gives the name with ASCII letters in lower case: two names are the
-// same name when their folded forms are equal (RFC 4343). Length octets stay
-// as they are, for none of them is a letter.
+// Fold returns the name with ASCII letters in lower case. Two names are the same name if
+// their folded forms are equal (RFC 4343). Length octets do not change, because none of
+// them is a letter.
 func (n Name) Fold() Name {
 	return Name(foldASCII(string(n)))
 }
 
-// Within reports whether n is zone or lies below it.
+// Within reports whether n is zone or lies below it, in any letter case.
 func (n Name) Within(zone Name) bool {
 	for len(n) > len(zone) && n != Root {
 		n = n.Parent()
@@ -154,7 +152,7 @@ func (n Name) Within(zone Name) bool {
 	return len(n) == len(zone) && n.Fold() == zone.Fold()
 }
 
-// foldASCII folds octets, not characters: a label may hold any octet.
+// foldASCII folds octets, not characters, because a label may hold any octet.
 func foldASCII(text string) string {
 	folded := []byte(text)
 	for i, octet := range folded {

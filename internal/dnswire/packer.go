@@ -2,27 +2,28 @@ package dnswire
 
 import "encoding/binary"
 
-// Packer writes the answer to a query into a buffer, record by record. Owner
-// names, and names in the data of NS and SOA records, are compressed against the
-// question's name (RFC 1035, section 4.1.4); no other type's data may be (RFC
-// 3597, section 4).
+// Packer writes the answer to a query into a buffer, record by record. It compresses owner
+// names, and names in the data of NS and SOA records, against the question's name (RFC
+// 1035, section 4.1.4). RFC 3597, section 4, forbids that in the data of newer types.
 type Packer struct {
 	buffer   []byte
-	start    int // of the message in buffer
+	start    int // offset of the message in buffer
 	question []byte
-	record   int // where the length of the open record's data stands
+	record   int // offset of the length of the open record's data
 }
 
-// Section is one of the three that records stand in.
+// Section is one of the three sections with records.
 type Section int
 
+// Sections of a message.
 const (
-	SectionAnswer Section = iota
-	SectionAuthority
-	SectionAdditional
+	SectionAnswer     Section = iota // RFC 1035, section 4.1
+	SectionAuthority                 // RFC 1035, section 4.1
+	SectionAdditional                // RFC 1035, section 4.1
 )
 
-// Begin appends a header and the question to a buffer.
+// Begin appends the header of the answer and the question to a buffer, and writes to that
+// buffer from now on.
 func (p *Packer) Begin(buffer []byte, q *Query) {
 	p.start, p.question = len(buffer), q.Name
 	header := Message{ID: q.ID, Response: true, Opcode: q.Opcode, RecursionDesired: q.RecursionDesired}
@@ -38,58 +39,58 @@ func (p *Packer) Begin(buffer []byte, q *Query) {
 	}
 }
 
-// Flags sets what is known at the end.
+// Flags sets the parts of the header that are known at the end.
 func (p *Packer) Flags(authoritative, truncated bool, rcode Rcode) {
 	m := Message{Authoritative: authoritative, Truncated: truncated, Rcode: rcode & 15}
 	at := p.buffer[p.start+2:]
 	binary.BigEndian.PutUint16(at, binary.BigEndian.Uint16(at)|m.flags())
 }
 
-// Len gives the octets of the message so far.
+// Len returns the length of the message so far, in octets.
 func (p *Packer) Len() int { return len(p.buffer) - p.start }
 
-// Bytes gives the buffer, with the message at its end.
+// Bytes returns the buffer, with the message at its end.
 func (p *Packer) Bytes() []byte { return p.buffer }
 
-// Mark is a point of a message that it can be cut to.
+// Mark is a position in a message, to which Cut can cut the message.
 type Mark struct {
 	length int
 	counts uint64
 }
 
-// Mark gives the point that is reached.
+// Mark returns the present position.
 func (p *Packer) Mark() Mark {
 	return Mark{length: len(p.buffer), counts: binary.BigEndian.Uint64(p.buffer[p.start+4:])}
 }
 
-// Cut takes all away that came after a mark.
+// Cut removes all records after a mark.
 func (p *Packer) Cut(m Mark) {
 	p.buffer = p.buffer[:m.length]
 	binary.BigEndian.PutUint64(p.buffer[p.start+4:], m.counts)
 }
 
-// Record appends a record with data that holds no compressed name.
+// Record appends a record. It does not compress names in the data.
 func (p *Packer) Record(s Section, rr RR) {
 	p.begin(s, rr.Name, rr.Type, rr.Class, rr.TTL)
 	p.buffer = append(p.buffer, rr.Data...)
 	p.end()
 }
 
-// Answer appends a record of the name that was asked for.
+// Answer appends a record of the question's name to the answer section.
 func (p *Packer) Answer(t Type, ttl uint32, data []byte) {
 	p.beginHere(0, SectionAnswer, t, ClassIN, ttl)
 	p.buffer = append(p.buffer, data...)
 	p.end()
 }
 
-// NS appends a name server of the name that was asked for.
+// NS appends an NS record of the question's name to the answer section.
 func (p *Packer) NS(host Name, ttl uint32) {
 	p.beginHere(0, SectionAnswer, TypeNS, ClassIN, ttl)
 	p.name(host)
 	p.end()
 }
 
-// SOA appends the start of authority of the zone that begins at an octet of the
+// SOA appends the SOA record of the zone whose apex begins at the given octet of the
 // question's name.
 func (p *Packer) SOA(s Section, apex int, ttl uint32, soa SOA) {
 	p.beginHere(apex, s, TypeSOA, ClassIN, ttl)
@@ -108,7 +109,7 @@ func (p *Packer) begin(s Section, owner Name, t Type, c Class, ttl uint32) {
 	p.fixed(s, t, c, ttl)
 }
 
-// beginHere begins a record whose owner begins at an octet of the question's name.
+// beginHere begins a record whose owner begins at the given octet of the question's name.
 func (p *Packer) beginHere(at int, s Section, t Type, c Class, ttl uint32) {
 	p.pointTo(at)
 	p.fixed(s, t, c, ttl)
@@ -128,8 +129,8 @@ func (p *Packer) end() {
 	binary.BigEndian.PutUint16(p.buffer[p.record:], uint16(len(p.buffer)-p.record-2))
 }
 
-// name appends a name, letters in lower case: what it ends in that the
-// question's name ends in too is a pointer.
+// name appends a name, whose letters are in lower case. The part at its end that the
+// question's name ends in too becomes a pointer.
 func (p *Packer) name(n Name) {
 	for len(n) > 1 {
 		if at, ok := p.inQuestion(n); ok {
@@ -143,7 +144,7 @@ func (p *Packer) name(n Name) {
 	p.buffer = append(p.buffer, 0)
 }
 
-// pointTo refers to the question's name from one of its octets on.
+// pointTo appends a pointer to the given octet of the question's name.
 func (p *Packer) pointTo(at int) {
 	if at >= len(p.question)-1 {
 		p.buffer = append(p.buffer, 0) // the root is shorter than a pointer to it
@@ -152,7 +153,7 @@ func (p *Packer) pointTo(at int) {
 	p.uint16(uint16(0xC000 | (HeaderSize + at)))
 }
 
-// inQuestion says at which octet of the question's name a name is its end.
+// inQuestion returns the octet of the question's name from which on it equals a name.
 func (p *Packer) inQuestion(n Name) (at int, ok bool) {
 	at = len(p.question) - len(n)
 	if at < 0 || string(p.question[at:]) != string(n) {
@@ -162,5 +163,5 @@ func (p *Packer) inQuestion(n Name) (at int, ok bool) {
 	for label < at {
 		label += 1 + int(p.question[label])
 	}
-	return at, label == at // else it lies across the borders of labels
+	return at, label == at // else the name begins within a label of the question's name
 }

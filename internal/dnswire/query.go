@@ -2,30 +2,30 @@ package dnswire
 
 import "encoding/binary"
 
-// Query is what a server reads of a query. One can be used for many messages,
-// and then reading makes no garbage: its slices are good until the next one.
+// Query is the parts of a query that a server needs. Read can reuse it for many messages,
+// and then makes no garbage. Its slices are valid until the next Read.
 type Query struct {
 	ID               uint16
 	Response         bool
 	Opcode           Opcode
 	RecursionDesired bool
-	// The question, if there is exactly one that could be read.
+	// The question, if there is exactly one and it could be read.
 	HasQuestion bool
-	Asked       []byte // its name as asked, in wire form
+	Asked       []byte // its name in the client's letter case, in wire form
 	Name        []byte // the same with letters in lower case
 	Type        Type
 	Class       Class
 	EDNS        EDNS
 	HasEDNS     bool
-	// UnknownKey answers a TSIG: no key is held here.
+	// UnknownKey is the TSIG record of the answer if Signed is set, because the server holds no key.
 	UnknownKey RR
 	Signed     bool
 
 	asked, name [maxName]byte
 }
 
-// Read reads one whole message. What it refuses with ErrFormat is read as far
-// as an answer needs; shorter than a header it cannot be answered.
+// Read reads one whole message. With ErrFormat it still reads the parts that an answer
+// needs, unless the message is shorter than a header.
 func (q *Query) Read(data []byte) error {
 	if q.readPlain(data) {
 		return nil
@@ -63,17 +63,17 @@ func (q *Query) setQuestion(name []byte, t Type, c Class) {
 	}
 }
 
-// The counts of a message that is one question, and at most an additional record.
+// The counts of a message with one question and at most one additional record.
 const (
 	plainCounts = 1 << 48
 	plainMask   = 1<<64 - 2
 )
 
-// optSize is the size of an OPT record without options.
+// optSize is the size of an OPT record without options, in octets.
 const optSize = 11
 
-// readPlain reads what nearly every query is: one question whose name is not
-// compressed, and at most an OPT record. It reports false for anything else.
+// readPlain reads a query of the usual form: one question without compression, and at most
+// an OPT record. It reports false for any other message.
 func (q *Query) readPlain(data []byte) bool {
 	if len(data) < HeaderSize || binary.BigEndian.Uint64(data[4:])&plainMask != plainCounts {
 		return false
@@ -95,7 +95,7 @@ func (q *Query) readPlain(data []byte) bool {
 	return true
 }
 
-// readOPT reports whether data is one OPT record.
+// readOPT reads an OPT record. It reports false if data is anything else.
 func (q *Query) readOPT(data []byte) bool {
 	if len(data) < optSize || data[0] != 0 || Type(binary.BigEndian.Uint16(data[1:])) != TypeOPT {
 		return false

@@ -31,12 +31,12 @@ var tsigHashes = map[string]func() hash.Hash{
 	"hmac-sha512": sha512.New,
 }
 
-// DefaultAlgorithm is the algorithm of a key whose name carries none.
+// DefaultAlgorithm is the algorithm of a key whose name has none.
 const DefaultAlgorithm = "hmac-sha256"
 
-// ParseKey reads a key's name, before it an algorithm and a colon if it is
-// not DefaultAlgorithm ("hmac-sha512:mesh-key"), and its secret in base64.
-// No error shows the secret.
+// ParseKey reads a key's name and its secret in base64. The name may have an algorithm and
+// a colon before it ("hmac-sha512:mesh-key"); without them it means DefaultAlgorithm. No
+// error contains the secret.
 func ParseKey(name, secret string) (Key, error) {
 	algorithm, keyName, ok := strings.Cut(name, ":")
 	if !ok {
@@ -59,25 +59,26 @@ func ParseKey(name, secret string) (Key, error) {
 	return Key{Name: owner.Fold(), algorithm: algorithmName, hash: newHash, secret: octets}, err
 }
 
-// tsigFudge is the clock difference that a signature allows (RFC 8945,
-// section 10, recommends 300 seconds).
+// tsigFudge is the clock difference that a signature allows. RFC 8945, section 10,
+// recommends 300 seconds.
 const tsigFudge = 300 * time.Second
 
-// Errors of Verify. Both mean that nothing in the answer can be trusted.
+// Errors of Verify. After either the answer cannot be trusted.
 var (
 	ErrUnsigned = msg.Errorf("answer carries no TSIG")
 	ErrBadMAC   = msg.Errorf("answer's TSIG does not verify")
 )
 
-// TSIGError is an error that the other side reports in its TSIG record.
-// Signed says whether that report itself is proven to come from the holder
-// of the key: BADTIME is signed, BADSIG and BADKEY cannot be.
+// TSIGError is an error that the server reports in its TSIG record. Signed means that the
+// report itself is proven to come from the holder of the key: BADTIME is signed, BADSIG and
+// BADKEY cannot be.
 type TSIGError struct {
 	Code       Rcode
 	ServerTime time.Time // with BADTIME
 	Signed     bool
 }
 
+// Error returns the code's mnemonic after "TSIG ".
 func (e *TSIGError) Error() string { return "TSIG " + e.Code.String() }
 
 // tsig is the variable part of a TSIG record (RFC 8945, section 4.2).
@@ -90,8 +91,8 @@ type tsig struct {
 	other      []byte
 }
 
-// Sign appends a TSIG record to a packed message and gives its MAC, which
-// the answer's signature covers too.
+// Sign returns a packed message with a TSIG record, and its MAC, which the answer's
+// signature covers too.
 func (k Key) Sign(message []byte, now time.Time) (signed, mac []byte) {
 	t := tsig{
 		time:       uint64(now.Unix()),
@@ -108,34 +109,35 @@ func (k Key) Sign(message []byte, now time.Time) (signed, mac []byte) {
 	return signed, t.mac
 }
 
-// Verify checks the TSIG of the answer to a signed request. It returns nil
-// only when the answer is proven to come from the holder of the key.
+// Verify checks the TSIG record of the answer to a signed request. It returns nil only if
+// the answer is proven to come from the holder of the key. Other errors are ErrFormat,
+// ErrUnsigned, ErrBadMAC and *TSIGError.
 func (k Key) Verify(answer, requestMAC []byte, now time.Time) error {
 	_, err := k.Stream(requestMAC).Verify(answer, now)
 	return err
 }
 
-// maxUnsigned is how many messages without TSIG may stand between two with
-// one (RFC 8945, section 5.3.1).
+// maxUnsigned is the largest number of messages without TSIG between two with it (RFC 8945,
+// section 5.3.1).
 const maxUnsigned = 99
 
-// Stream checks an answer of several messages, such as a zone transfer (RFC
-// 8945, section 5.3.1).
+// Stream checks an answer of several messages, such as a zone transfer (RFC 8945, section
+// 5.3.1).
 type Stream struct {
 	key        Key
 	requestMAC []byte
-	since      hash.Hash // the last MAC and the messages since; nil before the first
+	since      hash.Hash // of the last MAC and the messages since then; nil before the first
 	unsigned   int       // messages since the last MAC
 }
 
-// Stream begins to check the answer to a signed request.
+// Stream returns a Stream for the answer to a signed request.
 func (k Key) Stream(requestMAC []byte) *Stream {
 	return &Stream{key: k, requestMAC: requestMAC}
 }
 
-// Verify takes the next message. Where it is proven, so are all before it;
-// one between two with TSIG is not yet, and that is no error. The first
-// error, which Key.Verify may give too, spoils the whole answer.
+// Verify checks the next message. If it is proven, so are all messages before it. A message
+// without TSIG between two with it is not proven yet, which is not an error. The errors are
+// those of Key.Verify; after one the whole answer cannot be trusted.
 func (s *Stream) Verify(message []byte, now time.Time) (proven bool, err error) {
 	rr, start, err := lastTSIG(message)
 	if errors.Is(err, ErrUnsigned) && s.since != nil && s.unsigned < maxUnsigned {
@@ -160,7 +162,7 @@ func (s *Stream) Verify(message []byte, now time.Time) (proven bool, err error) 
 	return true, t.report(now)
 }
 
-// sum gives the MAC that a message must have, its TSIG record cut off.
+// sum returns the MAC that a message must have. Its TSIG record is cut off.
 func (s *Stream) sum(message []byte, t tsig) []byte {
 	message = append([]byte(nil), message...)
 	binary.BigEndian.PutUint16(message, t.originalID)
@@ -174,7 +176,7 @@ func (s *Stream) sum(message []byte, t tsig) []byte {
 	return h.Sum(nil)
 }
 
-// report gives the error that a proven record carries, or that its time is.
+// report returns the error in a proven TSIG record, or BADTIME if its time is too far from now.
 func (t tsig) report(now time.Time) error {
 	if t.error != RcodeSuccess {
 		return &TSIGError{Code: t.error, ServerTime: serverTime(t.other), Signed: true}
@@ -186,10 +188,9 @@ func (t tsig) report(now time.Time) error {
 	return nil
 }
 
-// RefuseKey gives the record that answers a request signed with a key that
-// is not held here: BADKEY, without a MAC (RFC 8945, section 5.2.1). ok is
-// false for a request without TSIG; one that is broken or is not the
-// message's last record is ErrFormat.
+// RefuseKey returns the TSIG record of the answer to a request with an unknown key: BADKEY,
+// without a MAC (RFC 8945, section 5.2.1). ok is false for a request without TSIG.
+// ErrFormat means that the request's TSIG record is broken or not its last record.
 func (m *Message) RefuseKey() (rr RR, ok bool, err error) {
 	found, inAdditional := m.find(TypeTSIG)
 	if len(found) == 0 {
@@ -209,8 +210,8 @@ func (m *Message) RefuseKey() (rr RR, ok bool, err error) {
 	return rr, true, nil
 }
 
-// digest begins a MAC, which covers that of the message before, if there is
-// one (RFC 8945, section 4.3).
+// digest begins a MAC. It covers the MAC of the previous message, if there is one (RFC
+// 8945, section 4.3).
 func (k Key) digest(previousMAC []byte) hash.Hash {
 	h := hmac.New(k.hash, k.secret)
 	if previousMAC != nil {
@@ -220,7 +221,7 @@ func (k Key) digest(previousMAC []byte) hash.Hash {
 	return h
 }
 
-// variables are what a MAC covers of the TSIG record itself.
+// variables returns the part of the TSIG record that a MAC covers (RFC 8945, section 4.3.3).
 func (k Key) variables(t tsig) []byte {
 	variables := []byte(k.Name)
 	variables = binary.BigEndian.AppendUint16(variables, uint16(ClassANY))
@@ -250,8 +251,7 @@ func appendOther(data []byte, t tsig) []byte {
 	return append(data, t.other...)
 }
 
-// lastTSIG finds the TSIG record, which must be the message's last, and the
-// offset at which it begins.
+// lastTSIG returns the TSIG record, which must be the message's last record, and its offset.
 func lastTSIG(data []byte) (rr RR, start int, err error) {
 	if len(data) < HeaderSize {
 		return RR{}, 0, ErrFormat
@@ -278,7 +278,7 @@ func lastTSIG(data []byte) (rr RR, start int, err error) {
 		return RR{}, 0, ErrUnsigned
 	}
 	if rr.Class != ClassANY || rr.TTL != 0 {
-		return RR{}, 0, ErrFormat // the MAC covers the two as constants, not as they were sent
+		return RR{}, 0, ErrFormat // the MAC covers both as constants, not as they were sent
 	}
 	return rr, start, nil
 }

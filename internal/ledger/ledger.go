@@ -1,7 +1,7 @@
-// Package ledger keeps in the database what is due, what stands where, and with
-// which key it was put there: the tables names, marks, pass, places, accounts and
-// adopted. It is the database of package reconcile; of what is configured and
-// reserved it only reads.
+// Package ledger has the SQL of package reconcile: due names, places and the accounts that
+// wrote them, in the tables names, marks, pass, places, accounts and adopted. It only reads
+// the configuration and services. Of usages it stores the state and deletes the released
+// ones.
 package ledger
 
 import (
@@ -17,19 +17,19 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Ledger is those tables.
+// Ledger is the reconcile.Database in those tables.
 type Ledger struct {
-	Erased    func()                     // called when a key is erased, after the commit
-	Addresses func() reconcile.Addresses // this host's
+	Erased    func()                     // called after a commit that erased a key
+	Addresses func() reconcile.Addresses // this host's addresses
 
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
-	owner  atomic.Pointer[string] // marks the values in DNS that are ours
+	owner  atomic.Pointer[string] // the mark of our values in DNS
 }
 
-// New makes a ledger of a pool for reading and of what runs a function in one
-// transaction on the one connection that writes; the function may run twice.
+// New returns a ledger. reader is a pool of connections for reading. tx runs a function in
+// one transaction on the only connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
 	g := &Ledger{Erased: func() {}, Addresses: none, reader: reader, tx: tx, now: now}
@@ -37,8 +37,8 @@ func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx)
 	return g
 }
 
-// TakeOwner makes an owner this database's, if that has marked nothing with its own yet,
-// and reports whether it did.
+// TakeOwner makes an owner this database's own, if the database has marked no value with
+// its present owner yet. It reports whether it did.
 func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err error) {
 	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `
@@ -55,20 +55,20 @@ func (g *Ledger) TakeOwner(ctx context.Context, owner string) (taken bool, err e
 	return taken, err
 }
 
-// Owner marks the values in DNS that are this database's.
+// Owner returns the mark of this database's values in DNS.
 func (g *Ledger) Owner() string { return *g.owner.Load() }
 
-// UseOwner is called when an owner was taken, before anything is marked with it.
+// UseOwner sets the owner after TakeOwner has stored it, before a value is marked with it.
 func (g *Ledger) UseOwner(owner string) { g.owner.Store(&owner) }
 
-// What a function reports beside faults of the database itself.
+// Refusals by ForgetLeftover and Adopt.
 const (
 	ErrNoLeftover = sqlite.Refusal("no such leftover")
 	ErrOwnOwner   = sqlite.Refusal("the owner is this database's own")
 )
 
-// MarkDue makes a name due, and stores what is told of its usages by now. Of a name that
-// is new there is nothing more to know than its caller does.
+// MarkDue makes a name due, and stores the Told of its usages. It does not store the Told
+// of a new name: the caller knows that.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) error {
 	known, err := g.markDue(ctx, tx, name, lane)
 	if err != nil || !known {
@@ -77,8 +77,8 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	return g.tell(ctx, tx, []string{name})
 }
 
-// markDue makes a name due: a person's order at once, a change when further ones have had
-// a moment to come. It reports whether the name was known before.
+// markDue makes a name due: a person's order at once, a change after reconcile.Debounce. It
+// reports whether the name was known before.
 func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
 	due := g.now()
 	if lane == reconcile.LaneChanged {
@@ -102,7 +102,7 @@ func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	return true, err
 }
 
-// tell stores what is told of the usages of some names, as all that is stored makes it.
+// tell works out the Told of the usages of some names from the stored state, and stores it.
 func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -120,13 +120,14 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	return nil
 }
 
-// Version gives the version of a name that was made due.
+// Version returns the version of a name.
 func Version(ctx context.Context, tx *sql.Tx, name string) (version int64, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
 	return version, err
 }
 
-// DropName forgets a name of which there is nothing to know any more.
+// DropName deletes a name, if it still has the version, and no usage, no place and no
+// configuration has the name.
 func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error {
 	_, err := tx.ExecContext(ctx, `
 		DELETE FROM names
@@ -137,8 +138,8 @@ func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error
 	return err
 }
 
-// RequestPass asks for a pass over all names, when further changes have had a
-// moment to come. A change stays what the pass is asked for, whatever comes behind it.
+// RequestPass stores a request for a pass over all names after reconcile.Debounce. A later
+// request does not replace the trigger "change".
 func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE pass SET requested_at = iif(requested = '', ?2, requested_at), requested = iif(requested = 'change', requested, ?1)
@@ -146,7 +147,8 @@ func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) er
 	return err
 }
 
-// Adopt makes the values of another owner count as ours, and asks for a pass.
+// Adopt makes the values of another owner count as ours, and requests a pass. It returns
+// ErrOwnOwner for this database's own owner.
 func (g *Ledger) Adopt(ctx context.Context, owner string) error {
 	if owner == g.Owner() {
 		return ErrOwnOwner
@@ -165,8 +167,8 @@ func (g *Ledger) Adopted(ctx context.Context, q sqlite.Queryer, owner string) (a
 	return adopted, err
 }
 
-// Intend commits what is about to be written, if it is still wanted. What is told of the
-// usages stays until Settle knows more.
+// Intend stores the places that decide returns, before DNS is written. The Told of the
+// usages stays until Settle.
 func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
 	var places []*reconcile.Place
 	var ids []int64
@@ -194,8 +196,9 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 	return nil
 }
 
-// Settle commits what came of some work: places, usages that are free by it, and
-// when to come back to the names, unless they have changed meanwhile.
+// Settle commits the result of some work: it stores and deletes places, deletes released
+// usages that are free, and stores when the names are due, unless they have changed
+// meanwhile.
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	var erased bool
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -229,6 +232,8 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 	return err
 }
 
+// settleName deletes the released usages of a name that are free, stores when it is due,
+// and deletes the name if it is not needed any more.
 func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) error {
 	if d.Released {
 		state, err := g.StateIn(ctx, tx, []string{d.Name})
@@ -252,7 +257,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 	return err
 }
 
-// Settings gives what the configuration says about the work itself.
+// Settings reads the configuration's settings of the engine.
 func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 	c, err := selectConfigured(ctx, g.reader)
 	if err != nil || c == nil {
@@ -264,8 +269,8 @@ func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
 	}, nil
 }
 
-// Due gives names of a lane that are due by a time, the longest due first, and then those that
-// would wait longer than any name does: the clock that gave their time was set back.
+// Due reads the names of a lane that are due by a time, the longest due first. Names whose
+// time is further ahead than the lane's LongestWait follow: the clock was set back.
 func (g *Ledger) Due(ctx context.Context, lane reconcile.Lane, by time.Time, limit int) ([]string, error) {
 	beyond := g.now().Add(lane.LongestWait())
 	if by.After(beyond) {
@@ -285,7 +290,8 @@ func (g *Ledger) Due(ctx context.Context, lane reconcile.Lane, by time.Time, lim
 		LIMIT ?4 + 0`, lane, sqlite.Stamp(by), sqlite.Stamp(beyond), limit)
 }
 
-// NextDue gives the earliest time after another at which a name of the lane is due.
+// NextDue reads the earliest time after another at which a name of the lane is due; ok is
+// false if there is none.
 func (g *Ledger) NextDue(ctx context.Context, lane reconcile.Lane, after time.Time) (at time.Time, ok bool, err error) {
 	var due int64
 	query, args := `SELECT due FROM names WHERE lane = ? AND due > ? ORDER BY due LIMIT 1`, []any{lane, sqlite.Stamp(after)}
@@ -299,8 +305,8 @@ func (g *Ledger) NextDue(ctx context.Context, lane reconcile.Lane, after time.Ti
 	return sqlite.Stamped(due), err == nil, err
 }
 
-// ZoneLanes gives the lanes of zones in which names wait: each is one search. Their prefix sorts behind
-// every other lane.
+// ZoneLanes reads the lanes of zones in which names wait, one index search for each. Their
+// prefix sorts after every other lane.
 func (g *Ledger) ZoneLanes(ctx context.Context) (lanes []reconcile.Lane, err error) {
 	for last := reconcile.Lane(reconcile.ZonePrefix); ; {
 		err := g.reader.QueryRowContext(ctx, `SELECT lane FROM names WHERE lane > ? AND due > 0 ORDER BY lane LIMIT 1`, last).Scan(&last)
@@ -317,7 +323,8 @@ func (g *Ledger) Marked(ctx context.Context) (marked bool, err error) {
 	return marked, err
 }
 
-// SpreadMarks makes some of the names due whose service was marked.
+// SpreadMarks makes at most limit names of a marked service due, and deletes the mark after
+// the last one.
 func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var id string
@@ -341,7 +348,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 			return err
 		}
 		for _, name := range names {
-			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // the engine tells of them, many at a time
+			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // no tell: the engine stores the Told of many names at once
 				return err
 			}
 		}
@@ -354,7 +361,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 	})
 }
 
-// Request gives what asks for a new pass, and whether one runs.
+// Request reads the request for a new pass, and reports whether a pass runs.
 func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, running bool, err error) {
 	var at int64
 	err = g.reader.QueryRowContext(ctx, `SELECT requested, requested_at, running <> '' FROM pass WHERE id = 1`).Scan(&r.Trigger, &at, &running)
@@ -362,7 +369,7 @@ func (g *Ledger) Request(ctx context.Context) (r reconcile.Request, running bool
 	return r, running, err
 }
 
-// DropRequest forgets what asks for a new pass.
+// DropRequest deletes the request for a new pass.
 func (g *Ledger) DropRequest(ctx context.Context) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE pass SET requested = '' WHERE id = 1`)
@@ -370,7 +377,7 @@ func (g *Ledger) DropRequest(ctx context.Context) error {
 	})
 }
 
-// Pass gives how far the running pass is.
+// Pass reads the progress of the running pass.
 func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 	var running string
 	if err = g.reader.QueryRowContext(ctx, `SELECT running FROM pass WHERE id = 1`).Scan(&running); err != nil {
@@ -379,7 +386,7 @@ func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 	return p, json.Unmarshal([]byte(running), &p)
 }
 
-// BeginPass numbers a new pass, and drops what asked for it.
+// BeginPass stores a new pass, gives it a number, and deletes the request for it.
 func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress) (number int64, err error) {
 	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := tx.QueryRowContext(ctx, `UPDATE pass SET number = number + 1, requested = '' WHERE id = 1 RETURNING number`).Scan(&number); err != nil {
@@ -392,7 +399,7 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress) (number in
 	return number, err
 }
 
-// SavePass stores how far a pass is.
+// SavePass stores the progress of the running pass.
 func (g *Ledger) SavePass(ctx context.Context, p reconcile.Progress) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, text(p))
@@ -400,7 +407,7 @@ func (g *Ledger) SavePass(ctx context.Context, p reconcile.Progress) error {
 	})
 }
 
-// EndPass stores the report of a pass that is through.
+// EndPass stores the report of a pass, which does not run any more.
 func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, text(r))
@@ -408,16 +415,16 @@ func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
 	})
 }
 
-// text is JSON of what can be nothing else.
+// text returns a value as JSON.
 func text(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // a type that JSON cannot hold: a mistake of this program
+		panic(err) // a type that JSON cannot hold is a mistake of this program
 	}
 	return string(data)
 }
 
-// LastReport gives the report of the last whole pass, nil when there was none.
+// LastReport reads the report of the last complete pass, nil if there is none.
 func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error) {
 	var last string
 	err = g.reader.QueryRowContext(ctx, `SELECT last FROM pass WHERE id = 1`).Scan(&last)
@@ -427,8 +434,9 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 	return r, err
 }
 
-// NamesAfter gives names in their order, except those that the pass has counted, those that wait for
-// their zone, and probes that their writers still use: only these are ordered for a later time.
+// NamesAfter reads names in order. It leaves out names that the pass has counted, names
+// that wait for their zone, and probes in use: only probes are in LaneAsked with a later
+// time.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT name FROM names
@@ -438,7 +446,7 @@ func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limi
 		storedMark(reconcile.PassMark{Number: pass, Bad: true}), sqlite.Stamp(g.now()), limit)
 }
 
-// storedMark is a mark as it is stored: twice its number, and one more for a bad name.
+// storedMark returns a mark in its stored form: twice the number, plus one for a bad name.
 func storedMark(m reconcile.PassMark) int64 {
 	if m.Bad {
 		return 2*m.Number + 1
@@ -446,12 +454,12 @@ func storedMark(m reconcile.PassMark) int64 {
 	return 2 * m.Number
 }
 
-// parseMark reads what storedMark gives.
+// parseMark is the inverse of storedMark.
 func parseMark(stored int64) reconcile.PassMark {
 	return reconcile.PassMark{Number: stored / 2, Bad: stored%2 == 1}
 }
 
-// BadNames gives names in their order that the pass has found not to be as they should be.
+// BadNames reads names in order that the pass has marked as bad.
 func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, storedMark(reconcile.PassMark{Number: pass, Bad: true}), limit)

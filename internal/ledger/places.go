@@ -15,18 +15,19 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// UseAccount gives the id of an account that a configuration or a service is to use, and stores
-// the account where it is new. Another secret is another account.
+// UseAccount returns the id of an account that a configuration or a service is about to
+// use, and stores the account if it is new. Another secret is another account.
 func UseAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, err error) {
 	id, unused, err := storeAccount(ctx, tx, a)
 	if err != nil || !unused {
 		return id, err
 	}
-	_, err = dropUnused(ctx, tx, a, id) // no other key has to stay for its places now
+	_, err = dropUnused(ctx, tx, a, id) // an account in use needs no heir, so newer unused secrets may go
 	return id, err
 }
 
-// storeAccount gives the id of an account, and whether it was stored already without a user.
+// storeAccount returns the id of an account, and reports whether it was already stored and
+// had no user.
 func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int64, unused bool, err error) {
 	hash := keyHash(a.Secret)
 	err = tx.QueryRowContext(ctx, `
@@ -40,7 +41,7 @@ func storeAccount(ctx context.Context, tx *sql.Tx, a reconcile.Account) (id int6
 	return id, unused, err
 }
 
-// keyHash is the hex SHA-256 of a secret, "" without one.
+// keyHash returns the SHA-256 of a secret in hexadecimal, "" without a secret.
 func keyHash(secret secrets.Secret) string {
 	if secret == "" {
 		return ""
@@ -49,13 +50,13 @@ func keyHash(secret secrets.Secret) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// hasNoUser says of an account a that no configuration and no service uses it.
+// hasNoUser is the condition that no configuration and no service uses account a.
 const hasNoUser = `
 	NOT EXISTS (SELECT 1 FROM services WHERE account = a.id) AND NOT EXISTS (SELECT 1 FROM configuration WHERE account = a.id)`
 
-// LeaveAccount deletes an account, and its key with it, that no configuration, service or
-// place uses. A newer secret of a key stays while a place needs an older one, which the
-// provider may refuse by then. It reports whether a key was deleted.
+// LeaveAccount deletes an account and its secret if no configuration, service or place uses
+// it. A newer secret of a key id stays while a place needs an older one, because the
+// provider may refuse the older one by then. It reports whether a secret was deleted.
 func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err error) {
 	var left reconcile.Account
 	err = tx.QueryRowContext(ctx, `
@@ -67,8 +68,9 @@ func LeaveAccount(ctx context.Context, tx *sql.Tx, id int64) (deleted bool, err 
 	return dropUnused(ctx, tx, left, 0)
 }
 
-// dropUnused deletes the secrets of a key that nothing uses and no place of an older secret needs.
-// The account in use is about to get a user.
+// dropUnused deletes the accounts of a key id that have no user and no place, unless an
+// older unused account of the key id has a place. It keeps the account inUse, which is
+// about to get a user.
 func dropUnused(ctx context.Context, tx *sql.Tx, key reconcile.Account, inUse int64) (deleted bool, err error) {
 	result, err := tx.ExecContext(ctx, `
 		WITH key AS (SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND id <> ?),
@@ -89,10 +91,10 @@ const selectPlaces = `
 	SELECT id, name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since
 	FROM places`
 
-// StoredPlace is a place as it is stored, with what is shown of it.
+// StoredPlace is a stored place, with the times that are shown of it.
 type StoredPlace struct {
 	Place     reconcile.Place
-	At, Since string
+	At, Since string // of the last write of the row, and of the last change of its state
 }
 
 func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
@@ -103,7 +105,7 @@ func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
 	return p, sqlite.Absent(err, ErrNoLeftover)
 }
 
-// savePlace stores a place, and gives its id.
+// savePlace stores a place and returns its id.
 func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
 	now := sqlite.Shown(g.now())
 	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), sqlite.Stamp(p.LookAt), p.Disturbed,
@@ -123,8 +125,8 @@ func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (
 	return p.ID, err
 }
 
-// settlePlace stores what came of a place. One that never was stored tells of a write that
-// was not tried, and has no meaning once its account or its name is gone.
+// settlePlace stores a place after some work. A place without an id was never written to,
+// so it is not stored if its account or its name is gone.
 func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
 	known := p.ID > 0
 	if !known {
@@ -141,8 +143,8 @@ func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place)
 	return err
 }
 
-// endPlace forgets a place, and its account if nothing else uses that. It reports whether
-// a key is erased by it.
+// endPlace deletes a place, and its account if nothing else uses it. It reports whether a
+// secret was deleted.
 func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, err error) {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
 		return false, err
@@ -150,7 +152,7 @@ func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, 
 	return LeaveAccount(ctx, tx, p.Account.ID)
 }
 
-// Leave makes leftovers of the places of a name that nothing wants any more.
+// Leave makes the places of a name leftovers, if no value is wanted at the name.
 func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
 	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
 		return nil
@@ -164,8 +166,8 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 	return nil
 }
 
-// AddLeftovers stores places to withdraw, and makes their names due. A name that has got a place
-// in the zone meanwhile is left to it.
+// AddLeftovers stores leftovers, and makes their names due. It skips a name that has got a
+// place in the zone meanwhile.
 func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
@@ -189,9 +191,9 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) err
 	})
 }
 
-// AddProbe stores what is about to be written and taken away again, as a place to
-// withdraw, and gives it its id. A program that is killed before EndProbe withdraws it
-// after reconcile.ProbeTime. An account without an id is stored with it.
+// AddProbe stores the place of a probe before it is written, and sets its id. Without
+// EndProbe the engine withdraws the probe after reconcile.ProbeTime. An account without an
+// id is stored too.
 func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 	var stored reconcile.Place
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -215,7 +217,7 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 	return err
 }
 
-// EndProbe forgets a probe that was seen to go, and the key that nothing else needs.
+// EndProbe deletes the place of a probe that is gone, and its account if nothing else uses it.
 func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 	var erased bool
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -234,8 +236,7 @@ func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 	return err
 }
 
-// Leftovers gives at most limit leftovers in the order of their ids, and when
-// each is tried again.
+// Leftovers reads at most limit leftovers after an id, in the order of their ids.
 func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]StoredPlace, error) {
 	tx, err := g.snapshot(ctx)
 	if err != nil {
@@ -254,14 +255,15 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]Store
 	return places, err
 }
 
-// NameDue gives the time at which a name is due, zero when a pass will come by.
+// NameDue returns the time at which a name is due, zero if it waits for a pass.
 func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 	var due int64
 	err := g.reader.QueryRowContext(ctx, `SELECT coalesce(due, 0) FROM names WHERE name = ?`, name).Scan(&due)
 	return sqlite.Stamped(due), sqlite.Absent(err, nil)
 }
 
-// ForgetLeftover ends a leftover that a person has removed.
+// ForgetLeftover deletes a leftover whose value a person has removed. It returns
+// ErrNoLeftover if there is none.
 func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 	var erased bool
 	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -280,8 +282,8 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 	return err
 }
 
-// Zones gives every zone in which something of ours may be: those of the places,
-// each found by one search, and those of the domains.
+// Zones reads every zone that may have values of ours: the zones of the places, with one
+// index search for each, and the zones of the domains.
 func (g *Ledger) Zones(ctx context.Context) (zones []reconcile.Zone, err error) {
 	tx, err := g.snapshot(ctx)
 	if err != nil {
@@ -335,10 +337,11 @@ func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconci
 	return zones, err
 }
 
-// Strangers gives those of the names that have no place in what may be the zone: none in a zone of
-// its apex, unless the ids of both tell that it is another one, or only one of both is built in. An
-// address may be spelled in several ways, and a zone may have been made anew: its key has the same
-// place then.
+// Strangers returns the names that have no place in the zone, nor in a zone that may be it.
+// A zone of the same apex may be it, because an address has several spellings. It is
+// another zone if only one of both is built in, or if two accounts of one provider and
+// endpoint have different ids for it. For one account different ids do not count: the zone
+// may have been deleted and made again.
 func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT value FROM json_each(?1)

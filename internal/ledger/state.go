@@ -14,17 +14,17 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// StatusReleasing is the status of the binding of a usage that is to be free when
-// its value is withdrawn.
+// StatusReleasing is the status of a binding whose usage is deleted once its value is
+// withdrawn.
 const StatusReleasing = "releasing"
 
-// Modes in which the program works by itself.
+// Automatic modes of the configuration.
 const (
 	modeAuto       = "auto"
 	modeUpsertOnly = "upsert-only"
 )
 
-// configured is what the configuration says about the work.
+// configured is the part of the configuration that the engine needs.
 type configured struct {
 	account                   int64
 	zone, name, mode          string
@@ -33,7 +33,7 @@ type configured struct {
 	retryInterval, maxRetries sql.Null[int64]
 }
 
-// selectConfigured gives nil when nothing is configured.
+// selectConfigured returns nil if there is no configuration.
 func selectConfigured(ctx context.Context, q sqlite.Queryer) (*configured, error) {
 	var c configured
 	err := q.QueryRowContext(ctx, `
@@ -45,13 +45,13 @@ func selectConfigured(ctx context.Context, q sqlite.Queryer) (*configured, error
 	return &c, err
 }
 
-// snapshot begins a transaction whose queries all see the same moment: a row may
-// go while another is read that refers to it.
+// snapshot begins a read transaction. Its queries see one state of the database: otherwise
+// a row could be deleted before a query reads the row that refers to it.
 func (g *Ledger) snapshot(ctx context.Context) (*sql.Tx, error) {
 	return g.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 }
 
-// State gives what is stored about some names, at one moment.
+// State reads everything that is stored about some names, in one snapshot.
 func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, error) {
 	tx, err := g.snapshot(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (g *Ledger) State(ctx context.Context, names []string) (reconcile.State, er
 	return g.StateIn(ctx, tx, names)
 }
 
-// OwnState gives the state of the configuration's own record, "" without a configuration.
+// OwnState returns the state of the configuration's own record, "" without a configuration.
 func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
 	c, err := selectConfigured(ctx, g.reader)
 	if err != nil || c == nil {
@@ -74,7 +74,7 @@ func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
 	return reconcile.OwnState(state, g.Addresses()), nil
 }
 
-// StateIn gives what is stored about some names, as a query sees it.
+// StateIn is State with a caller's transaction.
 func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (state reconcile.State, err error) {
 	state.Owner = g.Owner()
 	if state.Adopted, err = sqlite.Collect(ctx, q, sqlite.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
@@ -102,17 +102,18 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) 
 	return state, nil
 }
 
-// loader fills in what is stored about names.
+// loader reads the parts of a State.
 type loader struct {
 	q          sqlite.Queryer
 	now        func() time.Time
 	names      sqlite.TextList
-	at         map[string]int // of a name in the list
-	configured *configured    // nil when nothing is
+	at         map[string]int // index of a name in the list
+	configured *configured    // nil without a configuration
 	accounts   map[int64]*reconcile.Account
-	heirs      map[int64]reconcile.Account // of accounts that nothing uses
+	heirs      map[int64]reconcile.Account // by the id of an account without a user
 }
 
+// rows calls read for each row of a query.
 func (l *loader) rows(ctx context.Context, query string, read func(rows *sql.Rows) error, args ...any) error {
 	rows, err := l.q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -127,8 +128,8 @@ func (l *loader) rows(ctx context.Context, query string, read func(rows *sql.Row
 	return rows.Err()
 }
 
-// account gives an account, and whose key it is: the configuration's, else that of the
-// service among its users that was changed last. The built-in server has no key.
+// account reads an account with its user: the configuration, else the service that uses it
+// and was changed last. The built-in server has no key, and so no user.
 func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, error) {
 	if a := l.accounts[id]; a != nil {
 		return a, nil
@@ -156,8 +157,8 @@ func (l *loader) account(ctx context.Context, id int64) (*reconcile.Account, err
 
 const builtinProvider = "builtin"
 
-// heir finds the account that has another secret for the key of one that nothing
-// uses: one in use, else the newest.
+// heir finds the heir of an account without a user: an account in use with another secret
+// for the same key id, else the newest such account.
 func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 	if _, known := l.heirs[a.ID]; known || a.UsedBy != reconcile.UsedByNothing {
 		return nil
@@ -178,6 +179,7 @@ func (l *loader) heir(ctx context.Context, a reconcile.Account) error {
 	return err
 }
 
+// versions reads the rows of the names. It replaces each name, so it runs first.
 func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
 	return l.rows(ctx, `SELECT name, version, pass, coalesce(due, 0), lane, coalesce(look, 0) FROM names WHERE name IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
 		var n reconcile.Name
@@ -185,12 +187,12 @@ func (l *loader) versions(ctx context.Context, names []reconcile.Name) error {
 		err := rows.Scan(&n.Name, &n.Version, &mark, &due, &n.Lane, &look)
 		n.Pass = parseMark(mark)
 		n.Due, n.Look = sqlite.Stamped(due), sqlite.Stamped(look)
-		names[l.at[n.Name]] = n // the first that is loaded
+		names[l.at[n.Name]] = n
 		return err
 	}, l.names)
 }
 
-// storedUsage is a usage as it is stored, with its service's id.
+// storedUsage is a stored usage with its service's id.
 type storedUsage struct {
 	usage         reconcile.Usage
 	name, service string
@@ -207,6 +209,7 @@ func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
 	return u, err
 }
 
+// usages reads the usages of the names, in the order of their reservation.
 func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	all, err := sqlite.Collect(ctx, l.q, scanStoredUsage, `
 		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival
@@ -235,15 +238,16 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	return nil
 }
 
-// service gives what a usage has from its service: its own account, else the
-// configuration's when its domain is, or lies below, the configuration's.
+// service reads the part of a usage that comes from its service. The account is the
+// service's own, else the configuration's if the service's domain is, or lies below, the
+// configuration's domain.
 func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, error) {
 	var u reconcile.Usage
 	var account sql.Null[int64]
 	var endpoints sqlite.TextList
 	err := l.q.QueryRowContext(ctx, `SELECT zone, account, txt_endpoints FROM services WHERE id = ?`, id).Scan(&u.Domain, &account, &endpoints)
 	if err != nil {
-		return &u, sqlite.Absent(err, nil) // a row that is older than the checks has nowhere to go
+		return &u, sqlite.Absent(err, nil) // a usage of an old database may lack its service, and then has no account
 	}
 	own := account.Valid
 	if c := l.configured; c != nil {
@@ -267,6 +271,7 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	return &u, err
 }
 
+// places reads the places of the names, with their accounts and heirs.
 func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?))`, l.names)
 	if err != nil {
@@ -290,6 +295,7 @@ func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
 	return nil
 }
 
+// own sets the configuration's own record at its name.
 func (l *loader) own(ctx context.Context, names []reconcile.Name) error {
 	if l.configured == nil {
 		return nil

@@ -9,52 +9,55 @@ import (
 	"meshddns/internal/dnswire"
 )
 
-// Times of the records that every zone has, in seconds.
+// Times of the records that every zone has, in seconds. Resolvers cache the lack of a name
+// for the smaller of soaTTL and soaMinimum (RFC 2308), so they see a new name after a
+// minute. No server transfers the zone, so refresh, retry and expire only have to satisfy
+// zone checkers (RFC 1912, section 2.2).
 const (
-	soaTTL     = 60      // RFC 2308: resolvers keep the lack of a name for the smaller of the two,
-	soaMinimum = 60      // so a name that is published now is seen in a minute
-	soaRefresh = 3600    // no server transfers the zone:
-	soaRetry   = 600     // the three only have to
-	soaExpire  = 1209600 // satisfy zone checkers (RFC 1912, section 2.2)
-	nsTTL      = 300     // resolvers prefer it to the delegation's: a renamed server is found in minutes
-	addressTTL = 60      // this host's address changes, or there would be no use for the program
-	hinfoTTL   = 3600    // what stands for ANY never changes
+	soaTTL     = 60
+	soaMinimum = 60
+	soaRefresh = 3600
+	soaRetry   = 600
+	soaExpire  = 1209600
+	nsTTL      = 300  // resolvers prefer it to the delegation's TTL, so they find a renamed server in minutes
+	addressTTL = 60   // this host's address may change at any time
+	hinfoTTL   = 3600 // the answer to ANY never changes
 )
 
 // Sizes of UDP messages.
 const (
-	minUDP = 512  // what everyone takes, RFC 1035, section 4.2.1
-	maxUDP = 1232 // fits in every IPv6 path unfragmented: 1280 less the headers
+	minUDP = 512  // every client accepts it (RFC 1035, section 4.2.1)
+	maxUDP = 1232 // fits in every IPv6 path without fragments: 1280 minus the headers
 )
 
-// asker is where a query comes from.
+// asker is the origin of a query.
 type asker struct {
 	address netip.Addr
-	limit   int // the transport's size of an answer: maxUDP or dnswire.MaxMessage
+	limit   int // the transport's largest answer: maxUDP or dnswire.MaxMessage
 	at      time.Time
 }
 
 func (a asker) tcp() bool { return a.limit > maxUDP }
 
-// request is one query on its way to its answer. It is used again, so that
-// nothing is left for the garbage collector.
+// request is the work on one query. The server reuses requests, so an answer makes no
+// garbage.
 type request struct {
 	query         dnswire.Query
 	options       []byte // EDNS options of the answer
 	reply         dnswire.Packer
 	found         Found
-	txt           []byte // found.TXT's memory
+	txt           []byte // the memory of found.TXT
 	authoritative bool
 	truncated     bool
-	apex          dnswire.Name // of the zone that the next two belong to
+	apex          dnswire.Name // of the zone that host and hostmaster belong to
 	host          dnswire.Name // the server's name in the zone
 	hostmaster    dnswire.Name
-	others        []dnswire.Name // of servers, in NS behind host
-	addresses     []netip.Addr   // this host's, where the answer may need them
+	others        []dnswire.Name // further servers, in NS records after host
+	addresses     []netip.Addr   // this host's, if the answer may need them
 	atHost        bool           // the name is the server's own
 }
 
-// answer appends the answer to one message to a buffer, nothing for none.
+// answer appends the answer to one message to a buffer. It appends nothing if there is no answer.
 func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) []byte {
 	r, ok := s.requests.Get().(*request)
 	if !ok {
@@ -64,7 +67,7 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 	q := &r.query
 	err := q.Read(packet)
 	if len(packet) < dnswire.HeaderSize || q.Response {
-		return buffer // an answer to an answer could go back and forth for ever
+		return buffer // two servers could answer each other for ever
 	}
 	asked, optionsErr := s.readOptions(q.EDNS, from)
 	limited := !from.tcp() && !asked.known && !s.rates.allow(from.address, from.at)
@@ -79,7 +82,7 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 	var rcode dnswire.Rcode
 	switch {
 	case q.Opcode != dnswire.OpcodeQuery:
-		rcode = dnswire.RcodeNotImp // even if it does not parse: other opcodes may have other formats
+		rcode = dnswire.RcodeNotImp // even if the message does not parse: other opcodes may have other formats
 	case err != nil || optionsErr != nil || !q.HasQuestion && !(noQuestion(packet) && asked.cookie != nil):
 		rcode = dnswire.RcodeFormErr
 	case q.EDNS.Version > 0:
@@ -100,7 +103,7 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 
 func noQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) == 0 }
 
-// room gives the size that an answer may have (RFC 6891, section 6.2.3).
+// room returns the largest size of an answer, in octets (RFC 6891, section 6.2.3).
 func room(limit int, edns dnswire.EDNS) int {
 	if limit > maxUDP {
 		return limit // TCP
@@ -108,10 +111,10 @@ func room(limit int, edns dnswire.EDNS) int {
 	return max(minUDP, min(int(edns.UDPSize), limit))
 }
 
-// fit ends a reply with OPT and TSIG. Of what is too long, addresses in the
-// additional section go first: they are a courtesy (RFC 2181, section 9). Then
-// the records go and TC says so. At last TSIG goes, whose names may alone fill a
-// small message.
+// fit ends a reply with OPT and TSIG. If the reply is too long, fit first cuts the
+// addresses in the additional section, because they are optional (RFC 2181, section 9).
+// Then it cuts all records and sets TC. At last it leaves out TSIG, whose names alone may
+// fill a small message.
 func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room int) {
 	end := r.reply.Mark()
 	r.tail(rcode, true)
@@ -131,8 +134,8 @@ func (r *request) fit(question, courtesy dnswire.Mark, rcode dnswire.Rcode, room
 	r.reply.Flags(r.authoritative, r.truncated, rcode)
 }
 
-// tail appends the records that end a reply: OPT to a query that has one, then
-// TSIG, which must be the last.
+// tail appends the last records of a reply: OPT if the query has one, then TSIG, which must
+// be the last record.
 func (r *request) tail(rcode dnswire.Rcode, signed bool) {
 	if r.query.HasEDNS {
 		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO, Options: r.options}
@@ -143,8 +146,8 @@ func (r *request) tail(rcode dnswire.Rcode, signed bool) {
 	}
 }
 
-// resolve answers a question of class IN or says why not. It gives the mark
-// behind which everything is a courtesy.
+// resolve answers a question of class IN, or returns the rcode of a refusal. It also
+// returns the mark after which all records are optional.
 func (s *Server) resolve(ctx context.Context, r *request) (dnswire.Rcode, dnswire.Mark) {
 	q, nothing := &r.query, r.reply.Mark()
 	if rcode := refusal(q); rcode != dnswire.RcodeSuccess {
@@ -177,10 +180,10 @@ func (s *Server) resolve(ctx context.Context, r *request) (dnswire.Rcode, dnswir
 	return dnswire.RcodeSuccess, courtesy
 }
 
-// maxKept bounds what a request keeps for the next one.
+// maxKept bounds the memory that a request keeps for its next use.
 const maxKept = 64 << 10
 
-// refusal gives the rcode of a question that no zone is searched for.
+// refusal returns the rcode of a question that needs no zone, RcodeSuccess for other questions.
 func refusal(q *dnswire.Query) dnswire.Rcode {
 	switch t := q.Type; {
 	case q.Class != dnswire.ClassIN, t == dnswire.TypeAXFR, t == dnswire.TypeIXFR:
@@ -195,9 +198,9 @@ func refusal(q *dnswire.Query) dnswire.Rcode {
 	return dnswire.RcodeSuccess
 }
 
-// place says which zone answers, and where the name is in it. The DS of a zone
-// belongs to the zone around it, where that is served too (RFC 4035, section
-// 3.1.4.1): a resolver takes no other's word for it.
+// place sets the zone that answers, and the position of the name in it. The DS of a zone
+// belongs to the zone around it, if that is served too, because resolvers accept it from no
+// other zone (RFC 4035, section 3.1.4.1).
 func (s *Server) place(ctx context.Context, r *request, found Found) {
 	name := r.query.Name
 	around := name[len(name)-found.Above:]
@@ -211,8 +214,8 @@ func (s *Server) place(ctx context.Context, r *request, found Found) {
 		r.apex = dnswire.Name(apex)
 		r.host, r.hostmaster = s.hostIn(r.apex), below("hostmaster", r.apex)
 	}
-	// The server's name in the zone around may be the apex of a zone itself,
-	// which must not hide its address.
+	// The server's name in the zone around may itself be the apex of a zone, which must not
+	// hide its address.
 	r.atHost = string(name) == string(r.host) || inner && string(name) == string(s.hostIn(dnswire.Name(around)))
 	r.addresses = nil
 	if r.atHost || r.query.Type == dnswire.TypeNS && hasSuffix(r.host, apex) {
@@ -222,14 +225,13 @@ func (s *Server) place(ctx context.Context, r *request, found Found) {
 
 func (r *request) atApex() bool { return r.found.Apex == len(r.query.Name) }
 
-// exists reports whether the name is in the zone. A name that others lie
-// below is, with or without data (RFC 8020), also one above the host.
+// exists reports whether the name is in the zone. A name with names below it exists even
+// without data (RFC 8020), also a name above the host.
 func (r *request) exists() bool {
 	return r.atApex() || r.found.Exists || r.atHost || hasSuffix(r.host, r.query.Name)
 }
 
-// hasSuffix reports whether a name is another or lies below it, letters of both
-// in lower case.
+// hasSuffix reports whether a name is zone or lies below it. Both have letters in lower case.
 func hasSuffix(name dnswire.Name, zone []byte) bool {
 	for len(name) > len(zone) {
 		name = name.Parent()
@@ -237,8 +239,8 @@ func hasSuffix(name dnswire.Name, zone []byte) bool {
 	return string(name) == string(zone)
 }
 
-// answers appends the RRset that is asked for. To ANY the answer is that it is not
-// answered (RFC 8482, section 4.2): the sum of all would serve reflected attacks.
+// answers appends the RRset of the question. The answer to ANY is one HINFO record (RFC
+// 8482, section 4.2), because a large answer would help reflection attacks.
 func (r *request) answers() {
 	switch t := r.query.Type; t {
 	case dnswire.TypeANY:
@@ -269,8 +271,7 @@ func (r *request) answers() {
 	}
 }
 
-// appendAddresses appends those of the host's A and AAAA records that have one of
-// the types.
+// appendAddresses appends the host's A and AAAA records of the given types.
 func (r *request) appendAddresses(section dnswire.Section, owner dnswire.Name, types ...dnswire.Type) {
 	for _, address := range r.addresses {
 		address = address.Unmap()
@@ -282,8 +283,8 @@ func (r *request) appendAddresses(section dnswire.Section, owner dnswire.Name, t
 	}
 }
 
-// soa appends the zone's start of authority; in answers without data it says how
-// long the lack may be kept (RFC 2308, section 3).
+// soa appends the zone's SOA record. In an answer without data it tells resolvers how long
+// they may cache the lack (RFC 2308, section 3).
 func (r *request) soa(section dnswire.Section) {
 	r.reply.SOA(section, len(r.query.Name)-r.found.Apex, min(soaTTL, soaMinimum), dnswire.SOA{
 		MName: r.host, RName: r.hostmaster, Serial: r.found.Serial,

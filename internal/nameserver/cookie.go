@@ -9,7 +9,7 @@ import (
 	"meshddns/internal/dnswire"
 )
 
-// EDNS options that are answered (IANA, "DNS EDNS0 Option Codes").
+// EDNS options that the server answers (IANA, "DNS EDNS0 Option Codes").
 const (
 	optionNSID   = 3  // RFC 5001
 	optionCookie = 10 // RFC 7873
@@ -20,21 +20,21 @@ const (
 	clientCookie    = 8
 	minServerCookie = 8
 	maxServerCookie = 32
-	serverCookie    = 16 // ours: version, three reserved octets, time, hash
+	serverCookie    = 16 // this server's: version, three reserved octets, time, hash
 	cookieVersion   = 1
 	cookieAge       = time.Hour
-	cookieAhead     = 5 * time.Minute // of a server with the same secret whose clock is fast
+	cookieAhead     = 5 * time.Minute // a server with the same secret may have a fast clock
 )
 
-// options are what a query's EDNS options ask for.
+// options are the EDNS options of a query that the server answers.
 type options struct {
-	cookie []byte // nil without one; the client's, or that and a server's
-	known  bool   // the server's cookie is ours: the client's address is not forged
+	cookie []byte // the client's cookie, perhaps with a server's; nil: none
+	known  bool   // the server's cookie is this server's, so the client's address is not forged
 	nsid   bool
 }
 
-// readOptions reads the options of EDNS version 0. A cookie of a length that
-// cannot be is ErrFormat; of several the first counts (RFC 7873, section 5.2).
+// readOptions reads the options of EDNS version 0. A cookie of an invalid length is
+// ErrFormat. Of several cookies the first counts (RFC 7873, section 5.2).
 func (s *Server) readOptions(edns dnswire.EDNS, from asker) (o options, err error) {
 	if edns.Version > 0 {
 		return options{}, nil
@@ -57,7 +57,7 @@ func (s *Server) readOptions(edns dnswire.EDNS, from asker) (o options, err erro
 	return o, nil
 }
 
-// knows reports whether a cookie is one that this server gave the client within the last hour.
+// knows reports whether this server gave the cookie to the client within cookieAge.
 func (s *Server) knows(cookie []byte, from asker) bool {
 	if len(cookie) != clientCookie+serverCookie || cookie[clientCookie] != cookieVersion {
 		return false
@@ -72,16 +72,16 @@ func (s *Server) knows(cookie []byte, from asker) bool {
 	return subtle.ConstantTimeCompare(right, cookie[hashed:]) == 1
 }
 
-// appendHash appends the hash of all that stands before it in a cookie, and of
-// the client's address.
+// appendHash appends the hash of the preceding octets of a cookie and of the client's
+// address.
 func (s *Server) appendHash(data, before []byte, client netip.Addr) []byte {
 	var message [clientCookie + serverCookie - 8 + 16]byte
 	hashed, _ := client.WithZone("").AppendBinary(append(message[:0], before...)) // never fails
 	return binary.LittleEndian.AppendUint64(data, sipHash(&s.secret, hashed))
 }
 
-// appendOptions appends the options of the answer. The server's cookie is always
-// a new one, so that clients never hold one that is about to end.
+// appendOptions appends the options of the answer. The server's cookie is always new, so
+// clients do not keep a cookie that is about to expire.
 func (s *Server) appendOptions(data []byte, o options, from asker) []byte {
 	if o.cookie != nil {
 		data = append(data, 0, optionCookie, 0, clientCookie+serverCookie)
@@ -98,8 +98,8 @@ func (s *Server) appendOptions(data []byte, o options, from asker) []byte {
 	return data
 }
 
-// cookieOnly gives the rcode of a query without a question, which asks for a
-// cookie or whether one is good (RFC 7873, section 5.4).
+// cookieOnly returns the rcode of a query without a question: the client asks for a cookie,
+// or checks one (RFC 7873, section 5.4).
 func (o options) cookieOnly() dnswire.Rcode {
 	if len(o.cookie) > clientCookie && !o.known {
 		return dnswire.RcodeBadCookie
@@ -107,8 +107,8 @@ func (o options) cookieOnly() dnswire.Rcode {
 	return dnswire.RcodeSuccess
 }
 
-// slipped gives the reply above the limit that shows the way: with the cookie
-// that comes along, or else over TCP.
+// slipped returns the reply to a query above the rate limit: a client with cookies is told
+// to ask again with the new cookie, any other client to use TCP.
 func (o options) slipped() (rcode dnswire.Rcode, truncated bool) {
 	if o.cookie != nil {
 		return dnswire.RcodeBadCookie, false

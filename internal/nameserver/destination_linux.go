@@ -8,9 +8,9 @@ import (
 // destinationSize holds the control message with either packet info.
 var destinationSize = syscall.CmsgSpace(syscall.SizeofInet6Pktinfo)
 
-// receiveDestination makes the socket tell to which address each query came.
-// On a wildcard address the kernel would choose the source of the answer by
-// its route back, and a client drops what comes from an address it did not ask.
+// receiveDestination makes the socket report the destination address of each query. On a
+// wildcard address the kernel would choose the source of the answer by its route, and a
+// client drops an answer from another address than the one it asked.
 func receiveDestination(conn syscall.RawConn) error {
 	if setOption(conn, syscall.IPPROTO_IPV6, syscall.IPV6_RECVPKTINFO) == nil {
 		return nil
@@ -22,7 +22,7 @@ func receiveDestination(conn syscall.RawConn) error {
 // architectures; where it has another number, the option is refused.
 const soReusePort = 15
 
-// sharePort lets several sockets of this user have one port.
+// sharePort lets several sockets of this user share one port.
 func sharePort(conn syscall.RawConn) error { return setOption(conn, syscall.SOL_SOCKET, soReusePort) }
 
 func setOption(conn syscall.RawConn, level, option int) (err error) {
@@ -33,8 +33,8 @@ func setOption(conn syscall.RawConn, level, option int) (err error) {
 	return err
 }
 
-// fromDestination turns the control message of a query into that of its
-// answer. The interface is left to the routes: the way back may be another.
+// fromDestination turns the control message of a query into that of its answer. It clears
+// the interface, because the route of the answer may use another one.
 func fromDestination(control []byte) []byte {
 	if len(control) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func fromDestination(control []byte) []byte {
 	}
 	index := 0 // in_pktinfo begins with the interface
 	if messages[0].Header.Level == syscall.IPPROTO_IPV6 {
-		index = 16 // in6_pktinfo has it behind the address
+		index = 16 // in6_pktinfo has it after the address
 	}
 	if len(messages[0].Data) < index+4 {
 		return nil

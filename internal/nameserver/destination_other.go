@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Elsewhere the system chooses the source of answers on a wildcard address,
-// and does not spread queries over the sockets of a port.
+// On other systems the kernel chooses the source of answers on a wildcard address, and the
+// server has one socket for each port.
 const destinationSize = 0
 
 func receiveDestination(syscall.RawConn) error { return nil }

@@ -7,11 +7,11 @@ import (
 	"unsafe"
 )
 
-// soMemInfo is SO_MEMINFO, which package syscall lacks: nine numbers, of which
-// the last is how many messages found no room (linux/sock_diag.h).
+// soMemInfo is SO_MEMINFO, which package syscall lacks: nine numbers, the last of which
+// counts the dropped messages (linux/sock_diag.h).
 const soMemInfo = 55
 
-// dropped gives how many messages a socket's buffer had no room for.
+// dropped returns the number of messages for which a socket's buffer had no room.
 func dropped(conn syscall.RawConn) (count uint32) {
 	conn.Control(func(fd uintptr) {
 		var info [9]uint32

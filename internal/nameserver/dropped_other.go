@@ -4,5 +4,5 @@ package nameserver
 
 import "syscall"
 
-// Elsewhere the system does not tell it, or not by these means.
+// dropped returns 0: other systems do not report the number this way.
 func dropped(syscall.RawConn) uint32 { return 0 }

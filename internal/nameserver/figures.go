@@ -19,10 +19,10 @@ type figures struct {
 	dropped   atomic.Uint64 // queries without an answer
 	truncated atomic.Uint64
 	times     [len(answerTimes) + 1]atomic.Uint64 // answers, by time to answer
-	spent     atomic.Int64                        // the sum of these times
+	spent     atomic.Int64                        // the sum of these times, in nanoseconds
 }
 
-// count counts an answer, nothing for none, to a query that was read at a time.
+// count counts the answer to a query that was read at the given time. An empty answer means none.
 func (f *figures) count(answer []byte, read time.Time) {
 	if len(answer) == 0 {
 		f.dropped.Add(1)
@@ -40,14 +40,14 @@ func (f *figures) count(answer []byte, read time.Time) {
 	f.spent.Add(int64(took))
 }
 
-// usual are the rcodes that the server answers with: they are shown before the
-// first such answer too.
+// usual are the rcodes that the server uses. The metrics show them before the first such
+// answer too.
 var usual = []dnswire.Rcode{
 	dnswire.RcodeSuccess, dnswire.RcodeFormErr, dnswire.RcodeServFail, dnswire.RcodeNXDomain, dnswire.RcodeNotImp,
 	dnswire.RcodeRefused, dnswire.RcodeNotAuth, dnswire.RcodeBadVers, dnswire.RcodeBadCookie,
 }
 
-// mnemonic names an rcode; 16 is BADVERS here, and BADSIG only within TSIG.
+// mnemonic returns the name of an rcode. 16 is BADVERS here, and BADSIG only within TSIG.
 func mnemonic(rcode dnswire.Rcode) string {
 	if rcode == dnswire.RcodeBadVers {
 		return "BADVERS"
@@ -55,7 +55,7 @@ func mnemonic(rcode dnswire.Rcode) string {
 	return rcode.String()
 }
 
-// WriteMetrics writes all figures of the server.
+// WriteMetrics writes the server's metrics.
 func (s *Server) WriteMetrics(page *metrics.Page) {
 	page.Family("meshddns_dns_answers_total", "counter", "Answers of the built-in DNS server.")
 	for i := range s.answered {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// endpoint is one address with its port of TCP and of UDP.
+// endpoint is one address and port, with its TCP and UDP sockets.
 type endpoint struct {
-	tcp       *net.TCPListener // nil: none was inherited
-	udp       []*net.UDPConn   // all of one port: the kernel deals the queries out by client
+	tcp       *net.TCPListener // nil: the service manager passed none
+	udp       []*net.UDPConn   // all of one port: the kernel spreads the clients over them
 	inherited bool
 }
 
@@ -26,10 +26,12 @@ func (e endpoint) address() string {
 	return e.tcp.Addr().String()
 }
 
-// drainTime is for queries that the kernel has taken already, which closing the sockets would lose.
+// drainTime is the time to answer queries in the kernel's buffers, which closing the
+// sockets would lose.
 const drainTime = 50 * time.Millisecond
 
-// stop ends the reading of the UDP sockets, of the program's own when they are empty.
+// stop ends the reading of the UDP sockets: after drainTime, or at once if the service
+// manager keeps them.
 func (e endpoint) stop() {
 	at := longAgo
 	if !e.inherited {
@@ -52,8 +54,8 @@ func (e endpoint) close() {
 // portTries bounds the search for a port that is free for TCP and UDP alike.
 const portTries = 20
 
-// listen binds one address of one family. Only ":53" stands for both, so that
-// an operator who wrote 0.0.0.0 is not reachable on IPv6.
+// listen binds one address. An address without a host, such as ":53", means both families.
+// "0.0.0.0" means IPv4 only, as the operator wrote it.
 func listen(address string) ([]endpoint, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func listen(address string) ([]endpoint, error) {
 	}
 }
 
-// bind gives all addresses one port. A family that this host lacks is left out.
+// bind binds all addresses to one port. It leaves out a family that this host lacks.
 func bind(wanted []netip.AddrPort) (ends []endpoint, err error) {
 	for _, address := range wanted {
 		if len(ends) > 0 {
@@ -106,8 +108,7 @@ func closeAll(ends []endpoint) {
 	}
 }
 
-// inherit makes endpoints of sockets that are bound: TCP and UDP of one address are
-// one.
+// inherit makes endpoints of bound sockets. TCP and UDP of one address are one endpoint.
 func inherit(listeners []net.Listener, conns []net.PacketConn) (ends []endpoint, err error) {
 	for _, l := range listeners {
 		tcp, ok := l.(*net.TCPListener)
@@ -134,7 +135,8 @@ func inherit(listeners []net.Listener, conns []net.PacketConn) (ends []endpoint,
 	return ends, nil
 }
 
-// prepareUDP makes room for queries, and has the kernel say which address was asked.
+// prepareUDP enlarges the socket's buffers, and on a wildcard address asks the kernel for
+// each query's destination.
 func prepareUDP(udp *net.UDPConn) error {
 	udp.SetReadBuffer(udpBuffer) // as far as the system allows
 	udp.SetWriteBuffer(udpBuffer)
@@ -149,14 +151,16 @@ func prepareUDP(udp *net.UDPConn) error {
 	return receiveDestination(raw)
 }
 
+// bindOne binds the sockets of one address and port: TCP, and UDP once per core if the
+// system can share the port.
 func bindOne(address netip.AddrPort) (e endpoint, err error) {
-	family := "6" // an IPv6 socket of Go's that is asked for by its family takes no IPv4
+	family := "6" // Go's IPv6-only socket
 	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
 	if address.Addr().Is4() {
 		family = "4"
 	}
-	// A connection lives for seconds: probes for a dead peer, and what MPTCP adds,
-	// would only make accepting one dearer.
+	// A connection lives for seconds, so keep-alive probes and MPTCP would only make
+	// accepting it more expensive.
 	config := net.ListenConfig{KeepAlive: -1}
 	config.SetMultipathTCP(false)
 	listener, err := config.Listen(context.Background(), "tcp"+family, address.String())
@@ -168,7 +172,7 @@ func bindOne(address netip.AddrPort) (e endpoint, err error) {
 	for len(e.udp) < runtime.GOMAXPROCS(0) {
 		udp, err := listenUDP("udp"+family, address, len(e.udp) > 0)
 		if err != nil && len(e.udp) > 0 {
-			break // a system that cannot share the port has one socket
+			break // the system cannot share the port: one socket is enough
 		}
 		if err != nil {
 			e.close()
@@ -179,12 +183,12 @@ func bindOne(address netip.AddrPort) (e endpoint, err error) {
 	return e, nil
 }
 
-// udpBuffer holds the queries of a moment in which the program does not run,
-// some thousands. The kernel drops what comes beyond, which is the cheapest.
+// udpBuffer is the size of a socket's buffer, in octets. It holds some thousands of queries
+// while the program does not run. The kernel drops further queries, which costs least.
 const udpBuffer = 2 << 20
 
-// listenUDP binds one socket. The first must find the port free, and only then
-// shares it: else two programs would each get a part of the queries.
+// listenUDP binds one socket. The first one must find the port free, and shares it only
+// then: otherwise two programs could each get a part of the queries.
 func listenUDP(network string, address netip.AddrPort, further bool) (*net.UDPConn, error) {
 	var config net.ListenConfig
 	if further {

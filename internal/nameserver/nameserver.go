@@ -1,6 +1,6 @@
-// Package nameserver is an authoritative DNS server for zones that hold TXT
-// records: it answers TXT, SOA and NS, and A and AAAA of its own name, over
-// UDP and TCP. It does not recurse, transfer zones, take updates or sign.
+// Package nameserver is an authoritative DNS server for zones that hold TXT records. It
+// answers TXT, SOA and NS, and A and AAAA of its own name, over UDP and TCP. It does not
+// recurse, transfer zones, accept updates or sign.
 package nameserver
 
 import (
@@ -24,23 +24,23 @@ import (
 
 // Config has the sockets and the settings of a Server.
 type Config struct {
-	Addresses []string       // to listen on, host:port; one of port 0 gets a free one
-	Hosts     []dnswire.Name // the server's own name, in SOA and NS, then others for NS; none: ns.<zone>
-	NSID      string         // tells servers of one zone apart (RFC 5001); "": not answered
-	RateLimit int            // answers a second over UDP to one network, 0: no limit
-	// Sockets of the service manager, which keeps them: queries that come when this program
-	// stops are for the next one.
+	Addresses []string       // to listen on, host:port; port 0 means a free one
+	Hosts     []dnswire.Name // the server's own name, for SOA and NS, then further names for NS; none: ns.<zone>
+	NSID      string         // identifies this server among those of a zone (RFC 5001); "": none
+	RateLimit int            // answers per second over UDP to one network; 0: no limit
+	// Sockets of the service manager, which keeps them open: after this program stops, the
+	// next one answers the queries.
 	Listeners   []net.Listener
 	PacketConns []net.PacketConn
 }
 
-// MaxNSID bounds an NSID, so that every answer has room for it.
+// MaxNSID is the largest length of an NSID, in octets. Every answer has room for it.
 const MaxNSID = 128
 
-// Server answers on some addresses, over UDP and TCP.
+// Server is a DNS server on some addresses, over UDP and TCP.
 type Server struct {
 	host     dnswire.Name   // "": ns.<zone>
-	others   []dnswire.Name // in NS records behind host
+	others   []dnswire.Name // in NS records after host
 	backend  Backend
 	log      *slog.Logger
 	ends     []endpoint
@@ -50,11 +50,12 @@ type Server struct {
 	rates    *rateLimiter
 	answered [dnswire.RcodeBadCookie + 1]atomic.Uint64 // by rcode; no higher one is used
 	udp, tcp figures
-	requests sync.Pool // of *request, whose memory is used again
+	requests sync.Pool // of *request, to reuse their memory
 	failures failureLog
 }
 
-// Listen binds UDP and TCP of each address, both to one port.
+// Listen binds UDP and TCP of each address, both to the same port, and returns a server
+// that does not answer yet.
 func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 	if len(c.NSID) > MaxNSID {
 		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
@@ -85,7 +86,7 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// Addrs gives the addresses that are listened on, host:port.
+// Addrs returns the addresses that the server listens on, host:port.
 func (s *Server) Addrs() (addresses []string) {
 	for _, end := range s.ends {
 		addresses = append(addresses, end.address())
@@ -93,11 +94,11 @@ func (s *Server) Addrs() (addresses []string) {
 	return addresses
 }
 
-// Addr gives the first of them.
+// Addr returns the first address that the server listens on, host:port.
 func (s *Server) Addr() string { return s.ends[0].address() }
 
-// LocalAddr is where this host reaches the server: the first address, on the loopback
-// address where that means all of the host's.
+// LocalAddr returns the address at which this host reaches the server, host:port: the first
+// one, or the loopback address if the first one is a wildcard.
 func (s *Server) LocalAddr() string {
 	address, err := netip.ParseAddrPort(s.Addr())
 	if err != nil || !address.Addr().IsUnspecified() {
@@ -110,14 +111,15 @@ func (s *Server) LocalAddr() string {
 	return netip.AddrPortFrom(loopback, address.Port()).String()
 }
 
-// Serve answers until ctx ends. Then it answers the queries that have come by then, also over
-// open connections, closes the sockets, and returns nil. The failure of a socket is its
-// error.
+// Serve answers queries until ctx ends. Then it answers the queries that have arrived, also
+// over open connections, closes the sockets, and returns nil. It returns the error of a
+// socket that fails.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer closeAll(s.ends)
-	// UDP sockets stop by a deadline, not by closing: the server answers the queries that the kernel has taken.
+	// UDP sockets stop by a deadline, not by closing, so the server answers the queries in
+	// the kernel's buffers.
 	defer context.AfterFunc(ctx, func() {
 		for _, end := range s.ends {
 			end.stop()
@@ -138,7 +140,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// loops gives the functions that read the sockets: one for each socket, or one for each core if there is only one.
+// loops returns the functions that read the sockets: one for each TCP socket, and for UDP
+// one for each socket or each core, whichever are more.
 func (s *Server) loops() (loops []func(context.Context) error) {
 	for _, end := range s.ends {
 		if end.tcp != nil {
@@ -160,20 +163,21 @@ func (s *Server) loops() (loops []func(context.Context) error) {
 // longAgo is a deadline that ends a read that is waiting.
 var longAgo = time.Unix(1, 0)
 
-// failureLog lets one line through in each failureInterval, because a broken database
-// fails every query.
+// failureLog limits the log to one line in failureInterval, because a broken database fails
+// every query.
 type failureLog struct {
-	last   atomic.Int64 // when a line went through, Unix nanoseconds
-	hushed atomic.Uint64
+	last   atomic.Int64  // time of the last line, in Unix nanoseconds
+	hushed atomic.Uint64 // failures without a line since then
 }
 
 const failureInterval = time.Minute
 
-// failed logs that a question could not be answered.
+// failed logs that the server could not answer a question.
 func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
 	s.logFailure(ctx, err, "name", q.Name.String(), "type", uint16(q.Type))
 }
 
+// logFailure logs an error, if failureLog lets it.
 func (s *Server) logFailure(ctx context.Context, err error, about ...any) {
 	now, last := time.Now().UnixNano(), s.failures.last.Load()
 	if now-last < int64(failureInterval) || !s.failures.last.CompareAndSwap(last, now) {
@@ -183,12 +187,13 @@ func (s *Server) logFailure(ctx context.Context, err error, about ...any) {
 	s.log.ErrorContext(ctx, "dns query not answered", append(about, "error", err, "not_logged_before", s.failures.hushed.Swap(0))...)
 }
 
-// hostIn gives the server's own name in NS and SOA records of a zone. An apex
-// so long that "ns" does not fit before it stands for itself.
+// hostIn returns the server's own name in the NS and SOA records of a zone. It is the apex
+// itself if that is too long for "ns." before it.
 func (s *Server) hostIn(apex dnswire.Name) dnswire.Name {
 	return cmp.Or(s.host, below("ns", apex))
 }
 
+// below returns the name label.apex, or the apex if that is too long.
 func below(label string, apex dnswire.Name) dnswire.Name {
 	if child, ok := apex.Child(label); ok {
 		return child

@@ -9,22 +9,22 @@ import (
 	"meshddns/internal/connlimit"
 )
 
-// DefaultRateLimit is more than a resolver needs: by the TTLs here, a resolver with a cache
-// asks for each name once a minute.
+// DefaultRateLimit is the default of Config.RateLimit. A resolver with a cache needs less,
+// because with the TTLs here it asks for each name once a minute.
 const DefaultRateLimit = 1000
 
-// MaxRateLimit is the highest limit.
+// MaxRateLimit is the largest Config.RateLimit.
 const MaxRateLimit = 1_000_000
 
-// limitedNetworks bounds the memory. More networks share entries; the seed of the hash,
-// which clients do not know, says which.
+// limitedNetworks is the number of entries, which bounds the memory. More networks share
+// entries, chosen by a hash whose seed clients do not know.
 const limitedNetworks = 1 << 16
 
-// rateLimiter bounds the answers over UDP to one network, so that this server is of
-// no use for flooding others in whose name queries are forged. Each entry is the
-// time at which all that was answered would be due at the rate allowed.
+// rateLimiter bounds the answers over UDP to one network, so attackers with forged
+// addresses cannot use this server to flood a network. Each entry is the time at which the
+// next answer would be due if all answers so far had been sent at the allowed rate.
 type rateLimiter struct {
-	interval time.Duration // between two answers at that rate; 0 without a limit
+	interval time.Duration // between two answers at the allowed rate; 0: no limit
 	seed     maphash.Seed
 	begun    time.Time
 	due      [limitedNetworks]atomic.Int64 // since begun
@@ -39,9 +39,9 @@ func newRateLimiter(rate int) *rateLimiter {
 	return l
 }
 
-// allow counts an answer to a client, or says that it is one too many: more than
-// come at the rate and those that were left unused in the last second. A
-// loopback address cannot be forged from elsewhere, and is not limited.
+// allow counts an answer to a client, or reports false if it is above the limit. A network
+// may have the answers of one second in a burst. Loopback addresses are not limited,
+// because other hosts cannot forge them.
 func (l *rateLimiter) allow(client netip.Addr, at time.Time) bool {
 	if l == nil || l.interval == 0 || client.IsLoopback() {
 		return true
@@ -60,7 +60,7 @@ func (l *rateLimiter) allow(client netip.Addr, at time.Time) bool {
 	}
 }
 
-// slip reports whether the server sends this answer above the limit all the same, without
-// records. It does for every second one, so that a client whose address is not forged can
-// ask again over TCP or with a cookie.
+// slip counts an answer above the limit, and reports whether the server sends it without
+// records instead of dropping it. That is every second one, so a client whose address is
+// not forged can ask again over TCP or with a cookie.
 func (l *rateLimiter) slip() bool { return l.over.Add(1)%2 == 0 }

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// sipHash is SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed hash of 64 bits
-// that is quick for short messages and cannot be foretold without the key.
+// sipHash computes SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed 64-bit hash that is
+// fast for short messages and unpredictable without the key.
 func sipHash(key *[16]byte, message []byte) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(key[:]), binary.LittleEndian.Uint64(key[8:])
 	s := sipState{k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573}

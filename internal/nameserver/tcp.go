@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	idleTimeout    = 10 * time.Second // RFC 7766, section 6.2.3: a few seconds; also for one whole message to come in
+	idleTimeout    = 10 * time.Second // for one whole message to arrive (RFC 7766, section 6.2.3: a few seconds)
 	crowdedTimeout = 2 * time.Second  // the same while half of the places are taken
-	writeTimeout   = 10 * time.Second // for a client that asks and does not read
-	lastTime       = 2 * time.Second  // for connections, when the server stops
+	writeTimeout   = 10 * time.Second // for a client that does not read its answers
+	lastTime       = 2 * time.Second  // for open connections, when the server stops
 
-	// descriptorEighths is the part of the descriptors that connections may have.
+	// descriptorEighths is the share of the file descriptors for connections, in eighths.
 	descriptorEighths = 2
 	sharers           = 8 // one client may have an eighth of the connections
 )
 
-// newLimiter gives the limits of so many connections. A client that asks at once is never
-// the one that makes room (RFC 9210, section 4.2).
+// newLimiter returns a limiter with a number of places. To make room, it never closes the
+// connection of a client that sends its query at once (RFC 9210, section 4.2).
 func newLimiter(places int) *connlimit.Limiter {
 	return connlimit.New(connlimit.Config{
 		Connections: places, PerClient: places / sharers, CrowdedIdle: crowdedTimeout, WriteTime: writeTimeout,
@@ -50,15 +50,15 @@ func (s *Server) serveTCP(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// drain ends the connections, after the answers to what has come. An answer may take longer.
+// drain ends the connections after the answers to the queries that have arrived, within lastTime.
 func (s *Server) drain() {
 	limit, done := context.WithTimeout(context.Background(), lastTime)
 	defer done()
 	s.limiter.Drain(limit)
 }
 
-// serveConn answers the messages of one connection in their order, until its client closes
-// it, is silent, or sends what is no query, or the server stops.
+// serveConn answers the messages of one connection in order, until the client closes it, is
+// silent, or sends a message that has no answer, or the server stops.
 func (s *Server) serveConn(ctx context.Context, c *connlimit.Conn) {
 	defer c.Close()
 	var client netip.Addr
@@ -86,7 +86,7 @@ func (s *Server) serveConn(ctx context.Context, c *connlimit.Conn) {
 	c.End()
 }
 
-// idleTime is how long a connection may wait for its next query.
+// idleTime returns how long a connection may wait for its next query.
 func (s *Server) idleTime() time.Duration {
 	if s.limiter.Crowded() {
 		return crowdedTimeout

@@ -12,11 +12,11 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// maxUDPQuery bounds the part of a query that is read. No honest query is near it; a longer
-// one is cut, does not parse and costs little.
+// maxUDPQuery bounds the octets of a query that are read. Normal queries are much shorter.
+// A longer one is cut, does not parse, and costs little.
 const maxUDPQuery = 4096
 
-// serveUDP reads and answers one message after the other.
+// serveUDP reads and answers one message after another, until ctx ends or the socket fails.
 func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	packet := make([]byte, maxUDPQuery)
 	control := make([]byte, destinationSize)
@@ -41,8 +41,8 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
-// answerSafely is answer for one query of many: should it panic, that one is answered
-// with a failure.
+// answerSafely is answer, but after a panic it logs the panic and answers this query with
+// SERVFAIL.
 func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from asker) (answer []byte) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -53,7 +53,7 @@ func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from a
 	return s.answer(ctx, buffer, packet, from)
 }
 
-// serverFailure appends a SERVFAIL header to the buffer, and nothing if the packet is no query.
+// serverFailure appends a SERVFAIL header to the buffer, or nothing if the packet is not a query.
 func serverFailure(buffer, packet []byte) []byte {
 	const response, opcodeAndRD, servFail = 0x80, 0x79, 2
 	if len(packet) < dnswire.HeaderSize || packet[2]&response != 0 {
@@ -63,8 +63,8 @@ func serverFailure(buffer, packet []byte) []byte {
 	return append(buffer, header[:]...)
 }
 
-// transient reports whether a UDP socket still works after an error: the error is about one
-// client (ICMP) or about a shortage that passes.
+// transient reports whether a UDP socket still works after an error: the error concerns one
+// client (ICMP) or a temporary shortage.
 func transient(err error) bool {
 	for _, passing := range []syscall.Errno{
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPROTO, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,

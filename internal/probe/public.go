@@ -15,34 +15,33 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// Public is how everybody else sees a zone: a resolver tells its name
-// servers, and these are asked.
+// Public is the view of a zone from the public DNS: a resolver finds its name servers, and
+// the test asks these.
 type Public struct {
 	Resolver *net.Resolver
 	Port     string        // of DNS servers
 	Root     string        // a zone that every resolver of this DNS knows
-	Patience time.Duration // until a provider's servers have a new value
+	Patience time.Duration // the longest wait until a provider's servers have a new value
 }
 
-// Internet is the DNS of the world, as this host's resolver sees it.
+// Internet is the public DNS, seen through this host's resolver.
 var Internet = Public{Resolver: net.DefaultResolver, Port: "53", Root: ".", Patience: 15 * time.Second}
 
-// Kinds of what a look at the public DNS tells.
+// Kinds of failures of a look at the public DNS.
 const (
-	NotDelegated provider.Kind = "not_delegated" // the world asks other servers than the provider's
-	NoResolver   provider.Kind = "no_resolver"   // this host cannot look
-	ValueMissing provider.Kind = "value_missing" // a value that was written is not there
+	NotDelegated provider.Kind = "not_delegated" // the zone is delegated to other servers than the provider's
+	NoResolver   provider.Kind = "no_resolver"   // this host has no working resolver
+	ValueMissing provider.Kind = "value_missing" // a value that was written does not stand
 )
 
 const (
-	lookupTime    = 3 * time.Second        // bounds one look into the public DNS
-	askAgainAfter = 500 * time.Millisecond // while they have not
+	lookupTime    = 3 * time.Second        // bounds one look at the public DNS
+	askAgainAfter = 500 * time.Millisecond // between two tries
 )
 
-// nameServers gives the servers that the world asks about a zone; none is no
-// error, nor are servers that do not answer for it (SERVFAIL). But a resolver
-// that does not know the root either, such as that of a closed network, sees
-// nothing of the world.
+// nameServers returns the servers that a zone is delegated to. A zone without servers, or
+// whose servers do not answer (SERVFAIL), is no error. But a resolver that does not know
+// the root either, such as one of a closed network, is NoResolver.
 func (p Public) nameServers(ctx context.Context, zone string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -59,8 +58,8 @@ func (p Public) nameServers(ctx context.Context, zone string) (names []string, e
 	return names, nil
 }
 
-// delegated compares the servers that the world asks with those of the
-// provider. Its error is NotDelegated, or NoResolver.
+// delegated compares the servers that a zone is delegated to with the provider's servers.
+// Its error is NotDelegated or NoResolver.
 func (p Public) delegated(ctx context.Context, zone string, servers []string) error {
 	public, err := p.nameServers(ctx, zone)
 	if err != nil {
@@ -78,8 +77,8 @@ func (p Public) delegated(ctx context.Context, zone string, servers []string) er
 	return &provider.Error{Kind: NotDelegated, Detail: detail}
 }
 
-// sees waits until an authoritative server shows a value: the one of the
-// authority, else one that the zone is delegated to.
+// sees checks that an authoritative server shows a value: the authority's server, else one
+// that the zone is delegated to. For the latter it waits up to Patience.
 func (p Public) sees(ctx context.Context, authority provider.Authority, zone, name string, value provider.TXT) error {
 	if authority.Server != "" {
 		set, err := ask(ctx, authority.Server, name)
@@ -96,7 +95,7 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 	for {
 		now := anySees(ctx, servers, name, value)
 		if err == nil || provider.KindOf(now) != provider.Network {
-			err = now // an answer says more than none, such as the end of the time leaves
+			err = now // an answer tells more than a time-out at the end
 		}
 		if err == nil {
 			return nil
@@ -109,7 +108,7 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 	}
 }
 
-// anySees asks all servers at once: some may be silent.
+// anySees asks all servers at once, because some may not answer. One that shows the value is enough.
 func anySees(ctx context.Context, servers []string, name string, value provider.TXT) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -135,7 +134,7 @@ func anySees(ctx context.Context, servers []string, name string, value provider.
 	return last
 }
 
-// addresses gives the zone's servers as host:port.
+// addresses returns the addresses of the zone's servers, host:port.
 func (p Public) addresses(ctx context.Context, zone string) (servers []string, err error) {
 	names, err := p.nameServers(ctx, zone)
 	if err != nil {
@@ -144,7 +143,7 @@ func (p Public) addresses(ctx context.Context, zone string) (servers []string, e
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	for _, name := range names {
-		found, _ := p.Resolver.LookupHost(ctx, name) // one server that can be found is enough
+		found, _ := p.Resolver.LookupHost(ctx, name) // one server with an address is enough
 		for _, address := range found {
 			servers = append(servers, net.JoinHostPort(address, p.Port))
 		}
@@ -155,6 +154,7 @@ func (p Public) addresses(ctx context.Context, zone string) (servers []string, e
 	return servers, nil
 }
 
+// see returns ValueMissing if a set, which was read without an error, lacks a value.
 func see(set provider.RRset, value provider.TXT, err error) error {
 	if err == nil && !slices.ContainsFunc(set.Values, value.Equal) {
 		return &provider.Error{Kind: ValueMissing}
@@ -162,8 +162,8 @@ func see(set provider.RRset, value provider.TXT, err error) error {
 	return err
 }
 
-// ask asks an authoritative server for the TXT values at a name, as any
-// resolver would.
+// ask asks an authoritative server (host:port) for the TXT values at a name, as a resolver
+// does.
 func ask(ctx context.Context, server, name string) (set provider.RRset, err error) {
 	wire, err := dnswire.ParseName(name)
 	if err != nil {

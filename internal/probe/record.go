@@ -10,14 +10,14 @@ import (
 	"meshddns/internal/provider"
 )
 
-// Record is a value that is written only to see what becomes of it.
+// Record is a probe: a value that is written only as a test.
 type Record struct {
-	Zone, ZoneID string // as the client that writes it found them
+	Zone, ZoneID string // as the provider's client found them
 	Name         string
-	Value        string // with its owner's mark, so that what is left of it is known to be ours
+	Value        string // with the owner's mark, so a leftover is known to be ours
 }
 
-// NewRecord makes a probe at a random name in a domain.
+// NewRecord returns a probe at a random name in a domain.
 func NewRecord(owner, domain string) Record {
 	var random [8]byte
 	rand.Read(random[:])
@@ -36,9 +36,8 @@ func (p *Record) find(ctx context.Context, client provider.DNS) (err error) {
 	return err
 }
 
-// Journal keeps what is written until it is known to be gone, also when the program is
-// killed meanwhile.
+// Journal stores each probe until it is known to be gone, also after the program was killed.
 type Journal interface {
-	Add(ctx context.Context, p Record) error // before the write
-	End(ctx context.Context, p Record) error // nothing of it stands any more
+	Add(ctx context.Context, p Record) error // is called before the write
+	End(ctx context.Context, p Record) error // is called once the probe is gone for good
 }

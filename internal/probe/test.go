@@ -1,5 +1,5 @@
-// Package probe tries a DNS provider step by step, as far as a person needs
-// it to see which of the settings is wrong.
+// Package probe tests a DNS provider step by step, so that a person sees which setting is
+// wrong.
 package probe
 
 import (
@@ -16,21 +16,21 @@ import (
 type Item struct {
 	Name     string
 	Skipped  bool
-	Err      error // nil when it went well; beside Skipped, why nothing can be said
-	Warning  error // it went well, and this is worth to know
+	Err      error // nil after success; with Skipped the reason why the step has no result
+	Warning  error // of a step that succeeded
 	Duration time.Duration
 }
 
-// Test collects the items. After the first failure later steps are skipped.
+// Test runs the steps and collects their items. After the first failure it skips later steps.
 type Test struct {
 	Public  Public
-	Owner   string  // marks what Write writes
+	Owner   string  // the mark of the value that Write writes
 	Journal Journal // of Write
 	Items   []Item
 	failed  bool
 }
 
-// Step makes one step, or skips it.
+// Step runs one step, or skips it after a failure.
 func (t *Test) Step(name string, f func() error) {
 	if t.failed {
 		t.Items = append(t.Items, Item{Name: name, Skipped: true})
@@ -46,10 +46,9 @@ func (t *Test) Step(name string, f func() error) {
 // connectItems are the items that Connect fills, in their order.
 var connectItems = []string{"network", "auth", "zone", "record"}
 
-// Connect finds the zone, reads the record's name and tries a write that
-// changes nothing. One call can fail on any of the four items, so the kind of
-// the failure says which one it is. A zone that the world looks for elsewhere
-// is a warning.
+// Connect finds the zone, reads the record's name and tries a write without a change. A
+// call can fail for any of the four items, so the kind of the failure decides which item
+// fails. A zone that is delegated elsewhere is a warning.
 func (t *Test) Connect(ctx context.Context, client provider.DNS, domain, name string) {
 	var c connection
 	if !t.failed {
@@ -71,13 +70,14 @@ func (t *Test) Connect(ctx context.Context, client provider.DNS, domain, name st
 	}
 }
 
-// connection is what came of the calls that connect.
+// connection is the result of the calls of Connect.
 type connection struct {
-	took         [4]time.Duration // of each item
-	zone         string           // "" when it was not found
+	took         [4]time.Duration // by item
+	zone         string           // "" if it was not found
 	warning, err error
 }
 
+// connect makes the calls of Connect, until one fails.
 func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name string) (c connection) {
 	var seen provider.RRset
 	for _, call := range []struct {
@@ -105,8 +105,8 @@ func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name st
 	return c
 }
 
-// mayWrite makes a change of nothing. When another program writes meanwhile, the
-// key was accepted.
+// mayWrite makes an empty change. The failure Changed counts as success, because it means
+// that the provider accepted the key and another program wrote meanwhile.
 func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change) error {
 	err := client.Change(ctx, nothing)
 	if provider.KindOf(err) == provider.Changed {
@@ -115,14 +115,14 @@ func mayWrite(ctx context.Context, client provider.DNS, nothing provider.Change)
 	return err
 }
 
-// reacher is a DNS that knows whether the world finds its servers.
+// reacher is a DNS client that knows whether resolvers can reach its servers.
 type reacher interface {
-	// Reachable warns of a zone that no resolver can reach.
+	// Reachable returns a warning if no resolver can reach the zone.
 	Reachable(zone string) error
 }
 
-// delegation warns of a zone for which the world does not ask the provider, or
-// cannot. Without a resolver nothing can be said.
+// delegation returns a warning if the zone is not delegated to the provider, or resolvers
+// cannot reach it. Without a working resolver it returns none.
 func (t *Test) delegation(ctx context.Context, client provider.DNS, zone string) error {
 	if own, ok := client.(reacher); ok {
 		return own.Reachable(zone)
@@ -138,7 +138,7 @@ func (t *Test) delegation(ctx context.Context, client provider.DNS, zone string)
 	return err
 }
 
-// culprit is the index of the item that the failure is about, -1 without one.
+// culprit returns the index of the item that the failure belongs to, -1 without a failure.
 func (c connection) culprit() int {
 	switch provider.KindOf(c.err) {
 	case "":
@@ -156,9 +156,9 @@ func (c connection) culprit() int {
 	return 3
 }
 
-// Write fills the items write, read, authoritative and cleanup with a value
-// at a name of its own. Once something may have been written it is cleaned up,
-// whatever else fails.
+// Write fills the items write, read, authoritative and cleanup: it writes a probe, checks
+// it and removes it. Once the probe may have been written, cleanup runs even after a
+// failure. ttl is in seconds.
 func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, ttl uint32) {
 	probe := NewRecord(t.Owner, domain)
 	value := provider.TXT{probe.Value}
@@ -190,7 +190,7 @@ func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, tt
 	})
 	t.failed = !begun
 	t.Step("cleanup", func() error {
-		ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx)) // when the time is over, too
+		ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx)) // also after the end of ctx
 		defer cancel()
 		if err := w.cleanUp(ctx); err != nil || !w.over() {
 			return err
@@ -204,15 +204,16 @@ type writing struct {
 	client provider.DNS
 	probe  Record
 	err    error // of the write
-	seen   bool  // the value stood there
+	seen   bool  // the value was seen
 }
 
-// over reports whether nothing of the probe can come any more, once it is cleaned up. A
-// write without a known end may still be made.
+// over reports whether the probe cannot appear any more after it was cleaned up. A write of
+// unknown outcome may still be made.
 func (w *writing) over() bool { return w.seen || w.err == nil || provider.Unmade(w.err) }
 
-// cleanUp takes the value away again. One that the provider has taken, and has
-// not shown yet, is waited for: the public would see it until the journal's turn comes.
+// cleanUp removes the value. If the provider has accepted the write and does not show the
+// value yet, it waits for the value: otherwise the value would stand until the journal's
+// owner removes it.
 func (w *writing) cleanUp(ctx context.Context) error {
 	again := time.NewTicker(askAgainAfter)
 	defer again.Stop()
@@ -220,10 +221,10 @@ func (w *writing) cleanUp(ctx context.Context) error {
 	for {
 		err := w.remove(ctx)
 		e, ok := errors.AsType[*provider.Error](err)
-		if !ok || !e.Transient() && e.Kind != provider.BadAnswer { // the next answer may be whole
+		if !ok || !e.Transient() && e.Kind != provider.BadAnswer { // the answer to a retry may be complete
 			return err
 		}
-		if reason == nil || ctx.Err() == nil { // that the time ended in a later try tells less
+		if reason == nil || ctx.Err() == nil { // a time-out in a later try tells less
 			reason = err
 		}
 		select {
@@ -234,7 +235,7 @@ func (w *writing) cleanUp(ctx context.Context) error {
 	}
 }
 
-// remove tries once to take the value away.
+// remove tries once to remove the value.
 func (w *writing) remove(ctx context.Context) error {
 	set, err := w.client.Read(ctx, w.probe.Zone, w.probe.Name)
 	if err != nil {

@@ -2,8 +2,9 @@ package reconcile
 
 import "time"
 
-// longestZoneWait is the longest time until a zone is tried again: the longest pause of the
-// configuration with its jitter, which is longer than what a provider may ask for.
+// longestZoneWait is the longest time until a zone is tried again: the configuration's
+// longest back-off with its jitter. It is longer than any pause that a provider may ask
+// for.
 const longestZoneWait = maxRetryInterval + maxRetryInterval/5
 
 // LongestWait is the longest time that a name waits in a lane.
@@ -19,8 +20,9 @@ func (l Lane) LongestWait() time.Duration {
 	return Debounce
 }
 
-// waits reports whether a time is still to come. A time that is further ahead than the longest wait
-// has come: the clock that gave it was ahead and has been set back since.
+// waits reports whether a time is still to come. A time that is further ahead than the
+// longest wait counts as past: the clock was ahead when it was stored, and has been set
+// back since.
 func waits(at, now time.Time, longest time.Duration) bool {
 	return at.After(now) && at.Sub(now) <= longest
 }

@@ -14,47 +14,49 @@ import (
 	"meshddns/internal/provider"
 )
 
-// clientLife bounds how long a client is used: zones come and go.
+// clientLife bounds the use of a client, because zones come and go.
 const clientLife = time.Minute
 
-// listPatience is how long a list of a whole zone may bring nothing before it is given up: a
-// firewall may swallow transfers. A list that goes on takes as long as it needs.
+// listPatience is how long a list of a whole zone may bring no data before it is given up:
+// a firewall may swallow transfers. A list that brings data takes as long as it needs.
 const listPatience = 10 * time.Second
 
 var errSilent = msg.Errorf("nothing came for 10s")
 
-// connection is a client of an account with what it has found. It lives for a
-// minute at most: zones come and go. Its lock is held for no call: goroutines that need the
-// same of one zone share a call, and goroutines that work on other zones wait for none.
+// connection is a client of an account with the zones and lists that it has found. It lives
+// for clientLife. It makes no call under its lock: goroutines that need the same data of a
+// zone share one call, and others do not wait for it.
 type connection struct {
 	client  provider.DNS
 	refusal error // why there is no client
 	opened  time.Time
 	mu      sync.Mutex
 	domains map[string]*found // zones of domains
-	lists   map[string]*list  // of zones, by apex
-	reading map[string]*list  // those that are being read
-	pairs   sync.Map          // by zonePair: whether a zone is another connection's too
+	lists   map[string]*list  // of zones, by apex, once they are read
+	reading map[string]*list  // lists that are being read, by apex
+	pairs   sync.Map          // by zonePair: whether both connections reach one zone
 }
 
-// found is a search for the zone of a domain, and its result once done is closed.
+// found is a search for the zone of a domain. Its result is set when done is closed.
 type found struct {
 	done  chan struct{}
 	apex  string
 	err   error
-	ended bool // by the caller's context: it says nothing to others
+	ended bool // the caller's context ended it, so other callers search again
 }
 
-// list is a whole zone as it was read, except what concerns no name of ours. Names that
-// were changed since its reading began are read anew.
+// list is a list of a whole zone, reduced to the names and values that concern this
+// program. A name that was changed since the reading began is in changed, and is read
+// again.
 type list struct {
 	done    chan struct{} // closed when it is read
 	sets    map[string]provider.RRset
 	changed map[string]bool
-	refused bool // there is none: names are read one by one
+	refused bool // there is no list: names are read one by one
 	err     error
 }
 
+// connect opens a client of an account.
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
 	c := &connection{opened: now, domains: map[string]*found{}, lists: map[string]*list{}, reading: map[string]*list{}}
 	if c.client, c.refusal = open(account); c.refusal != nil {
@@ -63,7 +65,7 @@ func connect(open func(Account) (provider.DNS, error), account Account, now time
 	return c
 }
 
-// batchSize is how many names are worked on together.
+// batchSize returns the number of names of a batch.
 func (c *connection) batchSize() int {
 	if many, ok := c.client.(provider.BatchChanger); ok {
 		return many.BatchSize()
@@ -71,7 +73,7 @@ func (c *connection) batchSize() int {
 	return singleNames
 }
 
-// knowsZones reports whether to ask for the zone of a name costs nothing.
+// knowsZones reports whether the client finds the zone of a name without a call.
 func (c *connection) knowsZones(ctx context.Context) (bool, error) {
 	lister, ok := c.client.(provider.ZoneLister)
 	if !ok {
@@ -80,8 +82,8 @@ func (c *connection) knowsZones(ctx context.Context) (bool, error) {
 	return lister.ZonesKnown(ctx)
 }
 
-// domain gives the zone of a domain, asked for once. A caller that has waited for a
-// search that failed has its failure.
+// domain finds the zone of a domain once. A caller that waits for another caller's search
+// gets its result, also a failure.
 func (c *connection) domain(ctx context.Context, domain string) *found {
 	for {
 		c.mu.Lock()
@@ -105,7 +107,7 @@ func (c *connection) domain(ctx context.Context, domain string) *found {
 	}
 }
 
-// find searches for the zone of a domain. A failure is not kept.
+// find searches for the zone of a domain. It does not keep a failure.
 func (c *connection) find(ctx context.Context, f *found, domain string) {
 	defer func() {
 		c.mu.Lock()
@@ -120,15 +122,15 @@ func (c *connection) find(ctx context.Context, f *found, domain string) {
 	f.ended = f.err != nil && ctx.Err() != nil
 }
 
-// concerns is what of a zone is kept: all names that are reserved or may be, and our
-// values wherever else they are.
+// concerns reports whether a list keeps a value: at each name that can be reserved it keeps
+// all values, at other names values in this program's format.
 func concerns(name string, value provider.TXT) bool {
 	_, ours := mesh.Owner(value.Text())
 	return ours || strings.HasPrefix(name, mesh.Label+".")
 }
 
-// list gives the list of a zone: the one that is at hand, if it need not be made
-// anew. It is nil without an error where the provider has none.
+// list returns the list of a zone: a stored one, unless anew is set. It returns nil without
+// an error if the provider lists no zones.
 func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex string, anew bool) (*list, error) {
 	for {
 		c.mu.Lock()
@@ -157,7 +159,7 @@ func (c *connection) list(ctx context.Context, client provider.ZoneReader, apex 
 	}
 }
 
-// read reads a list. One that the caller's context has ended is not kept.
+// read reads a list. It does not keep a list that the end of ctx has cut.
 func (c *connection) read(ctx context.Context, client provider.ZoneReader, l *list, apex string) {
 	defer func() {
 		c.mu.Lock()
@@ -170,12 +172,12 @@ func (c *connection) read(ctx context.Context, client provider.ZoneReader, l *li
 	}()
 	sets, err := readAll(ctx, client, apex)
 	l.sets, l.refused, l.err = sets, err != nil, err
-	if errors.Is(err, provider.ErrNotListed) { // which is no failure
+	if errors.Is(err, provider.ErrNotListed) { // not a failure
 		l.err = nil
 	}
 }
 
-// readAll lists a zone as long as something of it comes.
+// readAll lists a zone. It fails when no data comes for listPatience.
 func readAll(ctx context.Context, client provider.ZoneReader, apex string) (map[string]provider.RRset, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -191,15 +193,15 @@ func readAll(ctx context.Context, client provider.ZoneReader, apex string) (map[
 	return sets, err
 }
 
-// listed gives what a list says of a name, if it has kept all of it, and the name has not
-// been changed since.
+// listed returns a name's set from a list; ok is false if the list does not keep all values
+// of the name, or the name was changed since.
 func (c *connection) listed(l *list, name string) (set provider.RRset, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return provider.Listed(l.sets, name), !l.changed[name] && concerns(dnsname.Fold(name), nil)
 }
 
-// unchanged gives what a list says of the names that were not changed since.
+// unchanged returns the sets of the names that were not changed since the list was read.
 func (c *connection) unchanged(l *list) map[string]provider.RRset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +210,7 @@ func (c *connection) unchanged(l *list) map[string]provider.RRset {
 	return sets
 }
 
-// outdate makes a name be read anew that is about to change.
+// outdate marks a name that is about to change in the lists of a zone, so it is read again.
 func (c *connection) outdate(apex, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	// crowdAfter is how many changed records of a zone have a line each in one crowdTime.
+	// crowdAfter bounds the changed records of a zone that have a line each in one crowdTime.
 	crowdAfter = 9
 	crowdTime  = time.Second
 )
 
-// crowd are the changed records of one zone in one crowdTime.
+// crowd is the changed records of one zone in one crowdTime.
 type crowd struct {
 	lines int
 	more  map[string]*counted // records without a line of their own, by level, action and code
 }
 
-// counted are records that are one line together.
+// counted is a group of records with one line.
 type counted struct {
 	names int
 	first Outcome
 }
 
-// changes tells of a changed record. Records after the first crowdAfter of a zone are counted, and
-// one line has their number when the time is over or a pass ends.
+// changes logs a changed record. It counts the records of a zone after the first
+// crowdAfter, and logs their number in one line when crowdTime is over or a pass ends.
 func (n *news) changes(o Outcome) {
 	key := o.Provider + " " + o.Zone
 	c := n.crowds[key]
@@ -54,7 +54,7 @@ func (n *news) changes(o Outcome) {
 	c.more[kind].names++
 }
 
-// crowdEnds tells of the records that were counted, in a line for each kind.
+// crowdEnds logs the counted records of a crowd, one line for each kind.
 func (n *news) crowdEnds(c *crowd) {
 	for _, kind := range slices.Sorted(maps.Keys(c.more)) {
 		names, first := c.more[kind].names, c.more[kind].first
@@ -64,7 +64,7 @@ func (n *news) crowdEnds(c *crowd) {
 	clear(c.more)
 }
 
-// crowdsEnd tells of all records that were counted.
+// crowdsEnd logs the counted records of all crowds.
 func (n *news) crowdsEnd() {
 	for _, key := range slices.Sorted(maps.Keys(n.crowds)) {
 		n.crowdEnds(n.crowds[key])

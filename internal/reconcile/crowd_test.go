@@ -21,7 +21,7 @@ func TestNewsCountsACrowd(t *testing.T) {
 			}
 		}
 		next := func() (lines []string) {
-			time.Sleep(2 * crowdTime)
+			<-time.After(2 * crowdTime)
 			synctest.Wait()
 			n.mu.Lock()
 			defer n.mu.Unlock()

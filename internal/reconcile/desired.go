@@ -11,48 +11,49 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Target is a name with all that is wanted there.
+// Target is a name with its wanted records and the withdrawals there.
 type Target struct {
 	Name     Name
 	Records  []Record
 	Refusals []Refusal
-	Follow   bool // something is to be withdrawn when the value stands
+	Follow   bool // a value has to be withdrawn once the wanted one stands
 }
 
 // Record is one name at one account: a value to publish, or a place to withdraw.
 type Record struct {
-	Name, Network string // Network is "" for the configuration's record
+	Name, Network string // Network is "" for the configuration's own record
 	Account       Account
 	Domain        string  // of the service, or the zone of the place
-	Want          string  // the value; "" to withdraw
-	Place         Place   // of the wanted value, or to withdraw; its ID is 0 when there is none
-	Others        []Place // of the account, being withdrawn: the wanted value may come back to one of them
-	Waited        bool    // a released usage waits for what stands at the place to go
-	Fault         Fault   // known before the provider is asked
-	Warning       Fault   // of a value that is published all the same
+	Want          string  // the wanted value; "" to withdraw
+	Place         Place   // of the wanted value, or to withdraw; its ID is 0 if it is not stored
+	Others        []Place // unwanted places of the account: the wanted value may return to one of them
+	Waited        bool    // a released usage waits for the withdrawal at the place
+	Fault         Fault   // known without a call to the provider
+	Warning       Fault   // of a value that is published nevertheless
 	Withdrawal    Withdrawal
 
-	goal goal // without what the place says
+	goal goal // its want, standing and doubt are not set yet
 }
 
-// Withdrawal is what is known of a place to withdraw.
+// Withdrawal has the data of a record that withdraws.
 type Withdrawal struct {
 	Beside []Place // the places of the wanted value
-	Wanted string  // that value, "" for none
-	Heir   Account // the account that has another secret for the same key id, if there is one
-	Keep   bool    // the value stays until the wanted one stands, should its zone not go
+	Wanted string  // the wanted value, "" for none
+	Heir   Account // of the place's account; its ID is 0 if there is none
+	Keep   bool    // the value stays until the wanted one stands
 }
 
-// Refusal is a network that does not get a name, or has nowhere to publish; "" for the configuration.
+// Refusal is a network that does not get a name or has no account to publish at; Network is
+// "" for the configuration.
 type Refusal struct {
 	Name, Network string
 	Fault         Fault
 }
 
-// wish is what the record wants of its place.
+// wish returns the wish for the record's place.
 func (r Record) wish() Wish { return Wish{Value: r.Want, Waited: r.Waited, Keep: r.Withdrawal.Keep} }
 
-// wanted is the event of reading the wish again.
+// wanted returns the event of reading the wish again.
 func (r Record) wanted() Event {
 	if r.withdraws() {
 		return Event{Kind: Unwanted}
@@ -60,19 +61,20 @@ func (r Record) wanted() Event {
 	return Event{Kind: Wanted}
 }
 
-// Now gives the place as what is wanted now makes it, whatever was stored before.
+// Now returns the place as the current wish makes it, in any stored state.
 func (r Record) Now() Place {
 	p, _ := r.Place.After(r.wanted(), r.wish(), r.goal.mode, time.Time{})
 	return p
 }
 
-// lane is the zone that the record waits for, as far as it is known.
+// lane returns the lane of the zone that the record belongs to.
 func (r Record) lane() Lane { return ZoneLane(r.Account.ID, r.Domain) }
 
-// withdraws reports whether the record is a place to withdraw, or only to look at.
+// withdraws reports whether the record has no wanted value: its place is withdrawn, or only
+// looked at.
 func (r Record) withdraws() bool { return r.Want == "" }
 
-// Desired works out what is wanted at the names of a state, in their order: a pure function.
+// Desired works out the targets of the names of a state, in their order. It is a pure function.
 func Desired(state State, addresses Addresses) (all []Target) {
 	for _, n := range state.Names {
 		all = append(all, desired(state, n, addresses))
@@ -100,16 +102,16 @@ func desired(state State, n Name, addresses Addresses) Target {
 	for i := range t.Records {
 		g := &t.Records[i].goal
 		g.owner, g.adopted = state.Owner, state.Adopted
-		if state.UpsertOnly && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // whose end no mode forbids
+		if state.UpsertOnly && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // probes are withdrawn in every mode
 			g.mode = UpsertOnly
 		}
 	}
 	return t
 }
 
-// before are the withdrawals at a name whose wanted value is not in place yet. What
-// stands elsewhere for the same network stays until it is; what the account itself
-// has is for the wanted value to replace.
+// before returns the withdrawals that are made while the wanted value does not stand yet. A
+// value of the same network at another account stays until it does. A value at a wanted
+// account is left out, because the wanted value replaces it.
 func (w wanted) before(old []Record) (all []Record) {
 	for _, r := range old {
 		if slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == r.Account.ID }) {
@@ -122,7 +124,7 @@ func (w wanted) before(old []Record) (all []Record) {
 	return all
 }
 
-// stands reports whether the wanted value is known to be in place.
+// stands reports whether the wanted value is known to stand.
 func (r Record) stands() bool { return r.Place.State == Published && r.Place.Standing == r.Want }
 
 func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
@@ -142,25 +144,25 @@ func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 	return r
 }
 
-// waited reports whether a released usage waits for what stands at a place to go.
+// waited reports whether a released usage waits for the withdrawal at a place.
 func waited(n Name, p Place) bool {
 	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing && p.holds(u.Network) })
 }
 
 const builtinProvider = "builtin"
 
-// wanted is what is wanted at a name.
+// wanted is the value that is wanted at a name, with the accounts to publish it at.
 type wanted struct {
 	network   string
 	domain    string
 	accounts  []Account
 	endpoints []string
 	own       bool
-	nowhere   bool // reserved, and there is nowhere to publish it
+	nowhere   bool // the name is reserved, and there is no account to publish at
 }
 
-// wantedAt decides whose the name is: the network's that reserved it first. The
-// newest of its usages says what is published, at each of their accounts. The
+// wantedAt decides which network has the name: the one that reserved it first. The newest
+// of its usages gives the endpoints, which are published at each account of its usages. The
 // configuration's own record never takes a usage's name.
 func wantedAt(n Name) (w wanted) {
 	for _, u := range n.Usages {
@@ -198,7 +200,7 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
 	switch {
-	case addresses.Hidden && account.Provider == builtinProvider: // the world does not find the server of the zone
+	case addresses.Hidden && account.Provider == builtinProvider: // resolvers cannot reach the zone's server
 		r.Warning = Fault{Code: CodeZoneUnreachable, Detail: msg.Say("ns." + r.Domain)}
 	case len(unknown) > 0:
 		r.Warning = Fault{Code: CodeAddressUnknown, Detail: msg.Say(strings.Join(unknown, " "))}
@@ -208,9 +210,8 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 	return r
 }
 
-// choosePlace takes the place at which the account has the value: there is at
-// most one that is not being withdrawn. Without one the zone decides later, and a
-// place whose zone was never found is taken back.
+// choosePlace picks the account's place for the wanted value: the only one that is not
+// unwanted, else one whose zone was never found. Without either the zone decides later.
 func (r *Record) choosePlace(places []Place) {
 	for _, p := range places {
 		switch {
@@ -223,8 +224,8 @@ func (r *Record) choosePlace(places []Place) {
 	}
 }
 
-// refused are the usages, and the configuration's record, that do not get the
-// name, and those that have nowhere to go.
+// refused returns the networks that do not get the name, the configuration's record if it
+// does not, and the network that has the name and no account to publish at.
 func (w wanted) refused(n Name) (all []Refusal) {
 	refuse := func(network, code string, detail msg.Text) {
 		all = append(all, Refusal{Name: n.Name, Network: network, Fault: Fault{Code: code, Detail: detail}})
@@ -245,7 +246,7 @@ func (w wanted) refused(n Name) (all []Refusal) {
 	return all
 }
 
-// outcome is that of a refusal in a report.
+// outcome returns the outcome of a refusal for a report.
 func (r Refusal) outcome() Outcome {
 	o := Outcome{Name: r.Name, Network: r.Network, Fault: r.Fault, Action: ActionSkipped}
 	if r.Fault.Code == CodeNetworkConflict {

@@ -86,13 +86,36 @@ func recordText(r Record, follow bool) string {
 	return strings.Join(words, " ")
 }
 
+// desiredTest is a name and its wanted records, in the words of recordText, and refusals.
+type desiredTest struct {
+	what string
+	name Name
+	want []string
+}
+
+// check compares the target of the name with the wanted one.
+func (test desiredTest) check(t *testing.T) {
+	t.Helper()
+	if test.name.Name == "" {
+		test.name.Name = testName
+	}
+	var got []string
+	target := Desired(State{Owner: testOwner, Names: []Name{test.name}}, Addresses{Last: testAddresses, Now: testAddresses})[0]
+	for _, r := range target.Records {
+		got = append(got, recordText(r, target.Follow))
+	}
+	for _, r := range target.Refusals {
+		got = append(got, "nowhere "+r.Network+" "+r.Fault.Code)
+	}
+	if !slices.Equal(got, test.want) {
+		t.Errorf("%s:\n%s\nwant\n%s", test.what, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+	}
+}
+
+// TestDesired has names without places.
 func TestDesired(t *testing.T) {
 	const long = "_mesh.b.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example.com"
-	for _, test := range []struct {
-		what string
-		name Name
-		want []string
-	}{
+	for _, test := range []desiredTest{
 		{"nothing", Name{}, nil},
 		{"the configuration's record", Name{Own: ownAt(accountA)}, []string{"a v=mesh1 tcp://203.0.113.7:1"}},
 		{"a usage", Name{Usages: []Usage{used(math.MaxUint64, &accountA, "wg://u:1", "tcp://u:2")}}, []string{"a v=mesh1 n=18446744073709551615 wg://u:1 tcp://u:2"}},
@@ -116,10 +139,17 @@ func TestDesired(t *testing.T) {
 		{"a name that DNS does not have", Name{Name: "_mesh.a.b..example.com", Usages: []Usage{used(1, &accountA)}}, []string{"a v=mesh1 n=1 invalid_name"}},
 		{"a label that is too long", Name{Name: long, Usages: []Usage{used(1, &accountA)}}, []string{"a v=mesh1 n=1 invalid_name"}},
 		{"an endpoint that is none", Name{Usages: []Usage{used(1, &accountA, "no url")}}, []string{"a v=mesh1 n=1 no url invalid"}},
+	} {
+		test.check(t)
+	}
+}
 
+// TestDesiredPlaces has names with places: of the wanted value, or to withdraw.
+func TestDesiredPlaces(t *testing.T) {
+	for _, test := range []desiredTest{
 		{"a place that is as wanted", Name{Usages: []Usage{used(1, &accountA, "a://b:1")}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{
 			"a v=mesh1 n=1 a://b:1 at 5"}},
-		{"a place that nobody wants", Name{Places: []Place{stands(5, accountA, Published, "1")}}, []string{"a withdraw 5"}},
+		{"a place without a wanted value", Name{Places: []Place{stands(5, accountA, Published, "1")}}, []string{"a withdraw 5"}},
 		{"a place that a release waits for", Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Published, "1")}}, []string{
 			"a withdraw 5 waited"}},
 		{"a release does not wait for another network's", Name{Usages: []Usage{releasing(used(1, &accountA))}, Places: []Place{stands(5, accountA, Leftover, "2")}}, []string{
@@ -144,20 +174,7 @@ func TestDesired(t *testing.T) {
 			Places: []Place{stands(5, accountA, Withdrawn, "1"), stands(6, accountA, Published, "1")}}, []string{
 			"a v=mesh1 n=1 a://b:1 at 6 others 1", "a withdraw 5 beside 1"}},
 	} {
-		if test.name.Name == "" {
-			test.name.Name = testName
-		}
-		var got []string
-		target := Desired(State{Owner: testOwner, Names: []Name{test.name}}, Addresses{Last: testAddresses, Now: testAddresses})[0]
-		for _, r := range target.Records {
-			got = append(got, recordText(r, target.Follow))
-		}
-		for _, r := range target.Refusals {
-			got = append(got, "nowhere "+r.Network+" "+r.Fault.Code)
-		}
-		if !slices.Equal(got, test.want) {
-			t.Errorf("%s:\n%s\nwant\n%s", test.what, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
-		}
+		test.check(t)
 	}
 }
 

@@ -15,40 +15,40 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// Why no work is done.
+// Reasons why a pass is declined.
 var (
 	ErrNotConfigured = errors.New("no configuration is stored")
 	ErrDisabled      = errors.New("synchronisation is disabled")
 )
 
 const (
-	// AuditRate bounds the names a second that are looked at without a reason:
-	// a thousand names take a second of each interval, a million seventeen minutes.
+	// AuditRate is the speed of a paced pass, in names per second. A thousand names take
+	// one second of each interval, a million names take seventeen minutes.
 	AuditRate = 1000
 
-	pageNames = 1000            // names taken together
+	pageNames = 1000            // names of a page
 	laneRoom  = 1000            // records that wait in memory for their zone
-	breath    = 5 * time.Second // after a fault of the database
-	// pace is the least time between two looks for what is due: each
-	// commit wakes the engine, and many commits are no reason to look as often.
+	breath    = 5 * time.Second // pause after a fault of the database
+	// pace is the least time between two searches for due names. Each commit wakes the
+	// engine, and commits may come faster.
 	pace = 10 * time.Millisecond
-	// Debounce is the time that a change waits for further ones.
+	// Debounce is the time that a change waits for further changes.
 	Debounce = time.Second
 )
 
-// Config is what an engine is made of.
+// Config has the parts and settings of an engine.
 type Config struct {
 	Database  Database
 	Open      func(Account) (provider.DNS, error)
 	Addresses func() Addresses
-	Ready     <-chan struct{} // closed when the addresses have been looked up once
-	Interval  time.Duration   // between two passes in the automatic modes
+	Ready     <-chan struct{} // closed after the first look-up of the addresses
+	Interval  time.Duration   // from the end of a pass to the next one, in the automatic modes
 	Log       *slog.Logger
 	Now       func() time.Time
 }
 
-// Engine brings names to their wanted state: those that are due, and in passes
-// all. Each zone has a worker, a queue, and a time for its next try of its own.
+// Engine brings names to their wanted state: due names, and in passes all names. Each zone
+// has its own worker, queue, and time of the next try.
 type Engine struct {
 	config Config
 	wake   chan struct{}
@@ -57,7 +57,7 @@ type Engine struct {
 	mu        sync.Mutex
 	ctx       context.Context
 	workers   sync.WaitGroup
-	crashed   chan error // a worker has, and may hold the lock
+	crashed   chan error // a worker's panic; that worker may hold the lock
 	lanes     map[Lane]*zoneLane
 	conns     map[int64]*connection
 	busy      map[string]*task
@@ -65,34 +65,34 @@ type Engine struct {
 	pass      *pass
 	asked     []*request
 	automatic bool
-	ending    bool      // no configuration is stored: values are withdrawn, and none is written
-	idleAt    time.Time // of the next pass by the interval; zero when none is planned
+	ending    bool      // no configuration is stored: values are withdrawn, none is written
+	idleAt    time.Time // of the next pass by the interval; zero: none is planned
 	awaited   map[string][]*Waiter
-	slots     chan struct{} // bounds the zones worked on at a time,
-	changes   chan struct{} // those that change,
-	looks     chan struct{} // and those looked at for previews
+	slots     chan struct{} // bounds the zones that are worked on at once,
+	changes   chan struct{} // the zones with changes,
+	looks     chan struct{} // and the zones that previews read
 	passes    metrics.Runs
 
-	recovered bool                 // what an earlier run has left is taken up
-	reviewing bool                 // all names are compared with what is wanted
-	reviewed  string               // up to this name they are
-	unstored  map[string]time.Time // names of which the last outcome could not be stored, and until when they wait
-	mended    time.Time            // until then some of them wait; zero while there is none
+	recovered bool                 // the state of an earlier run is taken over
+	reviewing bool                 // a review of all names is under way
+	reviewed  string               // the last name that it has reviewed
+	unstored  map[string]time.Time // names whose last outcome could not be stored: each waits until its time
+	mended    time.Time            // the earliest end of such a wait; zero: no name waits
 
-	settling int // of work under way
-	settled  int // so far
+	settling int // calls of settle under way
+	settled  int // calls of settle that have ended
 }
 
-// Addresses gives this host's addresses, as they are published.
+// Addresses returns this host's public addresses.
 func (e *Engine) Addresses() Addresses { return e.config.Addresses() }
 
-// Passes tells of the passes that have ended.
+// Passes returns the metrics of the passes that have ended.
 func (e *Engine) Passes() *metrics.Runs { return &e.passes }
 
-// zonesAtOnce bounds the zones that are worked on at a time.
+// zonesAtOnce bounds the zones that are worked on at once.
 const zonesAtOnce = 32
 
-// New makes an engine, which works while Run does.
+// New returns an engine, which works while Run does.
 func New(c Config) *Engine {
 	return &Engine{
 		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[Lane]*zoneLane{}, conns: map[int64]*connection{},
@@ -101,7 +101,7 @@ func New(c Config) *Engine {
 	}
 }
 
-// Wake says that something may be due: it is looked for soon.
+// Wake tells the engine that a name may be due. The engine searches soon.
 func (e *Engine) Wake() {
 	select {
 	case e.wake <- struct{}{}:
@@ -109,8 +109,8 @@ func (e *Engine) Wake() {
 	}
 }
 
-// Run works until ctx ends, and returns when what has begun is finished. A panic in
-// what is not the work on a record is its error, at once.
+// Run works until ctx ends, and returns when all started work is finished. It returns a
+// panic as its error at once, except a panic in the work on a record.
 func (e *Engine) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -129,13 +129,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// begin has a worker do something.
+// begin runs a function in a goroutine of its own, for which Run waits.
 func (e *Engine) begin(work func()) {
 	e.workers.Go(func() {
 		if err := tasks.Call(func() error { work(); return nil }); err != nil {
 			select {
 			case e.crashed <- err:
-			default: // one is enough
+			default: // Run returns the first one
 			}
 		}
 	})
@@ -165,7 +165,7 @@ func (e *Engine) run(ctx context.Context) error {
 	return nil
 }
 
-// recover takes up what an earlier run of the program has left, once.
+// recover takes over the state that an earlier run of the program has left. It does so once.
 func (e *Engine) recover(ctx context.Context) error {
 	if e.recovered {
 		return nil
@@ -190,9 +190,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until it is time, if there is one, or until something has happened, but
-// never less than a moment, which is shorter when a caller waits. The clock may have
-// been set since the round began: the shorter wait counts.
+// rest waits until next, if it is not zero, or until Wake is called. It waits at least
+// pace, or a millisecond if a caller waits. The clock may have been set since the round
+// began, so the shorter of both waits counts.
 func (e *Engine) rest(ctx context.Context, began, next time.Time) {
 	least := pace
 	if e.awaitedNow() {
@@ -205,7 +205,7 @@ func (e *Engine) rest(ctx context.Context, began, next time.Time) {
 	case <-ctx.Done():
 		return
 	}
-	var due <-chan time.Time // never
+	var due <-chan time.Time // nil: never ready
 	if !next.IsZero() {
 		timer := time.NewTimer(min(next.Sub(began), next.Sub(e.config.Now())))
 		defer timer.Stop()
@@ -218,14 +218,14 @@ func (e *Engine) rest(ctx context.Context, began, next time.Time) {
 	}
 }
 
-// awaitedNow reports whether a person waits for a name or for a pass.
+// awaitedNow reports whether a caller waits for a name or for a pass.
 func (e *Engine) awaitedNow() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.asked) > 0 || len(e.awaited) > 0 || e.pass != nil && len(e.pass.waiting) > 0
 }
 
-// lane gives the lane of a key. The caller holds the lock.
+// lane returns the lane of a key, a new one if there is none. The caller holds the lock.
 func (e *Engine) lane(key Lane) *zoneLane {
 	if e.lanes[key] == nil {
 		e.lanes[key] = &zoneLane{key: key}
@@ -233,10 +233,10 @@ func (e *Engine) lane(key Lane) *zoneLane {
 	return e.lanes[key]
 }
 
-// round takes what is due, and tells when to come back.
+// round does the work of one wake-up, and returns the time of the next one, zero for none.
 func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 	e.mu.Lock()
-	asked := slices.Clone(e.asked) // before it is read whether there is a configuration
+	asked := slices.Clone(e.asked) // before Settings, so a declined caller asked before they were read
 	e.mu.Unlock()
 	if err := e.recover(ctx); err != nil {
 		return next, err
@@ -257,16 +257,22 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 		at, err := e.review(ctx)
 		return soonest(next, at), err
 	}
-	passAt, err := e.beginPass(ctx, settings.Automatic)
+	return e.work(ctx, settings.Automatic)
+}
+
+// work begins a pass if one is asked for, and takes the due names and the next page of the
+// pass. It returns the time of the next round, zero for none.
+func (e *Engine) work(ctx context.Context, automatic bool) (next time.Time, err error) {
+	passAt, err := e.beginPass(ctx, automatic)
 	if err != nil {
 		return next, err
 	}
-	if settings.Automatic || e.passNumber() > 0 {
+	if automatic || e.passNumber() > 0 {
 		if _, err := e.spread(ctx); err != nil {
 			return next, err
 		}
 	}
-	next, err = e.takeDue(ctx, settings.Automatic)
+	next, err = e.takeDue(ctx, automatic)
 	if err != nil {
 		return next, err
 	}
@@ -276,8 +282,8 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 	return soonest(soonest(next, passAt), soonest(pageAt, e.mended)), err
 }
 
-// spread makes some of the names due that were marked as a whole, when there is
-// room for them, and reports whether marks may be left. They belong to the pass that runs.
+// spread makes some names of marked services due, if fewer than a page wait, and reports
+// whether marks may be left. These names belong to the running pass.
 func (e *Engine) spread(ctx context.Context) (left bool, err error) {
 	if left, err = e.config.Database.Marked(ctx); err != nil || !left {
 		return left, err
@@ -286,7 +292,7 @@ func (e *Engine) spread(ctx context.Context) (left bool, err error) {
 	inWork := len(e.busy)
 	e.mu.Unlock()
 	waiting, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now().Add(Debounce), pageNames+inWork)
-	if err != nil || len(waiting)-inWork >= pageNames { // a zone that is slow keeps no other's marks back
+	if err != nil || len(waiting)-inWork >= pageNames { // names in work do not count: a slow zone must not delay other zones' marks
 		return true, err
 	}
 	if err := e.config.Database.SpreadMarks(ctx, pageNames); err != nil {
@@ -301,7 +307,7 @@ func (e *Engine) spread(ctx context.Context) (left bool, err error) {
 	return true, nil
 }
 
-// refuse tells the callers that wait for a pass that the database fails.
+// refuse ends the callers that wait for a pass with an error of the database.
 func (e *Engine) refuse(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -314,7 +320,7 @@ func (e *Engine) refuse(err error) {
 	}
 }
 
-// stand is the round of a program that is switched off.
+// stand is the round while synchronisation is disabled.
 func (e *Engine) stand(asked []*request) time.Time {
 	e.decline(asked, ErrDisabled)
 	e.mu.Lock()
@@ -328,7 +334,7 @@ func (e *Engine) stand(asked []*request) time.Time {
 	return e.config.Now().Add(time.Hour)
 }
 
-// decline tells the callers that wait for a pass why there is none for them.
+// decline ends the callers that wait for a pass with the reason why there is none.
 func (e *Engine) decline(asked []*request, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -344,7 +350,7 @@ func (e *Engine) decline(asked []*request, why error) {
 	}
 }
 
-// soonest gives the earlier of two times; zero is never.
+// soonest returns the earlier of two times; zero means never.
 func soonest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -352,8 +358,8 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// takeDue takes the names that are due, lane by lane, and tells when the next
-// are.
+// takeDue takes the due names, lane by lane, and returns the time at which the next name is
+// due.
 func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, err error) {
 	lanes := []Lane{LaneAsked, LaneLook}
 	e.mu.Lock()
@@ -383,8 +389,8 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 	return next, nil
 }
 
-// prune forgets the zones for which nothing waits and which may be asked again, and the names
-// that may be stored again. The caller holds the lock.
+// prune forgets the lanes of zones in which no name waits and whose zone may be asked, and
+// the names whose outcome may be stored again. The caller holds the lock.
 func (e *Engine) prune() {
 	now := e.config.Now()
 	maps.DeleteFunc(e.lanes, func(_ Lane, l *zoneLane) bool {
@@ -393,19 +399,12 @@ func (e *Engine) prune() {
 	maps.DeleteFunc(e.unstored, func(_ string, until time.Time) bool { return !waits(until, now, breath) })
 }
 
+// takeLane takes the due names of a lane, and returns the time at which its next name is due.
 func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next time.Time, err error) {
 	now := e.config.Now()
 	e.mu.Lock()
-	l, zone := e.lanes[lane]
 	inWork := len(e.busy)
-	var puts int
-	var until time.Time
-	if zone {
-		puts = l.puts
-		if l.closed(now) && !l.givenUp(now, e.retry) {
-			until = l.blocked
-		}
-	}
+	until, puts := e.blockedUntil(lane, now)
 	e.mu.Unlock()
 	if !until.IsZero() {
 		return until, nil
@@ -419,7 +418,7 @@ func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next tim
 	if err != nil || taken > 0 {
 		return now, err
 	}
-	at, ok, err := e.config.Database.NextDue(ctx, lane, by) // of the names that are due by now each is in work: its end wakes us
+	at, ok, err := e.config.Database.NextDue(ctx, lane, by) // every name that is due by now is in work, whose end wakes the engine
 	switch {
 	case err != nil:
 		return next, err
@@ -431,8 +430,22 @@ func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next tim
 	return time.Time{}, nil
 }
 
-// dueBy is the time by which a name must be due to be taken. When a caller waits
-// for a pass, no change waits for further ones.
+// blockedUntil returns the time until which the zone of a lane is not asked, zero if its
+// names can be taken, and how often names were stored for the lane. The names of a zone
+// that is given up are taken, so that they fail. The caller holds the lock.
+func (e *Engine) blockedUntil(lane Lane, now time.Time) (until time.Time, puts int) {
+	l := e.lanes[lane]
+	if l == nil {
+		return time.Time{}, 0
+	}
+	if l.closed(now) && !l.givenUp(now, e.retry) {
+		until = l.blocked
+	}
+	return until, l.puts
+}
+
+// dueBy returns the time by which a name of a lane must be due to be taken. While a caller
+// waits for a pass, changes do not wait for further changes.
 func (e *Engine) dueBy(lane Lane) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -442,157 +455,12 @@ func (e *Engine) dueBy(lane Lane) time.Time {
 	return e.config.Now()
 }
 
-// emptied notes that no name waits for a zone in the database, if none was stored for it
-// since the engine looked.
+// emptied records that no name waits for a zone in the database, unless a name was stored
+// for it since the engine read puts.
 func (e *Engine) emptied(lane Lane, puts int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if l := e.lanes[lane]; l != nil && l.puts == puts {
 		l.stored = false
-	}
-}
-
-// taking says why names are taken.
-type taking struct {
-	lane   Lane
-	by     time.Time // by which they were due
-	manual bool
-	page   *pass
-}
-
-// take begins the work on names that are not in work yet, and gives how many. After an error
-// either none is taken, or those whose work could not be stored are to be taken again.
-func (e *Engine) take(ctx context.Context, names []string, why taking) (taken int, err error) {
-	names, back, again := e.free(names, why)
-	state, err := e.config.Database.State(ctx, names)
-	if err != nil {
-		return 0, err
-	}
-	targets, err := e.restate(ctx, state)
-	if err != nil {
-		return 0, err
-	}
-	var idle []*task
-	e.mu.Lock()
-	if why.page != nil {
-		why.page.again = append(why.page.again, again...)
-	}
-	for _, target := range targets {
-		n := target.Name
-		if why.outdated(n, e.config.Now()) {
-			continue
-		}
-		if e.waitsForStore(target) {
-			if why.page != nil {
-				why.page.again = append(why.page.again, n.Name)
-			}
-			continue
-		}
-		taken++
-		t := &task{name: n, places: n.Places, page: why.page, again: why.lane.OfZone(), turn: why.turn()}
-		t.look = why.lane == LaneLook && why.manual && e.pass == nil
-		t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !slices.Contains(back, n.Name)
-		e.busy[n.Name] = t
-		if e.enqueue(t, target, why); t.waiting == 0 {
-			t.begun = true
-			idle = append(idle, t)
-		}
-	}
-	e.mu.Unlock()
-	return taken, e.settle(ctx, nil, &Settlement{}, idle)
-}
-
-// waitsForStore reports whether the last outcome of a name, or of its zone, could not be stored:
-// the next one could not be either. The caller holds the lock.
-func (e *Engine) waitsForStore(t Target) bool {
-	until := e.unstored[t.Name.Name]
-	for _, r := range t.Records {
-		if l := e.lanes[r.lane()]; l != nil && l.fault.Code == CodeDatabase && l.blocked.After(until) {
-			until = l.blocked
-		}
-	}
-	if !waits(until, e.config.Now(), breath) {
-		return false
-	}
-	e.mended = soonest(e.mended, until)
-	return true
-}
-
-// free gives those of some names that are not in work, those of them that were taken back, and those
-// to which the pass comes again: what is done there is not the work of the pass.
-func (e *Engine) free(names []string, why taking) (free, back, again []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, name := range names {
-		t := e.busy[name]
-		if t != nil && why.page == nil && t.turn > why.turn() && e.takeBack(t) {
-			t, back = nil, append(back, name) // it has changed since
-		}
-		switch {
-		case t == nil && len(free) < pageNames:
-			free = append(free, name)
-		case t != nil && why.page != nil && !t.belongs(why.page):
-			again = append(again, name)
-		}
-	}
-	return free, back, again
-}
-
-// takeBack takes a task back that has not begun: its jobs leave their queues. The caller holds the lock.
-func (e *Engine) takeBack(t *task) bool {
-	if t.begun {
-		return false
-	}
-	for _, j := range t.jobs {
-		j.lane.queue = slices.DeleteFunc(j.lane.queue, func(o *job) bool { return o == j })
-	}
-	if delete(e.busy, t.name.Name); t.page != nil {
-		t.page.page--
-	}
-	return true
-}
-
-// outdated reports whether the name was worked on since it was listed: then it would
-// not be listed any more.
-func (why taking) outdated(n Name, now time.Time) bool {
-	if why.lane == LaneLook {
-		return n.Look.IsZero() || n.Look.After(why.by) && waits(n.Look, now, LaneLook.LongestWait())
-	}
-	if why.page == nil {
-		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, n.Lane.LongestWait())
-	}
-	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone()
-}
-
-// enqueue hands the records of a task to their zones. Where a queue is full the
-// name waits in the database; a person's order goes first. The caller holds the
-// lock.
-func (e *Engine) enqueue(t *task, target Target, why taking) {
-	if !e.ending {
-		t.follow = target.Follow
-		for _, r := range target.Refusals {
-			t.outcomes = append(t.outcomes, r.outcome())
-		}
-	}
-	for _, r := range target.Records {
-		if e.ending && !r.withdraws() {
-			continue
-		}
-		l := e.lane(r.lane())
-		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
-			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
-			continue
-		}
-		j := &job{task: t, lane: l, record: r}
-		if t.again {
-			j.attempt = r.Place.Attempts
-		}
-		t.waiting++
-		t.jobs = append(t.jobs, j)
-		l.put(j)
-		if !l.working {
-			l.working = true
-			e.begin(func() { e.runLane(l) })
-		}
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"meshddns/internal/provider"
 )
 
-// inherit withdraws what a key is refused for with its heir: the account that
-// has another secret for the same key id. What the heir cannot do either has
-// failed for the first key's reason.
+// inherit tries again, with the heir, the withdrawals whose own key is refused or gone. If
+// the heir fails too, an item keeps the failure of its own key.
 func (e *Engine) inherit(ctx context.Context, b *batch) {
 	heirs := map[int64]*batch{}
 	refused := map[*item]item{}
@@ -38,7 +37,7 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 	}
 }
 
-// heirZone reports the zone of a place to an heir, if it has that very zone.
+// heirZone finds the zone of a place with the heir's key. It fails if that is another zone.
 func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err error) {
 	zone, err = b.conn.client.Zone(ctx, r.Name)
 	if oneWord := r.Account.Provider == "cloudflare"; oneWord && provider.KindOf(err) == provider.ZoneNotFound {

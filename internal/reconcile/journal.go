@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// journalPatience is how long a caller waits until its lines are written. While the log takes
-	// none, only the first caller waits.
+	// journalPatience bounds the time that a caller waits until its lines are written.
+	// While the log is stalled, only the first caller waits.
 	journalPatience = time.Second
-	// journalRoom bounds the lines that wait for a log that takes none.
+	// journalRoom bounds the lines that wait for a stalled log.
 	journalRoom = 1000
 )
 
-// journal writes lines of the log in their order. A goroutine of its own writes them, so a log that
-// takes no lines holds no other work up.
+// journal writes lines to the log in order. Its own goroutine writes them, so a stalled log
+// does not delay other work.
 type journal struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
 	lines   []slog.Record
-	lost    int           // lines for which there was no room
-	written chan struct{} // closed when no line waits any more; nil while none does
-	stalled bool          // a caller has waited in vain
+	lost    int           // number of dropped lines
+	written chan struct{} // closed once no line waits; nil while none waits
+	stalled bool          // a caller has waited for journalPatience in vain
 }
 
-// add takes a line whose words may come from a provider. It never waits.
+// add adds a line, whose texts may come from a provider. It never waits.
 func (j *journal) add(level slog.Level, message string, attributes ...any) {
 	for i, value := range attributes {
 		if text, ok := value.(string); ok {
@@ -54,8 +54,8 @@ func (j *journal) add(level slog.Level, message string, attributes ...any) {
 	}
 }
 
-// wait waits until every line is written, but not for a log that has stalled. The caller holds
-// no lock.
+// wait waits until every line is written, except if the log has stalled. The caller must
+// hold no lock.
 func (j *journal) wait() {
 	j.mu.Lock()
 	written, stalled := j.written, j.stalled
@@ -74,7 +74,7 @@ func (j *journal) wait() {
 	}
 }
 
-// write writes what waits, until nothing does.
+// write writes the waiting lines until there is none.
 func (j *journal) write() {
 	for {
 		lines, lost := j.take()
@@ -82,7 +82,7 @@ func (j *journal) write() {
 			return
 		}
 		for _, line := range lines {
-			j.log.Handler().Handle(context.Background(), line) // there is no other place to tell that it fails
+			j.log.Handler().Handle(context.Background(), line) // an error could be reported only to this log
 		}
 		if lost > 0 {
 			j.log.Warn("the log took no lines for a while, and some are lost", "lines", lost)
@@ -90,7 +90,7 @@ func (j *journal) write() {
 	}
 }
 
-// take gives the lines that wait, nil when there is none.
+// take returns the waiting lines, nil if there are none.
 func (j *journal) take() (lines []slog.Record, lost int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

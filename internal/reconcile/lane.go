@@ -14,31 +14,32 @@ import (
 	"meshddns/internal/provider"
 )
 
-// zoneLane is a lane of a zone with its jobs, and how the zone has answered.
+// zoneLane is the lane of a zone: its queue of jobs, and its back-off.
 type zoneLane struct {
 	key     Lane
 	queue   []*job
 	working bool
-	stored  bool      // names wait for it in the database
-	puts    int       // how often names were stored for it
-	blocked time.Time // until then the provider is not asked
-	told    bool      // by the provider itself
-	fails   int       // in a row
-	since   time.Time // the first failure since the zone answered last; zero: none
-	fault   Fault     // of the last
+	stored  bool      // names wait in the database for this lane
+	puts    int       // how often names were stored for this lane
+	blocked time.Time // the provider is not asked before this time
+	told    bool      // the provider itself asked for that pause
+	fails   int       // failures in a row
+	since   time.Time // of the first failure since the last answer; zero: none
+	fault   Fault     // the last failure
 }
 
-// turn says which jobs of a zone go first. A batch has jobs of one turn: what is changed does not
-// wait for what is only read.
+// turn orders the jobs of a zone. A batch has jobs of one turn, so a change does not wait
+// for names that are only read.
 type turn int
 
 const (
 	turnAsked   turn = iota // a person's order
 	turnChanged             // a change
-	turnWaiting             // it has waited for its zone, or is to be looked at once more
-	turnPage                // a pass comes by
+	turnWaiting             // a name that has waited for its zone, or a second look
+	turnPage                // a name of a pass
 )
 
+// turn returns the turn of the jobs of names that are taken for the reason.
 func (why taking) turn() turn {
 	switch {
 	case why.page != nil:
@@ -51,7 +52,7 @@ func (why taking) turn() turn {
 	return turnWaiting
 }
 
-// put puts a job into the queue, behind those of its turn.
+// put puts a job into the queue, behind the jobs of its turn.
 func (l *zoneLane) put(j *job) {
 	at := slices.IndexFunc(l.queue, func(o *job) bool { return o.task.turn > j.task.turn })
 	if at < 0 {
@@ -75,11 +76,11 @@ func (e *Engine) runLane(l *zoneLane) {
 	}
 }
 
-// slotTime is how long a batch may keep other zones from their turn: one that takes longer
-// waits for a provider, and needs little of this machine.
+// slotTime is how long a batch keeps its slot. A batch that takes longer waits for a
+// provider, and needs little of this machine.
 const slotTime = time.Second
 
-// inSlot does some work as one of so many at a time. Changes have slots of their own.
+// inSlot runs a function in one of a bounded number of slots. Changes have slots of their own.
 func (e *Engine) inSlot(t turn, work func()) {
 	slots := e.slots
 	if t <= turnChanged {
@@ -92,7 +93,7 @@ func (e *Engine) inSlot(t turn, work func()) {
 	work()
 }
 
-// nextBatch takes jobs off a queue, nil when it is empty or the program ends.
+// nextBatch takes the jobs of a batch off a queue, nil if the queue is empty or the program ends.
 func (e *Engine) nextBatch(l *zoneLane) ([]*job, *connection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -113,8 +114,8 @@ func (e *Engine) nextBatch(l *zoneLane) ([]*job, *connection) {
 	return jobs, conn
 }
 
-// connection gives the connection of an account, a new one when it has lived for
-// long enough. It forgets those of other accounts that have. The caller holds the lock.
+// connection returns the connection of an account, a new one if there is none. It first
+// forgets all connections that are older than clientLife. The caller holds the lock.
 func (e *Engine) connection(account Account) *connection {
 	now := e.config.Now()
 	maps.DeleteFunc(e.conns, func(_ int64, c *connection) bool { return !waits(c.opened.Add(clientLife), now, clientLife) })
@@ -126,7 +127,7 @@ func (e *Engine) connection(account Account) *connection {
 	return conn
 }
 
-// workBatch works on some jobs of a zone and commits what came of it.
+// workBatch works on some jobs of a zone and commits the outcomes.
 func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 	b := &batch{db: e.config.Database, addresses: e.config.Addresses(), now: e.config.Now, conn: conn, probe: e.oneZone}
 	for _, j := range jobs {
@@ -151,21 +152,21 @@ func (e *Engine) workBatch(l *zoneLane, jobs []*job, conn *connection) {
 	}
 	e.inherit(e.ctx, b)
 	if e.ctx.Err() != nil && !slices.ContainsFunc(b.items, func(i *item) bool { return i.fault.Code != CodeInterrupted }) {
-		return // the program ends: all is as it was stored
+		return // the program ends, and all is as it was stored
 	}
 	e.conclude(l, jobs, b)
 }
 
-// givenUp reports whether a zone that is not asked now has failed as often as it
-// may: its names fail with it, until the next try.
+// givenUp reports whether a closed zone has used up its retries, or is closed for longer
+// than a pass waits. Its names fail without a call until the next try.
 func (l *zoneLane) givenUp(now time.Time, retry provider.Backoff) bool {
 	return l.closed(now) && (l.fails > retry.Retries || l.blocked.Sub(now) > passPatience)
 }
 
-// passPatience is how long a pass waits for a zone at most.
+// passPatience is the longest time that a pass waits for a zone.
 const passPatience = time.Minute
 
-// conclude notes how the zone fared, and settles what came of the jobs.
+// conclude updates the zone's back-off, concludes the jobs of a batch, and settles their outcomes.
 func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	now := e.config.Now()
 	var s Settlement
@@ -187,14 +188,12 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 			ended = append(ended, t)
 		}
 	}
-	fault, since := l.fault, l.since
+	fault, since := l.fault, cmp.Or(l.since, now)
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
-		e.news.zone(first, cmp.Or(since, now), fault, failed+waiting)
-	} else if b.down == nil && b.answered {
-		e.news.zone(first, now, Fault{}, 0)
-	} else if at := slices.IndexFunc(b.items, (*item).zoneless); b.down == nil && at >= 0 {
-		e.news.zone(first, now, b.items[at].fault, 0)
+		e.news.zone(first, since, fault, failed+waiting)
+	} else {
+		e.tellAnswer(first, b, now)
 	}
 	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {
@@ -204,7 +203,20 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	}
 }
 
-// judge says after a batch whether the zone is asked again at once.
+// tellAnswer tells the log that the zone of a record has answered a batch, or that the
+// provider has no such zone.
+func (e *Engine) tellAnswer(r Record, b *batch, now time.Time) {
+	if b.down != nil {
+		return
+	}
+	if b.answered {
+		e.news.zone(r, now, Fault{}, 0)
+	} else if at := slices.IndexFunc(b.items, (*item).zoneless); at >= 0 {
+		e.news.zone(r, now, b.items[at].fault, 0)
+	}
+}
+
+// judge updates the back-off of a zone after a batch.
 func (e *Engine) judge(l *zoneLane, b *batch, now time.Time) {
 	switch {
 	case b.down == nil && b.answered:
@@ -227,8 +239,7 @@ func (e *Engine) judge(l *zoneLane, b *batch, now time.Time) {
 	}
 }
 
-// settle commits what came of some work in a zone, if it was in one, and ends the tasks that are
-// through.
+// settle commits a settlement and ends tasks. l is the lane of the zone, nil if the work was in none.
 func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended []*task) error {
 	e.mu.Lock()
 	e.settling++
@@ -245,7 +256,7 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 	}
 	unstored, fault, err := e.store(context.WithoutCancel(ctx), s)
 	if l != nil {
-		e.news.database("settle", l.key, fault) // before those callers go on that wait for the outcome
+		e.news.database("settle", l.key, fault) // before the callers go on that wait for the outcome
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -264,7 +275,8 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 	return err
 }
 
-// end ends a task that was settled while a pass ran, or none. The caller holds the lock.
+// end ends a task. p is the pass that ran when the task was settled, nil if none did. The
+// caller holds the lock.
 func (e *Engine) end(t *task, p *pass, stored bool) {
 	name := t.name.Name
 	delete(e.busy, name)
@@ -277,7 +289,7 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 		if t.page != nil {
 			t.page.again = append(t.page.again, name)
 		}
-	case p != nil && p == e.pass: // else it is marked for another, or for none
+	case p != nil && p == e.pass: // else the name is marked for another pass, or for none
 		p.count(t)
 	}
 	for _, w := range e.awaited[name] {
@@ -285,12 +297,13 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 	}
 }
 
-// storeTime is how long a settlement is tried name by name. A database that is locked takes longer
-// to say so once.
+// storeTime bounds the time in which a settlement is tried name by name. One try on a
+// locked database takes longer than that.
 const storeTime = time.Second
 
-// store commits a settlement: where that fails, name by name, so that none waits for another.
-// It gives the names that are not stored; err is why none is.
+// store commits a settlement. If that fails, it tries name by name, so that one name's
+// fault does not keep the others back. It returns the names that are not stored, the first
+// fault, and the same fault as err if no name is stored.
 func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]bool, fault, err error) {
 	if len(s.Places)+len(s.Ended)+len(s.Names) == 0 {
 		return nil, nil, nil
@@ -312,6 +325,7 @@ func (e *Engine) store(ctx context.Context, s *Settlement) (unstored map[string]
 	return unstored, fault, err
 }
 
+// tellOutcomes tells the log the outcomes of some tasks.
 func (e *Engine) tellOutcomes(ended []*task) {
 	var all []Outcome
 	for _, t := range ended {

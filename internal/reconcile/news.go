@@ -13,46 +13,46 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// news tells the log what changes, and not what stays as it is: that a zone is down,
-// that a name is not as it should be, and that either is well again. What it has
-// told it forgets with the program, and then tells what is wrong once more.
+// news logs changes only: a zone is down, a name has a fault, and either is well again. It
+// remembers the logged faults in memory only, so after a restart it logs each fault once
+// more.
 type news struct {
 	journal journal
 	now     func() time.Time
 
-	mu    sync.Mutex         // held for no line that is written
-	pass  int64              // the number of the pass that runs, or of the last one
-	zones map[Lane]*zoneNews // of zones
+	mu    sync.Mutex         // not held while a line is written
+	pass  int64              // the number of the running pass, or of the last one
+	zones map[Lane]*zoneNews // by the lane of the zone
 	views map[string]trouble // of zones that are not searched for orphans, or that no resolver finds
-	names map[string]trouble // by name and place
-	full  bool               // more names are not as they should be than are remembered
-	base  map[string]*damage // faults of the database, by what it was asked for, and for which zone
-	bad   int                // names that were not as they should be when the last pass ended
+	names map[string]trouble // of records, by Outcome.key
+	full  bool               // more names have a fault than are remembered
+	base  map[string]*damage // faults of the database, by operation and zone
+	bad   int                // bad names of the last pass
 
 	crowds map[string]*crowd // by zone
 }
 
-// trouble is what was told.
+// trouble is a fault that was logged.
 type trouble struct {
 	code  string
 	since time.Time
-	pass  int64 // that saw it last
+	pass  int64 // the last one that has seen it
 }
 
-// damage is a fault of the database that was told.
+// damage is a fault of the database that was logged.
 type damage struct {
 	what, fault string
 	since       time.Time
-	well        time.Time // since when nothing has failed; zero: it fails
+	well        time.Time // of the first success since the fault; zero: none yet
 }
 
 const (
-	// calm is how long the database works before that is told: on a full disk what is
-	// small is still written, and what asks for more room is not.
+	// calm is how long the database has to work before the log says that it is well: on a
+	// full disk small writes succeed, and only larger ones fail.
 	calm = 30 * time.Second
-	// toldNames bounds the names whose trouble is remembered, with some 200 octets each.
+	// toldNames bounds the names whose trouble is remembered. Each takes some 200 octets.
 	toldNames = 10_000
-	// toldApart is how many names of one batch with the same trouble have a line each.
+	// toldApart bounds the names of one batch that have a line each for the same trouble.
 	toldApart = 3
 )
 
@@ -63,8 +63,8 @@ func newNews(log *slog.Logger, now func() time.Time) *news {
 	}
 }
 
-// lock takes the lock, under which lines are added in the order of what they tell. The result
-// gives it back, and waits until they are written.
+// lock takes the lock, so that lines are added in the order of the events. unlock releases
+// it and waits until the lines are written.
 func (n *news) lock() (unlock func()) {
 	n.mu.Lock()
 	return func() {
@@ -73,8 +73,8 @@ func (n *news) lock() (unlock func()) {
 	}
 }
 
-// note remembers what is wrong with something, "" for nothing, and reports whether that is news, and
-// what was told before. The caller holds the lock.
+// note remembers the code of the fault of one key, "" for none. It returns the trouble
+// before, and whether the code is new. The caller holds the lock.
 func (n *news) note(all map[string]trouble, key, code string) (before trouble, isNew bool) {
 	before, told := all[key]
 	switch {
@@ -91,8 +91,8 @@ func (n *news) note(all map[string]trouble, key, code string) (before trouble, i
 	return before, true
 }
 
-// reason is what makes two faults of a zone one: a server that is overloaded is now
-// slow and now refuses.
+// reason returns a code that is equal for faults of one cause: an overloaded server
+// sometimes does not answer and sometimes refuses.
 func reason(f Fault) string {
 	if f.Code == string(provider.Network) {
 		return string(provider.Temporary)
@@ -100,7 +100,7 @@ func reason(f Fault) string {
 	return f.Code
 }
 
-// zoneSearched tells that a zone was not searched for orphans, and why, or that it is again.
+// zoneSearched logs that a zone was not searched for orphans, and why, or that it is searched again.
 func (n *news) zoneSearched(z Zone, err error) {
 	defer n.lock()()
 	var f Fault
@@ -122,8 +122,8 @@ func (n *news) zoneSearched(z Zone, err error) {
 	}
 }
 
-// reach tells that no resolver finds the zone of a record, or that resolvers do again: once for the zone,
-// because it is so for all its records.
+// reach logs that no resolver finds the zone of a record, or that resolvers find it again.
+// There is one line for the zone, because all its records have the same fault.
 func (n *news) reach(o Outcome) {
 	found := o.Fault.Code == "" && (o.writes() || o.Action == ActionUnchanged)
 	if o.Zone == "" || !found && o.Fault.Code != CodeZoneUnreachable {
@@ -140,8 +140,8 @@ func (n *news) reach(o Outcome) {
 	}
 }
 
-// outcomes tells what became of some records. Many that have begun to fail together
-// for one reason, or are well again together, are one line.
+// outcomes logs the outcomes of some records. Many records that begin to fail for one
+// reason, or are well again, together have one line.
 func (n *news) outcomes(all []Outcome) {
 	defer n.lock()()
 	told := map[string][]Outcome{}
@@ -170,18 +170,18 @@ func (n *news) outcomes(all []Outcome) {
 	}
 }
 
-// record tells of one record.
+// record logs one record.
 func (n *news) record(o Outcome) {
 	n.journal.add(o.level(), "record", "name", o.Name, "provider", o.Provider, "action", o.Action,
 		"code", o.Fault.Code, "was", o.was, "detail", o.Fault.Detail, "key", o.Fault.Key, "attempts", o.Attempts)
 }
 
-// isNew reports whether an outcome is to be told, and notes in it what was wrong: a record is not as it
-// should be, or for another reason, or is well again, or something was changed.
+// isNew reports whether an outcome is logged: the record has a new fault or another one, is
+// well again, or was changed. It sets o.was if the record is well again.
 func (n *news) isNew(o *Outcome) bool {
 	told, known := n.names[o.key()]
 	code := o.Fault.Code
-	if code == CodeZoneUnreachable { // which is said of the zone
+	if code == CodeZoneUnreachable { // reach logs it for the zone
 		code = ""
 	}
 	switch {
@@ -204,16 +204,16 @@ func (n *news) isNew(o *Outcome) bool {
 	return isNew || o.changed()
 }
 
-// passBegins takes the number of a pass.
+// passBegins sets the number of the running pass.
 func (n *news) passBegins(number int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pass = number
 }
 
-// passEnds tells of a pass that was asked for, or that has found another number of
-// names that are not as they should be. What it and the one before have not met
-// any more, such as a name that was released, is forgotten.
+// passEnds logs a pass that was asked for, or that found another number of bad names than
+// the pass before. It forgets everything that this pass and the one before have not met,
+// such as a released name.
 func (n *news) passEnds(r Report) {
 	defer n.lock()()
 	forget := func(_ string, t trouble) bool { return t.pass < n.pass-1 }
@@ -232,8 +232,9 @@ func (n *news) passEnds(r Report) {
 	n.bad = r.Bad
 }
 
-// database tells that the database fails at something that a zone waits for, or the engine,
-// with another reason again, and notes when it does no more.
+// database logs that an operation of the database fails, once for each error text in a row.
+// It also records a success after a fault, which calmed logs. zone is "" for the engine
+// itself.
 func (n *news) database(what string, zone Lane, err error) {
 	defer n.lock()()
 	told := n.base[what+string(zone)]
@@ -248,8 +249,8 @@ func (n *news) database(what string, zone Lane, err error) {
 	}
 }
 
-// calmed tells that the database does not fail any more, when that is so for a while,
-// and gives the time to ask again, zero for none.
+// calmed logs that an operation of the database works again, once it has worked for calm.
+// It returns the time to call calmed again, zero for none.
 func (n *news) calmed() (next time.Time) {
 	defer n.lock()()
 	for _, key := range slices.Sorted(maps.Keys(n.base)) {
@@ -266,8 +267,8 @@ func (n *news) calmed() (next time.Time) {
 	return next
 }
 
-// level is that of an outcome in the log: what needs a person is a warning. That no resolver finds a
-// zone is one warning for the zone.
+// level returns the log level of an outcome: a warning if a person has to act. A zone that
+// no resolver finds is a warning for the zone, not for each record.
 func (o Outcome) level() slog.Level {
 	if o.bad() || o.warning() && o.Fault.Code != CodeZoneUnreachable || o.Action == ActionLeftover {
 		return slog.LevelWarn
@@ -275,5 +276,5 @@ func (o Outcome) level() slog.Level {
 	return slog.LevelInfo
 }
 
-// key tells the outcome from others at its name.
+// key returns a key that differs between the outcomes at one name.
 func (o Outcome) key() string { return o.Name + " " + o.Network + " " + o.at }

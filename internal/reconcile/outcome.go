@@ -11,35 +11,36 @@ import (
 	"meshddns/internal/provider"
 )
 
-// Codes of faults beside the kinds of package provider.
+// Codes of faults, besides the kinds of package provider.
 const (
-	CodeUnknownProvider  = "unknown_provider"
-	CodeNotListening     = "not_listening"
-	CodeNoProvider       = "no_provider"
-	CodeInvalid          = "invalid"
-	CodeInvalidName      = "invalid_name"
-	CodeNetworkConflict  = "network_conflict"
-	CodeCredentialsGone  = "credentials_gone"
-	CodeDeletesForbidden = "deletes_forbidden"
-	CodeAddressUnknown   = "address_unknown"
-	CodeSameOwner        = "same_owner_elsewhere"
-	CodeZoneUnreachable  = "zone_unreachable"
-	CodeDatabase         = "database_down"
-	CodeInterrupted      = "interrupted"
-	CodeOrphan           = "orphan"
-	CodeNotSearched      = "not_searched"
+	CodeUnknownProvider  = "unknown_provider"     // the account's provider has no client
+	CodeNotListening     = "not_listening"        // the built-in DNS server does not run
+	CodeNoProvider       = "no_provider"          // the usage has no account to publish at
+	CodeInvalid          = "invalid"              // the value breaks the rules of package mesh
+	CodeInvalidName      = "invalid_name"         // DNS cannot have the name
+	CodeNetworkConflict  = "network_conflict"     // the network in Detail has the name
+	CodeCredentialsGone  = "credentials_gone"     // the account's secret is not stored any more
+	CodeDeletesForbidden = "deletes_forbidden"    // mode upsert-only forbids the withdrawal
+	CodeAddressUnknown   = "address_unknown"      // this host's address is not known now: the endpoints in Detail need it
+	CodeSameOwner        = "same_owner_elsewhere" // another writer with our mark changes the value
+	CodeZoneUnreachable  = "zone_unreachable"     // no resolver finds the built-in zone
+	CodeDatabase         = "database_down"        // the database failed
+	CodeInterrupted      = "interrupted"          // the work was interrupted, and is done later
+	CodeOrphan           = "orphan"               // the value is an orphan
+	CodeNotSearched      = "not_searched"         // the zone was not searched for orphans
 )
 
-// Fault is why something is not as it should be: a code that has a text in each
-// language, and the particulars.
+// Fault is the reason for a failure, a conflict or a warning: a code that has a text in
+// each language, and its details.
 type Fault struct {
 	Code   string   `json:"code,omitempty"`
 	Detail msg.Text `json:"detail,omitempty"`
-	Key    string   `json:"key,omitempty"` // of a provider's failure, whose key met it: see Account.UsedBy
+	Key    string   `json:"key,omitempty"` // of a provider's failure: Account.UsedBy of the account that met it
 }
 
-// Describe turns a failure that an account has met into a fault. A provider may repeat the
-// secret in its words, and send what is no text: here, where all of them come by, it goes.
+// Describe turns a failure that an account has met into a fault. It removes the account's
+// secret and unprintable octets from the provider's text, because every failure passes
+// here.
 func Describe(err error, account Account) Fault {
 	f, kind := Fault{Code: string(provider.BadAnswer), Detail: msg.TextOf(err)}, ""
 	if e, ok := errors.AsType[*provider.Error](err); ok {
@@ -55,13 +56,13 @@ func Describe(err error, account Account) Fault {
 	return f
 }
 
-// transient reports whether the same work may succeed when it is done again. A clock is set
-// right by itself.
+// transient reports whether a retry may succeed. A wrong clock counts, because time
+// synchronisation may correct it.
 func (f Fault) transient() bool {
 	return f.Code == CodeDatabase || f.Code == CodeInterrupted || f.Code == string(provider.ClockSkew) || (&provider.Error{Kind: provider.Kind(f.Code)}).Transient()
 }
 
-// Outcome is what became of one record.
+// Outcome is the outcome of the work on one record.
 type Outcome struct {
 	Name     string        `json:"name"`
 	Provider string        `json:"provider"`
@@ -73,40 +74,40 @@ type Outcome struct {
 	Attempts int           `json:"attempts"`
 	Duration time.Duration `json:"duration"`
 
-	at       string // the account, and of a withdrawal the place
-	zoneDown bool   // it failed with its zone, and not by itself
-	was      string // what was wrong before
+	at       string // the id of the account, and of a withdrawal also of the place
+	zoneDown bool   // the record failed because its whole zone failed
+	was      string // the code of the fault before
 }
 
+// bad reports whether the record failed or is in conflict.
 func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == ActionConflict }
 
-// warning reports whether a record that is as it should be has news all the
-// same.
+// warning reports whether a record has a fault although its value is published.
 func (o Outcome) warning() bool {
 	return o.Fault.Code == CodeAddressUnknown || o.Fault.Code == CodeSameOwner || o.Fault.Code == CodeZoneUnreachable
 }
 
-// writes reports whether a value comes to stand.
+// writes reports whether a value was added.
 func (o Outcome) writes() bool { return o.Action == ActionCreate || o.Action == ActionUpdate }
 
-// changed reports whether something was written.
+// changed reports whether DNS was changed.
 func (o Outcome) changed() bool { return o.writes() || o.Action == ActionDelete }
 
-// written gives the outcomes that changed something.
+// written returns the outcomes that changed DNS.
 func written(all []Outcome) []Outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o Outcome) bool { return !o.changed() })
 }
 
-// Report is what one pass did.
+// Report is the report of one pass.
 type Report struct {
 	StartedAt  time.Time      `json:"started_at"`
 	FinishedAt time.Time      `json:"finished_at"`
 	Trigger    string         `json:"trigger"`
 	Complete   bool           `json:"complete"`
-	Names      int            `json:"names"` // that were looked at
-	Bad        int            `json:"bad"`   // of them, not as they should be
+	Names      int            `json:"names"` // number of names with an outcome
+	Bad        int            `json:"bad"`   // number of names that failed or are in conflict
 	Counts     map[string]int `json:"counts"`
-	Records    []Outcome      `json:"records"` // in order of name, what is not just unchanged
+	Records    []Outcome      `json:"records"` // sorted by name, without unchanged records that have no warning
 }
 
 // maxRecords bounds the records of a report.
@@ -117,10 +118,10 @@ var CountedActions = []string{
 	ActionCreate, ActionUpdate, ActionDelete, ActionUnchanged, ActionConflict, ActionFailed, ActionSkipped, ActionLeftover, ActionOrphan, "warning",
 }
 
-// OK reports whether every name is as it should be.
+// OK reports whether the pass is complete and no name is bad.
 func (r Report) OK() bool { return r.Complete && r.Bad == 0 }
 
-// FirstBad gives the first record that is not as it should be.
+// FirstBad returns the first record that failed or is in conflict, else the zero Outcome.
 func (r Report) FirstBad() Outcome {
 	if at := slices.IndexFunc(r.Records, Outcome.bad); at >= 0 {
 		return r.Records[at]
@@ -128,8 +129,8 @@ func (r Report) FirstBad() Outcome {
 	return Outcome{}
 }
 
-// add counts the outcomes at one name. One that was counted before, and is
-// looked at again, has no news in that nothing had to be changed.
+// add counts the outcomes at one name. again means that the name was counted before: then
+// unchanged records do not count, nor do bad ones if the name was bad.
 func (r *Report) add(outcomes []Outcome, again, wasBad bool) {
 	counted, bad := false, false
 	for _, o := range outcomes {
@@ -159,8 +160,7 @@ func (r *Report) add(outcomes []Outcome, again, wasBad bool) {
 	}
 }
 
-// takeBack takes back that a name was not as it should be, if that was told: it was worked on again,
-// and is.
+// takeBack removes the bad records of a name, which is well now, from the report.
 func (r *Report) takeBack(name string) {
 	before := len(r.Records)
 	r.Records = slices.DeleteFunc(r.Records, func(o Outcome) bool {
@@ -175,8 +175,7 @@ func (r *Report) takeBack(name string) {
 	}
 }
 
-// trim keeps the first records in order of name; of more than fit, those that
-// are not as they should be stay.
+// trim sorts the records by name and keeps maxRecords of them, the bad ones first.
 func (r *Report) trim() {
 	byName := func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortStableFunc(r.Records, byName)
@@ -188,7 +187,7 @@ func (r *Report) trim() {
 	}
 }
 
-// finish closes the report.
+// finish completes the report.
 func (r *Report) finish(now time.Time) {
 	r.trim()
 	r.FinishedAt, r.Complete = now, true

@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// What begins a pass.
+// Triggers of a pass.
 const (
-	TriggerManual   = "manual"
-	TriggerStart    = "start"
-	TriggerChange   = "change"
-	TriggerAddress  = "address"
-	TriggerInterval = "interval"
+	TriggerManual   = "manual"   // a caller asked
+	TriggerStart    = "start"    // the program started, in an automatic mode
+	TriggerChange   = "change"   // the configuration or the adopted owners changed
+	TriggerAddress  = "address"  // this host's addresses changed
+	TriggerInterval = "interval" // Config.Interval is over
 )
 
-// ErrUnfinished says that a caller's time has ended before the pass did, which goes on.
+// ErrUnfinished means that the caller's context has ended before the pass, which goes on.
 var ErrUnfinished = errors.New("the pass is not through yet")
 
-// pass goes through all names, page by page. Names that are due go first, so it
-// is through when its cursor is and nothing is due any more.
+// pass goes through all names, page by page. Due names go first, so a pass is through when
+// its cursor has reached the end and no name is due any more.
 type pass struct {
 	progress Progress
 	page     int       // names of the page in work
-	again    []string  // names that were being looked at when the pass came by
-	nextPage time.Time // not before: an audit is spread over time
-	horizon  time.Time // what is due by then belongs to it
+	again    []string  // names that were in other work when the pass reached them
+	nextPage time.Time // the earliest time of the next page, in a paced pass
+	horizon  time.Time // names that are due by then belong to the pass
 	paced    bool
 	search   context.CancelFunc // ends the search for orphans; nil while none runs
-	undone   []unsearched       // by it
+	undone   []unsearched       // zones that the search could not search
 	waiting  []*request
 }
 
@@ -55,15 +55,15 @@ func (p *pass) end(report Report, err error) {
 	p.waiting = nil
 }
 
-// drop ends what a pass does that is over before it is through.
+// drop ends the search of a pass that another pass replaces or that is declined.
 func (p *pass) drop() {
 	if p.search != nil {
 		p.search()
 	}
 }
 
-// count counts what came of a task in the report. Of one that did not do the work of the pass, only
-// what it has changed: the pass has still to come by.
+// count adds the outcomes of a task to the report. Of a task that is not the pass's work it
+// adds only the changes, because the pass has yet to take that name.
 func (p *pass) count(t *task) {
 	mark := t.name.Pass
 	counted := mark.Number == p.progress.Number
@@ -78,9 +78,9 @@ func (p *pass) count(t *task) {
 	p.progress.Report.add(outcomes, counted || t.passed, counted && mark.Bad)
 }
 
-// Sync has a pass made, or joins the one that runs, and gives its report. When
-// ctx ends before it does the pass goes on, and the report so far comes with
-// ErrUnfinished.
+// Sync asks for a pass, or joins the running one, and returns its report. With sweep the
+// pass also withdraws orphans. If ctx ends first, the pass goes on, and Sync returns the
+// report so far with ErrUnfinished.
 func (e *Engine) Sync(ctx context.Context, sweep bool) (Report, error) {
 	r := &request{sweep: sweep, done: make(chan struct{})}
 	e.mu.Lock()
@@ -103,8 +103,8 @@ func (e *Engine) Sync(ctx context.Context, sweep bool) (Report, error) {
 	return e.pass.progress.Report, ErrUnfinished
 }
 
-// Last gives the last whole report, nil when there was none, and the time of the
-// next pass, zero when none is planned.
+// Last returns the report of the last complete pass, nil if there is none, and the time of
+// the next pass, zero if none is planned.
 func (e *Engine) Last(ctx context.Context) (*Report, time.Time, error) {
 	report, err := e.config.Database.LastReport(ctx)
 	e.mu.Lock()
@@ -121,8 +121,8 @@ func (e *Engine) passNumber() int64 {
 	return e.pass.progress.Number
 }
 
-// beginPass takes up the pass that an earlier run has left, or begins the one
-// that is asked for. It tells when the next is due.
+// beginPass resumes the pass that an earlier run has left, or begins a requested one. It
+// returns the time of the next pass.
 func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time, err error) {
 	requested, running, err := e.config.Database.Request(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time,
 	return time.Time{}, e.startPass(ctx, trigger, now)
 }
 
-// resumePass takes up the pass that an earlier run of the program has left.
+// resumePass resumes the pass that an earlier run of the program has left.
 func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) error {
 	e.mu.Lock()
 	resumes := running && e.pass == nil
@@ -165,8 +165,8 @@ func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) er
 	return nil
 }
 
-// countBad counts the names that the pass has found not to be as they should be since its report was
-// stored: a name is marked at once, the report is stored between pages.
+// countBad adds the names that the pass has marked as bad since its report was stored: a
+// name is marked at once, but the report is stored between pages.
 func (e *Engine) countBad(ctx context.Context, p *Progress) error {
 	known := map[string]bool{}
 	for _, o := range p.Report.Records {
@@ -179,7 +179,7 @@ func (e *Engine) countBad(ctx context.Context, p *Progress) error {
 			return err
 		}
 		if len(names) == 0 {
-			if stored > maxRecords { // the report does not say of which names
+			if stored > maxRecords { // the report does not list all bad names
 				p.Report.Bad = max(stored, total)
 			}
 			return nil
@@ -196,7 +196,7 @@ func (e *Engine) countBad(ctx context.Context, p *Progress) error {
 	}
 }
 
-// storedOutcomes gives what is stored of a name that is not as it should be.
+// storedOutcomes returns the outcomes of a bad name, made from the stored state.
 func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
 	t := desired(state, n, addresses)
 	for _, r := range t.Records {
@@ -213,17 +213,17 @@ func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
 		all = append(all, r.outcome())
 	}
 	all = slices.DeleteFunc(all, func(o Outcome) bool { return !o.bad() || o.Fault.Code == "" })
-	if len(all) == 0 { // it has changed since
+	if len(all) == 0 { // the name has changed since
 		all = []Outcome{{Name: n.Name, Action: ActionFailed, Fault: Fault{Code: CodeInterrupted}}}
 	}
 	return all
 }
 
-// paced reports whether a pass takes its time, because nothing is known to be wrong.
+// paced reports whether a pass is slow (AuditRate), because no fault is known.
 func paced(trigger string) bool { return trigger == TriggerInterval || trigger == TriggerStart }
 
-// trigger is what begins a new pass, and when; "" when nothing does. The caller
-// holds the lock.
+// trigger returns the trigger and the time of the next pass; "" if there is none. The
+// caller holds the lock.
 func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (string, time.Time) {
 	switch {
 	case e.ending && (e.pass != nil || requested.Trigger != TriggerChange):
@@ -249,13 +249,13 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 	return TriggerInterval, e.idleAt
 }
 
-// unhurried reports whether no caller waits for the pass, and it takes its
-// time: a caller that asks now gets a pass of its own.
+// unhurried reports whether the pass is paced and no caller waits for it: a caller that
+// asks now gets a pass of its own.
 func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
 
-// join lets the callers that ask wait for the pass that runs, except those that want
-// more than it does: a sweep, or a search for orphans that has not begun.
-// The caller holds the lock.
+// join lets new callers wait for the running pass, except in three cases: the caller wants
+// a sweep and the pass has none, the pass is unhurried, or its search for orphans has
+// begun. The caller holds the lock.
 func (e *Engine) join(now time.Time) {
 	if e.pass == nil || e.unhurried() || e.pass.progress.Orphans {
 		return
@@ -270,7 +270,7 @@ func (e *Engine) join(now time.Time) {
 	})
 }
 
-// startPass begins a new pass: every zone is found and tried anew.
+// startPass stores a new pass, for all callers that wait, and makes it the running one.
 func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) error {
 	e.mu.Lock()
 	waiting := slices.Clone(e.asked)
@@ -289,15 +289,22 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 		return err
 	}
 	p.progress.Number = number
+	e.replacePass(p, waiting)
+	return nil
+}
+
+// replacePass makes a new pass the running one. It forgets connections and back-offs, so
+// the pass finds and tries every zone anew, except a zone whose provider asked for a pause.
+func (e *Engine) replacePass(p *pass, waiting []*request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.waiting = slices.DeleteFunc(waiting, func(r *request) bool { return r.gone })
 	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool { return slices.Contains(waiting, r) })
 	if e.pass != nil {
 		e.pass.drop()
-		e.pass.waiting = nil // they wait for the new one
+		e.pass.waiting = nil // these callers wait for the new pass
 	}
-	e.news.passBegins(number)
+	e.news.passBegins(p.progress.Number)
 	e.pass, e.idleAt = p, time.Time{}
 	clear(e.conns)
 	for _, l := range e.lanes {
@@ -305,11 +312,10 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 			l.blocked = time.Time{}
 		}
 	}
-	return nil
 }
 
-// workPass takes the next page when the one before is through, and ends the
-// pass when all is.
+// workPass takes the next page once the page before is done, and ends the pass once all
+// names are. It returns the time of the next page.
 func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	e.mu.Lock()
 	p := e.pass
@@ -331,13 +337,19 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	if again {
 		return e.workAgain(ctx, p)
 	}
+	return e.workPage(ctx, p, progress)
+}
+
+// workPage takes the page of names after the cursor. After the last page it begins the
+// search for orphans.
+func (e *Engine) workPage(ctx context.Context, p *pass, progress Progress) (next time.Time, err error) {
 	names, err := e.config.Database.NamesAfter(ctx, progress.Cursor, progress.Number, pageNames)
 	if err != nil {
 		return next, err
 	}
 	if len(names) == 0 {
 		waits, err := e.passWaits(ctx, p)
-		if err == nil && !waits { // what is in work may have places soon
+		if err == nil && !waits { // names in work may get places, so orphans are searched later
 			e.beginOrphans(ctx, p)
 		}
 		return next, err
@@ -357,8 +369,9 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	return e.config.Now(), err
 }
 
-// takePage takes names for a pass. When an error has kept it from taking any, undo is called, under the
-// lock. Names that are not taken without an error are in work, because they were due.
+// takePage takes names for a pass. If an error has kept it from taking any, it calls undo,
+// under the lock. Without an error, the names that it did not take are already in work,
+// because they were due.
 func (e *Engine) takePage(ctx context.Context, p *pass, names []string, undo func()) error {
 	e.mu.Lock()
 	p.page = len(names)
@@ -372,7 +385,7 @@ func (e *Engine) takePage(ctx context.Context, p *pass, names []string, undo fun
 	return err
 }
 
-// workAgain takes the names that were in other hands.
+// workAgain takes the names that were in other work when the pass reached them.
 func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err error) {
 	e.mu.Lock()
 	names := p.again[:min(len(p.again), pageNames)]
@@ -384,11 +397,11 @@ func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err er
 	if p.page == 0 && len(p.again) == 0 {
 		next = e.config.Now()
 	}
-	return next, err // what is in work wakes us
+	return next, err // the end of other work wakes the engine
 }
 
-// beginOrphans has all zones searched for values that no place knows, in a pass
-// that a person asked for or waits for.
+// beginOrphans begins the search of all zones for orphans, if a person asked for the pass
+// or a caller waits for it.
 func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	e.Wake()
 	e.mu.Lock()
@@ -412,7 +425,7 @@ func (e *Engine) beginOrphans(ctx context.Context, p *pass) {
 	})
 }
 
-// endSearch notes what a search has found, if the pass that began it still runs.
+// endSearch adds the findings of a search to the report, if the pass that began it still runs.
 func (e *Engine) endSearch(p *pass, found search, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -429,9 +442,9 @@ func (e *Engine) endSearch(p *pass, found search, err error) {
 	p.horizon = e.config.Now().Add(Debounce)
 }
 
-// finish ends the pass when nothing that belongs to it is due or in work: what is
-// in work because it was due is still due in the database. Whatever is settled
-// while that is looked at makes it look again.
+// finish ends the pass if no name that belongs to it is due or in work: a name in work
+// because it was due is still due in the database. If work is settled during this check,
+// the check is repeated.
 func (e *Engine) finish(ctx context.Context, p *pass) error {
 	e.mu.Lock()
 	settled := e.settled
@@ -445,7 +458,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		e.Wake()
 		return nil
 	}
-	p.progress.Report.add(notSearched(p.undone, p.progress.Report.Records), true, false) // now that all is told of the names
+	p.progress.Report.add(notSearched(p.undone, p.progress.Report.Records), true, false) // last, because it leaves out faults that the names' records tell
 	p.undone = nil
 	p.progress.Report.finish(e.config.Now())
 	if e.pass, e.idleAt = nil, (time.Time{}); e.automatic {
@@ -468,7 +481,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// passWaits reports whether something that belongs to the pass is due, or is marked to become so.
+// passWaits reports whether a name that belongs to the pass is due, or a service is marked.
 func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 	if marks, err := e.spread(ctx); err != nil || marks {
 		return true, err

@@ -9,55 +9,56 @@ import (
 	"meshddns/internal/provider"
 )
 
-// PlaceState is how far a place is on its way. docs/design.md has the table of all
-// states and events.
+// PlaceState is the state of a place. docs/design.md has the table of all states and
+// events.
 type PlaceState string
 
+// States of a place.
 const (
-	Pending     PlaceState = "pending"     // wanted, and what stands is not what is wanted
+	Pending     PlaceState = "pending"     // wanted, and another value or none stands
 	Published   PlaceState = "published"   // wanted, and seen to stand
 	Failed      PlaceState = "failed"      // wanted, and the last try failed
 	Conflict    PlaceState = "conflict"    // wanted, and another owner has the name
-	Withdrawing PlaceState = "withdrawing" // not wanted, and may stand
-	Leftover    PlaceState = "leftover"    // not wanted, may stand, and no release waits for it
-	Withdrawn   PlaceState = "withdrawn"   // not wanted, and seen to be gone once
+	Withdrawing PlaceState = "withdrawing" // not wanted, and a value may stand
+	Leftover    PlaceState = "leftover"    // not wanted, a value may stand, and no release waits for it
+	Withdrawn   PlaceState = "withdrawn"   // not wanted, and one look saw no value of ours
 )
 
-// PlaceStates are all states.
+// PlaceStates are all states of a place.
 var PlaceStates = []PlaceState{Pending, Published, Failed, Conflict, Withdrawing, Leftover, Withdrawn}
 
-// Place is where a value stands, or may stand: a name in a zone of an account.
-// A value that was written, or may have been, is in Standing or Doubt of a place
-// until it was seen to be gone.
+// Place is a name in a zone of an account where a value of ours stands, stood, or may
+// stand. A value that was written, or may have been, is in Standing or Doubt until a look
+// shows that it is gone.
 type Place struct {
 	ID        int64 // 0: not stored yet
 	Name      string
 	Account   Account
-	Zone      string // apex; "" until it is found
+	Zone      string // apex; "" until the zone is found
 	ZoneID    string
 	State     PlaceState
-	Standing  string // the value of ours that was last seen there, "" for none
+	Standing  string // the value of ours that is known to stand there, "" for none
 	Doubt     Doubt
-	LookAt    time.Time // when to look here once more; zero: never
-	Disturbed int       // how often in a row another writer with our mark had changed it
+	LookAt    time.Time // of the second look; zero: none
+	Disturbed int       // changes in a row by another writer with our mark
 	Fault     Fault
 	Attempts  int
 }
 
-// Doubt is what writes of unknown outcome may have put at a place, or may still
-// put there. The zero Doubt is none.
+// Doubt is the values that may stand at a place, now or later, because writes had no clear
+// outcome. The zero Doubt means none.
 type Doubt struct {
 	Value string // of the last of these writes
-	More  bool   // there may be other values of ours too
+	More  bool   // other values of ours may stand too
 }
 
-// ParseDoubt reads what String gives.
+// ParseDoubt is the inverse of Doubt.String.
 func ParseDoubt(text string) Doubt {
 	value, more := strings.CutPrefix(text, "*")
 	return Doubt{Value: value, More: more}
 }
 
-// String gives a doubt as it is stored.
+// String returns a doubt in its stored form.
 func (d Doubt) String() string {
 	if d.More {
 		return "*" + d.Value
@@ -68,85 +69,88 @@ func (d Doubt) String() string {
 // None reports whether the outcome of every write is known.
 func (d Doubt) None() bool { return d == Doubt{} }
 
-// with adds a write.
+// with adds the value of a write.
 func (d Doubt) with(value string) Doubt {
 	return Doubt{Value: value, More: d.More || !d.None() && d.Value != value}
 }
 
-// empty reports whether nothing of ours can stand at the place.
+// empty reports whether no value of ours can stand at the place.
 func (p Place) empty() bool { return p.Standing == "" && p.Doubt.None() }
 
-// unwanted reports whether the place is one to withdraw.
+// unwanted reports whether no value is wanted at the place.
 func (p Place) unwanted() bool {
 	return p.State == Withdrawing || p.State == Leftover || p.State == Withdrawn
 }
 
-// holds reports whether a value of the network stands there, or may.
+// holds reports whether a value of the network stands or may stand there.
 func (p Place) holds(network string) bool {
 	return p.Standing != "" && mesh.Network(p.Standing) == network ||
 		p.Doubt.More || p.Doubt.Value != "" && mesh.Network(p.Doubt.Value) == network
 }
 
-// looks reports whether a look now is the one that LookAt is about: it tells what
-// became of every write before.
+// looks reports whether a look now is the second look, which shows the outcome of every
+// earlier write.
 func (p Place) looks(now time.Time) bool { return !p.LookAt.IsZero() && !now.Before(p.LookAt) }
 
-// Event is what happened at a place.
+// Event is something that happened at a place.
 type Event struct {
 	Kind   EventKind
-	Value  string // of Intent: the value to add; of Seen: the value of ours that stands; "" for none
-	More   bool   // of Seen: other values of ours stand beside it; of Intent: others than Standing are to go
+	Value  string // of Intent: the value to add; of Seen: our value that stands; "" for none
+	More   bool   // of Seen: other values of ours stand beside it; of Intent: values other than Standing are removed
 	Fault  Fault  // of Failure and NoZone
-	Final  bool   // of Failure: it is not tried again before the next pass
+	Final  bool   // of Failure: no retry before the next pass
 	Before Place  // of Known: the place before Intent
 }
 
 // EventKind is a kind of event.
 type EventKind int
 
+// Kinds of events.
 const (
-	Wanted   EventKind = iota // the wish was read again
+	Wanted   EventKind = iota // the wish was read again, and it has a value
 	Unwanted                  // the value is wanted elsewhere, or not at all
-	Forced                    // a person gives the prefix free without waiting for the value to go
+	Forced                    // a person frees the prefix without waiting for the withdrawal
 	Intent                    // a write is about to be sent
-	Known                     // that write was made, or certainly not: it is in doubt no more
-	Seen                      // it was looked at
-	NoZone                    // an accepted key does not have the zone any more
-	Failure                   // it was neither looked at nor written
-	Shared                    // the wanted value has a place of its own in this very zone
+	Known                     // the outcome of that write is known: it was made, or certainly not
+	Seen                      // the values at the place were read
+	NoZone                    // the provider accepts the key, and the key has no such zone
+	Failure                   // the read or the write failed
+	Shared                    // the wanted value has a place of its own in the same zone
 )
 
-// Wish is what is wanted at a place.
+// Wish is the value that is wanted at a place.
 type Wish struct {
-	Value  string // "" for nothing of ours
-	Waited bool   // a released usage waits for what stands there to go
-	Keep   bool   // nothing is wanted, but what stands stays until it stands elsewhere
+	Value  string // "" for no value of ours
+	Waited bool   // a released usage waits for the withdrawal
+	Keep   bool   // no value is wanted, but the value that stands stays until the new place has it
 }
 
-// Mode is what may be changed.
+// Mode limits the changes at a place.
 type Mode int
 
+// Modes of work.
 const (
-	Write      Mode = iota // what is missing is written, what is too much is removed
-	UpsertOnly             // only what a new value replaces is removed
-	LookOnly               // nothing that is missing is written
+	Write      Mode = iota // missing values are written, unwanted values of ours are removed
+	UpsertOnly             // a value is removed only when a new one replaces it
+	LookOnly               // no missing value is written
 )
 
-// Step is what is to be done next about a place.
+// Step is the next step for a place.
 type Step int
 
+// Steps after an event.
 const (
-	Rest        Step = iota // nothing, until something changes or a pass comes by
-	Go                      // work goes on at once
-	Again                   // another try, after a pause
+	Rest        Step = iota // none until a change or a pass
+	Go                      // the work goes on at once
+	Again                   // a retry after a back-off
 	Look                    // a look at LookAt
-	Tell                    // a person is told; a pass tries again
-	End                     // the place is no more
-	EndThenLook             // the place is no more, and the wanted value is looked at
+	Tell                    // a person is told; the next pass tries again
+	End                     // the place is deleted
+	EndThenLook             // the place is deleted, and the wanted value is read again
 )
 
-// After gives the place after an event, and what is to be done next. It is the
-// only code that changes a place's state, what stands there, doubt, or LookAt.
+// After returns the place after an event, and the next step. No other code changes the
+// State, Standing, Doubt or LookAt of a place.
 func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	switch e.Kind {
 	case Wanted:
@@ -177,7 +181,7 @@ func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	return p.shared(now)
 }
 
-// left is a place that is not wanted any more.
+// left returns the place and the step after its value is not wanted any more.
 func (p Place) left(forced bool) (Place, Step) {
 	switch {
 	case p.State == Withdrawn:
@@ -193,7 +197,7 @@ func (p Place) left(forced bool) (Place, Step) {
 	return p, Go
 }
 
-// intended is a place before a write: from now on its outcome is in doubt.
+// intended returns the place before a write, whose outcome is in doubt from now on.
 func (p Place) intended(e Event, w Wish, now time.Time) Place {
 	p.LookAt = now.Add(SecondLook)
 	if e.Value != "" {
@@ -209,15 +213,15 @@ func (p Place) intended(e Event, w Wish, now time.Time) Place {
 	return p
 }
 
-// seen is a place that was looked at. Only a look at LookAt or later settles a
-// doubt: what stands before may be another write of the same value. A doubt without
-// LookAt is about no write.
+// seen returns the place and the step after a look. Only a look at LookAt or later settles
+// a doubt about a write: a value seen earlier may come from another write of it. A doubt
+// without LookAt is not about a write, so any look settles it.
 func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	looked := p.looks(now)
 	if looked || p.LookAt.IsZero() {
 		p.Doubt, p.LookAt = Doubt{}, time.Time{}
 	}
-	if e.More && (m == LookOnly || w.Value == "") { // a place tells of one value only
+	if e.More && (m == LookOnly || w.Value == "") { // Standing has room for one value only
 		p.Doubt.More = true
 	}
 	p.Standing = e.Value
@@ -239,7 +243,7 @@ func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	return p, p.rest()
 }
 
-// rest is the step of a place at which nothing is to be done but a look.
+// rest returns the step of a place that needs at most a look.
 func (p Place) rest() Step {
 	if p.LookAt.IsZero() {
 		return Rest
@@ -247,8 +251,8 @@ func (p Place) rest() Step {
 	return Look
 }
 
-// gone is a place to withdraw where nothing of ours stands. The second look, at
-// LookAt or later, ends it.
+// gone returns an unwanted place, and its step, after a look saw no value of ours. The
+// second look, at LookAt or later, ends the place.
 func (p Place) gone(looked bool, now time.Time) (Place, Step) {
 	switch {
 	case p.State == Withdrawn && looked:
@@ -259,8 +263,8 @@ func (p Place) gone(looked bool, now time.Time) (Place, Step) {
 	return p, Look
 }
 
-// lost is a wanted place whose zone is gone. A released usage waits no longer for
-// what stood there when a second look sees no zone either.
+// lost returns a wanted place whose zone is gone. If a second look finds no zone either, a
+// released usage waits no longer for the value that stood there.
 func (p Place) lost(f Fault, w Wish, now time.Time) Place {
 	p.State, p.Fault = Failed, f
 	switch {
@@ -273,9 +277,9 @@ func (p Place) lost(f Fault, w Wish, now time.Time) Place {
 	return p
 }
 
-// failed is a place that could not be looked at or written.
+// failed returns the place and the step after a failed read or write.
 func (p Place) failed(e Event, w Wish) (Place, Step) {
-	if w.Keep { // nothing was to be done there yet
+	if w.Keep { // no change was due there yet
 		return p, p.rest()
 	}
 	p.Fault = e.Fault
@@ -302,9 +306,9 @@ func (p Place) failed(e Event, w Wish) (Place, Step) {
 	return p, Tell
 }
 
-// shared is a place in whose zone the wanted value has a place of its own, which
-// answers for all that stands at the name. A write that may still arrive is
-// waited for.
+// shared returns the place and the step if the wanted value has its own place in the same
+// zone. That place takes over all values at the name, so this one ends, but not before a
+// write in doubt can have arrived.
 func (p Place) shared(now time.Time) (Place, Step) {
 	switch {
 	case p.Doubt.None():
@@ -315,18 +319,19 @@ func (p Place) shared(now time.Time) (Place, Step) {
 	return p, Look
 }
 
-// Identity says whether two places are in one zone.
+// Identity tells whether two places are in one zone.
 type Identity int
 
+// Results of comparing the zones of two places.
 const (
-	Unsure Identity = iota // only what stands there can tell
-	SameZone
-	OtherZone
+	Unsure    Identity = iota // only the values in the zones can tell
+	SameZone                  // both are in one zone
+	OtherZone                 // they are in two zones
 )
 
-// identity compares the zones of two places by what their providers say of them.
-// How an address is spelled tells nothing: only where two keys have one address is
-// an id of the zone comparable, and one key id with two secrets one user.
+// identity compares the zones of two places by their providers' data. Two addresses may be
+// two spellings of one server, so they prove nothing. Only at one address are the ids of
+// zones comparable, and do equal key ids mean one user.
 func (p Place) identity(q Place) Identity {
 	a, b := p.Account, q.Account
 	oneAddress := a.Provider == b.Provider && a.Endpoint == b.Endpoint
@@ -348,9 +353,9 @@ func (p Place) identity(q Place) Identity {
 	return Unsure
 }
 
-// Free gives the released usages whose prefix nothing holds any more: no value
-// of their network can stand at the name, except one that another usage of that
-// network wants there, and in mode upsert-only leftovers, which stay.
+// Free returns the ids of the released usages that can be deleted: no value of their
+// network can stand at the name any more. Two exceptions do not hold a usage: a value that
+// another usage of the network wants, and leftovers in mode upsert-only.
 func Free(n Name, upsertOnly bool) (ids []string) {
 	for _, u := range n.Usages {
 		if !u.Releasing {
@@ -367,8 +372,7 @@ func Free(n Name, upsertOnly bool) (ids []string) {
 	return ids
 }
 
-// nextLook is the earliest time at which a place is to be looked at once more,
-// zero for never.
+// nextLook returns the earliest time of a second look at some places, zero for none.
 func nextLook(places []Place) (at time.Time) {
 	for _, p := range places {
 		at = soonest(at, p.LookAt)

@@ -21,9 +21,9 @@ func (e *Engine) PreviewSweep(ctx context.Context) (Report, error) {
 	return report, unfinished(ctx, err)
 }
 
-// moves gives the ends of the values at a name that have to wait until the value stands at its
-// new place. While a new place fails there are none, and a place that two keys share does not
-// end.
+// moves returns the withdrawals at a name that wait until the value stands at its new
+// place. There are none while a record of the name fails. A value in a zone that another
+// item's key reaches too is not withdrawn.
 func moves(items []*item, outcomes []Outcome) (all []Outcome) {
 	if !slices.ContainsFunc(outcomes, Outcome.writes) || slices.ContainsFunc(outcomes, Outcome.bad) {
 		return nil

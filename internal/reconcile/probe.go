@@ -9,14 +9,14 @@ import (
 	"meshddns/internal/provider"
 )
 
-// inOneZone reports whether the wanted value is known to stand in the zone of the
-// record's place, published with another key.
+// inOneZone reports whether the wanted value is known to stand in the zone of the record's
+// place, published with another key of the same zone.
 func (r Record) inOneZone() bool {
 	return slices.ContainsFunc(r.Withdrawal.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
 }
 
-// sharesZone reports whether a value to withdraw is the wanted value itself, seen
-// with another key. Where the providers do not tell, a probe does.
+// sharesZone reports whether a value to withdraw is the wanted value itself, seen with
+// another key. If the providers' data do not tell, it writes a probe.
 func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
 	for _, p := range i.record.Withdrawal.Beside {
 		if b.dry || i.record.Place.identity(p) != Unsure {
@@ -29,10 +29,9 @@ func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
 	return false, nil
 }
 
-// oneZone reports whether two keys reach one zone where their providers do not
-// tell: it writes a marked value at a random name with the key of the wanted
-// place, reads it with the old key, and removes it. The probe has a place of its
-// own, so a stop in between leaves nothing. What was found holds for a minute.
+// oneZone reports whether two keys reach one zone. It writes a probe at a random name with
+// the key of the wanted place, reads it with the old key, and removes it. The probe has its
+// own place, so the engine withdraws it after a kill. The connection keeps the result.
 func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (same bool, err error) {
 	e.mu.Lock()
 	conn := e.connection(wanted.Account)
@@ -55,7 +54,7 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	}
 	value := provider.TXT{probe.Value}
 	err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Add: []provider.TXT{value}, TTL: recordTTL})
-	if err != nil { // its place has it removed, if it was written
+	if err != nil { // if the probe was written, the engine withdraws its place
 		return false, &provider.Error{Kind: provider.KindOf(err), Detail: msg.TextOf(err).Map(wanted.Account.Secret.ScrubLine)}
 	}
 	seen, err := old.client.Read(ctx, p.Zone, p.Name)
@@ -66,14 +65,14 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	return same, e.removeProbe(ctx, conn, p, value)
 }
 
-// zonePair is another connection to a zone of one name.
+// zonePair is another connection and the apex that both connections have a zone for.
 type zonePair struct {
 	wanted *connection
 	apex   string
 }
 
-// removeProbe removes a probe and its place. Should that fail the place stays, and
-// the engine withdraws the probe as it does any other value.
+// removeProbe removes a probe and its place. If that fails, the place stays, and the engine
+// withdraws the probe like any other value.
 func (e *Engine) removeProbe(ctx context.Context, conn *connection, p Place, value provider.TXT) error {
 	ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx))
 	defer cancel()

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// review keeps what is told of places and usages true while nothing may be written: in
-// mode manual, and when the configuration is disabled or there is none. It compares names
-// that have changed with what is wanted there, and all names at the start and when a pass
-// was asked for, and tells when it has to come back.
+// review keeps the stored states of places and usages true while the engine takes no
+// changes: in mode manual, and while synchronisation is disabled. It compares changed names
+// with the wanted state, and all names at the start and after a request for a pass. It
+// returns the time of the next review.
 func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	if _, err := e.spread(ctx); err != nil {
 		return next, err
@@ -30,27 +30,39 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 		}
 		e.reviewing, e.reviewed = true, ""
 	}
+	if err := e.reviewPage(ctx); err != nil {
+		return next, err
+	}
+	if e.reviewing {
+		next = e.config.Now()
+	}
+	return next, nil
+}
+
+// reviewPage reviews the next page, if a review of all names is under way.
+func (e *Engine) reviewPage(ctx context.Context) error {
 	if !e.reviewing {
-		return next, nil
+		return nil
 	}
 	names, err := e.config.Database.NamesAfter(ctx, e.reviewed, 0, pageNames)
 	if err != nil {
-		return next, err
+		return err
 	}
 	if len(names) == 0 {
 		e.reviewing, e.reviewed = false, ""
-		return next, nil
+		return nil
 	}
 	e.reviewed = names[len(names)-1]
 	state, err := e.config.Database.State(ctx, e.unworked(names))
 	if err != nil {
-		return next, err
+		return err
 	}
 	_, err = e.restate(ctx, state)
-	return e.config.Now(), err
+	return err
 }
 
-// hold reviews the names that have changed, and lets them wait for a person.
+// hold reviews the changed names, and moves them to the lane that waits for a person. It
+// returns the time at which the next change is due.
 func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 	names, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now(), pageNames)
 	if err != nil {
@@ -61,7 +73,7 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	if names = e.unworked(names); len(names) == 0 {
-		return next, nil // the end of their work wakes us
+		return next, nil // the end of their work wakes the engine
 	}
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
@@ -77,8 +89,8 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 	return e.config.Now(), e.config.Database.Settle(ctx, s)
 }
 
-// restate gives the targets of a state, and stores which places are not as wanted
-// any more, and what is told of usages, before anything else is done there.
+// restate returns the targets of a state. First it stores the places whose state the
+// current wish changes, and the Told of usages.
 func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
 	var s Settlement
 	all := Desired(state, e.config.Addresses())
@@ -98,8 +110,8 @@ func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
 	return all, e.config.Database.Settle(ctx, s)
 }
 
-// unworked gives those of some names that are not in work: their places are the
-// caller's alone.
+// unworked returns the names that are not in work. No worker changes their places
+// meanwhile.
 func (e *Engine) unworked(names []string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

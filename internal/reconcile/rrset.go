@@ -11,41 +11,41 @@ import (
 
 // Actions of a report.
 const (
-	ActionCreate    = "create"
-	ActionUpdate    = "update"
-	ActionDelete    = "delete"
-	ActionUnchanged = "unchanged"
-	ActionConflict  = "conflict"
-	ActionFailed    = "failed"
-	ActionSkipped   = "skipped"
-	ActionLeftover  = "leftover"
-	ActionOrphan    = "orphan"
+	ActionCreate    = "create"    // a value was added
+	ActionUpdate    = "update"    // a value was replaced
+	ActionDelete    = "delete"    // a value was withdrawn
+	ActionUnchanged = "unchanged" // the wanted value stands
+	ActionConflict  = "conflict"  // another owner or another network has the name
+	ActionFailed    = "failed"    // the work failed
+	ActionSkipped   = "skipped"   // there is no account to publish at, or the zone was not searched
+	ActionLeftover  = "leftover"  // the value cannot be withdrawn
+	ActionOrphan    = "orphan"    // the value is an orphan
 )
 
-// recordTTL is in seconds: a changed address is seen soon.
+// recordTTL is in seconds. It is short, so a changed address is seen soon.
 const recordTTL = 60
 
-// goal is what is to stand at a name, and what counts as ours there.
+// goal is the wanted value at a name, and the rules for the other values there.
 type goal struct {
 	owner    string
 	adopted  []string
-	want     string // "" for none of ours
-	standing string // the value that a new one replaces
-	doubt    Doubt  // values that a write of ours may have put there
+	want     string // the wanted value, "" for none
+	standing string // the value of ours that is known to stand, which a new one replaces
+	doubt    Doubt  // values of ours that may stand
 	mode     Mode
-	spared   *string // the network whose values stay, whatever else goes; nil for none
+	spared   *string // the network whose values stay in any case; nil for none
 }
 
-// ours reports whether a value is one that the goal is about, and otherwise
-// whether it is that of another owner.
+// ours reports whether a value has our mark, or that of an adopted owner if a value is
+// wanted, and whether it has the mark of another owner.
 func (g goal) ours(value string) (ours, theirs bool) {
 	owner, marked := mesh.Owner(value)
 	ours = marked && (owner == g.owner || g.want != "" && slices.Contains(g.adopted, owner))
 	return ours, marked && !ours
 }
 
-// plan works out the change from the values seen to the goal: a pure function.
-// Values of other kinds are never named in it; another owner's excludes ours.
+// plan works out the change from the seen values to the goal. It is a pure function. The
+// change never adds or removes values without a mark. The error is the one of excluded.
 func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 	change = provider.Change{Seen: seen, TTL: recordTTL}
 	if err := g.excluded(seen); err != nil {
@@ -60,7 +60,7 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 		change.Add = []provider.TXT{{g.want}}
 	}
 	if !sees(seen, g.standing) {
-		g.standing = "" // a new value then replaces whatever of ours stands there
+		g.standing = "" // then a new value replaces every value of ours
 	}
 	for _, v := range seen.Values {
 		if ours, _ := g.ours(v.Text()); ours && g.removes(v.Text(), len(change.Add) > 0) {
@@ -76,8 +76,9 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 	return change, nil
 }
 
-// removes reports whether a value of ours goes. In mode upsert-only only those go
-// that the wanted value replaces.
+// removes reports whether a value of ours is removed. replaced means that the wanted value
+// is being added. In mode upsert-only a value is removed only if the wanted value replaces
+// it.
 func (g goal) removes(value string, replaced bool) bool {
 	if g.spared != nil && mesh.Network(value) == *g.spared {
 		return false
@@ -89,8 +90,8 @@ func (g goal) removes(value string, replaced bool) bool {
 	return value != g.want
 }
 
-// remains is the value of ours that stands after a change: the wanted one, else
-// the one that stood before, else any, "" for none. More says that there are others.
+// remains returns the value of ours that stands after a change: the wanted one, else the
+// one that stood before, else any, "" for none. more reports whether there are others.
 func (g goal) remains(change provider.Change) (value string, more bool) {
 	var left []string
 	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
@@ -110,7 +111,7 @@ func (g goal) remains(change provider.Change) (value string, more bool) {
 	return value, slices.ContainsFunc(left, func(v string) bool { return v != value })
 }
 
-// excluded is why no value of ours may stand beside what is there.
+// excluded returns an error if no value of ours may stand beside the seen values.
 func (g goal) excluded(seen provider.RRset) error {
 	if g.want != "" && seen.Alias != "" {
 		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("an alias: it points to %s", seen.Alias)}
@@ -128,7 +129,7 @@ func (g goal) excluded(seen provider.RRset) error {
 	return nil
 }
 
-// action is what a change is called in a report.
+// action returns the action that a report has for a change.
 func (g goal) action(change provider.Change) string {
 	switch {
 	case len(change.Add) == 0 && len(change.Remove) == 0 && len(change.Copies) == 0:
@@ -141,13 +142,14 @@ func (g goal) action(change provider.Change) string {
 	return ActionUpdate
 }
 
-// sees reports whether a value is among those seen.
+// sees reports whether a value is among the seen values.
 func sees(seen provider.RRset, value string) bool {
 	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == value })
 }
 
-// disturbed reports whether another writer with our mark has put a value in the place
-// of the one that stood there: ours that is neither wanted nor was ever meant.
+// disturbed reports whether another writer with our mark has replaced the published value:
+// another value of the same owner and network stands instead, although no write is in
+// doubt.
 func (g goal) disturbed(seen provider.RRset, p Place) bool {
 	if p.State != Published || p.Standing != g.want || !p.Doubt.None() || sees(seen, g.want) {
 		return false

@@ -17,19 +17,21 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// ZonePager is a DNS that gives a whole zone page by page, in an order of its
-// own: a list of any size in little memory.
+// ZonePager is a DNS client that reads a whole zone page by page, in its own order, so a
+// zone of any size takes little memory.
 type ZonePager interface {
+	// ReadPage reads the sets at some names of a zone that come after a name. next is that
+	// name for the following page. Without sets there is no further page.
 	ReadPage(ctx context.Context, zone, after string, limit int) (sets map[string]provider.RRset, next string, err error)
 }
 
-// errNotListed is why a zone is not searched that no key can list.
+// errNotListed is the failure of a search in a zone that no key can list.
 var errNotListed error = &provider.Error{Kind: provider.Invalid, Err: provider.ErrNotListed}
 
-// searchPatience is how long a search for orphans waits until it is known where a zone is.
+// searchPatience bounds the time in which a search for orphans finds one zone.
 const searchPatience = 10 * time.Second
 
-// search is what a search for orphans has found.
+// search is the result of a search for orphans.
 type search struct {
 	orphans []Place
 	undone  []unsearched
@@ -41,8 +43,8 @@ type unsearched struct {
 	fault Fault
 }
 
-// notSearched are the outcomes of zones that could not be searched. Where names have failed for the
-// same reason, they tell it.
+// notSearched returns the outcomes of zones that could not be searched. It leaves out a
+// zone if an outcome of the same provider already tells the same fault.
 func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
 	for _, u := range undone {
 		same := func(o Outcome) bool {
@@ -59,7 +61,7 @@ func notSearched(undone []unsearched, told []Outcome) (all []Outcome) {
 	return all
 }
 
-// outcomes are those of the orphans in a report.
+// outcomes returns the outcomes of the orphans for a report, each orphan once.
 func (s search) outcomes() (all []Outcome) {
 	seen := map[[3]string]bool{} // two spellings of an address list one zone twice
 	for _, place := range s.orphans {
@@ -74,15 +76,15 @@ func (s search) outcomes() (all []Outcome) {
 	return all
 }
 
-// reach is a zone with the client that reaches it, or why there is none.
+// reach is a zone with the connection that reaches it, or the error that prevents that.
 type reach struct {
 	Zone
 	conn *connection
 	err  error
 }
 
-// identity is the same of two keys that are known to reach one zone. Without an id of the zone
-// they may reach two of one name.
+// identity is equal for two keys that are known to reach one zone. Without the id of the
+// zone it is different, because two zones may have one name.
 func (r reach) identity() [4]string {
 	return [4]string{r.Account.Provider, r.Account.Endpoint, r.name(), cmp.Or(r.ID, fmt.Sprint("account ", r.Account.ID))}
 }
@@ -90,18 +92,18 @@ func (r reach) identity() [4]string {
 // searching is a search for orphans that is under way.
 type searching struct {
 	engine *Engine
-	sweep  bool // each zone that is not searched is told of
+	sweep  bool // also report the zones that no key can list
 	mu     sync.Mutex
 	found  search
-	keys   map[[4]string][]reach // that reach a zone: there may be several
-	silent map[[2]string]error   // of the addresses that do not answer: one zone tells it for all
+	keys   map[[4]string][]reach // by identity: several keys may reach one zone
+	silent map[[2]string]error   // by address: the failure of a server or vendor that does not answer
 	err    error                 // of the database
 }
 
-// findOrphans gives a place for every value with our mark that no place knows, in
-// every zone that its provider lists. It searches zones beside each other. A zone that cannot be
-// searched is told of, and is no error: only a fault of the database is one. That a provider does
-// not list a zone for any key is told before a sweep.
+// findOrphans returns a place for every orphan in every zone that a provider lists. It
+// searches several zones at once. A zone that cannot be searched is part of the result;
+// only a fault of the database or the end of ctx is an error. A zone that no key can list
+// is reported only for a sweep.
 func (e *Engine) findOrphans(ctx context.Context, sweep bool) (search, error) {
 	zones, err := e.config.Database.Zones(ctx)
 	if err != nil {
@@ -114,14 +116,14 @@ func (e *Engine) findOrphans(ctx context.Context, sweep bool) (search, error) {
 	return s.found, cmp.Or(s.err, ctx.Err())
 }
 
-// reach finds out which zone is meant, if there is one.
+// reach finds a zone and adds it to the zones to search.
 func (s *searching) reach(ctx context.Context, z Zone) {
 	r := reach{Zone: z, err: s.silence(z)}
 	if r.err == nil {
 		s.engine.reach(ctx, &r)
 	}
 	if r.conn != nil && r.conn.client == nil || provider.KindOf(r.err) == provider.ZoneNotFound {
-		return // which the names there tell
+		return // the names of the zone report that
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +131,7 @@ func (s *searching) reach(ctx context.Context, z Zone) {
 	s.keys[r.identity()] = append(s.keys[r.identity()], r)
 }
 
-// zone searches a zone, with the first of the keys that can.
+// zone searches one zone and records the result.
 func (s *searching) zone(ctx context.Context, keys []reach) {
 	z := keys[0].Zone
 	failure := s.silence(z)
@@ -159,14 +161,16 @@ func (s *searching) zone(ctx context.Context, keys []reach) {
 	}
 }
 
-// silence is why a zone is not asked: its server or vendor does not answer.
+// silence returns the failure of a zone's server or vendor that does not answer, nil if
+// none is known.
 func (s *searching) silence(z Zone) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.silent[z.Account.address()]
 }
 
-// hear notes that a server or vendor does not answer. The caller holds the lock.
+// hear records a failure if it means that a server or vendor does not answer. The caller
+// holds the lock.
 func (s *searching) hear(z Zone, err error) {
 	if provider.KindOf(err) == provider.Network {
 		s.silent[z.Account.address()] = err
@@ -176,7 +180,7 @@ func (s *searching) hear(z Zone, err error) {
 // databaseError is a fault of the database, and not of a zone.
 type databaseError struct{ error }
 
-// reach finds the zone and its id.
+// reach finds the apex and the id of a zone within searchPatience.
 func (e *Engine) reach(ctx context.Context, r *reach) {
 	ctx, cancel := context.WithTimeoutCause(ctx, searchPatience, errSilent)
 	defer cancel()
@@ -203,7 +207,7 @@ func (e *Engine) reach(ctx context.Context, r *reach) {
 	}
 }
 
-// searchZone searches a zone with the first of its keys that can.
+// searchZone searches a zone with the first of its keys that can list it.
 func (e *Engine) searchZone(ctx context.Context, keys []reach) (all []Place, err error) {
 	for _, r := range keys {
 		fault := r.err
@@ -220,7 +224,7 @@ func (e *Engine) searchZone(ctx context.Context, keys []reach) (all []Place, err
 	return nil, err
 }
 
-// orphansOf searches one zone.
+// orphansOf searches one zone with one key.
 func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all []Place, err error) {
 	switch client := conn.client.(type) {
 	case ZonePager:
@@ -245,8 +249,8 @@ func (e *Engine) orphansOf(ctx context.Context, conn *connection, z Zone) (all [
 	return nil, errNotListed
 }
 
-// strangers gives a place for each name among the sets that has a value of ours, which is not
-// wanted there, and no place.
+// strangers returns a place for each name among the sets that has a value of ours, if the
+// value is not wanted there and no place knows it.
 func (e *Engine) strangers(ctx context.Context, z Zone, sets map[string]provider.RRset) (all []Place, err error) {
 	state, err := e.config.Database.State(ctx, nil)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package reconcile keeps what is published true. It takes the names that are
-// due, works out what is wanted at each (desired.go), compares it with what
-// stands there (rrset.go), changes it zone by zone (zone.go), and commits what
-// came of it (verdict.go, outcome.go). The engine says when: for names that are
-// due (engine.go, lane.go, task.go), and for all of them (pass.go, survey.go).
+// Package reconcile brings the values in DNS to the wanted state. It takes the names that
+// are due, works out the wanted records of each (desired.go), compares them with the values
+// in DNS (rrset.go), changes DNS zone by zone (zone.go), and commits the outcomes
+// (verdict.go, outcome.go). The engine decides when: it takes due names (engine.go,
+// take.go, lane.go, task.go), and all names in passes (pass.go).
 //
-// It knows no SQL and no HTTP server, and speaks no language: why something is
-// not as it should be is a code and its particulars.
+// The package has no SQL, no HTTP server and no text in a language: a fault is a code with
+// its details.
 package reconcile
 
 import (
@@ -25,29 +25,29 @@ import (
 type Account struct {
 	ID                              int64
 	Provider, Endpoint, AccessKeyID string
-	Secret                          secrets.Secret // "" when it is not known any more
-	UsedBy                          string         // whose key it is, "" for the built-in server, which needs none
+	Secret                          secrets.Secret // "" if it is not stored any more
+	UsedBy                          string         // the user of the key, "" for the built-in server, which needs no key
 }
 
-// Whose key an account is.
+// Values of Account.UsedBy.
 const (
 	UsedByConfiguration = "configuration"
-	UsedByService       = "service " // and its id behind it
-	UsedByNothing       = "nothing"  // a place still needs the key
+	UsedByService       = "service " // followed by the service's id
+	UsedByNothing       = "nothing"  // only a place still needs the key
 )
 
-// address is where a server or vendor answers, as it is spelled.
+// address is the provider and its endpoint, in the spelling that is stored.
 func (a Account) address() [2]string { return [2]string{a.Provider, a.Endpoint} }
 
 // Usage is a reserved prefix at a name, bound to a network.
 type Usage struct {
 	ID        string
-	Network   string // in decimal
+	Network   string // network id, in decimal
 	Releasing bool
-	Account   *Account // nil when there is nowhere to publish
+	Account   *Account // nil if there is no account to publish at
 	Domain    string   // of its service
 	Endpoints []string
-	Told      Told // as it is stored
+	Told      Told // the stored one
 }
 
 // Own is the configuration's own record.
@@ -57,95 +57,96 @@ type Own struct {
 	Endpoints []string
 }
 
-// Name is a record name with all that decides about it.
+// Name is a record name with everything that is stored about it.
 type Name struct {
 	Name    string
 	Version int64
-	Pass    PassMark  // of the pass that counted it last
-	Due     time.Time // zero: it is not
-	Lane    Lane      // in which it is due
-	Look    time.Time // when a place is to be looked at once more; zero: never
+	Pass    PassMark  // of the last pass that counted it
+	Due     time.Time // zero: it is not due
+	Lane    Lane      // the lane in which it is due
+	Look    time.Time // of the next second look at one of its places; zero: none
 	Usages  []Usage   // in the order of their reservation
-	Own     *Own      // nil when the configuration's record is elsewhere
+	Own     *Own      // nil if the configuration's record has another name
 	Places  []Place
 }
 
-// PassMark is a pass's note at a name that it has counted. The zero mark is none.
+// PassMark records at a name that a pass has counted it. The zero mark means none.
 type PassMark struct {
 	Number int64 // of the pass
-	Bad    bool  // the name was not as it should be
+	Bad    bool  // a record of the name failed or conflicted
 }
 
-// State is what is stored about some names, at one moment.
+// State is everything that is stored about some names, read in one snapshot.
 type State struct {
 	Owner      string
 	Adopted    []string
 	UpsertOnly bool
-	Configured bool // a configuration is stored: without one nothing is published anew
+	Configured bool // a configuration is stored; without one no new value is published
 	Names      []Name
-	Heirs      map[int64]Account // of accounts that nothing uses any more: the account with another secret for the key
+	Heirs      map[int64]Account // by the id of an account without a user: its heir
 }
 
-// Addresses are this host's public ones.
+// Addresses are this host's public addresses.
 type Addresses struct {
-	Last mesh.Addresses // the last known ones
-	Now  mesh.Addresses // those that are known at this moment
+	Last mesh.Addresses // the last known addresses
+	Now  mesh.Addresses // the addresses known at this moment
 
-	Hidden bool // none of them is one at which the world finds the built-in server
+	Hidden bool // resolvers cannot reach the built-in server at any of them
 }
 
-// Settings are what the configuration says about the work itself.
+// Settings are the configuration's settings of the engine.
 type Settings struct {
 	Configured, Enabled bool
 	Automatic           bool // the mode is not manual
 	Retry               provider.Backoff
 }
 
-// Lane says what a name that is due waits for. It is stored as it is.
+// Lane is a queue of due names, named after the thing that they wait for. The database
+// stores it in this form.
 type Lane string
 
-// Lanes other than those of zones. A name may be due in another lane and wait in LaneLook too.
+// Lanes that do not belong to a zone. A name may be due in one lane and wait in LaneLook too.
 const (
 	LaneAsked   Lane = "ask"  // a person's order: in every mode, at once
 	LaneChanged Lane = ""     // a change: in the automatic modes, or when a pass runs
 	LaneHeld    Lane = "held" // a change that waits for a person, in mode manual
-	LaneLook    Lane = "look" // a place is to be looked at once more: in every mode
+	LaneLook    Lane = "look" // a second look: in every mode
 )
 
-// ZonePrefix begins the lane of each zone, and no other.
+// ZonePrefix is the prefix of the lanes of zones, and of no other lane.
 const ZonePrefix = "zone "
 
-// ZoneLane gives the lane of names that wait for the zone of a domain at an account.
+// ZoneLane returns the lane of names that wait for the zone of a domain at an account.
 func ZoneLane(account int64, domain string) Lane {
 	return Lane(fmt.Sprint(ZonePrefix, account, " ", domain))
 }
 
-// OfZone reports whether names in the lane wait for a zone.
+// OfZone reports whether the lane belongs to a zone.
 func (l Lane) OfZone() bool { return strings.HasPrefix(string(l), ZonePrefix) }
 
-// Due says when a name is to be worked on next, if it has not changed since.
+// Due is when a name is due next. At and Lane apply only if the name still has Version.
 type Due struct {
 	Name    string
 	Version int64
-	At      time.Time // zero: when a pass comes by
+	At      time.Time // zero: the next pass takes it
 	Lane    Lane
-	Kept    bool      // At and Lane stay as they are stored: it was only looked at
-	Look    time.Time // when to look once more, zero: never; also if the name has changed
-	Pass    PassMark  // of the pass that has counted it; zero: the stored one stays
+	Kept    bool      // At and Lane stay as stored, because the name was only looked at
+	Look    time.Time // of the next second look, zero: none; applies to any version
+	Pass    PassMark  // of the pass that has counted it; zero: the stored mark stays
 
-	Released bool // usages may be free by what was settled
-	Empty    bool // no place is left, and nothing is wanted
+	Released bool // a released usage may be free now
+	Empty    bool // no place is left, and no value is wanted
 }
 
-// Settlement is what came of some work.
+// Settlement is the result of some work, to be committed.
 type Settlement struct {
 	Places []Place // to store
-	Ended  []Place // nothing of ours is there any more
+	Ended  []Place // to delete: no value of ours stands there any more
 	Names  []Due
-	Told   []string // names of whose usages the database tells something else than is true now
+	Told   []string // names with a usage whose stored Told is outdated
 }
 
-// names are those of which something is stored, in their order.
+// names returns the names that the settlement is about, sorted.
 func (s Settlement) names() (all []string) {
 	for _, p := range slices.Concat(s.Places, s.Ended) {
 		all = append(all, p.Name)
@@ -157,7 +158,7 @@ func (s Settlement) names() (all []string) {
 	return slices.Compact(all)
 }
 
-// of is what is stored of one of them.
+// of returns the part of the settlement about one name.
 func (s Settlement) of(name string) (part Settlement) {
 	others := func(p Place) bool { return p.Name != name }
 	part.Places = slices.DeleteFunc(slices.Clone(s.Places), others)
@@ -166,83 +167,89 @@ func (s Settlement) of(name string) (part Settlement) {
 	return part
 }
 
-// Progress is how far a pass is.
+// Progress is the progress of a pass.
 type Progress struct {
 	Number  int64
-	Cursor  string // all names up to here are done, or wait for their zones
-	Sweep   bool
-	Orphans bool // the names are through, and orphans are looked for
+	Cursor  string // all names up to this one are done or wait for their zones
+	Sweep   bool   // orphans are withdrawn
+	Orphans bool   // all names are done, and the search for orphans has begun
 	Report  Report
 }
 
-// Request asks for a pass.
+// Request is a stored request for a pass.
 type Request struct {
 	Trigger string
 	At      time.Time
 }
 
-// Zone is a zone of an account in which something of ours is or may be.
+// Zone is a zone of an account that has or may have values of ours.
 type Zone struct {
 	Account Account
-	Apex    string // "" when only a domain in it is known
-	ID      string // what its provider tells it by from others of its name
+	Apex    string // "" if only a domain in the zone is known
+	ID      string // the provider's id, which differs between zones of one name
 	Domain  string
 }
 
-// name is what the zone is called where it is told of.
+// name returns the zone's name for reports and log lines.
 func (z Zone) name() string { return cmp.Or(z.Apex, z.Domain) }
 
-// Database keeps what is wanted, what is due, and what came of it.
+// Database stores the wanted state, the due names, and the outcomes.
 type Database interface {
+	// Settings reads the configuration's settings of the engine.
 	Settings(ctx context.Context) (Settings, error)
 
-	// Due gives names of a lane that are due by a time, the longest due first. A name that is to wait
-	// longer than its lane's LongestWait is due: the clock was set back.
+	// Due reads the names of a lane that are due by a time, the longest due first. A name
+	// whose time is further ahead than its lane's LongestWait is due too: the clock was set
+	// back.
 	Due(ctx context.Context, lane Lane, by time.Time, limit int) ([]string, error)
-	// NextDue gives the earliest time after another at which a name of the lane is due; ok is
-	// false when none is.
+	// NextDue reads the earliest time after another at which a name of the lane is due; ok
+	// is false if there is none.
 	NextDue(ctx context.Context, lane Lane, after time.Time) (at time.Time, ok bool, err error)
-	// ZoneLanes gives the lanes of zones in which names wait.
+	// ZoneLanes reads the lanes of zones in which names wait.
 	ZoneLanes(ctx context.Context) ([]Lane, error)
-	// Marked reports whether names are marked as a whole.
+	// Marked reports whether the names of a service are marked.
 	Marked(ctx context.Context) (bool, error)
-	// SpreadMarks makes some of them due.
+	// SpreadMarks makes at most limit marked names due.
 	SpreadMarks(ctx context.Context, limit int) error
 
+	// State reads everything that is stored about some names.
 	State(ctx context.Context, names []string) (State, error)
-	// Intend commits what is about to be written: decide gives the places to
-	// store, out of what is wanted in that same transaction; when the first try comes
-	// to nothing it is asked anew. New ones get ids once they are committed.
+	// Intend stores places before DNS is written. decide gets the state of the names in the
+	// same transaction and returns the places to store. It may run twice, because a
+	// transaction may be tried twice. After the commit new places have ids.
 	Intend(ctx context.Context, names []string, decide func(State) []*Place) error
 	// AddProbe stores the place of a probe before it is written, and gives it an id.
 	AddProbe(ctx context.Context, p *Place) error
-	// EndProbe forgets the place of a probe that was seen to be gone.
+	// EndProbe deletes the place of a probe that was seen to be gone.
 	EndProbe(ctx context.Context, p Place) error
-	// Settle commits what came of it, frees the usages that waited for it, and stores what
-	// is told of those whose places changed.
+	// Settle commits a settlement, deletes the released usages that are free by it, and
+	// stores the Told of the usages whose places changed.
 	Settle(ctx context.Context, s Settlement) error
 
-	// Request gives what asks for a new pass, and whether one runs.
+	// Request reads the request for a new pass, and reports whether a pass runs.
 	Request(ctx context.Context) (r Request, running bool, err error)
-	// DropRequest forgets what asks for a new pass.
+	// DropRequest deletes the request for a new pass.
 	DropRequest(ctx context.Context) error
-	// Pass gives how far the running pass is.
+	// Pass reads the progress of the running pass.
 	Pass(ctx context.Context) (Progress, error)
-	// BeginPass numbers a new pass and drops what asked for it.
+	// BeginPass stores a new pass, gives it a number, and deletes the request for it.
 	BeginPass(ctx context.Context, p Progress) (number int64, err error)
+	// SavePass stores the progress of the running pass.
 	SavePass(ctx context.Context, p Progress) error
+	// EndPass stores the report of a pass, which does not run any more.
 	EndPass(ctx context.Context, r Report) error
+	// LastReport reads the report of the last complete pass, nil if there is none.
 	LastReport(ctx context.Context) (*Report, error)
-	// NamesAfter gives names in their order that the pass has not counted. Of pass 0, none is.
+	// NamesAfter reads names in order that the pass has not counted. Pass 0 has counted no name.
 	NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error)
 
-	// BadNames gives names in their order that the pass has found not to be as they should be.
+	// BadNames reads names in order that the pass has marked as bad.
 	BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error)
 
-	// Zones gives every zone in which something of ours may be.
+	// Zones reads every zone that may have values of ours.
 	Zones(ctx context.Context) ([]Zone, error)
-	// Strangers gives those of the names that have no place in what may be the zone.
+	// Strangers returns those of the names that have no place in the zone, nor in one that may be it.
 	Strangers(ctx context.Context, z Zone, names []string) ([]string, error)
-	// AddLeftovers stores places to withdraw, and makes their names due.
+	// AddLeftovers stores leftovers, and makes their names due.
 	AddLeftovers(ctx context.Context, places []Place) error
 }

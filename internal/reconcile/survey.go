@@ -10,7 +10,8 @@ import (
 	"meshddns/internal/provider"
 )
 
-// Preview says what a pass would do now, also where passes are disabled, and writes nothing.
+// Preview reports what a pass would change now, also while synchronisation is disabled. It
+// writes nothing.
 func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	settings, err := e.config.Database.Settings(ctx)
 	switch {
@@ -28,7 +29,7 @@ func (e *Engine) Preview(ctx context.Context) (Report, error) {
 	return report, err
 }
 
-// pages calls f with all names in their order, page by page, until it fails.
+// pages calls f with all names in their order, page by page, until f fails.
 func (e *Engine) pages(ctx context.Context, f func(names []string) error) error {
 	for cursor := ""; ; {
 		names, err := e.config.Database.NamesAfter(ctx, cursor, 0, pageNames)
@@ -42,7 +43,7 @@ func (e *Engine) pages(ctx context.Context, f func(names []string) error) error 
 	}
 }
 
-// previewPage surveys some names for a report.
+// previewPage surveys a page of names and adds it to a report.
 func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int64]*connection, report *Report) error {
 	items, refused, err := e.survey(ctx, names, conns)
 	if err != nil {
@@ -63,7 +64,7 @@ func (e *Engine) previewPage(ctx context.Context, names []string, conns map[int6
 	return nil
 }
 
-// unfinished gives ErrUnfinished for an error when the caller's time has ended.
+// unfinished returns ErrUnfinished instead of an error if ctx has ended.
 func unfinished(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ErrUnfinished
@@ -71,7 +72,7 @@ func unfinished(ctx context.Context, err error) error {
 	return err
 }
 
-// survey reads what stands at some names, and writes nothing.
+// survey reads the values at some names and plans their changes. It writes nothing.
 func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*connection) (items []*item, refused []Refusal, err error) {
 	state, err := e.config.Database.State(ctx, names)
 	if err != nil {
@@ -107,8 +108,7 @@ func (e *Engine) survey(ctx context.Context, names []string, conns map[int64]*co
 	return items, refused, err
 }
 
-// Held gives the names that are wanted here and at which a value of an owner
-// stands.
+// Held returns the names with a wanted value at which a value of the given owner stands.
 func (e *Engine) Held(ctx context.Context, owner string) (held []string, err error) {
 	conns := map[int64]*connection{}
 	err = e.pages(ctx, func(names []string) error {
@@ -130,8 +130,8 @@ func (e *Engine) Held(ctx context.Context, owner string) (held []string, err err
 	return held, err
 }
 
-// beside calls f for each of some zones, as many at a time as there are slots. When ctx ends the
-// rest is left out.
+// beside calls f for each zone, as many at once as there are slots. When ctx ends, it
+// leaves out the rest.
 func beside[Z any](ctx context.Context, slots chan struct{}, zones []Z, f func(Z)) {
 	var group sync.WaitGroup
 	defer group.Wait()

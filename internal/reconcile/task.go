@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// task is a name in work, with its records, perhaps in several zones.
+// task is the work on one name, whose records may be in several zones.
 type task struct {
 	name     Name
 	turn     turn
 	jobs     []*job
-	begun    bool // one of the jobs, or there is none
-	waiting  int  // jobs
+	begun    bool // one of its jobs has begun, or it has none
+	waiting  int  // jobs that have not ended
 	outcomes []Outcome
-	places   []Place // of the name, as they are by now
-	next     Due     // the earliest reason to come back
-	follow   bool
-	page     *pass // that has taken it; nil when it was due
-	again    bool  // it was tried before, and is tried again
-	look     bool  // only to look, in mode manual
-	passed   bool  // the pass that runs has come by, and has found it unchanged
+	places   []Place // of the name, brought up to date by each job
+	next     Due     // the earliest next try
+	follow   bool    // once the wanted value stands, the name is due again at once
+	page     *pass   // that has taken it; nil: it was due
+	again    bool    // it is a retry
+	look     bool    // it only looks, in mode manual
+	passed   bool    // the cursor of the running pass was already past the name
 }
 
 // job is one record of a task.
@@ -28,21 +28,21 @@ type job struct {
 	task    *task
 	lane    *zoneLane
 	record  Record
-	attempt int // failed ones before
+	attempt int // failed attempts before
 }
 
-// belongs reports whether the task does the work of a pass at its name. A task that only looks does
-// not, nor does one that an earlier pass has begun.
+// belongs reports whether the task does the work of a pass at its name. A task that only
+// looks does not, nor does a task that an earlier pass has begun.
 func (t *task) belongs(p *pass) bool { return !t.look && (t.page == nil || t.page == p) }
 
-// comeBack notes a reason to come back to the name; the earliest counts.
+// comeBack records a next try of the name. The earliest counts.
 func (t *task) comeBack(d Due) {
 	if t.next.At.IsZero() || d.At.Before(t.next.At) {
 		t.next = d
 	}
 }
 
-// take takes what came of one of the task's records.
+// take adds the outcome of one of the task's records to the task and to a settlement.
 func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 	t.outcomes = append(t.outcomes, o)
 	if !back.At.IsZero() {
@@ -68,13 +68,13 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 	}
 }
 
-// waits reports whether a record of the task is tried again before it counts.
+// waits reports whether a record of the task is tried again before its fault counts.
 func (t *task) waits() bool {
 	return slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.Action == "" && o.Fault.Code != "" })
 }
 
-// news are the outcomes that count already: of a name that is tried again only
-// what was changed.
+// news returns the outcomes that a report counts. Of a name that is tried again these are
+// only the changes.
 func (t *task) news() []Outcome {
 	if !t.waits() && !t.next.Lane.OfZone() {
 		return t.outcomes
@@ -82,19 +82,19 @@ func (t *task) news() []Outcome {
 	return written(t.outcomes)
 }
 
-// counts reports whether a pass that the task belongs to may mark its name.
+// counts reports whether the pass that the task belongs to may mark the name.
 func (t *task) counts() bool {
 	return !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" })
 }
 
-// well reports whether the name is as it should be.
+// well reports whether the task has ended without a bad record.
 func (t *task) well() bool { return t.counts() && !slices.ContainsFunc(t.outcomes, Outcome.bad) }
 
-// lookAgain is when a look is made again that was due and has told nothing.
+// lookAgain is the pause after a second look that settled nothing.
 const lookAgain = 5 * time.Minute
 
-// due says when to come back to a name. News is false when nothing about it has
-// to be stored.
+// due returns when the name is due next. pass is the number of the pass that marks the
+// name, 0 for none. news is false if nothing about the name has to be stored.
 func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
 	stands := !t.waits() && !slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.bad() && o.Provider != "" })
@@ -126,7 +126,7 @@ type Waiter struct {
 	news   chan struct{}
 }
 
-// Expect begins to wait for the work on a name. It ends with Close.
+// Expect returns a Waiter for a name. The caller has to close it.
 func (e *Engine) Expect(name string) *Waiter {
 	w := &Waiter{engine: e, name: name, news: make(chan struct{}, 1)}
 	e.mu.Lock()
@@ -135,7 +135,7 @@ func (e *Engine) Expect(name string) *Waiter {
 	return w
 }
 
-// see notes that a version was worked on. The caller holds the engine's lock.
+// see records that a version was worked on. The caller holds the engine's lock.
 func (w *Waiter) see(version int64) {
 	w.seen = max(w.seen, version)
 	select {
@@ -144,7 +144,7 @@ func (w *Waiter) see(version int64) {
 	}
 }
 
-// Wait waits until the version was worked on, or ctx ends.
+// Wait returns when the version was worked on or ctx ends.
 func (w *Waiter) Wait(ctx context.Context, version int64) {
 	w.engine.Wake()
 	for {
@@ -162,7 +162,7 @@ func (w *Waiter) Wait(ctx context.Context, version int64) {
 	}
 }
 
-// Close ends the waiting.
+// Close releases the Waiter.
 func (w *Waiter) Close() {
 	w.engine.mu.Lock()
 	defer w.engine.mu.Unlock()

@@ -1,21 +1,21 @@
 package reconcile
 
-// None is the state of a usage that has nowhere to be published.
+// None is the state of a usage that has no account to publish at.
 const None PlaceState = "none"
 
 // UsageStates are all states of a usage.
 var UsageStates = []PlaceState{None, Pending, Published, Failed, Conflict, Withdrawing}
 
-// Told is what is told of a usage. The database stores it, so a list, a total and an
-// answer about one usage agree.
+// Told is the state of a usage that clients are told. The database stores it, so a list, a
+// count and an answer about one usage agree.
 type Told struct {
 	State PlaceState
 	Place int64  // id of the place that the state is about, 0 for none
 	Rival string // in a conflict of two networks, the network that has the name
 }
 
-// Retold gives the usages of a state of which the database tells something else than is
-// true now. Each has in Told what is true.
+// Retold returns the usages of a state whose stored Told is outdated, each with its current
+// Told.
 func Retold(state State, addresses Addresses) (all []Usage) {
 	for _, t := range Desired(state, addresses) {
 		all = append(all, t.retold(state.Configured)...)
@@ -37,14 +37,14 @@ func (t Target) retold(configured bool) (all []Usage) {
 	return all
 }
 
-// OwnState gives the state of the configuration's own record, at the one name of a state.
+// OwnState returns the state of the configuration's own record. The state has its name only.
 func OwnState(state State, addresses Addresses) PlaceState {
 	return Desired(state, addresses)[0].told("", false).State
 }
 
-// told works out what is told of a network's usage. It is about the place where the value
-// is wanted; of several the first where it does not stand. A released usage waits for
-// what is withdrawn.
+// told works out the Told of a network's usage. It is about the place of the wanted value;
+// of several places about the first where the value does not stand. For a released usage it
+// is about a withdrawal that the usage waits for.
 func (t Target) told(network string, releasing bool) Told {
 	told, found := Told{State: None}, false
 	for _, r := range t.Records {

@@ -11,22 +11,24 @@ import (
 	"meshddns/internal/provider"
 )
 
-// ownerDoubts is how often in a row another writer with our mark changes a value
-// before it is said that a copy of the database may be in use elsewhere.
+// ownerDoubts is the number of changes in a row by another writer with our mark from which
+// the engine warns that a copy of the database may be in use elsewhere.
 const ownerDoubts = 3
 
-// verdict says what the end of an item means: its outcome, what is stored, and
-// when to come back.
+// verdict concludes an item: its outcome, the places to store, and the time of its next
+// try.
 type verdict struct {
 	item    *item
 	job     *job
 	now     time.Time
 	retry   provider.Backoff
 	lane    *zoneLane
-	down    bool // the zone failed as a whole
-	givenUp bool // it has failed as often as it may
+	down    bool // the whole zone failed
+	givenUp bool // the zone has used up its retries
 }
 
+// conclude returns the outcome of an item and its next try, and sets the places to store.
+// An item that was interrupted or not tried waits in its lane, without an action.
 func (v verdict) conclude() (o Outcome, back Due) {
 	i, r := v.item, v.item.record
 	o = Outcome{
@@ -44,7 +46,15 @@ func (v verdict) conclude() (o Outcome, back Due) {
 	case i.phase == untried:
 		o.Attempts = v.lane.fails
 	}
-	if i.left != nil && i.place.ID == 0 { // the value stays where it is until it has another place
+	back = v.fail(&o)
+	return o, back
+}
+
+// fail tells the place of an item of the failure, sets the outcome's action, and returns
+// the next try, if there is one before the next pass.
+func (v verdict) fail(o *Outcome) (back Due) {
+	i, r := v.item, v.item.record
+	if i.left != nil && i.place.ID == 0 { // the value keeps its old place until the new one is stored
 		i.place, i.left = r.Place, nil
 	}
 	final := !i.fault.transient() || v.givenUp || o.Attempts > v.retry.Retries
@@ -66,17 +76,17 @@ func (v verdict) conclude() (o Outcome, back Due) {
 		}
 		back = Due{At: v.now.Add(wait), Lane: v.lane.key}
 	case o.Action == "":
-		o.Fault = Fault{} // no person has to know
+		o.Fault = Fault{} // no person has to be told
 	}
-	return o, back
+	return back
 }
 
-// withZone reports whether the item failed with its zone, and not by itself.
+// withZone reports whether the item failed because its whole zone failed.
 func (v verdict) withZone() bool {
 	return v.item.fault.Code != "" && (v.item.phase == untried || v.down && v.item.fault.Code == v.lane.fault.Code)
 }
 
-// at tells the record from others of its name and network.
+// at returns a key that differs between the records of one name and network.
 func (r Record) at() string {
 	if r.withdraws() {
 		return fmt.Sprint(r.Account.ID, " ", r.Place.ID)
@@ -84,7 +94,7 @@ func (r Record) at() string {
 	return fmt.Sprint(r.Account.ID)
 }
 
-// succeeded is the action of an item at which nothing has failed.
+// succeeded returns the action of an item without a fault.
 func (v verdict) succeeded(o *Outcome) string {
 	i, r := v.item, v.item.record
 	before := r.Place.State
@@ -110,12 +120,12 @@ func (v verdict) succeeded(o *Outcome) string {
 	case action != ActionUnchanged || !lost:
 		return action
 	case r.Place.Standing == "":
-		return ActionCreate // by a write whose answer was lost
+		return ActionCreate // an earlier write, whose answer was lost, created it
 	}
 	return ActionUpdate
 }
 
-// failed is the action of an item that failed.
+// failed returns the action of an item that failed, "" if it is tried again.
 func (v verdict) failed() string {
 	i := v.item
 	switch {
@@ -136,8 +146,8 @@ const (
 	maxRetries           = 10
 )
 
-// RetryPolicy is what the configuration says, in seconds and attempts after the
-// first, within its bounds.
+// RetryPolicy returns the configuration's back-off, within its bounds. The interval is in
+// seconds; retries counts attempts after the first.
 func RetryPolicy(interval, retries sql.Null[int64]) provider.Backoff {
 	b := provider.Backoff{First: defaultRetryInterval, Retries: defaultRetries}
 	if n := interval; n.Valid && n.V > 0 {

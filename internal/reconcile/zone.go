@@ -15,82 +15,14 @@ import (
 )
 
 const (
-	singleNames = 32 // names worked on together where the provider changes one at a time
-	overlapping = 8  // calls at a time where a call is about one name
-	bulkFrom    = 16 // names from which a list of the whole zone is cheaper
-	maxRaces    = 10 // lost races for one name before it counts as a failure
+	singleNames = 32 // names of a batch if the provider changes one name in a call
+	overlapping = 8  // concurrent calls, if a call is about one name
+	bulkFrom    = 16 // from this number of names on a list of the whole zone is cheaper
+	maxRaces    = 10 // tries of a write while other writers change the same name
 )
 
-// item is one record in work.
-type item struct {
-	record Record
-	goal   goal
-	phase  phase
-	place  Place  // as it is by now
-	before *Place // the place before the last intent; nil while none is committed
-	step   Step   // what the last event asks for
-	left   *Place // the place that the value leaves, because it belongs into another zone
-	seen   provider.RRset
-	change provider.Change
-	fault  Fault
-	wait   time.Duration // that the provider asked for
-	began  time.Time
-	took   time.Duration
-	store  []*Place // what the database is to have
-	verify bool     // it withdraws what is wanted in another zone, which is looked at afterwards
-}
-
-// phase is how far the work on an item is.
-type phase int
-
-const (
-	unread phase = iota
-	read
-	done
-	untried // done without a call, because calls were pointless by then
-)
-
-// ended reports whether the work on an item is done.
-func (i *item) ended() bool { return i.phase >= done }
-
-func newItem(r Record, manualLook bool) *item {
-	i := &item{record: r, place: r.Place, goal: r.goal}
-	i.goal.want, i.goal.standing, i.goal.doubt = r.Want, r.Place.Standing, r.Place.Doubt
-	if manualLook && !r.withdraws() {
-		i.goal.mode = LookOnly
-	}
-	return i
-}
-
-// restate brings the state of the place into line with what is wanted there now.
-func (i *item) restate(now time.Time) { i.happens(i.record.wanted(), now) }
-
-// happens tells the place of the item of an event.
-func (i *item) happens(e Event, now time.Time) {
-	i.place, i.step = i.place.After(e, i.record.wish(), i.goal.mode, now)
-}
-
-// looked ends the work on an item with what stands there now.
-func (i *item) looked(now time.Time) {
-	e := Event{Kind: Seen}
-	e.Value, e.More = i.goal.remains(i.change)
-	i.happens(e, now)
-	i.phase = done
-}
-
-// fail ends the work on an item.
-func (i *item) fail(err error) {
-	i.fault, i.phase = Describe(err, i.record.Account), done
-	if e, ok := errors.AsType[*provider.Error](err); ok {
-		i.wait = e.RetryAfter
-	}
-}
-
-// zoneless reports whether the provider has no zone for what is wanted.
-func (i *item) zoneless() bool { return i.fault.Code == string(provider.ZoneNotFound) }
-
-// batch is some records of one zone, worked on together: read, commit what is
-// intended, write, and say what came of it.
+// batch is some records of one zone that are worked on together: find the zone, read, plan,
+// commit the intent, and write.
 type batch struct {
 	db        Database
 	addresses Addresses
@@ -98,12 +30,12 @@ type batch struct {
 	probe     func(ctx context.Context, old *connection, wanted Place) (bool, error)
 	conn      *connection
 	items     []*item
-	dry       bool // nothing is written, neither there nor here
-	heir      bool // the connection is not that of the places' own key
+	dry       bool // neither DNS nor the database is written
+	heir      bool // the connection is that of the heir, not of the places' own account
 	mu        sync.Mutex
 	answered  bool  // a call has succeeded
 	silent    int   // calls in a row that got no answer
-	down      error // a failure that would meet every other call too
+	down      error // a failure that every other call would meet too
 	crash     error // the last panic
 }
 
@@ -123,8 +55,8 @@ func (b *batch) work(ctx context.Context) {
 	}
 }
 
-// begin reads the wish again, and ends an item for which no provider has to be
-// asked.
+// begin reads the wish of an item again, and ends an item that needs no call to the
+// provider.
 func (b *batch) begin(i *item) {
 	r := i.record
 	i.began = b.now()
@@ -141,7 +73,7 @@ func (b *batch) begin(i *item) {
 	}
 }
 
-// pending are the items that are not done.
+// pending returns the items that are not done.
 func (b *batch) pending() []*item {
 	return slices.DeleteFunc(slices.Clone(b.items), (*item).ended)
 }
@@ -155,8 +87,8 @@ func byZone(items []*item) map[string][]*item {
 	return zones
 }
 
-// each calls f for every pending item, some at a time. When the provider is
-// down the rest is not asked.
+// each calls f for every pending item, at most overlapping at once. Once the provider is
+// down, it ends the other items without a call.
 func (b *batch) each(ctx context.Context, f func(*item)) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, overlapping)
@@ -174,7 +106,7 @@ func (b *batch) each(ctx context.Context, f func(*item)) {
 	group.Wait()
 }
 
-// rescue calls a function whose panic is the fault of some items, and of nothing else.
+// rescue calls a function. If the function panics, only the given items fail.
 func (b *batch) rescue(f func(), items ...*item) {
 	err := tasks.Call(func() error { f(); return nil })
 	if err == nil {
@@ -190,7 +122,7 @@ func (b *batch) rescue(f func(), items ...*item) {
 	}
 }
 
-// spare ends an item without a call when calls are pointless by now.
+// spare ends an item without a call if ctx has ended or the provider is down.
 func (b *batch) spare(ctx context.Context, i *item) bool {
 	b.mu.Lock()
 	down := b.down
@@ -207,7 +139,7 @@ func (b *batch) spare(ctx context.Context, i *item) bool {
 	return true
 }
 
-// note takes the outcome of a call for an item.
+// note records the outcome of a call for an item, and whether the whole zone is down.
 func (b *batch) note(i *item, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +153,7 @@ func (b *batch) note(i *item, err error) {
 		b.silent++
 	}
 	switch {
-	case b.silent >= overlapping: // as many as were under way together: what answered before does not any more
+	case b.silent >= overlapping: // as many as run at once: the provider does not answer any more
 		b.answered, b.down = false, err
 	case kind == provider.Throttled:
 		b.down = err
@@ -231,8 +163,9 @@ func (b *batch) note(i *item, err error) {
 	}
 }
 
-// findAll finds the zones of the items. One that is known without a call is no sign
-// that the provider answers, until none of the others has failed.
+// findAll finds the zones of the items. A zone that is known without a call does not prove
+// that the provider answers, so it counts as an answer only if no item has found the
+// provider down.
 func (b *batch) findAll(ctx context.Context) {
 	var found atomic.Bool
 	b.each(ctx, func(i *item) {
@@ -245,8 +178,8 @@ func (b *batch) findAll(ctx context.Context) {
 	b.answered = b.down == nil && found.Load()
 }
 
-// find finds the zone of an item by its name, and takes the place in it. A value is
-// withdrawn where it was put.
+// find finds the zone of an item, and chooses the place in it. A value is withdrawn at the
+// place where it was written.
 func (b *batch) find(ctx context.Context, i *item) error {
 	r := i.record
 	if r.Withdrawal.Keep {
@@ -265,7 +198,7 @@ func (b *batch) find(ctx context.Context, i *item) error {
 	return err
 }
 
-// zoneOf finds the zone of a record, and the provider's id of it.
+// zoneOf finds the apex of a record's zone and the provider's id of the zone.
 func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err error) {
 	if b.heir {
 		return b.heirZone(ctx, r)
@@ -279,13 +212,13 @@ func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err erro
 	}
 	id = r.Place.ZoneID
 	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdraws()) {
-		id, err = identifier.ZoneID(ctx, dnsname.Fold(zone)) // a zone may have been made anew
+		id, err = identifier.ZoneID(ctx, dnsname.Fold(zone)) // the zone may have been deleted and made again
 	}
 	return zone, id, err
 }
 
-// findAmongMany finds a zone by the domain of its names where each name would be a
-// call of its own. A provider that gives no answer to this is not asked in another way.
+// findAmongMany finds a zone by the domain of the service if a search by name would need a
+// call for each name. After a transient failure it does not search by name.
 func (b *batch) findAmongMany(ctx context.Context, r Record, stored string) (string, error) {
 	known, err := b.conn.knowsZones(ctx)
 	if err != nil {
@@ -303,8 +236,8 @@ func (b *batch) findAmongMany(ctx context.Context, r Record, stored string) (str
 	return b.conn.client.Zone(ctx, r.Name)
 }
 
-// keep looks at a value that stays until it stands elsewhere. Whatever is wrong
-// there, nothing is to be done now.
+// keep reads a value that stays until it stands at its new place. It ends the item without
+// a fault, because no change is due.
 func (b *batch) keep(ctx context.Context, i *item) {
 	i.phase = done
 	if err := b.readOne(ctx, i); err != nil {
@@ -315,32 +248,7 @@ func (b *batch) keep(ctx context.Context, i *item) {
 	i.looked(b.now())
 }
 
-// choosePlace takes the place in the zone that was found. A value that stands in
-// another zone of the account moves.
-func (i *item) choosePlace(zone, id string, now time.Time) {
-	r := i.record
-	if r.withdraws() {
-		i.place.Zone = zone // which an old database may not have known
-	}
-	if i.place.Zone != zone {
-		old := i.place
-		if old.Zone != "" {
-			i.place = Place{Name: r.Name, Account: r.Account, State: Pending, Attempts: old.Attempts}
-		}
-		if at := slices.IndexFunc(r.Others, func(p Place) bool { return p.Zone == zone }); at >= 0 {
-			i.place = r.Others[at]
-		}
-		if i.place.ID != old.ID && old.ID != 0 {
-			old, _ = old.After(Event{Kind: Unwanted}, Wish{}, Write, now)
-			i.left = &old
-		}
-		i.place.Zone = zone
-		i.goal.standing, i.goal.doubt = i.place.Standing, i.place.Doubt
-	}
-	i.place.ZoneID = id
-}
-
-// read learns what stands at the names, with as few calls as the provider needs.
+// read reads the values at the names, with as few calls as the provider allows.
 func (b *batch) read(ctx context.Context) {
 	for apex, items := range byZone(b.pending()) {
 		switch client := b.conn.client.(type) {
@@ -357,11 +265,12 @@ func (b *batch) read(ctx context.Context) {
 	})
 }
 
+// readOne reads the values at the name of one item.
 func (b *batch) readOne(ctx context.Context, i *item) (err error) {
 	i.seen, err = b.conn.client.Read(ctx, i.place.Zone, i.record.Name)
 	kind := provider.KindOf(err)
 	if i.record.withdraws() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
-		i.seen, err = provider.RRset{}, nil // beside an alias, and without the zone, there is no value of ours
+		i.seen, err = provider.RRset{}, nil // beside an alias, or without the zone, no value of ours can stand
 	}
 	if err == nil && i.phase == unread {
 		i.phase = read
@@ -369,6 +278,7 @@ func (b *batch) readOne(ctx context.Context, i *item) (err error) {
 	return err
 }
 
+// readNames reads the values at the names of some items in one call.
 func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex string, items []*item) {
 	var names []string
 	for _, i := range items {
@@ -382,9 +292,9 @@ func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex
 	}
 }
 
-// readList answers from a list of the whole zone where enough names are asked
-// for. A list may be older than a write of ours: whether a value has gone is read
-// from one that was made while no other task works on its name.
+// readList reads the values of at least bulkFrom names from a list of the whole zone. A
+// list may be older than a write of ours. So a withdrawal or a second look needs a new
+// list, which is read while no other task works on these names.
 func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex string, items []*item) {
 	if len(items) < bulkFrom {
 		return
@@ -401,13 +311,16 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 	}
 }
 
-// plan works out every change.
+// plan plans the change of every pending item.
 func (b *batch) plan(ctx context.Context) {
 	for _, i := range b.pending() {
 		b.planOne(ctx, i)
 	}
 }
 
+// planOne plans the change of one item, and ends the item if there is none. Before it
+// removes a value that is wanted in another zone, it makes sure that the two are not the
+// same zone.
 func (b *batch) planOne(ctx context.Context, i *item) {
 	var err error
 	if i.change, err = i.goal.plan(i.seen); err != nil {
@@ -439,8 +352,8 @@ func (b *batch) planOne(ctx context.Context, i *item) {
 	}
 }
 
-// write commits what is intended, makes the changes, and again those for which
-// another writer was faster.
+// write commits the intents and makes the changes. It repeats the changes that lost a race
+// against another writer.
 func (b *batch) write(ctx context.Context) {
 	for range maxRaces {
 		due := b.pending()
@@ -452,7 +365,7 @@ func (b *batch) write(ctx context.Context) {
 		for _, i := range due {
 			if err, answered := errs[i]; answered {
 				b.took(i, err)
-			} else if i.phase == untried { // nothing was sent
+			} else if i.phase == untried { // no call was made
 				i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 			}
 		}
@@ -463,28 +376,22 @@ func (b *batch) write(ctx context.Context) {
 	}
 }
 
-// intend commits what is about to be written, if it is still what is wanted. An
-// item that is not any more waits for its next turn.
+// intend commits the places that are about to be written, if their values are still wanted.
+// Other items wait for their next turn. It reports false after a fault of the database.
 func (b *batch) intend(ctx context.Context, items []*item) bool {
 	names := make([]string, 0, len(items))
 	for _, i := range items {
 		names = append(names, i.record.Name)
 	}
 	var still map[*item]*Place
-	err := b.db.Intend(ctx, names, func(state State) []*Place {
-		wanted := map[string][]Record{}
-		for _, t := range Desired(state, b.addresses) {
-			wanted[t.Name.Name] = t.Records
-		}
-		still = map[*item]*Place{}
-		var places []*Place
+	err := b.db.Intend(ctx, names, func(state State) (places []*Place) {
+		still = b.stillWanted(state, items)
 		for _, i := range items {
-			if !slices.ContainsFunc(wanted[i.record.Name], i.record.same) {
+			p := still[i]
+			if p == nil {
 				continue
 			}
-			p := i.intended(b.now())
-			still[i] = &p
-			places = append(places, &p)
+			places = append(places, p)
 			if i.left != nil {
 				places = append(places, i.left)
 			}
@@ -506,31 +413,30 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 	return err == nil
 }
 
-// same reports whether two records want the same of one place.
+// stillWanted returns the items whose record is still wanted in a state, each with its
+// place as it is stored before the write.
+func (b *batch) stillWanted(state State, items []*item) map[*item]*Place {
+	wanted := map[string][]Record{}
+	for _, t := range Desired(state, b.addresses) {
+		wanted[t.Name.Name] = t.Records
+	}
+	still := map[*item]*Place{}
+	for _, i := range items {
+		if slices.ContainsFunc(wanted[i.record.Name], i.record.same) {
+			p := i.intended(b.now())
+			still[i] = &p
+		}
+	}
+	return still
+}
+
+// same reports whether two records want the same value at the same place.
 func (r Record) same(s Record) bool {
 	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdraws() || r.Place.ID == s.Place.ID)
 }
 
-// intended is the place as it is stored before a write.
-func (i *item) intended(now time.Time) Place {
-	e := Event{Kind: Intent}
-	if len(i.change.Add) > 0 {
-		e.Value = i.goal.want
-		e.More = slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() != i.place.Standing })
-	}
-	p, _ := i.place.After(e, i.record.wish(), i.goal.mode, now)
-	return p
-}
-
-// places are those of the item that are stored.
-func (i *item) places() []*Place {
-	if i.left == nil {
-		return []*Place{&i.place}
-	}
-	return []*Place{&i.place, i.left}
-}
-
-// change makes the changes of the items, together where the provider can.
+// change makes the changes of the items, in one call per zone if the provider can. An item
+// that was not tried has no error.
 func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 	errs := map[*item]error{}
 	for _, i := range items {
@@ -563,7 +469,7 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 	return errs
 }
 
-// took takes what a write came to. A lost race leaves the item to be read again.
+// took handles the outcome of a write. After a lost race the item is read again.
 func (b *batch) took(i *item, err error) {
 	if err == nil || provider.Unmade(err) {
 		i.happens(Event{Kind: Known, Before: *i.before}, b.now())
@@ -583,7 +489,7 @@ func (b *batch) took(i *item, err error) {
 	}
 }
 
-// again reads and plans those that lost a race.
+// again reads and plans the items that lost a race.
 func (b *batch) again(ctx context.Context) {
 	b.each(ctx, func(i *item) { b.note(i, b.readOne(ctx, i)) })
 	b.plan(ctx)

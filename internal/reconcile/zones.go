@@ -9,29 +9,29 @@ import (
 	"meshddns/internal/provider"
 )
 
-// ZoneState is how the engine has met a zone of an account last.
+// ZoneState is the state of a zone of an account at its last use.
 type ZoneState struct {
 	Provider, Zone string
-	Since          time.Time // it is so
-	Fault          Fault     // why it is down; without a code it is well
+	Since          time.Time // start of this state
+	Fault          Fault     // why the zone is down; without a code it is well
 }
 
-// zoneNews is what is known of a zone.
+// zoneNews is the state of a zone, and the part of it that was logged.
 type zoneNews struct {
 	state ZoneState
-	told  string // the reason for which it was told that the zone is down, "" when it was not
-	pass  int64  // that saw it last
+	told  string // the reason in the log line that the zone is down, "" if there was none
+	pass  int64  // the last pass that has met the zone
 }
 
 const (
-	// metZones bounds the zones that are remembered although they are well, with some 300 octets each.
+	// metZones bounds the remembered zones that are well. Each takes some 300 octets.
 	metZones = 10_000
 	// downZones bounds the zones that are listed as down.
 	downZones = 1000
 )
 
-// Zone tells how the zone of a domain was met with an account. It is not known before the first answer,
-// nor when two passes had nothing to do there.
+// Zone returns the state of the zone of a domain at an account. It is not known before the
+// first answer, nor after two passes without work in the zone.
 func (e *Engine) Zone(account int64, domain string) (state ZoneState, known bool) {
 	n := e.news
 	n.mu.Lock()
@@ -42,8 +42,9 @@ func (e *Engine) Zone(account int64, domain string) (state ZoneState, known bool
 	return ZoneState{}, false
 }
 
-// DownZones gives zones that are down, 1000 at most, by provider and name. Of several accounts the one whose zone
-// is down for longest counts. Each has the code that makes its faults one.
+// DownZones returns at most 1000 zones that are down, sorted by provider and name. If
+// several accounts have a zone of one name, it returns the one that is down for longest.
+// The fault's code is that of reason.
 func (e *Engine) DownZones() (down []ZoneState) {
 	n := e.news
 	n.mu.Lock()
@@ -61,8 +62,9 @@ func (e *Engine) DownZones() (down []ZoneState) {
 	return down[:min(len(down), downZones)]
 }
 
-// zone tells that the zone of a record cannot be worked on since a time, and how many names wait for it,
-// or, without a fault, that it answers. That the provider has no such zone is told of each name.
+// zone updates the state of a record's zone and logs a change. With a fault the zone has
+// been down since the given time, and names wait for it; without one, the zone answers. If
+// the provider has no such zone, the names log that.
 func (n *news) zone(r Record, since time.Time, f Fault, names int) {
 	defer n.lock()()
 	z := n.zones[r.lane()]

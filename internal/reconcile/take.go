@@ -1,0 +1,162 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// taking is the reason why names are taken.
+type taking struct {
+	lane   Lane
+	by     time.Time // the names were due by then
+	manual bool
+	page   *pass // that takes them; nil: they are due
+}
+
+// take begins the work on the names that are not in work yet, and returns their number.
+// After an error no name is taken, except those whose work could not be stored: they are
+// due again.
+func (e *Engine) take(ctx context.Context, names []string, why taking) (taken int, err error) {
+	names, back, again := e.free(names, why)
+	state, err := e.config.Database.State(ctx, names)
+	if err != nil {
+		return 0, err
+	}
+	targets, err := e.restate(ctx, state)
+	if err != nil {
+		return 0, err
+	}
+	var idle []*task
+	e.mu.Lock()
+	if why.page != nil {
+		why.page.again = append(why.page.again, again...)
+	}
+	for _, target := range targets {
+		name := target.Name.Name
+		if why.outdated(target.Name, e.config.Now()) {
+			continue
+		}
+		if e.waitsForStore(target) {
+			if why.page != nil {
+				why.page.again = append(why.page.again, name)
+			}
+			continue
+		}
+		taken++
+		if t := e.start(target, why, slices.Contains(back, name)); t.waiting == 0 {
+			idle = append(idle, t)
+		}
+	}
+	e.mu.Unlock()
+	return taken, e.settle(ctx, nil, &Settlement{}, idle)
+}
+
+// start begins the task of a name. back means that takeBack has ended its earlier task. The
+// caller holds the lock.
+func (e *Engine) start(target Target, why taking, back bool) *task {
+	n := target.Name
+	t := &task{name: n, places: n.Places, page: why.page, again: why.lane.OfZone(), turn: why.turn()}
+	t.look = why.lane == LaneLook && why.manual && e.pass == nil
+	t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !back
+	e.busy[n.Name] = t
+	e.enqueue(t, target, why)
+	t.begun = t.waiting == 0
+	return t
+}
+
+// waitsForStore reports whether a name has to wait because its last outcome, or its zone's,
+// could not be stored: the next one would probably fail too. The caller holds the lock.
+func (e *Engine) waitsForStore(t Target) bool {
+	until := e.unstored[t.Name.Name]
+	for _, r := range t.Records {
+		if l := e.lanes[r.lane()]; l != nil && l.fault.Code == CodeDatabase && l.blocked.After(until) {
+			until = l.blocked
+		}
+	}
+	if !waits(until, e.config.Now(), breath) {
+		return false
+	}
+	e.mended = soonest(e.mended, until)
+	return true
+}
+
+// free returns the names that are not in work, the ones among them whose task of a later
+// turn was taken back, and the names that the pass has to take again, because their task is
+// not the pass's work.
+func (e *Engine) free(names []string, why taking) (free, back, again []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range names {
+		t := e.busy[name]
+		if t != nil && why.page == nil && t.turn > why.turn() && e.takeBack(t) {
+			t, back = nil, append(back, name) // it has changed since
+		}
+		switch {
+		case t == nil && len(free) < pageNames:
+			free = append(free, name)
+		case t != nil && why.page != nil && !t.belongs(why.page):
+			again = append(again, name)
+		}
+	}
+	return free, back, again
+}
+
+// takeBack removes the jobs of a task from their queues. It reports false if the task has
+// begun. The caller holds the lock.
+func (e *Engine) takeBack(t *task) bool {
+	if t.begun {
+		return false
+	}
+	for _, j := range t.jobs {
+		j.lane.queue = slices.DeleteFunc(j.lane.queue, func(o *job) bool { return o == j })
+	}
+	if delete(e.busy, t.name.Name); t.page != nil {
+		t.page.page--
+	}
+	return true
+}
+
+// outdated reports whether the name was worked on since it was listed, so it would not be
+// listed any more.
+func (why taking) outdated(n Name, now time.Time) bool {
+	if why.lane == LaneLook {
+		return n.Look.IsZero() || n.Look.After(why.by) && waits(n.Look, now, LaneLook.LongestWait())
+	}
+	if why.page == nil {
+		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, n.Lane.LongestWait())
+	}
+	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone()
+}
+
+// enqueue puts the records of a task into the queues of their zones. If a queue is full,
+// the name waits in the database, unless a person ordered it. The caller holds the lock.
+func (e *Engine) enqueue(t *task, target Target, why taking) {
+	if !e.ending {
+		t.follow = target.Follow
+		for _, r := range target.Refusals {
+			t.outcomes = append(t.outcomes, r.outcome())
+		}
+	}
+	for _, r := range target.Records {
+		if e.ending && !r.withdraws() {
+			continue
+		}
+		l := e.lane(r.lane())
+		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
+			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
+			continue
+		}
+		j := &job{task: t, lane: l, record: r}
+		if t.again {
+			j.attempt = r.Place.Attempts
+		}
+		t.waiting++
+		t.jobs = append(t.jobs, j)
+		l.put(j)
+		if !l.working {
+			l.working = true
+			e.begin(func() { e.runLane(l) })
+		}
+	}
+}
