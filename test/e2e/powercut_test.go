@@ -347,12 +347,15 @@ const startEvery = 16
 
 // newest is the schema's version, as the program makes it.
 var newest = sync.OnceValue(func() int {
-	files, _ := filepath.Glob("../../migrations/*.sql")
+	files, _ := filepath.Glob("../../internal/migrations/*.sql")
 	last := 0
 	for _, file := range files {
 		var version int
 		fmt.Sscanf(filepath.Base(file), "%d.sql", &version)
 		last = max(last, version)
+	}
+	if last == 0 {
+		panic("no migrations")
 	}
 	return last
 })

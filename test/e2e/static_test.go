@@ -46,7 +46,7 @@ func staticBinary(t *testing.T) string {
 func normalBinary(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "meshddns")
-	changes := overlay(t, "../../store.go", `settings.Set("_synchronous", "FULL")`, `settings.Set("_synchronous", "NORMAL")`)
+	changes := overlay(t, "../../internal/sqlite/database.go", `settings.Set("_synchronous", "FULL")`, `settings.Set("_synchronous", "NORMAL")`)
 	flags, err := exec.Command("../../deploy/build", "cflags").Output()
 	if err != nil {
 		t.Fatal(err)

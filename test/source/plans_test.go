@@ -3,9 +3,11 @@ package source
 
 import (
 	"database/sql"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +17,8 @@ import (
 	"testing"
 
 	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/internal/mesh"
 )
 
 // root is the folder of the program.
@@ -25,7 +29,7 @@ type statement struct{ function, text string }
 
 // sourceReader finds the SQL in a source file: what its string expressions can be.
 type sourceReader struct {
-	constants map[string]string
+	constants map[string]string   // and what is known of other packages
 	results   map[string][]string // what functions give, the first of it
 	variables map[string][]string // of the function that is being read
 }
@@ -40,7 +44,10 @@ func readStatements(t *testing.T, path string) (all []statement) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := sourceReader{constants: map[string]string{}, results: map[string][]string{}}
+	r := sourceReader{
+		constants: map[string]string{"mesh.Label": mesh.Label, "mesh.Describing": mesh.Describing, "describing": fmt.Sprint(len(mesh.Describing))},
+		results:   map[string][]string{},
+	}
 	for _, d := range file.Decls {
 		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.CONST {
 			for _, spec := range d.Specs {
@@ -120,6 +127,10 @@ func (r *sourceReader) texts(e ast.Expr) (texts []string) {
 			return []string{text}
 		}
 		return r.variables[e.Name]
+	case *ast.SelectorExpr:
+		if text, ok := r.constants[types.ExprString(e)]; ok {
+			return []string{text}
+		}
 	case *ast.CallExpr:
 		if method, ok := e.Fun.(*ast.SelectorExpr); ok {
 			return r.results[method.Sel.Name]
