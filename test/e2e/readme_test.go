@@ -17,7 +17,7 @@ import (
 // step is a command of a page and the output printed under it.
 type step struct {
 	command, output string
-	where           string // as its block says: "", "in the sources", or "with" a word of the manual
+	where           string // as its block says: "" or "in the sources"
 }
 
 // block begins commands that are run, and says where.
@@ -81,10 +81,6 @@ func TestPages(t *testing.T) {
 	ip(t, "link set lo up")
 	readme, before := readPage(t, "../../README.md", 6)
 	_, flags, _ := strings.Cut(firstCommand(t, readme), " . ")
-	manual, err := os.ReadFile("../../main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "operate": 16, "providers": 3} {
 		t.Run(page, func(t *testing.T) {
 			_, all := readPage(t, "../../docs/"+page+".md", least)
@@ -94,13 +90,6 @@ func TestPages(t *testing.T) {
 				shell.run(s.command)
 			}
 			for _, s := range all {
-				if word, ok := strings.CutPrefix(s.where, "with "); ok && !strings.Contains(string(manual), word) {
-					if os.Getenv("CI") == "true" {
-						t.Errorf("the program has no %s: $ %s", word, s.command)
-					}
-					t.Logf("not run without %s: $ %s", word, s.command)
-					continue
-				}
 				shell.want(s)
 			}
 		})
