@@ -181,7 +181,7 @@ func lowered(name string) []string {
 func FuzzToASCII(f *testing.F) {
 	for _, s := range samples {
 		f.Add(s.text)
-		f.Add(prefix + s.encoded)
+		f.Add(acePrefix + s.encoded)
 	}
 	for _, name := range []string{"bücher.example", "例子。测试", "İ", "\u212a", "a\xff", "xn--99999999", "ü--.-", "u\u0308"} {
 		f.Add(name)
@@ -200,7 +200,7 @@ func FuzzToASCII(f *testing.F) {
 		for i, want := range lowered(name) {
 			got := strings.Split(ascii, ".")[i]
 			if !isASCII(want) {
-				points, err := decode(strings.TrimPrefix(got, prefix))
+				points, err := decode(strings.TrimPrefix(got, acePrefix))
 				if err != nil || len(got) > maxLabel {
 					t.Fatalf("%q: label %q: %v", name, got, err)
 				}

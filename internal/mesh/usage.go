@@ -39,7 +39,7 @@ type Publishing struct {
 	Value    string // the published value of the usage's network
 	Fault    Fault
 	Attempts int
-	At       string // time of the last change of this state
+	At       string // time of the last outcome
 }
 
 // Fault is the reason of a failure: a code with a text in each language, details, and the key with
