@@ -37,7 +37,7 @@ func rightClient(t testing.TB, s servertest.Server) *RFC2136 {
 	return newClient(t, s.Addr, servertest.Key, servertest.Secret)
 }
 
-// wantKind checks what a failure says, and that it does not say a secret.
+// wantKind checks the kind and the text of a failure, which must not contain a secret.
 func wantKind(t testing.TB, err error, kind Kind, words ...string) {
 	t.Helper()
 	t.Log(err)
@@ -114,7 +114,7 @@ func presentation(v TXT) string {
 	return strings.Join(quoted, " ")
 }
 
-// wantValues checks what stands at a name, as the client reads it and as dig does.
+// wantValues checks the values at a name, as the client and dig read them.
 func wantValues(t testing.TB, c *RFC2136, s servertest.Server, name string, want ...TXT) {
 	t.Helper()
 	if got := sorted(read(t, c, name).Values); !slices.Equal(got, sorted(want)) {
@@ -219,8 +219,8 @@ func TestRFC2136ForeignValues(t *testing.T) {
 	})
 }
 
-// TestRFC2136TwoWriters has writers that replace a value of their own, at one
-// name and at once: what one writes no other may undo.
+// TestRFC2136TwoWriters has writers that each replace a value of their own at one name at the same time:
+// none may undo a write of another.
 func TestRFC2136TwoWriters(t *testing.T) {
 	const writers, changes = 8, 25
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
@@ -286,8 +286,8 @@ func TestRFC2136Changed(t *testing.T) {
 	})
 }
 
-// TestRFC2136Wildcard publishes below wildcards, whose values and aliases
-// seem to stand at every name that has no record.
+// TestRFC2136Wildcard publishes below wildcards, whose values and aliases seem to be at every name
+// without a record.
 func TestRFC2136Wildcard(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
@@ -307,8 +307,7 @@ func TestRFC2136Wildcard(t *testing.T) {
 	})
 }
 
-// counted passes on to a server whatever comes, and counts the questions: UDP
-// datagrams and TCP connections.
+// counted forwards everything to a server, and counts the questions: UDP datagrams and TCP connections.
 func counted(t *testing.T, server string) (address string, count *atomic.Int64) {
 	t.Helper()
 	return relayCounted(t, server, func(answer []byte) []byte { return answer })
@@ -351,8 +350,8 @@ func TestRFC2136Neighbour(t *testing.T) {
 	})
 }
 
-// keyCase is a key, and what the servers say of it. A query of a server that
-// tells by its policy alone succeeds.
+// keyCase is a key, and the servers' answers to it. If a server checks the key by its policy alone, a
+// query succeeds.
 type keyCase struct {
 	name, key, secret string
 	ahead             time.Duration // of this host's clock
@@ -363,7 +362,7 @@ func keyCases() []keyCase {
 	all := func(bind, knot, powerDNS Kind) map[string]Kind {
 		return map[string]Kind{"BIND": bind, "Knot": knot, "PowerDNS": powerDNS}
 	}
-	// PowerDNS does not say what is wrong with a key.
+	// PowerDNS does not tell why it refuses a key.
 	bad, badUpdate := all(BadCredentials, BadCredentials, BadCredentials), all(BadCredentials, BadCredentials, Permission)
 	late, lateUpdate := all(ClockSkew, ClockSkew, BadCredentials), all(ClockSkew, ClockSkew, Permission)
 	return []keyCase{
@@ -591,7 +590,7 @@ func relayTCP(conn net.Conn, server string, spoil func(answer []byte) []byte) {
 	}
 	defer up.Close()
 	go func() {
-		io.Copy(io.Discard, conn) // until the client has what it wants
+		io.Copy(io.Discard, conn) // until the client closes
 		up.Close()
 	}()
 	dnswire.WriteTCP(up, query)
@@ -666,8 +665,7 @@ func wantOutcome(t *testing.T, err error, kind Kind) {
 	}
 }
 
-// TestRFC2136LostAnswer makes a change whose answer does not come back: only
-// reading tells that it was made.
+// TestRFC2136LostAnswer makes a change without an answer: only a read tells that it was made.
 func TestRFC2136LostAnswer(t *testing.T) {
 	s := servertest.BIND(t)
 	name := "lost.example.com"

@@ -70,7 +70,7 @@ func TestRFC2136ZoneRemoved(t *testing.T) {
 				}
 				change := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}})
 				if s.Name == "PowerDNS" && test.kind == BadCredentials {
-					test.kind = Permission // whose refusal of an update does not say that it is the key
+					test.kind = Permission // its refusal of an update does not blame the key
 				}
 				wantKind(t, change, test.kind, "example.com", s.Addr)
 			})
@@ -166,7 +166,7 @@ func TestRFC2136NameHandedOn(t *testing.T) {
 	})
 }
 
-// TestRFC2136ReadAll compares the list of a zone with what single reads give.
+// TestRFC2136ReadAll compares the list of a zone with single reads.
 func TestRFC2136ReadAll(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
@@ -222,7 +222,7 @@ func TestRFC2136NotListed(t *testing.T) {
 		for name, test := range map[string]struct {
 			key, secret string
 			zone        string
-			listed      []string // servers whose failure is another
+			listed      []string // servers with another failure
 		}{
 			"may change only": {servertest.Key512, servertest.Secret512, servertest.Zone, nil},
 			"may do nothing":  {servertest.ReadOnlyKey, servertest.ReadOnly, servertest.Zone, nil},
@@ -280,8 +280,7 @@ func TestRFC2136Overlap(t *testing.T) {
 	})
 }
 
-// transferServer answers the first question on each connection with messages
-// of the given records, signed as said, then does what is left to do.
+// transferServer answers the first question on each connection with messages of the given records.
 type transferServer struct {
 	messages [][]dnswire.RR
 	unsigned func(i int) bool
