@@ -14,9 +14,9 @@ import (
 type SyncMode string
 
 const (
-	Manual     SyncMode = "manual"
-	Auto       SyncMode = "auto"
-	UpsertOnly SyncMode = "upsert-only"
+	Manual     SyncMode = "manual"      // writes only for POST sync and for the release of a prefix
+	Auto       SyncMode = "auto"        // also after a change, at the start, and in intervals
+	UpsertOnly SyncMode = "upsert-only" // as Auto, but a released value stays
 )
 
 // SyncModes are all modes that a configuration can have.

@@ -14,6 +14,7 @@ const autoPrefix = Label + "-"
 // PrefixMode is the origin of a usage's prefix.
 type PrefixMode string
 
+// The modes of a prefix: derived from the network, or chosen by the client.
 const (
 	AutomaticMode PrefixMode = "auto"
 	CustomMode    PrefixMode = "custom"

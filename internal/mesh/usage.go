@@ -28,6 +28,7 @@ type Usage struct {
 // BindingStatus is the state of a binding.
 type BindingStatus string
 
+// The states of a binding. A releasing one waits until its value is withdrawn.
 const (
 	Active    BindingStatus = "active"
 	Releasing BindingStatus = "releasing"

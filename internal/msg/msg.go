@@ -15,6 +15,7 @@ type ID string
 // Language is a language of the texts.
 type Language int
 
+// The languages of the texts.
 const (
 	Chinese Language = iota
 	English

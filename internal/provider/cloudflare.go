@@ -19,7 +19,7 @@ type cloudflare struct{ api *api }
 
 const (
 	cloudflareEndpoint = "https://api.cloudflare.com/client/v4"
-	cloudflareMinTTL   = 60   // seconds; enterprise zones accept 30, but a list of zones does not reliably tell the plan
+	cloudflareMinTTL   = 60   // seconds; enterprise zones accept 30, but the list of zones does not reliably tell the plan
 	cloudflareAutoTTL  = 300  // seconds, the meaning of TTL 1 ("automatic")
 	cloudflareMaxValue = 4096 // octets of a record on the wire
 	cloudflareZones    = "50" // zones on a page

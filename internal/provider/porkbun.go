@@ -35,7 +35,7 @@ const (
 )
 
 // NewPorkbun makes a client of Porkbun. The key pair is API key (pk1_...) and secret API key
-// (sk1_...); it has no single rights. Without API access switched on, a domain counts as missing.
+// (sk1_...); its rights cannot be restricted. A domain without API access counts as missing.
 func NewPorkbun(c Credentials) (*Client, error) {
 	a, err := newAPI(porkbunEndpoint, c, false)
 	if err != nil {

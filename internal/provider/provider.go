@@ -1,4 +1,4 @@
-// Package provider has the clients of DNS providers, one file a provider.
+// Package provider has the clients of DNS providers, one file for each provider.
 //
 // A client reads the TXT values at one name and changes single values there. Every value that a
 // change does not name stays unchanged. The interface DNS documents these guarantees, and one test
@@ -47,7 +47,7 @@ type RRset struct {
 type Change struct {
 	Zone   string // as Zone returned it
 	Name   string
-	Seen   RRset // as Read returned it: if the name has changed since, the change fails with Changed, where the provider can tell
+	Seen   RRset // as Read returned it; if the provider can tell that it has changed, the change fails with Changed
 	Add    []TXT
 	Remove []TXT
 	Copies []TXT  // values that keep one record and lose all others
@@ -64,7 +64,7 @@ type Authority struct {
 const WriteTime = 20 * time.Second
 
 // WriteContext returns a context for a write. The end of ctx does not cancel a write that has begun,
-// so that its outcome is known. The deadline of ctx still holds, and WriteTime.
+// so that its outcome is known. WriteTime and the deadline of ctx limit the write.
 func WriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := time.Now().Add(WriteTime)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {

@@ -92,7 +92,7 @@ func isHost(text string) bool {
 }
 
 // Zone returns the apex of the zone on the server that contains name. It fails with ZoneNotFound if
-// there is none, or if the zone delegates the name. For a missing zone, Knot refuses any key.
+// there is none, or if the zone delegates the name. Knot reports a missing zone to any key, even a wrong one.
 func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 	owner, err := ownerName(name)
 	if err != nil {

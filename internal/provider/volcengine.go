@@ -133,8 +133,8 @@ func (v *volcengine) zone(ctx context.Context, name string) (z zone, found bool,
 	return z, found, err
 }
 
-// listed looks for the zone in the results of a search, because the vendor's exact search is not
-// defined.
+// listed looks for the zone in the results of a search, because even an exact search may return other
+// names.
 func (v *volcengine) listed(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := paged(v.pageOfZones(ctx, url.Values{"Key": {name}, "SearchMode": {"exact"}}))
 	z, found = pick(zones, name)

@@ -39,9 +39,9 @@ type Document struct {
 type Prune string
 
 const (
-	PruneNone Prune = ""
-	PruneFew  Prune = "few" // removes them, unless they are too many
-	PruneAll  Prune = "all"
+	PruneNone Prune = ""    // keeps them
+	PruneFew  Prune = "few" // removes them, unless they are over fewAtMost and over a third
+	PruneAll  Prune = "all" // removes them
 )
 
 // Entry is a part of a document. Body is the body of the equivalent request, with the credentials in

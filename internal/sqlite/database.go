@@ -91,7 +91,7 @@ func takeFile(ctx context.Context, path string, schema Schema) (*File, error) {
 	return file, file.Take()
 }
 
-// dataSource gives the data source name of a database with the settings of every connection: a
+// dataSource returns the data source name of a database with the settings of every connection: a
 // PRAGMA would reach one connection of a pool only.
 func dataSource(path string, settings url.Values) string {
 	if !settings.Has("mode") {
@@ -108,7 +108,7 @@ func dataSource(path string, settings url.Values) string {
 	return fileURI(path) + "?" + settings.Encode()
 }
 
-// bareSource gives the data source name for reading the file alone, without its WAL. Nothing
+// bareSource returns the data source name for reading the file alone, without its WAL. Nothing
 // may change the file meanwhile.
 func bareSource(path string) string {
 	return fileURI(path) + "?mode=ro&immutable=1&_cache_size=-1000&_mutex=no&_stmt_cache_size=64"

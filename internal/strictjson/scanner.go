@@ -12,7 +12,7 @@ import (
 type scanner struct {
 	text   string
 	at     int
-	levels int      // levels of nesting whose members and items are kept
+	levels int      // levels of nesting that keep members and items
 	names  []string // names of the members of all open objects
 	lone   int      // number of escapes for half of a surrogate pair
 	twice  *string  // the first duplicate name

@@ -9,6 +9,7 @@ import (
 // Kind is the kind of a JSON value, as messages call it.
 type Kind string
 
+// The kinds of JSON values (RFC 8259, section 3).
 const (
 	KindObject  Kind = "an object"
 	KindArray   Kind = "an array"
