@@ -1,13 +1,13 @@
--- The tables of meshddns as they are today, version 7. One file holds
--- everything: what was configured, who has which name, what is due, what stands
--- at the providers, and the zones of the built-in DNS server.
+-- Today's tables of meshddns, version 7. One file holds everything: the
+-- configuration, the reserved names, the work that is due, the published values,
+-- and the zones of the built-in DNS server.
 --
--- Times that are shown are RFC 3339 in UTC with milliseconds; times that are
--- compared (due, look_at, ..._at as INTEGER) are milliseconds since 1970.
--- Names are full domain names as DNS has them: A-labels, lower case, no final
--- dot. Ids that are shown are UUIDs.
+-- Times for answers are RFC 3339 in UTC with milliseconds. Times that SQL compares
+-- (due, look_at, ..._at as INTEGER) are milliseconds since 1970. Names are full
+-- domain names in DNS form: A-labels, lower case, no final dot. Ids in answers are
+-- UUIDs.
 
--- What belongs to the database itself: one row.
+-- Facts about the database itself: one row.
 CREATE TABLE appliance (
     id         INTEGER PRIMARY KEY CHECK (id = 1),
     owner      TEXT    NOT NULL,             -- 12 hex digits; marks the values in DNS that are ours
@@ -15,13 +15,13 @@ CREATE TABLE appliance (
     ipv6       TEXT    NOT NULL DEFAULT ''
 ) STRICT;
 
--- Owners whose values count as ours: those of a database that is lost.
+-- Owners of lost databases, whose values count as ours.
 CREATE TABLE adopted (
     owner TEXT NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
 -- The accounts at providers. A row never changes: another secret is another account.
--- An account that no configuration, service or place uses is deleted, and its key with it.
+-- An account without a configuration, service or place is deleted with its key.
 CREATE TABLE accounts (
     id                INTEGER PRIMARY KEY AUTOINCREMENT,
     provider          TEXT NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE accounts (
     UNIQUE (provider, endpoint, access_key_id, key_hash)
 ) STRICT;
 
--- The DDNS configuration: no row, or one.
+-- The DDNS configuration: no row or one row.
 CREATE TABLE configuration (
     id                INTEGER PRIMARY KEY CHECK (id = 1),
     provider          TEXT    NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE configuration (
 
 CREATE INDEX configuration_by_account ON configuration (account);
 
--- Registered DNS services. What the program reads in config stands beside it.
+-- Registered DNS services. The other columns repeat what the program needs of config.
 CREATE TABLE services (
     id            TEXT NOT NULL PRIMARY KEY,
     name          TEXT NOT NULL,
@@ -75,7 +75,7 @@ CREATE INDEX services_by_zone ON services (zone, provider);
 CREATE INDEX services_below ON services (provider, zone_key);
 CREATE INDEX services_by_account ON services (account, updated_at) WHERE account IS NOT NULL;
 
--- Reserved prefixes. Of two networks at one name the one with the lower seq has it.
+-- Reserved prefixes. If two networks reserve one name, the lower seq owns it.
 CREATE TABLE usages (
     seq           INTEGER PRIMARY KEY AUTOINCREMENT,
     id            TEXT    NOT NULL UNIQUE,
@@ -95,16 +95,16 @@ CREATE TABLE usages (
     rival         TEXT    NOT NULL DEFAULT '' -- in a conflict of two networks, the network that has the name
 ) STRICT;
 
--- However many requests race, one prefix of a service is given once: the name has
--- it, in lower case, as DNS compares (RFC 4343). What begins with '_mesh' is automatic
--- and may repeat: it belongs to its network by construction.
+-- A service gives each custom prefix once, even to concurrent requests. The prefix is
+-- compared as part of the name, in lower case as in DNS (RFC 4343). A prefix that begins
+-- with '_mesh' is automatic and may repeat: it encodes its network.
 CREATE UNIQUE INDEX usages_by_name ON usages
     (name, provider_id, iif(substr(record_prefix, 1, 5) = '_mesh' COLLATE NOCASE, id, ''));
 
 CREATE INDEX usages_by_service ON usages (provider_id, seq);
 CREATE INDEX usages_by_state ON usages (state, seq);
 
--- Which network a usage belongs to. Its seq is the usage's.
+-- The network of each usage. seq is the usage's.
 CREATE TABLE bindings (
     seq         INTEGER PRIMARY KEY REFERENCES usages (seq) ON DELETE CASCADE,
     id          TEXT    NOT NULL,
@@ -116,8 +116,8 @@ CREATE TABLE bindings (
 
 CREATE INDEX bindings_by_network ON bindings (network_id, seq);
 
--- Every name that is wanted, or at which something of ours may stand. A change
--- writes in its own transaction what is due because of it.
+-- Every name that is wanted, or that may have a value of ours. The transaction of a
+-- change also marks the names that are due because of it.
 CREATE TABLE names (
     name    TEXT    NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL, -- grows with every change of what is wanted here
@@ -130,15 +130,15 @@ CREATE TABLE names (
 CREATE INDEX names_due ON names (lane, due) WHERE due IS NOT NULL;
 CREATE INDEX names_look ON names (look) WHERE look IS NOT NULL;
 
--- Services of which all names are to become due: done bit by bit.
+-- Services whose names all become due, a batch at a time.
 CREATE TABLE marks (
     service_id TEXT    NOT NULL PRIMARY KEY,
     after      INTEGER NOT NULL -- seq: up to here they are
 ) STRICT, WITHOUT ROWID;
 
--- What stands, or may stand, at the providers. A row is written before the
--- provider is called, and goes only when the value is known to be gone: a stop
--- at any moment leaves a row that says where to look.
+-- Values that are, or may be, at the providers. A row is written before the call of
+-- the provider, and deleted only when the value is known to be gone. After a crash
+-- at any moment the rows tell where to look.
 CREATE TABLE places (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     name      TEXT    NOT NULL,
@@ -163,7 +163,7 @@ CREATE TABLE places (
 CREATE INDEX places_by_account ON places (account, zone);
 CREATE INDEX places_left ON places (id) WHERE state = 'leftover';
 
--- The pass over all names: at most one runs. One row.
+-- The pass over all names: at most one runs at a time. One row.
 CREATE TABLE pass (
     id           INTEGER PRIMARY KEY CHECK (id = 1),
     number       INTEGER NOT NULL, -- of the pass that runs, or ran last
@@ -173,7 +173,7 @@ CREATE TABLE pass (
     last         TEXT    NOT NULL  -- JSON: report of the last whole one; '' none
 ) STRICT;
 
--- Numbers of rows, kept by triggers: nothing is counted when it is asked for.
+-- Numbers of rows. Triggers keep them, so that no query counts rows.
 CREATE TABLE totals (
     what  TEXT    NOT NULL PRIMARY KEY, -- 'services', a state of usages, or 'leftover' and 'withdrawn' for places
     count INTEGER NOT NULL
@@ -210,9 +210,9 @@ CREATE TRIGGER places_stated AFTER UPDATE OF state ON places WHEN OLD.state <> N
     INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
 END;
 
--- TXT records of the zones that the built-in DNS server answers for. The name
--- begins at the root ('com.example.office._mesh'), so the names below one name
--- stand together: an empty non-terminal is found by one search.
+-- TXT records of the zones of the built-in DNS server. The name begins at the root
+-- ('com.example.office._mesh'), so that the names below one name are adjacent: one
+-- search finds an empty non-terminal.
 CREATE TABLE zone_records (
     name TEXT    NOT NULL,
     data BLOB    NOT NULL, -- RDATA (RFC 1035, section 3.3.14)
@@ -220,8 +220,8 @@ CREATE TABLE zone_records (
     PRIMARY KEY (name, data)
 ) STRICT, WITHOUT ROWID;
 
--- SOA serials of the built-in zones (RFC 1982): one grows with every change of its
--- zone. A row stays when its zone goes: should the zone come back, the serial goes on.
+-- SOA serials of the built-in zones (RFC 1982): every change of a zone increases its
+-- serial. A row stays after its zone is deleted, so that a zone that comes back continues.
 CREATE TABLE zone_serials (
     zone   TEXT    NOT NULL PRIMARY KEY,
     serial INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)

@@ -1,5 +1,5 @@
-# A bill of materials (CycloneDX 1.5, JSON) from what the Go linker wrote into a binary: the input is
-# `go version -m -json`. No number or time of this run: the same binary has the same bill.
+# Makes a bill of materials (CycloneDX 1.5, JSON) of the data that the Go linker wrote into a binary. The
+# input is `go version -m -json`. It has no random number or time: the same binary has the same bill.
 def library($name; $version; $purl; $licence):
   {type: "library", "bom-ref": $purl, $name, $version, $purl, licenses: [{expression: $licence}]};
 def address: "pkg:golang/\(.Path)@\(.Version)";

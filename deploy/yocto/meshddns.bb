@@ -1,7 +1,7 @@
-# Yocto recipe: the static binary of deploy/build and the units. Beside this file a folder "files" with
-# dist/meshddns-linux-ARCH as meshddns, and the units of deploy/systemd.
+# Yocto recipe for the static binary of deploy/build and the units. It needs a folder "files" beside it
+# with dist/meshddns-linux-ARCH as meshddns, and the units of deploy/systemd.
 #
-# Checked: nothing but this text by its reader; there was no bitbake here. Written for scarthgap.
+# Not checked: it was never run by bitbake. Written for scarthgap.
 SUMMARY = "DDNS for mesh networks"
 DESCRIPTION = "Keeps the DNS TXT records by which the nodes of a mesh network find each other."
 SECTION = "net"
@@ -21,7 +21,7 @@ inherit systemd features_check
 REQUIRED_DISTRO_FEATURES = "systemd"
 COMPATIBLE_HOST = "(x86_64|aarch64|arm|riscv64).*-linux"
 
-# Built before, static and stripped.
+# The binary is already static and stripped.
 INHIBIT_PACKAGE_STRIP = "1"
 INHIBIT_PACKAGE_DEBUG_SPLIT = "1"
 INSANE_SKIP:${PN} += "already-stripped"

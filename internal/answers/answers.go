@@ -1,6 +1,5 @@
-// Package answers has the forms in which what package reconcile and a connection
-// test know is told to clients, in their language, and works out how far a usage is
-// published.
+// Package answers writes for clients, in their language, the state that package reconcile and a
+// connection test report, and derives the publishing state of a usage.
 package answers
 
 import (
@@ -17,14 +16,14 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Fault is a fault within a text.
+// Fault is a fault that is part of a text.
 type Fault reconcile.Fault
 
-// In says the fault in a language.
+// In returns the fault in a language.
 func (f Fault) In(language msg.Language) string { return FaultText(reconcile.Fault(f), language) }
 
-// FaultText says in a language why a record is not as it should be, and whose key has met
-// it.
+// FaultText returns, in a language, the reason of a fault of a record and the key with which it
+// happened.
 func FaultText(f reconcile.Fault, language msg.Language) string {
 	if f.Code == "" {
 		return ""
@@ -36,7 +35,7 @@ func FaultText(f reconcile.Fault, language msg.Language) string {
 	return text + keyText(f.Key, language)
 }
 
-// joint stands between a text and its particulars.
+// joint separates a text from its details.
 func joint(language msg.Language) string {
 	if language == msg.Chinese {
 		return "："
@@ -44,7 +43,7 @@ func joint(language msg.Language) string {
 	return ": "
 }
 
-// keyText says whose key it is.
+// keyText names the owner of a key.
 func keyText(key string, language msg.Language) string {
 	switch service, ok := strings.CutPrefix(key, reconcile.UsedByService); {
 	case ok:
@@ -57,15 +56,15 @@ func keyText(key string, language msg.Language) string {
 	return ""
 }
 
-// TestItem is the outcome of one step of a connection test.
+// TestItem is the result of one step of a connection test.
 type TestItem struct {
 	Name        string
 	OK, Skipped bool
-	Fault       reconcile.Fault // beside OK a warning; beside Skipped the reason, if it is not a failure before
+	Fault       reconcile.Fault // with OK a warning; with Skipped the reason, unless an earlier step failed
 	Duration    time.Duration
 }
 
-// TestItems are the outcomes of a test's steps, without the secret that it used.
+// TestItems returns the results of a test's steps without the secret that the test used.
 func TestItems(items []probe.Item, secret secrets.Secret) (all []TestItem) {
 	for _, item := range items {
 		shown := TestItem{Name: item.Name, OK: item.Err == nil && !item.Skipped, Skipped: item.Skipped, Duration: item.Duration}
@@ -86,7 +85,7 @@ type testItem struct {
 	DurationMS int64  `json:"duration_ms"`
 }
 
-// Test gives the items of a connection test.
+// Test returns the items of a connection test.
 func Test(items []TestItem, language msg.Language) any {
 	var answer []testItem
 	for _, item := range items {
@@ -117,8 +116,8 @@ type record struct {
 	DurationMS int64       `json:"duration_ms"`
 }
 
-// Report gives a report, and when the next pass is planned. Names, zones and values
-// of orphans are as the provider has them, which may be no text.
+// Report returns a report and the time of the next planned pass. Names, zones and values of orphans
+// come from the provider, and may be no valid text.
 func Report(r reconcile.Report, next time.Time, language msg.Language) any {
 	answer := struct {
 		StartedAt  time.Time      `json:"started_at"`
@@ -146,7 +145,7 @@ func Report(r reconcile.Report, next time.Time, language msg.Language) any {
 	return answer
 }
 
-// Leftover is a leftover as clients see it.
+// Leftover is a leftover in an answer.
 type Leftover struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name"`
@@ -161,8 +160,8 @@ type Leftover struct {
 	NextAt      time.Time `json:"next_at,omitzero"`
 }
 
-// NewLeftover tells of a place, since when it is a leftover, and when it is tried
-// again.
+// NewLeftover makes a Leftover of a place. since is the time at which it became one, next the time of
+// the next attempt.
 func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.Language) Leftover {
 	return Leftover{
 		ID: strconv.FormatInt(p.ID, 10), Name: secrets.Printable(p.Name), Zone: secrets.Printable(p.Zone), Provider: p.Account.Provider,
@@ -171,14 +170,14 @@ func NewLeftover(p reconcile.Place, since string, next time.Time, language msg.L
 	}
 }
 
-// Zone tells how a zone was met last.
+// Zone is the last known state of a zone.
 type Zone struct {
 	State string `json:"state"`
 	Since string `json:"since"`
 	Error string `json:"error"`
 }
 
-// NewZone tells of a zone, if something is known of it.
+// NewZone makes a Zone of a state; known is false if there is none.
 func NewZone(z reconcile.ZoneState, known bool, language msg.Language) Zone {
 	switch {
 	case !known:

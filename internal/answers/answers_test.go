@@ -35,7 +35,7 @@ func TestFaultText(t *testing.T) {
 	}
 }
 
-// shown is an answer in JSON.
+// shown returns an answer in JSON.
 func shown(t *testing.T, answer any) string {
 	t.Helper()
 	text, err := json.Marshal(answer)
@@ -45,8 +45,8 @@ func shown(t *testing.T, answer any) string {
 	return string(text)
 }
 
-// TestTest has steps of a connection test that went well, failed, warn and were skipped. None
-// says the secret that the test used.
+// TestTest has steps of a connection test that succeeded, failed, warned and were skipped. None contains
+// the secret that the test used.
 func TestTest(t *testing.T) {
 	const secret = "sesame-sesame"
 	refused := &provider.Error{Kind: provider.BadCredentials, Detail: "no key " + secret}
@@ -82,8 +82,8 @@ func TestTest(t *testing.T) {
 	}
 }
 
-// TestReport has a record whose texts are as a provider sent them, and times of more digits
-// than an answer has.
+// TestReport has a record with the raw texts of a provider, and times with more digits than an answer
+// has.
 func TestReport(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("east", 3600))
 	text := shown(t, Report(reconcile.Report{

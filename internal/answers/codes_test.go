@@ -9,7 +9,7 @@ import (
 	"meshddns/internal/reconcile"
 )
 
-// TestCodesHaveTexts has words for each reason that a record or a test may have.
+// TestCodesHaveTexts: each code of a record or a test has a text.
 func TestCodesHaveTexts(t *testing.T) {
 	for _, code := range []string{
 		string(provider.Network), string(provider.Temporary), string(provider.Throttled), string(provider.BadCredentials), string(provider.Permission),

@@ -10,8 +10,8 @@ import (
 	"meshddns/internal/reconcile"
 )
 
-// TestFaultTextInBoth tells a fault of now, one that was stored, and one that an older program
-// has stored, in both languages.
+// TestFaultTextInBoth has a new fault, a stored one, and one that an older program stored, in both
+// languages.
 func TestFaultTextInBoth(t *testing.T) {
 	failure := &provider.Error{
 		Kind: provider.Throttled, Detail: msg.Textf("%s: HTTP %d", msg.Textf("%s at %s", msg.Say("list zones"), "dns.example"), 429),

@@ -8,7 +8,7 @@ import (
 	"meshddns/internal/mesh"
 )
 
-// ListedUsage is a usage as the list and the answer about one usage show it.
+// ListedUsage is a usage in the list and in the answer about one usage.
 type ListedUsage struct {
 	ID          string          `json:"id"`
 	ProviderID  string          `json:"provider_id"`
@@ -30,19 +30,19 @@ type ListedProvider struct {
 	Name string `json:"name"`
 }
 
-// ListedPublish is how far the record of a usage is.
+// ListedPublish is the publishing state of a usage's record.
 type ListedPublish struct {
 	State    string `json:"state"`
 	Value    string `json:"value"`
-	Error    string `json:"error"` // in the language of the client
+	Error    string `json:"error"` // in the client's language
 	Attempts int    `json:"attempts"`
 	At       string `json:"at"`
 }
 
-// ListEntries turns entries that SQLite wrote into those that encoding/json would write of
-// ListedUsage. SQLite writes members that are null, and an error as an array of its code,
-// detail and key; fault gives the text of such an error. No text in the entries can look
-// like this, because its quotes would be escaped.
+// ListEntries turns entries that SQLite wrote into the JSON that encoding/json would write of
+// ListedUsage. SQLite writes null members, and an error as an array of its code, detail and key;
+// fault returns the text of such an error. No text in the entries can look like this, because its
+// quotes would be escaped.
 func ListEntries(written string, fault func(code, detail, key string) string) string {
 	for _, member := range []string{"network_id", "provider"} {
 		written = strings.ReplaceAll(written, `"`+member+`":null,`, "")
@@ -58,26 +58,26 @@ func ListEntries(written string, fault func(code, detail, key string) string) st
 		var e [3]string
 		decoder := json.NewDecoder(strings.NewReader("[" + rest))
 		if err := decoder.Decode(&e); err != nil {
-			panic(err) // SQLite wrote it
+			panic(err) // SQLite wrote valid JSON
 		}
 		out.WriteString(begin + quoted(fault(e[0], e[1], e[2])))
 		written = rest[decoder.InputOffset()-1:]
 	}
 }
 
-// quoted writes a text in JSON.
+// quoted returns a text as a JSON string.
 func quoted(text string) string {
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(text); err != nil {
-		panic(err) // every string is JSON
+		panic(err) // encoding a string cannot fail
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// asEncodingJSON escapes what encoding/json escapes in a string and SQLite does not: octets
-// that are not UTF-8, and the two line ends of Unicode.
+// asEncodingJSON escapes what encoding/json escapes and SQLite does not: octets that are not UTF-8,
+// and the two line separators of Unicode.
 func asEncodingJSON(text string) string {
 	if utf8.ValidString(text) && !strings.Contains(text, "\u2028") && !strings.Contains(text, "\u2029") {
 		return text

@@ -16,7 +16,7 @@ import (
 	"meshddns/internal/mesh"
 )
 
-// standard is what encoding/json makes of a value.
+// standard returns a value as encoding/json writes it.
 func standard(t *testing.T, value any) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -28,8 +28,8 @@ func standard(t *testing.T, value any) string {
 	return string(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
 }
 
-// bySQLite is the entry of a usage as SQLite writes it. A fault is its code, detail and key,
-// with "|" between them.
+// bySQLite returns the entry of a usage as SQLite writes it. A fault is its code, detail and key,
+// separated by "|".
 func bySQLite(t *testing.T, db *sql.DB, u ListedUsage) (text string) {
 	t.Helper()
 	code, detail, _ := strings.Cut(u.Publish.Error, "|")
@@ -51,7 +51,7 @@ func bySQLite(t *testing.T, db *sql.DB, u ListedUsage) (text string) {
 	return text
 }
 
-// alphabet has what JSON escapes, what is not UTF-8, what is nearly either, and what
+// alphabet has characters that JSON escapes, invalid UTF-8, characters close to both, and the text that
 // ListEntries looks for.
 var alphabet = []string{"a", " ", `"`, `\`, "/", "<", "\x00", "\x1f", "\x7f", "\n", "\t", "é", "\u2027", "\u2028", "\u2029", "\ufffd", "\xff", "\xe2\x80", "😀",
 	`"error":["x","y","z"]`, `"network_id":null,`, `,"provider":null,`}
@@ -80,7 +80,7 @@ func randomUsage(random *rand.Rand) (u ListedUsage) {
 	return u
 }
 
-// TestListEntries has SQLite write usages, which become the entries that encoding/json writes.
+// TestListEntries turns usages that SQLite wrote into the entries that encoding/json writes.
 func TestListEntries(t *testing.T) {
 	db, err := sql.Open("sqlite3", "file::memory:")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestListEntries(t *testing.T) {
 	}
 }
 
-// listOf gives the function that reads pages of a list of so many entries.
+// listOf returns the function that reads pages of a list of so many entries.
 func listOf(t *testing.T, entries int) func(after int64, size int) ListPage {
 	return func(after int64, size int) (p ListPage) {
 		var all []string
@@ -115,8 +115,8 @@ func listOf(t *testing.T, entries int) func(after int64, size int) ListPage {
 	}
 }
 
-// TestWriteList writes all pages without a limit, however many there are. With a limit the
-// cursor of the next page is there when there is such a page.
+// TestWriteList writes all pages without a limit. With a limit the answer has the cursor of the next
+// page, if there is one.
 func TestWriteList(t *testing.T) {
 	for _, test := range []struct{ entries, limit, written, cursor int }{
 		{0, 0, 0, 0}, {19, 0, 19, 0}, {20, 0, 20, 0}, {60, 0, 60, 0}, {61, 0, 61, 0}, {8000, 0, 8000, 0},
@@ -145,7 +145,7 @@ func TestWriteList(t *testing.T) {
 	}
 }
 
-// TestWriteListFails has a page that cannot be read: the answer ends where it is.
+// TestWriteListFails has a page that cannot be read: the answer ends there.
 func TestWriteListFails(t *testing.T) {
 	fault := errors.New("no page")
 	for _, limit := range []int{0, 5} {
@@ -157,13 +157,13 @@ func TestWriteListFails(t *testing.T) {
 	}
 }
 
-// client is a client that a test reads for.
+// client is a writer that calls a function, as a test's client.
 type client func(p []byte)
 
 func (c client) Write(p []byte) (int, error) { c(p); return len(p), nil }
 
-// TestPageByPage reads a page when the one before is written, in pages that grow up to a
-// bound: a client that does not read on holds no more than one page.
+// TestPageByPage reads each page after the one before is written. The pages grow up to a limit: a client
+// that stops reading holds at most one page.
 func TestPageByPage(t *testing.T) {
 	const all = 3000
 	var sizes []int

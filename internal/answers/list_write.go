@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Pages of a list that is written as a whole grow, because a client may not read on.
+// The pages of a list without a limit grow, because a client may stop reading early.
 const (
 	firstSize   = 20
 	growth      = 20
@@ -16,12 +16,11 @@ const (
 type ListPage struct {
 	Size    int
 	Last    int64  // seq of the last entry
-	Entries string // in JSON, with commas between them
+	Entries string // JSON, separated by commas
 	Err     error
 }
 
-// FirstSize is how many entries the first page for WriteList has to be read with. A limit of
-// 0 is none.
+// FirstSize returns the size of the first page for WriteList. A limit of 0 means none.
 func FirstSize(limit int) int {
 	if limit == 0 {
 		return firstSize
@@ -29,15 +28,15 @@ func FirstSize(limit int) int {
 	return limit
 }
 
-// WriteList writes the list as an answer in JSON. With a limit the answer has the first page,
-// and the cursor of the next page if there is one; without a limit it has all pages. read
-// gives the page of at most size entries after a seq. WriteList holds no page but the one
-// that it writes, and a slow client holds no connection of the database. The error is that of
-// a page, after which the answer is cut off; WriteList ignores errors of the client.
+// WriteList writes the list as a JSON answer. With a limit the answer has the first page, and the
+// cursor of the next page if there is one; without a limit it has all pages. read returns the page of
+// at most size entries after a seq. WriteList holds one page at a time, and a slow client occupies no
+// connection of the database. The error is that of a page, after which the answer is cut off;
+// WriteList ignores errors of the client.
 func WriteList(w io.Writer, limit int, page ListPage, read func(after int64, size int) ListPage) error {
 	entries := func(before string) {
 		if page.Size > 0 {
-			for _, part := range []string{before, page.Entries, "\n"} { // a copy of a page would be large
+			for _, part := range []string{before, page.Entries, "\n"} { // joining them would copy a large page
 				io.WriteString(w, part)
 			}
 		}

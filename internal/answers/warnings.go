@@ -1,5 +1,5 @@
-// Warnings are about what is stored as the client gave it, and cannot work as it stands: a
-// misspelt member, provider or mode, or an address that cannot be reached from outside.
+// Warnings about stored data that cannot work: a misspelt member, provider or mode, or an address that
+// cannot be reached from outside.
 
 package answers
 
@@ -19,7 +19,7 @@ type Warning struct {
 	Args []any
 }
 
-// In gives the warning in a language. It translates arguments that are texts themselves.
+// In returns the warning in a language. It translates arguments that are texts themselves.
 func (w Warning) In(language msg.Language) string {
 	words := slices.Clone(w.Args)
 	for i, word := range words {
@@ -30,7 +30,7 @@ func (w Warning) In(language msg.Language) string {
 	return w.ID.In(language, words...)
 }
 
-// WarningTexts gives warnings in a language.
+// WarningTexts returns warnings in a language.
 func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 	for _, w := range all {
 		texts = append(texts, w.In(language))
@@ -38,8 +38,8 @@ func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 	return texts
 }
 
-// The members of a configuration, a service, a service's config and a usage, with those that
-// only answers have: a client that edits an answer and sends it back gets no warning.
+// The members of a configuration, a service, a service's config and a usage, and members that only
+// answers have: a client that edits an answer and sends it back gets no warning.
 var (
 	ConfigurationMembers = []string{
 		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
@@ -59,7 +59,7 @@ var (
 	NotChangedMembers  = []string{"service_id", "custom_prefix"}
 )
 
-// WarnNotSet warns of given members that the call does not set.
+// WarnNotSet warns of given members that the call ignores.
 func WarnNotSet(given, not []string) (all []Warning) {
 	for _, name := range given {
 		if slices.Contains(not, name) {
@@ -69,8 +69,7 @@ func WarnNotSet(given, not []string) (all []Warning) {
 	return all
 }
 
-// WarnMembers warns of given members that are unknown, and look like a known member that is
-// not given.
+// WarnMembers warns of given members that are unknown and resemble a known member that is not given.
 func WarnMembers(given, known []string) (all []Warning) {
 	for _, name := range given {
 		if slices.Contains(known, name) {
@@ -95,7 +94,7 @@ func WarnProvider(name string, known []string) []Warning {
 	return []Warning{{msg.WarnProvider, []any{name}}}
 }
 
-// WarnMode warns of a text that is no mode, and so means manual.
+// WarnMode warns of an unknown mode, which means manual.
 func WarnMode(mode mesh.SyncMode) []Warning {
 	if mode == "" || slices.Contains(mesh.SyncModes, mode) {
 		return nil
@@ -111,7 +110,7 @@ func WarnDomain(domain string) []Warning {
 	return []Warning{{msg.WarnDomain, []any{domain}}}
 }
 
-// WarnRecordName warns of the name of a record that is no DNS name, such as a wildcard.
+// WarnRecordName warns of a record name that is no DNS name, such as a wildcard.
 func WarnRecordName(name string) []Warning {
 	if dnsname.Fault(name) == "" {
 		return nil
@@ -119,7 +118,7 @@ func WarnRecordName(name string) []Warning {
 	return []Warning{{msg.WarnRecordName, []any{name}}}
 }
 
-// WarnNumber warns of a number in whose place another one is used.
+// WarnNumber warns of a number that the program replaces by another one.
 func WarnNumber(member string, given, used int64) []Warning {
 	if given == used {
 		return nil
@@ -135,7 +134,7 @@ func WarnEnabled(members []string) []Warning {
 	return []Warning{{ID: msg.WarnEnabled}}
 }
 
-// WarnEndpoints warns of values without endpoints.
+// WarnEndpoints warns of a record value without endpoints.
 func WarnEndpoints(endpoints []string) []Warning {
 	if len(endpoints) > 0 {
 		return nil
@@ -143,10 +142,10 @@ func WarnEndpoints(endpoints []string) []Warning {
 	return []Warning{{ID: msg.WarnEndpoints}}
 }
 
-// shared has the addresses that carriers share among their customers (RFC 6598).
+// shared is the range of addresses that carriers share among their customers (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// WarnAddresses warns of placeholders for an address that cannot be reached from outside.
+// WarnAddresses warns of placeholders whose address cannot be reached from outside.
 func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
 	for _, p := range []struct {
 		placeholder string

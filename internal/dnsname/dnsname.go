@@ -1,5 +1,5 @@
-// Package dnsname has what every part of the program knows of domain names in
-// text: which texts are one name, what lies within what, and what fits.
+// Package dnsname has the rules for domain names in text: when two texts are the same name, when a name
+// is within a zone, and which names fit into DNS.
 package dnsname
 
 import (
@@ -11,16 +11,16 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Octets that DNS has room for (RFC 1035, section 2.3.4).
+// Greatest lengths in octets (RFC 1035, section 2.3.4).
 const (
 	MaxLabel = 63
 	MaxName  = 253 // of a name in text without the final dot: 255 in wire form
 )
 
-// LabelAlphabet holds the characters of a label that is published.
+// LabelAlphabet is the characters that a published label may have.
 const LabelAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// Fold gives the form in which equal names are equal texts: A-Z in lower case
+// Fold returns the normal form of a name, in which equal names are equal texts: A-Z in lower case
 // (RFC 4343), no final dot.
 func Fold(name string) string {
 	name = strings.TrimSuffix(name, ".")
@@ -37,8 +37,8 @@ func Fold(name string) string {
 
 func isUpper(r rune) bool { return 'A' <= r && r <= 'Z' }
 
-// Parse gives a domain name as DNS has it: A-labels (RFC 5890), folded. A name
-// that cannot be written so is only folded; Fault tells why.
+// Parse returns a domain name in DNS form: A-labels (RFC 5890), folded. It only folds a name that has no
+// such form; Fault returns the reason.
 func Parse(name string) string {
 	if ascii, err := ToASCII(name); err == nil {
 		name = ascii
@@ -46,7 +46,7 @@ func Parse(name string) string {
 	return Fold(name)
 }
 
-// Fits reports whether DNS has room for the name.
+// Fits reports whether the name is short enough for DNS.
 func Fits(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	for label := range strings.SplitSeq(name, ".") {
@@ -57,8 +57,8 @@ func Fits(name string) bool {
 	return len(name) <= MaxName
 }
 
-// Fault says why a name as Parse gives it cannot be published, "" when it can:
-// letters, digits, "_" and "-", and no empty label.
+// Fault returns the reason why a name that Parse returned cannot be published, "" if it can. A name may
+// have letters, digits, "_" and "-", and no empty label.
 func Fault(name string) msg.Text {
 	if _, err := ToASCII(name); err != nil {
 		return msg.TextOf(err)
@@ -74,27 +74,27 @@ func Fault(name string) msg.Text {
 	return ""
 }
 
-// Within reports whether a folded name is the folded zone or lies below it.
+// Within reports whether a folded name is the folded zone or below it.
 func Within(name, zone string) bool {
 	return strings.HasSuffix(name, zone) &&
 		(len(name) == len(zone) || len(zone) > 0 && name[len(name)-len(zone)-1] == '.')
 }
 
-// Parent drops the first label; a single label has no parent, "".
+// Parent returns the name without its first label, "" for a single label.
 func Parent(name string) string {
 	_, parent, _ := strings.Cut(name, ".")
 	return parent
 }
 
-// Reverse gives a name with its labels from the root ("com.example.office"), so
-// that the names below one name stand together in order.
+// Reverse returns a name with its labels from the root ("com.example.office"), so that the names below
+// one name are adjacent in sorted order.
 func Reverse(name string) string {
 	labels := strings.Split(name, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".")
 }
 
-// Ancestors yields a name and all above it but the root, the longest first.
+// Ancestors yields a name and all names above it except the root, the longest first.
 func Ancestors(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for at := name; at != "" && yield(at); {

@@ -103,7 +103,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// The reason names what is wrong.
+// TestFaultSaysWhat: the reason names the fault.
 func TestFaultSaysWhat(t *testing.T) {
 	if got := Fault(Parse("😀.example")); !strings.Contains(got.String(), "😀") || !strings.HasPrefix(got.In(msg.Chinese), "标签") {
 		t.Errorf("the reason is %q", got)

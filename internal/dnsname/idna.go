@@ -1,4 +1,4 @@
-// Names as people write them, such as "münchen.de", as DNS has them (IDNA).
+// Conversion of internationalised names, such as "münchen.de", to DNS form (IDNA).
 
 package dnsname
 
@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	prefix   = "xn--"
-	maxLabel = 63 // octets, RFC 1035, section 2.3.4
+	acePrefix = "xn--" // begins an A-label (RFC 5890, section 2.3.1)
+	maxLabel  = 63     // octets, RFC 1035, section 2.3.4
 )
 
-// maxQuoted is how many code points of a label an error repeats at most.
+// maxQuoted is the greatest number of code points of a label in an error.
 const maxQuoted = 100
 
-// dots separate labels: ideographic, fullwidth and halfwidth full stops.
+// dots are the other separators of labels: ideographic, fullwidth and halfwidth full stops.
 var dots = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".")
 
-// decomposed are parts of letters that composed code points have whole:
-// combining accents, the voiced sound marks of kana, and conjoining jamo,
-// which RFC 5892, section 2.9, forbids besides.
+// decomposed are parts of letters for which composed code points exist: combining accents, the voiced
+// sound marks of kana, and conjoining jamo, which RFC 5892, section 2.9, also forbids.
 var decomposed = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0x0300, Hi: 0x036f, Stride: 1},
 	{Lo: 0x1100, Hi: 0x11ff, Stride: 1},
@@ -32,18 +31,17 @@ var decomposed = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0xd7b0, Hi: 0xd7ff, Stride: 1},
 }}
 
-// compatible are forms of letters that have a usual form too: letterlike
-// signs such as the Kelvin sign, ligatures, fullwidth and halfwidth letters.
+// compatible are variants of letters: letterlike signs such as the Kelvin sign, ligatures, fullwidth and
+// halfwidth letters.
 var compatible = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0x2100, Hi: 0x214f, Stride: 1},
 	{Lo: 0xfb00, Hi: 0xfb06, Stride: 1},
 	{Lo: 0xff00, Hi: 0xffef, Stride: 1},
 }}
 
-// ToASCII gives a name with A-labels in the place of labels with other than
-// ASCII. Labels of ASCII alone, empty ones among them, stay exactly as they
-// are, A-labels among them; the caller judges them. An error quotes the label
-// that is refused.
+// ToASCII returns a name with A-labels in place of labels that are not ASCII. ASCII labels, also empty
+// ones and A-labels, stay exactly as they are; the caller must check them. An error quotes the refused
+// label.
 func ToASCII(name string) (string, error) {
 	labels := strings.Split(dots.Replace(name), ".")
 	for i, label := range labels {
@@ -67,14 +65,14 @@ func toASCII(label string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(prefix)+len(encoded) > maxLabel {
+	if len(acePrefix)+len(encoded) > maxLabel {
 		return "", errTooLong
 	}
-	return prefix + encoded, nil
+	return acePrefix + encoded, nil
 }
 
-// lower gives the small form of a letter, in which labels are. Only Cherokee is
-// written in its capitals (RFC 5892, section 2.6, and Unicode's case folding).
+// lower returns the form of a letter in labels: lower case, except for Cherokee, which uses capitals
+// (RFC 5892, section 2.6, and Unicode's case folding).
 func lower(r rune) rune {
 	if unicode.Is(unicode.Cherokee, r) {
 		return r
@@ -88,14 +86,14 @@ func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// checkULabel says why a label with other than ASCII cannot be one.
+// checkULabel returns the reason why a label that is not ASCII is no valid label.
 func checkULabel(label string) error {
 	if !utf8.ValidString(label) {
 		return msg.Errorf("it is not UTF-8")
 	}
 	runes := []rune(label)
-	if len(prefix)+len(runes) > maxLabel {
-		return errTooLong // for every code point needs an octet
+	if len(acePrefix)+len(runes) > maxLabel {
+		return errTooLong // every code point needs at least one octet
 	}
 	for _, r := range runes {
 		if err := checkRune(r); err != nil {
@@ -113,8 +111,8 @@ func checkULabel(label string) error {
 	return nil
 }
 
-// checkRune says why a code point cannot be in a label. U+0130 would become
-// another letter with its small form.
+// checkRune returns the reason why a code point cannot be in a label. It refuses U+0130, because its
+// lower case is another letter.
 func checkRune(r rune) error {
 	switch {
 	case unicode.Is(decomposed, r):
@@ -133,7 +131,7 @@ func checkRune(r rune) error {
 	return nil
 }
 
-// The parameters of Punycode, RFC 3492, section 5.
+// The parameters of Punycode (RFC 3492, section 5).
 const (
 	base        = 36
 	tMin        = 1
@@ -145,12 +143,12 @@ const (
 	delimiter   = '-'
 	digits      = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-	maxInt = 1<<31 - 1 // sums stay below it, whatever is encoded
+	maxInt = 1<<31 - 1 // encode fails before a sum exceeds it
 )
 
 var errOverflow = msg.Errorf("a number in it is too large")
 
-// adapt is the function of RFC 3492, section 6.1.
+// adapt is the bias adaptation of RFC 3492, section 6.1.
 func adapt(delta, points int, first bool) int {
 	if first {
 		delta /= damp
@@ -166,10 +164,10 @@ func adapt(delta, points int, first bool) int {
 	return k + (base-tMin+1)*delta/(delta+skew)
 }
 
-// threshold is the least digit that is not the last one, at place k.
+// threshold returns the threshold of the digit at place k.
 func threshold(k, bias int) int { return min(max(k-bias, tMin), tMax) }
 
-// encode is Punycode without a prefix (RFC 3492, section 6.3).
+// encode returns the Punycode of a label without its prefix (RFC 3492, section 6.3).
 func encode(points []rune) (string, error) {
 	var out []byte
 	for _, r := range points {
@@ -208,7 +206,7 @@ func encode(points []rune) (string, error) {
 	return string(out), nil
 }
 
-// least gives the least of the points that are not below n.
+// least returns the least point that is not below n.
 func least(points []rune, n rune) rune {
 	found := rune(unicode.MaxRune)
 	for _, r := range points {
@@ -219,7 +217,7 @@ func least(points []rune, n rune) rune {
 	return found
 }
 
-// appendNumber writes a number of variable length.
+// appendNumber appends a generalised variable-length integer (RFC 3492, section 3.3).
 func appendNumber(out []byte, q, bias int) []byte {
 	for k := base; ; k += base {
 		t := threshold(k, bias)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// samples are those of RFC 3492, section 7.1.
+// samples are from RFC 3492, section 7.1.
 var samples = []struct{ name, text, encoded string }{
 	{"A Arabic", "ليهمابتكلموشعربي؟", "egbpdaj6bu4bxfgehfvwxn"},
 	{"B Chinese, simplified", "他们为什么不说中文", "ihqwcrb4cv8a8dqg056pqjye"},
@@ -113,7 +113,7 @@ func TestToASCII(t *testing.T) {
 	}
 }
 
-// TestRefused wants a word of the reason and the label in each error.
+// TestRefused: each error has the label and a word of the reason.
 func TestRefused(t *testing.T) {
 	long := strings.Repeat("ü", 59)
 	for label, want := range map[string]string{
@@ -167,7 +167,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// lowered is the form to which an accepted name must decode.
+// lowered returns the labels to which an accepted name must decode.
 func lowered(name string) []string {
 	labels := strings.Split(dots.Replace(name), ".")
 	for i, label := range labels {
@@ -181,7 +181,7 @@ func lowered(name string) []string {
 func FuzzToASCII(f *testing.F) {
 	for _, s := range samples {
 		f.Add(s.text)
-		f.Add(prefix + s.encoded)
+		f.Add(acePrefix + s.encoded)
 	}
 	for _, name := range []string{"bücher.example", "例子。测试", "İ", "\u212a", "a\xff", "xn--99999999", "ü--.-", "u\u0308"} {
 		f.Add(name)
@@ -200,7 +200,7 @@ func FuzzToASCII(f *testing.F) {
 		for i, want := range lowered(name) {
 			got := strings.Split(ascii, ".")[i]
 			if !isASCII(want) {
-				points, err := decode(strings.TrimPrefix(got, prefix))
+				points, err := decode(strings.TrimPrefix(got, acePrefix))
 				if err != nil || len(got) > maxLabel {
 					t.Fatalf("%q: label %q: %v", name, got, err)
 				}
@@ -213,7 +213,7 @@ func FuzzToASCII(f *testing.F) {
 	})
 }
 
-// errDigits is of the decoder, which only the tests need.
+// errDigits is an error of decode, which only the tests need.
 var errDigits = errors.New("it breaks off, or has a character that is no digit")
 
 // decode undoes encode (RFC 3492, section 6.2). Digits may be capital.

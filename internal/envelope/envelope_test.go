@@ -69,15 +69,8 @@ func TestWrittenJSON(t *testing.T) {
 	}
 }
 
-// A panic is a failure like others, with one line in the log, wherever it comes from; an
-// answer that has begun is cut.
-func TestPanic(t *testing.T) {
-	var log strings.Builder
-	var counted string
-	a := Adapter{
-		Log:     slog.New(slog.NewTextHandler(&log, nil)),
-		Counted: func(route string, status int, _ string) { counted = fmt.Sprint(route, " ", status) },
-	}
+// panicking is a handler whose routes panic, each at another point of a request.
+func panicking(a *Adapter) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /decode", a.Handle(func(*http.Request) (Reply, error) { panic("injected") }))
 	mux.Handle("GET /unencodable", a.Handle(func(*http.Request) (Reply, error) { return Reply{Data: func() {}}, nil }))
@@ -92,12 +85,24 @@ func TestPanic(t *testing.T) {
 	})
 	mux.HandleFunc("GET /aborted", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	routes := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) }))
-	guarded := a.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/guard" {
 			panic("injected")
 		}
 		routes.ServeHTTP(w, r)
 	}))
+}
+
+// A panic is a failure like others, with one line in the log, wherever it comes from; an
+// answer that has begun is cut.
+func TestPanic(t *testing.T) {
+	var log strings.Builder
+	var counted string
+	a := Adapter{
+		Log:     slog.New(slog.NewTextHandler(&log, nil)),
+		Counted: func(route string, status int, _ string) { counted = fmt.Sprint(route, " ", status) },
+	}
+	guarded := panicking(&a)
 	for path, want := range map[string]struct {
 		status string
 		lines  int

@@ -9,20 +9,21 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// SyncMode says what a synchronisation may change, and when it runs. Any other text means
+// SyncMode decides when synchronisation runs and which records it may change. An unknown text means
 // Manual.
 type SyncMode string
 
 const (
-	Manual     SyncMode = "manual"
-	Auto       SyncMode = "auto"
-	UpsertOnly SyncMode = "upsert-only"
+	Manual     SyncMode = "manual"      // writes only for POST sync and for the release of a prefix
+	Auto       SyncMode = "auto"        // also after a change, at the start, and in intervals
+	UpsertOnly SyncMode = "upsert-only" // as Auto, but a released value stays
 )
 
-// SyncModes are the modes that a configuration can have.
+// SyncModes are all modes that a configuration can have.
 var SyncModes = []SyncMode{Manual, Auto, UpsertOnly}
 
-// Configuration is the DDNS configuration. A number is not valid where the client gave none.
+// Configuration is the DDNS configuration. RetryInterval and MaxRetries are NULL if the client did not
+// set them.
 type Configuration struct {
 	Provider, AccessKeyID, Endpoint string
 	Secret                          secrets.Secret
@@ -32,11 +33,11 @@ type Configuration struct {
 	Enabled                         bool
 	Endpoints                       []string
 	UpdatedAt                       string
-	Zone                            string // Domain as DNS has it
-	AccountID                       int64  // 0 when the configuration is not stored
+	Zone                            string // Domain in DNS form
+	AccountID                       int64  // 0 if the configuration is not stored
 }
 
-// RecordName gives the name of the configuration's own record.
+// RecordName returns the name of the configuration's own record.
 func (c Configuration) RecordName() string {
 	if c.TXTRecordName == "@" {
 		return dnsname.Parse(c.Domain)
@@ -44,7 +45,7 @@ func (c Configuration) RecordName() string {
 	return dnsname.Parse(c.TXTRecordName + "." + c.Domain)
 }
 
-// StoredName gives the record name of a configuration that is stored, "" for one that is not.
+// StoredName returns RecordName for a stored configuration, and "" for any other.
 func (c Configuration) StoredName() string {
 	if c.AccountID == 0 {
 		return ""
@@ -52,7 +53,7 @@ func (c Configuration) StoredName() string {
 	return c.RecordName()
 }
 
-// Mode gives the mode that is in effect.
+// Mode returns the mode in effect.
 func (c Configuration) Mode() SyncMode {
 	if slices.Contains(SyncModes, c.SyncMode) {
 		return c.SyncMode
@@ -60,16 +61,14 @@ func (c Configuration) Mode() SyncMode {
 	return Manual
 }
 
-// sameCredentials reports whether the secret of c, if there is one, belongs to the account and
-// the address of d.
+// sameCredentials reports whether c has a secret, and the provider, key and address of d.
 func (c Configuration) sameCredentials(d Configuration) bool {
 	return c.Secret != "" && c.Provider == d.Provider && c.AccessKeyID == d.AccessKeyID &&
 		provider.NormalEndpoint(c.Provider, c.Endpoint) == provider.NormalEndpoint(d.Provider, d.Endpoint)
 }
 
-// Unmasked gives the configuration with the stored secret in the place of a mask. It fails (ok
-// false) unless that secret belongs to the same credentials: otherwise the secret could be sent
-// to the address of a stranger.
+// Unmasked returns the configuration with the stored secret in place of the mask. ok is false if the
+// provider, key or address has changed: the stored secret could go to the address of an attacker.
 func (c Configuration) Unmasked(stored Configuration) (_ Configuration, ok bool) {
 	if c.Secret != secrets.Mask {
 		return c, true
@@ -81,7 +80,7 @@ func (c Configuration) Unmasked(stored Configuration) (_ Configuration, ok bool)
 	return c, true
 }
 
-// SameAs reports whether the configuration is stored already as it is here.
+// SameAs reports whether the configuration equals the stored one.
 func (c Configuration) SameAs(stored Configuration) bool {
 	c, ok := c.Unmasked(stored)
 	return ok && c.sameCredentials(stored) && c.Secret == stored.Secret && c.Endpoint == stored.Endpoint &&

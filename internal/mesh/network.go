@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// NetworkID is an unsigned 64-bit number. SQLite's integers are signed, so it
-// is stored as two's complement.
+// NetworkID is an unsigned 64-bit number. SQLite's integers are signed, so it is stored as two's
+// complement.
 type NetworkID uint64
 
-// Value is the number as it is stored.
+// Value returns the stored form.
 func (n NetworkID) Value() (driver.Value, error) { return int64(n), nil }
 
-// Scan reads a number as it is stored.
+// Scan reads the stored form.
 func (n *NetworkID) Scan(value any) error {
 	stored, ok := value.(int64)
 	if !ok {
@@ -23,8 +23,8 @@ func (n *NetworkID) Scan(value any) error {
 	return nil
 }
 
-// String gives the number in decimal.
+// String returns the number in decimal.
 func (n NetworkID) String() string { return strconv.FormatUint(uint64(n), 10) }
 
-// AnyNetwork is the longest network id: endpoints that fit beside it fit beside every other.
+// AnyNetwork is the longest network id: endpoints that fit into its value fit into that of every network.
 const AnyNetwork NetworkID = 1<<64 - 1

@@ -8,19 +8,20 @@ import (
 	"meshddns/internal/msg"
 )
 
-// autoPrefix begins every automatic prefix.
+// autoPrefix is the beginning of every automatic prefix.
 const autoPrefix = Label + "-"
 
-// PrefixMode is the way in which a usage comes by its prefix.
+// PrefixMode is the origin of a usage's prefix.
 type PrefixMode string
 
+// The modes of a prefix: derived from the network, or chosen by the client.
 const (
 	AutomaticMode PrefixMode = "auto"
 	CustomMode    PrefixMode = "custom"
 )
 
-// PrefixFault says what is wrong with a custom prefix, "" when it is fine. The rules are in the
-// order of the contract.
+// PrefixFault returns the first rule that a custom prefix breaks, "" for a valid one. The contract
+// defines the order of the rules.
 func PrefixFault(prefix string) msg.ID {
 	switch {
 	case prefix == "":
@@ -35,16 +36,16 @@ func PrefixFault(prefix string) msg.ID {
 	return ""
 }
 
-// isReserved reports whether a prefix begins as automatic prefixes do, which a custom one must
-// not. The indexes of the database tell them apart in the same way.
+// isReserved reports whether a prefix begins with Label, as automatic prefixes do. The indexes of the
+// database use the same test.
 func isReserved(prefix string) bool { return strings.HasPrefix(dnsname.Fold(prefix), Label) }
 
-// AutomaticPrefix gives the prefix of a network. It encodes the decimal text and not the octets
-// of the number: DNS ignores letter case, and the encodings of two decimal texts never differ by
-// case alone.
+// AutomaticPrefix returns the prefix of a network. It encodes the decimal text and not the octets of
+// the number: DNS ignores letter case, and the encodings of two decimal texts never differ in case
+// only.
 func AutomaticPrefix(network NetworkID) string {
 	return autoPrefix + base64.RawURLEncoding.EncodeToString([]byte(network.String()))
 }
 
-// FullName gives the record name of a prefix below a domain.
+// FullName returns the record name of a prefix below a domain.
 func FullName(prefix, domain string) string { return Label + "." + prefix + "." + domain }

@@ -16,26 +16,26 @@ import (
 type Service struct {
 	ID, Name             string
 	Config               secrets.Secret   // JSON, as registered
-	Domain               sql.Null[string] // not valid when Config is not a JSON object
-	Zone                 string           // the domain as DNS has it
-	AccountID            int64            // 0 when it has no account of its own
+	Domain               sql.Null[string] // NULL if Config is no JSON object
+	Zone                 string           // Domain in DNS form
+	AccountID            int64            // 0 if the service has no account of its own
 	UsageCount           int
 	CreatedAt, UpdatedAt string
 }
 
-// What the id of a service may be: it is a part of paths.
+// A service id is a part of URL paths.
 const (
 	maxServiceID   = 128
 	serviceIDRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-"
 )
 
-// GoodServiceID reports whether a service can have an id.
+// GoodServiceID reports whether id is a valid service id.
 func GoodServiceID(id string) bool {
 	return id != "" && len(id) <= maxServiceID && strings.Trim(id, serviceIDRunes) == "" && id != "." && id != ".."
 }
 
-// Over gives the service as it replaces a stored one, whose secrets take the place of masks. It
-// fails (ok false) when a mask has no secret behind it, or one of another account.
+// Over returns the service as it replaces the stored one, with stored secrets in place of masks. ok is
+// false if a mask has no stored secret, or one of another account.
 func (v Service) Over(stored Service) (_ Service, ok bool) {
 	config, used, err := secrets.RestoreMembers(string(v.Config), string(stored.Config))
 	if err != nil || used && !sameAccount(v.Config, stored.Config) {
@@ -45,15 +45,15 @@ func (v Service) Over(stored Service) (_ Service, ok bool) {
 	return v, true
 }
 
-// SameAs reports whether the service is registered already as it is here.
+// SameAs reports whether the service equals the stored one.
 func (v Service) SameAs(stored Service) bool {
 	changed, ok := v.Over(stored)
 	return ok && v.ID == stored.ID && v.Name == stored.Name &&
 		strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
 }
 
-// sameAccount reports whether two configs are for one account at one address: otherwise a stored
-// key could be sent to the address of a stranger.
+// sameAccount reports whether two configs have the same account and address. Otherwise a stored key
+// could be sent to the address of an attacker.
 func sameAccount(a, b secrets.Secret) bool {
 	x, errX := ParseServiceConfig(a)
 	y, errY := ParseServiceConfig(b)
@@ -62,8 +62,8 @@ func sameAccount(a, b secrets.Secret) bool {
 		provider.NormalEndpoint(x.Provider, x.Endpoint) == provider.NormalEndpoint(y.Provider, y.Endpoint)
 }
 
-// AccountOf gives the account that publishes for the service: its own, else that of the
-// configuration when the zone is in the configuration's zone, else 0.
+// AccountOf returns the id of the account that publishes for the service: its own, or that of the
+// configuration if the service's zone is within the configuration's. 0 means none.
 func (v Service) AccountOf(c Configuration) int64 {
 	if v.AccountID == 0 && dnsname.Within(v.Zone, c.Zone) {
 		return c.AccountID
@@ -71,11 +71,11 @@ func (v Service) AccountOf(c Configuration) int64 {
 	return v.AccountID
 }
 
-// Documented reports whether a document can have the service: its config is an object, which that
-// of a row older than the checks need not be.
+// Documented reports whether the service can appear in a document. Rows from before the checks may
+// have a config that is no JSON object.
 func (v Service) Documented() bool { return v.Domain.Valid }
 
-// ServiceConfig is what the program reads in the config of a service.
+// ServiceConfig is the part of a service's config that the program reads.
 type ServiceConfig struct {
 	Domain      string         `json:"domain"`
 	Provider    string         `json:"provider"`
@@ -85,8 +85,8 @@ type ServiceConfig struct {
 	Endpoints   []string       `json:"txt_endpoints"`
 }
 
-// ParseServiceConfig fails when text is not a JSON object. An entry of another type counts as
-// absent: such rows may be older than the checks.
+// ParseServiceConfig fails if text is no JSON object. A member of the wrong type counts as absent,
+// because rows from before the checks may have one.
 func ParseServiceConfig(text secrets.Secret) (c ServiceConfig, err error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {

@@ -17,47 +17,47 @@ type Usage struct {
 	Exclusive               bool
 	Endpoints               []string
 	CreatedAt               string
-	Name                    string              // full record name as DNS has it
-	Network                 sql.Null[NetworkID] // not valid without a binding
+	Name                    string              // full record name in DNS form
+	Network                 sql.Null[NetworkID] // NULL without a binding
 	Status                  BindingStatus
-	ServiceName, Domain     sql.Null[string]    // not valid without the service, or its config
-	HeldBy                  sql.Null[NetworkID] // the network that has the name, or the prefix, when a usage is created
+	ServiceName, Domain     sql.Null[string]    // NULL without the service, Domain also without a valid config
+	HeldBy                  sql.Null[NetworkID] // the network that already has the name or prefix of a new usage
 	Publish                 Publishing
 }
 
 // BindingStatus is the state of a binding.
 type BindingStatus string
 
+// The states of a binding. A releasing one waits until its value is withdrawn.
 const (
 	Active    BindingStatus = "active"
 	Releasing BindingStatus = "releasing"
 )
 
-// Publishing is how far the record of a usage is.
+// Publishing is the state of a usage's record.
 type Publishing struct {
 	State    string
-	Value    string // of the usage's network, that stands
+	Value    string // the published value of the usage's network
 	Fault    Fault
 	Attempts int
-	At       string // of the last news
+	At       string // time of the last outcome
 }
 
-// Fault is why something is not as it should be: a code that has a text in each language, the
-// particulars, and whose key met it.
+// Fault is the reason of a failure: a code with a text in each language, details, and the key with
+// which it happened.
 type Fault struct {
 	Code   string
 	Detail msg.Text
 	Key    string
 }
 
-// Describing begins the description of a usage, before the name of its network.
+// Describing is the text before the network's name in the description of a usage.
 const Describing = "mesh sync - "
 
-// Describe gives the description that names a network.
+// Describe returns the description that names a network.
 func Describe(networkName string) string { return Describing + networkName }
 
-// NetworkName gives the name of the network that a description names, "" when the description is
-// another one.
+// NetworkName returns the network's name in a description, "" if the description has another form.
 func NetworkName(description string) string {
 	name, named := strings.CutPrefix(description, Describing)
 	if !named {
@@ -66,6 +66,6 @@ func NetworkName(description string) string {
 	return name
 }
 
-// Documented reports whether a document can have the usage: it is not being released, and not of
-// the rows that are older than the checks.
+// Documented reports whether the usage can appear in a document: it is active, and its row passes the
+// checks that older rows may not pass.
 func (u Usage) Documented() bool { return u.Network.Valid && u.Status == Active && u.Domain.Valid }

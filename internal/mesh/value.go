@@ -1,12 +1,11 @@
-// Package mesh is what the program is about, as types and pure functions: the configuration, the
-// services, the usages with the rules of their prefixes and names, and the value that a network
-// publishes in a TXT record:
+// Package mesh defines the program's subjects as types and pure functions: the configuration, the
+// services, the usages with the rules for prefixes and names, and the value that a network publishes
+// in a TXT record:
 //
 //	v=mesh1 n=42 o=5f0c2a91d3be tcp://203.0.113.7:11010 udp://203.0.113.7:11010
 //
-// The value is one character-string. A reader that takes a TXT record for a
-// list of URLs separated by spaces may use it as it is: no word before the
-// endpoints parses as a URL.
+// The value is one character-string. A reader that expects a list of URLs separated by spaces can use
+// it unchanged, because no word before the endpoints parses as a URL.
 package mesh
 
 import (
@@ -18,20 +17,20 @@ import (
 	"meshddns/internal/msg"
 )
 
-// MaxValue is the size of a value in octets: that of one character-string
-// (RFC 1035, section 3.3).
+// MaxValue is the greatest size of a value in octets: that of one character-string (RFC 1035,
+// section 3.3).
 const MaxValue = 255
 
-// Label is the first label of every name that is reserved.
+// Label is the first label of every reserved name.
 const Label = "_mesh"
 
 const version = "v=mesh1"
 
-// AnyOwner stands for every owner: all have one length.
+// AnyOwner stands for any owner in size checks, because all owners have the same length.
 const AnyOwner = "000000000000"
 
-// Value gives the text to publish. Network is the network's id in decimal,
-// empty for a record that belongs to none.
+// Value returns the text to publish. network is the network id in decimal, empty for a record of no
+// network.
 func Value(network, owner string, endpoints []string) string {
 	words := []string{version}
 	if network != "" {
@@ -43,18 +42,17 @@ func Value(network, owner string, endpoints []string) string {
 
 const probe = "probe="
 
-// Probe gives a value that has an owner's mark, and belongs to no network: it is written
-// only to see what becomes of it. mark tells it from others.
+// Probe returns a test value of an owner. It belongs to no network; mark makes it unique.
 func Probe(owner, mark string) string { return Value("", owner, []string{probe + mark}) }
 
-// IsProbe reports whether a value is one of Probe.
+// IsProbe reports whether Probe made the value.
 func IsProbe(value string) bool {
 	_, mesh := Owner(value)
 	return mesh && member(strings.Fields(value), probe) != ""
 }
 
-// Owner gives the owner of a value. Mesh is false when the value is not one
-// of this format: the program then leaves it alone.
+// Owner returns the owner of a value. mesh is false if the value has another format; the program does
+// not touch such values.
 func Owner(value string) (owner string, mesh bool) {
 	words := strings.Fields(value)
 	if len(words) == 0 || words[0] != version {
@@ -63,10 +61,10 @@ func Owner(value string) (owner string, mesh bool) {
 	return member(words, "o="), true
 }
 
-// Network gives the network of a value, "" for one that belongs to none.
+// Network returns the network id in a value, "" if there is none.
 func Network(value string) string { return member(strings.Fields(value), "n=") }
 
-// member gives what follows a word's beginning, in the first such word.
+// member returns the rest of the first word that begins with beginning.
 func member(words []string, beginning string) string {
 	for _, word := range words {
 		if text, ok := strings.CutPrefix(word, beginning); ok {
@@ -76,23 +74,23 @@ func member(words []string, beginning string) string {
 	return ""
 }
 
-// Placeholders for this host's public addresses.
+// Placeholders for the public addresses of this host.
 const (
 	placeholderIPv4 = "{ipv4}"
 	placeholderIPv6 = "{ipv6}"
 )
 
-// Addresses are what the placeholders stand for; a zero one is not known.
+// Addresses replace the placeholders; a zero address is unknown.
 type Addresses struct{ IPv4, IPv6 netip.Addr }
 
-// longest are addresses of the greatest length in text.
+// longest has the longest text of each kind of address.
 var longest = Addresses{
 	IPv4: netip.MustParseAddr("255.255.255.255"),
 	IPv6: netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
 }
 
-// Expand puts the addresses in place of the placeholders. An endpoint whose
-// address is not known is left out and returned in missing.
+// Expand replaces the placeholders by addresses. It returns an endpoint whose address is unknown in
+// missing.
 func Expand(endpoints []string, a Addresses) (expanded, missing []string) {
 	for _, endpoint := range endpoints {
 		text, ok := expand(endpoint, a)
@@ -123,7 +121,7 @@ type TooLongError struct{ Octets int }
 
 func (e *TooLongError) Error() string { return e.Message().String() }
 
-// Message gives the error in both languages.
+// Message returns the error in both languages.
 func (e *TooLongError) Message() msg.Text {
 	return msg.Textf("the value has %d octets, %d at most", e.Octets, MaxValue)
 }
@@ -133,13 +131,13 @@ type EndpointError struct{ Text string }
 
 func (e *EndpointError) Error() string { return e.Message().String() }
 
-// Message gives the error in both languages.
+// Message returns the error in both languages.
 func (e *EndpointError) Message() msg.Text {
 	return msg.Textf("%q is not scheme://host:port", e.Text)
 }
 
-// Check reports whether the endpoints can be published for a network: each
-// is scheme://host:port, and the value fits whatever the addresses are.
+// Check reports whether the endpoints can be published for a network: each is scheme://host:port, and
+// the value fits with the longest addresses.
 func Check(network, owner string, endpoints []string) error {
 	expanded, _ := Expand(endpoints, longest)
 	for i, text := range expanded {
@@ -167,8 +165,8 @@ func isEndpoint(text string) bool {
 	return err == nil && port > 0 && text == u.Scheme+"://"+u.Host && hostOK(u)
 }
 
-// hostOK wants a name or an IPv4 address without colons, or an IPv6 address in
-// brackets (RFC 3986, section 3.2.2).
+// hostOK accepts a name or an IPv4 address without colons, or an IPv6 address in brackets (RFC 3986,
+// section 3.2.2).
 func hostOK(u *url.URL) bool {
 	if strings.HasPrefix(u.Host, "[") {
 		address, err := netip.ParseAddr(u.Hostname())

@@ -37,7 +37,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// A reader of URLs must pass over all that comes before the endpoints.
+// TestNoURLBeforeEndpoints: a reader of URLs must skip all words before the endpoints.
 func TestNoURLBeforeEndpoints(t *testing.T) {
 	for word := range strings.FieldsSeq(Value("18446744073709551615", owner, nil) + " " + Probe(owner, "0123456789abcdef")) {
 		if u, err := url.Parse(word); err == nil && u.Scheme != "" {

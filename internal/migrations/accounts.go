@@ -14,7 +14,7 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// accounts7 is the table of accounts of version 7.
+// accounts7 creates the table of accounts in version 7.
 const accounts7 = `CREATE TABLE accounts (
     id                INTEGER PRIMARY KEY AUTOINCREMENT,
     provider          TEXT NOT NULL,
@@ -25,7 +25,7 @@ const accounts7 = `CREATE TABLE accounts (
     UNIQUE (provider, endpoint, access_key_id, key_hash)
 ) STRICT`
 
-// account is a row of it.
+// account is a row of the table.
 type account struct {
 	id                        int64
 	provider, endpoint, keyID string
@@ -40,7 +40,7 @@ func (a account) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// normal gives the account with its endpoint in the normal form.
+// normal returns the account with its endpoint in the normal form.
 func (a account) normal() account {
 	if a.provider != "builtin" {
 		a.endpoint = provider.NormalEndpoint(a.provider, a.endpoint)
@@ -53,14 +53,14 @@ func scanAccount(row sqlite.Scanner) (a account, err error) {
 	return a, err
 }
 
-// find gives the id of the row that the account has, 0 without one.
+// find returns the id of the account's row, 0 without one.
 func (a account) find(ctx context.Context, tx *sql.Tx) (id int64, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT id FROM accounts WHERE provider = ? AND endpoint = ? AND access_key_id = ? AND key_hash = ?`,
 		a.provider, a.endpoint, a.keyID, a.hash()).Scan(&id)
 	return id, sqlite.Absent(err, nil)
 }
 
-// insert stores the account. Its id is the next one if it is 0.
+// insert stores the account. An id of 0 means the next one.
 func (a account) insert(ctx context.Context, tx *sql.Tx) (id int64, err error) {
 	err = tx.QueryRowContext(ctx, `
 		INSERT INTO accounts (id, provider, endpoint, access_key_id, access_key_secret, key_hash) VALUES (nullif(?, 0), ?, ?, ?, ?, ?)
@@ -68,9 +68,9 @@ func (a account) insert(ctx context.Context, tx *sql.Tx) (id int64, err error) {
 	return id, err
 }
 
-// splitAccounts leads to version 7: another secret is another account, and an endpoint
-// has one spelling. A configuration, or a service, whose secret is not the newest one that
-// was stored for its account gets an account of its own. Places keep their accounts.
+// splitAccounts migrates to version 7: another secret is another account, and an endpoint has one
+// spelling. A configuration or service gets an account of its own if its secret is not the newest one
+// that was stored for its account. Places keep their accounts.
 func splitAccounts(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, sql7); err != nil {
 		return err
@@ -79,13 +79,13 @@ func splitAccounts(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	var last int64 // no id is given twice
+	var last int64 // ids are never used again
 	err = tx.QueryRowContext(ctx, `SELECT seq FROM sqlite_sequence WHERE name = 'accounts'`).Scan(&last)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	// SQLite cannot change the constraint of a table, and it would rewrite every reference
-	// to a table that is renamed: the rows wait in memory, and the references until the end.
+	// SQLite cannot change the constraint of a table, and would rewrite all references to a renamed
+	// table. So the rows wait in memory, and the foreign keys are checked at the end.
 	if _, err := tx.ExecContext(ctx, `PRAGMA defer_foreign_keys = ON; DROP TABLE accounts; `+accounts7); err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func splitAccounts(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// restoreAccounts stores the accounts anew. Two that become one by the spelling of their
-// endpoints are merged, except for names with a place at both: those places keep theirs.
+// restoreAccounts stores the accounts anew. Two accounts with the same normal endpoint are merged,
+// except for names with a place at both: those places keep their accounts.
 func restoreAccounts(ctx context.Context, tx *sql.Tx, accounts []account) error {
-	slices.SortFunc(accounts, func(a, b account) int { // an endpoint that is normal keeps its account
+	slices.SortFunc(accounts, func(a, b account) int { // accounts with a normal endpoint first: they keep their id
 		if x, y := a == a.normal(), b == b.normal(); x != y {
 			if x {
 				return -1
@@ -146,7 +146,7 @@ func restoreAccounts(ctx context.Context, tx *sql.Tx, accounts []account) error 
 	return nil
 }
 
-// user is the configuration or a service, with its own secret.
+// user is the configuration or a service with its own secret.
 type user struct {
 	configuration bool
 	id            string
@@ -159,7 +159,7 @@ func scanUser(row sqlite.Scanner) (u user, err error) {
 	return u, err
 }
 
-// splitUsers gives an account of its own to each user of an account that has another secret.
+// splitUsers gives an account of its own to each user whose secret differs from its account's.
 func splitUsers(ctx context.Context, tx *sql.Tx, accounts []account) error {
 	stored := map[int64]account{}
 	for _, a := range accounts {

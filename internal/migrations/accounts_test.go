@@ -30,7 +30,7 @@ func version6(t *testing.T) *sql.DB {
 	return db
 }
 
-// steps takes some steps in one transaction.
+// steps runs steps in one transaction.
 func steps(t *testing.T, db *sql.DB, steps []sqlite.Step) {
 	t.Helper()
 	tx, err := db.Begin()
@@ -48,7 +48,7 @@ func steps(t *testing.T, db *sql.DB, steps []sqlite.Step) {
 	}
 }
 
-// rowsOf gives the rows of a query, each as a line.
+// rowsOf returns the rows of a query, each as a line.
 func rowsOf(t *testing.T, db *sql.DB, query string) (lines []string) {
 	t.Helper()
 	rows, err := db.Query(query)
@@ -83,8 +83,8 @@ func rowsOf(t *testing.T, db *sql.DB, query string) (lines []string) {
 	return lines
 }
 
-// oldAccounts are rows of version 6, in which the newest secret of a key id won: the
-// accounts, who uses them, and places and lanes.
+// oldAccounts are rows of version 6, in which the newest secret of a key id won: accounts, their users,
+// places and lanes.
 const oldAccounts = `
 	INSERT INTO accounts VALUES
 	    (3, 'cloudflare', '', 'token', 'new'), (4, 'powerdns', 'http://NS.example:80/', 'localhost', 'pdns'), (5, 'powerdns', 'http://ns.example', 'localhost', 'pdns'),
@@ -113,8 +113,8 @@ const oldAccounts = `
 	DELETE FROM places WHERE id = 19;
 	DELETE FROM accounts WHERE id = 9`
 
-// TestMigratedAccounts brings a file of version 6 to today's: each secret has an account of
-// its own, endpoints of one address are one account, and names wait for what they waited for.
+// TestMigratedAccounts migrates version 6 to today's: each secret has an account of its own, endpoints of
+// one address are one account, and names keep their waits.
 func TestMigratedAccounts(t *testing.T) {
 	db := version6(t)
 	if _, err := db.Exec(oldAccounts); err != nil {

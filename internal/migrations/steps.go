@@ -1,5 +1,5 @@
-// Package migrations brings the tables of an older database to today's (schema.sql), one
-// version at a time.
+// Package migrations migrates the tables of an older database to today's (schema.sql), one version
+// after the other.
 package migrations
 
 import (
@@ -12,13 +12,13 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// Steps gives the steps of this program, the first from version 1 to version 2. The list only
-// grows.
+// Steps returns the steps of this program, the first from version 1 to version 2. Steps are only
+// appended.
 func Steps() []sqlite.Step {
 	return []sqlite.Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts}
 }
 
-// What leads to a version, as far as SQL can say it.
+// The SQL of each step, as far as SQL can do it.
 var (
 	//go:embed 3.sql
 	sql3 string
@@ -32,7 +32,7 @@ var (
 	sql7 string
 )
 
-// statements makes a step of what SQL can say alone.
+// statements makes a step of SQL statements.
 func statements(text string) sqlite.Step {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
@@ -40,8 +40,8 @@ func statements(text string) sqlite.Step {
 	}
 }
 
-// addConfigurationZone leads to version 2: the configuration has a zone as
-// services have, and every zone is written anew with A-labels, which SQL cannot.
+// addConfigurationZone migrates to version 2: the configuration gets a zone, as services have one, and
+// every zone is written with A-labels, which SQL cannot do.
 func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, `ALTER TABLE configuration ADD COLUMN zone TEXT NOT NULL DEFAULT ''`); err != nil {
 		return err
@@ -63,8 +63,8 @@ func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// domainIn gives the domain that a service's config has. An older row may have anything,
-// and then no domain.
+// domainIn returns the domain in a service's config, "" if there is none. Older rows may have any
+// config.
 func domainIn(config string) (domain string) {
 	var entries map[string]json.RawMessage
 	if json.Unmarshal([]byte(config), &entries) != nil {
@@ -76,8 +76,8 @@ func domainIn(config string) (domain string) {
 	return domain
 }
 
-// makePlaces leads to version 3: what stands at the providers has places, and
-// what is due is in the database.
+// makePlaces migrates to version 3: values at the providers get places, and due work is stored in the
+// database.
 func makePlaces(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, sql3); err != nil {
 		return err

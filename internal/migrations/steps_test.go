@@ -2,7 +2,7 @@ package migrations
 
 import "testing"
 
-// Rows that are older than the checks have any config.
+// TestDomainIn: rows from before the checks have any config.
 func TestDomainIn(t *testing.T) {
 	for config, want := range map[string]string{
 		"": "", "nothing": "", "null": "", "{}": "", `["domain"]`: "", `{"domain":7}`: "", `{"domain":null}`: "",

@@ -3,15 +3,14 @@ package msg
 import "strings"
 
 const (
-	leastPart = 5 // octets of a name that is only a part of the known name
-	perSlip   = 4 // octets of a name for each slip in it
+	leastPart = 5 // octets of a name that may be only a part of the known name
+	perSlip   = 4 // octets of a name that allow one slip
 	mostSlips = 2
 )
 
-// Closest gives the known name that is most like a name. Letter case and the separators
-// of words do not count. The name may have one slip in four octets, at most two, or leave
-// out words at the beginning or the end; -tokens is for -token-file. ok is false when no
-// known name is near enough.
+// Closest returns the known name that resembles a name most. Letter case and separators of words do not
+// count. The name may have one slip in four octets, at most two, or lack words at the beginning or the
+// end: -tokens matches -token-file. ok is false if no known name is similar enough.
 func Closest(name string, known []string) (meant string, ok bool) {
 	given, least := joined(name), mostSlips+1
 	begin := strings.TrimSuffix(given, "s")
@@ -29,14 +28,13 @@ func Closest(name string, known []string) (meant string, ok bool) {
 	return meant, least <= mostSlips
 }
 
-// joined gives a name in lower case and without separators.
+// joined returns a name in lower case and without separators.
 func joined(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// distance counts the octets to insert, drop, change, or swap with the next one to get
-// from a to b. A distance that is certainly over mostSlips is mostSlips+1, because a
-// client's name may be very long.
+// distance returns the number of octets to insert, drop, change, or swap with the next one, to turn a
+// into b. It stops counting at mostSlips+1, because a client's name may be very long.
 func distance(a, b string) int {
 	if len(a) > len(b)+mostSlips || len(b) > len(a)+mostSlips {
 		return mostSlips + 1

@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// Text is a text in both languages, in the form in which the database stores it: one line
-// in English and, where the Chinese differs, a second line in Chinese. A text that a program
-// before this form has stored is one line in English.
+// Text is a text in both languages, in its stored form: one line in English and, if the Chinese differs,
+// a second line in Chinese. Older programs stored one line in English.
 type Text string
 
-// newText joins two texts. It replaces their line breaks by spaces.
+// newText joins two texts, with spaces in place of line breaks.
 func newText(english, chinese string) Text {
 	english, chinese = strings.ReplaceAll(english, "\n", " "), strings.ReplaceAll(chinese, "\n", " ")
 	if chinese == english {
@@ -21,7 +20,7 @@ func newText(english, chinese string) Text {
 	return Text(english + "\n" + chinese)
 }
 
-// In gives the text in a language.
+// In returns the text in a language.
 func (t Text) In(language Language) string {
 	english, chinese, both := strings.Cut(string(t), "\n")
 	if both && language == Chinese {
@@ -30,27 +29,27 @@ func (t Text) In(language Language) string {
 	return english
 }
 
-// String gives the English.
+// String returns the English text.
 func (t Text) String() string { return t.In(English) }
 
-// LogValue gives the English: the log has one language.
+// LogValue returns the English text, because the log has one language.
 func (t Text) LogValue() slog.Value { return slog.StringValue(t.In(English)) }
 
-// Map gives the text with f applied in each language.
+// Map returns the text with f applied to each language.
 func (t Text) Map(f func(string) string) Text { return newText(f(t.In(English)), f(t.In(Chinese))) }
 
-// Say gives words in both languages. Words that errorTexts does not have, such as a name
-// or the words of a vendor, are the same in both.
+// Say returns words in both languages. Words that errorTexts lacks, such as a name or a vendor's message,
+// are the same in both.
 func Say(english string) Text {
 	return newText(english, cmp.Or(errorTexts[english], english))
 }
 
-// Textf makes the text of the error that Errorf makes of the same arguments.
+// Textf returns the text of Errorf.
 func Textf(english string, args ...any) Text { return TextOf(Errorf(english, args...)) }
 
-// Errorf is fmt.Errorf for an error that a person reads. The format is the id by which
-// errorTexts has its Chinese; a format without words needs none. Arguments that are a Text
-// or an error appear in the language of the text; all others are the same in both.
+// Errorf is fmt.Errorf for an error in both languages. The English format is the key of the Chinese one
+// in errorTexts; a format without words needs none. An argument that is a Text or an error appears in the
+// language of the text; all others are the same in both.
 func Errorf(english string, args ...any) error {
 	err := fmt.Errorf(english, args...)
 	told := make([]any, len(args))
@@ -68,7 +67,7 @@ func Errorf(english string, args ...any) error {
 	return &failure{err, newText(err.Error(), fmt.Sprintf(chinese, told...))}
 }
 
-// failure is an error of Errorf.
+// failure is the error that Errorf makes.
 type failure struct {
 	error // in English; it wraps the arguments of %w
 	text  Text
@@ -77,8 +76,8 @@ type failure struct {
 func (f *failure) Unwrap() error { return f.error }
 func (f *failure) Message() Text { return f.text }
 
-// TextOf gives an error's text. An error that is not made by Errorf, such as one of Go's
-// own packages, has the Chinese of its common words only.
+// TextOf returns the text of an error. For an error that Errorf did not make, such as one of Go's own
+// packages, only the common words are in Chinese.
 func TextOf(err error) Text {
 	if e, ok := err.(interface{ Message() Text }); ok {
 		return e.Message()
@@ -102,7 +101,7 @@ func goLookup(text string) string {
 	return before + "解析 " + name + "（" + server + "）" + after
 }
 
-// goWords are {English, Chinese} parts of errors of Go's own packages.
+// goWords are {English, Chinese} parts of the errors of Go's own packages.
 var goWords = strings.NewReplacer(
 	"context deadline exceeded", "超时",
 	"context canceled", "已取消",
@@ -132,9 +131,9 @@ var goWords = strings.NewReplacer(
 	"write udp ", "写入 ",
 )
 
-// errorTexts has the Chinese of the formats of Errorf and Textf, and of the words of Say.
+// errorTexts maps the English formats of Errorf and Textf, and the words of Say, to Chinese.
 var errorTexts = map[string]string{
-	// Calls of a provider's API, and what their answers lack.
+	// Calls of a provider's API, and missing parts of the answers.
 	"%s at %s":                         "%s（%s）",
 	"%s: HTTP %d":                      "%s：HTTP %d",
 	"list":                             "列表",

@@ -23,8 +23,7 @@ import (
 	"testing"
 )
 
-// notSaid are texts in the sources of clients that reach no answer: what a vendor
-// says, and what goes into a log.
+// notSaid are texts in the sources of clients that reach no answer: messages of vendors, and of the log.
 var notSaid = []string{
 	"Unauthorized to access requested resource", "application/json, application/xml;q=0.9", "over ratelimit", "Invalid domain*", "Domain is not opted in*",
 	"Invalid record ID*", "Create error: We were unable to*", "Edit error: We were unable to*", "Conflicts with pre-existing RRset", "uplicate record",
@@ -33,10 +32,10 @@ var notSaid = []string{
 	"Cannot have more than", "meshddns test ",
 }
 
-// told are the files whose errors a person reads.
+// told are the files with errors for people.
 var told = []string{"provider/*.go", "probe/*.go", "dnswire/*.go", "dnsname/*.go", "builtin/builtin.go", "mesh/value.go"}
 
-// sources are the files below internal/ that patterns match, without tests.
+// sources returns the files below internal/ that match patterns, without tests.
 func sources(t *testing.T, patterns ...string) (files []*ast.File) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -59,7 +58,7 @@ func sources(t *testing.T, patterns ...string) (files []*ast.File) {
 	return files
 }
 
-// literals are the texts in a part of a source.
+// literals returns the texts in a part of a source.
 func literals(t *testing.T, part ast.Node) (all []string) {
 	t.Helper()
 	ast.Inspect(part, func(n ast.Node) bool {
@@ -75,7 +74,7 @@ func literals(t *testing.T, part ast.Node) (all []string) {
 	return all
 }
 
-// Every text of ours in an error has its Chinese, and every Chinese is of such a text.
+// TestErrorsAreWhole: every text of ours in an error has a Chinese one, and every Chinese text is used.
 func TestErrorsAreWhole(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range sources(t, "reconcile/*.go") { // most of its texts are for the log
@@ -98,7 +97,8 @@ func TestErrorsAreWhole(t *testing.T) {
 	}
 }
 
-// An error with English words is made by Errorf: those of package errors and fmt have no Chinese.
+// TestErrorsAreOurs: Errorf makes every error with English words, because errors of packages errors and
+// fmt have no Chinese.
 func TestErrorsAreOurs(t *testing.T) {
 	for _, file := range sources(t, told...) {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -122,7 +122,7 @@ func TestErrorsAreOurs(t *testing.T) {
 	}
 }
 
-// Both languages take the same arguments, and the Chinese has no English in it.
+// TestErrorTextsAgree: both languages have the same arguments, and the Chinese has no English words.
 func TestErrorTextsAgree(t *testing.T) {
 	for english, chinese := range errorTexts {
 		if a, b := arguments(english), arguments(chinese); !slices.Equal(a, b) {
@@ -135,7 +135,7 @@ func TestErrorTextsAgree(t *testing.T) {
 	}
 }
 
-// arguments are the verbs of a format with the numbers of their arguments, in the order of these.
+// arguments returns the verbs of a format with the numbers of their arguments, sorted by number.
 func arguments(format string) (all []string) {
 	next := 1
 	for _, verb := range regexp.MustCompile(`%(?:\[(\d)\])?([+.*0-9]*[a-zA-Z])`).FindAllStringSubmatch(format, -1) {
@@ -149,7 +149,7 @@ func arguments(format string) (all []string) {
 	return all
 }
 
-// TestErrorf tells errors in both languages. What a provider said stays.
+// TestErrorf checks errors in both languages. A provider's message stays unchanged.
 func TestErrorf(t *testing.T) {
 	asked := Textf("%s at %s", Say("list zones"), "dns.example:443")
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -177,7 +177,7 @@ func TestErrorf(t *testing.T) {
 	}
 }
 
-// TestGoErrors tells the errors of Go's own packages.
+// TestGoErrors checks the texts of the errors of Go's own packages.
 func TestGoErrors(t *testing.T) {
 	var number int
 	for _, test := range []struct {
@@ -200,8 +200,8 @@ func TestGoErrors(t *testing.T) {
 	}
 }
 
-// A text is stored as it is, and logged in English. One that an older program has stored is
-// told in English.
+// TestText: a text is stored unchanged, and logged in English. One that an older program stored is in
+// English only.
 func TestText(t *testing.T) {
 	text := Textf("the list has over %d pages", 7)
 	stored, err := json.Marshal(text)

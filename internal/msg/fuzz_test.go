@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever a browser prefers, the answer is in one of the two languages, in which one does not
-// depend on letter case, space or what else is preferred.
+// FuzzPreferred: any header gives one of the two languages. Letter case, spaces and other languages in the
+// header do not change it.
 func FuzzPreferred(f *testing.F) {
 	for _, header := range []string{"", "en", "zh-CN,zh;q=0.9,en;q=0.8", "EN-us;q=1", "*", "en;q=2", "en;q=NaN,zh;q=0", "en;q=-0", "en;q=1e-400", "en;;q=1", ",,;q=", "\xff;q=0.5"} {
 		f.Add(header)

@@ -1,5 +1,5 @@
-// Package msg holds every text that an answer shows to a person, in Chinese
-// and in English. A text's ID is also its machine-readable code.
+// Package msg has every text that an answer shows to a person, in Chinese and in English. The ID of a
+// text is also its machine-readable code.
 package msg
 
 import (
@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// ID names a text.
+// ID identifies a text.
 type ID string
 
-// Language is one of the two that the texts exist in.
+// Language is a language of the texts.
 type Language int
 
+// The languages of the texts.
 const (
 	Chinese Language = iota
 	English
 )
 
-// In gives the text in a language; args fill its verbs.
+// In returns the text in a language; args replace its verbs.
 func (id ID) In(language Language, args ...any) string {
 	text, ok := texts[id]
 	if !ok {
@@ -29,13 +30,13 @@ func (id ID) In(language Language, args ...any) string {
 	return fmt.Sprintf(text[language], args...)
 }
 
-// Phrase is a text with its arguments, of which each may be a text itself.
+// Phrase is a text with its arguments, which may be texts themselves.
 type Phrase struct {
 	ID   ID
 	Args []any
 }
 
-// In says the phrase in a language.
+// In returns the phrase in a language.
 func (p Phrase) In(language Language) string {
 	words := slices.Clone(p.Args)
 	for i, word := range words {
@@ -46,17 +47,16 @@ func (p Phrase) In(language Language) string {
 	return p.ID.In(language, words...)
 }
 
-// Refusal is the error of an operation that cannot do what was asked for: the text says why.
+// Refusal is the error of an operation that refuses a request. The text is the reason.
 type Refusal struct{ Phrase }
 
 func (r *Refusal) Error() string { return r.In(English) }
 
-// Refuse makes a refusal.
+// Refuse returns a Refusal.
 func Refuse(id ID, args ...any) error { return &Refusal{Phrase{id, args}} }
 
-// Preferred gives the language that an Accept-Language header asks for
-// (RFC 9110, section 12.5.4): English when it ranks English above Chinese,
-// else Chinese.
+// Preferred returns the language for an Accept-Language header (RFC 9110, section 12.5.4): English if it
+// ranks English above Chinese, else Chinese.
 func Preferred(acceptLanguage string) Language {
 	english, chinese := 0.0, 0.0
 	for entry := range strings.SplitSeq(acceptLanguage, ",") {
@@ -76,7 +76,7 @@ func Preferred(acceptLanguage string) Language {
 	return Chinese
 }
 
-// quality reads "q=0.8"; without it the weight is 1.
+// quality parses "q=0.8". Without it the weight is 1.
 func quality(parameter string) float64 {
 	text, ok := strings.CutPrefix(strings.TrimSpace(parameter), "q=")
 	if !ok {

@@ -28,7 +28,7 @@ func TestPreferred(t *testing.T) {
 	}
 }
 
-// Both languages take the same arguments, in the same order.
+// TestTextsAgree: both languages have the same arguments in the same order.
 func TestTextsAgree(t *testing.T) {
 	verbs := regexp.MustCompile(`%[a-z]`)
 	for id, text := range texts {
@@ -39,14 +39,14 @@ func TestTextsAgree(t *testing.T) {
 	}
 }
 
-// english is two words of English in a row: neither a name of the program's nor a
-// vendor's term, which have "_", "-", digits, or more capitals than one.
+// english matches two English words in a row: not names of the program or terms of vendors, which have
+// "_", "-", digits, or several capitals.
 var english = regexp.MustCompile(`(^|[^\w.:/-])([A-Z]?[a-z]['a-z]*)[,;:]? ([a-z]['a-z]*)($|[^\w./-])`)
 
-// quoted is a value within a text.
+// quoted matches a value within a text.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// hasEnglish reports whether a Chinese text has English words in it, beside values.
+// hasEnglish reports whether a Chinese text has English words outside values.
 func hasEnglish(text string) bool { return english.MatchString(quoted.ReplaceAllString(text, `""`)) }
 
 func TestHasEnglish(t *testing.T) {
@@ -61,7 +61,7 @@ func TestHasEnglish(t *testing.T) {
 	}
 }
 
-// No Chinese text has English in it, whatever its arguments are.
+// TestChineseIsChinese: no Chinese text has English words, with any arguments.
 func TestChineseIsChinese(t *testing.T) {
 	for id, text := range texts {
 		if hasEnglish(filled(text[Chinese])) || !regexp.MustCompile(`\p{Han}`).MatchString(text[Chinese]) && id != TypeBool && id != Because {
@@ -80,7 +80,7 @@ func TestChineseIsChinese(t *testing.T) {
 	}
 }
 
-// filled has something in the place of each verb.
+// filled replaces each verb by a text.
 func filled(text string) string {
 	text = regexp.MustCompile(`%q`).ReplaceAllString(text, `"x y"`)
 	text = regexp.MustCompile(`%\+?[.0-9]*[df]`).ReplaceAllString(text, "7")

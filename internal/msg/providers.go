@@ -1,18 +1,18 @@
 package msg
 
-// Provider says in words what a provider is, and what goes into its fields.
+// Provider is the title of a provider, and the meaning of its fields.
 type Provider struct{ Title, AccessKeyID, AccessKeySecret, Endpoint string }
 
-// ProviderIn gives the words for a provider in a language.
+// ProviderIn returns the texts for a provider in a language.
 func ProviderIn(language Language, name string) Provider {
 	text := providerTexts[name]
 	return Provider{text.title[language], text.keyID[language], text.secret[language], text.endpoint[language]}
 }
 
-// both is a text that is the same in both languages: a vendor's own term.
+// both is a text that is the same in both languages, such as a vendor's term.
 func both(text string) [2]string { return [2]string{text, text} }
 
-// vendorAddress is for providers whose address everybody knows.
+// vendorAddress is for providers with a well-known address.
 var vendorAddress = [2]string{"一般留空；区域或私有的 API 地址", "normally empty; a regional or private API address"}
 
 // providerTexts are {Chinese, English}.

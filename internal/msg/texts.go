@@ -87,7 +87,7 @@ const (
 	BackupRuns   ID = "backup_runs"
 )
 
-// What was done.
+// Results of a request.
 const (
 	ConfigurationSaved ID = "configuration_saved"
 
@@ -107,8 +107,7 @@ const (
 	OwnerAdopted      ID = "owner_adopted"
 )
 
-// Why a record is not as it should be. Those that a provider reports bear the
-// names of package provider's kinds.
+// Reasons of a record's fault. Those from a provider have the names of package provider's kinds.
 const (
 	Network          ID = "network"
 	Temporary        ID = "temporary"
@@ -138,14 +137,14 @@ const (
 	DatabaseFailed   ID = "database_down"
 )
 
-// Whose key has met a failure of a provider.
+// Owners of the key with which a provider failed.
 const (
 	KeyOfConfiguration ID = "key_of_configuration"
 	KeyOfService       ID = "key_of_service"
 	KeyOfNothing       ID = "key_of_nothing"
 )
 
-// Warnings of what is stored and cannot work as it stands.
+// Warnings about stored data that cannot work.
 const (
 	WarnMember       ID = "warn_member"
 	WarnNotSet       ID = "warn_not_set"
@@ -167,7 +166,7 @@ const (
 	WarnNameHeld     ID = "warn_name_held"
 )
 
-// NotProvisioned is what GET /healthz says while the provision file, or a part of it, is not applied.
+// NotProvisioned is the text of GET /healthz while the provision file, or a part of it, is not applied.
 const NotProvisioned ID = "not_provisioned"
 
 // Items of a connection test.

@@ -14,32 +14,30 @@ import (
 	"meshddns/internal/dnsname"
 )
 
-// aliDNS is Alibaba Cloud DNS, API version 2015-01-09: one call an action, the
-// parameters in the query, signed with ACS3-HMAC-SHA256. Values stand there
-// without quotes, a record each.
+// aliDNS is Alibaba Cloud DNS, API version 2015-01-09: one call per action, parameters in the query,
+// signed with ACS3-HMAC-SHA256. It stores values without quotes, one value a record.
 type aliDNS struct{ api *api }
 
 const (
 	aliEndpoint  = "https://alidns.aliyuncs.com"
 	aliVersion   = "2015-01-09"
-	aliMinTTL    = 600 // seconds, in the free plan; the API tells what a zone's plan has
+	aliMinTTL    = 600 // seconds, in the free plan; the API tells the least TTL of a zone's plan
 	aliMaxValue  = 512 // octets
 	aliPageSize  = 100
-	aliZonePage  = 500       // of the records of a zone
-	aliLine      = "default" // the records for every resolver
+	aliZonePage  = 500       // records of a zone on a page
+	aliLine      = "default" // the line of records for every resolver
 	aliAlgorithm = "ACS3-HMAC-SHA256"
 )
 
-// NewAliDNS makes a client of Alibaba Cloud DNS. The key pair is AccessKey id
-// and secret; it needs the rights alidns:DescribeDomains, DescribeDomainInfo,
-// DescribeSubDomainRecords, AddDomainRecord, UpdateDomainRecord and
-// DeleteDomainRecord, and DescribeDomainRecords to list a zone at once.
+// NewAliDNS makes a client of Alibaba Cloud DNS. The key pair is AccessKey ID and secret. It needs the
+// rights alidns:DescribeDomains, DescribeDomainInfo, DescribeSubDomainRecords, AddDomainRecord,
+// UpdateDomainRecord and DeleteDomainRecord, and DescribeDomainRecords to list a whole zone.
 func NewAliDNS(c Credentials) (*Client, error) {
 	return openRecords(aliEndpoint, c, func(a *api) recordVendor { return &aliDNS{a} })
 }
 
-// signACS3 signs a request, whose x-acs headers but the hash of the body are
-// set, over all of these headers, the host and the content type.
+// signACS3 signs the host, the content type and all x-acs headers of a request. The caller has set
+// these headers, except the hash of the body.
 func signACS3(r *http.Request, body []byte, key Credentials) {
 	r.Header.Set("X-Acs-Content-Sha256", hexSHA256(body))
 	signed := []string{"host"}
@@ -55,7 +53,7 @@ func signACS3(r *http.Request, body []byte, key Credentials) {
 		",Signature="+hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), text)))
 }
 
-// aliErrors are the codes of the API's error centre.
+// aliErrors are the codes in the API's error centre.
 var aliErrors = codeKinds{
 	{"InvalidAccessKeyId*", BadCredentials},
 	{"SignatureDoesNotMatch", BadCredentials},
@@ -79,7 +77,7 @@ var aliErrors = codeKinds{
 	{"ServiceUnavailable", Temporary},
 }
 
-// do makes one call and reads its answer into out.
+// do makes one call and parses its answer into out.
 func (v *aliDNS) do(ctx context.Context, action string, parameters url.Values, out any) error {
 	c := call{name: action, method: http.MethodPost, query: parameters, header: map[string]string{
 		"X-Acs-Action": action, "X-Acs-Version": aliVersion, "X-Acs-Signature-Nonce": v.api.nonce(),
@@ -109,12 +107,12 @@ func (v *aliDNS) zone(ctx context.Context, name string) (z zone, found bool, err
 	return z, found, err
 }
 
-// complete asks for the least TTL that the zone's plan allows.
+// complete asks for the least TTL in the zone's plan.
 func (v *aliDNS) complete(ctx context.Context, z zone) zone {
 	var info struct{ MinTtl uint32 }
 	err := v.do(ctx, "DescribeDomainInfo", url.Values{"DomainName": {z.id}, "NeedDetailAttributes": {"true"}}, &info)
 	if err == nil && info.MinTtl > 0 {
-		z.minTTL = info.MinTtl // to know it is a convenience
+		z.minTTL = info.MinTtl // without it, aliMinTTL stays
 	}
 	return z
 }
@@ -129,7 +127,7 @@ func (d aliDomain) zone() zone {
 	return zone{id: d.DomainName, unique: d.DomainId, name: name, minTTL: aliMinTTL, servers: d.DnsServers.DnsServer}
 }
 
-// domains gives a page of the zones that a search finds.
+// domains returns a page of the zones that a search finds.
 func (v *aliDNS) domains(ctx context.Context, search url.Values) pageOf[zone] {
 	return func(page, _ int) ([]zone, *int, error) {
 		var answer struct {
@@ -147,9 +145,8 @@ func (v *aliDNS) zones(ctx context.Context) ([]zone, error) {
 	return zonesPaged(v.domains(ctx, url.Values{}))
 }
 
-// domain searches for a name. The vendor keeps one of another script as it is
-// written there, and is not documented to search for A-labels: these are
-// looked for among all.
+// domain searches for a zone by name. The vendor stores an internationalised name in Unicode and does
+// not document a search by A-labels, so domain looks for those in the whole list.
 func (v *aliDNS) domain(ctx context.Context, name string) (z zone, found bool, err error) {
 	search := url.Values{"KeyWord": {name}, "SearchMode": {"EXACT"}}
 	if strings.Contains(name, "xn--") {
@@ -170,8 +167,8 @@ func (e aliRecord) entry(z zone) entry {
 	return entry{record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: off}, absolute(e.RR, z), e.Type, e.Value}
 }
 
-// entries asks for the full name, with the zone as the vendor spells it, and for the
-// zone, which says where the name is to be cut.
+// entries names the zone in the vendor's spelling, also within the full name, because the vendor
+// splits that name by the zone.
 func (v *aliDNS) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
 	action, size, query := "DescribeDomainRecords", aliZonePage, url.Values{"DomainName": {z.id}, "TypeKeyWord": {kind}}
 	if name != "" {
@@ -223,6 +220,6 @@ func (v *aliDNS) remove(ctx context.Context, _ zone, _ string, old record) error
 	return v.do(ctx, "DeleteDomainRecord", url.Values{"RecordId": {old.id}}, &struct{}{})
 }
 
-// fits refuses what the vendor is known to change: it strips double quotes
-// and outer spaces, and damages backslashes.
+// fits refuses values that the vendor is known to change: it strips double quotes and outer spaces,
+// and damages backslashes.
 func (v *aliDNS) fits(value TXT) error { return plainText(value, aliMaxValue, `"\`) }

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Backoff says when to make a call again after a transient failure.
+// Backoff is the schedule of retries after transient failures.
 type Backoff struct {
-	First   time.Duration // before the first retry; each further one waits twice as long
+	First   time.Duration // before the first retry; each further pause is twice as long
 	Retries int
 }
 
-// MaxRetryAfter bounds the pause that a provider can ask for.
+// MaxRetryAfter is the longest pause that a provider can ask for.
 const MaxRetryAfter = time.Hour
 
-// maxDelay bounds the doubling; a longer First stays as it is.
+// maxDelay limits the doubling. A longer First stays unchanged.
 const maxDelay = 300 * time.Second
 
-// delay is the pause after a number of failed attempts, before jitter.
+// delay returns the pause after a number of failed attempts, before jitter.
 func (b Backoff) delay(failed int) time.Duration {
 	delay := b.First
 	for range failed - 1 {
@@ -28,9 +28,8 @@ func (b Backoff) delay(failed int) time.Duration {
 	return delay
 }
 
-// Delay is the pause after a number of failed attempts: what the provider has
-// asked for, else one that doubles, with jitter so that many hosts do not come
-// back at once.
+// Delay returns the pause after a number of failed attempts: the provider's RetryAfter, or a pause
+// that doubles each time. Jitter prevents that many hosts retry at the same moment.
 func (b Backoff) Delay(failed int, err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok && e.RetryAfter > 0 {
 		return min(e.RetryAfter, MaxRetryAfter)

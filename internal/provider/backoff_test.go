@@ -22,8 +22,8 @@ func TestBackoffDelay(t *testing.T) {
 	}
 }
 
-// Jitter makes a pause longer by a fifth at most, and what a provider asks for
-// wins, within an hour.
+// TestBackoffJitterAndWish: jitter makes a pause longer by at most a fifth. The provider's RetryAfter
+// wins, up to an hour.
 func TestBackoffJitterAndWish(t *testing.T) {
 	policy := Backoff{First: 5 * time.Second, Retries: 3}
 	for range 100 {
@@ -41,7 +41,7 @@ func TestBackoffJitterAndWish(t *testing.T) {
 	}
 }
 
-// Only failures that may not come again are tried again.
+// TestTransient: only failures that may pass are retried.
 func TestTransient(t *testing.T) {
 	for _, kind := range []Kind{Network, Temporary, Throttled, Changed} {
 		if !(&Error{Kind: kind}).Transient() {

@@ -18,9 +18,9 @@ import (
 	"meshddns/internal/msg"
 )
 
-// baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1.
-// Values stand there without quotes, a record each. It takes a record that is
-// there already as a second one: no code for it is documented.
+// baiduCloud is Baidu AI Cloud DNS, API version 1, signed with bce-auth-v1. It stores values without
+// quotes, one value a record. It accepts a second record with the same value: no error code for that
+// is documented.
 type baiduCloud struct{ api *api }
 
 const (
@@ -30,12 +30,11 @@ const (
 	baiduPageSize = 1000
 	baiduLine     = "default"
 	baiduAuth     = "bce-auth-v1"
-	baiduExpiry   = "1800" // seconds that a signature is good for
+	baiduExpiry   = "1800" // seconds that a signature is valid
 )
 
-// baiduMinTTL is the least TTL, in seconds, that a zone of a product version
-// takes. The documentation tells of three, but not how the API spells them;
-// the vendor's client knows "discount".
+// baiduMinTTL returns the least TTL, in seconds, of a zone by its product version. The documentation
+// names three versions and not their spelling in the API; the vendor's client has "discount".
 func baiduMinTTL(productVersion string) uint32 {
 	switch strings.ToLower(productVersion) {
 	case "enterprise":
@@ -46,19 +45,18 @@ func baiduMinTTL(productVersion string) uint32 {
 	return 300
 }
 
-// NewBaiduCloud makes a client of Baidu AI Cloud DNS. The key pair is Access
-// Key and Secret Key, of an account that has passed the vendor's real-name
-// check; it needs the rights to list zones, and to list, create, update and
-// delete their records.
+// NewBaiduCloud makes a client of Baidu AI Cloud DNS. The key pair is Access Key and Secret Key of an
+// account that has passed the vendor's real-name check. It needs the rights to list zones, and to
+// list, create, update and delete their records.
 func NewBaiduCloud(c Credentials) (*Client, error) {
 	return openRecords(baiduEndpoint, c, func(a *api) recordVendor { return &baiduCloud{a} })
 }
 
-// bceAuthorization signs a request over the headers that are named. The body
-// is covered by its MD5 in a header, for which the scheme has no other hash.
+// bceAuthorization signs a request over the named headers. The signature covers the body only by a
+// header with its MD5.
 func bceAuthorization(r *http.Request, signed []string, key Credentials, at time.Time) string {
 	scope := strings.Join([]string{baiduAuth, key.AccessKeyID, at.UTC().Format(extendedTime), baiduExpiry}, "/")
-	derived := hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), scope)) // the text is the key, not the octets
+	derived := hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), scope)) // the hex text is the key
 	lines := []string{r.Method, r.URL.EscapedPath(), canonicalQuery(r.URL.Query())}
 	for _, name := range signed {
 		lines = append(lines, escape(name)+":"+escape(headerValue(r, name)))
@@ -67,7 +65,7 @@ func bceAuthorization(r *http.Request, signed []string, key Credentials, at time
 	return scope + "/" + strings.Join(signed, ";") + "/" + hex.EncodeToString(signature)
 }
 
-// sign adds to a request what proves who calls, and its body's hash.
+// sign adds the hash of the body and the signature to a request.
 func (v *baiduCloud) sign(r *http.Request, body []byte) {
 	at := v.api.now()
 	signed := []string{"content-type", "host", "x-bce-date"}
@@ -80,8 +78,8 @@ func (v *baiduCloud) sign(r *http.Request, body []byte) {
 	r.Header.Set("Authorization", bceAuthorization(r, signed, v.api.Key, at))
 }
 
-// baiduErrors are the codes that all of the vendor's services have. Those of
-// the DNS service are not documented: the patterns at the end are a guess.
+// baiduErrors are the codes that all services of the vendor have. Those of the DNS service are not
+// documented: the patterns at the end are a guess.
 var baiduErrors = codeKinds{
 	{"InvalidAccessKeyId", BadCredentials},
 	{"InvalidHTTPAuthHeader", BadCredentials},
@@ -105,8 +103,8 @@ var baiduErrors = codeKinds{
 	{"*Conflict*", Conflict},
 }
 
-// do makes a call and reads its answer into out, if any. missing is what it
-// means that something is not there.
+// do makes a call and parses its answer into out, unless that is nil. missing is the kind of a "not
+// found".
 func (v *baiduCloud) do(ctx context.Context, c call, missing Kind, out any) error {
 	c.header = map[string]string{"Content-Type": "application/json;charset=utf-8"}
 	ans, err := v.api.send(ctx, c, v.sign)
@@ -115,7 +113,7 @@ func (v *baiduCloud) do(ctx context.Context, c call, missing Kind, out any) erro
 	}
 	body := bytes.TrimSpace(ans.body)
 	if len(body) == 0 && out == nil && ans.status == http.StatusOK {
-		return nil // such is the answer to every write
+		return nil // every write has an empty answer
 	}
 	var failure *struct{ Code, Message, RequestID string }
 	err = json.Unmarshal(body, &failure)
@@ -135,13 +133,13 @@ func (v *baiduCloud) do(ctx context.Context, c call, missing Kind, out any) erro
 	return v.api.unreadable(c, ans, err)
 }
 
-// baiduPage is what the pages of all lists have in common.
+// baiduPage is the common part of the pages of all lists.
 type baiduPage struct {
-	IsTruncated *bool // in every list
+	IsTruncated *bool // present in every list
 	NextMarker  string
 }
 
-// baiduPaged reads all pages, each of which names the next.
+// baiduPaged reads all pages; each page names the next one.
 func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page baiduPage, err error)) error {
 	query.Set("maxKeys", strconv.Itoa(baiduPageSize))
 	for range pages {
@@ -163,8 +161,7 @@ func baiduPaged(query url.Values, pages int, fetch func(query url.Values) (page 
 	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
 }
 
-// zone looks among the zones whose names contain this one. The API tells no
-// name servers.
+// zone searches among the zones whose names contain this one. The API tells no name servers.
 func (v *baiduCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := v.zonesWhere(ctx, url.Values{"name": {name}}, maxPages)
 	z, found = pick(zones, name)
@@ -175,7 +172,7 @@ func (v *baiduCloud) zones(ctx context.Context) ([]zone, error) {
 	return v.zonesWhere(ctx, url.Values{}, zonePages)
 }
 
-// zonesWhere gives the zones that a search finds on so many pages.
+// zonesWhere returns the zones that a search finds on at most so many pages.
 func (v *baiduCloud) zonesWhere(ctx context.Context, search url.Values, pages int) (zones []zone, err error) {
 	err = baiduPaged(search, pages, func(query url.Values) (baiduPage, error) {
 		var answer struct {
@@ -194,7 +191,7 @@ func (v *baiduCloud) zonesWhere(ctx context.Context, search url.Values, pages in
 	return zones, nil
 }
 
-// baiduRecord is a record as the list has it.
+// baiduRecord is a record in a list.
 type baiduRecord struct {
 	ID, RR, Status, Type, Value, Line string
 	TTL                               uint32
@@ -205,9 +202,8 @@ func (r baiduRecord) off() bool {
 	return r.Status != "" && r.Status != "running" || r.Line != "" && r.Line != baiduLine
 }
 
-// list gives the TXT records among all that are at the name. An alias there is
-// a conflict, but not beside values: whatever the vendor makes of the two,
-// values that are there can be removed.
+// list selects the TXT records among all records at the name. An alias there is a conflict, except
+// beside values, which can be removed.
 func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	sets := newZoneSets(nil)
 	err = v.records(ctx, z, url.Values{"rr": {relative(name, z)}}, sets)
@@ -237,7 +233,7 @@ func (v *baiduCloud) records(ctx context.Context, z zone, search url.Values, set
 	})
 }
 
-// baiduRecords is the path of a zone's records.
+// baiduRecords returns the path of a zone's records.
 func baiduRecords(z zone) string { return baiduZones + "/" + escape(z.id) + "/record" }
 
 // baiduChange is the body of a write.
@@ -246,11 +242,11 @@ type baiduChange struct {
 	Type  string `json:"type"`
 	Value string `json:"value"`
 	TTL   uint32 `json:"ttl"`
-	Line  string `json:"line,omitempty"` // of a new record
+	Line  string `json:"line,omitempty"` // only for a new record
 }
 
-// write makes a call that changes a record. Its token lets the vendor take a
-// call that arrives twice for one.
+// write makes a call that changes a record. With the client token the vendor recognises a repeated
+// request.
 func (v *baiduCloud) write(ctx context.Context, c call, missing Kind, change *baiduChange) error {
 	c.query = url.Values{"clientToken": {v.api.nonce()}}
 	if change != nil {
@@ -275,6 +271,6 @@ func (v *baiduCloud) remove(ctx context.Context, z zone, _ string, old record) e
 	return v.write(ctx, call{name: "DeleteRecord", method: http.MethodDelete, path: baiduRecords(z) + "/" + escape(old.id)}, gone, nil)
 }
 
-// fits refuses what other vendors of values without quotes are known to
-// change; what this one does with it is not documented.
+// fits refuses values that other vendors without quotes are known to change. The behaviour of this
+// vendor is not documented.
 func (v *baiduCloud) fits(value TXT) error { return plainText(value, baiduMaxValue, `"\`) }

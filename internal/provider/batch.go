@@ -16,33 +16,31 @@ import (
 
 // zoneVendor is a vendor that lists whole zones.
 type zoneVendor interface {
-	// listZone collects what stands at the names of a zone: TXT records and
-	// aliases. A list that is not whole is an error.
+	// listZone collects the TXT records and aliases of a zone. An incomplete list is an error.
 	listZone(ctx context.Context, z zone, sets *zoneSets) error
 }
 
 // namesVendor is a vendor that lists some names of a zone in few calls.
 type namesVendor interface {
-	// listNames gives what stands at the names, and maybe more.
+	// listNames returns the records at the names, and perhaps at others.
 	listNames(ctx context.Context, z zone, names []string) (map[string]recordSet, error)
 }
 
 // batchVendor is a vendor that makes changes of many names in few calls.
 type batchVendor interface {
-	// applyAll makes changes of different names of one zone and gives the
-	// error of each; ok is false, and nothing is done, where it turns out that
-	// only single changes can be made.
+	// applyAll makes changes of different names of one zone and returns the error of each. If ok
+	// is false, it did nothing because the vendor takes single changes only.
 	applyAll(ctx context.Context, z zone, plans []plan) (errs []error, ok bool)
 }
 
 const (
-	atOnce     = 4  // single calls of a batch that are under way together
-	mostFaults = 12 // in a row, until a vendor counts as out of order
-	listCost   = 4  // calls that a whole zone is taken to cost before it was listed
+	atOnce     = 4  // concurrent calls of a batch
+	mostFaults = 12 // successive faults after which a vendor counts as out of order
+	listCost   = 4  // assumed calls for a whole zone that was not listed before
 	listPage   = 1000
 )
 
-// ReadAll gives what stands at the names of a zone.
+// ReadAll returns the values and aliases of a zone.
 func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error) {
 	z, err := c.named(ctx, zone)
 	if err != nil {
@@ -57,12 +55,12 @@ func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[s
 		values := set.values()
 		values.Alias = msg.Say(dnsname.Fold(set.alias))
 		all[name] = values
-		delete(sets, name) // there may be many
+		delete(sets, name) // frees memory, because a zone may have many names
 	}
 	return all, nil
 }
 
-// listZone lists a zone, and remembers what that took.
+// listZone lists a zone, and remembers the cost in calls.
 func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[string]recordSet, error) {
 	v, ok := c.vendor.(zoneVendor)
 	if !ok {
@@ -91,8 +89,8 @@ func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[strin
 	return nil, err
 }
 
-// cost is how many calls a list of a whole zone takes, or would if its pages had
-// listPage records.
+// cost returns the number of calls for a list of the whole zone. It counts listPage records as one
+// call more.
 func (c *Client) cost(z zone) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,15 +101,15 @@ func (c *Client) cost(z zone) int {
 type job struct {
 	change Change
 	name   string
-	set    recordSet // as it was listed last
+	set    recordSet // as listed last
 	plan   plan
-	over   bool // failed, or done
+	over   bool // failed or done
 	err    error
 }
 
 func (j *job) end(err error) { j.over, j.err = true, err }
 
-// jobs are those that still have something to do.
+// jobs are the changes of one ChangeAll.
 type jobs []*job
 
 func (all jobs) left() jobs {
@@ -124,8 +122,8 @@ func (all jobs) end(err error) {
 	}
 }
 
-// BatchSize is large where the vendor makes many changes in one call, and
-// otherwise what single calls make in the time of a write.
+// BatchSize returns 400 for a vendor that takes many changes in one call, else the number of single
+// calls that fit into WriteTime.
 func (c *Client) BatchSize() int {
 	if _, ok := c.vendor.(batchVendor); ok {
 		return 400
@@ -157,7 +155,7 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	}
 	c.check(z, all)
 	todo := all.left()
-	// One order for all, so that no two wait for each other.
+	// All callers take the turns in the same order, so that there is no deadlock.
 	slices.SortFunc(todo, func(a, b *job) int { return cmp.Compare(a.name, b.name) })
 	for i, j := range todo {
 		turn := c.turn(j.name)
@@ -184,7 +182,7 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	}
 }
 
-// check ends the changes that cannot be made.
+// check ends the jobs that cannot be done.
 func (c *Client) check(z zone, all jobs) {
 	named := map[string]bool{}
 	for _, j := range all {
@@ -201,8 +199,7 @@ func (c *Client) check(z zone, all jobs) {
 	}
 }
 
-// look reads what stands at the names: together, where that takes fewer calls
-// than one by one.
+// look reads the names of the jobs: together if that takes fewer calls, else one by one.
 func (c *Client) look(ctx context.Context, z zone, todo jobs) {
 	if len(todo) == 0 {
 		return
@@ -227,7 +224,7 @@ func (c *Client) look(ctx context.Context, z zone, todo jobs) {
 	}
 }
 
-// lookTogether is ErrNotListed where names are to be read one by one.
+// lookTogether reads the names together. ErrNotListed means that they must be read one by one.
 func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (map[string]recordSet, error) {
 	if v, ok := c.vendor.(namesVendor); ok {
 		var names []string
@@ -247,7 +244,7 @@ func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (map[strin
 	return c.listZone(ctx, z, func(name string, _ TXT) bool { return names[name] })
 }
 
-// applyAll makes the changes that are planned.
+// applyAll makes the planned changes.
 func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 	var errs []error
 	done := len(todo) == 0
@@ -268,7 +265,7 @@ func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 	}
 }
 
-// confirmAll waits until the lists show the changes, as confirm does for one.
+// confirmAll waits until the lists show the changes, as confirm does for one change.
 func (c *Client) confirmAll(ctx context.Context, z zone, todo jobs) {
 	for wait := c.poll; len(todo) > 0; wait = min(2*wait, longestPoll) {
 		c.look(ctx, z, todo)
@@ -286,15 +283,14 @@ func (c *Client) confirmAll(ctx context.Context, z zone, todo jobs) {
 	}
 }
 
-// health tells when it is of no use to ask a vendor for more.
+// health decides when further calls of a vendor are useless.
 type health struct {
 	mu     sync.Mutex
-	faults int // in a row
+	faults int // successive
 	err    error
 }
 
-// note takes in how a call went, and gives the failure of the vendor as a
-// whole, if it is one.
+// note records the result of a call, and returns the failure of the vendor as a whole, if there is one.
 func (h *health) note(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -317,8 +313,8 @@ func (h *health) failure() error {
 	return h.err
 }
 
-// each calls f for 0 to n-1, a few at a time, and gives the error of each.
-// After a failure of the vendor as a whole it calls no more.
+// each calls f for 0 to n-1, at most atOnce at the same time, and returns the error of each. It stops
+// after a failure of the vendor as a whole.
 func each(n int, f func(i int) error) []error {
 	var (
 		errs  = make([]error, n)
@@ -340,10 +336,9 @@ func each(n int, f func(i int) error) []error {
 	return errs
 }
 
-// inBatches submits plans together, as many as fit says of those that are
-// left. A batch that is refused is halved until what is refused stands alone.
-// After a failure of the vendor as a whole it submits no more. What is submitted again
-// after a failure that is not Unmade stays unsure.
+// inBatches submits plans in batches; fit returns the size of the next one. It halves a refused batch
+// until each refused plan is alone. It stops after a failure of the vendor as a whole. After a failure
+// that is not Unmade, the errors of all retries are unsure.
 func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []error {
 	errs := make([]error, len(plans))
 	var state health
@@ -375,12 +370,12 @@ func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []
 	return errs
 }
 
-// zoneSets collects what stands at the names of a zone, as far as it is wanted.
+// zoneSets collects the wanted records of a zone.
 type zoneSets struct {
 	wanted  Wanted
 	sets    map[string]recordSet // by folded name
-	records int                  // that were shown
-	kept    int                  // octets kept, about: from maxKept on nothing more is
+	records int                  // records that the vendor has shown
+	kept    int                  // estimated octets of memory; over maxKept nothing more is kept
 }
 
 func newZoneSets(wanted Wanted) *zoneSets {
@@ -401,7 +396,7 @@ func (s *zoneSets) alias(name, target string) {
 	})
 }
 
-// join adds something to what is known of a name.
+// join changes the set of a name by add.
 func (s *zoneSets) join(name string, add func(recordSet) recordSet) {
 	s.records++
 	before, there := s.sets[name]

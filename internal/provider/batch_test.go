@@ -22,11 +22,11 @@ func together(n int) (changes []provider.Change) {
 	return changes
 }
 
-// byName are the providers that tell no list of zones.
+// byName are the providers that do not list zones.
 var byName = []string{"godaddy", "porkbun"}
 
-// TestZonesOnce finds the zones of many names, there or not, and asks the
-// provider no more than once for what it has told.
+// TestZonesOnce finds the zones of many names, existing or not, and asks the provider for each fact at
+// most once.
 func TestZonesOnce(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
@@ -146,7 +146,7 @@ func TestCloudflareWithoutBatch(t *testing.T) {
 	}
 }
 
-// TestReadAllWhole has lists that are not whole.
+// TestReadAllWhole has incomplete lists.
 func TestReadAllWhole(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		for i := range 3 * cloudtest.PageLimit {

@@ -12,42 +12,41 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Client is the client of a vendor with an HTTP API. What all vendors share is
-// here: to find the zone, to compare what stands at a name, to leave alone
-// what is not named, and to see a change done before it counts as done. It is
-// safe for concurrent use.
+// Client is the client of a vendor with an HTTP API. It has the work that is the same for all
+// vendors: it finds the zone, compares the values at a name, leaves all others unchanged, and waits
+// until the vendor shows a change. It is safe for concurrent use.
 type Client struct {
 	vendor vendor
 	apply  func(ctx context.Context, p plan) error
-	poll   time.Duration // until the second look at whether a change is done
+	poll   time.Duration // the pause before confirm reads again
 
-	search turn // of searches for zones: what one finds, all know
+	search turn // one search for zones at a time: the others use its result
 
 	mu     sync.Mutex
 	zones  map[string]known
-	listed bool // the vendor's list of zones was read, or there is none
+	listed bool // the vendor's list of zones was read, or the vendor has none
 	all    bool // zones has every zone of the account
 	names  map[string]turn
-	costs  map[string]int // calls that the last list of a whole zone took, by its name
+	costs  map[string]int // by zone name: calls of the last list of the whole zone
 
-	unanswered int   // searches for zones that failed in a way that would meet every other
+	unanswered int   // successive searches for zones whose failure would meet every other search
 	failure    error // of the last of them
 }
 
-// vendor is what the API of any vendor can do.
+// vendor is the API of any vendor.
 type vendor interface {
-	// zone looks in the account for the public zone with exactly this name. A
-	// vendor that knows the longest zone that contains it gives that one.
+	// zone looks in the account for the public zone with exactly this name. A vendor that knows
+	// the longest zone that contains the name may return that zone.
 	zone(ctx context.Context, name string) (z zone, found bool, err error)
 
-	// list gives the TXT records at exactly this name.
+	// list returns the TXT records at exactly this name.
 	list(ctx context.Context, z zone, name string) (recordSet, error)
 
-	// fits says why the vendor would not keep a value as it is, nil if it would.
+	// fits returns the reason why the vendor would not keep a value unchanged, nil if it would.
 	fits(v TXT) error
 }
 
-// recordVendor changes single records, by their ids.
+// recordVendor changes single records by their ids.
 type recordVendor interface {
 	vendor
 	create(ctx context.Context, z zone, name string, v TXT, ttl uint32) error
@@ -58,45 +57,44 @@ type recordVendor interface {
 // setVendor replaces all TXT records at a name together.
 type setVendor interface {
 	vendor
-	// replace puts a set in the place of another; a set without records
-	// deletes it. Where the vendor can compare, it fails with Changed when the
-	// old set is not there any more.
+	// replace puts one set in the place of another; a set without records deletes it. If the
+	// vendor can compare, replace fails with Changed when from is no longer there.
 	replace(ctx context.Context, z zone, name string, from, to recordSet) error
 }
 
 // zone is a zone of the account. Its name is folded and has no final dot.
 type zone struct {
 	id      string
-	unique  string // tells it from zones of this name in other accounts, where there can be such
+	unique  string // id that differs between zones of this name in several accounts; "" if there is none
 	name    string
-	plan    string   // what is paid for, where the least TTL depends on that
-	minTTL  uint32   // seconds, the least that the vendor takes here
-	servers []string // the vendor's name servers for it, where the API tells
-	fault   error    // why it is not to be changed
+	plan    string   // the paid plan, if the least TTL depends on it
+	minTTL  uint32   // seconds, the least that the vendor accepts in this zone
+	servers []string // the vendor's name servers for the zone, if the API tells
+	fault   error    // the reason why the zone must not be changed
 }
 
 // record is one TXT record.
 type record struct {
-	id    string // of a vendor of single records
+	id    string // only of a recordVendor
 	value TXT
-	raw   string // the value as the vendor spells it; "" to spell it anew
+	raw   string // the vendor's spelling of the value; "" if it is to be spelled anew
 	ttl   uint32
-	off   bool // disabled, or for some resolvers only: not ours to touch
+	off   bool // disabled or for some resolvers only: the client must not touch it
 }
 
-// recordSet is what stands at a name.
+// recordSet is the TXT records and the alias at a name.
 type recordSet struct {
-	id      string // of a vendor that names its sets
+	id      string // of a vendor whose sets have ids
 	ttl     uint32
 	records []record
-	alias   string // where a CNAME at the name points, if the list shows one
+	alias   string // target of a CNAME at the name, if the list shows one
 	pending bool   // a change is under way
 }
 
-// What a vendor calls an error, and a change or a list does not.
+// Kinds of a vendor's errors that Change and ReadAll never return.
 const (
-	exists Kind = "exists" // the record is there already
-	gone   Kind = "gone"   // the record is not there any more
+	exists Kind = "exists" // the record already exists
+	gone   Kind = "gone"   // the record no longer exists
 )
 
 // plan is a change of the records at one name.
@@ -105,7 +103,7 @@ type plan struct {
 	name        string
 	seen        recordSet
 	add, remove []TXT
-	copies      []TXT  // of which one record stays
+	copies      []TXT  // values that keep one record
 	ttl         uint32 // of new records
 }
 
@@ -120,8 +118,7 @@ func newRecordClient(v recordVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
 }
 
-// openRecords makes a client of a vendor of single records. The vendor's own address is
-// endpoint, unless the credentials name another.
+// openRecords makes a client of a recordVendor. The credentials may replace the vendor's own endpoint.
 func openRecords(endpoint string, c Credentials, open func(*api) recordVendor) (*Client, error) {
 	a, err := newAPI(endpoint, c, false)
 	if err != nil {
@@ -143,7 +140,7 @@ func clientOf(v vendor, apply func(ctx context.Context, p plan) error) *Client {
 	}
 }
 
-// Read gives the TXT values at a name.
+// Read returns the TXT values at a name.
 func (c *Client) Read(ctx context.Context, zone, name string) (RRset, error) {
 	z, err := c.named(ctx, zone)
 	if err != nil {
@@ -157,8 +154,8 @@ func (c *Client) Read(ctx context.Context, zone, name string) (RRset, error) {
 	return values, err
 }
 
-// aliased is the failure to put values where a CNAME is. Values that are there
-// beside it, whatever the vendor makes of the two, can be read and removed.
+// aliased returns the error of a value at a name with a CNAME. If values exist beside the CNAME, they
+// can be read and removed.
 func aliased(name, target string) *Error {
 	return &Error{Kind: Conflict, Detail: msg.Textf("%s is an alias: it points to %s", name, msg.Say(target))}
 }
@@ -179,8 +176,8 @@ func (s recordSet) values() RRset {
 	return set
 }
 
-// Change makes the change and returns when the provider shows it. It looks at
-// the name first: what is no longer as it was seen is not touched.
+// Change makes the change and returns when the provider shows it. It reads the name first, and does
+// nothing if the values have changed since they were seen.
 func (c *Client) Change(ctx context.Context, ch Change) error {
 	name := dnsname.Fold(ch.Name)
 	turn := c.turn(name)
@@ -198,7 +195,7 @@ func (c *Client) Change(ctx context.Context, ch Change) error {
 	return unsure(c.confirm(ctx, p))
 }
 
-// plan looks at the name, and plans the change.
+// plan reads the name and plans the change.
 func (c *Client) plan(ctx context.Context, name string, ch Change) (plan, error) {
 	if err := c.fits(ch.Add); err != nil {
 		return plan{}, err
@@ -223,8 +220,8 @@ func (c *Client) fits(values []TXT) error {
 	return nil
 }
 
-// overtaken tells of the failure of a write that came upon something else than
-// what was listed before it. A value that exists stands, whoever has made it.
+// overtaken returns Changed for a write that failed because the records are not those listed before
+// it: another writer made the value or removed the record.
 func overtaken(name string, err error) error {
 	if kind := KindOf(err); kind == gone || kind == exists {
 		return &Error{Kind: Changed, Detail: staleAt(name), Err: err, Unmade: kind == gone && Unmade(err)}
@@ -232,9 +229,8 @@ func overtaken(name string, err error) error {
 	return err
 }
 
-// newPlan leaves out what need not be done. A value to add that stands there
-// in a record that is switched off is a conflict: a vendor takes no second
-// one, and the first is not ours to switch on.
+// newPlan plans only what is still to be done. A value to add that exists in a disabled record is a
+// conflict: a vendor refuses a second record, and the client must not enable the first.
 func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	p := plan{zone: z, name: name, seen: seen, ttl: max(ch.TTL, z.minTTL)}
 	now := seen.values()
@@ -259,7 +255,7 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	return p, nil
 }
 
-// turn keeps two changes of one name apart.
+// turn returns the turn of a name, so that two changes of one name never overlap.
 func (c *Client) turn(name string) turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +265,7 @@ func (c *Client) turn(name string) turn {
 	return c.names[name]
 }
 
-// turn lets one in at a time. A caller that waits gives up when its context ends.
+// turn admits one caller at a time. A waiting caller gives up when its context ends.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
@@ -285,8 +281,7 @@ func (t turn) take(ctx context.Context) bool {
 
 func (t turn) end() { <-t }
 
-// changeRecords replaces one value by one in place, which takes one call; any
-// other change adds before it removes.
+// changeRecords replaces one value by one in a single call. Any other change adds before it removes.
 func (p plan) changeRecords(ctx context.Context, v recordVendor) error {
 	_, old := p.split()
 	if len(p.add) == 1 && len(old) == 1 {
@@ -312,7 +307,7 @@ func (p plan) changeRecords(ctx context.Context, v recordVendor) error {
 	return nil
 }
 
-// unless gives an error that is not of a kind.
+// unless returns err, or nil if err is of the kind.
 func unless(kind Kind, err error) error {
 	if KindOf(err) == kind {
 		return nil
@@ -320,14 +315,14 @@ func unless(kind Kind, err error) error {
 	return err
 }
 
-// aliasVendor is a vendor whose list of a name's values does not show an alias.
+// aliasVendor is a vendor whose list of a name does not show an alias.
 type aliasVendor interface {
-	// alias tells where a CNAME at the name points, "" without one.
+	// alias returns the target of a CNAME at the name, "" without one.
 	alias(ctx context.Context, z zone, name string) (string, error)
 }
 
-// orAlias looks for an alias when a write is refused for a reason that may be
-// one: the value would be waited for in vain.
+// orAlias looks for an alias after a refused write, if an alias can be the reason. Without the Conflict
+// the client would wait in vain for the value.
 func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
 	looks, can := v.(aliasVendor)
 	if kind := KindOf(err); !can || kind != exists && kind != Invalid {
@@ -342,7 +337,7 @@ func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
 	return conflict
 }
 
-// split tells which of the records a change leaves and which it takes away.
+// split returns the records that a change keeps, and those that it removes.
 func (p plan) split() (staying, leaving []record) {
 	var once []TXT
 	for _, r := range p.seen.records {
@@ -359,8 +354,8 @@ func (p plan) split() (staying, leaving []record) {
 	return staying, leaving
 }
 
-// after is the set that a change leaves. One TTL is for a whole set (RFC 2181,
-// section 5.2): among other values the one there stays.
+// after returns the set after the change. A set has one TTL (RFC 2181, section 5.2): if other values
+// remain, their TTL does too.
 func (p plan) after() recordSet {
 	to := recordSet{id: p.seen.id, ttl: p.seen.ttl}
 	to.records, _ = p.split()
@@ -373,14 +368,14 @@ func (p plan) after() recordSet {
 	return to
 }
 
-// unspeakable is the refusal to write a set back in which another has a value
-// with octets that JSON has lost.
+// unspeakable returns the error for a set with a foreign value that is not UTF-8: JSON has lost octets
+// of it, so the set cannot be written back.
 func unspeakable(name string) error {
 	return &Error{Kind: Conflict, Detail: msg.Textf("%s: a value there is not UTF-8, and would not go back as it is", name), Unmade: true}
 }
 
-// confirm waits until the list shows a change. Some vendors list a new record
-// late: whoever read meanwhile would write it again, or leave it behind.
+// confirm waits until the list shows a change. Some vendors list a new record late: a read in between
+// would make the program write the record again, or leave it behind.
 func (c *Client) confirm(ctx context.Context, p plan) error {
 	for wait := c.poll; ; wait = min(2*wait, longestPoll) {
 		set, err := c.vendor.list(ctx, p.zone, p.name)
@@ -408,20 +403,18 @@ func (p plan) shownBy(set recordSet) bool {
 	return !slices.ContainsFunc(p.remove, stays) && !slices.ContainsFunc(p.copies, twice)
 }
 
-// Authority knows no server to ask, but the names of the vendor's servers
-// where the API tells them.
+// Authority returns the names of the vendor's servers, if the API tells them, and no server to ask.
 func (c *Client) Authority(ctx context.Context, zone string) (Authority, error) {
 	z, err := c.named(ctx, zone)
 	return Authority{Names: z.servers}, err
 }
 
-// sameValues compares two sets of values.
+// sameValues compares two sets of values, in any order.
 func sameValues(a, b []TXT) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(v TXT) bool { return !slices.ContainsFunc(b, v.Equal) })
 }
 
-// relative gives a name as many vendors want it: without the zone, "@" for the
-// zone's own name.
+// relative returns a name without its zone, "@" for the zone's own name, as many vendors want it.
 func relative(name string, z zone) string {
 	if name == z.name {
 		return "@"
@@ -429,7 +422,7 @@ func relative(name string, z zone) string {
 	return strings.TrimSuffix(name, "."+z.name)
 }
 
-// absolute gives the full name of a relative one.
+// absolute returns the full name of a relative one.
 func absolute(relative string, z zone) string {
 	if relative = dnsname.Fold(relative); relative == "@" || relative == "" {
 		return z.name

@@ -136,8 +136,8 @@ func TestWholePages(t *testing.T) {
 	}
 }
 
-// TestZonesPaged reads a list of zones whose page comes twice: its length is right, and
-// some zones are not there.
+// TestZonesPaged reads a list of zones in which a page comes twice: the length is right, and some zones
+// are missing.
 func TestZonesPaged(t *testing.T) {
 	total := 4
 	_, err := zonesPaged(func(int, int) ([]string, *int, error) { return []string{"a", "b"}, &total, nil })
@@ -158,8 +158,8 @@ func (s *silent) zones(context.Context) ([]zone, error) {
 	return nil, &Error{Kind: Network, Detail: "no answer"}
 }
 
-// Who waits for a search for zones that fails has its failure, and does not search once
-// more; who comes later does.
+// TestSearchFailsOnce: a caller that waits for a failing search for zones gets its failure, and does not
+// search again; a later caller does.
 func TestSearchFailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &silent{}

@@ -13,46 +13,43 @@ import (
 	"meshddns/internal/msg"
 )
 
-// cloudflare is Cloudflare's API, version 4: JSON, and a token that goes with
-// every call. Values stand there as character-strings, mostly quoted, a record
-// each.
+// cloudflare is Cloudflare's API, version 4: JSON, and a token in every call. It stores values as
+// character-strings, mostly quoted, one value a record.
 type cloudflare struct{ api *api }
 
 const (
 	cloudflareEndpoint = "https://api.cloudflare.com/client/v4"
-	cloudflareMinTTL   = 60   // seconds; enterprise zones take 30, which a list of zones does not reliably tell
-	cloudflareAutoTTL  = 300  // seconds, what the TTL 1 ("automatic") stands for
+	cloudflareMinTTL   = 60   // seconds; enterprise zones accept 30, but the list of zones does not reliably tell the plan
+	cloudflareAutoTTL  = 300  // seconds, the meaning of TTL 1 ("automatic")
 	cloudflareMaxValue = 4096 // octets of a record on the wire
-	cloudflareZones    = "50" // on a page
+	cloudflareZones    = "50" // zones on a page
 	cloudflareRecords  = "100"
 	cloudflareBatch    = 200 // operations in one call, in the free plan
 )
 
-// NewCloudflare makes a client of Cloudflare. The key id is the account's
-// e-mail address or the word "token", and is not sent; the secret is an API
-// token, never the global API key. It needs the permissions Zone Read and DNS
-// Edit for its zones.
+// NewCloudflare makes a client of Cloudflare. The key id is the account's e-mail address or the word
+// "token", and is not sent. The secret is an API token, never the global API key. The token needs the
+// permissions Zone Read and DNS Edit for its zones.
 func NewCloudflare(c Credentials) (*Client, error) {
 	a, err := newAPI(cloudflareEndpoint, c, false)
 	if err != nil {
 		return nil, err
 	}
 	a.timeless = true
-	// net/http would refuse such a header, which looks like a broken network.
+	// net/http would refuse the header with an error that looks like a network failure.
 	if strings.ContainsFunc(string(c.AccessKeySecret), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &Error{Kind: BadCredentials, Detail: msg.Say("the API token has characters that no token has")}
 	}
 	return newRecordClient(&cloudflare{a}), nil
 }
 
-// signBearer says who calls (RFC 6750, section 2.1).
+// signBearer sets the bearer token (RFC 6750, section 2.1).
 func signBearer(r *http.Request, key Credentials) {
 	r.Header.Set("Authorization", "Bearer "+string(key.AccessKeySecret))
 }
 
-// cloudflareErrors are the codes that mean something here. The vendor has no
-// list of them: 6003 with 6103, 10000 and 81058 are certain, the others are
-// what users report.
+// cloudflareErrors are the codes that this client distinguishes. The vendor has no list of them: 6003
+// with 6103, 10000 and 81058 are certain, the others come from reports of users.
 var cloudflareErrors = codeKinds{
 	{"6103", BadCredentials},
 	{"6111", BadCredentials},
@@ -67,37 +64,37 @@ var cloudflareErrors = codeKinds{
 	{"8105[78]", exists},
 }
 
-// cloudflareNoBatch are the codes of calls that the API does not have.
+// cloudflareNoBatch are the codes for a call that the API does not have.
 var cloudflareNoBatch = codeKinds{{"700[013]", noCall}, {"10405", noCall}}
 
-// noCall is the answer to a call that the API does not have.
+// noCall is the kind of a call that the API does not have.
 const noCall Kind = "no_call"
 
-// cloudflareForbidden are the words of a code that otherwise tells a bad token.
+// cloudflareForbidden is the message of a missing permission. Its code otherwise means a bad token.
 const cloudflareForbidden = "Unauthorized to access requested resource"
 
-// cloudflareKinds says what codes mean with an HTTP status. 10000 comes with
-// 429 too: there, and with the vendor's own faults, the status decides.
+// cloudflareKinds returns the meaning of the codes at an HTTP status. Code 10000 also comes with 429.
+// There, and with 5xx, the status decides.
 func cloudflareKinds(status int, words string) codeKinds {
 	switch {
 	case status == http.StatusTooManyRequests || status >= 500:
 		return nil
 	case strings.Contains(words, cloudflareForbidden):
 		return append(codeKinds{{"9109", Permission}}, cloudflareErrors...)
-	case status == http.StatusConflict: // the vendor's own clients make such a call again
+	case status == http.StatusConflict: // the vendor's own clients retry after it
 		return append(slices.Clone(cloudflareErrors), codeKinds{{"*", Temporary}}...)
 	}
 	return cloudflareErrors
 }
 
-// cloudflareFailure is one of the errors in an answer; the chain says more.
+// cloudflareFailure is one of the errors in an answer; the chain has details.
 type cloudflareFailure struct {
 	Code    json.Number
 	Message string
 	Chain   []cloudflareFailure `json:"error_chain"`
 }
 
-// verdict makes one of all errors: the first known code, and the words of all.
+// verdict combines all errors: the first known code, and the messages of all.
 func (f cloudflareFailure) verdict(status int, requestID string) (verdict, codeKinds) {
 	all := f.flat()[1:]
 	var words []string
@@ -119,7 +116,7 @@ func (f cloudflareFailure) verdict(status int, requestID string) (verdict, codeK
 	return v, kinds
 }
 
-// flat gives an error and all of its chain.
+// flat returns an error and its chain.
 func (f cloudflareFailure) flat() []cloudflareFailure {
 	all := []cloudflareFailure{f}
 	for _, inner := range f.Chain {
@@ -128,7 +125,7 @@ func (f cloudflareFailure) flat() []cloudflareFailure {
 	return all
 }
 
-// cloudflareAnswer is around every result.
+// cloudflareAnswer is the envelope of every result.
 type cloudflareAnswer struct {
 	Success bool
 	Errors  []cloudflareFailure
@@ -138,8 +135,8 @@ type cloudflareAnswer struct {
 	} `json:"result_info"`
 }
 
-// do makes one call, reads its result into out unless that is nil, and gives
-// how many items a list has on all pages.
+// do makes one call and parses its result into out, unless out is nil. total is the number of items on
+// all pages of a list.
 func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, err error) {
 	if body != nil {
 		c.header = map[string]string{"Content-Type": "application/json"}
@@ -163,7 +160,7 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 	case err == nil && !said.Success:
 		err = msg.Errorf("neither success nor an error")
 	case err == nil && out != nil && (len(said.Result) == 0 || string(said.Result) == "null"):
-		err = msg.Errorf("no result") // taken for an empty list, it would have values written again
+		err = msg.Errorf("no result") // as an empty list it would make the program write all values again
 	case err == nil && out != nil:
 		err = json.Unmarshal(said.Result, out)
 	}
@@ -173,7 +170,7 @@ func (v *cloudflare) do(ctx context.Context, c call, body, out any) (total int, 
 	return said.Info.Total, nil
 }
 
-// cloudflareList gives a page of a list.
+// cloudflareList returns a page of a list.
 func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) pageOf[T] {
 	return func(page, _ int) (items []T, total *int, err error) {
 		if page > 1 {
@@ -184,8 +181,8 @@ func cloudflareList[T any](ctx context.Context, v *cloudflare, c call) pageOf[T]
 	}
 }
 
-// zone takes the active one of several zones with a name, as there are while a
-// domain moves from one account to another.
+// zone selects the active zone of a name. There can be several while a domain moves to another
+// account.
 func (v *cloudflare) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	entries, err := paged(cloudflareList[cloudflareZone](ctx, v, cloudflareZonesCall(url.Values{"name": {name}})))
 	z, found = pick(cloudflarePublic(entries), name)
@@ -207,7 +204,7 @@ func cloudflareZonesCall(query url.Values) call {
 	return call{name: "list zones", method: http.MethodGet, path: "/zones", query: query}
 }
 
-// cloudflarePublic gives one zone a name.
+// cloudflarePublic selects one zone for each name.
 func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
 	for _, e := range entries {
 		z := zone{id: e.ID, unique: e.ID, name: dnsname.Fold(e.Name), minTTL: cloudflareMinTTL, servers: e.Servers}
@@ -223,13 +220,13 @@ func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
 	return zones
 }
 
-// cloudflareShown is a record as lists show it.
+// cloudflareShown is a record in a list.
 type cloudflareShown struct {
 	ID, Name, Type, Content string
 	TTL                     uint32
 }
 
-// entry has a CNAME at the zone's own name off: it is flattened, and excludes nothing.
+// entry marks a CNAME at the zone's own name as off: the vendor flattens it, so it excludes no record.
 func (e cloudflareShown) entry(z zone) entry {
 	if e.TTL == 1 {
 		e.TTL = cloudflareAutoTTL
@@ -251,7 +248,7 @@ func (v *cloudflare) entries(ctx context.Context, z zone, name, kind string) pag
 	}
 }
 
-// list does not see a CNAME: the vendor says so when a record is created.
+// list does not see a CNAME: the vendor reports one when a record is created.
 func (v *cloudflare) list(ctx context.Context, z zone, name string) (recordSet, error) {
 	return listEntries(ctx, v, z, name)
 }
@@ -266,8 +263,8 @@ func (v *cloudflare) listZone(ctx context.Context, z zone, sets *zoneSets) error
 
 func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_records" }
 
-// cloudflareRecord is what a write says of a record. What it does not name
-// (comment, tags, proxied) stays at an update.
+// cloudflareRecord is the part of a record that a write sets. An update keeps the other members
+// (comment, tags, proxied).
 type cloudflareRecord struct {
 	Content string `json:"content"`
 	Name    string `json:"name"`
@@ -294,9 +291,8 @@ func (v *cloudflare) remove(ctx context.Context, z zone, _ string, old record) e
 
 const batchCall = "change records"
 
-// cloudflareSteps are the operations of one call, in the order in which the
-// vendor makes them. They are one transaction: no reader sees a value gone
-// before the new one is there.
+// cloudflareSteps are the operations of one call, in the vendor's order. They are one transaction: no
+// reader sees the old value gone before the new one exists.
 type cloudflareSteps struct {
 	Deletes []cloudflareID     `json:"deletes,omitempty"`
 	Patches []cloudflarePatch  `json:"patches,omitempty"`
@@ -312,7 +308,7 @@ type cloudflarePatch struct {
 	cloudflareRecord
 }
 
-// applyAll changes records of many names in one call, where the API has that.
+// applyAll changes records of many names in one call, if the API has that call.
 func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	possible, begun := true, false
 	errs := inBatches(plans, cloudflareFit, func(batch []plan) error {
@@ -323,7 +319,7 @@ func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]erro
 		_, err := v.do(ctx, c, cloudflareOperations(batch), nil)
 		switch {
 		case KindOf(err) != noCall:
-		case begun: // what may have been made is not to be made again one by one
+		case begun: // an earlier batch may have been made, so single changes must not repeat it
 			err = &Error{Kind: Temporary, Detail: msg.Say(c.name), Err: err}
 		default:
 			possible, err = false, nil
@@ -358,7 +354,7 @@ func cloudflareOperations(plans []plan) (steps cloudflareSteps) {
 	return steps
 }
 
-// cloudflareFit tells how many plans one call has room for.
+// cloudflareFit returns the number of plans that fit into one call.
 func cloudflareFit(plans []plan) int {
 	operations := 0
 	for i, p := range plans {
@@ -370,14 +366,14 @@ func cloudflareFit(plans []plan) int {
 	return len(plans)
 }
 
-// fits knows the vendor's limits; what becomes of octets that are not
-// printable ASCII is not documented.
+// fits checks the vendor's limits. The handling of octets that are not printable ASCII is not
+// documented.
 func (v *cloudflare) fits(value TXT) error {
 	text := value.Text()
 	switch {
 	case text == "":
 		return msg.Errorf("the provider takes no empty value")
-	case len(text)+len(value) > cloudflareMaxValue: // each string has an octet for its length
+	case len(text)+len(value) > cloudflareMaxValue: // plus one octet for the length of each string
 		return msg.Errorf("the provider takes at most 4096 octets, with one for the length of each string")
 	}
 	return printableASCII(text)

@@ -159,8 +159,7 @@ func TestCloudflareZones(t *testing.T) {
 	}
 }
 
-// TestCloudflareList reads what no server should answer, and a TTL that
-// stands for another.
+// TestCloudflareList reads records of other types and names, and a TTL that stands for another.
 func TestCloudflareList(t *testing.T) {
 	c := cloudtest.Cloudflare(t)
 	v := newCloudflare(t, c)

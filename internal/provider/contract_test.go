@@ -70,8 +70,8 @@ func oddValues() []provider.TXT {
 // keepsOdd are the clouds that hold oddValues.
 var keepsOdd = []string{"tencentcloud", "huaweicloud", "route53", "cloudflare", "powerdns", "dnspod"}
 
-// onceOnly are the clouds where a value stands once at a name: those of sets,
-// and one whose lists cannot tell a copy from an item that comes twice.
+// onceOnly are the clouds in which a name has a value only once: those of sets, and one whose lists
+// cannot tell a copy from a repeated item.
 var onceOnly = []string{"huaweicloud", "route53", "powerdns", "godaddy", "webhook"}
 
 func TestContractClouds(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"meshddns/test/servertest"
 )
 
-// These tests count what it costs to bring many names of a zone to what is
-// wanted: requests are what vendors limit.
+// These tests count the requests that bring many names of a zone to their wanted values, because vendors
+// limit requests.
 
 const (
 	crowd = 10_000 // names
@@ -48,7 +48,7 @@ func addCrowd(t *testing.T, client *provider.Client) {
 	t.Logf("%d new names in %v", crowd, time.Since(begin).Round(time.Millisecond))
 }
 
-// wantCrowd reads all names as one who does not know yet that they are there.
+// wantCrowd reads all names with a client that has not seen them yet.
 func wantCrowd(t *testing.T, client *provider.Client) {
 	t.Helper()
 	begin := time.Now()
@@ -95,8 +95,8 @@ func TestCostRoute53(t *testing.T) {
 	c := cloudtest.Route53(t)
 	c.SetPageLimit(0)
 	addCrowd(t, newClient(t, c))
-	// Of each slice two or three pages before it, one batch and one look at
-	// it, and two or three pages after it.
+	// For each slice: two or three pages before the batch, one batch and one look at it, and two or
+	// three pages after it.
 	wantRequests(t, "new names", c.Requests(), crowd/slice*9+2)
 	before := c.Requests()
 	wantCrowd(t, newClient(t, c))

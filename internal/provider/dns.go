@@ -6,77 +6,72 @@ import (
 	"meshddns/internal/msg"
 )
 
-// DNS reads and changes the TXT values at one name of a provider's zones.
-// Names are in presentation form without the final dot, and letter case means
-// nothing in them. Calls may overlap. Every error is, or wraps, an *Error or
-// the context's.
+// DNS reads and changes the TXT values at one name of a provider's zones. Names are in presentation
+// form without the final dot; letter case does not matter. Calls may overlap. Every error is, or
+// wraps, an *Error or the context's error.
 type DNS interface {
-	// Zone gives the apex of the longest zone of the account that contains
-	// name. It changes nothing, and fails when the credentials are refused. It
-	// is ZoneNotFound only when an accepted key has no such zone.
+	// Zone returns the apex of the longest zone of the account that contains name. It changes
+	// nothing. Refused credentials are an error. ZoneNotFound means that the provider accepted the
+	// key, and the account has no such zone.
 	Zone(ctx context.Context, name string) (zone string, err error)
 
-	// Read gives the TXT values at name; none is no error. A CNAME there is
-	// a Conflict, here or, where only a write tells, in Change.
+	// Read returns the TXT values at name; no values are no error. A CNAME there is a Conflict,
+	// here or, if only a write can tell, in Change.
 	Read(ctx context.Context, zone, name string) (RRset, error)
 
-	// Change adds and removes single values and leaves all others at the
-	// name as they are; a new value is in place before an old one goes. To
-	// add what is there or to remove what is not is no error. Where the
-	// provider can compare and swap, a change of the values since they were
-	// seen is Changed, and nothing is done. A change that adds and removes
-	// nothing shows, where the provider can tell, that the key may write.
-	// After an error the change may have been made, wholly or in part, unless
+	// Change adds and removes single values and leaves all others at the name unchanged. It adds
+	// new values before it removes old ones. Adding an existing value and removing a missing one
+	// are no errors. If the values have changed since Seen, and the provider can compare and swap,
+	// Change does nothing and fails with Changed. An empty change tests whether the key may write,
+	// if the provider can tell. After an error the change may be made, wholly or in part, unless
 	// the error is Unmade.
 	Change(ctx context.Context, change Change) error
 
-	// Authority says who answers for the zone to the public.
+	// Authority returns the authoritative servers that the public asks for the zone.
 	Authority(ctx context.Context, zone string) (Authority, error)
 }
 
-// ZoneReader is a DNS that gives a whole zone in few calls.
+// ZoneReader is a DNS that reads a whole zone in few calls.
 type ZoneReader interface {
-	// ReadAll gives what stands at the names of the zone that have TXT values
-	// or an alias, by folded name, as far as it is wanted. A list that is not whole
-	// is an error. It is ErrNotListed where this key may not list, or the list is
-	// too long; single reads may work then.
+	// ReadAll returns the names of the zone that have TXT values or an alias, as far as they are
+	// wanted, by folded name. An incomplete list is an error. ErrNotListed means that the key may
+	// not list the zone, or that the list is too long; Read may still work.
 	ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error)
 }
 
-// Wanted says what of a zone is of use, which may have a million names of others: all
-// that stands at a name where it says so of the name and nil, else those values of which
-// it says so. nil wants everything.
+// Wanted selects the useful part of a zone, which may have a million other names. If it is true for a
+// name and nil, all values at the name are wanted, else each value for which it is true. A nil Wanted
+// selects everything.
 type Wanted func(name string, value TXT) bool
 
-// BatchReader is a DNS that gives some names of a zone in one call.
+// BatchReader is a DNS that reads several names of a zone in one call.
 type BatchReader interface {
-	// ReadNames gives what stands at those of the names that have TXT values.
+	// ReadNames returns the names that have TXT values.
 	ReadNames(ctx context.Context, zone string, names []string) (map[string]RRset, error)
 }
 
 // BatchChanger is a DNS that makes many changes of one zone in few calls.
 type BatchChanger interface {
-	// ChangeAll makes changes of different names of one zone, each as Change
-	// would, and gives the error of each in their order. One that fails does
-	// not keep the others from being made. Where a change is tried again after
-	// an attempt of which the outcome is unknown, no later refusal is Unmade.
+	// ChangeAll makes changes of different names of one zone, each as Change would, and returns
+	// their errors in the same order. A failed change does not prevent the others. After an attempt
+	// with an unknown outcome, the error of a retry is never Unmade.
 	ChangeAll(ctx context.Context, changes []Change) []error
-	// BatchSize is how many changes are best made by one call of ChangeAll.
+	// BatchSize returns the best number of changes for one call of ChangeAll.
 	BatchSize() int
 }
 
-// ZoneLister is a DNS that may know all zones of the account, so that Zone costs
-// nothing more.
+// ZoneLister is a DNS that may know all zones of the account.
 type ZoneLister interface {
+	// ZonesKnown reports whether the client knows all zones, so that Zone needs no call.
 	ZonesKnown(ctx context.Context) (bool, error)
 }
 
-// ZoneIdentifier is a DNS whose zones have ids: two keys that reach a zone of
-// one name reach the same zone exactly when the ids are equal. "" tells nothing.
+// ZoneIdentifier is a DNS whose zones have ids.
 type ZoneIdentifier interface {
+	// ZoneID returns the id of a zone. Two keys reach the same zone of one name exactly if the ids
+	// are equal; "" means unknown.
 	ZoneID(ctx context.Context, zone string) (string, error)
 }
 
-// ErrNotListed is in the failure of ReadAll where the zone can be read name by
-// name only.
+// ErrNotListed is wrapped in the error of ReadAll if the zone can only be read name by name.
 var ErrNotListed = msg.Errorf("the provider does not list the zone for this key")

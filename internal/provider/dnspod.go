@@ -17,22 +17,22 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// dnsPod is DNSPod's older API: a form to one path an action, and a token in
-// the form for all proof. Every error is an HTTP 200 with a numeric code, whose
-// meaning depends on the action (https://github.com/DNSPod/dnspod-api-doc).
+// dnsPod is DNSPod's older API: a form to one path per action, authenticated by a token in the form
+// alone. Every error is an HTTP 200 with a numeric code, whose meaning depends on the action
+// (https://github.com/DNSPod/dnspod-api-doc).
 type dnsPod struct{ api *api }
 
 const (
 	dnspodEndpoint = "https://dnsapi.cn"
 	dnspodDone     = "1" // the code of success
 
-	// The terms ask for a name, a version and a mail address. Whose address
-	// that would be, a program cannot know.
+	// The terms ask for a name, a version and a mail address. The program does not know the
+	// operator's address.
 	dnspodUserAgent = userAgent + "/1.0"
 )
 
-// NewDNSPod makes a client of DNSPod's older API. The key pair is the id of a
-// DNSPod token and the token; a token has all rights of its account.
+// NewDNSPod makes a client of DNSPod's older API. The key pair is the id of a DNSPod token and the
+// token, which has all rights of its account.
 func NewDNSPod(c Credentials) (*Client, error) {
 	a, err := newAPI(dnspodEndpoint, c, false)
 	if err != nil {
@@ -42,38 +42,38 @@ func NewDNSPod(c Credentials) (*Client, error) {
 	return newRecordClient(&dnsPod{a}), nil
 }
 
-// dnspodErrors are the codes of single actions.
+// dnspodErrors are the codes of each action.
 var dnspodErrors = map[string]codeKinds{
-	"Domain.List":   {{"9", gone}}, // no zone at all
+	"Domain.List":   {{"9", gone}}, // the account has no zone
 	"Record.List":   {{"6", ZoneNotFound}, {"9", ZoneNotFound}, {"10", gone}},
 	"Record.Create": {{"7", Permission}},
 	"Record.Modify": {{"6", ZoneNotFound}, {"7", Permission}, {"8", gone}},
 	"Record.Remove": {{"6", ZoneNotFound}, {"7", Permission}, {"8", gone}},
 }
 
-// dnspodCommon are the codes of all actions.
+// dnspodCommon are the codes that all actions have.
 var dnspodCommon = codeKinds{
 	{"-1", BadCredentials},
 	{"-2", Throttled},
 	{"-7", Permission},
-	{"-8", BadCredentials}, // too many failed logins: shut out for an hour
+	{"-8", BadCredentials}, // too many failed logins: locked out for an hour
 	{"-15", Permission},    // the zone is banned
 	{"-99", Temporary},
 	{"3", Temporary},     // the vendor's "unknown error"
-	{"13", ZoneNotFound}, // not documented, but seen by others
+	{"13", ZoneNotFound}, // not documented; reported by users
 	{"21", Permission},   // the zone is locked
 	{"25", Quota},
 	{"31", Conflict},
-	{"50", BadCredentials}, // a second factor is wanted, which a token does not need
+	{"50", BadCredentials}, // the vendor wants a second factor, which a token does not need
 	{"52", BadCredentials},
 	{"54", Permission},
 	{"83", Permission},
-	{"85", Permission}, // not from this address
-	{"104", exists},    // not documented, but seen by others
+	{"85", Permission}, // this source address is not allowed
+	{"104", exists},    // not documented; reported by users
 	{"50002[56]", Quota},
 }
 
-// do makes one call and reads its answer into out.
+// do makes one call and parses its answer into out.
 func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, out any) error {
 	form := maps.Clone(parameters)
 	form.Set("login_token", v.api.Key.AccessKeyID+","+string(v.api.Key.AccessKeySecret))
@@ -108,7 +108,7 @@ func (v *dnsPod) do(ctx context.Context, action string, parameters url.Values, o
 func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	search := url.Values{"keyword": {name}}
 	if strings.Contains(name, "xn--") {
-		search.Del("keyword") // that the search knows A-labels is not documented: look through all zones
+		search.Del("keyword") // a search by A-labels is not documented: read all zones
 	}
 	zones, err := paged(v.domains(ctx, search))
 	if z, found = pick(zones, name); found {
@@ -117,7 +117,7 @@ func (v *dnsPod) zone(ctx context.Context, name string) (z zone, found bool, err
 	return z, found, err
 }
 
-// complete asks for the least TTL that the zone's plan allows.
+// complete asks for the least TTL in the zone's plan.
 func (v *dnsPod) complete(ctx context.Context, z zone) zone {
 	z.minTTL = v.minTTL(ctx, z)
 	return z
@@ -133,7 +133,7 @@ func (d dnspodDomain) zone() zone {
 	return zone{id: id, unique: id, name: dnsname.Parse(cmp.Or(d.Punycode, d.Name))}
 }
 
-// domains gives a page of the zones that a search finds.
+// domains returns a page of the zones that a search finds.
 func (v *dnsPod) domains(ctx context.Context, search url.Values) pageOf[zone] {
 	return func(_, given int) ([]zone, *int, error) {
 		var answer struct {
@@ -154,14 +154,14 @@ func (v *dnsPod) zones(ctx context.Context) ([]zone, error) {
 	return zonesPaged(v.domains(ctx, url.Values{}))
 }
 
-// dnspodPage adds what asks for a page of a list.
+// dnspodPage adds the parameters of a page.
 func dnspodPage(offset int, parameters url.Values) url.Values {
 	parameters.Set("offset", strconv.Itoa(offset))
 	parameters.Set("length", strconv.Itoa(tencentPageSize))
 	return parameters
 }
 
-// dnspodTotal reads how long a list is, nil where it does not say.
+// dnspodTotal parses the length of a list, nil if there is none.
 func dnspodTotal(total json.Number) *int {
 	if n, err := strconv.Atoi(total.String()); err == nil {
 		return &n
@@ -169,13 +169,12 @@ func dnspodTotal(total json.Number) *int {
 	return nil
 }
 
-// minTTL asks what the plan of a zone allows; without an answer it is what the
-// free one does.
+// minTTL asks for the least TTL in a zone's plan. Without an answer it is that of the free plan.
 func (v *dnsPod) minTTL(ctx context.Context, z zone) uint32 {
 	var answer struct {
 		Purview []struct {
 			Name  string
-			Value any // a number, or yes or no
+			Value any // a number, "yes" or "no"
 		}
 	}
 	if v.do(ctx, "Domain.Purview", url.Values{"domain_id": {z.id}, "lang": {"cn"}}, &answer) != nil {
@@ -236,8 +235,8 @@ func (v *dnsPod) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return listZoneEntries(ctx, v, z, sets)
 }
 
-// everywhere reports whether a record is for every resolver. The line's name
-// may be translated, its id not.
+// everywhere reports whether a record is for every resolver. The vendor may translate the line's name,
+// not its id.
 func (e dnspodRecord) everywhere() bool {
 	if e.LineID == nil {
 		return e.Line == tencentLine || strings.EqualFold(e.Line, "default")
@@ -249,15 +248,15 @@ func (v *dnsPod) create(ctx context.Context, z zone, name string, value TXT, ttl
 	return v.do(ctx, "Record.Create", dnspodForm(z, name, value, ttl), &struct{}{})
 }
 
-// update must not be made without need: five changes to what is there already
-// lock a record for an hour.
+// update must not repeat a change that is made already: after five such calls the vendor locks the
+// record for an hour.
 func (v *dnsPod) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
 	parameters := dnspodForm(z, name, value, ttl)
 	parameters.Set("record_id", old.id)
 	return v.do(ctx, "Record.Modify", parameters, &struct{}{})
 }
 
-// dnspodForm is what a record is to be.
+// dnspodForm returns the parameters of a write.
 func dnspodForm(z zone, name string, value TXT, ttl uint32) url.Values {
 	return url.Values{
 		"domain_id": {z.id}, "sub_domain": {relative(name, z)}, "record_type": {"TXT"}, "record_line": {tencentLine},
@@ -269,5 +268,5 @@ func (v *dnsPod) remove(ctx context.Context, z zone, _ string, old record) error
 	return v.do(ctx, "Record.Remove", url.Values{"domain_id": {z.id}, "record_id": {old.id}}, &struct{}{})
 }
 
-// fits is as in the newer API, which has the same records.
+// fits has the rules of the newer API, which serves the same records.
 func (v *dnsPod) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }

@@ -105,8 +105,7 @@ func TestDNSPodCodes(t *testing.T) {
 	}
 }
 
-// TestDNSPodNothing reads lists that are empty, which is an error where the
-// vendor does not know error_on_empty.
+// TestDNSPodNothing reads empty lists, which are an error if the vendor ignores error_on_empty.
 func TestDNSPodNothing(t *testing.T) {
 	c := cloudtest.DNSPod(t)
 	c.Fail(cloudtest.Instead(dnspodFailure("9")))

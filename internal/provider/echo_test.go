@@ -17,11 +17,11 @@ import (
 	"meshddns/test/cloudtest"
 )
 
-// echoSecret changes in every writing.
+// echoSecret looks different in every encoding.
 const echoSecret = "S3cr3t-\u00e9/+=&<\"\\ key:0123456789"
 
-// echoes are writings in which a provider may repeat a secret. What no header can
-// carry is no secret of a provider that wants it in one.
+// echoes are encodings in which a provider may repeat a secret. A provider that needs the secret in a
+// header has no secret that a header cannot carry.
 func echoes(secret, keyID string) map[string]string {
 	quoted, _ := json.Marshal(secret)
 	std := base64.StdEncoding.EncodeToString
@@ -55,7 +55,7 @@ func echoOctets(s, format string) (out string) {
 	return out
 }
 
-// refusalOf is an answer that says words in the vendor's way.
+// refusalOf is an error answer with a message in the vendor's form.
 func refusalOf(vendor, words string) cloudtest.Answer {
 	type object = map[string]any
 	switch vendor {
@@ -66,7 +66,7 @@ func refusalOf(vendor, words string) cloudtest.Answer {
 	case "route53":
 		text := html.EscapeString(strings.Map(func(r rune) rune {
 			if unicode.IsControl(r) || r == unicode.ReplacementChar {
-				return -1 // which XML has no way to write
+				return -1 // XML cannot contain it
 			}
 			return r
 		}, words))
@@ -86,8 +86,7 @@ func refusalOf(vendor, words string) cloudtest.Answer {
 	return cloudtest.JSON(http.StatusBadRequest, object{"Code": "X", "Message": words, "RequestId": words, "code": "X", "message": words, "requestId": words})
 }
 
-// TestCloudEchoes has every provider repeat the secret in every writing, and send
-// what is no text.
+// TestCloudEchoes has every provider repeat the secret in every encoding, and send invalid text.
 func TestCloudEchoes(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		if c.AccessKeySecret = echoSecret; c.Provider == "cloudflare" {
@@ -109,7 +108,7 @@ func TestCloudEchoes(t *testing.T) {
 	})
 }
 
-// saidBy is what the failure says of a call that is refused with these words.
+// saidBy returns the error of a call that is refused with this message.
 func saidBy(t *testing.T, c *cloudtest.Cloud, client *provider.Client, words string) string {
 	t.Helper()
 	c.Fail(cloudtest.Instead(refusalOf(c.Provider, words)))

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// defaultPorts are those that a URL need not say.
+// defaultPorts are the ports that a URL can omit.
 var defaultPorts = map[string]string{"https": "443", "http": "80"}
 
-// NormalEndpoint gives the one spelling of a provider's endpoint: two endpoints with the
-// same normal form are one address. A URL has its scheme, and its host in lower case; it has
-// no default port, and no slash at its end. An endpoint of rfc2136 is host:port. Text
-// that the provider's client refuses stays as it is.
+// NormalEndpoint returns the normal form of a provider's endpoint. Two endpoints are the same address
+// if their normal forms are equal. A URL has its scheme and its host in lower case, no default port,
+// and no slash at its end. An endpoint of rfc2136 is host:port. A text that the provider's client
+// refuses stays unchanged.
 func NormalEndpoint(name, endpoint string) string {
 	if endpoint == "" {
 		return ""
@@ -25,7 +25,7 @@ func NormalEndpoint(name, endpoint string) string {
 		return strings.ToLower(server)
 	}
 	u, err := endpointURL(endpoint, "", true)
-	if err != nil || strings.Contains(u.Host, "%") { // the zone of an IPv6 address has letter case
+	if err != nil || strings.Contains(u.Host, "%") { // the zone of an IPv6 address is case-sensitive
 		return endpoint
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()

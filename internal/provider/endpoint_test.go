@@ -31,7 +31,7 @@ func TestNormalEndpoint(t *testing.T) {
 		{"rfc2136", "2001:DB8::53", "[2001:db8::53]:53"},
 		{"rfc2136", "[2001:db8::53]", "[2001:db8::53]:53"},
 		{"rfc2136", "[2001:db8::53]:5353", "[2001:db8::53]:5353"},
-		{"rfc2136", "udp://NS.example", "udp://NS.example"}, // which the client refuses
+		{"rfc2136", "udp://NS.example", "udp://NS.example"}, // the client refuses it
 		{"rfc2136", "NS.example:0", "NS.example:0"},
 	} {
 		got := NormalEndpoint(test.name, test.endpoint)

@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// This file has what vendors share whose lists give single records.
+// This file has the common code of vendors whose lists have single records.
 
 // entry is one record of a list.
 type entry struct {
 	record
 	name string // full and folded
 	kind string // the type, such as TXT
-	text string // the value as the vendor spells it
+	text string // the vendor's spelling of the value
 }
 
 // entryVendor is a vendor that lists the records of one type at a time.
 type entryVendor interface {
-	// entries gives a page of the records of a type, at a name or, for "", in the whole
+	// entries returns a page of the records of a type, at a name or, if name is "", in the whole
 	// zone. The page may have other records too. A CNAME that excludes no TXT record is off.
 	entries(ctx context.Context, z zone, name, kind string) pageOf[entry]
 }
 
-// entriesAt gives the records of a type at exactly this name.
+// entriesAt returns the records of a type at exactly this name.
 func entriesAt(ctx context.Context, v entryVendor, z zone, name, kind string) ([]entry, error) {
 	entries, err := paged(v.entries(ctx, z, name, kind))
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.kind != kind || e.name != name }), err
@@ -58,7 +58,7 @@ func listZoneEntries(ctx context.Context, v entryVendor, z zone, sets *zoneSets)
 	return nil
 }
 
-// key tells the records of a list apart.
+// key identifies a record in a list.
 func (e entry) key() string { return e.id }
 
 // entry adds a TXT record or an alias to its name. It ignores all other records.
@@ -71,7 +71,7 @@ func (s *zoneSets) entry(e entry) {
 	}
 }
 
-// pick gives the zone with exactly this name.
+// pick returns the zone with exactly this name.
 func pick(zones []zone, name string) (z zone, found bool) {
 	at := slices.IndexFunc(zones, func(z zone) bool { return z.name == name })
 	if at < 0 {

@@ -19,7 +19,7 @@ import (
 	"meshddns/test/cloudtest"
 )
 
-// wantKind checks what a failure says, and that it does not say the secret.
+// wantKind checks the kind and the text of a failure, which must not contain the secret.
 func wantKind(t *testing.T, c *cloudtest.Cloud, err error, kinds ...provider.Kind) {
 	t.Helper()
 	t.Log(err)
@@ -67,7 +67,7 @@ func replace(ctx context.Context, client *provider.Client, add, remove []provide
 	return client.Change(ctx, provider.Change{Zone: cloudtest.Zone, Name: faultyName, Seen: seen, Add: add, Remove: remove, TTL: 60})
 }
 
-// replaceAtLast does it again for as long as that may help.
+// replaceAtLast repeats replace as long as a retry may help.
 func replaceAtLast(ctx context.Context, client *provider.Client, add, remove []provider.TXT) (err error) {
 	for range 9 {
 		err = replace(ctx, client, add, remove)
@@ -107,7 +107,7 @@ func TestCloudZones(t *testing.T) {
 	})
 }
 
-// TestCloudIDN writes into a zone of another script.
+// TestCloudIDN writes into a zone with an internationalised name.
 func TestCloudIDN(t *testing.T) {
 	const zone = "xn--fiq228c.example"
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
@@ -125,7 +125,7 @@ func TestCloudIDN(t *testing.T) {
 	})
 }
 
-// TestCloudKeys has what is wrong with a key or a clock told apart.
+// TestCloudKeys has wrong keys and wrong clocks, which are different failures.
 func TestCloudKeys(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		try := func(change func(*provider.Credentials)) error {
@@ -159,7 +159,7 @@ func TestCloudKeys(t *testing.T) {
 // keyIDUnused are the providers that do not look at the key's id.
 var keyIDUnused = []string{"cloudflare"}
 
-// page is an answer that is not of the vendor's making.
+// page is an answer that the vendor did not make.
 func page(status int, header ...string) cloudtest.Answer {
 	a := cloudtest.Answer{Status: status, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html><body>no JSON, no XML</html>"}
 	for i := 0; i < len(header); i += 2 {
@@ -168,7 +168,7 @@ func page(status int, header ...string) cloudtest.Answer {
 	return a
 }
 
-// wrongAnswer is what comes instead of an answer, and what is made of it.
+// wrongAnswer is a fault in place of an answer, and its expected kind.
 type wrongAnswer struct {
 	name  string
 	fault cloudtest.Fault
@@ -207,8 +207,8 @@ func wrongAnswers(c *cloudtest.Cloud) []wrongAnswer {
 	}
 }
 
-// TestCloudAnswers has the network and the provider fail in every way that
-// leaves no answer, or a wrong one.
+// TestCloudAnswers has the network and the provider fail in every way that leaves no answer or a wrong
+// one.
 func TestCloudAnswers(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		for _, wrong := range wrongAnswers(c) {
@@ -251,8 +251,8 @@ func testWrongAnswer(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	}
 }
 
-// testWrongZone has the search for the zone meet a wrong answer: a zone must
-// not seem to be missing, for then another would be taken.
+// testWrongZone has a wrong answer to the search for the zone: the zone must not seem to be missing,
+// because the client would then take another one.
 func testWrongZone(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	t.Helper()
 	limit := 5 * time.Second
@@ -266,7 +266,7 @@ func testWrongZone(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	zone, err := client.Zone(ctx, "a."+cloudtest.ChildZone)
 	c.FailNoMore()
 	if c.Provider == "porkbun" && wrong.name == "echo of the secret" {
-		return // where a refusal is how a domain is said not to be in the account
+		return // a refusal there means that the domain is not in the account
 	}
 	wantKind(t, c, err, wrong.kinds...)
 	if zone != "" {
@@ -274,7 +274,7 @@ func testWrongZone(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	}
 }
 
-// TestCloudTLS has a server that anybody could be.
+// TestCloudTLS has a server with an untrusted certificate.
 func TestCloudTLS(t *testing.T) {
 	for name, open := range clients {
 		asked := false
@@ -309,8 +309,8 @@ func TestCloudConnections(t *testing.T) {
 	}
 }
 
-// TestCloudInterrupted breaks a change at each of its requests in turn, in
-// every way, and makes it again: nothing is lost, and nothing is doubled.
+// TestCloudInterrupted breaks a change at each of its requests in turn, in every way, and repeats it: no
+// value is lost or doubled.
 func TestCloudInterrupted(t *testing.T) {
 	faults := map[string]cloudtest.Fault{
 		"throttled": cloudtest.Throttle, "reset": cloudtest.Reset, "lost": cloudtest.Lost, "cut": cloudtest.Cut,
@@ -386,8 +386,7 @@ func TestCloudConflicts(t *testing.T) {
 	})
 }
 
-// TestCloudBesideAlias has our value beside a CNAME, whatever the vendor makes of
-// the two: it is seen and can be taken away.
+// TestCloudBesideAlias has our value beside a CNAME: the client sees it and can remove it.
 func TestCloudBesideAlias(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		if c.Provider == "webhook" {
@@ -410,8 +409,8 @@ func TestCloudBesideAlias(t *testing.T) {
 // neverOff are the providers that have no disabled records and no lines.
 var neverOff = []string{"cloudflare", "godaddy", "porkbun", "webhook"}
 
-// TestCloudOff has a record that is switched off at the name: it is no value,
-// what is done beside it leaves it, and the same value is not made again.
+// TestCloudOff has a disabled record at the name: it is no value, changes leave it alone, and the client
+// does not create the same value again.
 func TestCloudOff(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		if slices.Contains(neverOff, c.Provider) {
@@ -419,7 +418,7 @@ func TestCloudOff(t *testing.T) {
 		}
 		client := newClient(t, c)
 		c.AddOff(faultyName, []string{"switched off"})
-		if !slices.Contains([]string{"route53", "huaweicloud", "powerdns"}, c.Provider) { // whose sets have a value once
+		if !slices.Contains([]string{"route53", "huaweicloud", "powerdns"}, c.Provider) { // their sets have a value only once
 			c.Add(t, "both."+faultyName, []string{"twice"})
 			c.AddOff("both."+faultyName, []string{"twice"})
 			change := provider.Change{Zone: cloudtest.Zone, Name: "both." + faultyName, Seen: provider.RRset{Values: []provider.TXT{{"twice"}}}, Remove: []provider.TXT{{"twice"}}}
@@ -431,7 +430,7 @@ func TestCloudOff(t *testing.T) {
 			t.Errorf("%q, %v", seen.Values, err)
 		}
 		wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"switched off"}}, nil), provider.Conflict)
-		if c.Provider == "route53" { // whose like is a weighted set, beside which there is no plain one
+		if c.Provider == "route53" { // the nearest is a weighted set, which excludes a plain one
 			wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"ours"}}, nil), provider.Conflict)
 			return
 		}
@@ -472,7 +471,7 @@ func TestCloudWaits(t *testing.T) {
 	}
 }
 
-// TestCloudTTL asks for less than the provider takes.
+// TestCloudTTL asks for a TTL below the provider's minimum.
 func TestCloudTTL(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
@@ -487,7 +486,7 @@ func TestCloudTTL(t *testing.T) {
 	})
 }
 
-// TestCloudEndpoints gives addresses that no key may go to.
+// TestCloudEndpoints has endpoints to which no key may be sent.
 func TestCloudEndpoints(t *testing.T) {
 	for name, open := range clients {
 		for _, endpoint := range []string{

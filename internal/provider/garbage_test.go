@@ -61,8 +61,8 @@ func (h *hostile) RoundTrip(r *http.Request) (*http.Response, error) {
 
 const hiddenKey = "S3cr3t-Key-0123456789"
 
-// Whatever a provider answers, a client ends in time, and gives either what can stand in
-// a zone, or an error with a kind, in one line, without the key.
+// FuzzCloudAnswers: after any answers of a provider a client ends in time. It returns values that a zone
+// can have, or an error with a kind, in one line, without the key.
 func FuzzCloudAnswers(f *testing.F) {
 	standard := httpClient.Transport
 	f.Cleanup(func() { httpClient.Transport = standard })
@@ -84,8 +84,8 @@ func FuzzCloudAnswers(f *testing.F) {
 	})
 }
 
-// checkClient calls what a client can do, each function from the first answer on and from
-// where the last one has ended.
+// checkClient calls all functions of a client, each from the first answer on and from where the last one
+// ended.
 func checkClient(t *testing.T, client *Client, h *hostile) {
 	const name = "_mesh.a.example.com"
 	zone, err := client.Zone(t.Context(), name)
@@ -119,7 +119,7 @@ func checkClient(t *testing.T, client *Client, h *hostile) {
 
 var kinds = []Kind{Network, Temporary, Throttled, BadCredentials, Permission, ClockSkew, ZoneNotFound, Conflict, Changed, Invalid, Quota, BadAnswer}
 
-// wellSaid checks an error as an operator will read it.
+// wellSaid checks the text of an error.
 func wellSaid(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -139,7 +139,7 @@ func wellSaid(t *testing.T, what string, err error) {
 	}
 }
 
-// sane checks what a client has read at a name.
+// sane checks the values that a client has read at a name.
 func sane(t *testing.T, name string, set RRset) {
 	t.Helper()
 	for i, v := range set.Values {
@@ -159,8 +159,8 @@ func sane(t *testing.T, name string, set RRset) {
 	}
 }
 
-// What a provider really answers gets through: the inputs of FuzzCloudAnswers begin where it
-// matters.
+// TestRecordedAnswers: real answers of a provider are accepted, so that the inputs of FuzzCloudAnswers
+// reach the code that matters.
 func TestRecordedAnswers(t *testing.T) {
 	standard := httpClient.Transport
 	defer func() { httpClient.Transport = standard }()
@@ -199,7 +199,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// recorded gives what a stand-in answers while it does what FuzzCloudAnswers asks for.
+// recorded returns the answers of a stand-in to the calls of FuzzCloudAnswers.
 func recorded(f testing.TB, vendor string) string {
 	standIns := map[string]func(testing.TB) *cloudtest.Cloud{
 		"alidns": cloudtest.AliDNS, "tencentcloud": cloudtest.TencentCloud, "huaweicloud": cloudtest.HuaweiCloud, "volcengine": cloudtest.Volcengine,
@@ -236,8 +236,7 @@ func recorded(f testing.TB, vendor string) string {
 	return strings.Join(r.answers, between)
 }
 
-// Whatever somebody takes for credentials, a client is made, or the error says why not, in
-// one line and without the secret.
+// FuzzCredentials: for any credentials there is a client, or an error in one line without the secret.
 func FuzzCredentials(f *testing.F) {
 	for _, endpoint := range []string{"", "dns.example.com", "https://dns.example.com/api", "http://127.0.0.1:8081", "[::1]:53", "192.0.2.1:99999", "http://dns.example.com", "https://user@x", "%zz"} {
 		f.Add("mesh-key", "bm90IHRoZSByZWNvcmRlZCBvbmU=", endpoint)
@@ -267,7 +266,7 @@ func FuzzCredentials(f *testing.F) {
 	})
 }
 
-// Whatever a DNS server answers to a question, what is read of it can stand at the name.
+// FuzzRecords: from any answer of a DNS server a client reads only values that the name can have.
 func FuzzRecords(f *testing.F) {
 	owner := dnswire.Name(wireName(f, "_mesh.a.example.com"))
 	for _, answers := range [][]dnswire.RR{

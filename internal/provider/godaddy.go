@@ -17,20 +17,19 @@ import (
 	"meshddns/internal/msg"
 )
 
-// goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values
-// of a name; values stand there without quotes.
+// goDaddy is the Domains API of GoDaddy, version 1. A PUT replaces all values of a name. The API shows
+// values without quotes.
 type goDaddy struct{ api *api }
 
 const (
 	goDaddyEndpoint = "https://api.godaddy.com"
 	goDaddyMinTTL   = 600 // seconds
 	goDaddyMaxValue = 512 // octets; not documented
-	goDaddyPageSize = 500 // the most, by reports of users
+	goDaddyPageSize = 500 // the greatest size, as users report
 )
 
-// NewGoDaddy makes a client of GoDaddy. The key pair is key and secret of a
-// production API key of the account that has the domain; GoDaddy refuses its
-// DNS API to some small accounts altogether.
+// NewGoDaddy makes a client of GoDaddy. The key pair is key and secret of a production API key of the
+// account that has the domain. GoDaddy refuses its DNS API to some small accounts.
 func NewGoDaddy(c Credentials) (*Client, error) {
 	a, err := newAPI(goDaddyEndpoint, c, false)
 	if err != nil {
@@ -40,8 +39,8 @@ func NewGoDaddy(c Credentials) (*Client, error) {
 	return newSetClient(&goDaddy{a}), nil
 }
 
-// goDaddyErrors are the codes of the API. DUPLICATE_RECORD is a CNAME at the
-// name: a set that we send names no value twice.
+// goDaddyErrors are the codes of the API. DUPLICATE_RECORD means a CNAME at the name, because this
+// client never sends a value twice in a set.
 var goDaddyErrors = codeKinds{
 	{"UNABLE_TO_AUTHENTICATE", BadCredentials},
 	{"MALFORMED_CREDENTIALS", BadCredentials},
@@ -52,16 +51,15 @@ var goDaddyErrors = codeKinds{
 	{"TOO_MANY_REQUESTS", Throttled},
 }
 
-// goDaddyFailure is a refusal. Its fields say what is wrong with which part
-// of the request.
+// goDaddyFailure is the body of an error. Fields has the reason for each part of the request.
 type goDaddyFailure struct {
 	Code, Message string
 	Fields        []struct{ Code, Message, Path string }
 	RetryAfterSec uint32
 }
 
-// do makes one call and reads its answer into out, nil for calls that answer
-// nothing. The status says more than the code of a name that is no domain.
+// do makes one call and parses its answer into out, nil for calls with an empty answer. For a name
+// that is no domain the status is clearer than the code.
 func (v *goDaddy) do(ctx context.Context, c call, out any) (status int, err error) {
 	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
 		r.Header.Set("Authorization", "sso-key "+v.api.Key.AccessKeyID+":"+string(v.api.Key.AccessKeySecret))
@@ -85,7 +83,7 @@ func (v *goDaddy) failure(c call, ans answer) error {
 	}
 	kinds := goDaddyErrors
 	if ans.status == http.StatusNotFound && f.Code != "" {
-		kinds = codeKinds{{"*", ZoneNotFound}} // whatever it is called; a page without a code is a wrong endpoint
+		kinds = codeKinds{{"*", ZoneNotFound}} // any code; a 404 without a code means a wrong endpoint
 	}
 	for _, field := range f.Fields {
 		f.Message += fmt.Sprintf("; %s: %s: %s", field.Path, field.Code, field.Message)
@@ -111,14 +109,13 @@ type goDaddyRecord struct {
 	TTL  uint32 `json:"ttl,omitempty"`
 }
 
-// zone asks for the name servers at the apex, which every zone has. The
-// domain's own page (GET /v1/domains/NAME) is refused to small accounts, does
-// not know zones of domains registered elsewhere, and names the servers that
-// the domain is delegated to, be they GoDaddy's or not. That a name which is
-// no zone gives 404 or 422 is not documented.
+// zone asks for the NS records at the apex, which every zone has. The domain's own page (GET
+// /v1/domains/NAME) does not serve: the vendor refuses it to small accounts, it lacks domains that are
+// registered elsewhere, and its name servers may be another vendor's. The 404 or 422 for a name that
+// is no zone is not documented.
 func (v *goDaddy) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	if strings.HasPrefix(name, "_") {
-		return z, false, nil // no domain is called so
+		return z, false, nil // no domain begins with "_"
 	}
 	var records []goDaddyRecord
 	c := call{name: "GetZoneServers", method: http.MethodGet, path: goDaddyPath(name, "NS", "@")}
@@ -152,7 +149,7 @@ func (v *goDaddy) list(ctx context.Context, z zone, name string) (set recordSet,
 	return set, err
 }
 
-// addTo adds a record to what else is known of the name.
+// addTo adds a record to the set of its name.
 func (r goDaddyRecord) addTo(set recordSet) recordSet {
 	if !slices.ContainsFunc(set.records, func(s record) bool { return s.raw == r.Data }) {
 		set.ttl = cmp.Or(set.ttl, r.TTL)
@@ -161,8 +158,8 @@ func (r goDaddyRecord) addTo(set recordSet) recordSet {
 	return set
 }
 
-// listZone asks for the records of a type. Where the vendor refuses that to a
-// small account, names are read one by one.
+// listZone reads all TXT and CNAME records. If the vendor refuses that to a small account, names are
+// read one by one.
 func (v *goDaddy) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	for _, kind := range []string{"TXT", "CNAME"} {
 		err := v.records(ctx, "/v1/domains/"+url.PathEscape(z.id)+"/records/"+kind, func(r goDaddyRecord) {
@@ -180,8 +177,8 @@ func (v *goDaddy) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return nil
 }
 
-// records reads pages until one has nothing new. Users report that offset counts
-// pages, the documentation seems to mean records: this way is right for both.
+// records reads pages until one has nothing new. Users report that offset counts pages; the
+// documentation seems to mean records. This way works for both.
 func (v *goDaddy) records(ctx context.Context, path string, take func(goDaddyRecord)) error {
 	c := call{name: "GetRecords", method: http.MethodGet, path: path}
 	received := newMarks()
@@ -209,15 +206,15 @@ func (v *goDaddy) records(ctx context.Context, path string, take func(goDaddyRec
 	return &Error{Kind: BadAnswer, Detail: msg.Textf("the list has over %d pages", maxPages)}
 }
 
-// replace sends each value that was there back with the TTL that it had. The
-// vendor takes no empty set, but a DELETE.
+// replace sends each old value back with its TTL. The vendor refuses an empty set, so that replace
+// sends a DELETE instead.
 func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to recordSet) error {
 	c := call{name: "ReplaceRecords", method: http.MethodPut, path: goDaddyPath(z.id, "TXT", relative(name, z))}
 	if len(to.records) == 0 {
 		c.name, c.method = "DeleteRecords", http.MethodDelete
 		_, err := v.do(ctx, c, nil)
 		if KindOf(err) == ZoneNotFound {
-			return nil // the set is gone already; if it is the zone, the list will say so
+			return nil // the set is gone already; if the zone is gone, the next list tells
 		}
 		return err
 	}
@@ -227,7 +224,7 @@ func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to record
 			return unspeakable(name)
 		}
 		if r.raw == "" {
-			r.ttl = max(r.ttl, z.minTTL) // the set may be older than the floor
+			r.ttl = max(r.ttl, z.minTTL) // the old set may have a TTL below today's minimum
 		}
 		records = append(records, goDaddyRecord{Data: r.value.Text(), TTL: r.ttl})
 	}
@@ -239,6 +236,5 @@ func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to record
 	return err
 }
 
-// fits takes what is plain. Nothing is documented of quotes and backslashes
-// in a value.
+// fits accepts plain text only: the handling of quotes and backslashes is not documented.
 func (v *goDaddy) fits(value TXT) error { return plainText(value, goDaddyMaxValue, `"\`) }

@@ -164,8 +164,8 @@ func TestGoDaddyOffset(t *testing.T) {
 	}
 }
 
-// TestGoDaddyOthers leaves values of others with their TTL, and takes nothing
-// from the list that is not asked for.
+// TestGoDaddyOthers keeps values of others with their TTL, and ignores records in the list that were not
+// asked for.
 func TestGoDaddyOthers(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
 	client := openCloud(t, c, NewGoDaddy)

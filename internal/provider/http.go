@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	callTime  = 10 * time.Second // bounds one request and its answer
+	callTime  = 10 * time.Second // limit for one request and its answer
 	maxAnswer = 4 << 20          // octets of an answer
 	maxStream = 256 << 20        // octets of an answer that is read as a stream
-	maxSkew   = 5 * time.Minute  // by which a clock may be wrong at the strictest vendors
+	maxSkew   = 5 * time.Minute  // greatest clock error that the strictest vendors accept
 	userAgent = "meshddns"
 )
 
-// httpClient is the one pool of connections to all vendors. It follows no
-// redirect: the credentials were meant for the address that was configured.
+// httpClient is the one connection pool for all vendors. It follows no redirect, because the
+// credentials are for the configured address only.
 var httpClient = &http.Client{
 	Transport:     newTransport(),
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -43,19 +43,18 @@ func newTransport() *http.Transport {
 	return t
 }
 
-// api is a vendor's HTTP interface: where it is, and the clock and the chance
-// that its signatures need.
+// api is a vendor's HTTP interface: its address, and the clock and random source of its signatures.
 type api struct {
 	base  *url.URL // its path has no final slash
 	Key   Credentials
 	now   func() time.Time
-	nonce func() string // unique, so that no request can be repeated by another
+	nonce func() string // unique, so that an attacker cannot replay a request
 
-	timeless bool             // nothing is signed, so this host's clock is never what is wrong
-	Hidden   []secrets.Secret // what no error says, beside the secret of the key
+	timeless bool             // nothing is signed, so this host's clock is never the fault
+	Hidden   []secrets.Secret // more secrets that no error may contain, besides that of the key
 }
 
-// said makes one line of a vendor's words, without what must not be said.
+// said returns a vendor's words in one line, without secrets.
 func (a *api) said(words string, limit int) string {
 	hidden := []string{string(a.Key.AccessKeySecret)}
 	for _, secret := range a.Hidden {
@@ -64,11 +63,11 @@ func (a *api) said(words string, limit int) string {
 	return secrets.ScrubLine(words, limit, hidden...)
 }
 
-// newAPI takes the vendor's own address, or the endpoint in the credentials
-// in its place. An endpoint without a path keeps the vendor's path.
+// newAPI makes an api for the vendor's standard address, or for the endpoint in the credentials. An
+// endpoint without a path gets the vendor's path.
 func newAPI(standard string, key Credentials, plain bool) (*api, error) {
 	if strings.ContainsFunc(key.AccessKeyID+string(key.AccessKeySecret), unicode.IsControl) {
-		// net/http would refuse the header, which looks like a broken network.
+		// net/http would refuse the header with an error that looks like a network failure.
 		return nil, &Error{Kind: BadCredentials, Detail: msg.Say("the key pair has a line break or another control character")}
 	}
 	base, err := url.Parse(standard)
@@ -81,8 +80,8 @@ func newAPI(standard string, key Credentials, plain bool) (*api, error) {
 	return &api{base: base, Key: key, now: time.Now, nonce: newNonce}, nil
 }
 
-// endpointURL reads an address. Keys must not cross a network unprotected:
-// http is for loopback, unless plain says that the vendor knows nothing else.
+// endpointURL parses an endpoint. Keys must not cross a network in plain text: http is for loopback
+// only, unless plain says that the vendor has nothing else.
 func endpointURL(text, standardPath string, plain bool) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
 		text = "https://" + text
@@ -108,21 +107,21 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// call is one request of a vendor's API.
+// call is one request to a vendor's API.
 type call struct {
-	name   string // the vendor's word for it
+	name   string // the vendor's name of the call
 	method string
-	path   string // below the base, escaped
+	path   string // below the base URL, escaped
 	query  url.Values
 	header map[string]string
 	body   []byte
-	list   *list // of an answer that may have over maxAnswer
+	list   *list // reads an answer that may be longer than maxAnswer
 }
 
-// callCount is the key to the counter of calls in a context.
+// callCount is the context key of the counter of calls.
 type callCount struct{}
 
-// json puts a value into the body.
+// json sets the body to the JSON of a value.
 func (c *call) json(value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -132,14 +131,14 @@ func (c *call) json(value any) error {
 	return nil
 }
 
-// answer is what came back, whole.
+// answer is a complete HTTP answer.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// send makes a call. sign adds what proves who calls.
+// send makes a call. sign authenticates the request.
 func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body []byte)) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -174,13 +173,13 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	return answer{}, &Error{Kind: BadAnswer, Detail: a.asked(c), Err: err}
 }
 
-// asked names a call and its host.
+// asked returns the names of a call and its host.
 func (a *api) asked(c call) msg.Text { return msg.Textf("%s at %s", msg.Say(c.name), a.base.Host) }
 
-// errTooLong is in the failure of a call with an answer of too many octets.
+// errTooLong is wrapped in the error of an answer with too many octets.
 var errTooLong = msg.Errorf("too long")
 
-// request makes a call's request, which lacks only what is signed.
+// request makes the request of a call, still unsigned.
 func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
 	target, err := below(a.base, c.path)
 	if err != nil {
@@ -199,7 +198,7 @@ func (a *api) request(ctx context.Context, c call) (*http.Request, error) {
 	return r, nil
 }
 
-// below adds an escaped path to a URL.
+// below appends an escaped path to a URL.
 func below(u *url.URL, escaped string) (*url.URL, error) {
 	unescaped, err := url.PathUnescape(escaped)
 	if err != nil {
@@ -213,8 +212,8 @@ func below(u *url.URL, escaped string) (*url.URL, error) {
 	return &joined, nil
 }
 
-// unreached is the failure of a call without an answer. The URL, which net/url
-// puts into its errors, stays out: some vendors take credentials in it.
+// unreached returns the error of a call without an answer. It drops the URL that net/url puts into its
+// errors, because some vendors take credentials in the URL.
 func (a *api) unreached(ctx context.Context, c call, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -225,20 +224,19 @@ func (a *api) unreached(ctx context.Context, c call, err error) error {
 	return &Error{Kind: Network, Detail: a.asked(c), Err: err}
 }
 
-// verdict is what a vendor says of a call that it refuses.
+// verdict is a vendor's reason for refusing a call.
 type verdict struct {
 	code, message, requestID string
 }
 
-// codeKinds says what a vendor's codes mean: patterns of path.Match, of which
-// the first that fits decides.
+// codeKinds maps a vendor's codes to kinds. The first matching pattern (path.Match) decides.
 type codeKinds []struct {
 	pattern string
 	kind    Kind
 }
 
 func (k codeKinds) of(code string) Kind {
-	code = strings.ReplaceAll(code, "/", " ") // which "*" does not match
+	code = strings.ReplaceAll(code, "/", " ") // "*" does not match a slash
 	for _, known := range k {
 		if ok, _ := path.Match(known.pattern, code); ok {
 			return known.kind
@@ -247,9 +245,9 @@ func (k codeKinds) of(code string) Kind {
 	return ""
 }
 
-// refused makes the error of a call that the vendor refuses: by its code where
-// that is known, else by the HTTP status. What the call asks for was not done where
-// the vendor says so in its own words, and not that it has a fault.
+// refused makes the error of a call that the vendor refused. The vendor's code decides the kind, or
+// the HTTP status if the code is unknown. The error is Unmade if the vendor gave a reason of its own
+// and the kind is not Temporary.
 func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 	e := &Error{Kind: cmp.Or(kinds.of(v.code), statusKind(ans.status)), status: ans.status}
 	e.Detail = a.replied(c, ans)
@@ -272,18 +270,17 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 	return e
 }
 
-// replied names a call, its host and the status of the answer.
+// replied returns the names of a call and its host, and the status of the answer.
 func (a *api) replied(c call, ans answer) msg.Text {
 	return msg.Textf("%s: HTTP %d", a.asked(c), ans.status)
 }
 
-// scrubbed is an error without what no error may show: package json repeats
-// values that it cannot read.
+// scrubbed returns an error without secrets: package json repeats values that it cannot read.
 func (a *api) scrubbed(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // whose words are about types of Go
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its own words name Go types
 		err = msg.Errorf("the JSON has a %q at %q, which does not belong there", e.Value, e.Field)
 	}
 	if words := msg.TextOf(err).Map(func(words string) string { return a.said(words, secrets.MaxPart) }); words.String() != err.Error() {
@@ -292,14 +289,14 @@ func (a *api) scrubbed(err error) error {
 	return err
 }
 
-// skew compares the clocks by the Date of an answer.
+// skew returns the provider's time minus ours, from the header Date. ok is false up to maxSkew.
 func (a *api) skew(ans answer) (time.Duration, bool) {
 	date, err := http.ParseTime(ans.header.Get("Date"))
 	skew := date.Sub(a.now()).Round(time.Second)
 	return skew, err == nil && skew.Abs() > maxSkew
 }
 
-// statusKind sorts a failure by its HTTP status alone.
+// statusKind returns the kind for an HTTP status alone.
 func statusKind(status int) Kind {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -314,8 +311,7 @@ func statusKind(status int) Kind {
 	return Invalid
 }
 
-// retryAfter reads the header Retry-After, seconds or a date (RFC 9110,
-// section 10.2.3).
+// retryAfter parses the header Retry-After: seconds or a date (RFC 9110, section 10.2.3).
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -326,17 +322,17 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// errNotTheirs is about an answer that parses and lacks what the vendor always
-// sends: to read "null" as an empty list would be to see no values.
+// errNotTheirs is the error of an answer that parses and lacks a member that the vendor always sends.
+// To read "null" as an empty list would be to see no values.
 var errNotTheirs = msg.Errorf("not an answer of this vendor")
 
-// lacks is the failure of an answer without something that is always there.
+// lacks returns the error of an answer without a required part.
 func (a *api) lacks(c call, what string) error {
 	return &Error{Kind: BadAnswer, Detail: a.asked(c), Err: msg.Errorf("the answer has no %s", msg.Say(what))}
 }
 
-// unreadable gives the failure of an answer that cannot be understood, and nil where err
-// is nil. Where the status alone tells a failure, as a proxy's page of HTML does, it counts.
+// unreadable returns the error of an answer that cannot be parsed, nil if err is nil. A failing status
+// decides, as with the HTML page of a proxy.
 func (a *api) unreadable(c call, ans answer, err error) error {
 	if err == nil {
 		return nil

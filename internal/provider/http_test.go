@@ -12,14 +12,14 @@ import (
 	"meshddns/test/cloudtest"
 )
 
-// refusal is an answer of a vendor, and what it means.
+// refusal is an error answer of a vendor, and its expected kind.
 type refusal struct {
 	answer cloudtest.Answer
 	kind   Kind
 }
 
-// testRefusals reads a name and has each answer come instead of the list. The
-// words are in every error that the vendor gives.
+// testRefusals reads a name with each answer in place of the list. Every error that the vendor sends must
+// contain the words.
 func testRefusals(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, error), refusals []refusal, words ...string) {
 	t.Helper()
 	client := openCloud(t, c, open)
@@ -86,8 +86,7 @@ func TestKeyIDs(t *testing.T) {
 	}
 }
 
-// TestSecretInJSON has the secret where package json wants a number, and
-// repeats what it found.
+// TestSecretInJSON has the secret where package json expects a number and repeats the text in its error.
 func TestSecretInJSON(t *testing.T) {
 	d := cloudtest.DNSPod(t)
 	client := openCloud(t, d, NewDNSPod)

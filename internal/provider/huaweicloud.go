@@ -17,10 +17,9 @@ import (
 	"meshddns/internal/msg"
 )
 
-// huaweiCloud is Huawei Cloud DNS, API version 2, signed with
-// SDK-HMAC-SHA256. All values of a name are one record set, each value a
-// quoted text. A change is only taken at first; the set is PENDING until it
-// is carried out.
+// huaweiCloud is Huawei Cloud DNS, API version 2, signed with SDK-HMAC-SHA256. All values of a name are
+// one record set, each value a quoted text. The vendor answers a write before it is carried out; until
+// then the set is PENDING.
 type huaweiCloud struct {
 	api  *api
 	poll time.Duration
@@ -31,12 +30,12 @@ const (
 	huaweiAlgorithm = "SDK-HMAC-SHA256"
 	huaweiMinTTL    = 1 // seconds
 	huaweiPageSize  = 500
-	huaweiLine      = "default_view" // the records for every resolver
+	huaweiLine      = "default_view" // the line of records for every resolver
 )
 
-// NewHuaweiCloud makes a client of Huawei Cloud DNS. The key pair is access
-// key (AK) and secret key (SK) of an IAM user; it needs the rights
-// dns:zone:list and dns:recordset:list, create, update and delete.
+// NewHuaweiCloud makes a client of Huawei Cloud DNS. The key pair is access key (AK) and secret key
+// (SK) of an IAM user. It needs the rights dns:zone:list and dns:recordset:list, create, update and
+// delete.
 func NewHuaweiCloud(c Credentials) (*Client, error) {
 	a, err := newAPI(huaweiEndpoint, c, false)
 	if err != nil {
@@ -45,8 +44,7 @@ func NewHuaweiCloud(c Credentials) (*Client, error) {
 	return newSetClient(&huaweiCloud{a, pollInterval}), nil
 }
 
-// signHuawei signs a request, whose X-Sdk-Date is set, over the host, the
-// date and the content type.
+// signHuawei signs the host, the date and the content type of a request, whose X-Sdk-Date is set.
 func signHuawei(r *http.Request, body []byte, key Credentials) {
 	signed := []string{"host", "x-sdk-date"}
 	if r.Header.Get("Content-Type") != "" {
@@ -55,8 +53,7 @@ func signHuawei(r *http.Request, body []byte, key Credentials) {
 	r.Header.Set("Authorization", huaweiAuthorization(r, signed, body, key))
 }
 
-// huaweiAuthorization signs the path with a final slash, which the path on the
-// wire does not have.
+// huaweiAuthorization signs the path with a final slash, which the request itself does not have.
 func huaweiAuthorization(r *http.Request, signed []string, body []byte, key Credentials) string {
 	path := strings.TrimSuffix(r.URL.EscapedPath(), "/") + "/"
 	text := huaweiAlgorithm + "\n" + r.Header.Get("X-Sdk-Date") + "\n" + hexSHA256([]byte(canonicalRequest(r, path, signed, body)))
@@ -64,8 +61,8 @@ func huaweiAuthorization(r *http.Request, signed []string, body []byte, key Cred
 		", Signature=" + hex.EncodeToString(hmacSHA256([]byte(key.AccessKeySecret), text))
 }
 
-// huaweiErrors are the codes of the API gateway and of the DNS service. The
-// gateway has no code of its own for a wrong clock; the answer's Date shows it.
+// huaweiErrors are the codes of the API gateway and of the DNS service. The gateway has no code for a
+// wrong clock; the answer's Date shows it.
 var huaweiErrors = codeKinds{
 	{"APIG*.0301", BadCredentials},
 	{"APIG*.0303", BadCredentials},
@@ -86,14 +83,13 @@ var huaweiErrors = codeKinds{
 	{"DNS.0308", Invalid},
 	{"DNS.0312", exists},
 	{"DNS.0313", gone},
-	{"DNS.0314", Changed}, // not in a steady state: another change is under way
+	{"DNS.0314", Changed}, // another change is under way
 	{"DNS.0319", Invalid},
 	{"DNS.0335", exists},
 }
 
-// huaweiKinds are the codes, or what the words say where they say more: a
-// CNAME at the name has the code of a set that exists, and the codes of full
-// quotas are not documented.
+// huaweiKinds returns the meaning of the codes. Some messages are clearer than their code: a CNAME at
+// the name has the code of an existing set, and the codes of full quotas are not documented.
 func huaweiKinds(code, message string) codeKinds {
 	lower := strings.ToLower(message)
 	switch {
@@ -102,14 +98,14 @@ func huaweiKinds(code, message string) codeKinds {
 	case strings.Contains(message, "Insufficient") && strings.Contains(message, "quota"):
 		return codeKinds{{"*", Quota}}
 	case strings.HasPrefix(code, "APIG") && strings.Contains(lower, "x-sdk-date") && !strings.Contains(lower, "signature"):
-		return codeKinds{{"*", ClockSkew}} // a wrong signature is told with all that was signed
+		return codeKinds{{"*", ClockSkew}} // the message about a wrong signature has the date too
 	case code == "DNS.0312" && strings.Contains(message, "type 'CNAME'"):
 		return codeKinds{{"*", Conflict}}
 	}
 	return huaweiErrors
 }
 
-// do makes one call and reads its answer into out. body is nil for none.
+// do makes one call and parses its answer into out. A nil body means none.
 func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
 	c.header = map[string]string{"X-Sdk-Date": v.api.now().UTC().Format(basicTime)}
 	if body != nil {
@@ -128,8 +124,7 @@ func (v *huaweiCloud) do(ctx context.Context, c call, body, out any) error {
 	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
-// failure reads a refusal, which the gateway and the service write each in
-// its own form.
+// failure parses an error. The gateway and the service have different forms of it.
 func (v *huaweiCloud) failure(c call, ans answer) error {
 	var f struct {
 		Code         string
@@ -160,7 +155,7 @@ type huaweiZone struct {
 	ZoneType string `json:"zone_type"`
 }
 
-// huaweiSet is a record set. Line is absent where the vendor has no others.
+// huaweiSet is a record set. Line is absent if the vendor has one line only.
 type huaweiSet struct {
 	ID, Name, Type, Status, Line string
 	TTL                          uint32
@@ -170,13 +165,12 @@ type huaweiSet struct {
 func (s huaweiSet) forAll() bool  { return s.Line == "" || s.Line == huaweiLine }
 func (s huaweiSet) pending() bool { return strings.HasPrefix(s.Status, "PENDING_") }
 
-// off reports whether a set is kept from resolvers: switched off by the user,
-// or by the vendor.
+// off reports whether the user or the vendor has disabled a set.
 func (s huaweiSet) off() bool {
 	return slices.Contains([]string{"DISABLE", "FREEZE", "ILLEGAL"}, s.Status)
 }
 
-// huaweiList hands on what is on all pages of a list.
+// huaweiList calls take for each item on all pages of a list.
 func huaweiList[T any](ctx context.Context, v *huaweiCloud, c call, id func(T) string, items func(huaweiPage) []T, take func(T)) error {
 	err := wholePages(id, func(_, given int) ([]T, *int, error) {
 		if given > 0 {
@@ -208,7 +202,7 @@ func (v *huaweiCloud) zones(ctx context.Context) ([]zone, error) {
 	return v.public(ctx, url.Values{})
 }
 
-// public gives the public zones that a search finds.
+// public returns the public zones that a search finds.
 func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zone, err error) {
 	search.Set("type", "public")
 	search.Set("limit", strconv.Itoa(huaweiPageSize))
@@ -223,8 +217,7 @@ func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zo
 
 func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/recordsets" }
 
-// sets gives the TXT record sets of a name: one for every resolver, and those
-// of other lines.
+// sets returns the TXT record sets of a name: the one for every resolver, and those of other lines.
 func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) (sets []huaweiSet, err error) {
 	search := url.Values{"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}}
 	err = v.eachSet(ctx, z, search, func(s huaweiSet) {
@@ -235,15 +228,15 @@ func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) (sets []hua
 	return sets, err
 }
 
-// eachSet hands on the record sets that a search finds.
+// eachSet calls take for each record set that a search finds.
 func (v *huaweiCloud) eachSet(ctx context.Context, z zone, search url.Values, take func(huaweiSet)) error {
 	search.Set("limit", strconv.Itoa(huaweiPageSize))
 	c := call{name: "ListRecordSetsByZone", method: http.MethodGet, path: huaweiSets(z), query: search}
 	return huaweiList(ctx, v, c, func(s huaweiSet) string { return s.ID }, func(p huaweiPage) []huaweiSet { return p.RecordSets }, take)
 }
 
-// list takes the first set of the default line for the one to change. There
-// is a second only where the user weights them, and that stays as it is.
+// list selects the first set of the default line as the one to change. A second exists only if the
+// user weights them, and stays unchanged.
 func (v *huaweiCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	sets, err := v.sets(ctx, z, name)
 	for _, s := range sets {
@@ -252,7 +245,7 @@ func (v *huaweiCloud) list(ctx context.Context, z zone, name string) (set record
 	return set, err
 }
 
-// addTo adds what a set has to what else is known of the name.
+// addTo adds the values of a record set to the set of its name.
 func (s huaweiSet) addTo(set recordSet) recordSet {
 	ours := set.id == "" && s.forAll()
 	if ours {
@@ -282,8 +275,7 @@ func (v *huaweiCloud) listZone(ctx context.Context, z zone, sets *zoneSets) erro
 	return nil
 }
 
-// applyAll writes the sets one by one, and leaves it to the list that follows
-// to see that all are carried out.
+// applyAll writes the sets one by one. The next list shows whether all changes are carried out.
 func (v *huaweiCloud) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	return each(len(plans), func(i int) error {
 		p := plans[i]
@@ -295,8 +287,8 @@ func (v *huaweiCloud) applyAll(ctx context.Context, z zone, plans []plan) ([]err
 	}), true
 }
 
-// huaweiBody is a record set to write. A TTL that is absent stays, or is the
-// vendor's own.
+// huaweiBody is a record set to write. Without a TTL, an old set keeps its TTL and a new one gets the
+// vendor's default.
 type huaweiBody struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type"`
@@ -304,12 +296,12 @@ type huaweiBody struct {
 	Records []string `json:"records"`
 }
 
-// replace returns when the vendor has carried the change out.
+// replace returns when the vendor has carried out the change.
 func (v *huaweiCloud) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
 	return v.written(ctx, z, name, v.write(ctx, z, name, from, to))
 }
 
-// write sends the set of the default line alone. The vendor compares nothing.
+// write sends only the set of the default line. The vendor cannot compare and swap.
 func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to recordSet) error {
 	body := huaweiBody{Name: name + ".", Type: "TXT", TTL: to.ttl}
 	for _, r := range to.records {
@@ -336,9 +328,8 @@ func (v *huaweiCloud) write(ctx context.Context, z zone, name string, from, to r
 	return err
 }
 
-// written waits for the end of a write. One that came upon another change
-// under way (Changed) waits for that, and is not repeated: what it was made
-// from is not what stands there then.
+// written waits for the end of a write. After Changed it waits for the other change and does not
+// retry, because the write was made from the values before that change.
 func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err error) error {
 	switch KindOf(err) {
 	case "":
@@ -373,8 +364,7 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 	}
 }
 
-// fits refuses what the vendor is known not to keep, and octets of which
-// nothing is known.
+// fits refuses values that the vendor is known to change, and octets whose handling is unknown.
 func (v *huaweiCloud) fits(value TXT) error {
 	text := value.Text()
 	if strings.ContainsAny(text, `"\`) {

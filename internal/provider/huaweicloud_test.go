@@ -169,7 +169,7 @@ func TestHuaweiCloudPending(t *testing.T) {
 	}
 }
 
-// TestHuaweiCloudUnderWay changes what another user is changing.
+// TestHuaweiCloudUnderWay makes a change while another user's change is under way.
 func TestHuaweiCloudUnderWay(t *testing.T) {
 	c, client, v, z := huaweiClient(t)
 	c.SetLag(3)
@@ -185,7 +185,7 @@ func TestHuaweiCloudUnderWay(t *testing.T) {
 	}
 }
 
-// TestHuaweiCloudRace writes from what is no longer there.
+// TestHuaweiCloudRace makes a change from values that another user has replaced.
 func TestHuaweiCloudRace(t *testing.T) {
 	c, _, v, z := huaweiClient(t)
 	to := recordSet{records: []record{{value: TXT{"ours"}}}}
@@ -227,7 +227,7 @@ func TestHuaweiCloudPendingTooLong(t *testing.T) {
 	}
 }
 
-// TestHuaweiCloudLines changes only what is for every resolver.
+// TestHuaweiCloudLines changes only the line for every resolver.
 func TestHuaweiCloudLines(t *testing.T) {
 	c, client, v, z := huaweiClient(t)
 	c.AddOff(huaweiName, TXT{"for some"})
@@ -296,7 +296,7 @@ func TestHuaweiCloudRaw(t *testing.T) {
 	}
 }
 
-// TestHuaweiCloudLookAlikes takes nothing from a list that was not asked for.
+// TestHuaweiCloudLookAlikes ignores sets in the list that were not asked for.
 func TestHuaweiCloudLookAlikes(t *testing.T) {
 	c, _, v, z := huaweiClient(t)
 	set := func(name, kind string) map[string]any {

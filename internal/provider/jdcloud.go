@@ -15,20 +15,19 @@ import (
 	"meshddns/internal/msg"
 )
 
-// jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON,
-// signed with JDCLOUD2-HMAC-SHA256. Values stand there without quotes, a
-// record each.
+// jdCloud is JD Cloud DNS (domainservice), API version 2: REST and JSON, signed with
+// JDCLOUD2-HMAC-SHA256. It stores values without quotes, one value a record.
 type jdCloud struct{ api *api }
 
 const (
 	jdRegion      = "cn-north-1"
 	jdEndpoint    = "https://domainservice.jdcloud-api.com/v2/regions/" + jdRegion
-	jdMinTTL      = 600 // seconds; no plan's floor is documented: this one is what the vendor's own client sends
-	jdMaxValue    = 255 // octets; not documented: one character-string is what every server keeps
-	jdDomainPage  = 10  // the sizes of pages that the vendor's own clients ask for
+	jdMinTTL      = 600 // seconds; no plan's minimum is documented, and the vendor's own client sends this one
+	jdMaxValue    = 255 // octets; not documented: every server keeps one character-string
+	jdDomainPage  = 10  // the page sizes of the vendor's own clients
 	jdRecordPage  = 99
-	jdDefaultLine = -1  // the records for every resolver
-	jdPaused      = "4" // of resolvingStatus
+	jdDefaultLine = -1  // the line of records for every resolver
+	jdPaused      = "4" // a resolvingStatus
 )
 
 var (
@@ -36,10 +35,9 @@ var (
 	jdSigned    = []string{"content-type", "host", "x-jdcloud-date", "x-jdcloud-nonce"}
 )
 
-// NewJDCloud makes a client of JD Cloud DNS. The key pair is Access Key ID and
-// Access Key Secret; it needs the right to the calls describeDomains,
-// describeResourceRecord, createResourceRecord, modifyResourceRecord and
-// deleteResourceRecord of domainservice.
+// NewJDCloud makes a client of JD Cloud DNS. The key pair is Access Key ID and Access Key Secret. It
+// needs the right to the calls describeDomains, describeResourceRecord, createResourceRecord,
+// modifyResourceRecord and deleteResourceRecord of domainservice.
 func NewJDCloud(c Credentials) (*Client, error) {
 	return openRecords(jdEndpoint, c, func(a *api) recordVendor { return &jdCloud{a} })
 }
@@ -49,8 +47,7 @@ func signJDCloud(r *http.Request, body []byte, key Credentials, at time.Time) {
 	r.Header.Set("Authorization", jdSignature.authorization(r, r.URL.EscapedPath(), jdSigned, body, key, at))
 }
 
-// jdErrors are codes of the vendor's API gateway. Those of the DNS service
-// itself are not documented.
+// jdErrors are codes of the vendor's API gateway. Those of the DNS service are not documented.
 var jdErrors = codeKinds{
 	{"UNAUTHENTICATED", BadCredentials},
 	{"ACCESS_ERROR", BadCredentials},
@@ -68,11 +65,11 @@ var jdErrors = codeKinds{
 	{"*RATE_LIMIT*", Throttled},
 }
 
-// jdNonceUsed is in the words of the gateway for a nonce that it has seen. The
-// code with them is that of a missing right.
+// jdNonceUsed is in the gateway's message for a repeated nonce. The code of that error is the one of a
+// missing right.
 const jdNonceUsed = "noncestr"
 
-// do makes one call and reads its result into out, if that is wanted.
+// do makes one call and parses its result into out, unless that is nil.
 func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out any) error {
 	if parameters != nil {
 		if err := c.json(parameters); err != nil {
@@ -100,7 +97,7 @@ func (v *jdCloud) do(ctx context.Context, c call, parameters map[string]any, out
 	return v.api.unreadable(c, ans, err)
 }
 
-// jdReply is any answer.
+// jdReply is the envelope of every answer.
 type jdReply struct {
 	RequestID string
 	Error     jdError
@@ -108,7 +105,7 @@ type jdReply struct {
 }
 
 type jdError struct {
-	Code            int // the HTTP status again
+	Code            int // the HTTP status
 	Status, Message string
 }
 
@@ -117,13 +114,13 @@ func (v *jdCloud) refused(c call, ans answer, r jdReply) error {
 		ans.status = r.Error.Code
 	}
 	e := v.api.refused(c, ans, verdict{r.Error.Status, r.Error.Message, r.RequestID}, jdErrors)
-	if strings.Contains(r.Error.Message, jdNonceUsed) { // by the same request, which may have been done
+	if strings.Contains(r.Error.Message, jdNonceUsed) { // the vendor got the request twice, and may have done it
 		e.Kind, e.Unmade = Temporary, false
 	}
 	return e
 }
 
-// jdList gives a page of a list.
+// jdList returns a page of a list.
 func jdList[T, U any](ctx context.Context, v *jdCloud, c call, size int, form func(T) U) pageOf[U] {
 	c.method = http.MethodGet
 	c.query.Set("pageSize", strconv.Itoa(size))
@@ -147,12 +144,12 @@ func (d jdDomain) zone() zone {
 	return zone{id: d.ID.String(), unique: d.ID.String(), name: dnsname.Parse(d.DomainName), minTTL: jdMinTTL}
 }
 
-// domains gives a page of the zones that a search finds.
+// domains returns a page of the zones that a search finds.
 func (v *jdCloud) domains(ctx context.Context, search url.Values) pageOf[zone] {
 	return jdList(ctx, v, call{name: "DescribeDomains", path: "/domain", query: search}, jdDomainPage, jdDomain.zone)
 }
 
-// zone picks the name out of all those that have it as a part.
+// zone selects the name among all zones whose names contain it.
 func (v *jdCloud) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := paged(v.domains(ctx, url.Values{"domainName": {name}}))
 	z, found = pick(zones, name)
@@ -163,8 +160,8 @@ func (v *jdCloud) zones(ctx context.Context) ([]zone, error) {
 	return zonesPaged(v.domains(ctx, url.Values{}))
 }
 
-// list gets the records of any type whose host has ours as a part. A CNAME is
-// among them, and there can be no value beside it.
+// list gets the records of any type whose host contains the name. This includes a CNAME, beside which
+// there is no value.
 func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(name, z)}}))
 	sets := newZoneSets(nil)
@@ -185,7 +182,7 @@ type jdEntry struct {
 	ViewValue, ResolvingStatus  any
 }
 
-// records gives a page of the records that a search finds.
+// records returns a page of the records that a search finds.
 func (v *jdCloud) records(ctx context.Context, z zone, search url.Values) pageOf[entry] {
 	c := call{name: "DescribeResourceRecord", path: jdRecords(z), query: search}
 	return jdList(ctx, v, c, jdRecordPage, func(e jdEntry) entry { return e.entry(z) })
@@ -196,8 +193,8 @@ func (e jdEntry) entry(z zone) entry {
 	return entry{record{id: e.ID.String(), value: looseTXT(e.HostValue), ttl: e.TTL, off: off}, absolute(e.HostRecord, z), e.Type, e.HostValue}
 }
 
-// jdForAll reads viewValue: [-1] by the documentation, and -1 where records
-// are made. What says no line has the default one.
+// jdForAll parses viewValue: [-1] in the documentation, and -1 in writes. A record without a line has
+// the default line.
 func jdForAll(viewValue any) bool {
 	text := strings.Trim(fmt.Sprint(viewValue), "[]")
 	return viewValue == nil || text == "" || text == strconv.Itoa(jdDefaultLine)
@@ -228,8 +225,8 @@ func (v *jdCloud) remove(ctx context.Context, z zone, _ string, old record) erro
 	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdRecords(z) + "/" + escape(old.id)}, nil, nil))
 }
 
-// jdGone takes "not found" for a word about the record: the same code is for
-// a zone, which is listed again before the change counts as done.
+// jdGone takes "not found" as an answer about the record. A missing zone has the same code, but the
+// zone is listed again before the change counts as done.
 func jdGone(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ZoneNotFound {
 		e.Kind = gone
@@ -237,5 +234,5 @@ func jdGone(err error) error {
 	return err
 }
 
-// fits is strict, because what the vendor does to values is not documented.
+// fits accepts plain text only, because the vendor's handling of values is not documented.
 func (v *jdCloud) fits(value TXT) error { return plainText(value, jdMaxValue, `"\`) }

@@ -171,8 +171,8 @@ func TestJDCloudExactly(t *testing.T) {
 	}
 }
 
-// TestJDCloudLines has records that are paused or of a special line: they are
-// not values, and not ours to touch.
+// TestJDCloudLines has records that are paused or of a special line: they are not values, and the client
+// does not touch them.
 func TestJDCloudLines(t *testing.T) {
 	for viewValue, all := range map[string]bool{
 		`[-1]`: true, `-1`: true, `"-1"`: true, `[]`: true, `null`: true, `[3]`: false, `[-1,3]`: false, `3`: false, `{}`: false,
@@ -210,8 +210,8 @@ func TestJDCloudAlias(t *testing.T) {
 	}
 }
 
-// TestJDCloudOnce loses the answer of each kind of write. What is done again
-// then leaves one record, though the vendor would take two.
+// TestJDCloudOnce loses the answer to each kind of write. The retry leaves one record, although the
+// vendor would accept two.
 func TestJDCloudOnce(t *testing.T) {
 	c := cloudtest.JDCloud(t)
 	client := openCloud(t, c, NewJDCloud)
@@ -248,7 +248,7 @@ func TestJDCloudOnce(t *testing.T) {
 	}
 }
 
-// TestJDCloudGone writes records that somebody has deleted meanwhile.
+// TestJDCloudGone writes records that another user has deleted meanwhile.
 func TestJDCloudGone(t *testing.T) {
 	c := cloudtest.JDCloud(t)
 	v := openCloud(t, c, NewJDCloud).vendor.(*jdCloud)

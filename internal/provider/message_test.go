@@ -13,8 +13,7 @@ import (
 	"meshddns/internal/msg"
 )
 
-// TestMessages tells failures in both languages: all words of ours, and none of a vendor's,
-// are translated.
+// TestMessages writes failures in both languages: all our words are translated, and none of a vendor's.
 func TestMessages(t *testing.T) {
 	a, err := newAPI("https://dns.example", Credentials{AccessKeySecret: "s3cr3t"}, false)
 	if err != nil {
@@ -59,7 +58,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Every meaning of an rcode has its Chinese.
+// TestMeanings: every meaning of an rcode has a Chinese text.
 func TestMeanings(t *testing.T) {
 	for _, meanings := range []map[dnswire.Rcode]meaning{queryErrors, updateErrors, transferErrors} {
 		for rcode := range meanings {

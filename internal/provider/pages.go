@@ -9,12 +9,11 @@ import (
 
 const maxPages = 1000 // of any list
 
-// pageOf gives the items of one page of a list; given is how many there were
-// on the pages before, total how many there are on all, nil where the answer
-// does not say that.
+// pageOf returns the items of one page of a list. given is the number of items on the pages before.
+// total is the number on all pages, nil if the answer does not tell.
 type pageOf[T any] func(page, given int) (items []T, total *int, err error)
 
-// paged collects the items of all pages.
+// paged returns the items of all pages.
 func paged[T any](fetch pageOf[T]) (all []T, err error) {
 	err = eachPage(fetch, func(items []T) { all = append(all, items...) })
 	if err != nil {
@@ -23,9 +22,9 @@ func paged[T any](fetch pageOf[T]) (all []T, err error) {
 	return all, nil
 }
 
-// eachPage hands the items of all pages on. Where an answer does not say how many
-// there are, an empty page is the last. An answer with neither, or a list that
-// ends too early, is not to be believed: what it lacks would be written again.
+// eachPage calls take with the items of each page. If an answer does not tell the total, an empty page
+// is the last. An answer with neither items nor total, and a list that ends too early, are errors:
+// the program would write the missing records again.
 func eachPage[T any](fetch pageOf[T], take func(items []T)) error {
 	given := 0
 	for page := 1; page <= maxPages; page++ {
@@ -47,9 +46,8 @@ func eachPage[T any](fetch pageOf[T], take func(items []T)) error {
 	return &Error{Kind: BadAnswer, Detail: msg.Textf("the list has over %d pages", maxPages)}
 }
 
-// wholePages hands a list on of which nothing may be missing, although others may
-// write while it is read: its length stays the same on all pages, and no item
-// comes twice. One of too many pages is not begun.
+// wholePages reads a list that must be complete, although others may write meanwhile. Its length must
+// be the same on all pages, and no item may come twice. A list of too many pages fails at once.
 func wholePages[T any](id func(T) string, fetch pageOf[T], take func(T)) error {
 	length, seen := -1, newMarks()
 	return eachPage(func(page, given int) ([]T, *int, error) {
@@ -79,7 +77,8 @@ func wholePages[T any](id func(T) string, fetch pageOf[T], take func(T)) error {
 	})
 }
 
-// marks tells what has come before, by hashes: of a million ids, eight octets each.
+// marks is a set of ids that have come before. It keeps hashes of eight octets, because there may be a
+// million ids.
 type marks struct {
 	seed maphash.Seed
 	seen map[uint64]struct{}
@@ -87,17 +86,15 @@ type marks struct {
 
 func newMarks() marks { return marks{maphash.MakeSeed(), map[uint64]struct{}{}} }
 
-// again notes an id, or whatever tells items apart, and reports whether it was noted
-// before.
+// again adds an id, or another comparable key, and reports whether it was in the set before.
 func (m marks) again(id any) bool {
 	before := len(m.seen)
 	m.seen[maphash.Comparable(m.seed, id)] = struct{}{}
 	return len(m.seen) == before
 }
 
-// zonesPaged collects the list of an account's zones, unless that has too
-// many pages. A page that comes twice hides another, whose zones would seem to be
-// missing.
+// zonesPaged returns all zones of an account, or tooMany if there are too many pages. A repeated page
+// is an error, because it hides another one, whose zones would seem to be missing.
 func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
 	seen := newMarks()
 	return paged(func(page, given int) ([]T, *int, error) {
@@ -112,7 +109,7 @@ func zonesPaged[T any](fetch pageOf[T]) ([]T, error) {
 	})
 }
 
-// as converts each item of a list. A nil list stays nil: it means that there is no list.
+// as converts each item of a list. A nil list stays nil, because nil means that there is no list.
 func as[T, U any](items []T, form func(T) U) (formed []U) {
 	for _, item := range items {
 		formed = append(formed, form(item))

@@ -18,8 +18,8 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// porkbun is Porkbun's API, version 3: every call is a POST whose JSON body
-// has both keys. Values stand there without quotes, a record each.
+// porkbun is Porkbun's API, version 3: every call is a POST with both keys in its JSON body. It stores
+// values without quotes, one value a record.
 type porkbun struct {
 	api   *api
 	turns *turns
@@ -29,14 +29,13 @@ type porkbun struct {
 const (
 	porkbunEndpoint = "https://api.porkbun.com/api/json/v3"
 	porkbunHosts    = ".porkbun.com"
-	porkbunInterval = time.Second // between calls; the vendor has asked for it in words, not in numbers
+	porkbunInterval = time.Second // between calls; the vendor asks for pauses and gives no number
 	porkbunMinTTL   = 600         // seconds
-	porkbunMaxValue = 764         // octets; the limit is not documented, and so many are known to be kept
+	porkbunMaxValue = 764         // octets; the limit is not documented, and this length is known to be kept
 )
 
-// NewPorkbun makes a client of Porkbun. The key pair is API key (pk1_...) and
-// secret API key (sk1_...), which have no rights to choose; API access must be
-// switched on for each domain, or it counts as not there.
+// NewPorkbun makes a client of Porkbun. The key pair is API key (pk1_...) and secret API key
+// (sk1_...); its rights cannot be restricted. A domain without API access counts as missing.
 func NewPorkbun(c Credentials) (*Client, error) {
 	a, err := newAPI(porkbunEndpoint, c, false)
 	if err != nil {
@@ -50,13 +49,13 @@ func NewPorkbun(c Credentials) (*Client, error) {
 	return newRecordClient(v), nil
 }
 
-// porkbunTurns are of all clients: every domain has one of its own.
+// porkbunTurns has the turns of all clients, because every domain has a client of its own.
 var porkbunTurns = newTurns(porkbunInterval)
 
 // turns keeps calls an interval apart.
 type turns struct {
 	interval time.Duration
-	turn     turn // of the callers that wait for the time of the next call
+	turn     turn // of the callers that wait for next
 	next     time.Time
 }
 
@@ -64,8 +63,8 @@ func newTurns(interval time.Duration) *turns {
 	return &turns{interval: interval, turn: newTurn()}
 }
 
-// wait returns when a call may begin, or false when the context ends first,
-// which takes no turn from others.
+// wait returns true when the next call may begin, or false if the context ends first. A caller that
+// gives up takes no time from others.
 func (t *turns) wait(ctx context.Context) bool {
 	if !t.turn.take(ctx) {
 		return false
@@ -81,10 +80,9 @@ func (t *turns) wait(ctx context.Context) bool {
 	return true
 }
 
-// porkbunErrors are the codes of the API's description, and the words of
-// answers without a code. A domain of another account and one whose API access
-// is off have the same words. That edits and creations fail in words alone is
-// what users report of calls that come too fast.
+// porkbunErrors are the codes in the API's description, and the messages of answers without a code. A
+// domain of another account and one without API access have the same message. Users report that calls
+// that come too fast fail with the messages for edits and creations.
 var porkbunErrors = codeKinds{
 	{"INVALID_API_KEY*", BadCredentials},
 	{"API_KEY_REQUIRED", BadCredentials},
@@ -107,7 +105,7 @@ var porkbunErrors = codeKinds{
 	{"Edit error: We were unable to*", Temporary},
 }
 
-// scalar is a value that comes as a string or as a number.
+// scalar is a string, or a number, in JSON.
 type scalar string
 
 func (s *scalar) UnmarshalJSON(data []byte) error {
@@ -120,7 +118,7 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// do makes one call and reads its answer into out.
+// do makes one call and parses its answer into out.
 func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out any) error {
 	ans, err := v.post(ctx, c, fields)
 	if err != nil {
@@ -132,7 +130,7 @@ func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out 
 	}
 	err = json.Unmarshal(ans.body, &said)
 	switch {
-	case ans.status == http.StatusAccepted: // not documented: so it answered calls that came too fast
+	case ans.status == http.StatusAccepted: // not documented: the answer to calls that come too fast
 		return v.api.refused(c, ans, verdict{}, codeKinds{{"*", Throttled}})
 	case err == nil && (ans.status >= 400 || strings.EqualFold(said.Status, "ERROR")):
 		return v.refused(c, ans, string(said.Code), said.Message)
@@ -145,7 +143,7 @@ func (v *porkbun) do(ctx context.Context, c call, fields map[string]string, out 
 	return v.api.unreadable(c, ans, err)
 }
 
-// post sends a call with both keys, when its turn comes.
+// post sends a call with both keys when its turn comes.
 func (v *porkbun) post(ctx context.Context, c call, fields map[string]string) (answer, error) {
 	all := map[string]string{"apikey": v.api.Key.AccessKeyID, "secretapikey": string(v.api.Key.AccessKeySecret)}
 	maps.Copy(all, fields)
@@ -159,7 +157,7 @@ func (v *porkbun) post(ctx context.Context, c call, fields map[string]string) (a
 	return v.api.send(ctx, c, func(*http.Request, []byte) {})
 }
 
-// refused knows answers with a code and without.
+// refused makes the error of an answer with or without a code.
 func (v *porkbun) refused(c call, ans answer, code, words string) error {
 	known := cmp.Or(porkbunErrors.of(code), porkbunErrors.of(words))
 	if known == BadCredentials {
@@ -173,32 +171,32 @@ type porkbunRecord struct {
 	Name, Type, Content string
 }
 
-// retrieve lists the records of a domain, all in one answer.
+// retrieve returns the records of a domain, all in one answer.
 func (v *porkbun) retrieve(ctx context.Context, domain string) ([]porkbunRecord, error) {
 	var answer struct{ Records *[]porkbunRecord }
 	c := call{name: "dns/retrieve", path: "/dns/retrieve/" + escape(domain)}
 	if err := v.do(ctx, c, nil, &answer); err != nil {
 		return nil, err
 	}
-	if answer.Records == nil { // taken for an empty list, it would have values written again
+	if answer.Records == nil { // as an empty list it would make the program write all values again
 		return nil, v.api.lacks(c, "records")
 	}
 	return *answer.Records, nil
 }
 
-// zone asks for the records of a domain. What the vendor says of one that is
-// not in the account is not sure, and whether it looks at the keys first: keys
-// that were never accepted are tried on their own.
+// zone asks for the records of a domain. The vendor's answer for a domain outside the account is not
+// certain, nor whether the vendor checks the keys first. Keys that were never accepted are therefore
+// tested by a call of their own.
 func (v *porkbun) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	if strings.HasPrefix(name, "_") {
-		return zone{}, false, nil // no domain is called so
+		return zone{}, false, nil // no domain begins with "_"
 	}
 	entries, err := v.retrieve(ctx, name)
 	if kind := KindOf(err); err != nil && (kind == ZoneNotFound || kind == Invalid) {
 		return zone{}, false, v.checkKeys(ctx)
 	}
 	outside := func(r porkbunRecord) bool { return !strings.HasSuffix("."+dnsname.Fold(r.Name), "."+name) }
-	if err != nil || slices.ContainsFunc(entries, outside) { // the records of a domain above
+	if err != nil || slices.ContainsFunc(entries, outside) { // the vendor listed a parent domain
 		return zone{}, false, err
 	}
 	return zone{id: name, name: name, minTTL: porkbunMinTTL}, true, nil
@@ -224,14 +222,14 @@ func (v *porkbun) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 		case "CNAME":
 			sets.alias(name, e.Content)
 		case "TXT":
-			ttl, _ := strconv.ParseUint(string(e.TTL), 10, 32) // 0 if it does not say
+			ttl, _ := strconv.ParseUint(string(e.TTL), 10, 32) // 0 if absent
 			sets.add(name, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
 		}
 	}
 	return err
 }
 
-// porkbunFields is what a write says of a record; the zone's own name is "".
+// porkbunFields returns the fields of a write. The zone's own name is "".
 func porkbunFields(z zone, name string, value TXT, ttl uint32) map[string]string {
 	below := strings.TrimSuffix(strings.TrimSuffix(name, z.name), ".")
 	return map[string]string{"name": below, "type": "TXT", "content": value.Text(), "ttl": strconv.FormatUint(uint64(ttl), 10)}
@@ -252,5 +250,5 @@ func (v *porkbun) remove(ctx context.Context, z zone, _ string, old record) erro
 	return v.do(ctx, c, nil, &struct{}{})
 }
 
-// fits refuses what the vendor does: no text, and spaces at the end.
+// fits refuses values that the vendor refuses: an empty text, and spaces at the end.
 func (v *porkbun) fits(value TXT) error { return plainText(value, porkbunMaxValue, "") }

@@ -90,8 +90,7 @@ func newPorkbun(t *testing.T, c *cloudtest.Cloud, secret string) *porkbun {
 	return client.vendor.(*porkbun)
 }
 
-// TestPorkbunKeys tells wrong keys from a domain that is not in the account,
-// and does not try good keys again and again.
+// TestPorkbunKeys distinguishes wrong keys from a domain outside the account, and tests good keys once.
 func TestPorkbunKeys(t *testing.T) {
 	c := cloudtest.Porkbun(t)
 	for _, name := range []string{"nowhere.example", cloudtest.Zone} {
@@ -119,7 +118,7 @@ func TestPorkbunKeys(t *testing.T) {
 	}
 }
 
-// TestPorkbunZoneAbove takes no domain for one below it.
+// TestPorkbunZoneAbove does not take a domain for the zone of one below it.
 func TestPorkbunZoneAbove(t *testing.T) {
 	c := cloudtest.Porkbun(t)
 	v := newPorkbun(t, c, c.AccessKeySecret)
@@ -182,7 +181,7 @@ func TestPorkbunValues(t *testing.T) {
 	}
 }
 
-// TestPorkbunInterval spaces calls to the vendor, and to nobody else.
+// TestPorkbunInterval: calls to the vendor have an interval, calls to other servers do not.
 func TestPorkbunInterval(t *testing.T) {
 	for endpoint, want := range map[string]time.Duration{
 		"": porkbunInterval, "https://api-ipv4.porkbun.com": porkbunInterval, "http://127.0.0.1:1": 0, "https://api.notporkbun.com": 0,

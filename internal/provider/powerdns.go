@@ -19,29 +19,28 @@ import (
 )
 
 // powerDNS is the HTTP API of the PowerDNS Authoritative Server, version 1
-// (https://doc.powerdns.com/authoritative/http-api/): a set is replaced whole,
-// in one transaction, and records can be disabled one by one.
+// (https://doc.powerdns.com/authoritative/http-api/). A write replaces a whole set in one transaction,
+// and single records can be disabled.
 type powerDNS struct {
 	api  *api
 	turn turn // of writes
 }
 
 const (
-	pdnsEndpoint = "http://localhost:8081/api/v1" // only its path counts: every operator has a server of their own
+	pdnsEndpoint = "http://localhost:8081/api/v1" // only the path is used, because there is no common server
 	pdnsRecord   = 65535                          // octets of a record's data on the wire
 
-	// pdnsShowsAll is the version from which the API lists the disabled
-	// records of a name; https://github.com/PowerDNS/pdns/issues/11473
+	// pdnsShowsAll is the version from which the API lists the disabled records of a name
+	// (https://github.com/PowerDNS/pdns/issues/11473).
 	pdnsShowsAll = 5
 
-	pdnsBatch = 500 // sets that are changed in one call
+	pdnsBatch = 500 // sets in one call
 )
 
-// NewPowerDNS makes a client of a PowerDNS server. The key pair is the id of
-// the server, "localhost" unless a proxy names it otherwise, and its api-key,
-// which may do everything. The endpoint is where its webserver listens, such
-// as http://192.0.2.1:8081; it speaks plain HTTP, so the network between must
-// be trusted, or a proxy speak HTTPS for it.
+// NewPowerDNS makes a client of a PowerDNS server. The key pair is the id of the server, "localhost"
+// unless a proxy renames it, and its api-key, which has all rights. The endpoint is the address of its
+// webserver, such as http://192.0.2.1:8081. The webserver speaks plain HTTP: the network must be
+// trusted, or a proxy must add HTTPS.
 func NewPowerDNS(c Credentials) (*Client, error) {
 	if c.Endpoint == "" {
 		return nil, &Error{Kind: Invalid, Detail: msg.Say("endpoint: PowerDNS has no common address: want that of the server, such as http://192.0.2.1:8081")}
@@ -55,11 +54,10 @@ func NewPowerDNS(c Credentials) (*Client, error) {
 	return newSetClient(&powerDNS{a, t.(turn)}), nil
 }
 
-// pdnsTurns has the turn of each server: every domain has a client of its own.
+// pdnsTurns has the turn of each server, because every domain has a client of its own.
 var pdnsTurns sync.Map
 
-// pdnsWords tell failures apart that have the same HTTP status; the server
-// has no codes.
+// pdnsWords are the messages of failures with the same HTTP status. The server has no codes.
 var pdnsWords = []struct {
 	part string
 	kind Kind
@@ -71,8 +69,7 @@ var pdnsWords = []struct {
 	{"Consumer zones", Permission},
 }
 
-// do makes one call below the server's path, and reads its answer into out
-// unless that is nil.
+// do makes one call below the server's path, and parses its answer into out unless out is nil.
 func (v *powerDNS) do(ctx context.Context, c call, out any) error {
 	c.path = "/servers/" + url.PathEscape(v.api.Key.AccessKeyID) + c.path
 	if c.body != nil {
@@ -93,8 +90,7 @@ func (v *powerDNS) do(ctx context.Context, c call, out any) error {
 	return v.api.unreadable(c, ans, json.Unmarshal(ans.body, out))
 }
 
-// refused reads a failure: JSON where a handler speaks, plain text where the
-// web server does.
+// refused parses a failure: JSON from the API, plain text from the web server.
 func (v *powerDNS) refused(c call, ans answer) error {
 	var failure struct {
 		Error  string
@@ -119,7 +115,7 @@ func (v *powerDNS) refused(c call, ans answer) error {
 			kind = cmp.Or(kind, known.kind)
 		}
 	}
-	e := v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // every failure is without a code
+	e := v.api.refused(c, ans, verdict{message: words}, codeKinds{{"", kind}}) // the server has no codes
 	if ans.status == http.StatusNotFound {
 		e.Detail = msg.Textf("%s (no such zone, or the server's id is not %q)", e.Detail, v.api.Key.AccessKeyID)
 	}
@@ -136,8 +132,7 @@ func (v *powerDNS) zone(ctx context.Context, name string) (zone, bool, error) {
 	return zone{}, false, err
 }
 
-// zones asks for no more than their names: what the server computes of
-// signatures takes its time.
+// zones asks without DNSSEC details, because the server takes long to compute them.
 func (v *powerDNS) zones(ctx context.Context) ([]zone, error) {
 	zones, err := v.zonesWhere(ctx, url.Values{"dnssec": {"false"}})
 	if errors.Is(err, errTooLong) {
@@ -158,7 +153,7 @@ func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zo
 	for _, e := range entries {
 		z := zone{id: e.ID, name: dnsname.Fold(e.Name)}
 		switch strings.ToLower(e.Kind) {
-		case "slave", "secondary", "consumer": // the API takes changes, and the next transfer undoes them
+		case "slave", "secondary", "consumer": // the API accepts changes, and the next transfer undoes them
 			z.fault = &Error{Kind: Permission, Detail: msg.Textf("the zone %q is a copy on this server (%s): change it at its primary", z.name, e.Kind)}
 		}
 		zones = append(zones, z)
@@ -166,15 +161,14 @@ func (v *powerDNS) zonesWhere(ctx context.Context, query url.Values) (zones []zo
 	return zones, nil
 }
 
-// pdnsSet is a set as the API shows it. The records stay as they came, so
-// that they go back so.
+// pdnsSet is a set in the API. The records stay raw, so that they go back unchanged.
 type pdnsSet struct {
 	Name, Type string
 	TTL        uint32
 	Records    []json.RawMessage
 }
 
-// sets reads a zone, or what of it the query asks for.
+// sets reads the part of a zone that the query selects.
 func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zoneSets) (unread error) {
 	var answer struct{ RRsets []struct{} }
 	c := call{name: "read zone", method: http.MethodGet, path: "/zones/" + url.PathEscape(z.id), query: query}
@@ -201,7 +195,7 @@ func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zon
 	return nil
 }
 
-// addTo adds what a set has to what else is known of the name.
+// addTo adds the records of a set to the set of its name.
 func (s pdnsSet) addTo(set recordSet) (recordSet, error) {
 	for _, raw := range s.Records {
 		if s.Type == "CNAME" {
@@ -224,14 +218,14 @@ func (s pdnsSet) addTo(set recordSet) (recordSet, error) {
 	return set, nil
 }
 
-// pdnsEntry is what we read of a record.
+// pdnsEntry is the part of a record that this client reads.
 type pdnsEntry struct {
 	Content  string
 	Disabled bool
 }
 
-// pdnsRead reads a record. The server cuts strings that are too long when it
-// answers the public; what it cannot read it does not serve either.
+// pdnsRead parses a record. In its answers to resolvers the server splits strings that are too long,
+// and leaves out values that it cannot parse.
 func pdnsRead(raw json.RawMessage) (record, error) {
 	var entry pdnsEntry
 	if err := json.Unmarshal(escapeOctets(raw), &entry); err != nil {
@@ -248,8 +242,8 @@ func pdnsRead(raw json.RawMessage) (record, error) {
 	return r, nil
 }
 
-// escapeOctets writes octets that are not UTF-8, which the API shows as they
-// are, as escapes of a zone file: package json would lose them.
+// escapeOctets replaces octets that are not UTF-8 by the escapes of a zone file. The API shows these
+// octets raw, and package json would lose them.
 func escapeOctets(text []byte) []byte {
 	var out []byte
 	for len(text) > 0 {
@@ -264,8 +258,7 @@ func escapeOctets(text []byte) []byte {
 	return out
 }
 
-// list leaves it to the server to see an alias at the name: it takes no other
-// record there.
+// list does not look for an alias at the name: beside one the server refuses other records.
 func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
 	sets := newZoneSets(nil)
 	err := v.sets(ctx, z, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}}, sets)
@@ -276,13 +269,13 @@ func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, er
 	return set, err
 }
 
-// listZone reads the zone in one call, the disabled records with it.
+// listZone reads the zone with its disabled records in one call.
 func (v *powerDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return v.sets(ctx, z, nil, sets)
 }
 
-// alwaysLists has the whole zone read also for a few names: what is disabled at a
-// name is to be known before its set is replaced.
+// alwaysLists makes Client read the whole zone even for a few names: before a set is replaced, its
+// disabled records must be known.
 func (v *powerDNS) alwaysLists() {}
 
 func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
@@ -299,8 +292,8 @@ func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to re
 	return v.write(ctx, z, pdnsChange(name, to, cmp.Or(disabled.ttl, from.ttl)))
 }
 
-// applyAll changes many sets in one call, which is one transaction. The list
-// that the plans were made from has shown disabled records, too.
+// applyAll changes many sets in one call, which is one transaction. The plans know the disabled
+// records, because they come from a list of the whole zone.
 func (v *powerDNS) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	fit := func(left []plan) int { return min(len(left), pdnsBatch) }
 	return inBatches(plans, fit, func(batch []plan) error {
@@ -312,9 +305,9 @@ func (v *powerDNS) applyAll(ctx context.Context, z zone, plans []plan) ([]error,
 	}), true
 }
 
-// unlisted gives the records at a name that list did not: the disabled ones,
-// which older servers show only among all records of the zone. A server that
-// does not tell its version counts as old.
+// unlisted returns the records at a name that list did not return: the disabled ones, which older
+// servers show only in a list of the whole zone. A server that does not tell its version counts as
+// old.
 func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed recordSet) (recordSet, error) {
 	var server struct{ Version string }
 	if v.do(ctx, call{name: "read server", method: http.MethodGet}, &server) == nil {
@@ -334,9 +327,8 @@ func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed rec
 	return all, nil
 }
 
-// pdnsChange puts a set in the place of what is there. Without a word about
-// comments the set keeps its own. Beside disabled records the TTL stays: it is
-// theirs, too.
+// pdnsChange returns the replacement of a set. Without a member for comments the set keeps its
+// comments. Disabled records share the TTL of the set, so it does not change beside them.
 func pdnsChange(name string, set recordSet, ttl uint32) any {
 	if slices.ContainsFunc(set.records, func(r record) bool { return r.off }) {
 		set.ttl = ttl
@@ -356,8 +348,8 @@ func pdnsChange(name string, set recordSet, ttl uint32) any {
 	return change
 }
 
-// write makes changes in one transaction. One write at a time: with SQLite the
-// server answers 500 to the other of two.
+// write makes changes in one transaction. Writes do not overlap: with SQLite the server answers 500 to
+// one of two.
 func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	c := call{name: "change zone", method: http.MethodPatch, path: "/zones/" + url.PathEscape(z.id)}
 	if err := c.json(map[string]any{"rrsets": changes}); err != nil {
@@ -370,9 +362,9 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	return v.do(ctx, c, nil)
 }
 
-// fits refuses what the server takes and cannot serve: texts of any length.
+// fits limits the length of a value: the server accepts any, and cannot serve a longer one.
 func (v *powerDNS) fits(value TXT) error {
-	if len(value)+len(value.Text()) > pdnsRecord { // each string has an octet for its length
+	if len(value)+len(value.Text()) > pdnsRecord { // one octet for the length of each string
 		return msg.Errorf("a record holds at most %d octets", pdnsRecord)
 	}
 	return value.Check()

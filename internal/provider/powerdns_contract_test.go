@@ -15,15 +15,14 @@ import (
 	"meshddns/test/servertest"
 )
 
-// pdnsServer is another user of a PowerDNS server, who has the HTTP API and
-// nsupdate, and spells some values as only the API takes them.
+// pdnsServer is another user of a PowerDNS server. It uses the HTTP API and nsupdate, and writes some
+// values in spellings that only the API accepts.
 type pdnsServer struct {
 	servertest.Server
 	spelled map[string]string // contents by values
 }
 
-// pdnsSpellings are contents that stay as they were written, and what the
-// public sees of each.
+// pdnsSpellings are contents that the API stores as they are written, and their values in DNS.
 var pdnsSpellings = []struct {
 	content string
 	value   provider.TXT
@@ -105,8 +104,8 @@ func (s pdnsServer) put(t testing.TB, name string, contents ...string) {
 		`{"rrsets":[{"name":"%s.","type":"TXT","changetype":"REPLACE","ttl":60,"records":[%s]}]}`, name, strings.Join(records, ",")))
 }
 
-// contents gives what the server has at a name, spelled as it has it, sorted,
-// with "-" before disabled records.
+// contents returns the contents at a name in the server's spelling, sorted, with "-" before disabled
+// records.
 func (s pdnsServer) contents(t testing.TB, name string) (contents []string) {
 	t.Helper()
 	body := s.call(t, http.MethodGet, "/zones/example.com.", "")
@@ -203,7 +202,7 @@ func TestPowerDNSKeeps(t *testing.T) {
 	}
 }
 
-// TestPowerDNSRefusals asks the server for what it does not take.
+// TestPowerDNSRefusals sends changes that the server refuses.
 func TestPowerDNSRefusals(t *testing.T) {
 	s, client := newPDNSServer(t)
 	s.call(t, http.MethodPost, "/zones", `{"name":"copy.example.","kind":"Slave","masters":["127.0.0.1"]}`)

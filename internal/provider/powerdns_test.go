@@ -18,7 +18,7 @@ import (
 // pdnsOdd is the value by which the exchanges show how characters are encoded.
 const pdnsOdd = "a b\"c\\d;e+f*g~h=i&j%k/l?m#n,o:p@qé中文😀"
 
-// pdnsContents reads what an exchange writes, as records that were there.
+// pdnsContents returns the records that an exchange writes, as if they were there before.
 func pdnsContents(t *testing.T, e exchange) (raw, spelled recordSet) {
 	t.Helper()
 	var body struct{ RRsets []pdnsSet }
@@ -37,8 +37,8 @@ func pdnsContents(t *testing.T, e exchange) (raw, spelled recordSet) {
 	return raw, spelled
 }
 
-// TestPowerDNSExchanges sends what was sent to a real server, and reads that
-// server's answers.
+// TestPowerDNSExchanges sends the requests that were recorded with a real server, and reads the answers
+// of that server.
 func TestPowerDNSExchanges(t *testing.T) {
 	unused := map[string]string{
 		"error: not canonical": "names are written with the final dot",
@@ -67,8 +67,8 @@ func TestPowerDNSExchanges(t *testing.T) {
 	}
 }
 
-// pdnsSend makes the call of an exchange, and says what kind of failure the
-// recorded answer is, if it is one.
+// pdnsSend makes the call of an exchange, and returns the kind of failure of the recorded answer, if it
+// is one.
 func pdnsSend(t *testing.T, v *powerDNS, e exchange) (kind Kind, err error) {
 	t.Helper()
 	z := zone{id: "example.com.", name: "example.com"}
@@ -114,7 +114,7 @@ func pdnsName(e exchange) string {
 	return name
 }
 
-// pdnsListed reads a recorded list and compares what comes.
+// pdnsListed reads a recorded list and compares the records.
 func pdnsListed(t *testing.T, v *powerDNS, z zone, op string) error {
 	t.Helper()
 	name, want := "", []string{pdnsOdd}
@@ -276,8 +276,7 @@ func TestPowerDNSEndpoint(t *testing.T) {
 	}
 }
 
-// TestPowerDNSCopies wants a word about zones whose changes the next transfer
-// would undo.
+// TestPowerDNSCopies refuses zones in which the next transfer would undo changes.
 func TestPowerDNSCopies(t *testing.T) {
 	c := cloudtest.PowerDNS(t)
 	for _, kind := range []string{"Slave", "Consumer", "Secondary"} {
@@ -289,8 +288,8 @@ func TestPowerDNSCopies(t *testing.T) {
 	}
 }
 
-// TestPowerDNSUnfiltered speaks to a server that ignores what is asked for:
-// it shows all zones, and all records of a zone.
+// TestPowerDNSUnfiltered has a server that ignores filters: it lists all zones, and all records of a
+// zone.
 func TestPowerDNSUnfiltered(t *testing.T) {
 	c := cloudtest.PowerDNS(t)
 	client, err := NewPowerDNS(Credentials{c.AccessKeyID, secrets.Secret(c.AccessKeySecret), c.URL})
@@ -385,7 +384,7 @@ func TestPowerDNSDisabled(t *testing.T) {
 	}
 }
 
-// TestPowerDNSTurn ends a write that waits for another, with its context.
+// TestPowerDNSTurn: a write that waits for another ends with its context.
 func TestPowerDNSTurn(t *testing.T) {
 	a, err := newAPI(pdnsEndpoint, Credentials{Endpoint: "http://192.0.2.1"}, true)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package provider holds the clients of DNS providers, one file a provider.
+// Package provider has the clients of DNS providers, one file for each provider.
 //
-// A client reads the TXT values at one name and changes single values there;
-// every value that a change does not name stays as it is. The promises are
-// written at the interface DNS, and one test suite holds every client to them.
+// A client reads the TXT values at one name and changes single values there. Every value that a
+// change does not name stays unchanged. The interface DNS documents these guarantees, and one test
+// suite checks them for every client.
 package provider
 
 import (
@@ -16,58 +16,55 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Credentials are what a client is made from.
+// Credentials are the settings of a client.
 type Credentials struct {
 	AccessKeyID     string
 	AccessKeySecret secrets.Secret
-	Endpoint        string // where the provider answers, if not at the vendor's own address
+	Endpoint        string // address of the provider's API; empty means the vendor's own
 }
 
-// TXT is one value of a TXT RRset: its character-strings in order, each of at
-// most 255 octets. The cut into strings is part of the value.
+// TXT is one value of a TXT RRset: its character-strings in order, each of at most 255 octets. The
+// split into strings is part of the value.
 type TXT []string
 
-// Text gives the value as readers see it, the character-strings joined.
+// Text returns the joined character-strings, as readers see the value.
 func (t TXT) Text() string { return strings.Join(t, "") }
 
-// Equal reports whether two values are the same octets with the same cut.
+// Equal reports whether two values have the same octets and the same split.
 func (t TXT) Equal(u TXT) bool { return slices.Equal(t, u) }
 
-// RRset is what stands at a name: its TXT values, in no order, and their TTL
-// in seconds (0 without values).
+// RRset is the TXT values at a name, in no order, and their TTL in seconds (0 without values).
 type RRset struct {
 	TTL    uint32
 	Values []TXT
-	Off    []TXT    // values in records that are disabled, or for some resolvers only: no change touches them
-	Copies []TXT    // those of Values that stand in more than one record
-	Alias  msg.Text // in ReadAll: where a CNAME at the name points, if there is one
+	Off    []TXT    // values of records that are disabled or for some resolvers only; no change touches them
+	Copies []TXT    // those of Values that are in more than one record
+	Alias  msg.Text // only in ReadAll: the target of a CNAME at the name
 }
 
-// Change adds and removes single TXT values at one name. Names are in
-// presentation form without the final dot.
+// Change adds and removes single TXT values at one name. Names are in presentation form without the
+// final dot.
 type Change struct {
-	Zone   string // as Zone gave it
+	Zone   string // as Zone returned it
 	Name   string
-	Seen   RRset // as Read gave it: the change fails with Changed if it is no longer so, where the provider can tell
+	Seen   RRset // as Read returned it; if the provider can tell that it has changed, the change fails with Changed
 	Add    []TXT
 	Remove []TXT
-	Copies []TXT  // values of which one record stays and the others go
+	Copies []TXT  // values that keep one record and lose all others
 	TTL    uint32 // of the values to add, in seconds
 }
 
-// Authority is who answers for a zone to the public.
+// Authority is the authoritative servers that the public asks for a zone.
 type Authority struct {
-	Server string   // host:port to ask; "" for those that the zone is delegated to
-	Names  []string // the servers that the provider has for the zone, where it tells
+	Server string   // host:port to ask; "" for the servers that the zone is delegated to
+	Names  []string // the provider's servers for the zone, if the provider tells
 }
 
-// WriteTime bounds a write that has begun: several calls, and the wait until
-// the provider shows what it has taken.
+// WriteTime limits a write: several calls, and the wait until the provider shows the change.
 const WriteTime = 20 * time.Second
 
-// WriteContext is for a write: once begun it is finished, also when the
-// caller goes meanwhile, so that the program need not guess whether it was made. The
-// caller's deadline holds.
+// WriteContext returns a context for a write. The end of ctx does not cancel a write that has begun,
+// so that its outcome is known. WriteTime and the deadline of ctx limit the write.
 func WriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := time.Now().Add(WriteTime)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
@@ -76,42 +73,42 @@ func WriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(ctx), limit)
 }
 
-// Kind sorts the failures of a provider by what helps against them.
+// Kind sorts the failures of a provider by their remedy.
 type Kind string
 
 const (
-	Network        Kind = "network"        // not reached, or no answer in time
-	Temporary      Kind = "temporary"      // the provider had a fault of its own (5xx, SERVFAIL)
+	Network        Kind = "network"        // no connection, or no answer in time
+	Temporary      Kind = "temporary"      // a fault of the provider (5xx, SERVFAIL)
 	Throttled      Kind = "throttled"      // too many requests; see RetryAfter
-	BadCredentials Kind = "credentials"    // unknown key, or a signature that does not verify
-	Permission     Kind = "permission"     // the key is known and may not do this
+	BadCredentials Kind = "credentials"    // unknown key, or wrong signature
+	Permission     Kind = "permission"     // a valid key without the right to do this
 	ClockSkew      Kind = "clock_skew"     // this host's clock differs too much from the provider's
 	ZoneNotFound   Kind = "zone_not_found" // the provider does not serve the zone for this key
-	Conflict       Kind = "conflict"       // what stands at the name excludes the change (a CNAME)
+	Conflict       Kind = "conflict"       // a record at the name excludes the change, such as a CNAME
 	Changed        Kind = "changed"        // another writer was faster: read again
-	Invalid        Kind = "invalid"        // the provider does not take this value, name or setting
-	Quota          Kind = "quota"          // no more records or requests in this plan
-	BadAnswer      Kind = "bad_answer"     // the answer cannot be understood, or its signature is wrong
+	Invalid        Kind = "invalid"        // the provider refuses this value, name or setting
+	Quota          Kind = "quota"          // the plan allows no more records or requests
+	BadAnswer      Kind = "bad_answer"     // the answer is unreadable, or its signature is wrong
 )
 
 // Error is a failure of a provider.
 type Error struct {
 	Kind       Kind
-	Detail     msg.Text      // for the operator: what was asked of whom, and the vendor's own code and words
-	RetryAfter time.Duration // with Throttled, where the vendor says it
+	Detail     msg.Text      // for the operator: the call, the host, and the vendor's code and words
+	RetryAfter time.Duration // with Throttled, if the vendor sets it
 	Err        error
 
-	// Unmade is set when the change was certainly not made: nothing was sent, or the
-	// provider has refused this very change in an answer that can be read, and no earlier
-	// attempt of the same call may have been made. When it is not set, nothing is known.
+	// Unmade means that the change was certainly not made: nothing was sent, or the provider
+	// refused this change in a readable answer and no earlier attempt of the same call can have
+	// succeeded. If Unmade is false, the outcome is unknown.
 	Unmade bool
 
-	status int // of the answer in HTTP, if it was that which failed
+	status int // HTTP status, if an answer was the failure
 }
 
 func (e *Error) Error() string { return e.Message().String() }
 
-// Message gives the kind, the detail and the cause in both languages.
+// Message returns the kind, the detail and the cause in both languages.
 func (e *Error) Message() msg.Text {
 	text := msg.Say(string(e.Kind))
 	if e.Detail != "" {
@@ -125,7 +122,7 @@ func (e *Error) Message() msg.Text {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Transient reports whether the same call may succeed when it is made again.
+// Transient reports whether a retry of the same call may succeed.
 func (e *Error) Transient() bool {
 	switch e.Kind {
 	case Network, Temporary, Throttled, Changed:
@@ -140,10 +137,10 @@ func Unmade(err error) bool {
 	return ok && e.Unmade
 }
 
-// unmade gives the failure of a change of which nothing was sent.
+// unmade marks the error of a change of which nothing was sent.
 func unmade(err error) error { return marked(err, true) }
 
-// unsure gives the failure of a change of which an earlier attempt may have been made.
+// unsure marks the error of a change of which an earlier attempt may have been made.
 func unsure(err error) error { return marked(err, false) }
 
 func marked(err error, unmade bool) error {
@@ -151,25 +148,24 @@ func marked(err error, unmade bool) error {
 	if !ok || e.Unmade == unmade {
 		return err
 	}
-	copied := *e // which others may have, too
+	copied := *e // other goroutines may share e
 	if copied.Unmade = unmade; err != error(e) {
 		copied.Detail, copied.Err = "", err
 	}
 	return &copied
 }
 
-// stale is the reason not to make a change.
+// stale is the reason of Changed.
 const stale = "the records at the name are no longer those seen"
 
-// staleAt gives the reason with the name.
+// staleAt returns the reason with the name.
 func staleAt(name string) msg.Text { return msg.Textf("%s: %s", name, msg.Say(stale)) }
 
-// ErrUnseen is in the failure of a change that the provider has taken, and has
-// not shown in the time of a write.
+// ErrUnseen is wrapped in the error of a change that the provider accepted, and did not show within
+// the time of a write.
 var ErrUnseen = msg.Errorf("the provider has taken the change and does not show it yet")
 
-// KindOf gives the kind of a failure, BadAnswer for one without a kind, and
-// none without a failure.
+// KindOf returns the kind of an error, BadAnswer for an error without a kind, and "" for nil.
 func KindOf(err error) Kind {
 	e, ok := errors.AsType[*Error](err)
 	switch {

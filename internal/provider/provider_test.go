@@ -13,7 +13,7 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// TestWriteContext is a write whose caller goes, with and without a deadline.
+// TestWriteContext has a write whose caller leaves, with and without a deadline.
 func TestWriteContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, limit := range []time.Duration{time.Hour, time.Second} {

@@ -100,7 +100,7 @@ func (v vector) signed(t *testing.T) []string {
 	return strings.Split(list, ";")
 }
 
-// check compares what our signer gave, and logs a line of the table.
+// check compares a signature of ours with the vendor's, and logs a line of the table.
 func (v vector) check(t *testing.T, vendor, got, want string) {
 	t.Helper()
 	if got != want || want == "" {
@@ -152,8 +152,7 @@ type sent struct {
 	body         string
 }
 
-// replay gives the address of a server that answers as in the exchange, and
-// what it was asked.
+// replay starts a server that answers as in the exchange. got returns the request.
 func (e exchange) replay(t *testing.T) (address string, got func() sent) {
 	t.Helper()
 	var last sent
@@ -175,9 +174,8 @@ func (e exchange) replay(t *testing.T) (address string, got func() sent) {
 	return server.URL, func() sent { return last }
 }
 
-// check compares what was sent with what the vendor's client sent: method,
-// path, parameters, the body as JSON (null is absent) or as text, and the
-// headers that are named. It logs a line of the table.
+// check compares a request with that of the vendor's client: method, path, parameters, the body as JSON
+// (null is absent) or as text, and the named headers. It logs a line of the table.
 func (e exchange) check(t *testing.T, vendor string, got sent, without []string, headers ...string) {
 	t.Helper()
 	target, err := url.ParseRequestURI(e.Request.Target)

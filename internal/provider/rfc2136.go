@@ -17,35 +17,33 @@ import (
 	"meshddns/internal/msg"
 )
 
-// RFC2136 is a client of a DNS server that takes dynamic updates (RFC 2136)
-// signed with TSIG (RFC 8945), such as BIND, Knot and PowerDNS. It is safe
-// for concurrent use.
+// RFC2136 is a client of a DNS server that accepts dynamic updates (RFC 2136) signed with TSIG
+// (RFC 8945), such as BIND, Knot and PowerDNS. It is safe for concurrent use.
 //
-// Queries are signed too, so that a wrong key shows before anything is
-// written. What an answer says about names and records is believed only when
-// its signature verifies. Errors without one are believed as hints: PowerDNS
-// and Knot do not sign all of theirs, and no server can sign for a wrong key. Such an error
-// can delay a change. Only that a zone is gone is believed of two of them, to a query
-// and to an update over TCP: Knot signs nothing where it has no zone.
+// Queries are signed too, so that a wrong key shows before a write. The client trusts an answer about
+// names and records only if its signature verifies. Unsigned errors count as hints that can delay a
+// change: PowerDNS and Knot do not sign all errors, and no server can sign for a wrong key. Two
+// unsigned errors together, to a query and to an update over TCP, prove that a zone is gone, because
+// Knot signs nothing without a zone.
 type RFC2136 struct {
 	server string // host:port
 	key    dnswire.Key
 	now    func() time.Time
 
 	mu        sync.Mutex
-	neighbour map[dnswire.Name][]string // what a name has that is not registered, by the name above it
+	neighbour map[dnswire.Name][]string // by parent: the data of an unregistered name below it
 	changes   int
 }
 
 const (
-	exchangeTime = 10 * time.Second // bounds one question and its answer
+	exchangeTime = 10 * time.Second // limit for one question and its answer
 	maxString    = 255              // octets of a character-string, RFC 1035, section 3.3
 	maxName      = 255              // octets of a name on the wire, RFC 1035, section 2.3.4
 )
 
-// NewRFC2136 makes a client. AccessKeyID is the name of the key, before it
-// the algorithm and a colon if it is not hmac-sha256; AccessKeySecret is its
-// secret in base64; Endpoint is the server, host or host:port.
+// NewRFC2136 makes a client. AccessKeyID is the name of the key, with the algorithm and a colon before
+// it if that is not hmac-sha256. AccessKeySecret is the secret in base64. Endpoint is the server, host
+// or host:port.
 func NewRFC2136(c Credentials) (*RFC2136, error) {
 	server, err := serverAddress(c.Endpoint)
 	if err != nil {
@@ -58,8 +56,8 @@ func NewRFC2136(c Credentials) (*RFC2136, error) {
 	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dnswire.Name][]string{}}, nil
 }
 
-// serverAddress reads host, host:port, or an IPv6 address with or without
-// brackets; the port is 53 where there is none.
+// serverAddress parses host, host:port, or an IPv6 address with or without brackets. The default port
+// is 53.
 func serverAddress(endpoint string) (string, error) {
 	if endpoint == "" {
 		return "", msg.Errorf("the DNS server is missing: want host or host:port")
@@ -79,7 +77,7 @@ func serverAddress(endpoint string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// shownEndpoint is what an error says of an endpoint: no host and port are longer.
+// shownEndpoint shortens an endpoint for an error. No valid host and port are longer.
 func shownEndpoint(text string) string { return text[:min(len(text), 300)] }
 
 func isHost(text string) bool {
@@ -93,9 +91,8 @@ func isHost(text string) bool {
 	})
 }
 
-// Zone gives the apex of the zone on the server that contains name; it is
-// ZoneNotFound when there is none, or when the name is delegated from there.
-// Knot says that it has none to any key.
+// Zone returns the apex of the zone on the server that contains name. It fails with ZoneNotFound if
+// there is none, or if the zone delegates the name. Knot reports a missing zone to any key, even a wrong one.
 func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 	owner, err := ownerName(name)
 	if err != nil {
@@ -122,10 +119,9 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 	return "", &Error{Kind: ZoneNotFound, Detail: detail, Err: refusal}
 }
 
-// apexAbove finds the SOA record of the zone that contains owner: in the
-// answer at the apex itself, else in the authority section. Behind an alias
-// that section is about the zone of the alias's target, which may even lie
-// above another zone that holds the alias.
+// apexAbove returns the owner of the SOA record of the zone that contains owner. The record is in the
+// answer section at the apex, else in the authority section. Behind an alias the authority section is
+// about the zone of the target, so apexAbove finds nothing.
 func apexAbove(answer dnswire.Message, owner dnswire.Name) (dnswire.Name, bool) {
 	if _, ok := alias(answer); ok {
 		return "", false
@@ -148,9 +144,8 @@ func alias(answer dnswire.Message) (dnswire.RR, bool) {
 	return answer.Answers[at], true
 }
 
-// Read gives the TXT values at a name. A name that the server hands on, by
-// an alias or by a delegation, is an error: an update there would report
-// success, and no resolver would ever see its value.
+// Read returns the TXT values at a name. An alias or a delegation at or above the name is an error: an
+// update there would report success, and no resolver would see its value.
 func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 	apex, err := ownerName(zone)
 	if err != nil {
@@ -175,7 +170,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 	}
 	if rr, ok := alias(answer); ok {
 		target := nameText(dnswire.Name(rr.Data))
-		if rr.Name.Fold() != owner.Fold() { // a DNAME above
+		if rr.Name.Fold() != owner.Fold() { // a DNAME above the name
 			detail := msg.Textf("%s is an alias: %s points to %s", name, nameText(rr.Name), target)
 			return RRset{}, &Error{Kind: Conflict, Detail: detail}
 		}
@@ -190,13 +185,10 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 	return txtValues(answer, owner)
 }
 
-// fromWildcard reports whether an answer was made from a wildcard
-// ("*.example.com"), so that nothing stands at the name itself: a neighbour
-// that is not registered then gets the same answer.
-//
-// The neighbour is a direct one. Where the name stands, so does its parent,
-// and only a wildcard at "*." and the parent can reach its neighbours; where
-// nothing stands, both get what the wildcard further up has.
+// fromWildcard reports whether an answer was made from a wildcard ("*.example.com"), so that the name
+// itself has no records. It compares the answer with that for an unregistered name below the same
+// parent. If the name exists, its parent does too, and only the wildcard directly below the parent
+// answers for that other name. Otherwise the same wildcard further up answers for both.
 func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, answer dnswire.Message) (bool, error) {
 	data := dataAt(owner, answer)
 	if len(data) == 0 {
@@ -206,8 +198,8 @@ func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, answer d
 	return err == nil && slices.Equal(data, other), err
 }
 
-// askNeighbour gives what a name below parent has that is not registered.
-// It is asked once for each parent until a change may have made it otherwise.
+// askNeighbour returns the data of an unregistered name below parent. It asks the server once for each
+// parent, until a change may have altered the data.
 func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name) ([]string, error) {
 	c.mu.Lock()
 	data, ok := c.neighbour[parent]
@@ -230,9 +222,8 @@ func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name) ([]stri
 	return data, nil
 }
 
-// forget drops what neighbours have where a change of the name, or one that
-// is refused because of what another has changed, may have altered it: the
-// first record at a name takes all names above it from the wildcards.
+// forget drops the remembered neighbours that a change of the name may have altered, even a refused
+// change: the first record at a name hides all names above it from the wildcards.
 func (c *RFC2136) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +235,7 @@ func (c *RFC2136) forget(name string) {
 	}
 }
 
-// dataAt gives the data of the answers at a name, sorted.
+// dataAt returns the data of the answers at a name, sorted.
 func dataAt(owner dnswire.Name, answer dnswire.Message) []string {
 	var data []string
 	for _, rr := range answer.Answers {
@@ -272,15 +263,14 @@ func txtValues(answer dnswire.Message, owner dnswire.Name) (RRset, error) {
 	return set, nil
 }
 
-// Authority is the server itself, to be asked without the key.
+// Authority returns the server itself, which resolvers ask without a key.
 func (c *RFC2136) Authority(context.Context, string) (Authority, error) {
 	return Authority{Server: c.server}, nil
 }
 
 var typeNames = map[dnswire.Type]string{dnswire.TypeSOA: "SOA", dnswire.TypeTXT: "TXT"}
 
-// query asks for records; its answer is NOERROR or NXDOMAIN, signed, and from
-// the zone itself.
+// query asks for records. It returns only a signed NOERROR or NXDOMAIN from an authoritative server.
 func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) (dnswire.Message, error) {
 	call := msg.Textf("query %s %s at %s", nameText(name), typeNames[t], c.server)
 	question := dnswire.Question{Name: name, Type: t, Class: dnswire.ClassIN}
@@ -308,8 +298,8 @@ func notAuthoritative(answer dnswire.Message) error {
 
 type sender func(ctx context.Context, server string, message []byte) ([]byte, error)
 
-// exchange sends a message signed and gives the answer. An answer that is
-// not signed is given only when it is an error.
+// exchange sends a signed message and returns the answer. It returns an unsigned answer only if that is
+// an error.
 func (c *RFC2136) exchange(ctx context.Context, call msg.Text, send sender, message dnswire.Message) (answer dnswire.Message, signed bool, err error) {
 	message.ID = randomID()
 	request, mac := c.key.Sign(message.Pack(), c.now())
@@ -342,13 +332,13 @@ func randomID() uint16 {
 	return binary.BigEndian.Uint16(id[:])
 }
 
-// isFailure reports whether an rcode tells no more than that a call failed;
-// the NXDOMAIN of a query tells that nothing stands at the name.
+// isFailure reports whether an rcode means only that a call failed. The NXDOMAIN of a query means that
+// the name has no records.
 func isFailure(opcode dnswire.Opcode, rcode dnswire.Rcode) bool {
 	return rcode != dnswire.RcodeSuccess && (rcode != dnswire.RcodeNXDomain || opcode == dnswire.OpcodeUpdate)
 }
 
-// verifyError says why an answer is not signed as it must be.
+// verifyError returns the error for an answer whose signature does not verify.
 func (c *RFC2136) verifyError(call msg.Text, err error) error {
 	if err == nil {
 		return nil
@@ -360,7 +350,7 @@ func (c *RFC2136) verifyError(call msg.Text, err error) error {
 	}
 	failure.Unmade = reported.Signed
 	switch reported.Code {
-	case dnswire.RcodeBadKey: // from Knot also for a key without rights
+	case dnswire.RcodeBadKey: // Knot sends it also for a key without rights
 		failure.Kind = BadCredentials
 		failure.Detail = msg.Textf("%s: the server does not take key %s with this algorithm here", call, nameText(c.key.Name))
 	case dnswire.RcodeBadSig:
@@ -378,7 +368,7 @@ func (c *RFC2136) verifyError(call msg.Text, err error) error {
 	return failure
 }
 
-// meaning is what an rcode says about a call.
+// meaning is the meaning of an rcode for a call.
 type meaning struct {
 	kind  Kind
 	words string
@@ -392,8 +382,8 @@ var queryErrors = map[dnswire.Rcode]meaning{
 	dnswire.RcodeNotAuth:  {BadCredentials, "the server does not accept the key"},
 }
 
-// rcodeError says what an rcode means. PowerDNS gives no other reason than
-// an unsigned REFUSED or NOTAUTH for a key that it does not accept.
+// rcodeError returns the error for an rcode. For a key that it does not accept, PowerDNS sends only an
+// unsigned REFUSED or NOTAUTH.
 func rcodeError(call msg.Text, meanings map[dnswire.Rcode]meaning, rcode dnswire.Rcode, signed bool) *Error {
 	m, ok := meanings[rcode]
 	if !ok {
@@ -408,7 +398,7 @@ func rcodeError(call msg.Text, meanings map[dnswire.Rcode]meaning, rcode dnswire
 	return failure
 }
 
-// ownerName reads a name at which records can stand.
+// ownerName parses a name that can have records.
 func ownerName(text string) (dnswire.Name, error) {
 	name, err := dnswire.ParseName(text)
 	if err != nil {
@@ -420,5 +410,5 @@ func ownerName(text string) (dnswire.Name, error) {
 	return name, nil
 }
 
-// nameText gives a name in lower case and without the final dot.
+// nameText returns a name in lower case and without the final dot.
 func nameText(name dnswire.Name) string { return strings.TrimSuffix(name.Fold().String(), ".") }

@@ -11,22 +11,20 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Bounds of ChangeAll.
+// Limits of ChangeAll.
 const (
 	maxBatch   = 400                       // names in one message
 	maxUpdate  = dnswire.MaxMessage - 1024 // octets of a message of several names, before it is signed
-	maxRefused = 32                        // refused messages since the last that was made
+	maxRefused = 32                        // successive refused messages
 )
 
-// Change makes all of a change or nothing. Unless it is Unmade, an error does not say
-// which: the answer may be what was lost or spoiled, and one that is not signed may be
-// anybody's. So read again before the next change. A change that adds and
-// removes nothing proves that the key may change the values at the name.
+// Change makes the whole change or nothing. After an error that is not Unmade the outcome is unknown:
+// the answer may be lost or damaged, and an unsigned one may be forged. So read again before the next
+// change. An empty change proves that the key may change the values at the name.
 //
-// PowerDNS compares the values seen with its own spelling of them and without
-// letter case. Beside two values that differ in case only, or one that its
-// HTTP API stored unescaped or longer than a string, it makes no change: each
-// fails as Changed. The client of that API has no such limit.
+// PowerDNS compares the seen values in its own spelling and without letter case. It refuses every
+// change, as Changed, beside two values that differ in case only, and beside a value that its HTTP API
+// stored unescaped or in a string that is too long. The client of that API has no such limit.
 func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 	message, err := updateMessage(ch)
 	if err != nil {
@@ -35,16 +33,16 @@ func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 	return c.send(ctx, batch{{change: ch, message: message}})
 }
 
-// BatchSize is what fits into one message.
+// BatchSize returns the number of changes that fit into one message.
 func (c *RFC2136) BatchSize() int { return maxBatch }
 
-// ChangeAll makes up to 400 changes with one message. The server makes all of
-// a message or nothing, so one that it refuses is halved until the changes
-// that are at fault stand alone. Where nothing is made any more, the changes
-// that are left are not tried: they get the error of the last that was.
+// ChangeAll makes up to 400 changes with one message. The server makes all changes of a message or
+// none, so ChangeAll halves a refused message until each faulty change is alone. After maxRefused
+// successive refusals, or a network failure, it tries no more: the remaining changes get the last
+// error.
 //
-// A message of which it is not known whether it was made is sent again only where the
-// server says that it has failed; no error of its changes is Unmade then.
+// If the outcome of a message is unknown, ChangeAll sends it again only after the server reported that
+// it failed; the errors of its changes are then never Unmade.
 func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 	all, errs := updatesOf(changes)
 	refused := 0
@@ -55,7 +53,7 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 		switch kind := KindOf(err); {
 		case err == nil:
 			refused = 0
-		case kind != Changed: // which is of names, and says nothing of the key or the server
+		case kind != Changed: // Changed is about single names, not the key or the server
 			refused++
 		}
 		if refused == maxRefused || KindOf(err) == Network {
@@ -71,7 +69,7 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 	return errs
 }
 
-// updatesOf gives the updates that can be asked for, and the errors of the rest.
+// updatesOf returns the updates of the valid changes, and the errors of the others.
 func updatesOf(changes []Change) (all batch, errs []error) {
 	errs = make([]error, len(changes))
 	named := map[string]bool{}
@@ -92,17 +90,17 @@ func updatesOf(changes []Change) (all batch, errs []error) {
 	return all, errs
 }
 
-// batch is updates of one zone that go in one message.
+// batch is updates of one zone that share a message.
 type batch []update
 
 type update struct {
-	at      int // in the changes of ChangeAll
+	at      int // index in the changes of ChangeAll
 	change  Change
 	message dnswire.Message
-	unsure  bool // a message with it may have been made
+	unsure  bool // an earlier message with it may have been made
 }
 
-// give gives the changes the error of a message.
+// give sets the error of a message for each of its changes.
 func (b batch) give(errs []error, err error) {
 	for i := range b {
 		u := &b[i]
@@ -113,7 +111,7 @@ func (b batch) give(errs []error, err error) {
 	}
 }
 
-// cut divides a batch into such as fit into one message.
+// cut divides a batch into batches that fit into one message.
 func (b batch) cut() (queue []batch) {
 	start, size := 0, 0
 	for i, u := range b {
@@ -130,7 +128,7 @@ func (b batch) cut() (queue []batch) {
 	return queue
 }
 
-// send asks for all updates of a batch, or for none where one cannot be made.
+// send makes all updates of a batch, or none if one of them is refused.
 func (c *RFC2136) send(ctx context.Context, b batch) error {
 	first, last := b[0], b[len(b)-1]
 	call := msg.Textf("update %s in zone %s at %s", first.change.Name, first.change.Zone, c.server)
@@ -157,8 +155,8 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 	return failure
 }
 
-// notPrimary is the kind of the refusal of a server that is not a zone's primary: it has
-// no such zone, or a copy of it, which is no key's to change.
+// notPrimary returns the kind of NOTAUTH: ZoneNotFound if the server has no such zone, Permission if it
+// has a copy, which no key may change.
 func (c *RFC2136) notPrimary(ctx context.Context, apex dnswire.Name) Kind {
 	answer, err := c.query(ctx, apex, dnswire.TypeSOA)
 	at, found := apexAbove(answer, apex)
@@ -172,11 +170,10 @@ func (c *RFC2136) notPrimary(ctx context.Context, apex dnswire.Name) Kind {
 	}
 }
 
-// absent gives the failure of a call about a zone that the server has refused to answer:
-// ZoneNotFound when it has no such zone, else why it refuses. Of a query all servers say
-// REFUSED in both cases. Of an update they say NOTAUTH without a zone (RFC 2136, section
-// 3.1.1), and REFUSED or BADKEY where the zone is not for this key. The update changes
-// nothing, also where the key may do all.
+// absent returns the reason of a refused query: ZoneNotFound if the server has no such zone, else
+// refusal. To a query, all servers answer REFUSED in both cases. To an update they answer NOTAUTH for a
+// missing zone (RFC 2136, section 3.1.1), and REFUSED or BADKEY if the key has no rights. The update
+// changes nothing, even if the key has all rights.
 func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) error {
 	call := msg.Textf("update nothing in zone %s at %s", nameText(apex), c.server)
 	message, err := updateMessage(Change{Zone: apex.String(), Name: apex.String(), Seen: RRset{Values: []TXT{{rand.Text()}}}})
@@ -193,9 +190,8 @@ func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) 
 	return &Error{Kind: ZoneNotFound, Detail: msg.Textf("%s: %s", call, answer.Rcode), Err: refusal}
 }
 
-// divisible reports whether a message was not made for a reason that may be
-// one name's. Knot says BADKEY, and cannot sign that, of names that a key
-// may not change.
+// divisible reports whether one name may be the reason for a refused message. Knot sends an unsigned
+// BADKEY for names that a key may not change.
 func divisible(err error) bool {
 	if report, ok := errors.AsType[*dnswire.TSIGError](err); ok {
 		return report.Code == dnswire.RcodeBadKey
@@ -207,9 +203,8 @@ func divisible(err error) bool {
 	return false
 }
 
-// updateMessage asks for the change on condition that the values are exactly
-// those seen, and that there is no CNAME: beside one a server ignores what is
-// added, and reports success (RFC 2136, section 3.4.2.2).
+// updateMessage makes the message of a change. Its prerequisites are exactly the seen values and no
+// CNAME: beside a CNAME a server ignores added values and reports success (RFC 2136, section 3.4.2.2).
 func updateMessage(ch Change) (dnswire.Message, error) {
 	zone, err := ownerName(ch.Zone)
 	if err != nil {
@@ -250,8 +245,8 @@ func updates(owner dnswire.Name, ch Change) []dnswire.RR {
 		}
 	}
 	if len(records) == 0 {
-		// BIND asks its update-policy about records only, and takes an update
-		// without any from every key it knows. This value stands nowhere.
+		// BIND checks its update-policy for records only, and accepts an update without
+		// records from every known key. No name has this value.
 		records = append(records, txtRecord(owner, dnswire.ClassNONE, 0, TXT{rand.Text()}))
 	}
 	return records

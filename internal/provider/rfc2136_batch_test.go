@@ -40,7 +40,7 @@ func failures(changes []Change, errs []error) map[string]error {
 	return failed
 }
 
-// TestRFC2136Many writes and reads 10 000 names, and counts what that takes.
+// TestRFC2136Many writes and reads 10 000 names, and counts the messages.
 func TestRFC2136Many(t *testing.T) {
 	const names, messages = 10_000, 30
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
@@ -177,7 +177,7 @@ func TestRFC2136ChangeAllPart(t *testing.T) {
 	}
 }
 
-// TestRFC2136ChangeAllUnknown spoils what comes back: no message is sent twice.
+// TestRFC2136ChangeAllUnknown spoils the answers: no message is sent twice.
 func TestRFC2136ChangeAllUnknown(t *testing.T) {
 	s := servertest.BIND(t)
 	for n, test := range []struct {
@@ -224,7 +224,7 @@ func TestRFC2136ChangeAllUnknown(t *testing.T) {
 	}
 }
 
-// TestRFC2136ChangeAllSizes has values of which few fit into a message.
+// TestRFC2136ChangeAllSizes has values so large that few fit into a message.
 func TestRFC2136ChangeAllSizes(t *testing.T) {
 	s := servertest.Knot(t)
 	address, count := counted(t, s.Addr)

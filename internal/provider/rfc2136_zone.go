@@ -11,12 +11,12 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Bounds of a zone transfer. A zone that is larger is read name by name.
+// Limits of a zone transfer. A larger zone is read name by name.
 const (
 	transferTime = time.Minute
-	maxTransfer  = 256 << 20 // octets of the messages
-	maxKept      = 64 << 20  // octets of what is kept of any list of a zone, about
-	recordCost   = 128       // octets that a record takes beside its name and data, about
+	maxTransfer  = 256 << 20 // octets of all messages
+	maxKept      = 64 << 20  // estimated octets of memory for a list of a zone
+	recordCost   = 128       // estimated octets of a record besides its name and data
 )
 
 var (
@@ -24,8 +24,8 @@ var (
 	errRecords  = msg.Errorf("the records are not a zone from its SOA record to its SOA record")
 )
 
-// ReadAll transfers the zone (RFC 5936). Where it hands names on, by NS or
-// DNAME records, it has an entry at "*." and the name above them, for Listed.
+// ReadAll transfers the zone (RFC 5936). For each delegation and DNAME it adds an entry at "*." and its
+// name, for Listed.
 func (c *RFC2136) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error) {
 	apex, err := ownerName(zone)
 	if err != nil {
@@ -47,27 +47,26 @@ func (c *RFC2136) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[
 	return t.zone(), nil
 }
 
-// ZoneID gives the zone's name: whatever the key, one server has one zone of a
-// name.
+// ZoneID returns the zone's name: one server has one zone of a name, for all keys.
 func (c *RFC2136) ZoneID(_ context.Context, zone string) (string, error) {
 	return dnsname.Fold(zone), nil
 }
 
-// Listed is what a list of ReadAll says of a name. What the zone hands on
-// above it, so that a change there would never be seen, is an alias.
+// Listed returns the entry of a name in a list of ReadAll. Below a delegation or a DNAME the entry is
+// an alias, because no resolver would see a change there.
 func Listed(all map[string]RRset, name string) RRset {
 	name = dnsname.Fold(name)
 	for above := range dnsname.Ancestors(dnsname.Parent(name)) {
-		if set := all["*."+above]; strings.Contains(set.Alias.String(), " ") { // a wildcard's alias is a name
+		if set := all["*."+above]; strings.Contains(set.Alias.String(), " ") { // the alias of a wildcard record has no space
 			return RRset{Alias: set.Alias}
 		}
 	}
 	return all[name]
 }
 
-// transferError tells a transfer that is not allowed from one that failed.
-// Knot says BADKEY, and PowerDNS NOTAUTH without a signature, of a wrong key
-// and of one that may not transfer: single reads show which.
+// transferError distinguishes a refused transfer from a failed one. Knot sends BADKEY, and PowerDNS an
+// unsigned NOTAUTH, both for a wrong key and for one that may not transfer: single reads show which it
+// is.
 func (c *RFC2136) transferError(call msg.Text, err error) error {
 	if code, ok := errors.AsType[rcodeFailure](err); ok {
 		failure := rcodeError(call, transferErrors, code.rcode, code.signed)
@@ -90,7 +89,7 @@ func (c *RFC2136) transferError(call msg.Text, err error) error {
 	return &Error{Kind: Network, Detail: call, Err: err}
 }
 
-// rcodeFailure is an answer that only says that a call failed.
+// rcodeFailure is the rcode of an answer that only reports a failure.
 type rcodeFailure struct {
 	rcode  dnswire.Rcode
 	signed bool
@@ -106,18 +105,17 @@ var transferErrors = map[dnswire.Rcode]meaning{
 	dnswire.RcodeNotAuth:  {Permission, "the server has no such zone, or does not transfer it for this key"},
 }
 
-// transfer takes the records of a zone as they come, and keeps what concerns
-// TXT values.
+// transfer reads the records of a zone in their order, and keeps those that concern TXT values.
 type transfer struct {
 	apex   dnswire.Name
 	wanted Wanted
-	soa    []byte // of the first record; nil before
+	soa    []byte // data of the first record; nil before it
 	ended  bool
-	octets int                     // of the messages
-	kept   int                     // octets kept, about
+	octets int                     // of all messages
+	kept   int                     // estimated octets of memory
 	sets   map[dnswire.Name]RRset  // by folded name
-	cuts   map[dnswire.Name]string // where names are delegated to
-	dnames map[dnswire.Name]string // where what is below names points to
+	cuts   map[dnswire.Name]string // delegated names and a server of each
+	dnames map[dnswire.Name]string // names with a DNAME and its target
 }
 
 func newTransfer(apex dnswire.Name, wanted Wanted) *transfer {
@@ -127,8 +125,8 @@ func newTransfer(apex dnswire.Name, wanted Wanted) *transfer {
 	}
 }
 
-// take reads the next message. The last must be proven, and with it are all
-// before: until then nothing that was kept may be used.
+// take reads the next message. The signature of the last message proves all before it; until then the
+// records must not be used.
 func (t *transfer) take(data []byte, verify func() (proven bool, err error)) (last bool, err error) {
 	t.octets += len(data)
 	if t.octets > maxTransfer {
@@ -177,8 +175,7 @@ func (t *transfer) record(rr dnswire.RR) error {
 	return t.keep(name, rr)
 }
 
-// sameSOA compares the names without letter case, and the serial and the
-// times octet by octet.
+// sameSOA compares two SOA records: names without letter case, the numbers octet by octet.
 func sameSOA(a, b []byte) bool {
 	const numbers = 20
 	if len(a) != len(b) || len(a) < numbers {
@@ -224,12 +221,12 @@ func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
 	return nil
 }
 
-// wants reports whether a value is of use, or all that is at its name.
+// wants reports whether a value, or everything at its name, is wanted.
 func (t *transfer) wants(name dnswire.Name, value TXT) bool {
 	return t.wanted == nil || t.wanted(nameText(name), nil) || value != nil && t.wanted(nameText(name), value)
 }
 
-// zone gives what stands at the names of the zone, all records being there.
+// zone returns the entries of the zone after the last record.
 func (t *transfer) zone() map[string]RRset {
 	all := make(map[string]RRset, len(t.sets))
 	for name, set := range t.sets {
@@ -251,8 +248,7 @@ func (t *transfer) zone() map[string]RRset {
 	return all
 }
 
-// below reports whether a name is below a delegation or a DNAME: no resolver sees
-// what stands there.
+// below reports whether a name is below a delegation or a DNAME, where no resolver sees its records.
 func (t *transfer) below(name dnswire.Name) bool {
 	for name != t.apex && name != dnswire.Root {
 		name = name.Parent()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,154 @@ import (
 	"meshddns/test/support"
 )
 
-// TestRFC2136ReadAll compares the list of a zone with what single reads give.
+func TestRFC2136Zone(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c := rightClient(t, s)
+		for _, name := range []string{
+			"example.com", "keep.example.com", "_mesh.a.b.example.com", "alias.example.com", "below.alias.example.com",
+			"a.tree.example.com", "a.b.tree.example.com", "x.wild.example.com", "y.x.detour.example.com",
+		} {
+			if zone, err := c.Zone(t.Context(), name); err != nil || zone != servertest.Zone {
+				t.Errorf("zone of %s: %q, %v", name, zone, err)
+			}
+		}
+		for _, name := range []string{"a.example.org", "example.org", "notexample.com", "com", "localhost"} {
+			_, err := c.Zone(t.Context(), name)
+			wantKind(t, err, ZoneNotFound, name, s.Addr, "or not for this key")
+		}
+		for _, name := range []string{"child.example.com", "_mesh.x.child.example.com"} {
+			_, err := c.Zone(t.Context(), name)
+			wantKind(t, err, ZoneNotFound, "child.example.com is delegated")
+		}
+		for _, name := range []string{"", ".", "a..example.com", strings.Repeat("a", 64) + ".example.com"} {
+			_, err := c.Zone(t.Context(), name)
+			wantKind(t, err, Invalid)
+		}
+	})
+}
+
+// TestRFC2136ZoneRemoved takes the zone from a running server: only a key that
+// the server accepts may hear that it is gone. Knot says so to any key.
+func TestRFC2136ZoneRemoved(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		s.RemoveZone(t)
+		bad := map[string]Kind{"BIND": BadCredentials, "Knot": ZoneNotFound, "PowerDNS": BadCredentials}[s.Name]
+		for name, test := range map[string]struct {
+			key, secret string
+			kind        Kind
+		}{
+			"right":        {servertest.Key, servertest.Secret, ZoneNotFound},
+			"read only":    {servertest.ReadOnlyKey, servertest.ReadOnly, ZoneNotFound},
+			"wrong secret": {servertest.Key, servertest.Secret512, bad},
+			"unknown":      {"stranger", servertest.Secret, bad},
+		} {
+			t.Run(name, func(t *testing.T) {
+				c := newClient(t, s.Addr, test.key, test.secret)
+				for _, name := range []string{servertest.Zone, "_mesh.a.example.com"} {
+					_, err := c.Zone(t.Context(), name)
+					wantKind(t, err, test.kind, "example.com", s.Addr)
+					_, err = c.Read(t.Context(), servertest.Zone, name)
+					wantKind(t, err, test.kind, "example.com", s.Addr)
+				}
+				change := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}})
+				if s.Name == "PowerDNS" && test.kind == BadCredentials {
+					test.kind = Permission // its refusal of an update does not blame the key
+				}
+				wantKind(t, change, test.kind, "example.com", s.Addr)
+			})
+		}
+	})
+}
+
+// TestRFC2136ZoneKept has answers to queries, or to updates, that a zone which is there is
+// not for the key, is not its primary's, or is not to be had now: it is never gone.
+func TestRFC2136ZoneKept(t *testing.T) {
+	s := servertest.BIND(t)
+	answers := func(query, update byte) func([]byte) []byte {
+		return func(answer []byte) []byte {
+			rcode := query
+			if dnswire.Opcode(answer[2]>>3&15) == dnswire.OpcodeUpdate {
+				rcode = update
+			}
+			if rcode == 0 {
+				return answer
+			}
+			answer = slices.Clone(answer)
+			answer[lowOfCode] = answer[lowOfCode]&^15 | rcode
+			return unsigned(answer)
+		}
+	}
+	const servFail, notImp, refused, notAuth = 2, 4, 5, 9
+	for name, test := range map[string]struct {
+		query, update byte
+		read, change  Kind
+	}{
+		"gone":                         {refused, notAuth, ZoneNotFound, ZoneNotFound},
+		"no query, no update":          {refused, refused, Permission, Permission},
+		"no query":                     {refused, 0, Permission, ""},
+		"a copy":                       {0, notAuth, "", Permission},
+		"no query, no updates at all":  {refused, notImp, Permission, Invalid},
+		"no query, a fault":            {refused, servFail, Permission, Temporary},
+		"a fault, and not the primary": {servFail, notAuth, Temporary, Temporary},
+		"not the key":                  {notAuth, refused, BadCredentials, Permission},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, relay(t, s.Addr, answers(test.query, test.update)), servertest.Key, servertest.Secret)
+			_, err := c.Zone(t.Context(), "_mesh.a.example.com")
+			wantOutcome(t, err, test.read)
+			_, err = c.Read(t.Context(), servertest.Zone, "_mesh.a.example.com")
+			wantOutcome(t, err, test.read)
+			err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+			wantOutcome(t, err, test.change)
+			if Unmade(err) {
+				t.Errorf("%v is not signed, and says that nothing was made", err)
+			}
+		})
+	}
+}
+
+// TestRFC2136ZoneOfAlias has an alias in a child zone that points into the
+// parent zone, on one server: the SOA beside it is the parent's.
+func TestRFC2136ZoneOfAlias(t *testing.T) {
+	owner, target := dnswire.Name("\x01a\x05child\x07example\x03com\x00"), dnswire.Name("\x07example\x03com\x00")
+	answer := dnswire.Message{
+		Answers:   []dnswire.RR{{Name: owner, Type: dnswire.TypeCNAME, Class: dnswire.ClassIN, Data: []byte(target)}},
+		Authority: []dnswire.RR{{Name: target, Type: dnswire.TypeSOA, Class: dnswire.ClassIN}},
+	}
+	if apex, ok := apexAbove(answer, owner); ok {
+		t.Errorf("zone %s, want none from this answer", apex)
+	}
+	answer.Answers = nil
+	if apex, ok := apexAbove(answer, owner); !ok || apex != target {
+		t.Errorf("without the alias: zone %s, %v", apex, ok)
+	}
+	answer.Authority[0].Name = dnswire.Root
+	if apex, ok := apexAbove(answer, owner); ok {
+		t.Errorf("zone %s, want none: the root's is no zone to write to", apex)
+	}
+}
+
+func TestRFC2136NameHandedOn(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		c := rightClient(t, s)
+		for name, target := range map[string]string{
+			"alias.example.com": "alias.example.com is an alias: it points to keep.example.com", "x.tree.example.com": "keep.example.com",
+		} {
+			_, err := c.Read(t.Context(), servertest.Zone, name)
+			wantKind(t, err, Conflict, name, target)
+		}
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "alias.example.com", Add: []TXT{{"ours"}}, TTL: testTTL})
+		wantKind(t, err, Changed)
+		for _, name := range []string{"child.example.com", "x.child.example.com"} {
+			_, err := c.Read(t.Context(), servertest.Zone, name)
+			wantKind(t, err, ZoneNotFound, "child.example.com is delegated")
+		}
+		_, err = c.Read(t.Context(), "b.example.com", "a.b.example.com")
+		wantKind(t, err, ZoneNotFound, "is in zone example.com")
+	})
+}
+
+// TestRFC2136ReadAll compares the list of a zone with single reads.
 func TestRFC2136ReadAll(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
@@ -74,7 +222,7 @@ func TestRFC2136NotListed(t *testing.T) {
 		for name, test := range map[string]struct {
 			key, secret string
 			zone        string
-			listed      []string // servers whose failure is another
+			listed      []string // servers with another failure
 		}{
 			"may change only": {servertest.Key512, servertest.Secret512, servertest.Zone, nil},
 			"may do nothing":  {servertest.ReadOnlyKey, servertest.ReadOnly, servertest.Zone, nil},
@@ -132,8 +280,7 @@ func TestRFC2136Overlap(t *testing.T) {
 	})
 }
 
-// transferServer answers the first question on each connection with messages
-// of the given records, signed as said, then does what is left to do.
+// transferServer answers the first question on each connection with messages of the given records.
 type transferServer struct {
 	messages [][]dnswire.RR
 	unsigned func(i int) bool
@@ -207,8 +354,13 @@ func txt(t testing.TB, name, value string) dnswire.RR {
 	return rr(t, name, dnswire.TypeTXT, dnswire.TXTData([]string{value}))
 }
 
-// TestRFC2136Transfer has servers whose transfers are odd, cut or forged.
-func TestRFC2136Transfer(t *testing.T) {
+// transferCase is a server and the kind of failure of its transfer, "" for none.
+type transferCase struct {
+	server transferServer
+	kind   Kind
+}
+
+func transferCases(t *testing.T) map[string]transferCase {
 	start, a, b, end := soa(t, "example.com", 7), txt(t, "a.example.com", "a"), txt(t, "b.example.com", "b"), soa(t, "Example.com", 7)
 	chaos, ds := txt(t, "a.example.com", "chaos"), rr(t, "a.example.com", 43, []byte{1, 2, 3})
 	chaos.Class = 3
@@ -222,10 +374,7 @@ func TestRFC2136Transfer(t *testing.T) {
 			}
 		}
 	}
-	for name, test := range map[string]struct {
-		server transferServer
-		kind   Kind
-	}{
+	return map[string]transferCase{
 		"whole":                              {transferServer{messages: whole}, ""},
 		"in one message":                     {transferServer{messages: [][]dnswire.RR{{start, a, b, end}}}, ""},
 		"no signature between":               {transferServer{messages: whole, unsigned: at(1)}, ""},
@@ -255,7 +404,12 @@ func TestRFC2136Transfer(t *testing.T) {
 		"refused without signature":          {transferServer{messages: whole, unsigned: at(0), message: setRcode(0, dnswire.RcodeRefused)}, Permission},
 		"no transfers":                       {transferServer{messages: whole, message: setRcode(0, dnswire.RcodeNotImp)}, Permission},
 		"a refusal that is not the server's": {transferServer{messages: whole, message: setRcode(0, dnswire.RcodeRefused), spoil: spoilAt(0, flip(lastOfMAC, 1))}, BadAnswer},
-	} {
+	}
+}
+
+// TestRFC2136Transfer has servers whose transfers are odd, cut or forged.
+func TestRFC2136Transfer(t *testing.T) {
+	for name, test := range transferCases(t) {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, test.server.start(t), servertest.Key, servertest.Secret)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -13,13 +13,13 @@ import (
 	"meshddns/internal/msg"
 )
 
-// route53 is Amazon Route 53, API version 2013-04-01: documents of XML, signed
-// with AWS Signature Version 4. All TXT values at a name are one set, which a
-// batch replaces at once, and only if it is still as it was read.
+// route53 is Amazon Route 53, API version 2013-04-01: XML documents, signed with AWS Signature Version 4.
+// All TXT values at a name are one set. A batch replaces a set atomically, and only if the set is
+// still as it was read.
 type route53 struct {
 	api      *api
-	poll     time.Duration // until the second look at a change
-	patience time.Duration // for all looks at it
+	poll     time.Duration // the first pause between two looks at a change
+	patience time.Duration // limit for all looks
 }
 
 const (
@@ -27,18 +27,16 @@ const (
 	route53PageSize    = "100"
 	route53SetsPage    = "300"
 	route53Elements    = 1000    // records in a batch
-	route53Characters  = 32000   // of the values in a batch
-	route53MaxValue    = 4000    // characters, as it is spelled
-	route53Odd         = `\%03o` // octets that are not printable ASCII, in values
+	route53Characters  = 32000   // characters of the values in a batch
+	route53MaxValue    = 4000    // characters, escaped
+	route53Odd         = `\%03o` // format of octets in values that are not printable ASCII
 	route53SyncTime    = 10 * time.Second
-	route53LongestPoll = 4 * time.Second // not documented: an account is said to have five requests a second
+	route53LongestPoll = 4 * time.Second // not documented: reports say five requests a second for an account
 )
 
-// NewRoute53 makes a client of Amazon Route 53. The key pair is access key id
-// and secret access key of an IAM user; it needs the rights
-// route53:ListHostedZonesByName, ListResourceRecordSets,
-// ChangeResourceRecordSets and GetChange, and GetHostedZone to know the zone's
-// name servers.
+// NewRoute53 makes a client of Amazon Route 53. The key pair is access key id and secret access key of
+// an IAM user. It needs the rights route53:ListHostedZonesByName, ListResourceRecordSets,
+// ChangeResourceRecordSets and GetChange, and GetHostedZone to read the zone's name servers.
 func NewRoute53(c Credentials) (*Client, error) {
 	a, err := newAPI(route53Endpoint, c, false)
 	if err != nil {
@@ -47,11 +45,11 @@ func NewRoute53(c Credentials) (*Client, error) {
 	return newSetClient(&route53{a, pollInterval, route53SyncTime}), nil
 }
 
-// route53Scope is that of the one region where the API is.
+// route53Scope is the scope of the only region that has the API.
 var route53Scope = scoped{"AWS4-HMAC-SHA256", "AWS4", "us-east-1", "route53", "aws4_request"}
 
-// signRoute53 signs a request over the named headers. The path is signed with
-// each of its segments escaped once more.
+// signRoute53 signs a request over the named headers. The signed path has each segment escaped a second
+// time.
 func signRoute53(r *http.Request, signed []string, body []byte, key Credentials, at time.Time) {
 	r.Header.Set("X-Amz-Date", at.UTC().Format(basicTime))
 	segments := strings.Split(r.URL.EscapedPath(), "/")
@@ -83,13 +81,13 @@ var route53Errors = codeKinds{
 	{"RequestLimitExceeded", Throttled},
 	{"SlowDown", Throttled},
 	{"PriorRequestNotComplete", Throttled},
-	{"NoSuchChange", Temporary}, // we ask only for changes that were taken
+	{"NoSuchChange", Temporary}, // the client asks only for changes that were accepted
 	{"ServiceUnavailable*", Temporary},
 	{"Internal*", Temporary},
 }
 
-// route53Words are what the vendor tells in words alone; the first that are
-// said decide. None is documented.
+// route53Words are kinds that only the vendor's messages tell. The first match decides. No message is
+// documented.
 var route53Words = []struct {
 	code, words string
 	kind        Kind
@@ -98,9 +96,9 @@ var route53Words = []struct {
 	{"SignatureDoesNotMatch", "Signature not yet current", ClockSkew},
 	{"InvalidSignatureException", "Signature expired", ClockSkew},
 	{"InvalidSignatureException", "Signature not yet current", ClockSkew},
-	{"InvalidChangeBatch", "conflicting RRSet of type CNAME", Conflict}, // it "already exists", too
+	{"InvalidChangeBatch", "conflicting RRSet of type CNAME", Conflict}, // the message also has "already exists"
 	{"InvalidChangeBatch", "conflicts with other records", Conflict},
-	{"InvalidChangeBatch", "cannot be created as", Conflict}, // beside weighted sets and the like
+	{"InvalidChangeBatch", "cannot be created as", Conflict}, // beside weighted sets and similar ones
 	{"InvalidChangeBatch", "already exists", Changed},
 	{"InvalidChangeBatch", "not found", Changed},
 	{"InvalidChangeBatch", "values provided do not match", Changed},
@@ -109,9 +107,9 @@ var route53Words = []struct {
 	{"InvalidChangeBatch", "Cannot have more than", Quota},
 }
 
-// route53Kinds says what a code means beside these words.
+// route53Kinds returns the meaning of a code with a message.
 func route53Kinds(code, message string) codeKinds {
-	message = strings.Join(strings.Fields(message), " ") // some have two spaces in the middle
+	message = strings.Join(strings.Fields(message), " ") // some messages have two spaces
 	for _, said := range route53Words {
 		if said.code == code && strings.Contains(message, said.words) {
 			return codeKinds{{code, said.kind}}
@@ -120,8 +118,8 @@ func route53Kinds(code, message string) codeKinds {
 	return route53Errors
 }
 
-// refused reads a refusal: an ErrorResponse, or a document that is itself
-// named for its code, as InvalidChangeBatch is, which has a list of messages.
+// refused parses an error: an ErrorResponse, or a document named after its code, such as
+// InvalidChangeBatch, which has a list of messages.
 func (v *route53) refused(c call, ans answer) error {
 	var failure struct {
 		XMLName   xml.Name
@@ -141,11 +139,10 @@ func (v *route53) refused(c call, ans answer) error {
 	return v.api.refused(c, ans, verdict{code, message, id}, route53Kinds(code, message))
 }
 
-// do makes one call and reads its answer into out, whose XMLName says which
-// document it must be.
+// do makes one call and parses its answer into out, whose XMLName is the name of the expected document.
 func (v *route53) do(ctx context.Context, c call, out any) error {
 	signed := []string{"host", "x-amz-date"}
-	c.header = map[string]string{"Accept": "*/*"} // some of AWS answers in JSON where that is accepted by name
+	c.header = map[string]string{"Accept": "*/*"} // some AWS services answer in JSON if the client accepts it
 	if len(c.body) > 0 {
 		c.header["Content-Type"] = "application/xml"
 		signed = append([]string{"content-type"}, signed...)
@@ -162,8 +159,8 @@ func (v *route53) do(ctx context.Context, c call, out any) error {
 	return v.api.unreadable(c, ans, xml.Unmarshal(ans.body, out))
 }
 
-// route53Name decodes a name as the vendor spells it: with `\052` for "*". A
-// dot or backslash within a label stays escaped.
+// route53Name decodes the vendor's spelling of a name, with `\052` for "*". A dot or backslash within a
+// label stays escaped.
 func route53Name(text string) string {
 	var name strings.Builder
 	for rest := text; rest != ""; {
@@ -180,8 +177,8 @@ func route53Name(text string) string {
 	return dnsname.Fold(name.String())
 }
 
-// zone fails when the account has several public zones of the name: it is not
-// known to which of them the name is delegated.
+// zone fails if the account has several public zones of the name, because the client does not know
+// which one the name is delegated to.
 func (v *route53) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	ids, err := v.publicZones(ctx, name)
 	if err != nil || len(ids) == 0 {
@@ -193,7 +190,7 @@ func (v *route53) zone(ctx context.Context, name string) (z zone, found bool, er
 	return v.complete(ctx, z), true, nil
 }
 
-// zoneOfRoute53 is the zone that the public zones of a name are.
+// zoneOfRoute53 makes a zone of all public zones with one name.
 func zoneOfRoute53(name string, ids []string) zone {
 	z := zone{id: ids[0], unique: ids[0], name: name}
 	if len(ids) > 1 {
@@ -211,12 +208,12 @@ func (v *route53) complete(ctx context.Context, z zone) zone {
 		NameServers []string `xml:"DelegationSet>NameServers>NameServer"`
 	}
 	if v.do(ctx, call{name: "GetHostedZone", method: http.MethodGet, path: "/hostedzone/" + escape(z.id)}, &answer) == nil {
-		z.servers = answer.NameServers // to know them is a convenience
+		z.servers = answer.NameServers // without the right to ask, they stay unknown
 	}
 	return z
 }
 
-// zones joins the zones that have one name.
+// zones combines public zones that have the same name.
 func (v *route53) zones(ctx context.Context) (zones []zone, err error) {
 	ids := map[string][]string{}
 	var names []string
@@ -232,14 +229,14 @@ func (v *route53) zones(ctx context.Context) (zones []zone, err error) {
 	return zones, err
 }
 
-// publicZones gives the ids of the zones with exactly this name.
+// publicZones returns the ids of the public zones with exactly this name.
 func (v *route53) publicZones(ctx context.Context, name string) (ids []string, err error) {
 	err = v.eachZone(ctx, name, maxPages, func(_, id string) { ids = append(ids, id) })
 	return ids, err
 }
 
-// eachZone goes through the public zones of a name, or "" for all. The list is
-// of all the account's zones, beginning at the name.
+// eachZone calls do for each public zone with the name only, or for all if only is "". The vendor
+// lists all zones of the account from that name on.
 func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(name, id string)) error {
 	query := url.Values{"maxitems": {route53PageSize}}
 	if only != "" {
@@ -278,13 +275,13 @@ func (v *route53) eachZone(ctx context.Context, only string, pages int, do func(
 	return &Error{Kind: tooMany, Detail: msg.Textf("the list has over %d pages", pages)}
 }
 
-// route53Set is all that the zone has for a name and a type, or one of several
-// such sets, which then have identifiers.
+// route53Set is the record set of a name and type, or one of several such sets, which then have
+// identifiers.
 type route53Set struct {
 	Name                    string
 	Type                    string
 	SetIdentifier           string          `xml:",omitempty"`
-	TTL                     uint32          // 0 is a TTL; only an alias has none
+	TTL                     uint32          // 0 is a valid TTL; only an alias has none
 	Records                 []route53Record `xml:"ResourceRecords>ResourceRecord"`
 	AliasTarget             *struct{}       `xml:",omitempty"`
 	TrafficPolicyInstanceID string          `xml:"TrafficPolicyInstanceId,omitempty"`
@@ -292,17 +289,16 @@ type route53Set struct {
 
 type route53Record struct{ Value string }
 
-// special reports whether it is a set of a kind that we do not change: one of
-// several between which the vendor chooses, an alias, or one that a traffic
-// policy has made.
+// special reports whether the client must not change the set: it is one of several sets between which
+// the vendor chooses, an alias, or made by a traffic policy.
 func (s route53Set) special() bool {
 	return s.SetIdentifier != "" || s.AliasTarget != nil || s.TrafficPolicyInstanceID != ""
 }
 
 func route53Sets(z zone) string { return "/hostedzone/" + escape(z.id) + "/rrset" }
 
-// list asks for one set: if a name has several of a type, all are special.
-// Name and type say only where the list begins.
+// list asks for one set, because all are special if a name has several of one type. Name and type in
+// the query are only the beginning of the list.
 func (v *route53) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	var answer struct {
 		XMLName xml.Name     `xml:"ListResourceRecordSetsResponse"`
@@ -322,7 +318,7 @@ func (v *route53) list(ctx context.Context, z zone, name string) (set recordSet,
 	return set, nil
 }
 
-// addTo adds what a set has to what else is known of the name.
+// addTo adds a set to the records of its name.
 func (s route53Set) addTo(set recordSet) recordSet {
 	switch {
 	case s.Type == "CNAME" && len(s.Records) > 0:

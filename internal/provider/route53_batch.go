@@ -13,17 +13,17 @@ import (
 	"meshddns/internal/msg"
 )
 
-// This file reads many names of a zone at Route 53, and changes many together.
+// This file reads and changes many names of a zone at Route 53.
 
-// route53Order is where a name stands in lists: by its labels from the last,
-// each with a dot behind it.
+// route53Order returns the sort key of a name in the vendor's lists: its labels from last to first, each
+// with a dot after it.
 func route53Order(name string) string {
 	labels := strings.Split(name, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".") + "."
 }
 
-// route53Page is a page of sets, and where the next one begins.
+// route53Page is a page of sets, and the beginning of the next page.
 type route53Page struct {
 	XMLName     xml.Name     `xml:"ListResourceRecordSetsResponse"`
 	Sets        []route53Set `xml:"ResourceRecordSets>ResourceRecordSet"`
@@ -33,7 +33,7 @@ type route53Page struct {
 	NextID      string `xml:"NextRecordIdentifier"`
 }
 
-// query asks for the page after this one.
+// query returns the query for the next page.
 func (p route53Page) query() url.Values {
 	query := url.Values{"name": {p.NextName}, "type": {p.NextType}, "maxitems": {route53SetsPage}}
 	if p.NextID != "" {
@@ -57,8 +57,7 @@ func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
 }
 
-// listNames reads the list from name to name: a page has those that stand
-// close to each other.
+// listNames reads the list from one wanted name to the next: a page also has the names close to it.
 func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[string]recordSet, error) {
 	names = slices.SortedFunc(slices.Values(names), func(a, b string) int { return strings.Compare(route53Order(a), route53Order(b)) })
 	wanted := map[string]bool{}
@@ -87,7 +86,7 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 	return nil, &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
 }
 
-// route53Found is what pages have shown; a set that comes again counts once.
+// route53Found collects sets from pages; a repeated set counts once.
 type route53Found struct {
 	sets *zoneSets
 	seen marks
@@ -115,8 +114,7 @@ func (v *route53) page(ctx context.Context, z zone, query url.Values, found rout
 	return page, err
 }
 
-// replace deletes the old set exactly as it was read and creates the new one,
-// in one batch, which the vendor makes whole or not at all.
+// replace deletes the old set exactly as it was read and creates the new one, in one atomic batch.
 func (v *route53) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
 	batch, err := route53Steps(name, from, to)
 	if err != nil {
@@ -130,7 +128,7 @@ func (v *route53) replace(ctx context.Context, z zone, name string, from, to rec
 	return nil
 }
 
-// route53Steps are the steps from one set of a name to another.
+// route53Steps returns the steps from one set of a name to another.
 func route53Steps(name string, from, to recordSet) (steps []route53Change, err error) {
 	for _, r := range from.records {
 		if r.off {
@@ -146,8 +144,7 @@ func route53Steps(name string, from, to recordSet) (steps []route53Change, err e
 	return steps, nil
 }
 
-// applyAll changes the sets of many names in batches, each of which the vendor
-// makes whole or not at all.
+// applyAll changes the sets of many names in atomic batches.
 func (v *route53) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	var ids []string
 	errs := inBatches(plans, route53Fit, func(batch []plan) error {
@@ -171,7 +168,7 @@ func (v *route53) applyAll(ctx context.Context, z zone, plans []plan) ([]error, 
 	return errs, true
 }
 
-// route53Fit tells how many plans one batch has room for.
+// route53Fit returns the number of plans that fit into one batch.
 func route53Fit(plans []plan) int {
 	elements, characters := 0, 0
 	for i, p := range plans {
@@ -196,7 +193,7 @@ func (s recordSet) route53(name string) route53Set {
 	return set
 }
 
-// submit sends a batch, and gives the id of the change.
+// submit sends a batch and returns the id of the change.
 func (v *route53) submit(ctx context.Context, z zone, batch []route53Change) (id string, err error) {
 	c := call{name: "ChangeResourceRecordSets", method: http.MethodPost, path: route53Sets(z)}
 	c.body, err = xml.Marshal(struct {
@@ -219,9 +216,8 @@ func (v *route53) submit(ctx context.Context, z zone, batch []route53Change) (id
 	return strings.TrimPrefix(answer.ID, "/change/"), nil
 }
 
-// inSync waits until all of the vendor's servers have a change, which can take
-// a minute. It is made already, and read back as made: neither the end of the
-// waiting nor a failure to look undoes it.
+// inSync waits until all of the vendor's servers have a change, which can take a minute. The change is
+// already made and readable, so a timeout or a failed look is no error.
 func (v *route53) inSync(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()

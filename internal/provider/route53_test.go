@@ -136,7 +136,7 @@ func TestRoute53Exchanges(t *testing.T) {
 	}
 }
 
-// checkRoute53Outcome checks what an answer is taken for.
+// checkRoute53Outcome checks the error for a recorded answer.
 func checkRoute53Outcome(t *testing.T, e exchange, err error) {
 	t.Helper()
 	kind, failed := map[string]Kind{
@@ -287,7 +287,7 @@ func TestRoute53Values(t *testing.T) {
 	}
 }
 
-// TestRoute53Raw has values of others come and go as they were spelled.
+// TestRoute53Raw reads values of others and writes them back in their spelling.
 func TestRoute53Raw(t *testing.T) {
 	c, client := route53Cloud(t)
 	const name = "raw." + cloudtest.Zone
@@ -355,7 +355,7 @@ func TestRoute53Others(t *testing.T) {
 	}
 }
 
-// TestRoute53Swap writes what is compared with a set that is there no more.
+// TestRoute53Swap makes a change from a set that another user has replaced.
 func TestRoute53Swap(t *testing.T) {
 	c, client := route53Cloud(t)
 	v := client.vendor.(*route53)

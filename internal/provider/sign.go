@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// escape percent-encodes all but the unreserved characters of RFC 3986,
-// section 2.3, in upper-case hex, as every vendor's signature wants it.
+// escape percent-encodes all characters except the unreserved ones (RFC 3986, section 2.3), in
+// upper-case hex, as all vendors' signatures want it.
 func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// canonicalQuery gives parameters sorted and escaped; an empty value keeps its "=".
+// canonicalQuery returns the parameters sorted and escaped; an empty value keeps its "=".
 func canonicalQuery(q url.Values) string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(q)) {
@@ -30,9 +30,9 @@ func canonicalQuery(q url.Values) string {
 	return strings.Join(pairs, "&")
 }
 
-// canonicalRequest is the text that ACS3, TC3, SDK-HMAC-SHA256 and the
-// signatures like AWS's have in common: method, path, query, the headers to
-// be signed (lower case), their names, and the hash of the body.
+// canonicalRequest returns the text that ACS3, TC3, SDK-HMAC-SHA256 and signatures like that of AWS
+// have in common: method, path, query, the signed headers (lower case), their names, and the hash of
+// the body.
 func canonicalRequest(r *http.Request, path string, signed []string, body []byte) string {
 	var headers strings.Builder
 	for _, name := range signed {
@@ -43,8 +43,7 @@ func canonicalRequest(r *http.Request, path string, signed []string, body []byte
 	}, "\n")
 }
 
-// headerValue gives a header as it will be on the wire; net/http keeps two of
-// them outside the map.
+// headerValue returns a header as net/http sends it. net/http keeps two headers outside the map.
 func headerValue(r *http.Request, name string) string {
 	switch name {
 	case "host":
@@ -66,8 +65,7 @@ func hmacSHA256(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// scoped is a signature whose key is derived for one day, region and service,
-// as AWS Signature Version 4 has it.
+// scoped is a signature with a key for one day, region and service, like AWS Signature Version 4.
 type scoped struct {
 	algorithm string
 	prefix    string // before the secret
@@ -91,14 +89,14 @@ func (s scoped) authorization(r *http.Request, path string, signed []string, bod
 		", SignedHeaders=" + strings.Join(signed, ";") + ", Signature=" + hex.EncodeToString(hmacSHA256(derived, text))
 }
 
-// Times in signatures, always UTC.
+// Formats of times in signatures, always UTC.
 const (
 	basicTime    = "20060102T150405Z"
 	extendedTime = "2006-01-02T15:04:05Z"
 )
 
-// newNonce is a random UUID (RFC 9562, section 5.4), which JD Cloud's own
-// clients send, and good for the others too.
+// newNonce returns a random UUID (RFC 9562, section 5.4), as JD Cloud's own clients send it. Other
+// vendors accept it too.
 func newNonce() string {
 	var id [16]byte
 	rand.Read(id[:])

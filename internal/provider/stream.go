@@ -14,16 +14,15 @@ import (
 	"meshddns/internal/msg"
 )
 
-// list is a member of an answer's object that may be long: its elements are read one by
-// one, and in the answer it is "[]".
+// list is a member of an answer whose array may be long: its elements are read one by one, and the
+// rest of the answer has "[]" in its place.
 type list struct {
 	member string
 	take   func(d *json.Decoder) error // reads the next element
 }
 
-// stream reads an answer with a list. It holds no more of it than one element, which may
-// be as long as other answers. A list that is not through when its time is over is too
-// long, if it is longer than other answers.
+// stream reads an answer with a list. It holds one element of the list at a time, of at most maxAnswer
+// octets. A list of over maxAnswer octets that does not arrive in time counts as too long.
 func (a *api) stream(ctx context.Context, c call, response *http.Response) (answer, error) {
 	ans := answer{status: response.StatusCode, header: response.Header}
 	body := &bounded{from: response.Body}
@@ -43,12 +42,12 @@ func (a *api) stream(ctx context.Context, c call, response *http.Response) (answ
 	return ans, nil
 }
 
-// bounded ends a stream that is too long, or of which too much is held at a time.
+// bounded ends a stream that is too long, or of which too much is in memory.
 type bounded struct {
 	from   io.Reader
-	used   func() int64 // octets that are no longer held
+	used   func() int64 // octets that are no longer in memory
 	octets int64
-	err    error // but for the end
+	err    error // except io.EOF
 }
 
 func (b *bounded) Read(p []byte) (n int, err error) {
@@ -63,7 +62,7 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// read reads one object, and gives it with an empty list.
+// read reads one object, and returns it with an empty list.
 func (l list) read(d *json.Decoder) (rest []byte, err error) {
 	if err := expect(d, json.Delim('{')); err != nil {
 		return nil, err
@@ -104,7 +103,7 @@ func (l list) read(d *json.Decoder) (rest []byte, err error) {
 	return append(rest, '}'), nil
 }
 
-// elements reads the list; null is none.
+// elements reads the list. null is a missing list.
 func (l list) elements(d *json.Decoder, value *json.RawMessage) error {
 	begin, err := d.Token()
 	if begin == nil && err == nil {

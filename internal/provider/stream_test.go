@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// longLists are the whole zones that come in one answer: what stands before, one record of
-// many, and what stands behind.
+// longLists are the answers that have a whole zone: the text before the records, a record, and the text
+// after them.
 var longLists = []struct {
 	name, before, after string
 	open                func(Credentials) (*Client, error)
@@ -30,8 +30,8 @@ var longLists = []struct {
 	},
 }
 
-// longList serves a zone with so many records of others, and one of ours; body replaces what
-// follows the records.
+// longList serves a zone with so many records of others and one of ours. body replaces the text after
+// the records.
 func longList(t *testing.T, at int, records int, body string) *Client {
 	l := longLists[at]
 	var text strings.Builder
@@ -62,8 +62,8 @@ func longList(t *testing.T, at int, records int, body string) *Client {
 
 func oursOnly(name string, _ TXT) bool { return strings.HasPrefix(name, "_mesh.") }
 
-// TestLongLists reads zones whose lists are many times what another answer may have, and
-// holds what is wanted of them.
+// TestLongLists reads zones whose lists are many times longer than other answers may be, and keeps only
+// the wanted records.
 func TestLongLists(t *testing.T) {
 	for at, l := range longLists {
 		t.Run(l.name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// TestBrokenLists has a long list end in a way that is none: nothing of it is believed.
+// TestBrokenLists has long lists that break off: no record of them is used.
 func TestBrokenLists(t *testing.T) {
 	for at, l := range longLists {
 		for body, want := range map[string]Kind{
@@ -106,7 +106,7 @@ func TestBrokenLists(t *testing.T) {
 	}
 }
 
-// TestWanted keeps what is wanted of a name: all, or single values.
+// TestWanted keeps the wanted part of a name: all values or single ones.
 func TestWanted(t *testing.T) {
 	sets := newZoneSets(func(name string, v TXT) bool { return name == "all" || v.Text() == "ours" })
 	for _, text := range []string{"theirs", "ours", "other"} {

@@ -14,9 +14,8 @@ import (
 	"meshddns/internal/msg"
 )
 
-// tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call
-// an action, the parameters as JSON, signed with TC3-HMAC-SHA256. Each value
-// is a record. Every error is an HTTP 200.
+// tencentCloud is Tencent Cloud's DNSPod, API 3.0 version 2021-03-23: one call per action, parameters as
+// JSON, signed with TC3-HMAC-SHA256. Each value is a record. Every error is an HTTP 200.
 type tencentCloud struct{ api *api }
 
 const (
@@ -24,25 +23,23 @@ const (
 	tencentVersion   = "2021-03-23"
 	tencentService   = "dnspod"
 	tencentAlgorithm = "TC3-HMAC-SHA256"
-	tencentMinTTL    = 600  // seconds, in the free plan; the API tells what a zone's plan has
-	tencentMaxValue  = 255  // octets: how a longer one is cut is not documented
-	tencentPageSize  = 3000 // the most that a list gives at once
-	tencentLine      = "默认" // the records for every resolver
-	tencentLineID    = "0"  // the same in lists, where the line's name may be translated
+	tencentMinTTL    = 600  // seconds, in the free plan; the API tells the least TTL of a zone's plan
+	tencentMaxValue  = 255  // octets: the split of a longer value is not documented
+	tencentPageSize  = 3000 // the greatest page of a list
+	tencentLine      = "默认" // the line of records for every resolver
+	tencentLineID    = "0"  // its id in lists, where the name may be translated
 )
 
-// NewTencentCloud makes a client of Tencent Cloud DNSPod. The key pair is
-// SecretId and SecretKey; it needs the rights dnspod:DescribeDomainList,
-// DescribeRecordList, CreateRecord, ModifyRecord and DeleteRecord, and makes
-// use of DescribePackageDetail and DescribeDomain. Accounts of the
-// international site have the endpoint dnspod.intl.tencentcloudapi.com.
+// NewTencentCloud makes a client of Tencent Cloud DNSPod. The key pair is SecretId and SecretKey. It
+// needs the rights dnspod:DescribeDomainList, DescribeRecordList, CreateRecord, ModifyRecord and
+// DeleteRecord, and uses DescribePackageDetail and DescribeDomain if it may. Accounts of the
+// international site need the endpoint dnspod.intl.tencentcloudapi.com.
 func NewTencentCloud(c Credentials) (*Client, error) {
 	return openRecords(tencentEndpoint, c, func(a *api) recordVendor { return &tencentCloud{a} })
 }
 
-// signTC3 signs a request over its content type, host and body. Its time and
-// the day in its scope are made of one clock reading, so that no midnight
-// comes between them.
+// signTC3 signs a request over its content type, host and body. The timestamp and the date in the scope
+// come from one clock reading, so that they agree at midnight.
 func signTC3(r *http.Request, body []byte, key Credentials, at time.Time) {
 	timestamp, date := strconv.FormatInt(at.Unix(), 10), at.UTC().Format("2006-01-02")
 	r.Header.Set("X-TC-Timestamp", timestamp)
@@ -76,7 +73,7 @@ var tencentErrors = codeKinds{
 	{"OperationDenied*", Permission},
 	{"FailedOperation.DomainIs*", Permission}, // locked, or banned as spam
 	{"FailedOperation.LoginAreaNotAllowed", Permission},
-	{"*ealName*", Permission}, // the account's owner is not verified
+	{"*ealName*", Permission}, // the identity of the account's owner is not verified
 	{"InvalidParameter.AccountIsBanned", Permission},
 	{"InvalidParameter.RequestIpLimited", Permission},
 	{"Ip*list", Permission},
@@ -96,7 +93,7 @@ var tencentErrors = codeKinds{
 	{"InvalidParameter.OperateFailed", Temporary},
 }
 
-// do makes one call and reads its answer into out.
+// do makes one call and parses its answer into out.
 func (v *tencentCloud) do(ctx context.Context, action string, parameters, out any) error {
 	c := call{name: action, method: http.MethodPost, header: map[string]string{
 		"Content-Type": "application/json", "X-TC-Action": action, "X-TC-Version": tencentVersion, "X-TC-Language": "en-US",
@@ -134,7 +131,7 @@ func (v *tencentCloud) zone(ctx context.Context, name string) (z zone, found boo
 	return z, found, err
 }
 
-// complete asks for the least TTL that the zone's plan allows.
+// complete asks for the least TTL in the zone's plan.
 func (v *tencentCloud) complete(ctx context.Context, z zone) zone {
 	var packages struct {
 		Info []struct {
@@ -143,18 +140,17 @@ func (v *tencentCloud) complete(ctx context.Context, z zone) zone {
 		}
 	}
 	if v.do(ctx, "DescribePackageDetail", struct{}{}, &packages) != nil {
-		return z // to know the plan is a convenience
+		return z // tencentMinTTL stays
 	}
 	for _, p := range packages.Info {
-		if strings.EqualFold(p.DomainGrade, z.plan) && p.MinTtl > 0 { // DP_FREE in one list is DP_Free in the other
+		if strings.EqualFold(p.DomainGrade, z.plan) && p.MinTtl > 0 { // one list has DP_FREE, the other DP_Free
 			z.minTTL = p.MinTtl
 		}
 	}
 	return z
 }
 
-// tencentDomain is a zone: its name as it was entered, maybe in Unicode, and
-// in A-labels.
+// tencentDomain is a zone: its name as entered, perhaps in Unicode, and in A-labels.
 type tencentDomain struct {
 	DomainId              json.Number
 	Name, Punycode, Grade string
@@ -166,7 +162,7 @@ func (d tencentDomain) zone() zone {
 	return zone{id: d.Name, unique: d.DomainId.String(), name: name, minTTL: tencentMinTTL, plan: d.Grade, servers: d.EffectiveDNS}
 }
 
-// domains gives a page of the zones whose names have a part, or of all.
+// domains returns a page of the zones whose names contain part, or of all.
 func (v *tencentCloud) domains(ctx context.Context, part string) pageOf[zone] {
 	return func(_, given int) ([]zone, *int, error) {
 		var answer struct {
@@ -185,7 +181,7 @@ func (v *tencentCloud) zones(ctx context.Context) ([]zone, error) {
 	return zonesPaged(v.domains(ctx, ""))
 }
 
-// domain searches the list of zones, by a part of the name.
+// domain searches the list of zones by a part of the name.
 func (v *tencentCloud) domain(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := paged(v.domains(ctx, name))
 	if z, found = pick(zones, name); found {
@@ -195,7 +191,7 @@ func (v *tencentCloud) domain(ctx context.Context, name string) (z zone, found b
 	case KindOf(err) == ZoneNotFound:
 		return z, false, nil
 	case KindOf(err) == tooMany, err == nil && strings.Contains(name, "xn--"):
-		// That the search knows A-labels is not documented.
+		// A search by A-labels is not documented.
 		return v.describe(ctx, name)
 	}
 	return z, false, err
@@ -241,14 +237,14 @@ func (e tencentRecord) entry(z zone) entry {
 	return entry{record{id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: e.off()}, absolute(e.Name, z), e.Type, e.Value}
 }
 
-// off reports whether the record is disabled, or not for every resolver.
+// off reports whether the record is disabled or not for every resolver.
 func (e tencentRecord) off() bool {
 	enabled := e.Status == "ENABLE" || e.Status == ""
 	return !enabled || e.LineId != tencentLineID && (e.LineId != "" || e.Line != tencentLine)
 }
 
-// entries calls the name Subdomain, which the writes call SubDomain; the API ignores what
-// it does not know, and would give the whole zone, or write to its apex.
+// entries sends Subdomain, although writes send SubDomain. The API ignores unknown parameters: the wrong
+// one would list the whole zone, or write to its apex.
 func (v *tencentCloud) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
 	if name != "" {
 		name = relative(name, z)
@@ -266,14 +262,14 @@ func (v *tencentCloud) entries(ctx context.Context, z zone, name, kind string) p
 			Limit      int
 		}{z.id, name, kind, given, tencentPageSize}, &answer)
 		if KindOf(err) == gone {
-			return nil, new(int), nil // an empty list is an error, also one after the last page
+			return nil, new(int), nil // the vendor reports an empty list, or page, as an error
 		}
 		return as(answer.RecordList, func(e tencentRecord) entry { return e.entry(z) }), answer.RecordCountInfo.TotalCount, err
 	}
 }
 
-// tencentTXT reads a value. It stands there as it was written: as plain text,
-// or by some tools as quoted character-strings.
+// tencentTXT parses a value, which is stored as it was written: as plain text, or by some tools as
+// quoted character-strings.
 func tencentTXT(text string) TXT {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return cutTXT(text)
@@ -289,8 +285,8 @@ func (v *tencentCloud) update(ctx context.Context, z zone, name string, old reco
 	return v.write(ctx, "ModifyRecord", z, name, old.id, value, ttl)
 }
 
-// write makes a record, or changes one with an id. A change without SubDomain
-// would move the record to the apex.
+// write creates a record, or changes the one with the id. A change without SubDomain would move the
+// record to the apex.
 func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, id string, value TXT, ttl uint32) error {
 	return v.do(ctx, action, struct {
 		Domain, SubDomain, RecordType, RecordLine, Value string
@@ -306,5 +302,5 @@ func (v *tencentCloud) remove(ctx context.Context, z zone, _ string, old record)
 	}{z.id, json.Number(old.id)}, &struct{}{})
 }
 
-// fits refuses what could be read as quoted: a value is written as plain text.
+// fits refuses values that could be read as quoted, because write sends plain text.
 func (v *tencentCloud) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }

@@ -123,8 +123,7 @@ func TestTencentCloudUnreadable(t *testing.T) {
 	})
 }
 
-// testUnreadable has answers come that no vendor means: those given, and some
-// that no vendor's client can understand.
+// testUnreadable has answers that no vendor sends: the given bodies, and some that no client can parse.
 func testUnreadable(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, error), bodies []string) {
 	t.Helper()
 	var refusals []refusal
@@ -137,8 +136,7 @@ func testUnreadable(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*C
 
 func TestTencentCloudValues(t *testing.T) { testPlainValues(t, &tencentCloud{}) }
 
-// testPlainValues checks what a vendor with plain values of one
-// character-string takes.
+// testPlainValues checks the values that a vendor of plain values of one character-string accepts.
 func testPlainValues(t *testing.T, v vendor) {
 	t.Helper()
 	for _, value := range []TXT{{""}, {`a "b"`}, {`"a"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
@@ -212,8 +210,8 @@ func TestTencentCloudLag(t *testing.T) {
 	testLag(t, cloudtest.TencentCloud(t), NewTencentCloud, func(r cloudtest.Request) bool { return r.Header.Get("X-TC-Action") == "CreateRecord" })
 }
 
-// testLag makes records that the list shows only at the fourth look: a change
-// ends when they show, and one whose answer is lost is not made a second time.
+// testLag makes records that the list shows only at the fourth look: a change ends when they show, and a
+// record is not created again after a lost answer.
 func testLag(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, error), creates func(cloudtest.Request) bool) {
 	t.Helper()
 	client := openCloud(t, c, open)
@@ -288,7 +286,7 @@ func testPlan(t *testing.T, start func(testing.TB) *cloudtest.Cloud, open func(C
 	}
 }
 
-// TestTencentCloudCrowd looks for a zone in whose search there are too many.
+// TestTencentCloudCrowd looks for a zone by a search with too many results.
 func TestTencentCloudCrowd(t *testing.T) {
 	c := cloudtest.TencentCloud(t)
 	for i := range 500 {

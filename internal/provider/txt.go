@@ -9,8 +9,8 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Check reports whether a TXT record can have the value: one or more character-strings of at
-// most 255 octets.
+// Check reports whether a TXT record can have the value: one or more character-strings of at most 255
+// octets each.
 func (t TXT) Check() error {
 	if len(t) == 0 || slices.ContainsFunc(t, func(s string) bool { return len(s) > maxString }) {
 		return msg.Errorf("not character-strings of at most %d octets", maxString)
@@ -18,8 +18,7 @@ func (t TXT) Check() error {
 	return nil
 }
 
-// cutTXT makes a value of a text without a cut of its own: strings of 255
-// octets, the last one shorter.
+// cutTXT splits a text into strings of 255 octets, the last one shorter.
 func cutTXT(text string) TXT {
 	if text == "" {
 		return TXT{""}
@@ -31,9 +30,8 @@ func cutTXT(text string) TXT {
 	return v
 }
 
-// quoteTXT writes a value as quoted character-strings with spaces between
-// (RFC 1035, section 5.1). odd is the format of octets that are not printable
-// ASCII, such as `\%03d`; "" leaves them as they are.
+// quoteTXT returns a value as quoted character-strings separated by spaces (RFC 1035, section 5.1). odd
+// is the format of octets that are not printable ASCII, such as `\%03d`; "" leaves them unchanged.
 func quoteTXT(v TXT, odd string) string {
 	var quoted []string
 	for _, s := range v {
@@ -55,8 +53,8 @@ func quoteTXT(v TXT, odd string) string {
 
 var errQuoting = msg.Errorf("not quoted character-strings")
 
-// unquoteTXT reads quoted character-strings. Three digits after a backslash
-// are an octet in the given base: 10 in zone files, 8 at Route 53.
+// unquoteTXT parses quoted character-strings. Three digits after a backslash are an octet in the given
+// base: 10 in zone files, 8 at Route 53.
 func unquoteTXT(text string, base int) (TXT, error) {
 	var v TXT
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimLeft(text, " \t") {
@@ -84,7 +82,7 @@ func unquoteTXT(text string, base int) (TXT, error) {
 	return v, nil
 }
 
-// octetAt reads the first octet of a text, which may be escaped.
+// octetAt returns the first octet of a text, which may be escaped.
 func octetAt(text string, base int) (octet byte, length int, err error) {
 	if text[0] != '\\' {
 		return text[0], 1, nil
@@ -102,8 +100,8 @@ func octetAt(text string, base int) (octet byte, length int, err error) {
 	return text[1], 2, nil
 }
 
-// looseTXT reads a value that stands there as it was written, quoted or not. A
-// string that is too long is cut, as resolvers get it.
+// looseTXT parses a value that a vendor stores as it was written, quoted or not. It splits strings that
+// are too long, as resolvers get them.
 func looseTXT(text string) (v TXT) {
 	quoted, err := unquoteTXT(text, 10)
 	if err != nil {
@@ -115,7 +113,7 @@ func looseTXT(text string) (v TXT) {
 	return v
 }
 
-// printableASCII says why a vendor would not be trusted with a text's octets.
+// printableASCII returns an error for a text with other octets, which vendors may change.
 func printableASCII(text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return msg.Errorf("the provider is not known to keep what is not printable ASCII")
@@ -123,9 +121,9 @@ func printableASCII(text string) error {
 	return nil
 }
 
-// plainText says why a vendor that stores values without quotes would not
-// keep this one: it must be 1 to limit octets of printable ASCII without the
-// characters in damaged, and without a space at either end.
+// plainText returns the reason why a vendor that stores values without quotes would not keep this one.
+// A value must have 1 to limit octets of printable ASCII without the characters in damaged, and no
+// space at either end.
 func plainText(v TXT, limit int, damaged string) error {
 	text := v.Text()
 	switch {

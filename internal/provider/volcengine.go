@@ -15,34 +15,32 @@ import (
 	"meshddns/internal/msg"
 )
 
-// volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call
-// an action, lists by GET with the parameters in the query, writes by POST of
-// JSON, signed much as AWS does. Values stand there without quotes, a record
-// each. Its private zones are another service, whose zones do not show here.
+// volcengine is Volcengine TrafficRoute DNS, API version 2018-08-01: one call per action, lists by GET
+// with the parameters in the query, writes by POST of JSON, signed nearly like AWS. It stores values
+// without quotes, one value a record. Private zones belong to another service and do not appear here.
 type volcengine struct{ api *api }
 
 const (
 	volcEndpoint = "https://open.volcengineapi.com"
 	volcVersion  = "2018-08-01"
-	volcMinTTL   = 600 // seconds, in the free plan; what paid plans take is not documented
+	volcMinTTL   = 600 // seconds, in the free plan; the least TTL of paid plans is not documented
 	volcMaxValue = 512 // octets; not documented
-	volcPageSize = 500 // the most that the API takes
-	volcZonePage = 100 // of zones
+	volcPageSize = 500 // the greatest page that the API accepts
+	volcZonePage = 100 // zones on a page
 	volcLine     = "default"
 )
 
-// volcScope has a fixed region: the service is the same in all of them.
+// volcScope has a fixed region, because the service is the same in all regions.
 var volcScope = scoped{algorithm: "HMAC-SHA256", region: "cn-beijing", service: "dns", term: "request"}
 
-// NewVolcengine makes a client of Volcengine DNS. The key pair is Access Key
-// ID and Secret Access Key, the latter as it is shown, although it looks like
-// base64; it needs the rights dns:ListZones, ListRecords, CreateRecord,
-// UpdateRecord and DeleteRecord, and QueryZone to learn the name servers.
+// NewVolcengine makes a client of Volcengine DNS. The key pair is Access Key ID and Secret Access Key;
+// the secret looks like base64, and is used as it is shown. The key needs the rights dns:ListZones,
+// ListRecords, CreateRecord, UpdateRecord and DeleteRecord, and QueryZone to read the name servers.
 func NewVolcengine(c Credentials) (*Client, error) {
 	return openRecords(volcEndpoint, c, func(a *api) recordVendor { return &volcengine{a} })
 }
 
-// signVolcengine signs a request, whose content type is set.
+// signVolcengine signs a request whose content type is set.
 func signVolcengine(r *http.Request, body []byte, key Credentials, at time.Time) {
 	r.Header.Set("X-Content-Sha256", hexSHA256(body))
 	r.Header.Set("X-Date", at.UTC().Format(basicTime))
@@ -50,8 +48,7 @@ func signVolcengine(r *http.Request, body []byte, key Credentials, at time.Time)
 	r.Header.Set("Authorization", volcScope.authorization(r, r.URL.EscapedPath(), signed, body, key, at))
 }
 
-// volcErrors are the codes of the gateway, and after them those of the
-// service, all of which begin with Err.
+// volcErrors are the codes of the gateway, and then those of the service, which all begin with Err.
 var volcErrors = codeKinds{
 	{"InvalidAccessKey", BadCredentials},
 	{"InvalidCredential", BadCredentials},
@@ -79,8 +76,7 @@ var volcErrors = codeKinds{
 	{"Err*CountLimited", Quota},
 }
 
-// read makes a call that changes nothing and reads its result into out. What
-// it does not find is the zone.
+// read makes a call that changes nothing and parses its result into out. "Not found" means the zone.
 func (v *volcengine) read(ctx context.Context, action string, parameters url.Values, out any) error {
 	err := v.do(ctx, call{name: action, method: http.MethodGet, query: parameters}, out)
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == gone {
@@ -89,7 +85,7 @@ func (v *volcengine) read(ctx context.Context, action string, parameters url.Val
 	return err
 }
 
-// write makes a call that changes a record; its result says nothing new.
+// write makes a call that changes a record, and ignores its result.
 func (v *volcengine) write(ctx context.Context, action string, parameters map[string]any) error {
 	c := call{name: action, method: http.MethodPost}
 	if err := c.json(parameters); err != nil {
@@ -98,7 +94,7 @@ func (v *volcengine) write(ctx context.Context, action string, parameters map[st
 	return v.do(ctx, c, nil)
 }
 
-// do makes a call. The answer's error code counts before the HTTP status.
+// do makes a call. The error code in the answer decides before the HTTP status.
 func (v *volcengine) do(ctx context.Context, c call, out any) error {
 	query := url.Values{"Action": {c.name}, "Version": {volcVersion}}
 	maps.Copy(query, c.query)
@@ -137,8 +133,8 @@ func (v *volcengine) zone(ctx context.Context, name string) (z zone, found bool,
 	return z, found, err
 }
 
-// listed looks for the zone among those that the search gives, whatever it
-// takes for exact.
+// listed looks for the zone in the results of a search, because even an exact search may return other
+// names.
 func (v *volcengine) listed(ctx context.Context, name string) (z zone, found bool, err error) {
 	zones, err := paged(v.pageOfZones(ctx, url.Values{"Key": {name}, "SearchMode": {"exact"}}))
 	z, found = pick(zones, name)
@@ -149,7 +145,7 @@ func (v *volcengine) listed(ctx context.Context, name string) (z zone, found boo
 func (v *volcengine) complete(ctx context.Context, z zone) zone {
 	var info struct{ AllocateDNSServerList []string }
 	if v.read(ctx, "QueryZone", url.Values{"ZID": {z.id}}, &info) == nil {
-		z.servers = info.AllocateDNSServerList // to know them is a convenience
+		z.servers = info.AllocateDNSServerList // without the right to ask, they stay unknown
 	}
 	return z
 }
@@ -168,7 +164,7 @@ func (v *volcengine) zones(ctx context.Context) ([]zone, error) {
 	return zonesPaged(v.pageOfZones(ctx, url.Values{"PageSize": {strconv.Itoa(volcZonePage)}}))
 }
 
-// pageOfZones gives a page of the zones that a search finds.
+// pageOfZones returns a page of the zones that a search finds.
 func (v *volcengine) pageOfZones(ctx context.Context, search url.Values) pageOf[zone] {
 	return func(page, _ int) ([]zone, *int, error) {
 		if page > 1 {
@@ -183,14 +179,14 @@ func (v *volcengine) pageOfZones(ctx context.Context, search url.Values) pageOf[
 	}
 }
 
-// volcRecord is a record as the list has it.
+// volcRecord is a record in a list.
 type volcRecord struct {
 	RecordID, Host, Type, Value, Line string
 	TTL                               uint32
 	Enable                            *bool
 }
 
-// entry has the default line where it has none; the documentation spells the line in two ways.
+// entry uses the default line for a record without one. The documentation spells the line in two ways.
 func (r volcRecord) entry(z zone) entry {
 	off := r.Line != "" && !strings.EqualFold(r.Line, volcLine) || r.Enable != nil && !*r.Enable
 	return entry{record{id: r.RecordID, value: cutTXT(r.Value), ttl: r.TTL, off: off}, absolute(r.Host, z), r.Type, r.Value}
@@ -242,6 +238,6 @@ func (v *volcengine) remove(ctx context.Context, _ zone, _ string, old record) e
 	return v.write(ctx, "DeleteRecord", map[string]any{"RecordID": old.id})
 }
 
-// fits refuses what other vendors of values without quotes are known to
-// change; what this one does with it is not documented.
+// fits refuses values that other vendors without quotes are known to change. The behaviour of this
+// vendor is not documented.
 func (v *volcengine) fits(value TXT) error { return plainText(value, volcMaxValue, `"\`) }

@@ -130,8 +130,8 @@ func TestVolcengineValues(t *testing.T) {
 	}
 }
 
-// TestVolcengineOthers has a list with what was not asked for: records of
-// other names and types, of some resolvers only, and switched off.
+// TestVolcengineOthers has a list with more than was asked for: records of other names and types, of
+// some resolvers only, and disabled ones.
 func TestVolcengineOthers(t *testing.T) {
 	c := cloudtest.Volcengine(t)
 	client := openCloud(t, c, NewVolcengine)

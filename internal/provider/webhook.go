@@ -14,24 +14,23 @@ import (
 	"meshddns/internal/msg"
 )
 
-// webhook speaks to a bridge: a program of the operator's own, that does at
-// any DNS provider what it is asked to. It answers two calls at one address.
-// Both carry HTTP Basic credentials (RFC 7617): the access key id is the user,
-// the access key secret the password. Bodies are JSON in UTF-8.
+// webhook is the client of a bridge: a program of the operator that reads and changes records at any
+// DNS provider. The bridge answers two calls at one address. Both have HTTP Basic credentials
+// (RFC 7617): the access key id is the user, the access key secret the password. Bodies are JSON in
+// UTF-8.
 //
-// The first reads a name, given in lower case, without the final dot:
+// The first call reads a name, in lower case and without the final dot:
 //
 //	GET <endpoint>?name=_mesh.node.example.com
 //	200 {"zone": "example.com", "ttl": 60, "values": ["v=spf1 -all", "..."]}
 //
-// zone is the longest zone of the bridge that contains the name; values are
-// all TXT values there, in any order, [] for none; ttl is theirs, in seconds.
-// The answer may also have "min_ttl", the least TTL in seconds that the bridge
-// takes, "servers", the names of the zone's name servers, and "id", what tells
-// the zone from one of the same name that another key reaches. Status 404 says
-// that no zone of the bridge contains the name.
+// zone is the longest zone of the bridge that contains the name. values has all TXT values at the name,
+// in any order, [] for none. ttl is their TTL in seconds. Optional members are "min_ttl", the least TTL
+// in seconds that the bridge accepts, "servers", the names of the zone's name servers, and "id", which
+// differs between zones of one name that several keys reach. Status 404 means that no zone of the
+// bridge contains the name.
 //
-// The second changes a name:
+// The second call changes a name:
 //
 //	POST <endpoint>
 //	{"zone": "example.com", "name": "_mesh.node.example.com", "ttl": 60,
@@ -39,13 +38,12 @@ import (
 //	200 or 204, with any body: done
 //	409: the values are no longer those in seen; nothing was done
 //
-// seen are the values that were there, in any order; add and remove may be
-// empty, but are always there. The bridge leaves values alone that are not
-// named, adds before it removes, and takes it for done to add what is there or
-// to remove what is not. What it has done, the next read must show.
+// seen has the values that were read before, in any order. add and remove are always present, and may
+// be empty. The bridge does not change values that are not named, and adds before it removes. Adding an
+// existing value and removing a missing one succeed. The next read must show the change.
 //
-// Two more calls are for bridges that can give many names at once. The first
-// gives all zones of the bridge, the second all that is in one of them:
+// Two more calls are optional, for bridges that can list many names. The first lists all zones of the
+// bridge, the second all names in a zone:
 //
 //	GET <endpoint>?zones=all
 //	200 {"zones": [{"zone": "example.com", "min_ttl": 60, "servers": []}]}
@@ -54,34 +52,30 @@ import (
 //	      {"name": "_mesh.node.example.com", "ttl": 60, "values": ["..."]},
 //	      {"name": "www.example.com", "values": [], "alias": "example.net"}]}
 //
-// alias is where a CNAME at the name points. A list must be whole: what it does
-// not have counts as not there. It is read as it comes; where it has over 256 MiB,
-// or over 4 MiB and takes over ten seconds, names are asked for one by one. A
-// bridge without these calls answers with 404 or 501, or with 400 or 405 if it
-// takes a call without a name for a mistake; it is then asked for each name by
-// itself.
+// alias is the target of a CNAME at the name. A list must be complete: missing names count as absent.
+// The client reads a list as it arrives. If the list has over 256 MiB, or over 4 MiB and takes over ten
+// seconds, the client reads the names one by one. A bridge without these calls answers 404 or 501, or
+// 400 or 405 if a call without a name is a mistake for it. The client then reads the names one by one.
 //
-// A value is one JSON string: the octets of its character-strings, joined. One
-// of more than 255 octets is to be cut into strings of 255 octets, the last
-// one shorter. Octets that are not UTF-8 have no place in JSON; for values of
-// others that have such, any text will do that stays the same.
+// A value is one JSON string: the octets of its character-strings, joined. The bridge splits a value of
+// more than 255 octets into strings of 255 octets, the last one shorter. JSON cannot have octets that
+// are not UTF-8: for values of other programs with such octets the bridge sends any text that stays the
+// same.
 //
 // Any status from 400 up is a failure, and may have a body
 //
 //	{"error": "words for the operator", "kind": "throttled"}
 //
-// where kind is one of credentials, permission, clock_skew, zone_not_found,
-// conflict (a CNAME is at the name), invalid, quota, throttled, temporary and
-// changed. A kind out of these counts before the status; else 401 means
-// credentials, 403 permission, 404 zone_not_found, 408 and 5xx temporary, 409
-// changed, 429 throttled, and any other invalid. The header Retry-After of a
-// throttled or temporary failure is heeded. Redirects are not followed. A failure
-// with such a body says that nothing was done, unless it is temporary.
+// where kind is one of credentials, permission, clock_skew, zone_not_found, conflict (a CNAME is at the
+// name), invalid, quota, throttled, temporary and changed. Such a kind decides before the status.
+// Otherwise 401 means credentials, 403 permission, 404 zone_not_found, 408 and 5xx temporary, 409
+// changed, 429 throttled, and any other invalid. The client obeys the header Retry-After of a throttled
+// or temporary failure. It does not follow redirects. A failure with such a body means that nothing was
+// done, unless it is temporary.
 type webhook struct{ api *api }
 
-// NewWebhook makes a client of a bridge, whose address, https:// or on
-// loopback http://, is the endpoint. The key pair is the user and the password
-// that the bridge wants; what rights they need is up to the bridge.
+// NewWebhook makes a client of a bridge. The endpoint is its address: https://, or http:// on loopback.
+// The key pair is the user and the password for the bridge, which decides about their rights.
 func NewWebhook(c Credentials) (*Client, error) {
 	switch {
 	case c.Endpoint == "":
@@ -98,7 +92,7 @@ func NewWebhook(c Credentials) (*Client, error) {
 	return clientOf(v, v.change), nil
 }
 
-// webhookKinds are the kinds that a bridge may say.
+// webhookKinds are the kinds that a bridge can send.
 var webhookKinds = codeKinds{
 	{"credentials", BadCredentials},
 	{"permission", Permission},
@@ -112,10 +106,10 @@ var webhookKinds = codeKinds{
 	{"changed", Changed},
 }
 
-// webhookStatus has the statuses that mean more to a bridge than elsewhere.
+// webhookStatus are the statuses with a meaning of their own at a bridge.
 var webhookStatus = map[int]string{http.StatusNotFound: "zone_not_found", http.StatusConflict: "changed"}
 
-// do makes one call and reads its answer into out, if that is wanted.
+// do makes one call and parses its answer into out, unless that is nil.
 func (v *webhook) do(ctx context.Context, c call, out any) error {
 	ans, err := v.api.send(ctx, c, func(r *http.Request, _ []byte) {
 		r.SetBasicAuth(v.api.Key.AccessKeyID, string(v.api.Key.AccessKeySecret))
@@ -134,10 +128,10 @@ func (v *webhook) do(ctx context.Context, c call, out any) error {
 	return v.api.unreadable(c, ans, err)
 }
 
-// webhookMissing are the statuses of a call that a bridge does not know.
+// webhookMissing are the statuses of a bridge for an unknown call.
 var webhookMissing = []int{http.StatusNotFound, http.StatusNotImplemented, http.StatusBadRequest, http.StatusMethodNotAllowed}
 
-// many makes one of the calls that a bridge need not know.
+// many makes one of the optional calls. known is false if the bridge does not have it.
 func (v *webhook) many(ctx context.Context, query url.Values, out any, l *list) (known bool, err error) {
 	c := call{name: "list", method: http.MethodGet, query: query, list: l}
 	err = v.do(ctx, c, out)
@@ -145,7 +139,7 @@ func (v *webhook) many(ctx context.Context, query url.Values, out any, l *list) 
 	return !failed || !slices.Contains(webhookMissing, e.status), err
 }
 
-// zones is tooMany for a bridge that does not list them.
+// zones fails with tooMany if the bridge does not list its zones.
 func (v *webhook) zones(ctx context.Context) (zones []zone, err error) {
 	var answer struct{ Zones []webhookAnswer }
 	switch known, err := v.many(ctx, url.Values{"zones": {"all"}}, &answer, nil); {
@@ -191,12 +185,12 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return nil
 }
 
-// sharesNames reports that two keys may reach two zones of one name, which
-// nothing tells apart but what the bridge says.
+// sharesNames marks a vendor at which two keys may reach two zones of one name. Only an id of the bridge
+// distinguishes them.
 func (v *webhook) sharesNames() {}
 
-// refused reads a failure. A page of a proxy has a status too, and does not say that
-// nothing was done.
+// refused parses a failure. The page of a proxy has a status too, and does not prove that nothing was
+// done.
 func (v *webhook) refused(c call, ans answer) error {
 	var failure struct{ Error, Kind string }
 	err := json.Unmarshal(ans.body, &failure)
@@ -208,7 +202,7 @@ func (v *webhook) refused(c call, ans answer) error {
 	return e
 }
 
-// webhookAnswer is what a bridge says of a name.
+// webhookAnswer is a bridge's answer about a name.
 type webhookAnswer struct {
 	Zone    string
 	ID      string
@@ -233,14 +227,14 @@ func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err e
 	return a, nil
 }
 
-// zone gives the longest zone that contains the name. That there is none is an
-// error, as nothing is gained by asking for the names above.
+// zone returns the longest zone that contains the name. No zone is an error, because the names above
+// are not in a zone either.
 func (v *webhook) zone(ctx context.Context, name string) (z zone, found bool, err error) {
 	a, err := v.read(ctx, name)
 	return zone{name: a.Zone, unique: a.ID, minTTL: a.MinTTL, servers: a.Servers}, err == nil, err
 }
 
-// list fails for a name that lies in another zone by now.
+// list fails if the name is in another zone now.
 func (v *webhook) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
 	a, err := v.read(ctx, name)
 	if err == nil && a.Zone != z.name {
@@ -260,8 +254,7 @@ func (a webhookAnswer) set() recordSet {
 	return set
 }
 
-// change has the bridge make a whole change, because it knows the provider
-// behind it can do that best.
+// change sends the whole change to the bridge, which knows best how to make it at its provider.
 func (v *webhook) change(ctx context.Context, p plan) error {
 	c := call{name: "change", method: http.MethodPost, header: map[string]string{"Content-Type": "application/json"}}
 	err := c.json(map[string]any{
@@ -274,7 +267,7 @@ func (v *webhook) change(ctx context.Context, p plan) error {
 	return v.do(ctx, c, nil)
 }
 
-// webhookTexts gives a list that is never null in JSON.
+// webhookTexts returns a list that is never null in JSON.
 func webhookTexts(values []TXT) []string {
 	list := []string{}
 	for _, v := range values {
@@ -283,7 +276,7 @@ func webhookTexts(values []TXT) []string {
 	return list
 }
 
-// fits refuses what a JSON string cannot say.
+// fits refuses values that a JSON string cannot have.
 func (v *webhook) fits(value TXT) error {
 	switch text := value.Text(); {
 	case !utf8.ValidString(text):

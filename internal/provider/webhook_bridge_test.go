@@ -14,8 +14,7 @@ import (
 	"meshddns/test/contract"
 )
 
-// bridge is one as an operator would write it: in place of the map stand the
-// calls to a DNS provider.
+// bridge is a bridge as an operator would write it, with a map in place of the calls to a DNS provider.
 type bridge struct {
 	zone, user, password string
 
@@ -82,8 +81,8 @@ func (b *bridge) Remove(_ testing.TB, name string, value []string) {
 	b.values[name] = slices.DeleteFunc(b.values[name], func(v string) bool { return v == strings.Join(value, "") })
 }
 
-// TestWebhookBridge holds the client, before a bridge that knows no more than
-// the protocol, to all promises.
+// TestWebhookBridge runs the contract test of all clients with a bridge that implements only the
+// required protocol.
 func TestWebhookBridge(t *testing.T) {
 	b := &bridge{zone: "example.com", user: "meshddns", password: "open sesame", values: map[string][]string{}}
 	server := httptest.NewServer(b)

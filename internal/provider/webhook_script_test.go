@@ -49,8 +49,7 @@ func (u scriptUser) Remove(t testing.TB, name string, value []string) {
 	u.change(t, provider.Change{Name: strings.ToLower(name), Remove: []provider.TXT{value}})
 }
 
-// TestWebhookScript holds the client, before the script that docs/webhook.md shows, to all
-// promises.
+// TestWebhookScript runs the contract test of all clients with the script in docs/webhook.md.
 func TestWebhookScript(t *testing.T) {
 	support.Need(t, "python3")
 	page, err := os.ReadFile("../../docs/webhook.md")

@@ -11,8 +11,8 @@ import (
 	"meshddns/test/cloudtest"
 )
 
-// TestWebhookProtocol has all that crosses the wire for one change. The key
-// pair and its header are the example of RFC 7617, section 2.
+// TestWebhookProtocol compares all messages of one change. The key pair and its header are the example
+// of RFC 7617, section 2.
 func TestWebhookProtocol(t *testing.T) {
 	const read = "GET /dns?name=_mesh.a.b.example.com"
 	steps := []struct{ request, answer string }{
@@ -117,8 +117,7 @@ func TestWebhookZones(t *testing.T) {
 	}
 }
 
-// TestWebhookChanged has another writer between the look and the change, whom
-// only the bridge can see.
+// TestWebhookChanged has another writer between the look and the change; only the bridge can see it.
 func TestWebhookChanged(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	v := openCloud(t, c, NewWebhook).vendor.(*webhook)
@@ -210,7 +209,7 @@ func TestWebhookUnreadable(t *testing.T) {
 	}...), "read")
 }
 
-// TestWebhookDone has the answers to a change that mean that it is made.
+// TestWebhookDone has the answers which mean that a change is made.
 func TestWebhookDone(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	v := openCloud(t, c, NewWebhook).vendor.(*webhook)
@@ -240,8 +239,7 @@ func TestWebhookRetryAfter(t *testing.T) {
 	}
 }
 
-// TestWebhookAccess has a wrong password, and a bridge whose clock is wrong:
-// that one does not matter.
+// TestWebhookAccess has a wrong password, and a bridge with a wrong clock, which does not matter.
 func TestWebhookAccess(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	c.SetClock(time.Hour)

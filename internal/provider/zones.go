@@ -10,33 +10,32 @@ import (
 
 // zoneLister is a vendor that lists all zones of the account.
 type zoneLister interface {
-	// zones gives the public zones, each longest name once. It fails with
-	// tooMany where to search for single names is the better way.
+	// zones returns the public zones, each name once. It fails with tooMany if searches for single
+	// names are better.
 	zones(ctx context.Context) ([]zone, error)
 }
 
-// zoneCompleter is a zoneLister whose list does not tell all of a zone.
+// zoneCompleter is a zoneLister whose list lacks details of a zone.
 type zoneCompleter interface {
 	complete(ctx context.Context, z zone) zone
 }
 
-// tooMany is the failure of a list of zones that is too long.
+// tooMany is the kind of a list of zones that is too long.
 const tooMany Kind = "too_many"
 
-// zonePages is how many pages of zones are read to have all of them: an
-// account with more of them is asked for single names.
+// zonePages is the greatest number of pages of a list of zones. For larger accounts the client asks for
+// single names.
 const zonePages = 20
 
-// known is what was found out of a zone.
+// known is the result of a search for a zone.
 type known struct {
 	zone  zone
 	there bool
-	whole bool  // all that the vendor tells of it
-	err   error // why there is none, if the vendor says more than that
+	whole bool  // with all details that the vendor tells
+	err   error // the vendor's reason, if there is no usable zone
 }
 
-// Zone gives the longest zone of the account that contains name. What zones
-// there are is looked up once in the life of a client.
+// Zone returns the longest zone of the account that contains name. A client searches for each zone once.
 func (c *Client) Zone(ctx context.Context, name string) (string, error) {
 	if ctx.Err() != nil {
 		return "", &Error{Kind: Network, Detail: msg.Say("find a zone"), Err: context.Cause(ctx)}
@@ -59,9 +58,8 @@ func (c *Client) Zone(ctx context.Context, name string) (string, error) {
 	return "", &Error{Kind: ZoneNotFound, Detail: msg.Textf("the account has no zone that contains %q", name)}
 }
 
-// ZoneID tells the zone from others of its name: where another account of the
-// vendor can have one, the id is the vendor's, else the name; "" where nothing
-// tells.
+// ZoneID returns the zone's id: the vendor's id if another account can have a zone of the same name,
+// else the name. "" means unknown.
 func (c *Client) ZoneID(ctx context.Context, zone string) (string, error) {
 	z, err := c.named(ctx, zone)
 	if err != nil {
@@ -73,7 +71,7 @@ func (c *Client) ZoneID(ctx context.Context, zone string) (string, error) {
 	return z.name, nil
 }
 
-// ZonesKnown reports whether the client knows all zones of the account.
+// ZonesKnown lists the zones and reports whether the client knows all zones of the account.
 func (c *Client) ZonesKnown(ctx context.Context) (bool, error) {
 	err := c.listZones(ctx)
 	c.mu.Lock()
@@ -81,7 +79,7 @@ func (c *Client) ZonesKnown(ctx context.Context) (bool, error) {
 	return c.all, err
 }
 
-// named gives a zone by its name.
+// named returns a zone by its name.
 func (c *Client) named(ctx context.Context, name string) (zone, error) {
 	name = dnsname.Fold(name)
 	z, found, err := c.find(ctx, name)
@@ -91,7 +89,7 @@ func (c *Client) named(ctx context.Context, name string) (zone, error) {
 	return z, err
 }
 
-// find looks for a zone, and remembers it, or that there is none.
+// find searches for a zone, and remembers the result.
 func (c *Client) find(ctx context.Context, name string) (zone, bool, error) {
 	k, found := c.remembered(name)
 	if !found {
@@ -103,7 +101,7 @@ func (c *Client) find(ctx context.Context, name string) (zone, bool, error) {
 	return k.zone, k.there, k.err
 }
 
-// remembered tells what is known of a zone, if that is all there is to know.
+// remembered returns the result of an earlier search or list, if it is complete.
 func (c *Client) remembered(name string) (k known, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +109,7 @@ func (c *Client) remembered(name string) (k known, found bool) {
 	return k, found && (k.whole || !k.there) || !found && c.all
 }
 
-// lookUp asks the vendor for a zone, unless another search has found it
-// meanwhile.
+// lookUp asks the vendor for a zone, unless another search has found it meanwhile.
 func (c *Client) lookUp(ctx context.Context, name string) (known, error) {
 	if err := c.takeSearch(ctx); err != nil {
 		return known{}, err
@@ -135,7 +132,7 @@ func (c *Client) lookUp(ctx context.Context, name string) (known, error) {
 	return k, nil
 }
 
-// ask asks the vendor for a zone, or for what its list did not tell.
+// ask asks the vendor for a zone, or for the details that its list lacks.
 func (c *Client) ask(ctx context.Context, name string, listed known) (known, error) {
 	if v, ok := c.vendor.(zoneCompleter); ok && listed.there {
 		return known{zone: v.complete(ctx, listed.zone), there: true, whole: true}, nil
@@ -147,8 +144,7 @@ func (c *Client) ask(ctx context.Context, name string, listed known) (known, err
 	return known{zone: z, there: found, whole: true}, err
 }
 
-// listZones has the client know all zones of the account, where the vendor
-// lists them.
+// listZones reads all zones of the account, if the vendor lists them.
 func (c *Client) listZones(ctx context.Context) error {
 	v, ok := c.vendor.(zoneLister)
 	if !ok || c.hasListed() {
@@ -177,8 +173,8 @@ func (c *Client) listZones(ctx context.Context) error {
 	return nil
 }
 
-// takeSearch waits for the turn to search. A caller that has waited for a search without an answer gets
-// the same failure, because to wait as long once more would not help.
+// takeSearch waits for the turn to search. If the search before got no answer meanwhile, it returns the
+// same failure, because a second wait would not help.
 func (c *Client) takeSearch(ctx context.Context) error {
 	c.mu.Lock()
 	failed := c.unanswered
@@ -195,8 +191,8 @@ func (c *Client) takeSearch(ctx context.Context) error {
 	return c.failure
 }
 
-// searchFailed notes the failure of a search, if it would meet every other too. The
-// caller has the turn.
+// searchFailed remembers the failure of a search if every other search would meet it too. The caller
+// has the turn.
 func (c *Client) searchFailed(err error) error {
 	if kind := KindOf(err); kind == Network || kind == Temporary || kind == Throttled {
 		c.mu.Lock()

@@ -12,9 +12,9 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Checks are the checks of the API's operations that need no database. A refusal is an error.
-// Blame gives the reason of a refusal and the member of the body that it is about: "" for the
-// whole body, secrets.Mask for all members that are masked. ok is false for other errors.
+// Checks are the checks of the API's operations that need no database. A refusal is an error. Blame
+// returns the reason of a refusal and the member of the body that it is about: "" for the whole body,
+// secrets.Mask for all masked members. ok is false for other errors.
 type Checks interface {
 	CheckOwner(owner string) error
 	CheckConfiguration(body []byte) error
@@ -23,8 +23,8 @@ type Checks interface {
 	Blame(err error) (member, reason string, ok bool)
 }
 
-// Check finds the mistakes that can be found without a database. The error is Mistakes,
-// all of them, in the order of files and lines.
+// Check finds all mistakes that can be found without a database. The error is Mistakes, in the order of
+// files and lines.
 func (d *Document) Check(c Checks) error {
 	w := work{Document: d, checks: c, mistakes: slices.Clone(d.mistakes)}
 	check := func(e Entry, check func([]byte) error) error {
@@ -49,8 +49,8 @@ func (d *Document) Check(c Checks) error {
 	return cmp.Or(err, w.result())
 }
 
-// Appliance has the operations of the API that Apply uses, all in one transaction. Each gives
-// the change that it has made, if it had to make one.
+// Appliance is the operations of the API that Apply uses, all in one transaction. Each returns the
+// change that it made; the zero Change means that nothing had to change.
 type Appliance interface {
 	Checks
 	SaveOwner(ctx context.Context, owner string) (Change, error)
@@ -58,31 +58,31 @@ type Appliance interface {
 	SaveService(ctx context.Context, body []byte) (Change, error)
 	SaveUsage(ctx context.Context, body []byte) (Change, error)
 
-	// SameUsages gives the numbers of the usages that are the one of a body.
+	// SameUsages returns the seqs of the usages that match a body.
 	SameUsages(ctx context.Context, body []byte) ([]int64, error)
-	// HeldUsages gives the usages that a document can have: those that are not released.
+	// HeldUsages returns the usages that can appear in a document: those that are not released.
 	HeldUsages(ctx context.Context) iter.Seq2[Held, error]
 	ReleaseUsage(ctx context.Context, id string) (Change, error)
-	// HeldServices gives the ids of the services that a document can have.
+	// HeldServices returns the ids of the services that can appear in a document.
 	HeldServices(ctx context.Context) iter.Seq2[string, error]
 	DeleteService(ctx context.Context, id string) (Change, error)
 }
 
-// Held is a usage that there is.
+// Held is a stored usage.
 type Held struct {
 	Seq int64
 	ID  string
 }
 
-// Change is a change that was made, as the request that does the same. Without What there was
-// none.
+// Change is a change that was made, described as the equivalent request. Without What there was no
+// change.
 type Change struct {
 	What, ID string
-	Status   int    // of the answer
-	File     string // that asks for it
+	Status   int    // HTTP status of the answer
+	File     string // file that asks for the change
 }
 
-// Did is the change of a request of the API, such as "POST adopt", and its error.
+// Did returns the change of a request of the API, such as "POST adopt", and its error.
 func Did(request, id string, err error) (Change, error) {
 	method, path, _ := strings.Cut(request, " ")
 	return Change{What: method + " /api/v1/ddns/" + path, ID: id, Status: http.StatusOK}, err
@@ -91,16 +91,16 @@ func Did(request, id string, err error) (Change, error) {
 // Applied is the result of applying a document.
 type Applied struct {
 	Changes []Change
-	// Faults are about entries that the stored state does not allow, such as a prefix that
-	// another network still has. The rest of the document is applied.
+	// Faults are about entries that the stored state does not allow, such as a prefix that another
+	// network still has. The rest of the document is applied.
 	Faults Mistakes
-	// Waits has the entries that can be applied once the stored state allows them; nil for none.
+	// Waits has the entries that can be applied when the stored state allows them; nil for none.
 	Waits *Document
 }
 
-// Apply changes an appliance until it is as the document says, except for entries that the
-// stored state does not allow. After an error the caller has to undo all changes. The error is
-// Mistakes when the document is wrong by itself.
+// Apply changes an appliance to the state in the document, except for entries that the stored state
+// does not allow. After an error the caller must undo all changes. The error is Mistakes if the
+// document itself is wrong.
 func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 	if err := d.Check(a); err != nil {
 		return Applied{}, err
@@ -112,7 +112,7 @@ func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 		func() (err error) { usages, err = w.lackingUsages(ctx, a); return err },
 		func() (err error) { services, err = w.lackingServices(ctx, a); return err },
 		func() error { return w.saveOwner(ctx, a) },
-		// Before the usages are saved: a prefix that is free by it can be another network's.
+		// Before the usages are saved, because another network may get a released prefix.
 		func() error {
 			return w.remove(usages, func(id string) (Change, error) { return a.ReleaseUsage(ctx, id) })
 		},
@@ -124,14 +124,14 @@ func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 		},
 	} {
 		if err := step(); err != nil {
-			return Applied{}, err // the transaction may have ended: nothing may be done in it
+			return Applied{}, err // the transaction may have ended, so nothing more may be done in it
 		}
 	}
 	w.sort()
 	return Applied{Changes: w.changes, Faults: w.mistakes, Waits: w.rest()}, nil
 }
 
-// rest gives the waiting entries as a document that prunes nothing, nil without any.
+// rest returns the waiting entries as a document that prunes nothing, nil without any.
 func (w *work) rest() *Document {
 	if w.waits.Owner == nil && w.waits.Configuration == nil && len(w.waits.Services)+len(w.waits.Usages) == 0 {
 		return nil
@@ -139,14 +139,14 @@ func (w *work) rest() *Document {
 	return &w.waits
 }
 
-// work is how far the application of a document is.
+// work is the progress of applying a document.
 type work struct {
 	*Document
 	checks   Checks
 	changes  []Change
 	mistakes Mistakes
-	broken   map[string]bool // services that are refused
-	waits    Document        // entries that are refused
+	broken   map[string]bool // refused services
+	waits    Document        // refused entries
 }
 
 func (w *work) sort() {
@@ -163,7 +163,7 @@ func (w *work) result() error {
 	return w.mistakes
 }
 
-// saved notes the result of an entry. It puts a refused entry into waiting too.
+// saved records the result of an entry. It adds a refused entry to waiting.
 func (w *work) saved(e Entry, c Change, err error, waiting *[]Entry) error {
 	if err != nil {
 		*waiting = append(*waiting, e)
@@ -171,7 +171,7 @@ func (w *work) saved(e Entry, c Change, err error, waiting *[]Entry) error {
 	return w.done(e, c, err)
 }
 
-// done notes the result of an entry. A refusal is a mistake; done returns every other error.
+// done records the result of an entry. A refusal is a mistake; done returns every other error.
 func (w *work) done(e Entry, c Change, err error) error {
 	if err == nil {
 		if c.File = e.file; c.What != "" {
@@ -188,7 +188,7 @@ func (w *work) done(e Entry, c Change, err error) error {
 	default:
 		v, inConfig := e.value(), path{"config", member}
 		if v.Member(member) == nil && v.At(inConfig) != nil {
-			member = inConfig.String() // of a service
+			member = inConfig.String() // the member is in the config of a service
 		}
 		w.mistakes = append(w.mistakes, e.Mistake(member, reason))
 	}
@@ -234,7 +234,7 @@ func (w *work) saveUsages(ctx context.Context, a Appliance) error {
 	for _, e := range w.Usages {
 		if w.broken[e.text("service_id")] {
 			w.waits.Usages = append(w.waits.Usages, e)
-			continue // it is tried when the service is as the document says
+			continue // the usage waits until its service is saved
 		}
 		c, err := a.SaveUsage(ctx, e.Body)
 		if err := w.saved(e, c, err, &w.waits.Usages); err != nil {
@@ -244,7 +244,7 @@ func (w *work) saveUsages(ctx context.Context, a Appliance) error {
 	return nil
 }
 
-// lackingUsages gives the usages to release: those that the document lacks.
+// lackingUsages returns the usages to release: those that the document lacks.
 func (w *work) lackingUsages(ctx context.Context, a Appliance) (lacking []string, err error) {
 	if w.Prune == PruneNone || !w.hasUsages {
 		return nil, nil
@@ -271,8 +271,8 @@ func (w *work) lackingUsages(ctx context.Context, a Appliance) (lacking []string
 	return w.few("usages", lacking, total), nil
 }
 
-// lackingServices gives the services to delete: those that the document lacks, and that
-// no usage of it needs.
+// lackingServices returns the services to delete: those that neither the document nor one of its
+// usages names.
 func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []string, err error) {
 	if w.Prune == PruneNone || !w.hasServices {
 		return nil, nil
@@ -296,10 +296,10 @@ func (w *work) lackingServices(ctx context.Context, a Appliance) (lacking []stri
 	return w.few("services", lacking, total), nil
 }
 
-// fewAtMost may be removed whatever the total is.
+// fewAtMost is the number of removals that PruneFew always allows.
 const fewAtMost = 3
 
-// few gives the ids that the document lacks, none when they are too many of the total.
+// few returns the ids that the document lacks, or none and a mistake if PruneFew does not allow so many.
 func (w *work) few(what string, lacking []string, total int) []string {
 	if n := len(lacking); w.Prune != PruneAll && n > fewAtMost && 3*n > total {
 		m := w.pruneAt.Mistake("", fmt.Sprintf(`%d of %d %s are not in the document, more than a third: only "all" removes so many`, n, total, what))

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// stored is an appliance in memory. It refuses what rules refuse, a service while it is
-// locked, a usage of a service that it lacks, and a prefix that another network has.
+// stored is an appliance in memory. Like rules it refuses bodies, and also a service while it is locked,
+// a usage of a service that it lacks, and a prefix that another network has.
 type stored struct {
 	rules
 	owner, configuration string
@@ -146,7 +146,7 @@ func (s *stored) DeleteService(_ context.Context, id string) (Change, error) {
 	return s.did("DELETE services/{id}", id)
 }
 
-// apply applies documents, each a file, and writes what came of them.
+// apply applies documents, each one file, and returns the result in words.
 func (s *stored) apply(t *testing.T, documents ...string) (said string, waits *Document) {
 	t.Helper()
 	dir := t.TempDir()
@@ -180,7 +180,7 @@ const usages = `{"usages": [
 {"service_id": "a", "prefix_mode": "custom", "custom_prefix": "x", "network_id": 1},
 {"service_id": "b", "prefix_mode": "custom", "custom_prefix": "y", "network_id": 2}]}`
 
-// TestApply applies documents, each twice: the second time changes nothing.
+// TestApply applies each document twice: the second time changes nothing.
 func TestApply(t *testing.T) {
 	s := newStored()
 	for _, step := range []struct {
@@ -217,8 +217,8 @@ POST usages u2 200 from 1.json
 	}
 }
 
-// TestPrune removes at most three of what the document lacks, or at most a third; "all"
-// removes all. A refused prune removes nothing of any kind, and the rest is applied.
+// TestPrune removes at most three entries that the document lacks, or at most a third; "all" removes all.
+// A refused prune removes nothing of any kind, and the rest is applied.
 func TestPrune(t *testing.T) {
 	s := newStored()
 	s.apply(t, services)
@@ -250,8 +250,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestWaits has entries that what is stored does not allow: the rest is applied, all faults
-// are told, and the entries are applied when they are allowed.
+// TestWaits has entries that the stored state does not allow. The rest is applied, all faults are
+// reported, and the entries are applied when they are allowed.
 func TestWaits(t *testing.T) {
 	s := newStored()
 	s.locked["a"], s.locked["configuration"] = true, true
@@ -279,7 +279,7 @@ POST usages u2 200 from 2.json
 	}
 }
 
-// TestFormKeepsAll has a mistake of the form, in one of two files: nothing is applied.
+// TestFormKeepsAll has a mistake of form in one of two files: nothing is applied.
 func TestFormKeepsAll(t *testing.T) {
 	s := newStored()
 	got, _ := s.apply(t, services, `{"usages": [{"network_id": "1"}]}`)
@@ -288,7 +288,7 @@ func TestFormKeepsAll(t *testing.T) {
 	}
 }
 
-// TestBrokenDatabase ends at the first request that fails, which is told with its entry.
+// TestBrokenDatabase ends at the first failed request, and names its entry.
 func TestBrokenDatabase(t *testing.T) {
 	for request, want := range map[string]string{
 		"POST adopt":           "0.json:1: owner",

@@ -16,13 +16,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// refusal is the error of rules. It says the member that it is about.
+// refusal is the error of rules. Its text is the member that it is about.
 type refusal string
 
 func (r refusal) Error() string { return "is refused" }
 
-// rules stand for the operations of the API: they refuse members that say "refuse", and
-// masked secrets of a body that says "masked".
+// rules are the checks of the API's operations: they refuse members with the text "refuse", and masked
+// secrets in a body with the text "masked".
 type rules struct{}
 
 func (rules) check(body []byte) error {
@@ -58,8 +58,8 @@ func (rules) Blame(err error) (member, reason string, ok bool) {
 
 var manyLetters = regexp.MustCompile(`<\d+ x>`)
 
-// written makes the files of a block of a golden file in a new folder, and the credentials
-// beside them.
+// written writes the files of a block of a golden file into a new folder, and the credentials beside
+// them.
 func written(t *testing.T, block string) (dir string, credentials CredentialFolder) {
 	t.Helper()
 	dir, folder := t.TempDir(), t.TempDir()
@@ -99,8 +99,8 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// TestMistakes finds what testdata/mistakes.txt says of the files in it; "go test -update"
-// writes it anew. "no credentials" is without a folder of them.
+// TestMistakes compares the mistakes in the files of testdata/mistakes.txt with those in it; "go test
+// -update" rewrites it. "no credentials" means no folder of credentials.
 func TestMistakes(t *testing.T) {
 	const golden = "testdata/mistakes.txt"
 	text, err := os.ReadFile(golden)
@@ -128,7 +128,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// broken fails as a database does: that is no mistake in a file.
+// broken fails as a database does, which is no mistake in a file.
 type broken struct{ rules }
 
 func (broken) CheckService([]byte) error { return errors.New("broken") }
@@ -142,7 +142,7 @@ func TestCheckThatFails(t *testing.T) {
 	}
 }
 
-// seen keeps the bodies that it is given to check.
+// seen keeps the bodies that it checks.
 type seen struct {
 	rules
 	bodies []string
@@ -154,8 +154,8 @@ func (s *seen) CheckConfiguration(body []byte) error {
 }
 func (s *seen) CheckService(body []byte) error { return s.CheckConfiguration(body) }
 
-// TestCredentials has secrets from the file and from credentials, which the operations get
-// in the place of the credential's name; the rest of the body stays as it is in the file.
+// TestCredentials has secrets in the file and in credentials. The operations get a credential in place of
+// its name; the rest of the body stays as in the file.
 func TestCredentials(t *testing.T) {
 	const key = `"sesame \"<&>"`
 	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "a.json")
@@ -184,7 +184,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// unescaped writes JSON in the one way of encoding/json.
+// unescaped returns JSON as encoding/json writes it.
 func unescaped(t *testing.T, text string) string {
 	t.Helper()
 	var value any

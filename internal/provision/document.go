@@ -1,7 +1,7 @@
-// Package provision reads files that say how the program is to be configured, in the form of
-// the document that GET state gives. Read and Check find every mistake in them, with file,
-// line and member. Apply makes the operations of the API change what is stored until it is
-// as the files say; applied again, they change nothing.
+// Package provision reads files with the wanted state of the program, in the form of the document that
+// GET state returns. Read and Check find every mistake in them, with file, line and member. Apply uses
+// the operations of the API to bring the stored state to that of the files. A second Apply changes
+// nothing.
 package provision
 
 import (
@@ -17,47 +17,47 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// Document has the content of all files. A part that no file has is nil.
+// Document is the content of all files. A part that no file has is nil.
 type Document struct {
 	Owner         *Entry
 	Configuration *Entry
 	Services      []Entry
 	Usages        []Entry
 	Prune         Prune
-	Unread        int // credentials that were not looked at
+	Unread        int // credentials that were not read
 
 	hasServices, hasUsages bool
 	pruneAt                *Entry
 	seen                   map[string]Entry // parts, services and custom prefixes
 	mistakes               Mistakes
-	lasting                Mistakes // of the document that these entries are left of, and not about them
+	lasting                Mistakes // of the document from which these waiting entries come, not about the entries
 	credentials            CredentialFolder
 }
 
-// Prune says whether usages and services that the document lacks are removed. It is about the
-// parts that the document has.
+// Prune decides about stored usages and services that the document lacks. It applies only to the parts
+// that the document has.
 type Prune string
 
 const (
-	PruneNone Prune = ""
-	PruneFew  Prune = "few" // it goes, unless that is most of it
-	PruneAll  Prune = "all"
+	PruneNone Prune = ""    // keeps them
+	PruneFew  Prune = "few" // removes them, unless they are over fewAtMost and over a third
+	PruneAll  Prune = "all" // removes them
 )
 
-// Entry is a part of a document. Its body is that of the request that does the same,
-// with the credentials in place.
+// Entry is a part of a document. Body is the body of the equivalent request, with the credentials in
+// place.
 type Entry struct {
 	Body secrets.JSON
 
 	file string
 	line int
 	path path
-	raw  secrets.JSON // as it stands in the file
-	bad  bool         // it has mistakes, so its meaning is not clear
+	raw  secrets.JSON // as written in the file
+	bad  bool         // it has mistakes, so that its meaning is unclear
 }
 
-// Mistake tells that a member of the entry, "" for all of it, is wrong. Nested members
-// are separated by dots.
+// Mistake returns a mistake in a member of the entry, "" for the whole entry. Dots separate nested
+// members.
 func (e Entry) Mistake(member, reason string) Mistake {
 	if member == "" {
 		return Mistake{File: e.file, Line: e.line, Member: e.path.String(), Reason: reason}
@@ -73,19 +73,19 @@ func (e Entry) Mistake(member, reason string) Mistake {
 	return e.mistakeAt(at, steps, reason)
 }
 
-// mistakeAt is a mistake at an octet of the entry, in the value that a path leads to.
+// mistakeAt returns a mistake at an octet of the entry, in the value at a path.
 func (e Entry) mistakeAt(octet int, at path, reason string) Mistake {
 	line := e.line + bytes.Count(e.raw[:octet], []byte("\n"))
 	return Mistake{File: e.file, Line: line, Member: slices.Concat(e.path, at).String(), Reason: reason}
 }
 
-// value is the entry as it stands in the file.
+// value returns the entry as written in the file.
 func (e Entry) value() value {
 	v, _ := strictjson.Parse(string(e.raw), strictjson.AllLevels)
 	return v
 }
 
-// text gives the text of a member, "" when it is absent or no string.
+// text returns the text of a member, "" if it is absent or no string.
 func (e Entry) text(name string) string {
 	v := e.value()
 	if m := member(v, name); m != nil && m.Kind == strictjson.KindString {
@@ -94,7 +94,7 @@ func (e Entry) text(name string) string {
 	return ""
 }
 
-// Masked gives a mistake for each secret of the entry that is masked.
+// Masked returns a mistake for each masked secret of the entry.
 func (e Entry) Masked(reason string) (all Mistakes) {
 	secrets.EachSecret(e.value(), nil, func(v value, at path) bool {
 		if v.Kind == strictjson.KindString && v.Text == secrets.Mask {
@@ -105,7 +105,7 @@ func (e Entry) Masked(reason string) (all Mistakes) {
 	return all
 }
 
-// Types of members, as mistakes call them.
+// Types of members in the words of mistakes.
 const (
 	aText     = string(strictjson.KindString)
 	aBoolean  = string(strictjson.KindBoolean)
@@ -116,14 +116,14 @@ const (
 	aSecret   = `a string or {"credential": "<name>"}`
 )
 
-// maxShown is how long a number may be to be shown.
+// maxShown is the length up to which a mistake shows a number.
 const maxShown = 30
 
-// form has the members of an object and their types.
+// form is the members of an object and their types.
 type form struct {
 	members  map[string]string
 	required []string
-	others   bool // there may be others
+	others   bool // other members are allowed
 }
 
 var (
@@ -154,8 +154,8 @@ func (d *Document) add(name, text string) {
 	}
 }
 
-// part reads a part of the document. The answer of GET state may be the file as it is, with
-// the document in its data, because some programs that take it out would round ids.
+// part reads a part of the document. The file may be the whole answer of GET state, with the document
+// in its member data, because some programs would round ids when they extract it.
 func (f *file) part(v value, at path) {
 	switch name := at[len(at)-1]; {
 	case name == "services":
@@ -172,7 +172,7 @@ func (f *file) part(v value, at path) {
 	}
 }
 
-// single reads a part that is no list.
+// single reads a part that is not a list.
 func (f *file) single(name string, v value, at path) {
 	e := f.entry(v, at)
 	switch name {
@@ -206,7 +206,7 @@ func noMember(known []string) string {
 	return "no such member, want one of " + strings.Join(known, ", ")
 }
 
-// once notes a part, a service or a custom prefix that stands twice, also in two files.
+// once adds a mistake for a part, a service or a custom prefix that appears twice, even in two files.
 func (f *file) once(what string, e Entry, member ...string) {
 	first, there := f.seen[what]
 	if !there {
@@ -214,13 +214,13 @@ func (f *file) once(what string, e Entry, member ...string) {
 		return
 	}
 	if first.file == e.file && slices.Equal(first.path, e.path) {
-		return // a member that stands twice, which is told
+		return // a duplicate member, which is a mistake already
 	}
 	m := e.Mistake(strings.Join(member, "."), fmt.Sprintf("stands in %s:%d already", first.file, first.line))
 	f.mistakes = append(f.mistakes, m)
 }
 
-// anew reports whether there are mistakes since it was asked last.
+// anew reports whether there are new mistakes since the last call.
 func (f *file) anew() bool {
 	before := f.told
 	f.told = len(f.mistakes)
@@ -265,7 +265,7 @@ func (f *file) usage(v value, at path) {
 	f.Usages = append(f.Usages, e)
 }
 
-// object notes mistakes in the members of an object.
+// object adds mistakes in the members of an object.
 func (f *file) object(v value, at path, form form) {
 	if v.Kind != strictjson.KindObject {
 		f.fault(v, at, wrongKind(v, strictjson.KindObject))
@@ -287,7 +287,7 @@ func (f *file) object(v value, at path, form form) {
 	}
 }
 
-// wants notes a mistake when a value is not of a type.
+// wants adds a mistake if a value is not of a type.
 func (f *file) wants(v value, at path, want string) {
 	var ok bool
 	number := v.Kind == strictjson.KindNumber
@@ -301,7 +301,7 @@ func (f *file) wants(v value, at path, want string) {
 		_, err := strconv.ParseUint(v.Text, 10, 64)
 		ok = number && err == nil
 	case aSecret:
-		ok = v.Kind == strictjson.KindString || v.Kind == strictjson.KindObject // which credentialsOf looks at
+		ok = v.Kind == strictjson.KindString || v.Kind == strictjson.KindObject // credentialsOf checks the object
 	default:
 		ok = string(v.Kind) == want
 	}

@@ -16,17 +16,17 @@ type (
 	path  = strictjson.Path
 )
 
-// file is a file that is read into a document.
+// file is a file that add reads into a document.
 type file struct {
 	*Document
 	name string
 	text string
-	told int // mistakes that are about other entries
+	told int // number of mistakes at the last call of anew
 
-	line, counted int // the line of an octet, from 0
+	line, counted int // cache of lineAt: the line of an octet, from 0
 }
 
-// lineAt gives the line of an octet. It counts from the octet that it was asked for last.
+// lineAt returns the line of an octet. It counts from the octet of the last call.
 func (f *file) lineAt(octet int) int {
 	if octet < f.counted {
 		f.line -= strings.Count(f.text[octet:f.counted], "\n")
@@ -37,12 +37,12 @@ func (f *file) lineAt(octet int) int {
 	return f.line + 1
 }
 
-// fault notes a mistake in a value.
+// fault adds a mistake in a value.
 func (f *file) fault(v value, at path, reason string) {
 	f.mistakes = append(f.mistakes, Mistake{File: f.name, Line: f.lineAt(v.Begin), Member: at.String(), Reason: reason})
 }
 
-// parse gives the object that the file has to be.
+// parse returns the object of the file; another value is a mistake.
 func (f *file) parse() (v value, ok bool) {
 	fault := func(line int, reason string) {
 		f.mistakes = append(f.mistakes, Mistake{File: f.name, Line: line, Reason: reason})
@@ -69,7 +69,7 @@ func (f *file) parse() (v value, ok bool) {
 	return v, v.Kind == strictjson.KindObject
 }
 
-// syntaxError tells why a text is not JSON, and in which line.
+// syntaxError returns the reason why a text is not JSON, and its line.
 func syntaxError(text []byte) (line int, err error) {
 	var ignored json.RawMessage
 	err = json.Unmarshal(text, &ignored)
@@ -84,8 +84,8 @@ func wrongKind(v value, want strictjson.Kind) string {
 	return fmt.Sprintf("is %s, want %s", v.Kind, want)
 }
 
-// whole gives a value with everything inside it, and notes each name that stands twice and
-// each string that is not Unicode.
+// whole returns a value with everything inside it, and adds a mistake for each duplicate name and each
+// string that is not Unicode.
 func (f *file) whole(v value, at path) value {
 	v = v.Expand(f.text, strictjson.AllLevels)
 	f.wellFormed(v, at)
@@ -100,11 +100,11 @@ func (f *file) wellFormed(v value, at path) {
 	}
 }
 
-// members calls each with the members of an object, and notes mistakes in their names.
+// members calls each with the members of an object, and adds mistakes in their names.
 func (f *file) members(v value, at path, each func(v value, at path)) {
 	seen := map[string]bool{}
 	for _, m := range v.Members {
-		name := strings.Clone(m.Name.Text) // a path outlives the file's text
+		name := strings.Clone(m.Name.Text) // a path outlives the text of the file
 		here := at.Member(name)
 		f.unicode(m.Name, here)
 		if seen[name] {
@@ -126,13 +126,13 @@ func (f *file) list(v value, at path, each func(v value, at path)) {
 	if v.Kind != strictjson.KindArray && v.Kind != strictjson.KindNull {
 		f.fault(v, at, wrongKind(v, strictjson.KindArray))
 	}
-	for i, item := range v.Expand(f.text, 1).Items { // one by one: all of them may be too large
+	for i, item := range v.Expand(f.text, 1).Items { // one at a time, because all items may need too much memory
 		here := at.Item(i)
 		each(f.whole(item, here), here)
 	}
 }
 
-// member gives the value of a member, nil without it. A member that is null counts as absent.
+// member returns the value of a member, nil without it. A null member counts as absent.
 func member(v value, name string) *value {
 	if m := v.Member(name); m != nil && m.Kind != strictjson.KindNull {
 		return m

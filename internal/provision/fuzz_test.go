@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// anything takes every entry that is well formed.
+// anything accepts every well-formed entry.
 type anything struct{ bodies []string }
 
 func (a *anything) see(body []byte) error                { a.bodies = append(a.bodies, string(body)); return nil }
@@ -21,8 +21,8 @@ func (a *anything) Blame(error) (string, string, bool)   { return "", "", false 
 
 const hiddenCredential = "the-hidden-credential-0123456789"
 
-// A provision file is taken, each of its entries then a JSON object, or has mistakes, each in a
-// line, with the file's name, and without the credentials that it names.
+// FuzzFile: a provision file is accepted, and each entry is a JSON object; or it has mistakes, each in
+// one line, with the file's name, and without the credentials that it refers to.
 func FuzzFile(f *testing.F) {
 	folder := f.TempDir()
 	for name, text := range map[string]string{"key": hiddenCredential, "line": hiddenCredential + "\n", "empty": "", "binary": "\xff\xfe"} {

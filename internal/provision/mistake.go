@@ -8,17 +8,17 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Mistake is one mistake in a file, and where it is.
+// Mistake is a mistake in a file and its position.
 type Mistake struct {
 	File   string
-	Line   int    // 0: it is about the file as a whole
+	Line   int    // 0 for the file as a whole
 	Member string // such as services[2].config.domain, "" for none
 	Reason string
 }
 
 func (m Mistake) String() string { return m.where() + ": " + m.Reason }
 
-// where gives the file, line and member.
+// where returns the file, line and member.
 func (m Mistake) where() string {
 	text := m.File
 	if m.Line > 0 {
@@ -30,7 +30,7 @@ func (m Mistake) where() string {
 	return text
 }
 
-// printable gives a text without characters that could end a line or control a terminal.
+// printable returns a text without characters that could end a line or control a terminal.
 func printable(text string) string {
 	quoted := fmt.Sprintf("%+q", text)
 	if quoted = quoted[1 : len(quoted)-1]; quoted != text {
@@ -39,8 +39,7 @@ func printable(text string) string {
 	return text
 }
 
-// Mistakes are all mistakes, in the order of files and lines. As an error they have a line
-// each.
+// Mistakes is all mistakes, in the order of files and lines. The error text has one line for each.
 type Mistakes []Mistake
 
 func (all Mistakes) Error() string {
@@ -51,7 +50,7 @@ func (all Mistakes) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// blamed are the members that refusals are about.
+// blamed are the members that cause refusals.
 var blamed = map[msg.ID]string{
 	msg.ProviderEmpty: "provider", msg.AccessKeyEmpty: "access_key_secret", msg.DomainEmpty: "domain",
 	msg.TXTRecordNameEmpty: "txt_record_name", msg.EndpointInvalid: "txt_endpoints",
@@ -63,8 +62,8 @@ var blamed = map[msg.ID]string{
 	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
 }
 
-// Blamed gives the member of a body that a refusal of the API is about, and the reason, as Checks
-// have to. text is that of the refusal.
+// Blamed implements Blame of Checks: it returns the member of a body that a refusal of the API is about,
+// and the reason. text is the text of the refusal.
 func Blamed(refusal msg.ID, text string) (member, reason string) {
 	if refusal == msg.SecretNotStored {
 		return secrets.Mask, "is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here"

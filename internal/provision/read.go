@@ -18,21 +18,21 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// Bounds of files, in octets.
+// Limits of files, in octets.
 const (
 	maxFile       = 16 << 20
 	maxAll        = 64 << 20
 	maxCredential = 64 << 10
 )
 
-// CredentialFolder is the folder of the secrets that a document names.
+// CredentialFolder is the folder of the secrets that a document refers to.
 type CredentialFolder struct {
-	Folder   string // as $CREDENTIALS_DIRECTORY says; "" for none
-	Optional bool   // without a folder a credential is no mistake; it is counted as unread
+	Folder   string // such as $CREDENTIALS_DIRECTORY; "" for none
+	Optional bool   // without a folder, a credential is no mistake and counts as unread
 }
 
-// Read reads a file, or those files of a folder whose names end in .json, in the order
-// of their names. Check and Apply tell the mistakes in them.
+// Read reads a file, or the files of a folder whose names end in .json, in the order of their names.
+// Check and Apply return the mistakes in them.
 func Read(path string, credentials CredentialFolder) *Document {
 	d := &Document{seen: map[string]Entry{}, credentials: credentials}
 	names, err := files(path)
@@ -54,7 +54,7 @@ func Read(path string, credentials CredentialFolder) *Document {
 	return d
 }
 
-// files gives the files that a path stands for.
+// files returns the files of a path.
 func files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func files(path string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(path)
 	var names []string
-	for _, e := range entries { // in the order of their names
+	for _, e := range entries { // sorted by name
 		if strings.HasSuffix(e.Name(), ".json") {
 			names = append(names, filepath.Join(path, e.Name()))
 		}
@@ -73,7 +73,7 @@ func files(path string) ([]string, error) {
 	return names, err
 }
 
-// reason is an error without the name of the file, which a mistake has.
+// reason returns an error without the name of the file, which a mistake has already.
 func reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -81,7 +81,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// readFile reads a regular file. Another kind, such as a pipe, would have to be waited for.
+// readFile reads a regular file. It refuses others, such as a pipe, because a read could block.
 func readFile(name string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -98,8 +98,8 @@ func readFile(name string, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// credentialsOf puts the credentials of an object in their places. The edits are in the order
-// of the file.
+// credentialsOf returns the edits that put the credentials of an object in their places, in the order of
+// the file.
 func (f *file) credentialsOf(v value, at path) (all []strictjson.Edit) {
 	secrets.EachSecret(v, at, func(v value, at path) bool {
 		edit, ok := f.credential(v, at)
@@ -128,8 +128,7 @@ func (f *file) misplaced(v value, at path) {
 	}
 }
 
-// credential reads the secret that a value names. ok is false when the value names none, or
-// not as it should.
+// credential reads the secret that a value refers to. ok is false without a valid reference.
 func (f *file) credential(v value, at path) (e strictjson.Edit, ok bool) {
 	name := member(v, "credential")
 	if v.Kind != strictjson.KindObject || name == nil && at[len(at)-1] != "access_key_secret" {
@@ -154,14 +153,14 @@ func (f *file) credential(v value, at path) (e strictjson.Edit, ok bool) {
 	}
 	quoted, err := json.Marshal(string(secret))
 	if err != nil {
-		panic(err) // every string is JSON
+		panic(err) // encoding a string cannot fail
 	}
 	return strictjson.Edit{Value: v, Text: string(quoted)}, true
 }
 
 var errNoFolder = errors.New("$CREDENTIALS_DIRECTORY is not set")
 
-// read gives a credential without its final newline.
+// read returns a credential without its final newline.
 func (c CredentialFolder) read(name string) (secrets.Secret, error) {
 	if c.Folder == "" {
 		return "", fmt.Errorf("the credential %q: %w", name, errNoFolder)

@@ -9,10 +9,10 @@ import (
 	"meshddns/internal/secrets"
 )
 
-// Source has the stored state, of which Pieces makes a document.
+// Source is the stored state for Pieces.
 type Source struct {
 	Owner         string
-	Configuration any // nil for none
+	Configuration any // nil if there is none
 	Services      iter.Seq2[Service, error]
 	Usages        iter.Seq2[Usage, error]
 }
@@ -24,8 +24,8 @@ type Service struct {
 	Config json.RawMessage `json:"config"`
 }
 
-// ServiceOf gives a registered service as a document has it, with its secrets masked. A document
-// cannot have it (ok false) when its config is no object.
+// ServiceOf returns a registered service in the form of a document, with its secrets masked. ok is false
+// if its config is no object, which a document cannot have.
 func ServiceOf(v mesh.Service) (_ Service, ok bool) {
 	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
 	return Service{ID: v.ID, Name: v.Name, Config: config}, v.Documented()
@@ -42,8 +42,7 @@ type Usage struct {
 	Description  string          `json:"description"`
 }
 
-// UsageOf gives a reserved usage as a document has it. A document cannot have it (ok false) while it
-// is being released.
+// UsageOf returns a reserved usage in the form of a document. ok is false while it is being released.
 func UsageOf(u mesh.Usage) (d Usage, ok bool) {
 	d = Usage{
 		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, NetworkName: mesh.NetworkName(u.Description),
@@ -55,8 +54,8 @@ func UsageOf(u mesh.Usage) (d Usage, ok bool) {
 	return d, u.Documented()
 }
 
-// Pieces gives the document piece by piece, as the data of an answer: it need not be in
-// memory as a whole.
+// Pieces returns the document as the data of an answer, piece by piece, so that it is never in memory as
+// a whole.
 func (s Source) Pieces() iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		begin := appendJSON([]byte(`{"data":{"owner":`), s.Owner)
@@ -70,7 +69,7 @@ func (s Source) Pieces() iter.Seq2[[]byte, error] {
 	}
 }
 
-// list gives the beginning of a list and its entries.
+// list yields the beginning of a list and its entries.
 func list[T any](begin string, entries iter.Seq2[T, error], yield func([]byte, error) bool) (goOn bool) {
 	if !yield([]byte(begin), nil) {
 		return false
@@ -94,7 +93,7 @@ func appendJSON(to []byte, value any) []byte {
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		panic(err) // a type that JSON cannot hold: a mistake of this program
+		panic(err) // a bug: the type has no JSON form
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

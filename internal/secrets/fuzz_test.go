@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is hidden comes back as it was; nothing below the name of a secret is seen meanwhile.
+// FuzzHide: masked secrets come back unchanged, and no part below the name of a secret is visible before.
 func FuzzHide(f *testing.F) {
 	for _, text := range []string{"", "{}", `{"secret":"a"}`, `{"a":[{"token":{"b":["c",null,""]}}]}`, `{"access_key_id":"a","KEY":1.50}`, `{"secret":"********"}`, `["key"]`, `{"key":""}`, "null", "{", `{"a":1}x`} {
 		f.Add(text)
@@ -28,7 +28,7 @@ func FuzzHide(f *testing.F) {
 		}
 		restored, used, err := RestoreMembers(hidden, text)
 		if err != nil {
-			return // what is stored is itself a mask
+			return // the stored text is itself a mask
 		}
 		var again any
 		if err := json.Unmarshal([]byte(restored), &again); err != nil || !reflect.DeepEqual(tree, again) {

@@ -13,15 +13,15 @@ import (
 // Mask stands for a secret in the JSON that clients read and send back.
 const Mask = "********"
 
-// ErrNoSecret is the error for a mask where no secret is stored.
+// ErrNoSecret is the error for a mask without a stored secret.
 var ErrNoSecret = errors.New("no secret is stored behind the mask")
 
 var errNotJSON = errors.New("not JSON")
 
-// words are in the names of secrets, in any letter case.
+// words are parts of the names of secrets, in any letter case.
 var words = []string{"secret", "token", "pass", "jwt", "pwd", "credential", "private", "auth", "key"}
 
-// keyID is the name of a member that is called a key and is no secret.
+// keyID is the name of a member with "key" in its name that is no secret.
 const keyID = "access_key_id"
 
 // IsSecretName reports whether the value of a member with this name is a secret.
@@ -30,9 +30,9 @@ func IsSecretName(name string) bool {
 	return name != keyID && slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// EachSecret calls each with every secret in a JSON value, in the order of the text: the
-// members with the names of secrets. When each returns true, EachSecret goes on with the
-// members and items of that secret. The path at leads to the value.
+// EachSecret calls each with every secret in a JSON value, in the order of the text: the members with
+// names of secrets. If each returns true, EachSecret also visits the members and items of that secret.
+// at is the path of the value.
 func EachSecret(v strictjson.Value, at strictjson.Path, each func(secret strictjson.Value, at strictjson.Path) (inside bool)) {
 	eachSecret(v, at, false, each)
 }
@@ -51,8 +51,8 @@ func eachSecret(v strictjson.Value, at strictjson.Path, inside bool, each func(s
 	}
 }
 
-// MaskMembers gives a text in JSON with Mask in the place of its secrets. A text without
-// secrets stays as it is. Of a text that is not JSON, MaskMembers gives the mask alone.
+// MaskMembers returns a JSON text with Mask in place of its secrets. A text without secrets stays
+// unchanged. For a text that is not JSON, MaskMembers returns the mask alone.
 func MaskMembers(text string) string {
 	v, ok := strictjson.Parse(text, strictjson.AllLevels)
 	if !ok {
@@ -68,9 +68,9 @@ func MaskMembers(text string) string {
 	return edited(text, v, edits)
 }
 
-// RestoreMembers gives a text in JSON with the secrets of stored in the place of masks, and
-// reports whether there were masks. A mask may also stand for a part of a secret. The error
-// is ErrNoSecret when stored has no secret in the place of a mask.
+// RestoreMembers returns a JSON text with the secrets of stored in place of masks. used reports whether
+// there were masks. A mask may also replace a part of a secret. The error is ErrNoSecret if stored has
+// no secret at the place of a mask.
 func RestoreMembers(text, stored string) (restored string, used bool, err error) {
 	v, ok := strictjson.Parse(text, strictjson.AllLevels)
 	if !ok {
@@ -104,8 +104,8 @@ func isMask(v strictjson.Value) bool { return v.Kind == strictjson.KindString &&
 // isEmpty reports whether a value is null, "", [] or {}.
 func isEmpty(v strictjson.Value) bool { return v.Text == "" && len(v.Members)+len(v.Items) == 0 }
 
-// edited makes edits in a text. It writes an edited text without spaces and with sorted
-// names, as clients know it.
+// edited applies edits to a text. An edited text has no spaces and sorted names, the form that clients
+// know.
 func edited(text string, v strictjson.Value, edits []strictjson.Edit) string {
 	if len(edits) == 0 {
 		return text

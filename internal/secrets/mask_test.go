@@ -62,7 +62,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestMaskElsewhere has masks whose places lead nowhere in what is stored.
+// TestMaskElsewhere has masks at places where the stored text has no value.
 func TestMaskElsewhere(t *testing.T) {
 	const stored = `{"keys":["a"],"token":{"[0]":"b","x":["c"]}}`
 	for _, text := range []string{

@@ -6,22 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// Scrubbed stands for a secret in a text that another program wrote.
+// Scrubbed replaces a secret in a text that another program wrote.
 const Scrubbed = "***"
 
-// Shortest is the length in octets from which Scrub hides a secret. The built-in server
-// accepts any secret, and many names have a "-".
+// Shortest is the least length in octets of a secret that Scrub hides. The built-in server accepts any
+// secret, such as "-", and hiding that would damage many names.
 const Shortest = 4
 
-// Bounds of a text that another program wrote, in octets.
+// Limits for a text that another program wrote, in octets.
 const (
 	MaxLine = 1000
-	MaxPart = 500 // of one part of it, such as a message
+	MaxPart = 500 // of a part of a line, such as a message
 )
 
-// Scrub gives a text with Scrubbed in the place of secrets. It finds a secret in any letter
-// case, in hex and in base64, also as a part of a longer encoded text, each as it is or
-// escaped once, as in a URL, a form, JSON, Go, HTML or XML.
+// Scrub returns a text with Scrubbed in place of secrets. It finds a secret in any letter case, plain, in
+// hex and in base64, also as a part of a longer encoded text. Each form may be escaped once, as in a
+// URL, a form, JSON, Go, HTML or XML.
 func Scrub(text string, secrets ...string) string {
 	return without(found(text, secrets), text, len(text))
 }
@@ -45,8 +45,8 @@ func withoutSignatures(text string) string {
 	return without(parts, text, len(text))
 }
 
-// ScrubLine gives a text as one line of at most limit octets, without the secrets,
-// signatures, and characters that cannot be printed.
+// ScrubLine returns a text as one line of at most limit octets, without secrets, signatures and
+// characters that cannot be printed.
 func ScrubLine(text string, limit int, secrets ...string) string {
 	text = withoutSignatures(Scrub(head(text, limit, secrets), secrets...))
 	line := Scrub(Printable(text), secrets...) // again: Printable may have joined its parts
@@ -56,11 +56,11 @@ func ScrubLine(text string, limit int, secrets ...string) string {
 	return line
 }
 
-// longestWriting is how many octets of an escaped or encoded secret stand for one of its own.
+// longestWriting is the greatest number of octets that encode one octet of a secret.
 const longestWriting = 20
 
-// head gives the beginning of a long text, because a search through megabytes takes long. It
-// is enough for a line. A secret that begins in it is replaced as a whole.
+// head returns the beginning of a long text, enough for a line, because a search through megabytes takes
+// long. It replaces a secret that begins in it as a whole.
 func head(text string, limit int, secrets []string) string {
 	room, longest := 8*limit, 0
 	for _, secret := range secrets {
@@ -73,8 +73,7 @@ func head(text string, limit int, secrets []string) string {
 	return without(found(text[:room+margin], secrets), text, room)
 }
 
-// without puts Scrubbed in the place of parts of a text, and leaves out what begins after
-// an end.
+// without replaces parts of a text by Scrubbed, and drops everything from an end on.
 func without(parts []span, text string, end int) string {
 	var out strings.Builder
 	at := 0
@@ -89,9 +88,9 @@ func without(parts []span, text string, end int) string {
 	return out.String()
 }
 
-// Printable gives a text as one line. All white space becomes one space. A character that
-// cannot be printed becomes a question mark: controls, escapes of terminals, marks that
-// change the direction of writing, and octets that are not UTF-8.
+// Printable returns a text as one line. It turns white space into single spaces, and characters that
+// cannot be printed into question marks: controls, terminal escapes, marks that change the direction of
+// writing, and octets that are not UTF-8.
 func Printable(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
 		switch {

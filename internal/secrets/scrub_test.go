@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// secrets are such that each writing changes something in one of them.
+// secrets are chosen so that each encoding changes at least one of them.
 var secrets = []string{
 	"s3cr3t-Key/with+all=signs&<more>",
 	"caf\u00e9 au lait\u00e9 \u5bc6\u7801",
@@ -27,7 +27,7 @@ var secrets = []string{
 	"abcd",
 }
 
-// writings are the ways in which another program may repeat a text.
+// writings are the forms in which another program may repeat a text.
 var writings = map[string]func(string) string{
 	"plain":          func(s string) string { return s },
 	"upper case":     strings.ToUpper,
@@ -92,7 +92,7 @@ func asJSON(s string) string {
 
 func unquoted(s string) string { return s[1 : len(s)-1] }
 
-// Nothing of a secret is left, and all around it is.
+// TestScrubLine: no part of a secret is left, and the text around it stays.
 func TestScrubLine(t *testing.T) {
 	for name, write := range writings {
 		for _, secret := range secrets {
@@ -106,7 +106,7 @@ func TestScrubLine(t *testing.T) {
 	}
 }
 
-// What is no secret stays as it is.
+// TestScrubLeavesTheRest: a text without secrets stays unchanged.
 func TestScrubLeavesTheRest(t *testing.T) {
 	for _, text := range []string{
 		"", "an answer", `C:\new\table %41 &amp; + \u0041 \`, "%", "%4", `\x4`, `\u12`, `\u{`, "&", "&#;", "&unknown;", "\xff\xfe", "AAAA/BBBB+CCCC==", "deadbeef",
@@ -121,7 +121,7 @@ func TestScrubLeavesTheRest(t *testing.T) {
 	}
 }
 
-// A secret that looks as if it were escaped is found as it is and escaped.
+// TestHideAmbiguous has a secret that looks escaped: it is found plain and escaped.
 func TestHideAmbiguous(t *testing.T) {
 	const secret = `p%2541\u0041&amp;+ +x`
 	for name, write := range writings {
@@ -149,7 +149,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// A line has an end, also where a secret is on it, and is made in time.
+// TestLineIsBounded: a line has at most limit octets, also at a secret, and is made in time.
 func TestLineIsBounded(t *testing.T) {
 	const secret = "s3cr3t of a key"
 	for _, write := range writings {
@@ -170,7 +170,7 @@ func TestLineIsBounded(t *testing.T) {
 	}
 }
 
-// TestReaders reads characters that are escaped, and some that only look so.
+// TestReaders reads escaped characters, and some that only look escaped.
 func TestReaders(t *testing.T) {
 	byPrefix := map[string]reader{"%": readPercent, `\`: readBackslash, "&": readReference}
 	for escaped, want := range map[string]string{

@@ -25,17 +25,17 @@ func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, Scrubbed) }
 func (s Secret) LogValue() slog.Value         { return slog.StringValue(Scrubbed) }
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(Scrubbed) }
 
-// ScrubLine is the function ScrubLine for this secret and a whole line.
+// ScrubLine calls the function ScrubLine for this secret and a whole line.
 func (s Secret) ScrubLine(text string) string { return ScrubLine(text, MaxLine, string(s)) }
 
-// JSON is a text in JSON with a secret in it. It is decoded as it is, and prints as "***".
+// JSON is a JSON text with a secret in it. It decodes to the raw text, and prints as "***".
 type JSON []byte
 
 func (s JSON) Format(f fmt.State, _ rune)   { io.WriteString(f, Scrubbed) }
 func (s JSON) LogValue() slog.Value         { return slog.StringValue(Scrubbed) }
 func (s JSON) MarshalJSON() ([]byte, error) { return json.Marshal(Scrubbed) }
 
-// UnmarshalJSON keeps the text.
+// UnmarshalJSON keeps the text unchanged.
 func (s *JSON) UnmarshalJSON(text []byte) error {
 	*s = slices.Clone(text)
 	return nil

@@ -15,12 +15,11 @@ import (
 // span is a part of a text, in octets.
 type span struct{ start, end int }
 
-// encoding is a secret as a text has it: as it is, in hex or in base64. The text may escape
-// its characters.
+// encoding is a form of a secret in a text: plain, hex or base64. The text may escape its characters.
 type encoding struct {
 	characters []rune
 	anyCase    bool
-	run        string // characters around it that belong to it
+	run        string // characters that belong to the encoded text around it
 }
 
 const (
@@ -28,9 +27,9 @@ const (
 	base64Run = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=%\\" // with escapes of + / =
 )
 
-// encodings gives the encodings of a secret. In base64 there are three, because a secret can
-// begin at each octet of a group of three. Only the middle, which does not depend on the
-// neighbours of the secret, is searched for.
+// encodings returns the encodings of a secret. Base64 has three, because a secret can begin at each octet
+// of a group of three. They are only the middle part, which does not depend on the neighbours of the
+// secret.
 func encodings(secret string) []encoding {
 	all := []encoding{
 		{characters: []rune(secret), anyCase: true},
@@ -44,7 +43,7 @@ func encodings(secret string) []encoding {
 	return all
 }
 
-// at gives the length in octets of the encoding that a text begins with, 0 for none.
+// at returns the length in octets of the encoding at the beginning of a text, 0 if there is none.
 func (e encoding) at(text string, read reader) (length int) {
 	for _, want := range e.characters {
 		if length == len(text) {
@@ -59,7 +58,7 @@ func (e encoding) at(text string, read reader) (length int) {
 	return length
 }
 
-// same compares characters. Base64 has two alphabets, which differ in two characters.
+// same compares characters. The two alphabets of base64 differ in two characters.
 func (e encoding) same(got, want rune) bool {
 	if e.anyCase {
 		return got == want || unicode.ToLower(unicode.ToUpper(got)) == unicode.ToLower(unicode.ToUpper(want))
@@ -67,7 +66,7 @@ func (e encoding) same(got, want rune) bool {
 	return got == want || got == '-' && want == '+' || got == '_' && want == '/'
 }
 
-// around gives a part of a text with the characters around it that belong to the encoding.
+// around extends a part of a text by the characters that belong to the encoded text.
 func (e encoding) around(s span, text string) span {
 	for s.start > 0 && strings.IndexByte(e.run, text[s.start-1]) >= 0 {
 		s.start--
@@ -78,7 +77,7 @@ func (e encoding) around(s span, text string) span {
 	return s
 }
 
-// found gives where secrets are in a text, in order. The spans neither overlap nor touch.
+// found returns the positions of secrets in a text, in order. The spans neither overlap nor touch.
 func found(text string, secrets []string) (spans []span) {
 	for _, secret := range secrets {
 		if len(secret) < Shortest {
@@ -102,7 +101,7 @@ func found(text string, secrets []string) (spans []span) {
 	return joined
 }
 
-// find gives where an encoding is in a text that is read in one way.
+// find returns the positions of an encoding in a text with one kind of escapes.
 func (e encoding) find(text string, read reader) (spans []span) {
 	for start := 0; start < len(text); start++ {
 		if length := e.at(text[start:], read); length > 0 {
@@ -117,10 +116,10 @@ func (e encoding) find(text string, read reader) (spans []span) {
 // reader reads the first character of a text, which may be escaped, and its length in octets.
 type reader func(text string) (r rune, size int)
 
-// readers are the ways to escape: none, URL, form, JSON and Go, HTML and XML.
+// readers are the kinds of escapes: none, URL, form, JSON and Go, HTML and XML.
 var readers = []reader{utf8.DecodeRuneInString, readPercent, readForm, readBackslash, readReference}
 
-// readPercent reads a character as a URL has it (RFC 3986, section 2.1).
+// readPercent reads a character in a URL (RFC 3986, section 2.1).
 func readPercent(text string) (rune, int) {
 	var octets []byte
 	for i := 0; i+3 <= len(text) && text[i] == '%' && !utf8.FullRune(octets); i += 3 {
@@ -145,10 +144,10 @@ func readForm(text string) (rune, int) {
 	return readPercent(text)
 }
 
-// surrogatePair is the length of a character that JSON writes as two escapes.
+// surrogatePair is the length of a character that JSON escapes as two halves.
 const surrogatePair = len(`\ud83d\udd11`)
 
-// readBackslash reads a character as a string of JSON, Go or C has it.
+// readBackslash reads a character in a string of JSON, Go or C.
 func readBackslash(text string) (rune, int) {
 	if text[0] != '\\' || len(text) == 1 {
 		return utf8.DecodeRuneInString(text)
@@ -166,7 +165,7 @@ func readBackslash(text string) (rune, int) {
 	return r, 1 + size
 }
 
-// longestReference bounds a character reference: its name, or its digits.
+// longestReference is the greatest length of the name or the digits of a character reference.
 const longestReference = 20
 
 // readReference reads a character as XML has it, and HTML mostly: by number, or by one of the

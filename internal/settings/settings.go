@@ -126,7 +126,7 @@ func (c collector) set(o option, origin, text string) {
 	c[o.name] = was
 }
 
-const prefix = "MESHDDNS_"
+const envPrefix = "MESHDDNS_"
 
 // TakeSockets puts a service manager's sockets in the place of addresses, and names the
 // settings that have no effect for that reason.
@@ -147,7 +147,7 @@ func flag(name string) string { return "-" + name }
 
 // variable is an option's name in the environment.
 func variable(name string) string {
-	return prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 // Lookup gives the value of a variable, "" without one.
@@ -172,8 +172,8 @@ func (c collector) environment(environ []string) (faults []error) {
 		}
 	}
 	for _, entry := range environ {
-		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, prefix) && !known[name] {
-			faults = append(faults, fmt.Errorf("%s: there is no such setting%s", name, suggestion(name[len(prefix):], variable)))
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix) && !known[name] {
+			faults = append(faults, fmt.Errorf("%s: there is no such setting%s", name, suggestion(name[len(envPrefix):], variable)))
 		}
 	}
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

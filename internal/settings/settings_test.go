@@ -96,9 +96,9 @@ func TestRepeated(t *testing.T) {
 
 // What makes no sense is refused, with where it stands, what it says and what is
 // wanted. Each line is one flag, its value, and the whole of the error behind "-flag: ".
-func TestNonsense(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	long := strings.Repeat("n", 200)
-	for _, c := range [][3]string{
+	wantFaults(t, [][3]string{
 		{"listen", "", `there is no address: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "127.0.0.1", `"127.0.0.1" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "::1:8053", `"::1:8053" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
@@ -116,6 +116,15 @@ func TestNonsense(t *testing.T) {
 		{"listen", "127.0.0.1:8053,unix:/run/x,127.0.0.1:8053", `"127.0.0.1:8053" is given twice`},
 		{"listen", "unix:/run/x,unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "unix:/run/x,0.0.0.0:80", `"0.0.0.0:80" is not a loopback address: -token-file is required`},
+		{"dns-listen", "53", `"53" is no address to listen on: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
+		{"dns-listen", "127.0.0.1:99999", `"127.0.0.1:99999" has no port from 0 to 65535: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
+		{"dns-listen", "127.0.0.1:53,127.0.0.1:53", `"127.0.0.1:53" is given twice`},
+	})
+}
+
+func TestNonsense(t *testing.T) {
+	long := strings.Repeat("n", 200)
+	wantFaults(t, [][3]string{
 		{"db", "", `"" is no file, such as meshddns.db`},
 		{"db", "/var/lib/", `"/var/lib/" is no file, such as meshddns.db`},
 		{"ipv4", "127.0.0.1", `127.0.0.1 is a loopback address, which nobody else can reach`},
@@ -123,9 +132,6 @@ func TestNonsense(t *testing.T) {
 		{"ipv4", "eth0", `"eth0" is no source: need auto, none, interface:NAME, url:URL or an IPv4 address`},
 		{"ipv6", "", `"" is no source: need auto, none, interface:NAME, url:URL or an IPv6 address`},
 		{"ipv4", "interface:a/b", `interface:"a/b": needs the name of an interface, such as eth0`},
-		{"dns-listen", "53", `"53" is no address to listen on: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
-		{"dns-listen", "127.0.0.1:99999", `"127.0.0.1:99999" has no port from 0 to 65535: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
-		{"dns-listen", "127.0.0.1:53,127.0.0.1:53", `"127.0.0.1:53" is given twice`},
 		{"dns-host", "bad host", `"bad host" is not the name of a host, such as ns1.example.com`},
 		{"dns-host", "a..b", `"a..b" is not the name of a host, such as ns1.example.com`},
 		{"dns-host", ".", `"." is not the name of a host, such as ns1.example.com`},
@@ -155,7 +161,14 @@ func TestNonsense(t *testing.T) {
 		{"language", "", `"" is no language of the texts: want zh or en`},
 		{"log-format", "xml", `"xml" is no format of a log: want text or json`},
 		{"version", "maybe", `"maybe" is neither true nor false`},
-	} {
+	})
+}
+
+// wantFaults sets options, on the command line and in the environment, and compares the errors. A
+// case has the name of the option, its value and the error.
+func wantFaults(t *testing.T, cases [][3]string) {
+	t.Helper()
+	for _, c := range cases {
 		_, err := Read([]string{"-" + c[0] + "=" + c[1]}, nil)
 		if want := "-" + c[0] + ": " + c[2]; err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)

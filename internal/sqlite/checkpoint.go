@@ -1,4 +1,4 @@
-// Checkpoints beside the commits: no commit has to wait for a long one.
+// Background checkpoints, so that no commit waits for a long one.
 
 package sqlite
 
@@ -29,24 +29,23 @@ type Checkpointer struct {
 	due            chan struct{}
 }
 
-// NewCheckpointer makes a keeper of the pool of the one connection that commits, and of a pool whose
-// connections write nothing else.
+// NewCheckpointer makes a Checkpointer. The writer's only connection commits; the reader's
+// connections only read and checkpoint.
 func NewCheckpointer(writer, reader *sql.DB) *Checkpointer {
 	return &Checkpointer{writer: writer, reader: reader, due: make(chan struct{}, 1)}
 }
 
-// Begin has the commits checkpoint the WAL when it has LogPages pages.
+// Begin makes the commits checkpoint the WAL when it has LogPages pages.
 func (k *Checkpointer) Begin(ctx context.Context) error { return k.emptyAt(ctx, LogPages) }
 
-// emptyAt sets the size of the WAL in pages at which a commit checkpoints it; 0 is never.
+// emptyAt sets the size of the WAL in pages at which a commit checkpoints it; 0 means never.
 func (k *Checkpointer) emptyAt(ctx context.Context, pages int) error {
 	_, err := k.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, pages))
 	return err
 }
 
-// Hold runs read, which reads for long, so that the WAL grows meanwhile. No commit checkpoints during
-// read; Hold does so afterwards. What read has read is good even if that checkpoint fails, as on a
-// full disk; later commits then do it.
+// Hold runs read, a long read during which the WAL grows. No commit checkpoints during read; Hold
+// does so afterwards. If that checkpoint fails, as on a full disk, later commits do it.
 func (k *Checkpointer) Hold(ctx context.Context, read func() error) (err error) {
 	if err := k.emptyAt(ctx, 0); err != nil {
 		return err
@@ -59,7 +58,7 @@ func (k *Checkpointer) Hold(ctx context.Context, read func() error) (err error) 
 	return read()
 }
 
-// Committed is called after each commit.
+// Committed must be called after each commit.
 func (k *Checkpointer) Committed() {
 	if k.commits.Add(1)%lookEvery == 0 {
 		select {
@@ -84,7 +83,7 @@ func (k *Checkpointer) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// work does nothing while the WAL is short. It never waits for a reader or a writer
+// work checkpoints the WAL if it is long enough. It never waits for a reader or a writer
 // (https://sqlite.org/pragma.html#pragma_wal_checkpoint).
 func (k *Checkpointer) work(ctx context.Context) error {
 	var busy, pages, done int

@@ -13,8 +13,7 @@ import (
 	"meshddns/test/support"
 )
 
-// What was committed comes into the file although the log is too short for SQLite
-// to begin by itself.
+// TestRun: Run copies committed pages into the file, although the WAL is too short for a commit to do so.
 func TestRun(t *testing.T) {
 	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "_journal_mode=WAL")
 	db.SetMaxOpenConns(1)
@@ -53,7 +52,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Nobody who commits waits for a keeper that is busy, or does not run.
+// TestCommittedWaitsForNobody: Committed returns at once, even if Run is busy or not running.
 func TestCommittedWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		k := NewCheckpointer(nil, nil)

@@ -15,17 +15,17 @@ import (
 	"syscall"
 )
 
-// ErrNoRoom is the error when no folder has room for a copy.
+// ErrNoRoom is the error when no folder has room for a copy of the database.
 var ErrNoRoom = errors.New("no room for a copy of the database")
 
-// TempFolder makes a folder beside the database, for a copy of it.
+// TempFolder creates a folder beside the database for a copy of it.
 func (f *File) TempFolder() (string, error) {
 	return os.MkdirTemp(filepath.Dir(f.target), f.copyPrefix())
 }
 
-// CopyFolder makes a folder for a copy that is gone when it is closed: beside the
-// database where the copy leaves as much room as it takes, else in the system's
-// folder for what is temporary, else beside the database if it fits at all.
+// CopyFolder creates a folder for a temporary copy. The folder is beside the database if there is
+// room for two copies, else in the system's temporary folder, else beside the database if there is
+// room for one.
 func (f *File) CopyFolder() (string, error) {
 	f.RemoveFoldersElsewhere() // they take room
 	need := uint64(size(f.target) + f.LogSize())
@@ -42,9 +42,9 @@ func (f *File) CopyFolder() (string, error) {
 	return "", fmt.Errorf("%w: it takes %d octets, free are %d in %s and %d in %s", ErrNoRoom, need, free[0], beside, free[1], elsewhere)
 }
 
-// Copied has a copy of the database made, where there is room for it, and opens it. The
-// copy has no name any more, so it is gone when it is closed. A copy of a file that is not
-// the one any more that was opened is none.
+// Copied calls make to write a copy of the database where there is room, and opens the copy. It
+// deletes the name of the copy, so that the disk space is free when the file is closed. If the
+// database file was moved or replaced meanwhile, Copied fails.
 func (f *File) Copied(make func(path string) error) (_ *os.File, err error) {
 	dir, err := f.CopyFolder()
 	if err != nil {
@@ -62,15 +62,15 @@ func (f *File) Copied(make func(path string) error) (_ *os.File, err error) {
 	return os.Open(path)
 }
 
-// RoomToRewrite reports whether the database can be written anew in its log and leaves
-// as much room as that takes.
+// RoomToRewrite reports whether the disk has room for writing the whole database into its WAL, and
+// as much room again.
 func (f *File) RoomToRewrite() bool {
 	free, _ := f.Free()
 	return free > 2*uint64(size(f.target)+f.LogSize())
 }
 
-// copyPrefix begins the name of the folder of a copy under way. It tells the folders of
-// this database from those of others, which another program may be using.
+// copyPrefix begins the names of the folders for copies. It contains a hash of the database's
+// path, because another meshddns may have copies in the same folder.
 func (f *File) copyPrefix() string {
 	path, _ := filepath.Abs(f.target)
 	hash := fnv.New64a()
@@ -78,8 +78,8 @@ func (f *File) copyPrefix() string {
 	return fmt.Sprintf(".meshddns-backup-%016x-", hash.Sum64())
 }
 
-// Free gives the octets that this program may still write beside the database, and the
-// folder. Where there is no limit, or none that is known, they are many.
+// Free returns the number of octets that this program may still write beside the database, and the
+// absolute path of that folder. A disk that cannot tell has math.MaxInt64 octets.
 func (f *File) Free() (octets uint64, folder string) {
 	folder = filepath.Dir(f.target)
 	if whole, err := filepath.Abs(folder); err == nil {
@@ -99,16 +99,16 @@ func free(folder string) uint64 {
 	return uint64(s.Bavail) * uint64(s.Bsize)
 }
 
-// RemoveTempFolders deletes the folders beside the database that an end by SIGKILL has left.
+// RemoveTempFolders deletes the folders beside the database that a killed process left.
 func (f *File) RemoveTempFolders() error {
 	return removeFolders(filepath.Dir(f.target), f.copyPrefix())
 }
 
-// RemoveFoldersElsewhere deletes those in the system's folder for what is temporary, which
-// may be a large one. It does so once, before this program makes the first there.
+// RemoveFoldersElsewhere deletes the folders that a killed process left in the system's temporary
+// folder. Reading that folder may be slow, so only the first call does it.
 func (f *File) RemoveFoldersElsewhere() {
 	f.elsewhere.Do(func() {
-		removeFolders(os.TempDir(), f.copyPrefix()) // what others have put there stays
+		removeFolders(os.TempDir(), f.copyPrefix()) // folders of other users stay: an error changes nothing
 	})
 }
 
@@ -118,7 +118,7 @@ func removeFolders(in, prefix string) error {
 		return err
 	}
 	defer folder.Close()
-	names, err := folder.Readdirnames(-1) // in no order: a folder of strangers may be large
+	names, err := folder.Readdirnames(-1) // unsorted, because a shared folder may be large
 	for _, name := range names {
 		path := filepath.Join(in, name)
 		if !strings.HasPrefix(name, prefix) {
@@ -131,9 +131,9 @@ func removeFolders(in, prefix string) error {
 	return err
 }
 
-// Keep gives a copy in a folder beside the database its lasting name,
-// <path>.v<version>, and tells it. What has that name already stays: when it is the
-// same, it is the copy, else the new one gets a number after it.
+// Keep gives a temporary copy beside the database its lasting name, <path>.v<version>, and returns
+// that name. It never overwrites a file: if an older copy has the same content, Keep returns the
+// older one, else it appends a number to the name.
 func (f *File) Keep(temporary string, version int) (path string, err error) {
 	for n := 1; ; n++ {
 		path = f.keptName(version, n)
@@ -164,7 +164,7 @@ func (f *File) keptName(version, n int) string {
 	return fmt.Sprintf("%s.v%d-%d", f.target, version, n)
 }
 
-// Kept gives the newest copy of a version that was kept, "" when there is none.
+// Kept returns the newest kept copy of a version, "" if there is none.
 func (f *File) Kept(version int) (path string) {
 	for n := 1; ; n++ {
 		next := f.keptName(version, n)
@@ -175,13 +175,13 @@ func (f *File) Kept(version int) (path string) {
 	}
 }
 
-// WayBack gives the command that puts a copy in the database's place. The log goes
-// first: it belongs to the file that is replaced.
+// WayBack returns the shell command that puts a kept copy in the database's place. It deletes the
+// WAL first, because the WAL belongs to the replaced file.
 func (f *File) WayBack(kept string) string {
 	return fmt.Sprintf("rm -f %s %s && mv %s %s", quoted(f.target+logSuffix), quoted(f.target+indexSuffix), quoted(kept), quoted(f.target))
 }
 
-// quoted writes a path as a shell reads it.
+// quoted quotes a path for a shell.
 func quoted(path string) string {
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./") == "" {
 		return path
@@ -192,7 +192,7 @@ func quoted(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// flush gives a file or folder to the disk, a file for its owner alone.
+// flush syncs a file or folder to the disk, and makes a file readable by its owner only.
 func flush(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -206,7 +206,7 @@ func flush(path string) error {
 	return errors.Join(err, file.Sync())
 }
 
-// sameContent reports whether two files are the same, octet for octet.
+// sameContent reports whether two files have the same content.
 func sameContent(a, b string) (bool, error) {
 	info, err := os.Lstat(a)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != size(b) {

@@ -1,6 +1,6 @@
 // Package sqlite keeps one SQLite database file. It locks and opens the file, brings its schema
 // to the program's version, commits changes in groups, checkpoints the WAL, erases replaced
-// secrets, makes backups, and tells what is wrong with the file. It knows no table of the
+// secrets, makes backups, and reports damage of the file. It knows no table of the
 // program.
 package sqlite
 
@@ -34,8 +34,8 @@ type Database struct {
 	queue       *Queue
 	checkpoints *Checkpointer
 	eraser      *Eraser
-	full        atomic.Bool           // a write found the disk full, and no later one found room
-	damage      atomic.Pointer[error] // what Verify found
+	full        atomic.Bool           // the last write found the disk full
+	damage      atomic.Pointer[error] // the damage that Verify found
 }
 
 const (
@@ -55,11 +55,11 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	if err := d.file.RemoveTempFolders(); err != nil {
 		log.Warn("what a backup has left beside the database stays there", "error", err)
 	}
-	// One megabyte a reader holds the upper pages of every index.
+	// A cache of 1 MB for each reader holds the upper pages of every index.
 	live := dataSource(d.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})
 	d.pools = NewPools(d.file.Check, live, bareSource(d.path))
 	d.Reader = d.pools.Readers(readers)
-	// Eight megabytes hold the pages of many indexes that reservations change in random order.
+	// A cache of 8 MB holds the pages of many indexes that reservations change in random order.
 	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
 	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
 	d.queue = NewQueue(d.Writer, func() {
@@ -91,7 +91,7 @@ func takeFile(ctx context.Context, path string, schema Schema) (*File, error) {
 	return file, file.Take()
 }
 
-// dataSource gives the data source name of a database with the settings of every connection: a
+// dataSource returns the data source name of a database with the settings of every connection: a
 // PRAGMA would reach one connection of a pool only.
 func dataSource(path string, settings url.Values) string {
 	if !settings.Has("mode") {
@@ -108,7 +108,7 @@ func dataSource(path string, settings url.Values) string {
 	return fileURI(path) + "?" + settings.Encode()
 }
 
-// bareSource gives the data source name for reading the file alone, without its WAL. Nothing
+// bareSource returns the data source name for reading the file alone, without its WAL. Nothing
 // may change the file meanwhile.
 func bareSource(path string) string {
 	return fileURI(path) + "?mode=ro&immutable=1&_cache_size=-1000&_mutex=no&_stmt_cache_size=64"
@@ -169,15 +169,14 @@ func (d *Database) beginFrozen(ctx context.Context, full error) error {
 	return nil
 }
 
-// Close ends the use of the database. The last connection that closes writes the WAL back into
-// the file.
+// Close closes the database. SQLite copies the WAL into the file when the last connection closes.
 func (d *Database) Close() error {
 	d.eraser.Close()
 	return errors.Join(d.Reader.Close(), d.Writer.Close(), d.pools.Close(), d.file.Close())
 }
 
-// Tx runs f in a transaction, and commits it when f returns nil, together with those of other
-// callers (Queue.Do): f may run twice. The end of ctx does not cancel it.
+// Tx runs f in a transaction and commits it if f returns nil. Queue.Do may group it with the
+// transactions of other callers, and may run f twice. The end of ctx does not cancel it.
 func (d *Database) Tx(ctx context.Context, f TxFunc) error {
 	err := d.queue.Do(ctx, f)
 	if err != nil && FaultOf(err) == Full {
@@ -186,8 +185,8 @@ func (d *Database) Tx(ctx context.Context, f TxFunc) error {
 	return err
 }
 
-// Reading gives what to read from: the transaction that ctx belongs to, which sees its own
-// changes, or else the last committed state.
+// Reading returns the transaction that ctx belongs to, which sees its own changes. Outside a
+// transaction it returns the pool of readers, which see the last committed state.
 func (d *Database) Reading(ctx context.Context) Queryer {
 	if tx := Tx(ctx); tx != nil {
 		return tx
@@ -195,14 +194,14 @@ func (d *Database) Reading(ctx context.Context) Queryer {
 	return d.Reader
 }
 
-// Erase has the WAL emptied soon, so that secrets that were replaced or deleted do not stay
-// readable in it.
+// Erase asks the eraser to empty the WAL soon, so that replaced and deleted secrets cannot be read
+// from it.
 func (d *Database) Erase() { d.eraser.Ask() }
 
-// WaitErased waits until what Erase was called for is done.
+// WaitErased waits until the WAL is emptied, as Erase asked.
 func (d *Database) WaitErased() { d.eraser.Wait() }
 
-// Checkpoint copies the WAL into the file beside the commits, until ctx ends.
+// Checkpoint runs background checkpoints until ctx ends.
 func (d *Database) Checkpoint(ctx context.Context) error { return d.checkpoints.Run(ctx, d.log) }
 
 const (
@@ -210,8 +209,8 @@ const (
 	enoughRoom = 64 << 10 // octets of a change and the index of the WAL
 )
 
-// Health gives the reason why the database does not work as it should, nil when it does: it does
-// not answer, its file was moved or replaced, it is damaged, or nothing can be stored.
+// Health returns nil if the database works. Otherwise it returns the reason: the database does not
+// answer, its file was moved or replaced, it is damaged, or it cannot be written.
 func (d *Database) Health(ctx context.Context) error {
 	if err := d.Reader.QueryRowContext(ctx, d.schema.Probe).Scan(new(int)); err != nil {
 		return err
@@ -225,8 +224,9 @@ func (d *Database) Health(ctx context.Context) error {
 	return d.room(ctx)
 }
 
-// room gives the reason why nothing can be stored. After a write that failed for want of room it
-// tries another one as soon as there is some: a small change may fit into the WAL's last page.
+// room returns the reason why the database cannot be written. After a write that found the disk
+// full, it tries another write when there is room again. That write changes one page only, and
+// may fit into the last page of the WAL.
 func (d *Database) room(ctx context.Context) error {
 	free, folder := d.file.Free()
 	full := d.full.Load()
@@ -246,12 +246,12 @@ func (d *Database) room(ctx context.Context) error {
 	return err
 }
 
-// verifyAfter leaves the disk to the start of the program.
+// verifyAfter delays Verify, so that the start of the program has the disk to itself.
 const verifyAfter = 300 * time.Millisecond
 
-// Verify reads the whole file once, a moment after the start, and removes what earlier runs have
-// left in it. It goes table by table, so that the WAL can be emptied meanwhile. Health reports
-// the damage that it finds.
+// Verify reads the whole file once, a moment after the start, and erases secrets that earlier runs
+// left in it. It reads one table at a time, so that the WAL can be emptied meanwhile. Health
+// reports the damage that it finds.
 func (d *Database) Verify(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -284,8 +284,8 @@ func (d *Database) verify(ctx context.Context) {
 	}
 }
 
-// Backup makes a consistent copy of the live database where there is room for it, and opens the
-// copy. The copy has no name, so it is gone when it is closed.
+// Backup makes a consistent copy of the live database and opens the copy. The copy has no name, so
+// that it is deleted when the caller closes it.
 func (d *Database) Backup(ctx context.Context) (*os.File, error) {
 	return d.file.Copied(func(path string) error {
 		if d.pools.Frozen() {

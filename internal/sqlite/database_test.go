@@ -43,8 +43,8 @@ func (d *Database) newThing(ctx context.Context) error {
 	})
 }
 
-// TestVerifyRemovesCopiesElsewhere has a folder in the system's folder for temporary files that a
-// killed program has left there.
+// TestVerifyRemovesCopiesElsewhere: Verify deletes a folder that a killed program left in the system's
+// temporary folder.
 func TestVerifyRemovesCopiesElsewhere(t *testing.T) {
 	path, elsewhere := filepath.Join(t.TempDir(), "x.db"), t.TempDir()
 	t.Setenv("TMPDIR", elsewhere)
@@ -60,7 +60,7 @@ func TestVerifyRemovesCopiesElsewhere(t *testing.T) {
 	}
 }
 
-// TestConnections has readers that cannot write, and the settings of every connection.
+// TestConnections: readers cannot write, and every connection has the settings of the data source.
 func TestConnections(t *testing.T) {
 	d := openThings(t, filepath.Join(t.TempDir(), "x.db"))
 	for range 2 * readers {
@@ -86,7 +86,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestWALIsKeptForACopy makes a copy, during which no commit empties the WAL: it is emptied after.
+// TestWALIsKeptForACopy: no commit checkpoints the WAL during Hold; Hold does so afterwards.
 func TestWALIsKeptForACopy(t *testing.T) {
 	d := openThings(t, filepath.Join(t.TempDir(), "x.db"))
 	setting := func() (pages int) {
@@ -128,8 +128,7 @@ func TestWALIsKeptForACopy(t *testing.T) {
 	}
 }
 
-// TestOldDatabaseIsCleaned has a database that was used without secure_delete: Verify writes it anew,
-// once.
+// TestOldDatabaseIsCleaned: Verify rewrites a database that was used without secure_delete, once.
 func TestOldDatabaseIsCleaned(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	before := openThings(t, path)
@@ -176,7 +175,7 @@ func TestSQLiteVersion(t *testing.T) {
 	}
 }
 
-// TestOpenAfterClose opens what was stored, and refuses what is open already.
+// TestOpenAfterClose: Open finds the stored rows again, and refuses a database that is open.
 func TestOpenAfterClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	d := openThings(t, path)

@@ -1,4 +1,4 @@
-// Erasing of secrets that were replaced or deleted.
+// The erasing of secrets that were replaced or deleted.
 
 package sqlite
 
@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	firstPause = 50 * time.Millisecond // changes that come together share one emptying
+	firstPause = 50 * time.Millisecond // changes within this time share one emptying of the WAL
 	maxPause   = 10 * time.Second
 	warnPause  = 5 * time.Second // a reader has kept the WAL for about this long
 
-	// waitTime bounds, in milliseconds, what a try waits for each lock, and so how long
-	// writers wait for it.
+	// waitTime limits the wait of one try for each lock, in milliseconds. Writers wait for as long.
 	waitTime = 20
 )
 
@@ -36,19 +35,19 @@ type Eraser struct {
 	asked   int
 	running bool
 	closed  bool
-	told    bool // that another program keeps the log
+	told    bool // the log says that Litestream keeps the WAL
 }
 
-// NewEraser makes an eraser of the pool of the one connection that writes, which waits so
-// long for locks (busy_timeout), and of that of the readers.
+// NewEraser makes an Eraser. writer is the pool of the one writing connection, busyTime its
+// busy_timeout, reader the pool of the readers.
 func NewEraser(writer, reader *sql.DB, busyTime time.Duration, log *slog.Logger) *Eraser {
 	s := &Eraser{writer: writer, reader: reader, busyTime: int(busyTime.Milliseconds()), log: log}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
-// Ask has the WAL emptied soon. The Eraser tries until it succeeds, after longer and longer pauses: a
-// reader that began before the change may keep the WAL.
+// Ask asks for the WAL to be emptied soon. The Eraser tries until it succeeds, with growing pauses,
+// because a reader that began before the change may keep the WAL.
 func (s *Eraser) Ask() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,10 +58,10 @@ func (s *Eraser) Ask() {
 	s.work.Go(s.run)
 }
 
-// Wait waits until the WAL is emptied as often as Ask was called.
+// Wait waits until the WAL was emptied after the last call of Ask.
 func (s *Eraser) Wait() { s.work.Wait() }
 
-// Close stops the tries, after a last one when one is due.
+// Close ends the tries. If the WAL is still to be emptied, it makes a last try.
 func (s *Eraser) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -98,15 +97,15 @@ func (s *Eraser) run() {
 	}
 }
 
-// ApplicationID is the application id (https://sqlite.org/pragma.html#pragma_application_id) of
-// a database that has never been written without secure_delete, or is clean of that.
+// ApplicationID is the application id of a clean database: one that was always written with
+// secure_delete, or was rewritten since (https://sqlite.org/pragma.html#pragma_application_id).
 const ApplicationID = 0x6d657368
 
 // MarkClean is the statement that marks a new database as clean.
 var MarkClean = fmt.Sprintf(`PRAGMA application_id = %d`, ApplicationID)
 
-// Clean rewrites a database once that was used without secure_delete. No change is made meanwhile. room
-// reports whether the disk has enough room.
+// Clean rewrites a database that was ever used without secure_delete, unless that is done already. No
+// commit can be made meanwhile. room reports whether the disk has enough room.
 func (s *Eraser) Clean(ctx context.Context, room func() bool) error {
 	var id int64
 	if err := s.reader.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil || id == ApplicationID {
@@ -128,8 +127,8 @@ func (s *Eraser) Clean(ctx context.Context, room func() bool) error {
 }
 
 // kept reports whether Litestream, which has a table in the database, copies the WAL. Litestream
-// releases the WAL for a moment when it checkpoints. If this program emptied the WAL then, Litestream's
-// copy would lack frames for ever, without an error.
+// releases the WAL for a moment when it checkpoints. If this program emptied the WAL in that moment,
+// Litestream's copy would lack frames for ever, without an error.
 func (s *Eraser) kept(ctx context.Context) (kept bool, err error) {
 	err = s.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq')`).Scan(&kept)
 	if kept && !s.told {
@@ -139,8 +138,8 @@ func (s *Eraser) kept(ctx context.Context) (kept bool, err error) {
 	return kept, err
 }
 
-// empty checkpoints the WAL and truncates it. It does most of the checkpoint beside the commits, and
-// the rest while no commit is made. It does not wait for a reader.
+// empty checkpoints and truncates the WAL. Most of the checkpoint runs beside the commits; commits
+// wait for the rest. It does not wait for readers.
 func (s *Eraser) empty() (err error) {
 	ctx := context.Background()
 	if _, err := s.reader.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {

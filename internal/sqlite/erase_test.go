@@ -14,7 +14,7 @@ import (
 	"meshddns/test/support"
 )
 
-// The log is emptied when that is asked for, but not of what Litestream has still to read.
+// TestLogOfLitestream: the WAL is emptied when Ask is called, except while Litestream copies it.
 func TestLogOfLitestream(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	open := func() *sql.DB {

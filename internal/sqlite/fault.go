@@ -1,4 +1,4 @@
-// What an error of SQLite means to a person, and the search for damage.
+// The meaning of SQLite's errors for the operator, and the search for damage.
 
 package sqlite
 
@@ -14,18 +14,18 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// FaultKind sorts errors by what a person can do about them.
+// FaultKind sorts errors by their remedy.
 type FaultKind int
 
 const (
-	OtherFault FaultKind = iota // nothing that SQLite has said
+	OtherFault FaultKind = iota // no error of SQLite, or a violated constraint
 	Broken                      // another error of SQLite
-	Full                        // the disk, or its quota
+	Full                        // the disk or its quota is full
 	Locked                      // another program holds the database
-	Damaged                     // what is in the file is no database, or no whole one
+	Damaged                     // the file is no database, or a part of it is damaged
 )
 
-// FaultOf gives the kind of an error, which may be wrapped.
+// FaultOf returns the kind of an error, which may be wrapped.
 func FaultOf(err error) FaultKind {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return Full
@@ -50,10 +50,10 @@ func FaultOf(err error) FaultKind {
 	return Broken
 }
 
-// errFound is the error of a file with a part that cannot be read.
+// errFound is the error when a part of the file cannot be read.
 var errFound = errors.New("the database is damaged")
 
-// maxFound bounds the description of a damage, in octets.
+// maxFound limits the description of a damage, in octets.
 const maxFound = 300
 
 // FindDamage reads a whole database. It returns an error of kind Damaged when a part cannot be read, and

@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Who cannot look has found no damage.
+// TestFindNothing: a FindDamage that cannot read reports no damage.
 func TestFindNothing(t *testing.T) {
 	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "")
 	if _, err := db.Exec(`CREATE TABLE a (x); CREATE TABLE b (y PRIMARY KEY) WITHOUT ROWID`); err != nil {

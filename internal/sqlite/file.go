@@ -1,4 +1,4 @@
-// The database file: found, locked, and watched.
+// The database file: how it is found, locked and checked.
 
 package sqlite
 
@@ -20,7 +20,8 @@ import (
 // header begins every SQLite file (https://sqlite.org/fileformat.html).
 const header = "SQLite format 3\x00"
 
-// companions are what SQLite writes beside the file: the log, and its index.
+// companions are the suffixes of the files that SQLite creates beside the database: the WAL and
+// its index.
 var companions = []string{logSuffix, indexSuffix}
 
 const (
@@ -29,30 +30,30 @@ const (
 	lockSuffix  = "-lock"
 )
 
-// ErrGone is the error of a file, its log or its lock that was deleted, moved or replaced
-// while it was open: what is written since then may be lost when the program ends.
+// ErrGone is the error when the database file, its WAL or its lock file was deleted, moved or
+// replaced while it was open. Later writes may be lost when the program ends.
 var ErrGone = errors.New("not the file any more that was opened")
 
-// File is a database file that this program has for itself.
+// File is a database file that this process has locked.
 type File struct {
 	lock   held
-	file   *os.File // the database itself, locked too: a hard link leads to it by another path
-	path   string   // as given: where it leads now is what the next start opens
-	target string   // without links
+	file   *os.File // the database, locked too: a hard link leads to it by another path
+	path   string   // as given; Check follows it, as the next start does
+	target string   // path without symbolic links
 	opened os.FileInfo
-	log    atomic.Pointer[os.FileInfo] // of the log that is written, nil before there is one
-	lost   atomic.Pointer[error]       // what Check has found gone
+	log    atomic.Pointer[os.FileInfo] // the open WAL, nil before there is one
+	lost   atomic.Pointer[error]       // the ErrGone that Check found
 
-	elsewhere sync.Once // what an earlier end has left in another folder is deleted
+	elsewhere sync.Once // runs RemoveFoldersElsewhere
 }
 
-// held is the lock: the file, as it was opened.
+// held is the open lock file.
 type held struct {
 	*os.File
 	opened os.FileInfo
 }
 
-// OpenFile is Find and Take.
+// OpenFile calls FindFile and Take.
 func OpenFile(path string) (*File, error) {
 	f, err := FindFile(path)
 	if err != nil {
@@ -61,14 +62,14 @@ func OpenFile(path string) (*File, error) {
 	return f, f.Take()
 }
 
-// FindFile tells what file a path leads to, which need not be there, and changes nothing. It
-// refuses a file that is no database.
+// FindFile finds the file that a path leads to, and changes nothing. The file may be missing. A
+// file that is no SQLite database is an error.
 func FindFile(path string) (*File, error) {
 	target, err := resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, target: target} // SQLite follows links too: one file has one lock
+	f := &File{path: path, target: target} // SQLite follows links too, so that all links share one lock
 	info, err := os.Stat(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -86,10 +87,10 @@ func FindFile(path string) (*File, error) {
 	return f, f.checkHeader(file)
 }
 
-// maxLinks is as many as the kernel follows.
+// maxLinks is the number of symbolic links that Linux follows in a path (path_resolution(7)).
 const maxLinks = 40
 
-// resolve follows the links of a path, also to a file that is not there yet.
+// resolve follows the symbolic links of a path. The last link may lead to a missing file.
 func resolve(path string) (string, error) {
 	for range maxLinks {
 		target, err := filepath.EvalSymlinks(path)
@@ -123,12 +124,12 @@ func (f *File) checkHeader(file *os.File) error {
 	return nil
 }
 
-// Target is the path without links.
+// Target returns the path without symbolic links.
 func (f *File) Target() string { return f.target }
 
-// Take locks the file, makes it when it is not there, and makes it and its companions -wal
-// and -shm readable by their owner only: they hold access keys. The lock is on a file of
-// its own, <path>-lock, which stays: it holds the number of the process that has it.
+// Take locks the file, creates it if it is missing, and makes it and its companions readable by
+// their owner only, because they hold access keys. The lock is on a file of its own,
+// <path>-lock, which stays and contains the id of the process that holds the lock.
 func (f *File) Take() error {
 	path := f.target + lockSuffix
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
@@ -149,7 +150,7 @@ func (f *File) Take() error {
 	return nil
 }
 
-// take locks, and says who has the lock, unless the disk has no room for that.
+// take locks the lock file and writes the process id into it. A full disk is no error.
 func take(lock *os.File, path string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(lock, 20))
@@ -179,7 +180,7 @@ func (f *File) own() error {
 	if err != nil {
 		return f.denied(f.target, err)
 	}
-	f.file = file // its end would end SQLite's locks: it is closed when those are not needed any more
+	f.file = file // closing it releases SQLite's POSIX locks too, so it stays open until Close
 	if f.opened, err = file.Stat(); err != nil {
 		return err
 	}
@@ -195,8 +196,8 @@ func (f *File) own() error {
 	return f.denied(f.target, file.Chmod(0o600))
 }
 
-// mayBegin refuses to begin a database beside the log of another one, which SQLite would
-// delete with all that was acknowledged last.
+// mayBegin refuses to create a database beside the WAL of an earlier one. SQLite would delete that
+// WAL with the last committed transactions.
 func (f *File) mayBegin() error {
 	if size(f.target) > 0 {
 		return nil
@@ -211,14 +212,14 @@ func (f *File) mayBegin() error {
 	return nil
 }
 
-// denied says of a file that may not be used whose it is, and what makes it fit.
+// denied adds to a permission error the owner of the file and the command that corrects it.
 func (f *File) denied(path string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	cure := fmt.Sprintf("; as root: chown %d:%d %s", os.Geteuid(), os.Getegid(), quoted(path))
 	info, fault := os.Stat(path)
-	if errors.Is(fault, fs.ErrNotExist) { // it cannot be made: the folder may be of use to others
+	if errors.Is(fault, fs.ErrNotExist) { // the folder refuses the file; no cure, because others may use the folder
 		path, cure = filepath.Dir(path), ""
 		info, _ = os.Stat(path)
 	}
@@ -238,7 +239,7 @@ func sysOf(info os.FileInfo) (*syscall.Stat_t, bool) {
 	return status, ok
 }
 
-// userName is "root (uid 0)", or the number alone for a user that no file names.
+// userName returns "root (uid 0)", or "uid 1234" if the user has no name.
 func userName(id int) string {
 	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		return fmt.Sprintf("%s (uid %d)", u.Username, id)
@@ -246,8 +247,8 @@ func userName(id int) string {
 	return fmt.Sprintf("uid %d", id)
 }
 
-// ownCompanion makes a companion readable by its owner only. One that leads to
-// another file is refused: that file's mode and content would be changed.
+// ownCompanion makes a companion readable by its owner only. It refuses a link, because a change
+// of mode or content would reach another file.
 func (f *File) ownCompanion(path string) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
@@ -272,7 +273,7 @@ func (f *File) ownCompanion(path string) error {
 	return f.denied(path, file.Chmod(0o600))
 }
 
-// Close gives the file free for another program.
+// Close closes the file and releases its lock.
 func (f *File) Close() error {
 	if f.file == nil {
 		return f.lock.Close()
@@ -280,12 +281,12 @@ func (f *File) Close() error {
 	return errors.Join(f.file.Close(), f.lock.Close())
 }
 
-// Check tells, by ErrGone, whether the path leads no longer to the file that was opened,
-// or the lock, or the log that CheckLogged has found, lies no longer beside it. What was
-// gone once stays so: another program may have opened the file meanwhile.
+// Check returns ErrGone if the path no longer leads to the file that was opened, or if the lock
+// file or the WAL is no longer beside it. It checks the WAL only after CheckLogged found one. After
+// the first ErrGone, Check always fails: another program may have opened the file meanwhile.
 func (f *File) Check() error { return f.check(false) }
 
-// CheckLogged is Check for a file whose log is open: it has to lie beside it.
+// CheckLogged is Check for a file whose WAL is open: a missing WAL is ErrGone too.
 func (f *File) CheckLogged() error { return f.check(true) }
 
 func (f *File) check(logged bool) error {
@@ -312,9 +313,9 @@ func (f *File) check(logged bool) error {
 	return f.same(log, now, *f.log.Load(), nil)
 }
 
-// same gives ErrGone when a path leads to another file now than the one that was opened, or
-// to none, and keeps that. It gives ErrGone with the cause, and keeps nothing, when the
-// system cannot tell.
+// same returns ErrGone if a path now leads to another file than the one that was opened, or to
+// none, and remembers this error. If the system cannot tell, it returns ErrGone with the cause and
+// remembers nothing.
 func (f *File) same(path string, now, opened os.FileInfo, err error) error {
 	switch {
 	case err == nil && os.SameFile(now, opened):
@@ -327,7 +328,7 @@ func (f *File) same(path string, now, opened os.FileInfo, err error) error {
 	return fmt.Errorf("%s: %w: %w", path, ErrGone, err)
 }
 
-// LogSize gives the size of the log, 0 when there is none.
+// LogSize returns the size of the WAL in octets, 0 if there is none.
 func (f *File) LogSize() int64 { return size(f.target + logSuffix) }
 
 func size(path string) int64 {

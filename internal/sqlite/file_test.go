@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// A second program is told who has the file, and gets it when that one ends.
+// TestOneAtATime: a second program gets an error that names the first, and gets the file after its end.
 func TestOneAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	first, err := OpenFile(path)
@@ -53,7 +53,7 @@ func TestNoDatabase(t *testing.T) {
 	}
 }
 
-// A companion that is another file's name is refused, and that file stays as it is.
+// TestCompanions: a companion that is a link to another file is refused, and that file stays unchanged.
 func TestCompanions(t *testing.T) {
 	for name, make := range map[string]func(other, at string) error{
 		"symbolic link": os.Symlink,
@@ -92,7 +92,7 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-// What is no regular file is no database.
+// TestNoFile: a path to something else than a regular file is refused.
 func TestNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -103,7 +103,7 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
-// A path with a folder that is not there, as a slip makes one, is told as what it is.
+// TestNoFolder: the error for a path in a missing folder names the folder.
 func TestNoFolder(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "nosuch")
 	if _, err := OpenFile(filepath.Join(folder, "a.db")); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), folder+": there is no such folder") {
@@ -111,7 +111,7 @@ func TestNoFolder(t *testing.T) {
 	}
 }
 
-// The file is another one when the path, or a link in it, leads elsewhere.
+// TestCheck: the file counts as another one when the path, or a link in it, leads elsewhere.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "a.db"), filepath.Join(dir, "link.db")
@@ -142,7 +142,7 @@ func TestCheck(t *testing.T) {
 	gone("the link is gone", os.Remove(link))
 }
 
-// A copy goes where it leaves room, and where there is none that is said.
+// TestCopyFolder: a copy is made where it leaves room; without any room the error names the folders.
 func TestCopyFolder(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -163,14 +163,14 @@ func TestCopyFolder(t *testing.T) {
 	if err := os.WriteFile(path, []byte(header), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const huge = 1 << 42 // octets, of which none are written
+	const huge = 1 << 42 // octets of a sparse file
 	if err := os.Truncate(path, huge); err != nil {
 		t.Skip("NOT TESTED: the file system has no files of this size:", err)
 	}
 	if folder, err := f.CopyFolder(); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), temporary) {
 		t.Errorf("%s, %v", folder, err)
 	}
-	own, err := os.MkdirTemp(temporary, f.copyPrefix()) // of a copy under way
+	own, err := os.MkdirTemp(temporary, f.copyPrefix()) // as a copy under way has it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestCopyFolder(t *testing.T) {
 	}
 }
 
-// wantNames compares what is in a folder.
+// wantNames compares the names in a folder.
 func wantNames(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -202,7 +202,7 @@ func wantNames(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// Where the log of a database is left, no other database begins: SQLite would delete the log.
+// TestNoneIsMadeBesideALog: no database is created beside the WAL of another, which SQLite would delete.
 func TestNoneIsMadeBesideALog(t *testing.T) {
 	for _, suffix := range companions {
 		for _, empty := range []bool{false, true} {
@@ -235,7 +235,7 @@ func TestNoneIsMadeBesideALog(t *testing.T) {
 	}
 }
 
-// What is no database gets no lock beside it.
+// TestNoLockBesideOthers: a file that is no database gets no lock file.
 func TestNoLockBesideOthers(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
@@ -256,8 +256,7 @@ func TestNoLockBesideOthers(t *testing.T) {
 	}
 }
 
-// A lock that was deleted, or taken anew, guards nothing any more: a second program may
-// have the database.
+// TestLockIsGone: after the lock file was deleted or replaced, a second program may have the database.
 func TestLockIsGone(t *testing.T) {
 	for name, spoil := range map[string]func(lock string) error{
 		"deleted":  os.Remove,
@@ -278,8 +277,8 @@ func TestLockIsGone(t *testing.T) {
 	}
 }
 
-// A link to a file that is not there yet, in a folder that is a link too, is the file from
-// the first start on.
+// TestDanglingLink: a link to a missing file, in a folder that is a link too, is the path of the new
+// file from the first start on.
 func TestDanglingLink(t *testing.T) {
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "disk")
@@ -306,7 +305,7 @@ func TestDanglingLink(t *testing.T) {
 	}
 }
 
-// A start deletes what an earlier one has left of its own copies, and nothing of others.
+// TestFoldersOfOthers: a start deletes the folders that an earlier run left, and no other folders.
 func TestFoldersOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	var files [2]*File
@@ -336,7 +335,7 @@ func TestFoldersOfOthers(t *testing.T) {
 	}
 }
 
-// A file of another user is named with its owner and the command that gives it over.
+// TestFileOfAnother: the error for a file of another user names the owner and the chown command.
 func TestFileOfAnother(t *testing.T) {
 	f := &File{path: "/proc/1/environ", target: "/proc/1/environ"}
 	err := f.denied(f.target, &fs.PathError{Op: "open", Path: f.target, Err: syscall.EACCES})

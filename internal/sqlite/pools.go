@@ -1,5 +1,5 @@
-// The connections. SQLite cannot read a database in WAL mode without room for the index of the WAL;
-// on a full disk without a WAL the readers read the bare file, which nothing can change meanwhile.
+// The connections. SQLite needs room on the disk for the index of the WAL. On a full disk without a
+// WAL, the readers therefore read the bare file, which nothing can change meanwhile.
 
 package sqlite
 
@@ -15,7 +15,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// drainTime bounds how long a write waits for queries that read the bare file.
+// drainTime limits how long a write waits for queries that read the bare file.
 const drainTime = 2 * time.Second
 
 var errReads = errors.New("queries still read the file as it was on the full disk")
@@ -27,8 +27,8 @@ type Pools struct {
 	live, frozen string       // data sources of readers, with the WAL and without
 	drop         func()       // closes idle readers
 
-	thawing sync.Mutex // held during a try of the disk
-	anchor  *sql.DB    // keeps the WAL, which would be deleted and made anew while readers change over
+	thawing sync.Mutex // held while Thaw tries to open the WAL
+	anchor  *sql.DB    // keeps the WAL open: SQLite deletes it with the last connection
 
 	mu      sync.Mutex
 	still   bool          // new readers read the bare file
@@ -45,7 +45,7 @@ func NewPools(check func() error, live, frozen string) *Pools {
 	return g
 }
 
-// Readers makes the pool of size connections that read.
+// Readers makes the pool of the reading connections, at most size.
 func (g *Pools) Readers(size int) *sql.DB {
 	pool := sql.OpenDB(connector{func(context.Context) (driver.Conn, error) { return g.reader() }})
 	pool.SetMaxOpenConns(size)
@@ -57,8 +57,8 @@ func (g *Pools) Readers(size int) *sql.DB {
 	return pool
 }
 
-// Writer makes the pool of the one connection that writes. While readers read the bare file it cannot
-// be opened, and the error says why.
+// Writer makes the pool of the one writing connection. It cannot connect while readers read the bare
+// file; the error is that of Thaw.
 func (g *Pools) Writer(source string) *sql.DB {
 	pool := sql.OpenDB(connector{func(ctx context.Context) (driver.Conn, error) {
 		if err := g.Thaw(ctx); err != nil {
@@ -70,8 +70,8 @@ func (g *Pools) Writer(source string) *sql.DB {
 	return pool
 }
 
-// Freeze has readers that are opened from now on read the bare file. The database must have no WAL, and
-// no connection may have written yet.
+// Freeze makes new readers read the bare file. The database must have no WAL, and no connection may
+// have written yet.
 func (g *Pools) Freeze() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,8 +85,8 @@ func (g *Pools) Frozen() bool {
 	return g.still || g.count > 0
 }
 
-// Thaw ends the freezing when the disk has room again, and otherwise gives the reason. It returns when
-// all readers of the bare file have finished; the file may then be written.
+// Thaw ends the freezing if the disk has room again; otherwise its error is the reason. It returns
+// after all readers of the bare file have finished, so that the file may be written.
 func (g *Pools) Thaw(ctx context.Context) error {
 	if !g.Frozen() {
 		return nil
@@ -128,7 +128,7 @@ func (g *Pools) try(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the connection that try keeps open.
+// Close closes the connection that Thaw keeps open.
 func (g *Pools) Close() error {
 	g.thawing.Lock()
 	defer g.thawing.Unlock()
@@ -161,14 +161,14 @@ type frozenConn struct {
 	once sync.Once
 }
 
-// IsValid is called by database/sql after a query.
+// IsValid is false after the freezing, so that database/sql closes the connection after its query.
 func (c *frozenConn) IsValid() bool {
 	c.gate.mu.Lock()
 	defer c.gate.mu.Unlock()
 	return c.gate.still
 }
 
-// ResetSession is called by database/sql before the next query.
+// ResetSession fails after the freezing, so that database/sql opens another connection for the query.
 func (c *frozenConn) ResetSession(context.Context) error {
 	if !c.IsValid() {
 		return driver.ErrBadConn
@@ -176,7 +176,7 @@ func (c *frozenConn) ResetSession(context.Context) error {
 	return nil
 }
 
-// Close closes the connection, and tells Thaw when it was the last.
+// Close closes the connection. After the last one, Thaw goes on.
 func (c *frozenConn) Close() error {
 	err := c.SQLiteConn.Close()
 	c.once.Do(func() {
@@ -216,8 +216,8 @@ func (g *Pools) open(source string) (*sqlite3.SQLiteConn, error) {
 	return opened, nil
 }
 
-// FoldLog writes the WAL of a database into the file without an index of the WAL. No other program may
-// have the database open.
+// FoldLog checkpoints the WAL of a database without creating an index of the WAL. No other
+// connection may have the database open.
 func FoldLog(ctx context.Context, uri string) error {
 	db, err := sql.Open("sqlite3", uri+"?mode=rw&_locking_mode=EXCLUSIVE")
 	if err != nil {
@@ -232,7 +232,7 @@ func FoldLog(ctx context.Context, uri string) error {
 	return errors.Join(err, db.Close())
 }
 
-// CopyInto writes a copy of the database that a data source opens to path, without its free pages.
+// CopyInto copies the database of a data source to the file path, without its free pages.
 func CopyInto(ctx context.Context, source, path string) error {
 	db, err := sql.Open("sqlite3", source)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// newGate makes a gate for a database of one row, which is closed.
+// newGate makes Pools for a closed database of one row.
 func newGate(t *testing.T, check func() error) (g *Pools, live string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -37,8 +37,7 @@ func count(t *testing.T, q interface {
 	return n
 }
 
-// The first write ends the freezing, but not while the bare file is read: what is read
-// then would change under the reader.
+// TestThaw: the first write ends the freezing, but only after all readers of the bare file have finished.
 func TestThaw(t *testing.T) {
 	g, live := newGate(t, func() error { return nil })
 	g.Freeze()
@@ -80,7 +79,7 @@ func TestThaw(t *testing.T) {
 	}
 }
 
-// No connection is opened to a file that is another one.
+// TestCheckedFile: no connection is opened if check fails before.
 func TestCheckedFile(t *testing.T) {
 	gone := errors.New("gone")
 	var fault error
@@ -104,7 +103,7 @@ func TestCheckedFile(t *testing.T) {
 	}
 }
 
-// Nor is a connection kept when the file became another one while it was opened.
+// TestFileChangesWhileOpened: no connection is kept if check fails after it was opened.
 func TestFileChangesWhileOpened(t *testing.T) {
 	gone := errors.New("gone")
 	asked := 0

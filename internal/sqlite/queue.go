@@ -9,27 +9,26 @@ import (
 	"sync"
 )
 
-// TxFunc does its work in a transaction. It may run twice, when the first run is rolled back: what it
-// sets outside the transaction, the second run must set anew.
+// TxFunc does its work in a transaction. It may run a second time after the first run was rolled
+// back, so that it must set all variables outside the transaction anew.
 type TxFunc = func(ctx context.Context, tx *sql.Tx) error
 
-// Refusal is the error of a TxFunc that has changed nothing in its transaction. The changes of other
-// functions in that transaction are committed all the same. A Refusal that is wrapped or joined
-// is an ordinary error.
+// Refusal is the error of a TxFunc that changed nothing in its transaction. Other functions in the
+// same transaction are still committed. A wrapped or joined Refusal is an ordinary error.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
-// maxGroup bounds how many callers wait for the slowest function of a group.
+// maxGroup limits the size of a group, and so the number of callers that wait for its slowest
+// function.
 const maxGroup = 256
 
-// Queue runs functions in order and commits them in groups: functions that arrive during a commit
-// share the next transaction, with one fsync. It has no goroutine of its own: one of the callers
-// is the leader, and runs and commits the functions of all that wait.
+// Queue runs functions in order and commits them in groups. Functions that arrive during a commit
+// share the next transaction, with one fsync. The queue has no goroutine of its own: one caller is
+// the leader, which runs and commits the functions of all waiting callers.
 type Queue struct {
-	// Confirm is called after each commit, before a caller gets its result. Its error is the result of
-	// every caller of the group, although their changes are committed. One goroutine at a time
-	// calls it.
+	// Confirm is called after each commit, before a caller gets its result. If it fails, every caller
+	// of the group gets its error, although their changes are committed. Calls never overlap.
 	Confirm func() error
 
 	db        *sql.DB
@@ -40,13 +39,13 @@ type Queue struct {
 	waiting []*call
 }
 
-// NewQueue makes a queue for a database, best with a single connection. It calls committed after
-// each commit that Confirm has confirmed.
+// NewQueue makes a queue for a database, best with a single connection. The queue calls committed
+// after each commit for which Confirm succeeded.
 func NewQueue(db *sql.DB, committed func()) *Queue {
 	return &Queue{Confirm: func() error { return nil }, db: db, committed: committed}
 }
 
-// call is one call of Do, which waits for its turn.
+// call is one call of Do.
 type call struct {
 	ctx  context.Context
 	f    TxFunc
@@ -54,7 +53,7 @@ type call struct {
 	last *running
 
 	err    error
-	stored bool // its changes are committed, whatever Confirm has returned
+	stored bool // its changes are committed, even if Confirm failed
 }
 
 // running is the transaction that a TxFunc runs in.
@@ -66,7 +65,7 @@ type running struct {
 
 type runningKey struct{}
 
-// Tx gives the transaction that ctx belongs to, nil outside a transaction.
+// Tx returns the transaction that ctx belongs to, nil outside a transaction.
 func Tx(ctx context.Context) *sql.Tx {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok {
 		return r.tx
@@ -75,8 +74,8 @@ func Tx(ctx context.Context) *sql.Tx {
 }
 
 // After calls f when the transaction that ctx belongs to is committed, confirmed or not, before Do
-// returns. It never calls f when the transaction is rolled back. Outside a transaction it calls
-// f at once. f gets a context without a transaction.
+// returns. It never calls f when the transaction is rolled back. Outside a transaction it calls f at
+// once. f gets a context without a transaction.
 func After(ctx context.Context, f func(context.Context)) {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok {
 		r.after = append(r.after, f)
@@ -85,7 +84,7 @@ func After(ctx context.Context, f func(context.Context)) {
 	f(ctx)
 }
 
-// turn says what a caller has to do.
+// turn is the next action of a waiting caller.
 type turn int
 
 const (
@@ -94,13 +93,14 @@ const (
 	redo               // the group was rolled back: run alone
 )
 
-// Do runs f in a transaction, commits it when f returns nil, and returns the error of f or of the
-// commit. When a function of a group fails or panics, or the commit fails, the group is rolled
-// back and each function runs again in a transaction of its own. When no transaction can begin,
-// every caller of the group gets that error. The end of ctx does not cancel f.
+// Do runs f in a transaction, commits it if f returns nil, and returns the error of f or of the
+// commit. If a function of a group fails or panics, or the commit fails, the group is rolled back and
+// each function runs again in a transaction of its own. If no transaction can begin, every caller of
+// the group gets that error. The end of ctx does not cancel f.
 //
-// With the context of a transaction, f runs in that transaction. When such an f fails, even with a
-// Refusal, the function around it has to fail as well, and with another error than a Refusal if
+// With the context of a transaction, f runs in that transaction. If such an f fails, even with a
+// Refusal, the function around it must fail too. Its error must not be a Refusal if it changed
+// anything before.
 // anything was changed before.
 func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok && r.queue == q {
@@ -118,7 +118,7 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 		case redo:
 			return q.alone(c)
 		}
-		runtime.Gosched() // callers that are about to join do so; no caller waits
+		runtime.Gosched() // lets callers join that are about to; no caller waits for others
 		tx, err := q.begin()
 		group := q.take()
 		if err == nil && len(group) == 1 {
@@ -128,7 +128,7 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	}
 }
 
-// join takes a place in the queue. A caller that finds no leader becomes the leader.
+// join enters the queue. A caller that finds no leader becomes the leader.
 func (q *Queue) join(c *call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,7 +139,7 @@ func (q *Queue) join(c *call) {
 	}
 }
 
-// take gives the calls that have waited longest; the first is the leader's own.
+// take removes the longest waiting calls from the queue. The first is the leader's own.
 func (q *Queue) take() (group []*call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,7 +148,7 @@ func (q *Queue) take() (group []*call) {
 	return group
 }
 
-// handOn makes the caller the leader that has waited longest.
+// handOn makes the longest waiting caller the leader.
 func (q *Queue) handOn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,8 +157,8 @@ func (q *Queue) handOn() {
 	}
 }
 
-// lead commits a group in tx, or fails with err when no transaction could begin. Then it hands on
-// the lead and gives each caller, the leader too, its turn.
+// lead commits a group in tx. If no transaction could begin, the group fails with err. Then lead
+// hands on the lead and gives each caller of the group its turn.
 func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
 	next := finish
 	defer func() {
@@ -201,8 +201,8 @@ func (q *Queue) confirm() error {
 }
 
 // together runs a group in one transaction and reports whether it is committed. An error other than
-// a Refusal ends it at once: SQLite may have rolled back already, and further statements
-// would be committed one by one.
+// a Refusal ends it at once: SQLite may have rolled back already, and would commit each further
+// statement by itself.
 func (q *Queue) together(group []*call, tx *sql.Tx) bool {
 	defer tx.Rollback()
 	for _, c := range group {
@@ -214,8 +214,8 @@ func (q *Queue) together(group []*call, tx *sql.Tx) bool {
 	return tx.Commit() == nil
 }
 
-// run runs a function of a group. A function that panics runs again, and panics, in the goroutine
-// of its own caller.
+// run runs a function of a group. A panic becomes an error here, so that the function runs again, and
+// panics again, in the goroutine of its own caller.
 func (c *call) run(q *Queue, tx *sql.Tx) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -225,14 +225,13 @@ func (c *call) run(q *Queue, tx *sql.Tx) (err error) {
 	return c.in(q, tx)
 }
 
-// in runs the function of a call in a transaction. It forgets the After functions of an earlier
-// run.
+// in runs the function of a call in a transaction. It drops the After functions of an earlier run.
 func (c *call) in(q *Queue, tx *sql.Tx) error {
 	c.last = &running{queue: q, tx: tx}
 	return c.f(context.WithValue(c.ctx, runningKey{}, c.last), tx)
 }
 
-// committed calls the After functions.
+// committed calls the After functions of the call.
 func (c *call) committed() {
 	for _, f := range c.last.after {
 		f(c.ctx)
@@ -248,8 +247,8 @@ func (q *Queue) alone(c *call) error {
 	return q.single(c, tx, func() {})
 }
 
-// single runs and commits a call in a transaction that has begun, calls end, and then calls the
-// After functions: these may call Do, which waits for the leader.
+// single runs and commits a call in an open transaction, calls end, and then calls the After
+// functions. end comes first, because an After function may call Do, which waits for the leader.
 func (q *Queue) single(c *call, tx *sql.Tx, end func()) error {
 	err := q.commit(c, tx, end)
 	if c.stored {
@@ -258,7 +257,7 @@ func (q *Queue) single(c *call, tx *sql.Tx, end func()) error {
 	return err
 }
 
-// commit runs and commits a call. It calls end also when the function panics.
+// commit runs and commits a call. It calls end even if the function panics.
 func (q *Queue) commit(c *call, tx *sql.Tx, end func()) error {
 	defer end()
 	defer tx.Rollback()

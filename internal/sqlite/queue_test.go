@@ -17,8 +17,8 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// bench is a queue on a database whose rows tell which calls are committed. A
-// child without a parent makes the commit fail, and nothing before it.
+// bench is a queue on a database whose rows show the committed calls. A child row without a parent
+// makes the commit fail, and no statement before it.
 type bench struct {
 	t       *testing.T
 	source  string
@@ -50,7 +50,7 @@ func (b *bench) exec(statement string) {
 	}
 }
 
-// insert is a Func that leaves a row.
+// insert returns a TxFunc that inserts a row.
 func insert(id int) TxFunc {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO calls (id) VALUES (?)`, id)
@@ -58,8 +58,8 @@ func insert(id int) TxFunc {
 	}
 }
 
-// group runs functions as one group, behind a call that leads until all wait, and
-// gives what each came to. A panic counts as an error.
+// group runs functions as one group, behind a call that leads until all wait, and returns their
+// errors. A panic counts as an error.
 func (b *bench) group(all ...TxFunc) []error {
 	b.t.Helper()
 	errs := make([]error, len(all))
@@ -85,7 +85,7 @@ func (b *bench) group(all ...TxFunc) []error {
 	return errs
 }
 
-// waitFor returns when so many wait.
+// waitFor returns when count calls wait.
 func (b *bench) waitFor(count int) {
 	for waiting := 0; waiting < count; {
 		runtime.Gosched()
@@ -95,7 +95,7 @@ func (b *bench) waitFor(count int) {
 	}
 }
 
-// rows gives the calls that are committed.
+// rows returns the ids of the committed calls.
 func (b *bench) rows() (ids string) {
 	b.t.Helper()
 	if err := b.db.QueryRow(`SELECT coalesce(group_concat(id), '') FROM (SELECT id FROM calls ORDER BY id)`).Scan(&ids); err != nil {
@@ -115,14 +115,14 @@ func TestGroups(t *testing.T) {
 		_, err := tx.ExecContext(ctx, `INSERT INTO children (id) VALUES (99)`)
 		return err
 	}
-	back := func(ctx context.Context, tx *sql.Tx) error { // as SQLite itself rolls back when the disk is full
+	back := func(ctx context.Context, tx *sql.Tx) error { // rolls back, as SQLite does when the disk is full
 		_, err := tx.ExecContext(ctx, `ROLLBACK`)
 		return errors.Join(err, failed)
 	}
 	for name, test := range map[string]struct {
 		odd     TxFunc
 		want    string // error
-		commits int64  // beside that of the call that lets all wait
+		commits int64  // without that of the call that leads until all wait
 	}{
 		"all succeed":             {insert(7), "<nil>", 1},
 		"one refuses":             {refuse, "refused", 1},
@@ -155,7 +155,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Who is alone runs once, whatever comes of it, and leaves the lead.
+// TestAlone: a single caller's function runs once, even if it fails, and the caller gives up the lead.
 func TestAlone(t *testing.T) {
 	b := newBench(t)
 	runs := 0
@@ -180,8 +180,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// Callers get their own answers, and a function counts as often as it succeeded,
-// however they meet.
+// TestManyCallers: with any grouping, callers get their own errors, and only successful calls are committed.
 func TestManyCallers(t *testing.T) {
 	b := newBench(t)
 	const callers, rounds = 64, 30
@@ -222,7 +221,7 @@ func TestManyCallers(t *testing.T) {
 	}
 }
 
-// A group has a limit, and the one after it begins with who waited longest.
+// TestLimit: a group has at most maxGroup calls, and the longest waiting caller leads the next group.
 func TestLimit(t *testing.T) {
 	b := newBench(t)
 	var all []TxFunc
@@ -245,8 +244,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// What is done by the context of a transaction is part of it: all or nothing, and what
-// was to be done after the commit is done once, and only then.
+// TestNested: work with the context of a transaction is committed or rolled back with it, and its After
+// functions run once, only after the commit.
 func TestNested(t *testing.T) {
 	failed := errors.New("failed")
 	for name, test := range map[string]struct {
@@ -295,8 +294,8 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// What is not confirmed is nobody's success, alone or in a group; who was refused is
-// told of that. It is committed all the same, and what was to be done after it is done.
+// TestConfirm: without confirmation every caller gets an error, alone or in a group; a refused caller
+// gets its Refusal. The changes are committed, and the After functions run.
 func TestConfirm(t *testing.T) {
 	b := newBench(t)
 	gone := errors.New("gone")
@@ -309,7 +308,7 @@ func TestConfirm(t *testing.T) {
 		}
 	}
 	b.queue.Confirm = func() error {
-		if asked++; asked == 2 { // the call that the group waits behind
+		if asked++; asked == 2 { // the commit of the call that the group waits behind
 			return nil
 		}
 		return gone
@@ -339,8 +338,8 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestAfterMayCallDo has a function that runs after a commit change the database too, in
-// a transaction that was alone and in a group.
+// TestAfterMayCallDo: an After function may change the database too, after a transaction that was alone
+// or in a group.
 func TestAfterMayCallDo(t *testing.T) {
 	b := newBench(t)
 	next := 0
@@ -371,7 +370,7 @@ func TestAfterMayCallDo(t *testing.T) {
 	}
 }
 
-// counted is a connection that counts the transactions that are tried.
+// counted is a connection that counts the attempts to begin a transaction.
 type counted struct {
 	*sqlite3.SQLiteConn
 	tried *atomic.Int64
@@ -382,8 +381,8 @@ func (c counted) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, er
 	return c.SQLiteConn.BeginTx(ctx, o)
 }
 
-// While another program has the database, those who wait learn it together: each would
-// wait for it anew, one after the other.
+// TestBeginFails: while another program holds the database, all waiting callers get the error together:
+// otherwise each would wait for the database in turn.
 func TestBeginFails(t *testing.T) {
 	b := newBench(t)
 	var tried atomic.Int64
@@ -397,7 +396,7 @@ func TestBeginFails(t *testing.T) {
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
 	b.queue = NewQueue(pool, func() { b.commits.Add(1) })
-	only, err := pool.Conn(t.Context()) // until it is given back, the leader cannot begin
+	only, err := pool.Conn(t.Context()) // the leader cannot begin until it is closed
 	if err != nil {
 		t.Fatal(err)
 	}

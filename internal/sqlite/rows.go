@@ -1,4 +1,4 @@
-// Rows: values that database/sql does not know, times, and reading many rows.
+// Values that database/sql does not know, times, and the reading of many rows.
 
 package sqlite
 
@@ -16,7 +16,7 @@ import (
 // TextList is a list of strings, stored as a JSON array.
 type TextList []string
 
-// Value is the list as it is stored.
+// Value returns the stored form.
 func (l TextList) Value() (driver.Value, error) {
 	if l == nil {
 		return "[]", nil
@@ -25,8 +25,8 @@ func (l TextList) Value() (driver.Value, error) {
 	return string(text), err
 }
 
-// Scan reads a list as it is stored. A text that is no list, which this program never stores, counts as
-// an empty list, so that one broken row does not stop the others.
+// Scan reads the stored form. A text that is no JSON list, which this program never stores, counts as
+// an empty list, so that one broken row does not hide the others.
 func (l *TextList) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
@@ -41,7 +41,7 @@ func (l *TextList) Scan(value any) error {
 	return nil
 }
 
-// Given gives an optional value as it is stored; nil is NULL.
+// Given returns the stored form of an optional value; nil is NULL.
 func Given[T any](value *T) sql.Null[T] {
 	if value == nil {
 		return sql.Null[T]{}
@@ -57,8 +57,8 @@ func Pointer[T any](stored sql.Null[T]) *T {
 	return &stored.V
 }
 
-// Stamp is a time as it is stored to be compared, in milliseconds since 1970;
-// the zero time is 0.
+// Stamp returns a time in the stored form that SQL compares: milliseconds since 1970, 0 for the zero
+// time.
 func Stamp(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -74,20 +74,20 @@ func Stamped(milliseconds int64) time.Time {
 	return time.UnixMilli(milliseconds)
 }
 
-// Shown is a time as it is stored to be shown: RFC 3339 in UTC with milliseconds.
+// Shown returns a time in the stored form that answers show: RFC 3339 in UTC with milliseconds.
 func Shown(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Scanner is a row.
+// Scanner is a row of a result.
 type Scanner interface{ Scan(...any) error }
 
-// Queryer is what a pool and a transaction have in common.
+// Queryer is implemented by a pool, a connection and a transaction.
 type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Collect gives the rows of a query. The query says "LIMIT ? + 0", because SQLite compiles a statement
-// with a bare "LIMIT ?" anew each time that the parameter is bound.
+// Collect returns the rows of a query. A query with a limit needs "LIMIT ? + 0", because SQLite
+// compiles a statement with a bare "LIMIT ?" anew each time that the parameter is bound.
 func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -105,9 +105,9 @@ func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error
 	return all, rows.Err()
 }
 
-// Pages gives the rows of many queries, each for at most size rows after the last row of the query
-// before; the first query is for rows after a zero row. No query is open while the caller handles
-// a row. After an error there are no more rows.
+// Pages returns the rows of successive queries. Each query returns at most size rows after the last
+// row of the query before; the first query starts after a zero row. No query is open while the caller
+// handles a row. After an error there are no more rows.
 func Pages[T any](size int, page func(behind T) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last, none T
@@ -127,7 +127,7 @@ func Pages[T any](size int, page func(behind T) ([]T, error)) iter.Seq2[T, error
 	}
 }
 
-// Made gives what of makes of each row, except rows for which ok is false.
+// Made returns the value that of makes from each row, and skips rows for which ok is false.
 func Made[T, U any](rows iter.Seq2[T, error], of func(T) (made U, ok bool)) iter.Seq2[U, error] {
 	return func(yield func(U, error) bool) {
 		for row, err := range rows {
@@ -148,7 +148,7 @@ func Text(row Scanner) (text string, err error) {
 	return text, err
 }
 
-// Absent gives missing in place of sql.ErrNoRows, and any other error as it is.
+// Absent returns missing in place of sql.ErrNoRows, and any other error unchanged.
 func Absent(err, missing error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return missing

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A list is stored as JSON; a text that is no list counts as an empty one.
+// TestTextList: a list is stored as JSON; a text that is no list counts as empty.
 func TestTextList(t *testing.T) {
 	for stored, want := range map[string][]string{
 		"[]": nil, `["a","b c"]`: {"a", "b c"}, `["a",1]`: nil, `{}`: nil, "": nil, "null": nil,
@@ -27,8 +27,8 @@ func TestTextList(t *testing.T) {
 	}
 }
 
-// Pages asks for the rows behind the last one until a page is short, and no more after an error or
-// when its caller stops.
+// TestPages: Pages asks for the rows after the last one until a page is short, after an error, or until
+// its caller stops.
 func TestPages(t *testing.T) {
 	broken := errors.New("broken")
 	for _, test := range []struct {

@@ -11,28 +11,28 @@ import (
 	"path/filepath"
 )
 
-// Schema is the tables of a program, and the steps that bring older tables to them.
+// Schema is the tables of a program, and the steps that migrate older tables to them.
 type Schema struct {
 	Tables string   // the SQL that creates today's tables in an empty file
-	Own    []string // tables of which every version has at least one; a file without any is foreign
+	Own    []string // tables of this program; every version has at least one of them
 	First  Step     // inserts the first rows of a new file
-	Probe  string   // a query that gives a row as long as the database answers
+	Probe  string   // a query that returns one row if the database works
 	Steps  []Step   // Steps[0] leads from version 1 to version 2
 }
 
-// Step leads from one version to the next. It must not change when the program does: it reads
-// and writes the tables as they were in its time.
+// Step migrates the tables from one version to the next. A step never changes later: it reads and
+// writes the tables as they were in its version.
 type Step func(context.Context, *sql.Tx) error
 
-// Version is that of the tables as they are today. A file says its own in user_version,
-// which is 0 while it is empty.
+// Version returns the version of today's tables. A file stores its version in user_version, which
+// is 0 while the file is empty.
 func (s Schema) Version() int { return len(s.Steps) + 1 }
 
-// ErrForeign is the error of a file of another program.
+// ErrForeign is the error when the file belongs to another program.
 var ErrForeign = errors.New("the database of another program, which stays as it is: name another file by -db")
 
-// VersionOf reads the version of a file, 0 while it is empty. A file with tables and none
-// of ours, with the id of another application, or with a version below 0 is foreign.
+// VersionOf reads the version of a file, 0 if it is empty. It returns ErrForeign for a file with
+// tables of which none is in Own, with the id of another application, or with a negative version.
 func (s Schema) VersionOf(ctx context.Context, q Queryer) (version int, err error) {
 	var application, tables, ours int
 	err = q.QueryRowContext(ctx, `
@@ -49,8 +49,8 @@ func (s Schema) VersionOf(ctx context.Context, q Queryer) (version int, err erro
 	return version, nil
 }
 
-// Refuse gives ErrForeign for a file of another program, by a data source that changes
-// nothing. Any other error comes again when the file is opened to be written.
+// Refuse returns ErrForeign for a file of another program. It hides all other errors of the read,
+// because they come again when the file is opened for writing. The data source must be read-only.
 func (s Schema) Refuse(ctx context.Context, source string) error {
 	db, err := sql.Open("sqlite3", source)
 	if err != nil {
@@ -63,8 +63,8 @@ func (s Schema) Refuse(ctx context.Context, source string) error {
 	return nil
 }
 
-// Newer is the refusal of a file of a newer program, with what a person can do: the
-// command that brings back the copy of before the upgrade, if it is still beside the file.
+// Newer returns the error for a file of a newer program. It names the command that restores the
+// copy from before the upgrade, if that copy is still beside the file.
 func (s Schema) Newer(version int, file *File) error {
 	kept := file.Kept(s.Version())
 	if kept == "" {
@@ -75,8 +75,8 @@ func (s Schema) Newer(version int, file *File) error {
 		"and lose what came after it: %s", version, s.Version(), file.WayBack(kept))
 }
 
-// KeepCopy keeps a copy of a database of an older version beside it, and logs the command
-// that brings it back. With an error there is no copy, and nothing may be migrated.
+// KeepCopy keeps a copy of a database of an older version beside it, and logs the command that
+// restores it. After an error there is no copy, and the caller must not migrate.
 func (s Schema) KeepCopy(ctx context.Context, db *sql.DB, file *File, version int, log *slog.Logger) (err error) {
 	defer func() {
 		if err != nil {
@@ -100,9 +100,8 @@ func (s Schema) KeepCopy(ctx context.Context, db *sql.DB, file *File, version in
 	return err
 }
 
-// Migrate brings the tables to today's version, and leaves them alone if they are of it.
-// All of it, the version too, is the transaction's: an error leaves the file as it was
-// when that is rolled back. The version must not be a newer one.
+// Migrate brings the tables to today's version, in the caller's transaction. If it fails and the
+// caller rolls back, the file is unchanged. The file's version must not be newer than today's.
 func (s Schema) Migrate(ctx context.Context, tx *sql.Tx, log *slog.Logger) error {
 	var version int
 	if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil || version == s.Version() {
@@ -124,7 +123,7 @@ func (s Schema) Migrate(ctx context.Context, tx *sql.Tx, log *slog.Logger) error
 	return err
 }
 
-// create makes the tables of a new file, and its first rows.
+// create creates the tables of a new file, and inserts its first rows.
 func (s Schema) create(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, s.Tables); err != nil {
 		return fmt.Errorf("create tables: %w", err)

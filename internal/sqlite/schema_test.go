@@ -14,8 +14,7 @@ import (
 	"meshddns/test/support"
 )
 
-// The steps from a file's version on run once, in their order, and the version is
-// today's after the last of them.
+// TestMigrate: the steps from a file's version on run once, in order, and then the version is today's.
 func TestMigrate(t *testing.T) {
 	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "a.db"), "")
 	db.SetMaxOpenConns(1)

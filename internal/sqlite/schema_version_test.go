@@ -9,8 +9,8 @@ import (
 	"meshddns/test/support"
 )
 
-// A file without tables is foreign to no program, also when Litestream came first. A file with
-// tables of others, or with the id of another application, is foreign.
+// TestVersionOf: a file without tables is not foreign, even if Litestream was first. A file with other
+// tables only, or with the id of another application, is foreign.
 func TestVersionOf(t *testing.T) {
 	for _, c := range []struct {
 		statements string

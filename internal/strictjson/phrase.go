@@ -6,13 +6,13 @@ import (
 	"meshddns/internal/msg"
 )
 
-// TypeText has the text for each type that a member can miss.
+// TypeText has the phrase for each expected type.
 var TypeText = map[string]msg.Phrase{
 	Bool: {ID: msg.TypeBool}, Int64: {ID: msg.TypeInt64}, Uint64: {ID: msg.TypeUint64},
 	Strings: {ID: msg.TypeStrings}, String: {ID: msg.TypeString},
 }
 
-// Phrase says what is wrong with a text that Decode or Object refused.
+// Phrase returns the reason why Decode or Object refused a text.
 func Phrase(err error) msg.Phrase {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

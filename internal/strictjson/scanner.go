@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// scanner goes through a text once, by the grammar of RFC 8259. Its methods read the token
-// or value that they are named for, and report whether it is there.
+// scanner reads a text once, by the grammar of RFC 8259. Each method reads the token or value that it
+// is named after, and reports whether it is there.
 type scanner struct {
 	text   string
 	at     int
-	levels int      // of nesting, of which members and items are kept
-	names  []string // of the members so far of all objects that are open
-	lone   int      // escapes that give half of a surrogate pair
-	twice  *string  // the first name that stands twice in its object
+	levels int      // levels of nesting that keep members and items
+	names  []string // names of the members of all open objects
+	lone   int      // number of escapes for half of a surrogate pair
+	twice  *string  // the first duplicate name
 }
 
-// maxDepth is that of encoding/json, which decodes the values later.
+// maxDepth is the limit of encoding/json, which decodes the values later.
 const maxDepth = 10000
 
-// next is the octet to come, 0 at the end: no token has that one.
+// next returns the next octet, 0 at the end: no token begins with 0.
 func (s *scanner) next() byte {
 	if s.at < len(s.text) {
 		return s.text[s.at]
@@ -35,7 +35,7 @@ func (s *scanner) space() {
 	}
 }
 
-// token reads an octet and the space behind it.
+// token reads an octet and the white space after it.
 func (s *scanner) token(c byte) bool {
 	if s.next() != c {
 		return false
@@ -53,7 +53,7 @@ func (s *scanner) word(word string) bool {
 	return true
 }
 
-// whole reads the one value of the text.
+// whole reads the only value of the text.
 func (s *scanner) whole() (v Value, ok bool) {
 	s.space()
 	v, ok = s.value(0)
@@ -61,7 +61,7 @@ func (s *scanner) whole() (v Value, ok bool) {
 	return v, ok && s.at == len(s.text)
 }
 
-// value reads a value that is nested so deep.
+// value reads a value at a depth of nesting.
 func (s *scanner) value(depth int) (v Value, ok bool) {
 	v.Begin = s.at
 	switch s.next() {
@@ -132,16 +132,16 @@ func (s *scanner) object(v *Value, depth int) bool {
 	return true
 }
 
-// names are those of one object, on the scanner's stack from an index on. More than few are
-// in a set as well.
+// names is the names of one object, on the scanner's stack from an index on. If there are more than
+// few, they are in a set too.
 type names struct {
 	from int
 	set  map[string]bool
 }
 
-const few = 16 // names are found faster one by one
+const few = 16 // up to here a linear search is faster
 
-// add reports whether the name was there.
+// add adds a name and reports whether it was there before.
 func (n *names) add(s *scanner, name string) (there bool) {
 	mine := s.names[n.from:]
 	if len(mine) < few {
@@ -184,8 +184,8 @@ func (s *scanner) string() (v Value, ok bool) {
 	return v, json.Unmarshal([]byte(s.text[v.Begin:v.End]), &v.Text) == nil
 }
 
-// escape reads an escape except its last octet, and counts halves of surrogate pairs, in
-// whose place encoding/json puts another character.
+// escape reads an escape except its last octet. It counts halves of surrogate pairs, which encoding/json
+// would replace by another character.
 func (s *scanner) escape() bool {
 	s.at++
 	if s.next() != 'u' {

@@ -1,8 +1,8 @@
-// Package strictjson reads JSON. Decode reads a request body as RFC 7493 (I-JSON) asks: one
-// JSON object in valid UTF-8, no member name twice, nothing behind it. Member names match a
-// struct's json tags exactly, letter case included, which encoding/json does not do. Parse
-// reads any JSON and tells where each value stands, for the callers that change a part of a
-// text or point to a mistake in it.
+// Package strictjson reads JSON. Decode reads a request body by the rules of RFC 7493 (I-JSON): one
+// JSON object in valid UTF-8, no duplicate member name, nothing after it. Unlike in encoding/json,
+// member names must match a struct's json tags exactly, letter case included. Parse reads any JSON and
+// returns the position of each value, for callers that change a part of a text or point to a mistake
+// in it.
 package strictjson
 
 import (
@@ -14,20 +14,20 @@ import (
 	"unicode/utf8"
 )
 
-// Fault is a kind of mistake in a body.
+// Fault is the kind of a mistake in a body.
 type Fault string
 
 const (
 	Empty     Fault = "empty"      // no body
 	NotUTF8   Fault = "not_utf8"   // invalid UTF-8, or half of a surrogate pair
-	Syntax    Fault = "syntax"     // not JSON, or something behind the value
+	Syntax    Fault = "syntax"     // not JSON, or text after the value
 	NotObject Fault = "not_object" // JSON, but null, a string, an array, ...
-	Duplicate Fault = "duplicate"  // one member name twice
-	WrongType Fault = "wrong_type" // a member of another type, or out of its range
+	Duplicate Fault = "duplicate"  // a duplicate member name
+	WrongType Fault = "wrong_type" // a member of another type, or out of range
 )
 
-// Error is the error of Decode and Object. Field is the wrong member, if there is one. Want is
-// the type that a member with WrongType should have.
+// Error is the error of Decode and Object. Field is the wrong member, if there is one. Want is the
+// expected type of a member with WrongType.
 type Error struct {
 	Fault Fault
 	Field string
@@ -45,8 +45,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Decode reads body into the struct that v points to. Members without a
-// field are ignored; a member that is null counts as absent.
+// Decode reads body into the struct that v points to. It ignores members without a field; a null
+// member counts as absent.
 func Decode(body []byte, v any) error {
 	members, err := Object(body)
 	if err != nil {
@@ -67,7 +67,7 @@ func Decode(body []byte, v any) error {
 	return nil
 }
 
-// decode decodes a value of a body that Object has checked.
+// decode decodes a value in a body that Object has checked.
 func decode(body []byte, value Value, v any) error {
 	if text, ok := v.(*string); ok && value.Kind == KindString {
 		*text = value.Text
@@ -76,7 +76,7 @@ func decode(body []byte, value Value, v any) error {
 	return json.Unmarshal(body[value.Begin:value.End], v)
 }
 
-// Names gives the names of the members of an object, none when the body is no object.
+// Names returns the names of the members of an object, none if the body is no object.
 func Names(body []byte) (names []string) {
 	members, _ := Object(body)
 	for _, m := range members {
@@ -85,7 +85,7 @@ func Names(body []byte) (names []string) {
 	return names
 }
 
-// Object checks a body by the rules of the package and gives its members.
+// Object checks a body by the rules of the package and returns its members.
 func Object(body []byte) ([]Member, error) {
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
@@ -108,12 +108,12 @@ func Object(body []byte) ([]Member, error) {
 	return v.Members, nil
 }
 
-// Types that WrongType can miss.
+// Types that WrongType can expect.
 const (
 	Bool    = "bool"
 	Int64   = "int64"
 	Uint64  = "uint64"
-	Strings = "strings" // an array of them
+	Strings = "strings" // an array of strings
 	String  = "string"
 )
 

@@ -69,8 +69,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Names that are many are told apart too, and nesting ends where encoding/json
-// ends it.
+// TestObjectLimits: many names are compared correctly too, and the limit of nesting is that of
+// encoding/json.
 func TestObjectLimits(t *testing.T) {
 	var many []string
 	for i := range 1000 {
@@ -93,8 +93,8 @@ func TestObjectLimits(t *testing.T) {
 	}
 }
 
-// FuzzObject holds Object to encoding/json: what either accepts is valid JSON to
-// the other, and decodes to as many members.
+// FuzzObject compares Object with encoding/json: a text that one accepts is valid JSON for the other, and
+// has as many members.
 func FuzzObject(f *testing.F) {
 	f.Add([]byte(`{"a":[{"b":"\ud83d\ude00"}],"c":null}`))
 	f.Add([]byte(`{"a":"\u`))

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a JSON value, as a message calls it.
+// Kind is the kind of a JSON value, as messages call it.
 type Kind string
 
+// The kinds of JSON values (RFC 8259, section 3).
 const (
 	KindObject  Kind = "an object"
 	KindArray   Kind = "an array"
@@ -18,23 +19,22 @@ const (
 	KindNull    Kind = "null"
 )
 
-// Value is a JSON value, and where it stands in its text.
+// Value is a JSON value and its position in the text.
 type Value struct {
 	Kind       Kind
 	Begin, End int    // octets of the text
-	Text       string // what a string says, or a number or a boolean as it is written
-	Lone       bool   // the string has half of a surrogate pair, which no Unicode text has
+	Text       string // a decoded string, or a number or boolean as written
+	Lone       bool   // the string has half of a surrogate pair, which is no Unicode character
 	Members    []Member
 	Items      []Value
 }
 
-// Member is a member of an object. Its name is a string.
+// Member is a member of an object. Name is a string.
 type Member struct{ Name, Value Value }
 
-// Parse gives the value that a text is by RFC 8259; ok is false when the text is no JSON.
-// Unlike Object it accepts every kind of value, a name that stands twice, and strings that
-// are not UTF-8. It keeps the members and items of so many levels of nesting; Expand gives
-// more of them.
+// Parse returns the value of a text by RFC 8259; ok is false if the text is no JSON. Unlike Object it
+// accepts every kind of value, duplicate names, and strings that are not UTF-8. It keeps the members
+// and items of the given levels of nesting; Expand returns more of them.
 func Parse(text string, levels int) (v Value, ok bool) {
 	s := scanner{text: text, levels: levels}
 	return s.whole()
@@ -43,15 +43,15 @@ func Parse(text string, levels int) (v Value, ok bool) {
 // AllLevels makes Parse keep everything.
 const AllLevels = maxDepth
 
-// Expand gives the value with other levels. The text is the one that Parse read.
+// Expand returns the value with other levels. text is the one that Parse read.
 func (v Value) Expand(text string, levels int) Value {
 	s := scanner{text: text[:v.End], at: v.Begin, levels: levels}
 	expanded, _ := s.value(0)
 	return expanded
 }
 
-// Member gives the value of a member, nil when the object lacks it. Of members with one
-// name the last one counts.
+// Member returns the value of a member, nil if the object lacks it. Of duplicate members the last one
+// counts.
 func (v *Value) Member(name string) *Value {
 	for i := len(v.Members) - 1; i >= 0; i-- {
 		if v.Members[i].Name.Text == name {
@@ -61,7 +61,7 @@ func (v *Value) Member(name string) *Value {
 	return nil
 }
 
-// At gives the value that a path leads to, nil when there is none.
+// At returns the value at a path, nil if there is none.
 func (v *Value) At(path Path) *Value {
 	for _, step := range path {
 		if v.Kind == KindArray {
@@ -77,28 +77,28 @@ func (v *Value) At(path Path) *Value {
 	return v
 }
 
-// Path leads to a value inside another: names of members, and indices in brackets.
+// Path is the position of a value within another: names of members, and indices in brackets.
 type Path []string
 
-// Member gives the path of a member below a path.
+// Member returns the path of a member.
 func (p Path) Member(name string) Path { return append(p[:len(p):len(p)], name) }
 
-// Item gives the path of an item below a path.
+// Item returns the path of an item.
 func (p Path) Item(i int) Path { return append(p[:len(p):len(p)], "["+strconv.Itoa(i)+"]") }
 
-// String writes the path as in services[2].config.domain.
+// String returns the path in the form services[2].config.domain.
 func (p Path) String() string {
 	return strings.ReplaceAll(strings.Join(p, "."), ".[", "[")
 }
 
-// Edit puts another text in the place of a value.
+// Edit replaces a value by a text.
 type Edit struct {
 	Value Value
 	Text  string
 }
 
-// Edited gives what the text has at the value, with edits inside the value. They are in the
-// order of the text and do not overlap.
+// Edited returns the text of the value with edits inside it. The edits are in the order of the text
+// and do not overlap.
 func (v Value) Edited(text string, edits []Edit) string {
 	var out strings.Builder
 	at := v.Begin
@@ -110,8 +110,8 @@ func (v Value) Edited(text string, edits []Edit) string {
 	return out.String()
 }
 
-// Equal reports whether two texts are the same JSON: white space, the order of members and
-// the writing of a number do not count.
+// Equal reports whether two texts are the same JSON. White space, the order of members and the form of
+// a number do not count.
 func Equal(a, b []byte) bool {
 	x, okX := Parse(string(a), AllLevels)
 	y, okY := Parse(string(b), AllLevels)
@@ -139,7 +139,7 @@ func (v Value) equals(w Value) bool {
 	return len(mine) == len(others)
 }
 
-// byName gives the members of an object by their names.
+// byName returns the members of an object by name.
 func (v Value) byName() map[string]Value {
 	all := map[string]Value{}
 	for _, m := range v.Members {
@@ -148,10 +148,10 @@ func (v Value) byName() map[string]Value {
 	return all
 }
 
-// exact is the number below which a float64 has every integer.
+// exact is the limit below which float64 represents every integer.
 const exact = 1 << 53
 
-// number writes a number in the one way that every writing of it has in common.
+// number returns the normal form of a number.
 func number(text string) string {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.Abs(n) >= exact {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// outline writes a value as the kinds, texts and places of all that it has.
+// outline returns the kinds, texts and positions of a value and everything in it.
 func outline(v Value) (out string) {
 	out = fmt.Sprintf("%d-%d %s %q", v.Begin, v.End, v.Kind, v.Text)
 	if v.Lone {
@@ -83,8 +83,8 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// FuzzParse holds Parse to encoding/json: both accept the same texts, and a value stands
-// where Parse says.
+// FuzzParse compares Parse with encoding/json: both accept the same texts, and each value is at its
+// position.
 func FuzzParse(f *testing.F) {
 	f.Add(`{"a":[{"b":"\ud83d\ude00"}],"c":null}`)
 	f.Add(` [1.5e+3 , -0.1, true,false , null, "\"\\\/\b\f\n\r\t", [], {} ] `)

@@ -115,35 +115,32 @@ func (suite Suite) testProvision(t *testing.T) {
 	}
 }
 
-// A fault names the file, the line and the member. A fault of the form keeps all of the files from
-// being applied, another one its entry; a prune that is refused removes nothing.
-func (suite Suite) testProvisionFaults(t *testing.T) {
-	a := suite.Start(t, Options{Stopped: true})
-	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
-	a.Must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{}}`)
-	for i := range 9 {
-		a.Must(t, "POST", "/api/v1/ddns/usages", fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, i, i))
+// customUsage is the body of a usage with a prefix of its own.
+func customUsage(i int) string {
+	return fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, i, i)
+}
+
+// customUsages joins the bodies of the first usages.
+func customUsages(to int) string {
+	var all []string
+	for i := range to {
+		all = append(all, customUsage(i))
 	}
-	const fine = `{"owner": "0123456789ab", "services": [{"id": "new", "name": "N", "config": {"domain": "new.example"}}]}`
-	usages := func(to int) (all []string) {
-		for i := range to {
-			all = append(all, fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":"p%d","network_id":%d}`, i, i))
-		}
-		return all
-	}
-	a.Applied(t, fine)
-	before := a.AllRows(t)
-	for _, step := range []struct{ name, document, want string }{
-		{"masked on a new appliance", `{
+	return strings.Join(all, ",")
+}
+
+// faultyDocuments are documents, and the faults that they are told to have.
+var faultyDocuments = []struct{ name, document, want string }{
+	{"masked on a new appliance", `{
 "configuration": {"provider": "builtin", "access_key_id": "-", "domain": "example.com", "txt_record_name": "@",
   "access_key_secret": "********"},
 "services": [{"id": "s", "name": "S", "config": {"provider": "x", "access_key_id": "y",
   "access_key_secret": "********", "more": {"token":
     "********"}}}]}`,
-			`1.json:3: configuration.access_key_secret: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here
+		`1.json:3: configuration.access_key_secret: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here
 1.json:5: services[0].config.access_key_secret: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here
 1.json:6: services[0].config.more.token: is masked, and no secret for this provider, access_key_id and endpoint is stored: put the secret itself here`},
-		{"several", `{
+	{"several", `{
 "services": [
   {"id": "svc", "name": "x", "config": {"domain":
     "other.example"}},
@@ -154,9 +151,9 @@ func (suite Suite) testProvisionFaults(t *testing.T) {
   {"service_id": "bad id", "prefix_mode": "auto", "network_id": 1},
   {"service_id": "new", "prefix_mode": "custom", "network_id": 1,
    "custom_prefix": "a.b"}]}`,
-			`1.json:5: services[1].id: the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -
+		`1.json:5: services[1].id: the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -
 1.json:11: usages[3].custom_prefix: the prefix may hold only a-z A-Z 0-9 _ -`},
-		{"several of what is stored", `{
+	{"several of what is stored", `{
 "services": [
   {"id": "svc", "name": "x", "config": {"domain":
     "other.example"}}],
@@ -164,16 +161,30 @@ func (suite Suite) testProvisionFaults(t *testing.T) {
   {"service_id": "none", "prefix_mode": "auto", "network_id": 1},
   {"service_id": "bare", "prefix_mode": "auto", "network_id": 1},
   {"service_id": "svc", "prefix_mode": "auto", "network_id": 1}]}`,
-			`1.json:4: services[0].config.domain: the service has usages, its domain cannot change
+		`1.json:4: services[0].config.domain: the service has usages, its domain cannot change
 1.json:6: usages[0].service_id: no such service
 1.json:7: usages[1].service_id: the service's config has no domain`},
-		{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
-			`1.json:1: usages[0].custom_prefix: the prefix is taken by network 0`},
-		{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
-			`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port`},
-		{"too many usages", `{"usages": [` + strings.Join(usages(5), ",") + `],
+	{"a prefix of another network", `{"usages": [{"service_id": "svc", "prefix_mode": "custom", "custom_prefix": "P0", "network_id": 5}]}`,
+		`1.json:1: usages[0].custom_prefix: the prefix is taken by network 0`},
+	{"endpoints of a new usage", `{"usages": [{"service_id": "svc", "prefix_mode": "auto", "network_id": 5, "txt_endpoints": ["x"]}]}`,
+		`1.json:1: usages[0].txt_endpoints: txt_endpoints: "x" is not scheme://host:port`},
+	{"too many usages", `{"usages": [` + customUsages(5) + `],
 "prune": true}`, `1.json:2: prune: 4 of 9 usages are not in the document, more than a third: only "all" removes so many`},
-	} {
+}
+
+// A fault names the file, the line and the member. A fault of the form keeps all of the files from
+// being applied, another one its entry; a prune that is refused removes nothing.
+func (suite Suite) testProvisionFaults(t *testing.T) {
+	a := suite.Start(t, Options{Stopped: true})
+	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"x","config":{"domain":"example.com"}}`)
+	a.Must(t, "PUT", "/api/v1/ddns/services/bare", `{"name":"x","config":{}}`)
+	for i := range 9 {
+		a.Must(t, "POST", "/api/v1/ddns/usages", customUsage(i))
+	}
+	const fine = `{"owner": "0123456789ab", "services": [{"id": "new", "name": "N", "config": {"domain": "new.example"}}]}`
+	a.Applied(t, fine)
+	before := a.AllRows(t)
+	for _, step := range faultyDocuments {
 		t.Run(step.name, func(t *testing.T) {
 			if got := a.Applied(t, fine, step.document); got != step.want {
 				t.Errorf("\n%s\nwant\n%s", got, step.want)
@@ -183,7 +194,7 @@ func (suite Suite) testProvisionFaults(t *testing.T) {
 			}
 		})
 	}
-	few := `{"usages": [` + strings.Join(usages(6), ",") + `], "prune": true}`
+	few := `{"usages": [` + customUsages(6) + `], "prune": true}`
 	if got := len(strings.Split(a.Applied(t, few), "\n")); got != 3 {
 		t.Errorf("%d are pruned, want 3", got)
 	}

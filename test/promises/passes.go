@@ -716,23 +716,29 @@ func (suite Suite) testLogTellsOfChanges(t *testing.T) {
 			before := len(h.log.String())
 			step.change()
 			dnsPass(time.Duration(step.intervals) * 6 * time.Minute)
-			var got []string
-			for line := range strings.Lines(h.log.String()[before:]) {
-				_, line, _ = strings.Cut(strings.TrimSpace(line), " level=")
-				got = append(got, strings.Replace(line, "msg=", "", 1))
-			}
-			if strings.ContainsAny(strings.Join(got, ""), "\u202e\x1b") {
-				t.Errorf("%s: %q", step.what, got)
-			}
-			ok := len(got) == len(step.want)
-			for i := 0; ok && i < len(got); i++ {
-				ok = strings.HasPrefix(got[i], step.want[i])
-			}
-			if !ok {
-				t.Errorf("%s: %d lines\n%.3000s\nwant\n%s", step.what, len(got), strings.Join(got, "\n"), strings.Join(step.want, "\n"))
-			}
+			wantLines(t, step.what, h.log.String()[before:], step.want)
 		}
 	})
+}
+
+// wantLines compares the lines of a log, without time and level, with the beginnings of others.
+func wantLines(t *testing.T, what, log string, want []string) {
+	t.Helper()
+	var got []string
+	for line := range strings.Lines(log) {
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " level=")
+		got = append(got, strings.Replace(line, "msg=", "", 1))
+	}
+	if strings.ContainsAny(strings.Join(got, ""), "\u202e\x1b") {
+		t.Errorf("%s: %q", what, got)
+	}
+	ok := len(got) == len(want)
+	for i := 0; ok && i < len(got); i++ {
+		ok = strings.HasPrefix(got[i], want[i])
+	}
+	if !ok {
+		t.Errorf("%s: %d lines\n%.3000s\nwant\n%s", what, len(got), strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }
 
 // A record whose work panics fails, and the others are published.
