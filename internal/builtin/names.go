@@ -27,6 +27,10 @@ type found struct {
 // too, with their number. So one walk from the root finds the zones, and either the name or
 // the point below which there is no name.
 //
+// A Go map of the same hashes is 250 lines less, but it is slower and larger: at a million
+// names a hit took 1.1 us instead of 0.4 us, of the 3.8 us that an answer costs, and the
+// process 352 MB instead of 132 MB.
+//
 // Names are in wire form with letters in lower case, and are never the root. Concurrent use
 // is safe. The caller must call Free, because the garbage collector does not own the
 // memory.

@@ -21,9 +21,9 @@ type shard struct {
 type slot []byte
 
 const (
-	slotSize = 16
-	zoneBit  = 1 << 31
-	page     = 4096
+	slotSize   = 16
+	zoneBit    = 1 << 31
+	memoryPage = 4096
 )
 
 func (s slot) hash() uint64      { return binary.LittleEndian.Uint64(s) }
@@ -108,7 +108,7 @@ func (s *shard) tidy(hash uint64) {
 		free = at
 	}
 	clear(s.slot(free))
-	if s.slots()*slotSize > page && s.used < s.slots()/3 {
+	if s.slots()*slotSize > memoryPage && s.used < s.slots()/3 {
 		s.resize(s.slots() / 2) // without memory, the larger table stays
 	}
 }
@@ -165,7 +165,7 @@ func (s *shard) put(entry slot, ttl uint32, data []byte) error {
 func (s *shard) drop(entry slot) {
 	s.dead += s.size(entry.item())
 	entry.setItem(0)
-	if s.dead > page && s.dead > s.next/4 {
+	if s.dead > memoryPage && s.dead > s.next/4 {
 		s.compact(0) // without memory, the larger arena stays
 	}
 }
@@ -201,7 +201,7 @@ func (s *shard) free() {
 // mapMemory returns memory outside the heap. In the heap, the garbage collector would let
 // the heap grow to twice its size. Untouched pages take no memory.
 func mapMemory(octets int) ([]byte, error) {
-	octets = max(1, (octets+page-1)/page) * page
+	octets = max(1, (octets+memoryPage-1)/memoryPage) * memoryPage
 	return syscall.Mmap(-1, 0, octets, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 }
 

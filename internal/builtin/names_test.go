@@ -162,7 +162,7 @@ func TestMemoryOfNames(t *testing.T) {
 	for i := range names {
 		c.Set(wire(fmt.Sprintf("_mesh.office-%d.example.com", 5*names+i)), 60, nil)
 	}
-	if _, octets := c.Size(); octets > shards*3*page {
+	if _, octets := c.Size(); octets > shards*3*memoryPage {
 		t.Errorf("without names it takes %d octets", octets)
 	}
 }
