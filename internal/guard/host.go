@@ -82,7 +82,7 @@ func (h host) loopback() bool {
 // CheckHost refuses an entry of Config.AllowHosts that no Host can match.
 func CheckHost(entry string) error {
 	if _, ok := parseHost(entry); !ok {
-		return fmt.Errorf("%q is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053", entry)
+		return fmt.Errorf("%q is not a Host: want a name with or without a port, such as ddns.example.com or ddns.example.com:8053", entry)
 	}
 	return nil
 }

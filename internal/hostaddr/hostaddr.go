@@ -59,7 +59,7 @@ const maxInterface = 15
 
 func checkName(name string) error {
 	if name == "" || len(name) > maxInterface || strings.ContainsAny(name, "/ \t\n") {
-		return fmt.Errorf("interface:%.40q: needs the name of an interface, such as eth0", name)
+		return fmt.Errorf("interface:%.40q: want the name of an interface, such as eth0", name)
 	}
 	return nil
 }
@@ -68,11 +68,11 @@ func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, errors.New("url: needs a valid URL") // err quotes the URL
+		return nil, errors.New("url: want a valid URL") // err quotes the URL
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("url: needs an http or https URL")
+		return nil, errors.New("url: want an http or https URL")
 	case u.Hostname() == "":
-		return nil, errors.New("url: needs a URL with a host")
+		return nil, errors.New("url: want a URL with a host")
 	}
 	return u, nil
 }
@@ -80,7 +80,7 @@ func parseURL(text string) (*url.URL, error) {
 func parseAddr(f Family, text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%sneed auto, none, interface:NAME, url:URL or an IPv%d address", shown(text), f)
+		return netip.Addr{}, fmt.Errorf("%swant auto, none, interface:NAME, url:URL or an IPv%d address", shown(text), f)
 	}
 	return a, checkAddr(f, a)
 }
@@ -91,7 +91,7 @@ func shown(text string) string {
 	if strings.Trim(text, letters) != "" {
 		return ""
 	}
-	return fmt.Sprintf("%q is no source: ", text)
+	return fmt.Sprintf("%q is not a source: ", text)
 }
 
 // checkAddr refuses an address that an A or AAAA record of this host cannot hold, or that is of no use in one. A private
@@ -107,9 +107,9 @@ func checkAddr(f Family, a netip.Addr) error {
 	case a.IsMulticast():
 		return fmt.Errorf("%s is a multicast address", a)
 	case a.IsLoopback():
-		return fmt.Errorf("%s is a loopback address, which nobody else can reach", a)
+		return fmt.Errorf("%s is a loopback address, which no other host can reach", a)
 	case a.IsLinkLocalUnicast():
-		return fmt.Errorf("%s is a link-local address, which is reached from one link only", a)
+		return fmt.Errorf("%s is a link-local address, which only hosts on its link can reach", a)
 	case !a.IsGlobalUnicast():
 		return fmt.Errorf("%s is a broadcast address", a)
 	}
