@@ -106,7 +106,7 @@ func (c *Conn) heard(n int) (ended bool) {
 // writePart is what the client has WriteTime for.
 const writePart = 32 << 10
 
-// Write gives the client the same time for each part of an answer.
+// Write returns the client the same time for each part of an answer.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	for part := range slices.Chunk(p, writePart) {
 		now := time.Now()

@@ -29,7 +29,7 @@ const (
 	minPlaces, maxPlaces = 16, 512
 )
 
-// Places gives the number of connections that a server may have open: so many eighths of
+// Places returns the number of connections that a server may have open: so many eighths of
 // the descriptors of this process, at least 16, and at most 512 to bound the memory.
 func Places(eighths uint64) int {
 	var limit syscall.Rlimit
@@ -89,7 +89,7 @@ func originOf(c net.Conn) (from origin) {
 	return from
 }
 
-// Network gives the network of an address, whose length depends on the family.
+// Network returns the network of an address, whose length depends on the family.
 func Network(address netip.Addr, bits4, bits6 int) netip.Prefix {
 	bits := bits6
 	if address.Is4() {
@@ -105,7 +105,7 @@ type share struct {
 	changing      int // of those that work
 }
 
-// shareOf gives the share of a client, which may be empty. The caller holds the lock.
+// shareOf returns the share of a client, which may be empty. The caller holds the lock.
 func (l *Limiter) shareOf(from origin) *share {
 	if l.shares[from] == nil {
 		l.shares[from] = &share{}
@@ -127,7 +127,7 @@ func (l *Limiter) count(c *Conn, open, working int) {
 	}
 }
 
-// Counts gives the numbers of open connections, of requests in work, and of connections
+// Counts returns the numbers of open connections, of requests in work, and of connections
 // that were closed to make room.
 func (l *Limiter) Counts() (open, working int, crowdedOut uint64) {
 	l.mu.Lock()
@@ -204,7 +204,7 @@ func (l *Limiter) makeRoom(c *Conn) (next time.Time, ok bool) {
 	}
 }
 
-// firstToGo gives the connection that makes room first, among some, or nil and the time
+// firstToGo returns the connection that makes room first, among some, or nil and the time
 // when one may be closed. The caller holds the lock.
 func (l *Limiter) firstToGo(among func(*Conn) bool) (first *Conn, next time.Time) {
 	now := time.Now()
@@ -223,7 +223,7 @@ func (l *Limiter) firstToGo(among func(*Conn) bool) (first *Conn, next time.Time
 	return first, next
 }
 
-// yields gives the time from which on the connection may be closed to make room. Of one
+// yields returns the time from which on the connection may be closed to make room. Of one
 // client's connections those of a lower rank go first. It reports false for one that must
 // stay open because its client waits for the server.
 func (c *Conn) yields() (rank int, from time.Time, ok bool) {

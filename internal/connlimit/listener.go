@@ -24,7 +24,7 @@ type listener struct {
 	ctx     context.Context
 }
 
-// Listen gives a listener of *Conn, whose Accept waits while a shortage lasts, and fails with
+// Listen returns a listener of *Conn, whose Accept waits while a shortage lasts, and fails with
 // ErrStopped after the end of ctx. A listener that drains first accepts the connections
 // that the kernel has taken already, which closing the socket would reset.
 func (l *Limiter) Listen(ctx context.Context, inner net.Listener, drain bool) net.Listener {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// peerUser gives the user who connected to a unix socket, 0 if the kernel does not tell.
+// peerUser returns the user who connected to a unix socket, 0 if the kernel does not tell.
 func peerUser(c *net.UnixConn) (user uint32) {
 	control(c, func(fd int) {
 		if cred, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {

@@ -4,7 +4,7 @@ package connlimit
 
 import "net"
 
-// peerUser gives 0: all users share.
+// peerUser returns 0: all users share.
 func peerUser(*net.UnixConn) uint32 { return 0 }
 
 // unread is not known here.

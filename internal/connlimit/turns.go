@@ -65,7 +65,7 @@ func (l *Limiter) giveTurns() {
 	})
 }
 
-// forChanges gives the part of some turns that requests may have that change something. All
+// forChanges returns the part of some turns that requests may have that change something. All
 // of these may wait for the database; the other turns are for requests that only read.
 func forChanges(turns int) int { return turns * 3 / 4 }
 

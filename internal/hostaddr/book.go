@@ -49,14 +49,14 @@ func NewBook(ipv4, ipv6 Source, last mesh.Addresses, save func(context.Context, 
 // isNone reports whether the source never has an address.
 func (s Source) isNone() bool { return s == Source{family: s.family} }
 
-// Known gives the last known addresses, and those that are known at this moment.
+// Known returns the last known addresses, and those that are known at this moment.
 func (b *Book) Known() (last, now mesh.Addresses) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.last, b.now
 }
 
-// All gives the last known addresses as a list.
+// All returns the last known addresses as a list.
 func (b *Book) All() (all []netip.Addr) {
 	last, _ := b.Known()
 	for _, address := range []netip.Addr{last.IPv4, last.IPv6} {

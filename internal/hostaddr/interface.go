@@ -69,7 +69,7 @@ func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// interfaceAddrs gives the addresses of an interface, the most lasting first. Those of IPv6 are in
+// interfaceAddrs returns the addresses of an interface, the most lasting first. Those of IPv6 are in
 // a file, those of IPv4 only netlink tells, and whether an interface exists.
 func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 	if f == IPv6 {

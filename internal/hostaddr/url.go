@@ -22,7 +22,7 @@ const (
 
 var errRedirect = errors.New("redirected too often or to a URL that is not safe to follow")
 
-// ask gives the address from which a web service says it is called. It calls over the one family, without a proxy,
+// ask returns the address from which a web service says it is called. It calls over the one family, without a proxy,
 // whose address the service would see.
 func ask(ctx context.Context, f Family, u *url.URL) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)

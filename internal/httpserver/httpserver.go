@@ -61,14 +61,14 @@ func New(c Config) *Server {
 	return s
 }
 
-// newLimiter gives the limits of so many connections: one client may have three quarters.
+// newLimiter returns the limits of so many connections: one client may have three quarters.
 func newLimiter(places int) *connlimit.Limiter {
 	return connlimit.New(connlimit.Config{
 		Connections: places, PerClient: places * 3 / 4, Requests: places / 2, Grace: silentTime, WriteTime: writeTime,
 	})
 }
 
-// Addrs gives the addresses that are listened on: host:port, or the path.
+// Addrs returns the addresses that are listened on: host:port, or the path.
 func (s *Server) Addrs() (addresses []string) {
 	for _, l := range s.listeners() {
 		addresses = append(addresses, l.Addr().String())
@@ -81,7 +81,7 @@ func (s *Server) TCP() bool {
 	return slices.ContainsFunc(s.listeners(), func(l net.Listener) bool { return l.Addr().Network() == "tcp" })
 }
 
-// listeners gives all sockets, those that this program bound first.
+// listeners returns all sockets, those that this program bound first.
 func (s *Server) listeners() []net.Listener {
 	return append(append([]net.Listener(nil), s.config.Listeners...), s.config.Inherited...)
 }
@@ -97,7 +97,7 @@ func (s *Server) WriteMetrics(page *metrics.Page) {
 	page.Figure(crowdedOut)
 }
 
-// Close gives the sockets back when the program cannot start.
+// Close returns the sockets back when the program cannot start.
 func (s *Server) Close() (err error) {
 	s.hurry()
 	for _, l := range s.listeners() {

@@ -106,7 +106,7 @@ func (c ListenConfig) listen(address string) (net.Listener, error) {
 	return listenUnix(path, group)
 }
 
-// groupID gives the number of a group.
+// groupID returns the number of a group.
 func groupID(text string) (int, error) {
 	if id, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return int(id), nil

@@ -11,7 +11,7 @@ const (
 	atEmptyPath = 0x1000   // AT_EMPTY_PATH
 )
 
-// giveToGroup gives a socket's file to a group and lets the group in. Another user may be
+// giveToGroup returns a socket's file to a group and lets the group in. Another user may be
 // able to put a file of that name into the folder. So giveToGroup follows no link, and
 // changes the file that it has opened, if that is a socket.
 func giveToGroup(path string, group int) error {

@@ -40,7 +40,7 @@ type Mux struct {
 	requests *Requests
 }
 
-// Mux gives an empty mux, and declares what can come before any route.
+// Mux returns an empty mux, and declares what can come before any route.
 func (r *Requests) Mux() Mux {
 	for _, status := range refusals {
 		r.add(0, "", status)

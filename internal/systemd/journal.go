@@ -40,7 +40,7 @@ func priority(level slog.Level) string {
 	return "<7>"
 }
 
-// Prioritized gives a writer that puts the priority of a level before each line. Each Write is
+// Prioritized returns a writer that puts the priority of a level before each line. Each Write is
 // taken to begin a line and reaches output in one piece.
 func Prioritized(output io.Writer, level slog.Level) io.Writer {
 	return &prioritized{output: output, prefix: priority(level), alone: new(sync.Mutex)}
@@ -71,7 +71,7 @@ func (p *prioritized) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// NewHandler gives a handler whose lines begin with the priority of their level. The format is
+// NewHandler returns a handler whose lines begin with the priority of their level. The format is
 // that of the handlers which format makes.
 func NewHandler(output io.Writer, format func(io.Writer) slog.Handler) slog.Handler {
 	var h handler
