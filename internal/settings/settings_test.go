@@ -95,7 +95,7 @@ func TestRepeated(t *testing.T) {
 }
 
 // What makes no sense is refused, with where it stands, what it says and what is
-// wanted. Each line is one flag, its value, and the whole of the error behind "-flag: ".
+// wanted. Each line is one flag, its value, and the whole error after "-flag: ".
 func TestNonsense(t *testing.T) {
 	long := strings.Repeat("n", 200)
 	for _, c := range [][3]string{
@@ -305,7 +305,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever is said, it is read or refused, and nothing that is wrong gets through.
+// FuzzRead: Read accepts or refuses every input, and accepts only valid values.
 func FuzzRead(f *testing.F) {
 	f.Add("-sync-interval=1s", "MESHDDNS_DNS_HOST=a,b")
 	f.Add("-listen=unix:", "MESHDDNS_")
