@@ -1,10 +1,11 @@
 // Package connlimit shares a limited number of connections, and of requests in work, among
 // the clients of a server, so that slow or greedy clients cannot keep other clients out.
 //
-// A Limiter admits every new connection. If there is no room, it closes another one:
-// a connection of the same client if that client has used its share, otherwise one of the client with the most
-// connections. Of these it closes the one whose client has been silent for longest. A connection
-// with a request in work stays open, unless its client does not read the answer.
+// A Limiter admits every new connection. If there is no room, it closes another one: a
+// connection of the same client if that client has used its share, otherwise one of the
+// client with the most connections. Of these it closes the one whose client has been silent
+// for longest. A connection with a request in work stays open, unless its client does not
+// read the answer.
 package connlimit
 
 import (
@@ -224,8 +225,8 @@ func (l *Limiter) firstToGo(among func(*Conn) bool) (first *Conn, next time.Time
 }
 
 // yields returns the time from which the connection may be closed to make room. Of one
-// client's connections the Limiter closes those of a lower rank first. It returns false for a connection that must
-// stay open because its client waits for the server.
+// client's connections the Limiter closes those of a lower rank first. It returns false for
+// a connection that must stay open because its client waits for the server.
 func (c *Conn) yields() (rank int, from time.Time, ok bool) {
 	switch {
 	case !c.writing.IsZero():

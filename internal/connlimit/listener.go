@@ -24,9 +24,10 @@ type listener struct {
 	ctx     context.Context
 }
 
-// Listen returns a listener whose Accept returns a *Conn. Accept waits during a shortage of descriptors or memory, and fails with
-// ErrStopped after ctx has ended. With drain it first accepts the connections in the
-// kernel's accept queue, because closing the socket would reset them.
+// Listen returns a listener whose Accept returns a *Conn. Accept waits during a shortage of
+// descriptors or memory, and fails with ErrStopped after ctx has ended. With drain it first
+// accepts the connections in the kernel's accept queue, because closing the socket would
+// reset them.
 func (l *Limiter) Listen(ctx context.Context, inner net.Listener, drain bool) net.Listener {
 	context.AfterFunc(ctx, func() {
 		at := time.Now()

@@ -238,8 +238,8 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, f.Status, map[string]string{"error": f.in(Language(r))})
 }
 
-// BreakOff aborts an answer whose status is sent, so that it does not look complete. It logs err and panics with
-// http.ErrAbortHandler.
+// BreakOff aborts an answer whose status is sent, so that it does not look complete. It logs
+// err and panics with http.ErrAbortHandler.
 func (a Adapter) BreakOff(r *http.Request, err error) {
 	if r.Context().Err() == nil { // else the client has gone
 		a.Log.Error("answer broken off", "route", r.Pattern, "error", err)

@@ -36,7 +36,8 @@ func autoAddr(f Family) (finding, error) {
 	return finding{note: note, seen: len(addrs) > 0}, nil
 }
 
-// interfaceAddr returns the first public address of an interface. Without one it returns a private address, because the operator named the interface.
+// interfaceAddr returns the first public address of an interface. Without one it returns a private address, because the
+// operator named the interface.
 func interfaceAddr(f Family, name string) (finding, error) {
 	addrs, err := interfaceAddrs(f, name)
 	if err != nil {

@@ -65,7 +65,8 @@ func Listen(c ListenConfig) (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// Guarded returns an error for an abstract unix socket, and without a token for a TCP address that is not loopback.
+// Guarded returns an error for an abstract unix socket, and without a token for a TCP address
+// that is not loopback.
 func Guarded(listener net.Listener, token bool) error {
 	if address, ok := listener.Addr().(*net.UnixAddr); ok {
 		return CheckAddress(unixPrefix + address.Name)

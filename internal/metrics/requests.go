@@ -14,8 +14,8 @@ var refusals = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
 }
 
-// Count counts an answer. The route is "" for a request that reached none. The reason is the error code, "" for none; it
-// distinguishes a failed pass from a fault of the program.
+// Count counts an answer. The route is "" for a request that reached none. The reason is the
+// error code, "" for none; it distinguishes a failed pass from a fault of the program.
 func (r *Requests) Count(route string, status int, reason string) {
 	if status < http.StatusInternalServerError || reason == "" {
 		r.add(1, route, status)
@@ -24,7 +24,8 @@ func (r *Requests) Count(route string, status int, reason string) {
 	r.answered.Add(1, Label{"route", route}, Label{"code", strconv.Itoa(status)}, Label{"error", reason})
 }
 
-// add counts without reason. It runs for every request; labels returned by a function would escape to the heap.
+// add counts without reason. It runs for every request; labels returned by a function would
+// escape to the heap.
 func (r *Requests) add(n uint64, route string, status int) {
 	r.answered.Add(n, Label{"route", route}, Label{"code", strconv.Itoa(status)})
 }

@@ -21,7 +21,8 @@ type Service struct {
 	interval time.Duration // the longest time between two pings; 0: no watchdog
 }
 
-// variables has the manager's variables. Open removes them, because a child with them could act for the service.
+// variables has the manager's variables. Open removes them, because a child with them could act
+// for the service.
 var variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
 
 // Open reads the manager's variables (sd_notify(3), sd_watchdog_enabled(3),
