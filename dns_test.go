@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"meshddns/internal/answers"
+	"meshddns/internal/builtin"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -232,7 +235,7 @@ func dnsConfigText(c mesh.ServiceConfig) string {
 	return fmt.Sprintf(`{%q %q %q %q %q %q}`, c.Domain, c.Provider, c.AccessKeyID, string(c.Secret), c.Endpoint, c.Endpoints)
 }
 
-// What docs/providers.md says that each provider can is what its client can.
+// The table in docs/providers.md says of each provider what its client does.
 func TestProvidersPage(t *testing.T) {
 	page, err := os.ReadFile("docs/providers.md")
 	if err != nil {
@@ -240,7 +243,7 @@ func TestProvidersPage(t *testing.T) {
 	}
 	rows := map[string][]string{}
 	for line := range strings.Lines(string(page)) {
-		if cells := strings.Split(line, " | "); len(cells) == 7 && strings.HasPrefix(line, "| `") {
+		if cells := strings.Split(line, " | "); len(cells) == 8 && strings.HasPrefix(line, "| `") {
 			rows[strings.Trim(cells[0], "| `")] = cells
 		}
 	}
@@ -256,18 +259,68 @@ func TestProvidersPage(t *testing.T) {
 			t.Errorf("%s: %v", p.name, err)
 			continue
 		}
-		names := "one"
-		if many, ok := client.(provider.BatchChanger); ok && many.BatchSize() > 64 {
-			names = "many"
+		source := sourceOfProvider(t, p.name)
+		if lists := yesNo(strings.Contains(source, ") zones(ctx context.Context)")); p.name != "webhook" && cells[1] != lists {
+			t.Errorf("%s: lists zones %q on the page, %q in the program", p.name, cells[1], lists)
 		}
-		if cells[2] != names {
-			t.Errorf("%s: %q names in a call on the page, %q in the program", p.name, cells[2], names)
+		if batches := batchesOf(client, source); !strings.HasPrefix(cells[2]+" ", batches+" ") {
+			t.Errorf("%s: writes in batches %q on the page, %q in the program", p.name, cells[2], batches)
 		}
-		if p.name != "webhook" && !strings.Contains(cells[5], strconv.Itoa(int(p.minTTL))) {
-			t.Errorf("%s: least TTL %q on the page, %d in the program", p.name, cells[5], p.minTTL)
+		if p.name != "webhook" && !strings.Contains(cells[6], strconv.Itoa(int(p.minTTL))) {
+			t.Errorf("%s: least TTL %q on the page, %d in the program", p.name, cells[6], p.minTTL)
 		}
 		if _, ok := client.(provider.ZoneReader); !ok && p.name != "builtin" {
 			t.Errorf("%s lists no zone", p.name)
 		}
 	}
+}
+
+// sourceOfProvider returns the source of the provider's client, without tests.
+func sourceOfProvider(t *testing.T, name string) string {
+	t.Helper()
+	folder := "internal/provider/"
+	if name == builtin.Name {
+		folder = "internal/builtin/"
+	}
+	files, err := filepath.Glob(folder + name + "*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: files %q, %v", name, files, err)
+	}
+	var source strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	return source.String()
+}
+
+// batchLimit is the constant that limits what one call of a vendor changes.
+var batchLimit = regexp.MustCompile(`\b\w+(?:Batch|Elements) += (\d+)`)
+
+// batchesOf returns "no", or "yes: " and the most that one call changes.
+func batchesOf(client provider.DNS, source string) string {
+	many, ok := client.(provider.BatchChanger)
+	if _, shared := client.(*provider.Client); !ok || shared && !strings.Contains(source, "inBatches(") {
+		return "no"
+	}
+	size := many.BatchSize()
+	if limit := batchLimit.FindStringSubmatch(source); limit != nil {
+		if n, err := strconv.Atoi(limit[1]); err == nil {
+			size = min(size, n)
+		}
+	}
+	return fmt.Sprintf("yes: %d", size)
+}
+
+func yesNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
 }

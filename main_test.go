@@ -278,7 +278,7 @@ func TestCheckFlag(t *testing.T) {
 		{"-provision " + good, []string{"CREDENTIALS_DIRECTORY=" + dir},
 			good + ":1: services[0].config.access_key_secret.credential: the credential \"key\": no such file or directory\n", true},
 		{"-provision " + bad + " -log-format x -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +
-			"-log-format: \"x\" is no format of a log: want text or json\n" +
+			"-log-format: \"x\" is not a log format: want text or json\n" +
 			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
 		{"-provision " + filepath.Join(dir, "none"), nil, filepath.Join(dir, "none") + ": no such file or directory\n", true},
 	} {

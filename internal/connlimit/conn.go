@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// state is how far a connection is with its request.
+// state is the phase of a connection's current request.
 type state int
 
 const (
-	idle    state = iota // the server reads, and nothing of the next request has come
-	resting              // the server does not read yet: the next request may have come with the last one
-	reading              // a part of the request has come
-	ending               // the server has sent all, and answers nothing any more
-	waiting              // the request has come, and waits for its turn
+	idle    state = iota // the server reads, and no octet of the next request has arrived
+	resting              // the server does not read yet; a pipelined request may have arrived
+	reading              // a part of the request has arrived
+	ending               // the server has sent all answers and answers no more requests
+	waiting              // the request has arrived and waits for its turn
 	working              // the server works on the request
 	closed
 )
 
-// Conn is a connection within the limits. The server tells it about each request: Work when
-// the request has come, Rest when it is answered. A server that reads a part of a request
-// only after Work calls Await before, and Work again after it.
+// Conn is a connection within the limits of a Limiter. The server calls Work when a request
+// has arrived and Rest when it is answered. A server that reads a part of a request
+// after Work calls Await before that, and Work again after it.
 type Conn struct {
 	net.Conn
 	limiter *Limiter
@@ -32,10 +32,10 @@ type Conn struct {
 	share   *share
 	state   state
 	since   time.Time     // when the state began
-	reads   bool          // a read goes on
-	writing time.Time     // when the write that goes on began; zero: there is none
+	reads   bool          // a Read is running
+	writing time.Time     // when the running Write began; zero: none
 	changes bool          // the request changes something
-	turn    chan struct{} // closed at the end of waiting
+	turn    chan struct{} // closed when waiting ends
 }
 
 // become changes the state. The caller holds the lock.
@@ -51,11 +51,11 @@ func (c *Conn) become(next state, since time.Time) {
 	l.changed.Broadcast()
 }
 
-// Await notes that the server reads the rest of a request, whose first part came at a time.
+// Await records that the server reads the rest of a request, whose first part arrived at since.
 func (c *Conn) Await(since time.Time) { c.workEnds(reading, since) }
 
-// Rest notes that a request is answered. It reports whether the server should wait for
-// another one: not when Drain ends the connections.
+// Rest records that a request is answered. It reports whether the server should wait for
+// another one; during Drain it should not.
 func (c *Conn) Rest() bool { return c.workEnds(resting, time.Now()) }
 
 func (c *Conn) workEnds(next state, since time.Time) (goesOn bool) {
@@ -69,9 +69,9 @@ func (c *Conn) workEnds(next state, since time.Time) (goesOn bool) {
 	return !l.ending
 }
 
-// Read reads what the client sends. Once the Limiter has ended the connection, Read discards
-// what still comes, because a connection that is closed with input unread is reset, and
-// takes the last answers with it.
+// Read reads from the client. After the Limiter has ended the connection, Read discards
+// input until the client closes, because closing a socket with unread input sends a reset, which
+// discards the last answers.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	c.listens()
 	n, err = c.Conn.Read(p)
@@ -92,7 +92,7 @@ func (c *Conn) listens() {
 	c.limiter.changed.Broadcast()
 }
 
-// heard notes the end of a read, and reports whether the Limiter has ended the connection.
+// heard records the end of a read, and reports whether the Limiter has ended the connection.
 func (c *Conn) heard(n int) (ended bool) {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
@@ -103,10 +103,10 @@ func (c *Conn) heard(n int) (ended bool) {
 	return c.state == ending
 }
 
-// writePart is what the client has WriteTime for.
+// writePart is the number of octets that the client must read within WriteTime.
 const writePart = 32 << 10
 
-// Write gives the client the same time for each part of an answer.
+// Write writes p in parts, each with the deadline WriteTime.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	for part := range slices.Chunk(p, writePart) {
 		now := time.Now()
@@ -129,21 +129,21 @@ func (c *Conn) writes(since time.Time) {
 	c.limiter.changed.Broadcast()
 }
 
-// End closes a connection so that its client still reads all that was sent.
+// End closes a connection after the client had time to read all that was sent.
 func (c *Conn) End() {
 	c.limiter.mu.Lock()
 	if c.state != closed {
 		c.end()
 	}
 	c.limiter.mu.Unlock()
-	c.Read(make([]byte, 1)) // discards what comes until the client closes its side, too
+	c.Read(make([]byte, 1)) // discards input until the client closes its side
 	c.Close()
 }
 
-// lingerTime is for a client to close its side of a connection that the server has ended.
+// lingerTime bounds the wait for the client to close its side.
 const lingerTime = 200 * time.Millisecond
 
-// end tells the client that nothing more comes, and lets the server read for lingerTime. The
+// end closes the sending side, and lets the server read for lingerTime. The
 // caller holds the lock.
 func (c *Conn) end() {
 	c.become(ending, time.Now())

@@ -47,7 +47,7 @@ func TestWriteTime(t *testing.T) {
 	})
 }
 
-// The client of an ended connection reads all that was sent, whatever it sends meanwhile.
+// The client of an ended connection reads all that was sent, even if it sends more.
 func TestEndedConnection(t *testing.T) {
 	server, client := tcpPair(t)
 	client.(*net.TCPConn).SetReadBuffer(4096)

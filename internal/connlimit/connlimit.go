@@ -1,10 +1,11 @@
 // Package connlimit shares a limited number of connections, and of requests in work, among
-// the clients of a server, so that slow or greedy clients keep no other client out.
+// the clients of a server, so that slow or greedy clients cannot keep other clients out.
 //
-// A new connection always gets in. Where it finds no room, the Limiter closes another one:
-// of the same client if that client has its share, else of the client with the most
-// connections; of these the one whose client has been silent for longest. A connection
-// with a request in work stays open, unless its client does not read the answer.
+// A Limiter admits every new connection. If there is no room, it closes another one: a
+// connection of the same client if that client has used its share, otherwise one of the
+// client with the most connections. Of these it closes the one whose client has been silent
+// for longest. A connection with a request in work stays open, unless its client does not
+// read the answer.
 package connlimit
 
 import (
@@ -17,20 +18,20 @@ import (
 )
 
 const (
-	// A client keeps its connection at least for so long while it does not read, and while
-	// its request waits for a turn.
+	// A client keeps its connection at least writeGrace while it does not read, and at least
+	// turnGrace while its request waits for a turn.
 	writeGrace = 20 * time.Millisecond
 	turnGrace  = 5 * time.Second
 
-	// sendBuffer bounds the part of an unread answer that the kernel keeps. Without it the
-	// kernel takes megabytes, which the server would have to work out first.
+	// sendBuffer bounds the octets of an unread answer in the kernel. Without it the
+	// kernel buffers megabytes, and the server would have to produce them.
 	sendBuffer = 64 << 10
 
 	minPlaces, maxPlaces = 16, 512
 )
 
-// Places gives the number of connections that a server may have open: so many eighths of
-// the descriptors of this process, at least 16, and at most 512 to bound the memory.
+// Places returns the number of connections that a server may have open: the given eighths of
+// this process's descriptors, at least 16, and at most 512 to bound the memory.
 func Places(eighths uint64) int {
 	var limit syscall.Rlimit
 	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) // stays zero if it fails
@@ -39,13 +40,13 @@ func Places(eighths uint64) int {
 
 // Config has the limits of a Limiter.
 type Config struct {
-	Connections int // open at a time
-	PerClient   int // open at a time for one client
-	Requests    int // in work at a time, at most half of Connections; one client may have half of them; 0: no limit
-	// Grace is for how long a silent client keeps its connection at least. With a grace, a
-	// new connection waits until the grace of another one is over.
+	Connections int // most open connections
+	PerClient   int // most open connections of one client
+	Requests    int // most requests in work, at most half of Connections; one client may have half of them; 0: no limit
+	// Grace is the least time that a silent client keeps its connection. A
+	// new connection without room waits until the grace of another one is over.
 	Grace time.Duration
-	// CrowdedIdle is for how long a client may be silent while half of the places are taken; 0: for any time.
+	// CrowdedIdle is the longest silence of a client while half of Connections are open; 0: no limit.
 	CrowdedIdle time.Duration
 	WriteTime   time.Duration // for a client to take 32 KiB of an answer
 }
@@ -54,26 +55,26 @@ type Config struct {
 type Limiter struct {
 	Config
 	mu      sync.Mutex
-	changed sync.Cond // some connection has left, or waits for its client now
+	changed sync.Cond // a connection has changed its state
 	open    map[*Conn]struct{}
 	shares  map[origin]*share
 	total   share     // of all clients
-	queue   []*Conn   // whose requests wait for a turn, the longest waiting first
-	looking bool      // giveTurns will run again
+	queue   []*Conn   // connections whose requests wait for a turn, the oldest first
+	looking bool      // a timer will call giveTurns
 	last    time.Time // when a connection came or left, or a request began or ended
 	ending  bool      // Drain closes the connections that are idle
 	// crowdedOut counts the connections that were closed to make room.
 	crowdedOut uint64
 }
 
-// New makes a Limiter.
+// New returns a Limiter without connections.
 func New(c Config) *Limiter {
 	l := &Limiter{Config: c, open: map[*Conn]struct{}{}, shares: map[origin]*share{}, last: time.Now()}
 	l.changed.L = &l.mu
 	return l
 }
 
-// origin is the part of its address that one client cannot vary: an IPv4 address, the /64
+// origin identifies a client by what it cannot vary: an IPv4 address, the /64
 // of an IPv6 address, or the user at the other end of a unix socket.
 type origin struct {
 	network netip.Prefix
@@ -89,7 +90,7 @@ func originOf(c net.Conn) (from origin) {
 	return from
 }
 
-// Network gives the network of an address, whose length depends on the family.
+// Network returns the network of an address, with the prefix length for its family.
 func Network(address netip.Addr, bits4, bits6 int) netip.Prefix {
 	bits := bits6
 	if address.Is4() {
@@ -102,10 +103,10 @@ func Network(address netip.Addr, bits4, bits6 int) netip.Prefix {
 // share is the part of the limits that one client uses.
 type share struct {
 	open, working int
-	changing      int // of those that work
+	changing      int // of working, the requests that change something
 }
 
-// shareOf gives the share of a client, which may be empty. The caller holds the lock.
+// shareOf returns the share of a client, which may be empty. The caller holds the lock.
 func (l *Limiter) shareOf(from origin) *share {
 	if l.shares[from] == nil {
 		l.shares[from] = &share{}
@@ -127,7 +128,7 @@ func (l *Limiter) count(c *Conn, open, working int) {
 	}
 }
 
-// Counts gives the numbers of open connections, of requests in work, and of connections
+// Counts returns the numbers of open connections, of requests in work, and of connections
 // that were closed to make room.
 func (l *Limiter) Counts() (open, working int, crowdedOut uint64) {
 	l.mu.Lock()
@@ -135,7 +136,7 @@ func (l *Limiter) Counts() (open, working int, crowdedOut uint64) {
 	return l.total.open, l.total.working, l.crowdedOut
 }
 
-// Crowded reports whether half of the places are taken.
+// Crowded reports whether half of Connections are open.
 func (l *Limiter) Crowded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,8 +145,8 @@ func (l *Limiter) Crowded() bool {
 
 func (l *Limiter) crowded() bool { return l.total.open >= l.Connections/2 }
 
-// Admit takes a connection in. It closes the connections that have to make room, and waits
-// until one of them may be closed.
+// Admit adds a connection. If there is no room, it closes another one, and waits
+// until one may be closed.
 func (l *Limiter) Admit(inner net.Conn) *Conn {
 	c := &Conn{Conn: inner, limiter: l, origin: originOf(inner), state: resting}
 	if socket, ok := inner.(interface{ SetWriteBuffer(int) error }); ok {
@@ -170,8 +171,8 @@ func (l *Limiter) Admit(inner net.Conn) *Conn {
 	return c
 }
 
-// closeSilent closes connections that have been silent for longer than a crowd allows,
-// until there is no crowd. The caller holds the lock.
+// closeSilent closes connections that have been silent for CrowdedIdle, until
+// the Limiter is not crowded. The caller holds the lock.
 func (l *Limiter) closeSilent() {
 	for l.CrowdedIdle > 0 && l.crowded() {
 		c, _ := l.firstToGo(func(c *Conn) bool { return time.Since(c.since) >= l.CrowdedIdle })
@@ -182,8 +183,8 @@ func (l *Limiter) closeSilent() {
 	}
 }
 
-// makeRoom makes room for a connection. If no other one may be closed yet, it reports false
-// and the time when one may, which is zero if that depends on the requests in work. The
+// makeRoom makes room for a connection. If no connection may be closed yet, it returns false
+// and the time when one may, or the zero time if that depends on the requests in work. The
 // caller holds the lock.
 func (l *Limiter) makeRoom(c *Conn) (next time.Time, ok bool) {
 	for {
@@ -204,7 +205,7 @@ func (l *Limiter) makeRoom(c *Conn) (next time.Time, ok bool) {
 	}
 }
 
-// firstToGo gives the connection that makes room first, among some, or nil and the time
+// firstToGo returns the connection to close first of those that among accepts, or nil and the time
 // when one may be closed. The caller holds the lock.
 func (l *Limiter) firstToGo(among func(*Conn) bool) (first *Conn, next time.Time) {
 	now := time.Now()
@@ -223,9 +224,9 @@ func (l *Limiter) firstToGo(among func(*Conn) bool) (first *Conn, next time.Time
 	return first, next
 }
 
-// yields gives the time from which on the connection may be closed to make room. Of one
-// client's connections those of a lower rank go first. It reports false for one that must
-// stay open because its client waits for the server.
+// yields returns the time from which the connection may be closed to make room. Of one
+// client's connections the Limiter closes those of a lower rank first. It returns false for
+// a connection that must stay open because its client waits for the server.
 func (c *Conn) yields() (rank int, from time.Time, ok bool) {
 	switch {
 	case !c.writing.IsZero():
@@ -233,7 +234,7 @@ func (c *Conn) yields() (rank int, from time.Time, ok bool) {
 	case c.state == waiting:
 		return 2, c.since.Add(turnGrace), true
 	case c.state == working || !c.reads:
-		// Without a limit of requests the server may be at work for all connections.
+		// Without a limit of requests all connections may have one in work.
 		return 3, c.since, c.limiter.Requests == 0
 	}
 	return 0, c.since.Add(c.limiter.Grace), true
@@ -245,7 +246,7 @@ func (c *Conn) goesBefore(other *Conn) bool {
 	return cmp.Or(cmp.Compare(other.share.open, c.share.open), cmp.Compare(rank, otherRank), from.Compare(otherFrom)) < 0
 }
 
-// wait returns after a change, or when next has come. The caller holds the lock.
+// wait returns after a change, or at next. The caller holds the lock.
 func (l *Limiter) wait(next time.Time) {
 	if !next.IsZero() {
 		defer time.AfterFunc(time.Until(next), func() {

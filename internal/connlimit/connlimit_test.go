@@ -220,7 +220,7 @@ func TestUnreadRequestStays(t *testing.T) {
 	expect(t, "with unread input", all, 1)
 }
 
-// A client that does not read its answer makes room, whatever it sends.
+// A client that does not read its answer makes room, even if it sends more.
 func TestUnreadRequestBehindUnreadAnswer(t *testing.T) {
 	l := New(small)
 	l.PerClient = 1

@@ -11,10 +11,10 @@ import (
 
 const (
 	acceptPause = 50 * time.Millisecond // while the process or the system lacks descriptors or memory
-	drainTime   = 50 * time.Millisecond // for connections that the kernel has taken already
+	drainTime   = 50 * time.Millisecond // for connections in the kernel's accept queue
 )
 
-// ErrStopped is the error of Accept after the end of the listener's context.
+// ErrStopped is the error of Accept after the listener's context has ended.
 var ErrStopped = errors.New("the server stops")
 
 // listener accepts connections for a Limiter.
@@ -24,9 +24,10 @@ type listener struct {
 	ctx     context.Context
 }
 
-// Listen gives a listener of *Conn, whose Accept waits while a shortage lasts, and fails with
-// ErrStopped after the end of ctx. A listener that drains first accepts the connections
-// that the kernel has taken already, which closing the socket would reset.
+// Listen returns a listener whose Accept returns a *Conn. Accept waits during a shortage of
+// descriptors or memory, and fails with ErrStopped after ctx has ended. With drain it first
+// accepts the connections in the kernel's accept queue, because closing the socket would
+// reset them.
 func (l *Limiter) Listen(ctx context.Context, inner net.Listener, drain bool) net.Listener {
 	context.AfterFunc(ctx, func() {
 		at := time.Now()
@@ -58,8 +59,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passes reports whether a listener still works after an error: the error is about one
-// connection, or about a shortage (accept(2), "Error handling").
+// passes reports whether the listener still works after err: the error concerns one
+// connection, or a shortage (accept(2), "Error handling").
 func passes(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{
 		syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EPERM, syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
@@ -70,13 +71,13 @@ func passes(err error) bool {
 // Times of a stop.
 const (
 	lookPause = 5 * time.Millisecond
-	quietTime = 200 * time.Millisecond // without a sign of any client
+	quietTime = 200 * time.Millisecond // silence of all clients
 	stopTime  = time.Second            // for clients to notice the stop
 )
 
-// Drain ends all connections, after the last Accept, and returns when none is open. It waits
-// until all clients are silent, a second at most, then ends each connection as soon as it
-// is idle. At the end of ctx it closes all but those with a request in work, and returns
+// Drain ends all connections and returns when none is open. Call it after the last Accept. It waits
+// at most a second until all clients are silent, then ends each connection as soon as it
+// is idle. When ctx ends, it closes all connections without a request in work, and returns
 // the error of ctx.
 func (l *Limiter) Drain(ctx context.Context) error {
 	ticker := time.NewTicker(lookPause)
@@ -92,8 +93,8 @@ func (l *Limiter) Drain(ctx context.Context) error {
 	return nil
 }
 
-// endIdle ends the connections that are idle if all are, or if it is late, and tells how many
-// connections are open.
+// endIdle ends the idle connections if all are idle and silent, or if late. It returns the number of
+// open connections.
 func (l *Limiter) endIdle(late bool) (open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

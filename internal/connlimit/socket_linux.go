@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// peerUser gives the user who connected to a unix socket, 0 if the kernel does not tell.
+// peerUser returns the user id at the other end of a unix socket, 0 if unknown (SO_PEERCRED, unix(7)).
 func peerUser(c *net.UnixConn) (user uint32) {
 	control(c, func(fd int) {
 		if cred, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
@@ -15,7 +15,7 @@ func peerUser(c *net.UnixConn) (user uint32) {
 	return user
 }
 
-// unread reports whether the client has sent something that the server has not read yet.
+// unread reports whether the socket has input that the server has not read.
 func unread(c net.Conn) (is bool) {
 	control(c, func(fd int) {
 		var octet [1]byte

@@ -4,8 +4,8 @@ package connlimit
 
 import "net"
 
-// peerUser gives 0: all users share.
+// peerUser returns 0, so all users share one origin.
 func peerUser(*net.UnixConn) uint32 { return 0 }
 
-// unread is not known here.
+// unread returns false: unread input is not detected on this system.
 func unread(net.Conn) bool { return false }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Work waits for the turn of a request that has come, and changes something or only reads.
-// It reports false when the connection was closed meanwhile.
+// Work waits for the turn of a request that has arrived. changes is true for a request that may
+// change something. Work returns false if the connection was closed during the wait.
 func (c *Conn) Work(changes bool) bool {
 	l := c.limiter
 	l.mu.Lock()
@@ -27,7 +27,7 @@ func (c *Conn) Work(changes bool) bool {
 	return c.state == working
 }
 
-// giveTurns ends the waiting of those requests that have a turn now, the longest waiting
+// giveTurns ends the wait of requests that get a turn now, the oldest
 // first, and of closed connections. The caller holds the lock.
 func (l *Limiter) giveTurns() {
 	type kind struct {
@@ -57,7 +57,7 @@ func (l *Limiter) giveTurns() {
 		return
 	}
 	l.looking = true
-	time.AfterFunc(writeGrace, func() { // some client may not read by then
+	time.AfterFunc(writeGrace, func() { // a client may have stopped reading by then
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.looking = false
@@ -65,12 +65,12 @@ func (l *Limiter) giveTurns() {
 	})
 }
 
-// forChanges gives the part of some turns that requests may have that change something. All
+// forChanges returns the share of turns for requests that change something. All
 // of these may wait for the database; the other turns are for requests that only read.
 func forChanges(turns int) int { return turns * 3 / 4 }
 
-// hasTurn reports whether one more request of a client may be worked on. It closes a
-// connection whose client does not read its answer, if that gives the turn. The caller
+// hasTurn reports whether one more request of a client may be worked on. If there is no turn, it closes a
+// connection whose client does not read its answer, and takes that turn. The caller
 // holds the lock.
 func (l *Limiter) hasTurn(c *Conn) bool {
 	if l.Requests == 0 {

@@ -1,7 +1,6 @@
-// Package envelope is the form of every answer: a success is an object with data
-// and a message, a failure an object with an error and its reason in a header.
-// It knows how requests are read and which texts are said, and nothing of what
-// they are about.
+// Package envelope reads requests and writes answers. A success is a JSON object with data
+// and a message; a failure is an object with an error, and its code is in a header. The
+// package does not know the operations.
 package envelope
 
 import (
@@ -23,19 +22,19 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// MediaType is that of every answer but the metrics and the backup.
+// MediaType is the media type of every answer except the metrics and the backup.
 const MediaType = "application/json; charset=utf-8"
 
 // Reply is a successful answer.
 type Reply struct {
 	Status  int    // 200 when it is 0
 	Message msg.ID // "" for none
-	Data    any    // a json.RawMessage is written as it is: for what is asked most
-	ID      string // of what was made, or was to be, for the audit line
+	Data    any    // a json.RawMessage is written without encoding
+	ID      string // of the created object, also when creating failed, for the audit line
 }
 
-// Public gives the failure for any caller: with its code and what to do, and without the error
-// behind it, which may have paths in it.
+// Public returns a copy of the failure without the text of its cause, which may have paths. It
+// keeps the code and the advice.
 func (f *Failure) Public() *Failure {
 	shown := *f
 	for i, word := range shown.Args {
@@ -47,7 +46,7 @@ func (f *Failure) Public() *Failure {
 	return &shown
 }
 
-// Failure is an answer that refuses. The error behind it, if any, is logged.
+// Failure is an answer that refuses a request. Refuse logs its Cause, if it has one.
 type Failure struct {
 	Status int
 	ID     msg.ID
@@ -61,13 +60,12 @@ func (f *Failure) in(language msg.Language) string {
 	return msg.Phrase{ID: f.ID, Args: f.Args}.In(language)
 }
 
-// Fail refuses what the client asked for: 400, where the table of statuses does
-// not say otherwise.
+// Fail returns a failure with the status of statuses, or 400.
 func Fail(id msg.ID, args ...any) *Failure {
 	return &Failure{Status: cmp.Or(statuses[id], http.StatusBadRequest), ID: id, Args: args}
 }
 
-// statuses are those that are not 400.
+// statuses has the status of each failure that is not 400.
 var statuses = map[msg.ID]int{
 	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
 	msg.UnknownConfiguration: http.StatusNotFound, msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
@@ -82,31 +80,31 @@ var statuses = map[msg.ID]int{
 	msg.BackupNoRoom: http.StatusInternalServerError,
 }
 
-// Answer is what an error is to a client.
+// Answer maps an error to the failure that a client gets.
 type Answer struct {
 	Err error
 	ID  msg.ID
 }
 
-// Adapter makes handlers of functions that answer or fail. Every answer, and
-// before it the audit line of every change, is written here.
+// Adapter makes handlers from functions that answer or fail. It writes every answer, and
+// before it the audit line of every change.
 type Adapter struct {
 	Log     *slog.Logger
-	Answers []Answer                                      // of errors that are no Failure
+	Answers []Answer                                      // for errors that are not a Failure
 	Counted func(route string, status int, reason string) // reason is the error code, "" for none
 
-	// Broken tells what is to be done about an error that is in no table, "" when the
-	// client is told no more than that there is one. The text has the error in it, as msg.Because.
+	// Broken returns the text for an error that is in no table, which has the error as
+	// msg.Because. "" answers with msg.InternalError only.
 	Broken func(error) msg.ID
 }
 
-// Handle makes a handler of a function that answers or fails. A request that may change something
-// is refused when its query has a member that is not among the flags.
+// Handle makes a handler from a function that answers or fails. It refuses a request that is not GET or
+// HEAD when its query has a member that is not among the flags.
 func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
-			// A copy: net/http looks at the body of its own request, by its type, to know
-			// whether the client waits for a word before it sends one.
+			// A copy, because net/http checks the type of its own request's body to know
+			// whether the client waits for "100 Continue".
 			r = r.WithContext(r.Context())
 			r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
 		}
@@ -130,16 +128,16 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 // changes reports whether a request may change something.
 func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
 
-// attempt makes a panic an error, so that it has its audit line and its answer.
+// attempt turns a panic into an error, so that it gets an audit line and an answer.
 func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {
 	defer tasks.Catch(&err)
 	return answer(r)
 }
 
-// Audit logs a request that changes nothing, and still is one to know of.
+// Audit writes the audit line of a request that changes nothing, such as a backup.
 func (a Adapter) Audit(r *http.Request, err error) { a.audit(r, Reply{}, err) }
 
-// audit logs the caller and what it has changed, or tried to change.
+// audit logs the caller, the route and the result.
 func (a Adapter) audit(r *http.Request, result Reply, err error) {
 	status, code := max(result.Status, http.StatusOK), msg.ID("")
 	if err != nil {
@@ -150,8 +148,8 @@ func (a Adapter) audit(r *http.Request, result Reply, err error) {
 		slog.String("id", auditedID(r, result)), slog.Int("status", status), slog.String("code", string(code)))
 }
 
-// raised writes the flags of a query that make another request of it ("?force").
-// Nothing else of a query gets into the log: it may be anything.
+// raised returns the set flags of a query ("?force"). Nothing else of a query gets into the
+// log, because a client can put anything there.
 func raised(r *http.Request) (text string) {
 	query := r.URL.Query()
 	for _, name := range []string{"dry_run", "force", "sweep"} {
@@ -162,7 +160,7 @@ func raised(r *http.Request) (text string) {
 	return text
 }
 
-// maxAuditedID bounds what a stranger's path can write into the log. No id is longer.
+// maxAuditedID bounds the octets of a path's id in the log. No valid id is longer.
 const maxAuditedID = 128
 
 func auditedID(r *http.Request, result Reply) string {
@@ -170,14 +168,14 @@ func auditedID(r *http.Request, result Reply) string {
 	return id[:min(len(id), maxAuditedID)]
 }
 
-// Language is the one that a request prefers.
+// Language returns the language that a request prefers.
 func Language(r *http.Request) msg.Language {
 	return msg.Preferred(strings.Join(r.Header.Values("Accept-Language"), ","))
 }
 
-// Speaking answers requests without Accept-Language in a language.
+// Speaking makes next answer requests without Accept-Language in language.
 func Speaking(language msg.Language, next http.Handler) http.Handler {
-	if language == msg.Chinese { // as they are answered anyway
+	if language == msg.Chinese { // the default
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -204,8 +202,8 @@ func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	writeJSON(w, status, body)
 }
 
-// Failure gives the failure that an error is. What is in no table is a fault of
-// the program, of which the client is told no more.
+// Failure returns the failure for an error. An error in no table is a fault of
+// the program: the client gets msg.InternalError, or the text of Broken.
 func (a Adapter) Failure(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
@@ -227,7 +225,7 @@ func (a Adapter) Failure(err error) *Failure {
 	return f
 }
 
-// Refuse writes a failed answer. Its cause is logged here, once.
+// Refuse writes a failed answer, and logs its cause.
 func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := a.Failure(err)
 	if f.Status == http.StatusRequestEntityTooLarge {
@@ -240,7 +238,8 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, f.Status, map[string]string{"error": f.in(Language(r))})
 }
 
-// BreakOff cuts an answer whose status is sent: it must not look whole.
+// BreakOff aborts an answer whose status is sent, so that it does not look complete. It logs
+// err and panics with http.ErrAbortHandler.
 func (a Adapter) BreakOff(r *http.Request, err error) {
 	if r.Context().Err() == nil { // else the client has gone
 		a.Log.Error("answer broken off", "route", r.Pattern, "error", err)
@@ -253,7 +252,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	encoder := json.NewEncoder(&buffer)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(body); err != nil {
-		panic(err) // a type that JSON cannot hold: a mistake of this program
+		panic(err) // a type that JSON cannot encode: a bug of this program
 	}
 	send(w, status, buffer.Bytes())
 }
@@ -267,8 +266,8 @@ func send(w http.ResponseWriter, status int, text []byte) {
 
 var notFound = Fail(msg.NotFound)
 
-// Route sends a request to its handler. The mux would answer unknown paths
-// and methods in plain text, and an unclean path with a redirect.
+// Route passes a request to its handler in mux. It answers unknown paths and methods, and unclean
+// paths, in JSON, because the mux would answer in plain text or with a redirect.
 func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, request: r, status: http.StatusOK}
 	defer func() { a.Counted(r.Pattern, counted.status, w.Header().Get("X-Error-Code")) }()
@@ -289,7 +288,7 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	a.Refuse(w, r, f)
 }
 
-// Safe answers for what stands before the routes, should it panic.
+// Safe answers a request when a handler before the routes panics.
 func (a Adapter) Safe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := &statusWriter{ResponseWriter: w}
@@ -298,8 +297,8 @@ func (a Adapter) Safe(next http.Handler) http.Handler {
 	})
 }
 
-// rescue is deferred: it answers a request whose handler panics. An answer that has
-// begun is cut, for it must not look whole.
+// rescue answers a request whose handler panics; call it with defer. It aborts an answer that has
+// begun, so that it does not look complete.
 func (a Adapter) rescue(w *statusWriter, r *http.Request) {
 	value := recover()
 	if value == nil {
@@ -308,7 +307,7 @@ func (a Adapter) rescue(w *statusWriter, r *http.Request) {
 	fault := &tasks.Panic{Value: value, Stack: debug.Stack()}
 	switch {
 	case value == http.ErrAbortHandler:
-		panic(value) // the code that broke off has logged why
+		panic(value) // BreakOff has logged the reason
 	case w.begun:
 		a.Log.Error("answer broken off", "method", r.Method, "route", r.Pattern, "error", fault)
 		panic(http.ErrAbortHandler)
@@ -318,16 +317,16 @@ func (a Adapter) rescue(w *statusWriter, r *http.Request) {
 	a.Refuse(w.ResponseWriter, r, fault)
 }
 
-// statusWriter remembers the status. It drops what the mux itself answers, all but
-// the header: a request without a handler has no pattern.
+// statusWriter records the status. It drops the body of the mux's own answers, which it
+// recognises because a request without a handler has no pattern.
 type statusWriter struct {
 	http.ResponseWriter
-	request *http.Request // nil: nothing is dropped
+	request *http.Request // nil: drop nothing
 	status  int
 	begun   bool
 }
 
-// dropped reports whether the mux itself answers.
+// dropped reports whether the answer is the mux's own.
 func (w *statusWriter) dropped() bool { return w.request != nil && w.request.Pattern == "" }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -14,7 +14,7 @@ import (
 )
 
 // A request is routed once: its handler sees pattern and values, and what has no
-// handler is answered in JSON, whatever the mux would have said.
+// handler is answered in JSON, not with the mux's own text.
 func TestRoute(t *testing.T) {
 	var counted string
 	a := Adapter{Log: slog.New(slog.DiscardHandler), Counted: func(route string, status int, _ string) { counted = fmt.Sprint(route, " ", status) }}

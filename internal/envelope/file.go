@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// SendFile answers with a whole file. It calls atEnd before the last octet: a client that
-// has it may have sent its next request already.
+// SendFile answers with a whole file. It calls atEnd before it sends the last octet, because a client that
+// has the whole file may send its next request at once.
 func SendFile(w http.ResponseWriter, file *os.File, atEnd func()) error {
 	info, err := file.Stat()
 	if err != nil {

@@ -24,7 +24,7 @@ const MaxPage = 1000
 // TooLarge is the failure of a body over MaxBody.
 var TooLarge = Fail(msg.BodyTooLarge, MaxBody>>10)
 
-// Decode reads the body into a struct.
+// Decode reads the body into a struct. Its errors are failures for the client.
 func Decode(r *http.Request, into any) error {
 	body, err := io.ReadAll(r.Body)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -36,7 +36,7 @@ func Decode(r *http.Request, into any) error {
 	return Parse(body, into)
 }
 
-// Parse reads a body that has been read into a struct.
+// Parse is Decode for a body that is already read.
 func Parse(body []byte, into any) error {
 	if err := strictjson.Decode(body, into); err != nil {
 		return Fail(msg.ParameterError, strictjson.Phrase(err))
@@ -44,8 +44,7 @@ func Parse(body []byte, into any) error {
 	return nil
 }
 
-// DecodeMembers is Decode, and gives the names of all members, also of those that
-// the struct does not have.
+// DecodeMembers is Decode, and returns the names of all members, also of unknown ones.
 func DecodeMembers(r *http.Request, into any) (names []string, err error) {
 	var body bytes.Buffer
 	r.Body = io.NopCloser(io.TeeReader(r.Body, &body))
@@ -53,7 +52,7 @@ func DecodeMembers(r *http.Request, into any) (names []string, err error) {
 	return strictjson.Names(body.Bytes()), err
 }
 
-// queryFlag reads a flag of the query: absent is false.
+// queryFlag reads a flag of the query. An absent flag is false.
 func queryFlag(query url.Values, name string) (bool, error) {
 	switch values := query[name]; {
 	case len(values) == 0:
@@ -66,14 +65,14 @@ func queryFlag(query url.Values, name string) (bool, error) {
 	return false, invalid(name, msg.Phrase{ID: msg.WantFlag})
 }
 
-// invalid refuses a member of the query, and says what is wanted.
+// invalid returns the failure for a member of the query, with the allowed values.
 func invalid(name string, want any) error { return Fail(msg.QueryInvalid, name, want) }
 
-// maxShownName bounds what is repeated of the name of an unknown member.
+// maxShownName bounds the octets of an unknown member's name in an error.
 const maxShownName = 64
 
-// known refuses the query of a request that may change something when it has a member that is not
-// among the flags: a mistyped flag must not do what the right one prevents.
+// known returns a failure when a request that may change something has a query member that is not
+// among the flags, because a misspelled flag (dry-run) must not cause the change.
 func known(r *http.Request, flags []string) error {
 	if r.URL.RawQuery == "" || !changes(r) {
 		return nil
@@ -94,7 +93,7 @@ func known(r *http.Request, flags []string) error {
 	return nil
 }
 
-// Flags reads flags of the query.
+// Flags reads flags of the query: 1, true, 0 or false. An absent flag is false.
 func Flags(r *http.Request, names ...string) (set map[string]bool, err error) {
 	query, err := ParseQuery(r)
 	if err != nil {
@@ -109,7 +108,7 @@ func Flags(r *http.Request, names ...string) (set map[string]bool, err error) {
 	return set, nil
 }
 
-// ParseQuery reads the query. A broken part would otherwise be dropped, and a
+// ParseQuery reads the query. It refuses a malformed part, because url.URL.Query would drop it, and a
 // filter with it.
 func ParseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -119,7 +118,7 @@ func ParseQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// PageQuery reads the limit, 0 without one, and the cursor of a listing.
+// PageQuery reads the limit (0 if absent) and the cursor of a listing.
 func PageQuery(query url.Values) (limit int, after int64, err error) {
 	if query.Has("limit") && query.Get("limit") != "" {
 		limit, err = strconv.Atoi(query.Get("limit"))

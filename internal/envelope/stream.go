@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// streamPart is how much of an answer is kept until it is sent.
+// streamPart is the number of octets of an answer that are buffered.
 const streamPart = 64 << 10
 
-// Next is the last entry of a page of a list: the cursor of the page behind it.
+// Next is the last entry of a page of a list: the cursor of the next page.
 type Next int64
 
-// Stream makes a handler of a function that gives the entries of a list, and Next behind
-// them when the list goes on. Only a part is kept at a time. An error after the first part
-// cuts the answer.
+// Stream makes a handler from a function that yields the entries of a list, and Next after
+// them when there is another page. Only a part of the answer is in memory at a time. An error after
+// the first part aborts the answer.
 func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Handler {
 	return a.Pieces(func(r *http.Request) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
@@ -38,7 +38,7 @@ func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Han
 				out.WriteString(begin)
 				begin = ","
 				if err := encoder.Encode(entry); err != nil {
-					panic(err) // a type that JSON cannot hold: a mistake of this program
+					panic(err) // a type that JSON cannot encode: a bug of this program
 				}
 				if !yield(bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil) {
 					return
@@ -49,8 +49,8 @@ func (a Adapter) Stream(list func(*http.Request) iter.Seq2[any, error]) http.Han
 	})
 }
 
-// Pieces makes a handler of a function that gives an answer piece by piece, of which
-// only a part is kept at a time. A piece may be written over when the next is asked for.
+// Pieces makes a handler from a function that yields an answer piece by piece. Only a part of
+// the answer is in memory at a time. The function may overwrite a piece when the next one is requested.
 func (a Adapter) Pieces(give func(*http.Request) iter.Seq2[[]byte, error]) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var out bytes.Buffer

@@ -1,7 +1,7 @@
-// Package guard stands between the listener and the routes. It looks at the Host (DNS rebinding), at requests a browser sends
-// for another site, at the bearer token and at the number of wrong ones, and it knows the caller.
+// Package guard checks requests before the routes: the Host (against DNS rebinding), requests that a browser sends
+// for another site, the bearer token, and the rate of wrong tokens. It also names the caller.
 //
-// Addresses are those of the connection: forwarding headers are not believed, so behind a proxy all callers share one count of
+// Addresses are those of the connection. The package ignores forwarding headers, so all callers behind a proxy share one count of
 // wrong tokens.
 package guard
 
@@ -20,40 +20,40 @@ import (
 
 // Config has the settings of a guard. Deny is required.
 type Config struct {
-	// Tokens that are accepted; with nil, no token is asked for.
+	// Tokens are the accepted tokens; nil: clients need no token.
 	Tokens *Tokens
-	// AllowHosts are accepted as Host beside addresses and the loopback names. An entry with a port
-	// is for that port only; as clients leave out 80 (http) and 443 (https), so must the entry. One
-	// that is neither a name nor an address matches nothing.
+	// AllowHosts are accepted as Host, as are addresses and the loopback names. An entry with a port
+	// matches that port only. Clients omit the ports 80 (http) and 443 (https), so the entry must too.
+	// An entry that is neither a name nor an address matches nothing.
 	AllowHosts []string
-	// Deny writes the answer to a request that was stopped; headers that belong to the refusal are already set.
+	// Deny writes the answer to a refused request; the headers of the refusal are already set.
 	Deny func(w http.ResponseWriter, r *http.Request, refusal Denial)
-	// Log gets a line about refusals, one a second at most; nil is none.
+	// Log gets at most one line a second about refusals; nil: none.
 	Log *slog.Logger
-	// Now is the clock of the limits; nil is time.Now.
+	// Now is the clock of the limits; nil: time.Now.
 	Now func() time.Time
 }
 
-// Denial says why a request was stopped.
+// Denial is the reason for refusing a request.
 type Denial struct {
 	Status     int
 	Code       string        // "host_not_allowed", "cross_site", "unauthorized" or "too_many_attempts"
-	Host       string        // of the request, cut where it is long
-	RetryAfter time.Duration // with too_many_attempts: when the next wrong token is answered 401 again
+	Host       string        // of the request, at most 200 octets
+	RetryAfter time.Duration // with too_many_attempts: the time until a wrong token is answered with 401 again
 }
 
-// healthPath is the path that probes ask.
+// healthPath is the path of health probes.
 const healthPath = "/healthz"
 
-// TCP guards a handler that a network can reach: it checks Host, site and token, in this order. /healthz needs no token,
-// because probes have none, and takes any Host, because its answer has nothing to protect.
+// TCP guards a handler that a network can reach. It checks Host, site and token, in this order. /healthz needs no token,
+// because probes have none, and accepts any Host, because its answer is not confidential.
 func TCP(cfg Config, next http.Handler) http.Handler {
 	g := newGuard(cfg)
 	return g.checkHost(g.checkSite(g.checkToken(next)))
 }
 
-// Unix guards a unix socket. File permissions say who may connect, and DNS can't lead there, but a proxy may carry a browser's
-// request to it.
+// Unix guards a unix socket. It checks the site only, because a proxy may forward a browser's request. File permissions
+// limit the clients, and DNS rebinding cannot reach a socket.
 func Unix(cfg Config, next http.Handler) http.Handler {
 	return newGuard(cfg).checkSite(next)
 }
@@ -69,8 +69,8 @@ func newGuard(cfg Config) *guard {
 	return &guard{Config: cfg, attempts: newWrongTokens(cfg.Now), refusals: &refusals{log: cfg.Log}}
 }
 
-// checkHost stops DNS rebinding: a page at evil.example whose name suddenly resolves to 127.0.0.1 is same-origin to the browser,
-// and only the Host tells. It is the page's own name then, never an address.
+// checkHost prevents DNS rebinding. When the name of a page at evil.example begins to resolve to 127.0.0.1, its requests are
+// same-origin to the browser. Only the Host shows it: it is the page's name, never an address.
 func (g *guard) checkHost(next http.Handler) http.Handler {
 	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,8 +92,8 @@ func (g *guard) checkSite(next http.Handler) http.Handler {
 	})
 }
 
-// crossSite reports whether a browser sent r for another site, whatever the method. Browsers that know Sec-Fetch-Site always
-// send it, old ones have only Origin; what has neither is no browser, or one on a page of ours.
+// crossSite reports whether a browser sent r for another site, with any method. Browsers that know Sec-Fetch-Site always
+// send it; old ones send only Origin. A request with neither is not from a browser, or is same-origin.
 func crossSite(r *http.Request) bool {
 	if sites := r.Header.Values("Sec-Fetch-Site"); len(sites) > 0 {
 		return sites[0] != "same-origin" && sites[0] != "none"
@@ -125,9 +125,9 @@ func (g *guard) checkToken(next http.Handler) http.Handler {
 	})
 }
 
-// authenticate gives the number of the request's token, from 1, or 0 and the refusal. A request
-// without a token is no guess and is not counted. A right token passes however many wrong ones came
-// before: a client behind the same address cannot lock the administrator out, and the shortest
+// authenticate returns the number of the request's token, from 1, or 0 and the refusal. It does not
+// count a request without a token. A correct token passes after any number of wrong ones, so
+// a client behind the same address cannot lock the administrator out; the shortest
 // token is too long to be guessed at any rate.
 func (g *guard) authenticate(r *http.Request) (int, Denial) {
 	unauthorized := Denial{Status: http.StatusUnauthorized, Code: "unauthorized"}
@@ -144,7 +144,7 @@ func (g *guard) authenticate(r *http.Request) (int, Denial) {
 	return 0, unauthorized
 }
 
-// bearer takes the token out of "Bearer TOKEN"; what has another form gives "", which is no token.
+// bearer returns the token of "Bearer TOKEN", or "", which is never a token, for another form.
 func bearer(authorization string) string {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -172,7 +172,7 @@ func withCaller(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// ConnContext is for http.Server.ConnContext: it remembers the user and process that connected to a unix socket.
+// ConnContext stores the user and process at the other end of a unix socket, for Caller. It is an http.Server.ConnContext.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if socket, ok := c.(*net.UnixConn); ok {
 		return withCaller(ctx, peer(socket))
@@ -180,8 +180,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Caller gives the sender of the request, for audit lines: "token 1", "uid 1000 pid 4242", or the remote address ("127.0.0.1") when no
-// token was asked for. A unix peer that can't be told is "unix socket".
+// Caller returns the sender of the request, for audit lines: "token 1", "uid 1000 pid 4242", or the remote address ("127.0.0.1") when
+// the guard requires no token. An unknown unix peer is "unix socket".
 func Caller(r *http.Request) string {
 	if caller, ok := r.Context().Value(callerKey{}).(string); ok {
 		return caller

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Loopback reports whether a listen address ("127.0.0.1:8053", "localhost:80", "[::1]:1") is reached from this machine only. Names
-// other than localhost are not looked up: they, and addresses without a host (":8053"), are not loopback.
+// Loopback reports whether a listen address ("127.0.0.1:8053", "localhost:80", "[::1]:1") is a loopback address. It does not look up
+// names: names other than localhost, and addresses without a host (":8053"), are not loopback.
 func Loopback(address string) bool {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -19,7 +19,7 @@ func Loopback(address string) bool {
 	return err == nil && addr.Unmap().IsLoopback() || strings.ToLower(name) == "localhost"
 }
 
-// host is a Host header in the one form that can be compared.
+// host is a Host header in a normal form, so that == compares two of them.
 type host struct {
 	name    string // lower case without the final dot, or an address as netip writes it
 	port    uint16 // 0: none
@@ -29,7 +29,7 @@ type host struct {
 // parseHost reads "name", "name:port", "192.0.2.1:port", "[2001:db8::1]:port" and the like (RFC 9110, section 7.2).
 func parseHost(s string) (host, bool) {
 	name, port := s, ""
-	if strings.Contains(s, ":") { // to be told that there is no port costs an error
+	if strings.Contains(s, ":") { // without a colon SplitHostPort would allocate an error
 		var err error
 		if name, port, err = net.SplitHostPort(s); err != nil {
 			name, port, err = net.SplitHostPort(s + ":")
@@ -50,7 +50,7 @@ func parseHost(s string) (host, bool) {
 	return host{name: strings.ToLower(name), port: number}, !bracketed && isName(name)
 }
 
-// parsePort reads a port; an empty one is none (RFC 3986 lets "name:" stand for "name").
+// parsePort reads a port; "" is 0, no port (RFC 3986, section 3.2.3: "name:" equals "name").
 func parsePort(s string) (uint16, bool) {
 	if s == "" {
 		return 0, true
@@ -59,8 +59,8 @@ func parsePort(s string) (uint16, bool) {
 	return uint16(n), err == nil && n > 0
 }
 
-// isName reports whether s is dotted labels of letters, digits, hyphens and underscores. It is asked before case is folded:
-// Unicode has letters outside ASCII whose lower case is inside.
+// isName reports whether s is dotted labels of letters, digits, hyphens and underscores. Call it before folding case:
+// Unicode has letters outside ASCII whose lower case is ASCII.
 func isName(s string) bool {
 	foreign := func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_')
@@ -73,16 +73,16 @@ func isName(s string) bool {
 	return true
 }
 
-// loopback reports whether h is a name of this machine wherever it is resolved: localhost and names
-// below it are by RFC 6761.
+// loopback reports whether every resolver maps h to this machine: localhost and the names
+// below it (RFC 6761, section 6.3).
 func (h host) loopback() bool {
 	return h.name == "localhost" || strings.HasSuffix(h.name, ".localhost")
 }
 
-// CheckHost refuses an entry of Config.AllowHosts that no Host can match.
+// CheckHost returns an error for an entry of Config.AllowHosts that no Host can match.
 func CheckHost(entry string) error {
 	if _, ok := parseHost(entry); !ok {
-		return fmt.Errorf("%q is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053", entry)
+		return fmt.Errorf("%q is not a Host: want a name with or without a port, such as ddns.example.com or ddns.example.com:8053", entry)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 const (
 	maxWrong    = 10 // wrong tokens from one network in a window
 	window      = time.Minute
-	maxNetworks = 4096 // remembered at once; about a megabyte
+	maxNetworks = 4096 // in the table; about a megabyte
 )
 
 // wrongTokens counts the wrong tokens of each network.
@@ -27,9 +27,9 @@ func newWrongTokens(now func() time.Time) *wrongTokens {
 	return &wrongTokens{now: now, wrong: map[netip.Prefix][]time.Time{}}
 }
 
-// wrongToken counts a wrong token, or says how long the network has to wait before the next one is
-// counted: what comes meanwhile is not, else the wait would never end. Asking and counting are one
-// step: guesses sent side by side must not pass together.
+// wrongToken counts a wrong token, or returns the time until it counts the network's next one.
+// Wrong tokens during the wait do not count, because the wait would never end. Check and count are
+// one step under the lock, so concurrent guesses cannot pass together.
 func (l *wrongTokens) wrongToken(from netip.Prefix) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,8 +46,8 @@ func (l *wrongTokens) wrongToken(from netip.Prefix) (wait time.Duration) {
 	return 0
 }
 
-// makeRoom keeps the table bounded, because a client may have many addresses: it forgets the network whose last wrong token
-// is oldest.
+// makeRoom bounds the table, because a client may have many addresses. It deletes expired networks, and if that is not
+// enough the network whose last wrong token is oldest.
 func (l *wrongTokens) makeRoom(from netip.Prefix, now time.Time) {
 	if _, known := l.wrong[from]; known || len(l.wrong) < maxNetworks {
 		return
@@ -70,8 +70,8 @@ func expired(t, now time.Time) bool { return now.Sub(t) >= window }
 
 func last(times []time.Time) time.Time { return times[len(times)-1] }
 
-// network is the part of a remote address that one client can't vary: an IPv4 address, or the /64 an IPv6 host chooses from.
-// What is no address is the zero Prefix, and all of that is counted together.
+// network returns the part of a remote address that one client cannot vary: an IPv4 address, or the /64 of an IPv6 address.
+// A text that is no address gives the zero Prefix; all such clients share one count.
 func network(remoteAddr string) netip.Prefix {
 	remote, _ := netip.ParseAddrPort(remoteAddr)
 	addr := remote.Addr().Unmap()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// peer gives the user and process that connected to a unix socket, as of that time.
+// peer returns the user and process that connected to a unix socket, as they were at connect(2) (SO_PEERCRED, unix(7)).
 func peer(c *net.UnixConn) string {
 	raw, err := c.SyscallConn()
 	if err != nil {

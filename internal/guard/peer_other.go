@@ -4,5 +4,5 @@ package guard
 
 import "net"
 
-// peer can't tell who connected: SO_PEERCRED is Linux's.
+// peer does not know the other end, because only Linux has SO_PEERCRED.
 func peer(*net.UnixConn) string { return "unix socket" }

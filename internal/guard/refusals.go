@@ -9,20 +9,20 @@ import (
 
 const (
 	refusalPause = time.Second
-	maxShown     = 200 // octets of a Host that a client sends
+	maxShown     = 200 // octets of a client's Host in the log
 )
 
-// refusals is the log of refused requests. A flood of refusals gets one line a second, and the next
-// line says how many got none.
+// refusals logs refused requests. A flood of refusals gets one line a second; the next
+// line has the number of refusals without a line.
 type refusals struct {
 	log    *slog.Logger
 	mu     sync.Mutex
-	paused bool // a line is being written, or was less than a pause ago
+	paused bool // a line is being written, or was written less than refusalPause ago
 	missed int
 }
 
-// note logs a refusal, or counts it. The line is written without the lock: while the log
-// takes no line, one request waits for it and all others are counted.
+// note logs a refusal, or counts it. It writes the line without the lock: when the log
+// blocks, one request waits for it and all others are only counted.
 func (l *refusals) note(r *http.Request, refusal Denial) {
 	if l.log == nil || !l.begin() {
 		return
@@ -31,7 +31,7 @@ func (l *refusals) note(r *http.Request, refusal Denial) {
 	time.AfterFunc(refusalPause, l.end)
 }
 
-// begin begins a pause, or counts a refusal that comes in one.
+// begin begins a pause and returns true. During a pause it counts the refusal and returns false.
 func (l *refusals) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,8 +43,8 @@ func (l *refusals) begin() bool {
 	return true
 }
 
-// end ends a pause that begins when a line is written. When refusals were missed in it, end tells
-// how many and pauses once more: the last ones of a flood are told too.
+// end ends a pause. If refusals were counted in it, end logs their number and pauses once more, so
+// the last refusals of a flood are logged too.
 func (l *refusals) end() {
 	l.mu.Lock()
 	missed := l.missed

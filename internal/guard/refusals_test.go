@@ -11,7 +11,7 @@ import (
 	"meshddns/test/support"
 )
 
-// TestRefusalsAreLogged: who was refused and why, one line a second, and how many got no line, also
+// TestRefusalsAreLogged: the log has the caller and the reason, one line a second, and the number of refusals without a line, also
 // when none comes after them.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

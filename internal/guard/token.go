@@ -21,11 +21,11 @@ const (
 	maxTokens = 2  // the old and the new one, while they are rotated
 )
 
-// Token is a secret that callers show. It can be compared but not printed, and its text is
-// forgotten; it comes from OpenTokens.
+// Token is a bearer token of the token file. It holds only the hash of its text, so it can be
+// compared but not printed.
 type Token struct {
-	// sum is a function because fmt does not ask Format about what lies in an unexported field of another type, and follows pointers
-	// there when the verb is wrong for them, but can't look into a function.
+	// sum is a function because fmt cannot print the contents of a function. In an unexported field of another type fmt does not
+	// call Format, and follows pointers when the verb is wrong for them.
 	sum func() [sha256.Size]byte
 }
 
@@ -39,8 +39,7 @@ func (Token) String() string               { return "***" }
 func (Token) LogValue() slog.Value         { return slog.StringValue("***") }
 func (Token) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
 
-// findToken gives the number of the token with this text, from 1, or 0. It compares with all of them and takes the same time
-// whichever it is.
+// findToken returns the number of the token with this text, from 1, or 0. It compares with all of them, in constant time.
 func findToken(tokens []Token, text string) int {
 	shown := sha256.Sum256([]byte(text))
 	number := 0
@@ -52,19 +51,20 @@ func findToken(tokens []Token, text string) int {
 	return number
 }
 
-// Tokens are those of a token file. The file can be read again while requests are checked against
-// them.
+// Tokens has the tokens of a token file. Reload may run while requests are checked.
 type Tokens struct {
 	path, credentials string
 	current           atomic.Pointer[[]Token]
 }
 
-// OpenTokens reads a token file: one token a line, one or two of them, each of 16 or more printable
-// ASCII characters without white space; blank lines and white space around a token are skipped. It
-// must be a regular file without any permission for group or others; below the directory of
-// credentials, "" for none, the group may read: there systemd sets mode 0440 and an ACL that lets
-// in the service alone, and the kernel shows the ACL's mask as the group's permission. Errors
-// name file and line, never what is in it.
+// OpenTokens reads a token file: one or two tokens, one a line, each of at least 16 printable
+// ASCII characters without white space. It skips blank lines and white space around a token.
+//
+// The file must be a regular file without any permission for group or others. Below the directory of
+// credentials ("" for none) the group may read: there systemd sets mode 0440 and an ACL for
+// the service alone, and the kernel shows the ACL's mask as the group's permission.
+//
+// Errors name file and line, never the contents.
 func OpenTokens(path, credentials string) (*Tokens, error) {
 	t := &Tokens{path: path, credentials: credentials}
 	if err := t.Reload(); err != nil {
@@ -73,8 +73,8 @@ func OpenTokens(path, credentials string) (*Tokens, error) {
 	return t, nil
 }
 
-// Reload reads the file again. With an error the tokens stay what they were; without one the old
-// ones that the file no longer has are refused from the next request on.
+// Reload reads the file again. On an error it keeps the current tokens. Otherwise the next request
+// is checked against the new ones.
 func (t *Tokens) Reload() error {
 	tokens, err := readTokens(t.path, t.credentials)
 	if err != nil {
@@ -99,14 +99,14 @@ func readTokens(path, credentials string) ([]Token, error) {
 	return tokens, nil
 }
 
-// below reports whether a path as it is written lies in a directory.
+// below reports whether a path lies in a directory, without following links.
 func below(path, dir string) bool {
 	path, err := filepath.Abs(path)
 	return err == nil && filepath.IsAbs(dir) && strings.HasPrefix(path, filepath.Clean(dir)+"/")
 }
 
-// openPrivate opens a regular file that only its owner can use. It judges the open file, which cannot be exchanged any more, and
-// opens without blocking, as a FIFO would wait for its writer.
+// openPrivate opens a regular file that only its owner can use. It checks the open file, because a path can be replaced. It
+// opens without blocking, because a FIFO would wait for its writer.
 func openPrivate(path, credentials string) (*os.File, error) {
 	var forbidden fs.FileMode = 0o077
 	if below(path, credentials) {
@@ -153,7 +153,7 @@ func parseTokens(r io.Reader) ([]Token, error) {
 	return tokens, nil
 }
 
-// checkText reports what is wrong with a token that follows the earlier ones.
+// checkText returns an error for a token that is malformed, one too many, or equal to an earlier one.
 func checkText(text string, earlier []Token) error {
 	switch {
 	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }):

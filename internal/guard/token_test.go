@@ -114,7 +114,7 @@ func TestCredentialMode(t *testing.T) {
 	}
 }
 
-// While requests run the tokens are exchanged as a whole, and a fault leaves those that were.
+// Reload replaces all tokens at once while requests run, and keeps them on an error.
 func TestReload(t *testing.T) {
 	path := writeTokens(t, firstToken, 0o600)
 	tokens, err := OpenTokens(path, "")
@@ -178,7 +178,7 @@ func TestReadTokensNotAFile(t *testing.T) {
 	}
 }
 
-// TestTokenIsHidden: whatever prints a token, alone or inside something, shows neither its text nor its hash.
+// TestTokenIsHidden: no way to print a token, alone or inside a value, shows its text or its hash.
 func TestTokenIsHidden(t *testing.T) {
 	token := newToken(firstToken)
 	tokens := &Tokens{}

@@ -13,8 +13,8 @@ import (
 	"meshddns/internal/tasks"
 )
 
-// Book knows this host's public addresses. Only its watcher looks them up: the other methods
-// give the known addresses at once.
+// Book has this host's public addresses. Only Watch looks them up; the other methods
+// return the known addresses at once.
 type Book struct {
 	sources [2]Source
 	save    func(ctx context.Context, last mesh.Addresses) error
@@ -23,18 +23,18 @@ type Book struct {
 
 	mu        sync.Mutex
 	last, now mesh.Addresses
-	saved     mesh.Addresses // of last, what save has taken
-	told      [2]string      // what was logged of the last look at each source
+	saved     mesh.Addresses // the last addresses that save has stored
+	told      [2]string      // the note of each source that was logged last
 }
 
-// The kernel may report changes without an end, as containers come and go.
+// The pauses bound the lookups, because the kernel may report changes continuously, as when containers start and stop.
 const (
-	lookPause = time.Second      // between looks
-	askPause  = 10 * time.Second // between looks that ask a service on the web
+	lookPause = time.Second      // between lookups
+	askPause  = 10 * time.Second // between lookups that ask a web service
 )
 
-// NewBook makes a book that begins with the last known addresses, and hands the
-// changed ones to save. What a source of none once found is forgotten.
+// NewBook returns a book that starts with the last known addresses, and passes changed
+// ones to save. It drops the last address of a family whose source is none.
 func NewBook(ipv4, ipv6 Source, last mesh.Addresses, save func(context.Context, mesh.Addresses) error, log *slog.Logger) *Book {
 	b := &Book{sources: [2]Source{ipv4, ipv6}, save: save, log: log, ready: make(chan struct{}), last: last, saved: last}
 	if ipv4.isNone() {
@@ -46,17 +46,17 @@ func NewBook(ipv4, ipv6 Source, last mesh.Addresses, save func(context.Context, 
 	return b
 }
 
-// isNone reports whether the source never has an address.
+// isNone reports whether the source is none.
 func (s Source) isNone() bool { return s == Source{family: s.family} }
 
-// Known gives the last known addresses, and those that are known at this moment.
+// Known returns the last known addresses, and those that the last lookup found.
 func (b *Book) Known() (last, now mesh.Addresses) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.last, b.now
 }
 
-// All gives the last known addresses as a list.
+// All returns the last known addresses as a list.
 func (b *Book) All() (all []netip.Addr) {
 	last, _ := b.Known()
 	for _, address := range []netip.Addr{last.IPv4, last.IPv6} {
@@ -67,17 +67,17 @@ func (b *Book) All() (all []netip.Addr) {
 	return all
 }
 
-// Reachable reports whether the last known addresses have one that is not private.
+// Reachable reports whether one of the last known addresses is not private, loopback or link-local.
 func (b *Book) Reachable() bool {
 	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool {
 		return !isPrivate(a) && !a.IsLoopback() && !a.IsLinkLocalUnicast()
 	})
 }
 
-// Ready is closed when the addresses have been looked up once.
+// Ready returns a channel that is closed after the first lookup.
 func (b *Book) Ready() <-chan struct{} { return b.ready }
 
-// Watch keeps the book up to date until ctx ends: at start, at every interval,
+// Watch looks the addresses up until ctx ends: at start, at every interval,
 // and when the kernel reports a change.
 func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 	reported := make(chan struct{}, 1)
@@ -97,8 +97,8 @@ func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
 	return b.keep(ctx, interval, reported, failed)
 }
 
-// keep looks at every interval, and when a change is reported, with a pause after each look:
-// what changes in the pause is looked up once, at its end.
+// keep calls look at every interval and after a reported change. It pauses after each look;
+// changes in the pause cause one look at its end.
 func (b *Book) keep(ctx context.Context, interval time.Duration, reported <-chan struct{}, failed <-chan error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -125,7 +125,7 @@ func (b *Book) keep(ctx context.Context, interval time.Duration, reported <-chan
 	return nil
 }
 
-// pause is the least time between two looks.
+// pause returns the least time between two lookups.
 func (b *Book) pause() time.Duration {
 	if b.sources[0].url != nil || b.sources[1].url != nil {
 		return askPause
@@ -133,8 +133,8 @@ func (b *Book) pause() time.Duration {
 	return lookPause
 }
 
-// look looks the addresses up. One that is not found now stays the last known:
-// a service that is down, or a moment without a route, must not empty a record.
+// look looks the addresses up. If it does not find one, the last known address stays, so that
+// a web service that is down, or a short time without a route, does not empty a record.
 func (b *Book) look(ctx context.Context) {
 	ipv4, err4 := b.sources[0].look(ctx)
 	ipv6, err6 := b.sources[1].look(ctx)
@@ -166,8 +166,8 @@ func (b *Book) look(ctx context.Context) {
 	b.saved = last
 }
 
-// tell logs what a look at a source has found when it is not a public address, and
-// again when it becomes something else. Only the watcher calls it.
+// tell logs the result of a lookup that found no public address, once until the
+// result changes. Only Watch calls it.
 func (b *Book) tell(number int, f finding, err error, last netip.Addr) {
 	source, message, level := b.sources[number], "no public address", slog.LevelInfo
 	switch {

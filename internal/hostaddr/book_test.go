@@ -151,7 +151,7 @@ func TestBookBeginsWithTheLast(t *testing.T) {
 	}
 }
 
-// Who says none wants none: what was found once is forgotten.
+// With the source none the book drops the last known address.
 func TestBookForgetsWithNone(t *testing.T) {
 	w := newBook(t, "none", addresses(home, home6))
 	w.check(t, addresses(home, ""), addresses("", ""))

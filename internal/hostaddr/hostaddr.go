@@ -1,5 +1,5 @@
-// Package hostaddr finds this host's public addresses, for the {ipv4} and {ipv6} placeholders of dynamic DNS.
-// It reads what the Linux kernel knows (rtnetlink, /proc/self/net) or asks a service on the web.
+// Package hostaddr finds this host's public addresses, for the {ipv4} and {ipv6} placeholders of endpoints.
+// It asks the Linux kernel (rtnetlink, /proc/self/net) or a web service.
 package hostaddr
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Family is 4 or 6.
+// Family is an IP address family, 4 or 6.
 type Family int
 
 // The two address families.
@@ -20,7 +20,7 @@ const (
 	IPv6 Family = 6
 )
 
-// Source says where the address of one family comes from. The zero Source is none.
+// Source is where the address of one family comes from. The zero Source has no address.
 type Source struct {
 	family Family
 
@@ -32,7 +32,7 @@ type Source struct {
 }
 
 // ParseSource reads the text of the -ipv4 or -ipv6 flag: auto, none, interface:NAME, url:URL or an address.
-// Its errors do not repeat the text, because a URL may carry a password or a token.
+// Its errors do not contain a URL, because it may have a password or a token.
 func ParseSource(f Family, text string) (Source, error) {
 	s := Source{family: f}
 	word, value, _ := strings.Cut(text, ":")
@@ -54,12 +54,12 @@ func ParseSource(f Family, text string) (Source, error) {
 	return s, nil
 }
 
-// maxInterface is what the kernel has room for in the name of an interface (IFNAMSIZ).
+// maxInterface is the most octets of an interface name (IFNAMSIZ, without the final NUL).
 const maxInterface = 15
 
 func checkName(name string) error {
 	if name == "" || len(name) > maxInterface || strings.ContainsAny(name, "/ \t\n") {
-		return fmt.Errorf("interface:%.40q: needs the name of an interface, such as eth0", name)
+		return fmt.Errorf("interface:%.40q: want the name of an interface, such as eth0", name)
 	}
 	return nil
 }
@@ -68,11 +68,11 @@ func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, errors.New("url: needs a valid URL") // err quotes the URL
+		return nil, errors.New("url: want a valid URL") // err quotes the URL
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("url: needs an http or https URL")
+		return nil, errors.New("url: want an http or https URL")
 	case u.Hostname() == "":
-		return nil, errors.New("url: needs a URL with a host")
+		return nil, errors.New("url: want a URL with a host")
 	}
 	return u, nil
 }
@@ -80,22 +80,22 @@ func parseURL(text string) (*url.URL, error) {
 func parseAddr(f Family, text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%sneed auto, none, interface:NAME, url:URL or an IPv%d address", shown(text), f)
+		return netip.Addr{}, fmt.Errorf("%swant auto, none, interface:NAME, url:URL or an IPv%d address", shown(text), f)
 	}
 	return a, checkAddr(f, a)
 }
 
-// shown is a text for an error, but nothing that may be a URL without its "url:".
+// shown begins an error with the text, except when the text may be a URL without its "url:".
 func shown(text string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-_"
 	if strings.Trim(text, letters) != "" {
 		return ""
 	}
-	return fmt.Sprintf("%q is no source: ", text)
+	return fmt.Sprintf("%q is not a source: ", text)
 }
 
-// checkAddr refuses an address that an A or AAAA record of this host cannot hold, or that is of no use in one. A private
-// address passes, because the operator named it.
+// checkAddr returns an error for an address that an A or AAAA record cannot hold, or that is useless in one. It accepts a
+// private address, because the operator may want it.
 func checkAddr(f Family, a netip.Addr) error {
 	switch {
 	case a.Is4() != (f == IPv4), a.Is4In6():
@@ -107,9 +107,9 @@ func checkAddr(f Family, a netip.Addr) error {
 	case a.IsMulticast():
 		return fmt.Errorf("%s is a multicast address", a)
 	case a.IsLoopback():
-		return fmt.Errorf("%s is a loopback address, which nobody else can reach", a)
+		return fmt.Errorf("%s is a loopback address, which no other host can reach", a)
 	case a.IsLinkLocalUnicast():
-		return fmt.Errorf("%s is a link-local address, which is reached from one link only", a)
+		return fmt.Errorf("%s is a link-local address, which only hosts on its link can reach", a)
 	case !a.IsGlobalUnicast():
 		return fmt.Errorf("%s is a broadcast address", a)
 	}
@@ -119,12 +119,12 @@ func checkAddr(f Family, a netip.Addr) error {
 // finding is the result of one look at a source.
 type finding struct {
 	addr netip.Addr // the zero Addr: none
-	note string     // why there is none, or what is to be known of it; "": nothing
+	note string     // why there is none, or a remark for the log; "": nothing
 	seen bool       // there is an address, and it is not public
 }
 
-// look finds the address of this moment. That the host has none (no default route, say, or only private addresses under
-// auto) is no error.
+// look finds the current address. It is not an error if the host has none (without a default route, or with only private
+// addresses under auto).
 func (s Source) look(ctx context.Context) (finding, error) {
 	f, err := s.find(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s Source) find(ctx context.Context) (f finding, err error) {
 	return finding{addr: s.addr}, nil
 }
 
-// String is the flag's text again, but of a URL only the host: the rest may be a secret.
+// String returns the text of the flag. Of a URL it returns only the host, because the rest may be a secret.
 func (s Source) String() string {
 	switch {
 	case s.auto:

@@ -40,11 +40,11 @@ func TestParseSourceRefuses(t *testing.T) {
 		text   string
 		want   string // part of the error
 	}{
-		{IPv4, "", "need auto, none, interface:NAME, url:URL or an IPv4 address"},
-		{IPv4, "eth0", `"eth0" is no source: need auto`},
+		{IPv4, "", "want auto, none, interface:NAME, url:URL or an IPv4 address"},
+		{IPv4, "eth0", `"eth0" is not a source: want auto`},
 		{IPv6, "Auto", "an IPv6 address"},
 		{IPv4, "192.0.2.300", "an IPv4 address"},
-		{IPv4, "https://user:secret@ip.example/?token=secret", "need auto"},
+		{IPv4, "https://user:secret@ip.example/?token=secret", "want auto"},
 		{IPv4, "2001:db8::1", "2001:db8::1 is not an IPv4 address"},
 		{IPv6, "192.0.2.1", "192.0.2.1 is not an IPv6 address"},
 		{IPv4, "::ffff:192.0.2.1", "not an IPv4 address"},
@@ -61,7 +61,7 @@ func TestParseSourceRefuses(t *testing.T) {
 		{IPv4, "255.255.255.255", "255.255.255.255 is a broadcast address"},
 		{IPv4, "interface:", "name of an interface"},
 		{IPv4, "interface", "name of an interface"},
-		{IPv4, "interface:a/b", `interface:"a/b": needs the name of an interface`},
+		{IPv4, "interface:a/b", `interface:"a/b": want the name of an interface`},
 		{IPv4, "interface:sixteen-letters-", "name of an interface"},
 		{IPv4, "url:", "http or https"},
 		{IPv4, "url:ip.example", "http or https"},

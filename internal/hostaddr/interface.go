@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// autoAddr is the first public address of the interface that the default route uses.
+// autoAddr returns the first public address of the default route's interface.
 func autoAddr(f Family) (finding, error) {
 	name, err := defaultInterface(f)
 	if err != nil {
@@ -36,7 +36,8 @@ func autoAddr(f Family) (finding, error) {
 	return finding{note: note, seen: len(addrs) > 0}, nil
 }
 
-// interfaceAddr takes a private address where there is no public one: the user named the interface.
+// interfaceAddr returns the first public address of an interface. Without one it returns a private address, because the
+// operator named the interface.
 func interfaceAddr(f Family, name string) (finding, error) {
 	addrs, err := interfaceAddrs(f, name)
 	if err != nil {
@@ -50,7 +51,7 @@ func interfaceAddr(f Family, name string) (finding, error) {
 	return finding{note: unfit(f, name, addrs), seen: len(addrs) > 0}, nil
 }
 
-// unfit says what an interface has, none of which is taken.
+// unfit describes the unsuitable addresses of an interface.
 func unfit(f Family, name string, addrs []netip.Addr) string {
 	if len(addrs) == 0 {
 		return fmt.Sprintf("%s has no IPv%d address", name, f)
@@ -69,8 +70,8 @@ func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// interfaceAddrs gives the addresses of an interface, the most lasting first. Those of IPv6 are in
-// a file, those of IPv4 only netlink tells, and whether an interface exists.
+// interfaceAddrs returns the addresses of an interface, the most stable first. It reads IPv6 addresses from
+// a file; for IPv4 addresses, and to see whether the interface exists, it needs netlink.
 func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 	if f == IPv6 {
 		addrs, err = readNet(f, "if_inet6", func(r io.Reader) ([]netip.Addr, error) { return parseInet6(r, name) })
@@ -94,8 +95,7 @@ func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 	return addrs, hinted(err)
 }
 
-// hinted names the setting of systemd that lets no netlink socket be made, where that is what an
-// error says.
+// hinted adds the systemd setting to an error that means that netlink sockets are forbidden.
 func hinted(err error) error {
 	if errors.Is(err, syscall.EAFNOSUPPORT) {
 		return fmt.Errorf("%w: RestrictAddressFamilies= has to have AF_NETLINK", err)
@@ -103,7 +103,7 @@ func hinted(err error) error {
 	return err
 }
 
-// defaultInterface is the interface of the default route with the lowest metric, "" if there is none.
+// defaultInterface returns the interface of the default route with the lowest metric, "" if there is none.
 func defaultInterface(f Family) (string, error) {
 	if f == IPv6 {
 		return readNet(f, "ipv6_route", func(r io.Reader) (string, error) { return bestRoute(r, parseRoute6) })
@@ -111,8 +111,8 @@ func defaultInterface(f Family) (string, error) {
 	return readNet(f, "route", func(r io.Reader) (string, error) { return bestRoute(r, parseRoute4) })
 }
 
-// readNet parses a file of /proc/self/net; /proc/net itself is hidden where proc is mounted with subset=pid.
-// A kernel without IPv6 lacks the files for it: that is no address and no route, not an error.
+// readNet parses a file of /proc/self/net, because /proc/net is hidden when proc is mounted with subset=pid.
+// A kernel without IPv6 has no files for it; readNet then returns the zero value without an error.
 func readNet[T any](f Family, name string, parse func(io.Reader) (T, error)) (T, error) {
 	var none T
 	file, err := os.Open("/proc/self/net/" + name)
@@ -126,7 +126,7 @@ func readNet[T any](f Family, name string, parse func(io.Reader) (T, error)) (T,
 	return parse(file)
 }
 
-// route is a default route. Of two with the same metric the one that the kernel lists first counts.
+// route is a default route. Of two with the same metric the first in the kernel's list counts.
 type route struct {
 	iface  string
 	metric uint64
@@ -145,7 +145,7 @@ func bestRoute(r io.Reader, parse func(fields []string) (route, bool)) (string, 
 }
 
 // parseRoute4 reads a line of /proc/net/route: Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT.
-// The metric is decimal, the rest hexadecimal. It is false for all but a default route in use.
+// The metric is decimal, the rest hexadecimal. It returns false except for a default route in use.
 func parseRoute4(fields []string) (route, bool) {
 	if len(fields) < 8 || fields[1] != "00000000" || fields[7] != "00000000" || !inUse(fields[3]) {
 		return route{}, false
@@ -155,8 +155,8 @@ func parseRoute4(fields []string) (route, bool) {
 }
 
 // parseRoute6 reads a line of /proc/net/ipv6_route: destination and its length, source and its length, next hop, metric,
-// reference count, use, flags, all hexadecimal, and the interface. It is false for all but a default route in use. The
-// source may be any: with several providers at home a default route is for the prefix of its own (RFC 8678).
+// reference count, use, flags, all hexadecimal, and the interface. It returns false except for a default route in use. The
+// source may be any, because with several internet providers each default route is for its own prefix (RFC 8678).
 func parseRoute6(fields []string) (route, bool) {
 	if len(fields) < 10 || strings.Trim(fields[0], "0") != "" || fields[1] != "00" || !inUse(fields[8]) || fields[9] == "lo" {
 		return route{}, false
@@ -171,8 +171,8 @@ func inUse(flags string) bool {
 }
 
 // parseInet6 reads the addresses of one interface from /proc/net/if_inet6: stable ones first, then temporary ones
-// (RFC 8981), and the lowest first among either, because the kernel lists them in the order of a hash.
-// Those that are deprecated, tentative or in use elsewhere on the link are left out.
+// (RFC 8981), each in ascending order, because the kernel lists them in the order of a hash.
+// It omits addresses that are deprecated, tentative, or duplicates of another host's.
 func parseInet6(r io.Reader, name string) ([]netip.Addr, error) {
 	const unusable = syscall.IFA_F_DEPRECATED | syscall.IFA_F_TENTATIVE | syscall.IFA_F_DADFAILED
 	var stable, temporary []netip.Addr

@@ -325,7 +325,7 @@ func TestWatchEndsWithContext(t *testing.T) {
 }
 
 // watch starts Watch and returns when it listens. The channel gets a value after each change, one for several that
-// nobody waited for.
+// the test did not wait for.
 func watch(t *testing.T) <-chan struct{} {
 	t.Helper()
 	changed, done := make(chan struct{}, 1), make(chan error, 1)

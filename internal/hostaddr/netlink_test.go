@@ -49,7 +49,7 @@ func startWithoutNetlink(t *testing.T) {
 	ended := make(chan error, 1)
 	var output []byte
 	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine: its filter hinders nobody else
+		runtime.LockOSThread() // the thread ends with the goroutine: its filter affects no other test
 		err := refuseNetlink()
 		if err == nil {
 			output, err = child.CombinedOutput()
@@ -61,7 +61,7 @@ func startWithoutNetlink(t *testing.T) {
 	}
 }
 
-// Who may make no netlink socket is told so, with the setting that forbids it. An IPv6 address is
+// Without netlink sockets the error has the systemd setting that forbids them. An IPv6 address is
 // found without.
 func TestWithoutNetlink(t *testing.T) {
 	if os.Getenv(withoutNetlink) == "" {
@@ -145,7 +145,7 @@ func TestAutoTellsWhatItFound(t *testing.T) {
 	}
 }
 
-// A private address that somebody named is published, with a warning at the start.
+// A private address that the operator named is published, with a warning at the start.
 func TestPrivateAddressWarns(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.168.1.5": "192.168.1.5 is private: it is published, and reached from its own network only", "10.0.0.1": "10.0.0.1 is private",

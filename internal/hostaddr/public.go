@@ -7,9 +7,9 @@ import (
 
 var ipv6Unicast = netip.MustParsePrefix("2000::/3")
 
-// notPublic lists what is not globally reachable by the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890,
-// RFC 8190), and IPv4 multicast. IPv6 needs only what lies inside 2000::/3. Ranges that hold a few globally reachable
-// anycast or identifier blocks (192.0.0.0/24, 2001::/23) are listed whole: none of those is an address of a host.
+// notPublic has the networks that are not globally reachable by the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890,
+// RFC 8190), and IPv4 multicast. Of IPv6 it has only networks inside 2000::/3. It has 192.0.0.0/24 and 2001::/23 whole,
+// because their few globally reachable blocks (anycast, identifiers) contain no address of a host.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network
 	netip.MustParsePrefix("10.0.0.0/8"),      // private use
@@ -40,14 +40,14 @@ func isPublic(a netip.Addr) bool {
 	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// shared is what carriers share among their customers (RFC 6598).
+// shared is the network that carriers share among their customers (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// isPrivate reports whether an address is reached from within one network only: of RFC 1918, RFC 4193
-// or RFC 6598.
+// isPrivate reports whether an address is reachable only inside one network (RFC 1918, RFC 4193,
+// RFC 6598).
 func isPrivate(a netip.Addr) bool { return a.IsPrivate() || shared.Contains(a) }
 
-// kind says what an address is that is not public.
+// kind describes an address that is not public.
 func kind(a netip.Addr) string {
 	switch {
 	case shared.Contains(a):

@@ -16,14 +16,14 @@ import (
 
 const (
 	askTime      = 10 * time.Second
-	maxAnswer    = 256 // octets; an answer that fills them is no address
+	maxAnswer    = 256 // octets; an answer of this length is not an address
 	maxRedirects = 5
 )
 
 var errRedirect = errors.New("redirected too often or to a URL that is not safe to follow")
 
-// ask gives the address from which a web service says it is called. It calls over the one family, without a proxy,
-// whose address the service would see.
+// ask returns the client address that a web service reports. It connects over family f and without a proxy,
+// because the service would see the proxy's address.
 func ask(ctx context.Context, f Family, u *url.URL) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -72,8 +72,8 @@ func client(f Family) *http.Client {
 	}
 }
 
-// checkRedirect lets a redirect keep its scheme or go up to https. Over a step down anybody on the way could choose
-// the address.
+// checkRedirect allows a redirect with the same scheme or to https. After a redirect from https to http an attacker on the
+// path could choose the address.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	last := via[len(via)-1]
 	safe := next.URL.Scheme == "https" || next.URL.Scheme == last.URL.Scheme
@@ -83,8 +83,8 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// cause is the part of an error that cannot hold the URL, whose password or token must not get into a log: url.Error
-// prints it, and errors that quote the server may echo it.
+// cause returns the part of an error that cannot contain the URL, because its password or token must not get into a log.
+// url.Error prints the URL, and errors that quote the server may echo it.
 func cause(ctx context.Context, err error) error {
 	var network *net.OpError
 	var certificate *tls.CertificateVerificationError

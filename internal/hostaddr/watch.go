@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// groups are the rtnetlink multicast groups. Links belong to them because the kernel does not report the IPv4 routes
-// that go when their link goes down.
+// groups has the rtnetlink multicast groups (rtnetlink(7)). It includes links because the kernel does not report the IPv4 routes
+// that it removes when their link goes down.
 const groups = 1<<(syscall.RTNLGRP_LINK-1) |
 	1<<(syscall.RTNLGRP_IPV4_IFADDR-1) | 1<<(syscall.RTNLGRP_IPV4_ROUTE-1) |
 	1<<(syscall.RTNLGRP_IPV6_IFADDR-1) | 1<<(syscall.RTNLGRP_IPV6_ROUTE-1)
 
-// watchKernel calls changed after the kernel reports that an address, a route or a link changed, until ctx ends; then it
-// returns nil. It calls changed once at the start too, when it listens: what changed before is not missed.
-// Calls do not overlap. One change may bring several, and not each changes an address.
+// watchKernel calls changed after each kernel report of a changed address, route or link. It returns nil when ctx ends.
+// It also calls changed once when it begins to listen, so that no earlier change is missed.
+// Calls do not overlap. One change may cause several calls, and a call may find no changed address.
 func watchKernel(ctx context.Context, changed func()) error {
 	socket, err := listen()
 	if err != nil {
@@ -26,12 +26,12 @@ func watchKernel(ctx context.Context, changed func()) error {
 	stop := context.AfterFunc(ctx, func() { socket.Close() })
 	defer stop()
 
-	// That a message came is all that matters; the kernel drops what does not fit.
+	// Only the arrival of a message matters; the kernel drops the part that does not fit.
 	var message [1]byte
 	for ctx.Err() == nil {
 		changed()
 		_, err := socket.Read(message[:])
-		// ENOBUFS: messages came faster than they were read, and some are lost. Something did change.
+		// ENOBUFS: the kernel dropped messages because the reader was slow. Something did change.
 		if err != nil && !errors.Is(err, syscall.ENOBUFS) && ctx.Err() == nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func watchKernel(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen opens a socket that the runtime polls, so that Close ends a Read.
+// listen opens a non-blocking netlink socket, so that Close ends a Read.
 func listen() (*os.File, error) {
 	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, syscall.NETLINK_ROUTE)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package httpserver is the front of the HTTP API: its sockets, the limits of its clients,
-// and a stop that loses no request. It knows nothing about the answers.
+// Package httpserver runs the HTTP API's sockets: it limits the clients, and stops
+// without losing a request. It does not know the routes.
 package httpserver
 
 import (
@@ -22,53 +22,53 @@ const (
 	headerTime = 5 * time.Second  // for a request's header
 	bodyTime   = 15 * time.Second // for header and body
 	idleTime   = 2 * time.Minute
-	lingerTime = time.Second    // for the rest of a body, after an answer that did not need it
+	lingerTime = time.Second    // for the rest of a body that the handler did not read
 	maxHeader  = 16<<10 - 4<<10 // net/http adds 4 KiB of its own: 16 KiB in all
 
-	silentTime   = 100 * time.Millisecond // for which a client keeps its connection at least, before its request and in it
+	silentTime   = 100 * time.Millisecond // a silent client keeps its connection at least this long, before and in its request
 	writeTime    = 15 * time.Second       // for a client to take 32 KiB of an answer
-	patienceTime = 5 * time.Second        // for requests that wait for others, from the stop on
+	patienceTime = 5 * time.Second        // from the stop on, for requests that wait for other work
 
-	// descriptorEighths is the part of the descriptors that connections may have: the DNS
-	// server has a quarter, and the database and the providers need some.
+	// descriptorEighths is the share of the descriptors for connections. The DNS
+	// server has a quarter; the database and the providers need the rest.
 	descriptorEighths = 3
 )
 
 // Config has the sockets and the handlers of a Server.
 type Config struct {
-	Listeners []net.Listener // bound by this program: connections that wait in them are served before they are closed
-	Inherited []net.Listener // from the service manager, which keeps them: connections that wait in them are for the next program
-	TCP, Unix http.Handler   // of requests over TCP, and over unix sockets
-	// ConnContext does the work of ConnContext of http.Server, with the connection as it was accepted.
+	Listeners []net.Listener // bound by this program: Serve accepts all queued connections before it closes them
+	Inherited []net.Listener // from the service manager, which keeps them open: queued connections wait for the next start
+	TCP, Unix http.Handler   // for requests over TCP, and over unix sockets
+	// ConnContext is http.Server.ConnContext for the accepted connection; nil: none.
 	ConnContext  func(context.Context, net.Conn) context.Context
-	ShutdownTime time.Duration // for the answers in flight, from the stop on
+	ShutdownTime time.Duration // from the stop on, for requests in flight
 	Log          *slog.Logger
 }
 
-// Server serves on some sockets.
+// Server serves HTTP on several sockets.
 type Server struct {
 	config   Config
 	limiter  *connlimit.Limiter
 	stopping atomic.Bool
-	patience context.Context // ends when requests must not wait for others any more
+	patience context.Context // ends when requests must stop waiting for other work
 	hurry    context.CancelFunc
 }
 
-// New makes a server.
+// New returns a server that is not started.
 func New(c Config) *Server {
 	s := &Server{config: c, limiter: newLimiter(connlimit.Places(descriptorEighths))}
 	s.patience, s.hurry = context.WithCancel(context.Background())
 	return s
 }
 
-// newLimiter gives the limits of so many connections: one client may have three quarters.
+// newLimiter returns a limiter of places connections. One client may have three quarters of them.
 func newLimiter(places int) *connlimit.Limiter {
 	return connlimit.New(connlimit.Config{
 		Connections: places, PerClient: places * 3 / 4, Requests: places / 2, Grace: silentTime, WriteTime: writeTime,
 	})
 }
 
-// Addrs gives the addresses that are listened on: host:port, or the path.
+// Addrs returns the addresses of all sockets: host:port, or the path.
 func (s *Server) Addrs() (addresses []string) {
 	for _, l := range s.listeners() {
 		addresses = append(addresses, l.Addr().String())
@@ -76,17 +76,17 @@ func (s *Server) Addrs() (addresses []string) {
 	return addresses
 }
 
-// TCP reports whether the server is reached over TCP.
+// TCP reports whether the server has a TCP socket.
 func (s *Server) TCP() bool {
 	return slices.ContainsFunc(s.listeners(), func(l net.Listener) bool { return l.Addr().Network() == "tcp" })
 }
 
-// listeners gives all sockets, those that this program bound first.
+// listeners returns all sockets, those that this program bound first.
 func (s *Server) listeners() []net.Listener {
 	return append(append([]net.Listener(nil), s.config.Listeners...), s.config.Inherited...)
 }
 
-// WriteMetrics writes the figures of the connections.
+// WriteMetrics writes the metrics of the connections.
 func (s *Server) WriteMetrics(page *metrics.Page) {
 	open, working, crowdedOut := s.limiter.Counts()
 	page.Family("meshddns_http_connections", "gauge", "Open HTTP connections.")
@@ -97,7 +97,7 @@ func (s *Server) WriteMetrics(page *metrics.Page) {
 	page.Figure(crowdedOut)
 }
 
-// Close gives the sockets back when the program cannot start.
+// Close closes all sockets, when the program cannot start.
 func (s *Server) Close() (err error) {
 	s.hurry()
 	for _, l := range s.listeners() {
@@ -106,9 +106,9 @@ func (s *Server) Close() (err error) {
 	return err
 }
 
-// Serve answers until ctx ends. Then it accepts nothing more, answers all requests that have
-// come or come over open connections with "Connection: close", waits until that is over,
-// and returns nil. The failure of a socket is its error.
+// Serve answers requests until ctx ends. Then it accepts no more connections and answers the requests on
+// open connections with "Connection: close". It returns nil when all connections are closed, and
+// the error of a socket that failed.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
 	server := s.server()
@@ -119,7 +119,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	for i, l := range s.listeners() {
 		bound := i < len(s.config.Listeners)
 		accepting.Go(func() {
-			// Serve of http.Server closes the socket at its end.
+			// http.Server.Serve closes the socket when it returns.
 			err := tasks.Call(func() error { return server.Serve(s.limiter.Listen(ctx, l, bound)) })
 			if !errors.Is(err, connlimit.ErrStopped) {
 				failed <- err
@@ -133,8 +133,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	limit, done := context.WithTimeout(context.Background(), s.config.ShutdownTime)
 	defer done()
 	defer time.AfterFunc(patienceTime, s.hurry).Stop()
-	// Shutdown of http.Server would cut a request that has come with the one before it: to
-	// net/http its connection is idle (https://go.dev/src/net/http/server.go, StateActive).
+	// http.Server.Shutdown would drop a pipelined request, because its connection is
+	// idle to net/http (https://go.dev/src/net/http/server.go, StateActive).
 	err := errors.Join(s.limiter.Drain(limit), server.Close())
 	select {
 	case lost := <-failed:
@@ -151,10 +151,10 @@ func (s *Server) server() *http.Server {
 		ReadTimeout:       bodyTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		// "OPTIONS *" is answered like every other unknown path.
+		// "OPTIONS *" gets the answer of every other unknown path.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.config.Log.Handler(), slog.LevelWarn),
-		// A request that has come is answered, also when the program is being stopped.
+		// A stop does not cancel a request that has arrived.
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), patienceKey{}, s.patience)
 		},
@@ -174,8 +174,8 @@ func (s *Server) connContext(ctx context.Context, accepted net.Conn) context.Con
 
 type patienceKey struct{}
 
-// Patience bounds the wait of a request for others: by a time, and by the stop of the
-// program, which goes on for some seconds until then.
+// Patience returns a context for a request that waits for other work. It ends after limit, or 5 s
+// after the server begins to stop.
 func Patience(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	patience, ok := ctx.Value(patienceKey{}).(context.Context)
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -25,7 +25,7 @@ const (
 	soon     = headerTime - time.Second
 )
 
-// echo answers with what it is sent, but for what it refuses without a look.
+// echo answers with the body of the request, except for requests that it refuses unread.
 func echo(w http.ResponseWriter, r *http.Request) {
 	if r.Method != "POST" {
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -78,7 +78,7 @@ func dial(t testing.TB, l net.Listener) net.Conn {
 	return c
 }
 
-// A request whose body does not come is answered at once if nobody wants the body, and
+// A request whose body does not come is answered at once if the handler does not read the body, and
 // the connection ends with the answer.
 func TestUnsentBody(t *testing.T) {
 	l := listenTCP(t)
@@ -238,7 +238,7 @@ func TestStop(t *testing.T) {
 	<-begun
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
-	for { // until nobody is let in any more
+	for { // until the server accepts no more connections
 		more, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			break
@@ -313,7 +313,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// 0.0.0.0 is IPv4 only: who lets in IPv4 alone does not open the API to IPv6.
+// 0.0.0.0 is IPv4 only, so it does not open the API to IPv6.
 func TestWildcardOfIPv4(t *testing.T) {
 	listeners, err := Listen(ListenConfig{List: []string{"0.0.0.0:0"}, Token: true})
 	if err != nil {

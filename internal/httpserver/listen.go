@@ -14,21 +14,21 @@ import (
 	"meshddns/internal/guard"
 )
 
-// ListenConfig says where to listen.
+// ListenConfig has the addresses for Listen.
 type ListenConfig struct {
 	List  []string // host:port or unix:/path
-	Group string   // of unix sockets, by name or number; "": the program's own
-	Token bool     // clients need a token, so that other addresses than loopback are allowed
+	Group string   // group of unix sockets, by name or number; "": the program's own
+	Token bool     // clients need a token, so addresses that are not loopback are allowed
 }
 
-// unixPrefix begins the address of a unix socket.
+// unixPrefix is the prefix of a unix socket's address.
 const unixPrefix = "unix:"
 
-// socketMode lets the group of the socket's file in: its permissions are the
-// only guard.
+// socketMode is the mode of a socket's file, which alone limits the clients: its user and
+// group may connect.
 const socketMode = 0o660
 
-// CheckAddress refuses the address of a unix socket that no file's mode would guard.
+// CheckAddress returns an error for a unix socket without a file, because no file mode limits its clients.
 func CheckAddress(address string) error {
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	switch {
@@ -42,7 +42,7 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// Listen binds all addresses, or none.
+// Listen binds all addresses. On an error it binds none.
 func Listen(c ListenConfig) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -65,7 +65,8 @@ func Listen(c ListenConfig) (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// Guarded returns an error for a socket that clients could reach without a guard.
+// Guarded returns an error for an abstract unix socket, and without a token for a TCP address
+// that is not loopback.
 func Guarded(listener net.Listener, token bool) error {
 	if address, ok := listener.Addr().(*net.UnixAddr); ok {
 		return CheckAddress(unixPrefix + address.Name)
@@ -76,7 +77,7 @@ func Guarded(listener net.Listener, token bool) error {
 	return nil
 }
 
-// networkOf keeps 0.0.0.0 to IPv4: package net would listen on [::] for it, which takes both.
+// networkOf limits 0.0.0.0 to IPv4, because package net would listen on [::], which accepts both families.
 func networkOf(address string) string {
 	if a, err := netip.ParseAddrPort(address); err == nil && a.Addr().Is4() {
 		return "tcp4"
@@ -106,7 +107,7 @@ func (c ListenConfig) listen(address string) (net.Listener, error) {
 	return listenUnix(path, group)
 }
 
-// groupID gives the number of a group.
+// groupID returns the number of a group given by number or name.
 func groupID(text string) (int, error) {
 	if id, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return int(id), nil
@@ -118,8 +119,8 @@ func groupID(text string) (int, error) {
 	return strconv.Atoi(group.Gid)
 }
 
-// listenUnix binds a unix socket. It replaces a socket file that refuses connections, which
-// a program killed by SIGKILL has left. Only the owner can connect until the group is set.
+// listenUnix binds a unix socket. It replaces a socket file that refuses connections, the rest
+// of a killed program. Until the group is set, only the owner can connect.
 func listenUnix(path string, group int) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
 		conn, err := net.Dial("unix", path)

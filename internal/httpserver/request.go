@@ -9,7 +9,7 @@ import (
 	"meshddns/internal/connlimit"
 )
 
-// serve waits for a request's turn and has it answered.
+// serve waits for the request's turn and calls the handler of its socket.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(connKey{}).(*connlimit.Conn)
 	var begun time.Time
@@ -23,8 +23,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer c.Rest()
 	a := &response{ResponseWriter: w, server: s}
 	if r.ContentLength != 0 {
-		// The server's own request keeps its body: by its type net/http knows how the
-		// request ends.
+		// A copy, because net/http checks the type of its own request's body to know how
+		// the request ends.
 		a.body = &body{ReadCloser: r.Body, conn: c, changes: changes, since: begun}
 		r = r.WithContext(r.Context())
 		r.Body = a.body
@@ -37,7 +37,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	a.begin()
 }
 
-// response is an answer on its way.
+// response sets "Connection: close" where needed before the header is written.
 type response struct {
 	http.ResponseWriter
 	server *Server
@@ -59,8 +59,8 @@ func (a *response) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// begin says before the header goes whether another request may come. Where the
-// body was not read to its end net/http would first wait for it.
+// begin decides before the header is written whether the connection stays open. It bounds the time
+// in which net/http reads the rest of an unread body.
 func (a *response) begin() {
 	if a.begun {
 		return
@@ -75,13 +75,13 @@ func (a *response) begin() {
 	}
 }
 
-// body is a request's body. While the handler reads it, the server waits for the client,
-// and the connection may have to make room.
+// body is a request's body. While the handler reads it, the request does not count as in work,
+// and the limiter may close the connection.
 type body struct {
 	io.ReadCloser
 	conn    *connlimit.Conn
-	changes bool      // what the request does
-	since   time.Time // when the header had come
+	changes bool      // the request is not GET or HEAD
+	since   time.Time // when the header was complete
 	begun   bool
 	ended   bool // read to its end
 }

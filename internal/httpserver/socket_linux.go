@@ -11,9 +11,9 @@ const (
 	atEmptyPath = 0x1000   // AT_EMPTY_PATH
 )
 
-// giveToGroup gives a socket's file to a group and lets the group in. Another user may be
-// able to put a file of that name into the folder. So giveToGroup follows no link, and
-// changes the file that it has opened, if that is a socket.
+// giveToGroup sets the group and the mode of a socket's file. Another user may be
+// able to put a file of that name into the folder, so giveToGroup follows no link and
+// changes only the file that it has opened, if that is a socket.
 func giveToGroup(path string, group int) error {
 	fd, err := syscall.Open(path, openPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -4,7 +4,7 @@ package httpserver
 
 import "os"
 
-// giveToGroup gives a socket's file to a group and lets the group in.
+// giveToGroup sets the group and the mode of a socket's file.
 func giveToGroup(path string, group int) error {
 	if err := os.Lchown(path, -1, group); err != nil {
 		return err

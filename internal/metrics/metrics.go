@@ -1,5 +1,5 @@
-// Package metrics counts and writes figures in the Prometheus text format,
-// version 0.0.4.
+// Package metrics counts events and writes metrics in the Prometheus text format,
+// version 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/).
 package metrics
 
 import (
@@ -16,16 +16,16 @@ import (
 // ContentType is the media type of the format.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Label is one label of a figure.
+// Label is one label of a sample.
 type Label struct{ Name, Value string }
 
-// Page writes families of figures, one after the other.
+// Page writes metric families, one after the other. It ignores write errors.
 type Page struct {
 	w    io.Writer
 	name string
 }
 
-// NewPage begins a page.
+// NewPage returns a page that writes to w.
 func NewPage(w io.Writer) *Page { return &Page{w: w} }
 
 // Family begins a family; kind is "counter", "gauge" or "histogram".
@@ -34,7 +34,7 @@ func (p *Page) Family(name, kind, help string) {
 	fmt.Fprintf(p.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// Figure writes one figure of the family.
+// Figure writes one sample of the family.
 func (p *Page) Figure(value uint64, labels ...Label) {
 	fmt.Fprintf(p.w, "%s%s %d\n", p.name, labelText(labels), value)
 }
@@ -44,7 +44,7 @@ func (p *Page) Float(value float64, labels ...Label) {
 	fmt.Fprintf(p.w, "%s%s %s\n", p.name, labelText(labels), strconv.FormatFloat(value, 'f', -1, 64))
 }
 
-// Time writes a time in seconds since the epoch, 0 for one that never was.
+// Time writes a time in seconds since the epoch, 0 for the zero time.
 func (p *Page) Time(at time.Time, labels ...Label) {
 	seconds := 0.0
 	if !at.IsZero() {
@@ -53,8 +53,8 @@ func (p *Page) Time(at time.Time, labels ...Label) {
 	p.Float(seconds, labels...)
 }
 
-// Histogram writes one histogram of times, in seconds: how many there were up to
-// each bound, and of those above the last.
+// Histogram writes one histogram of durations, in seconds. counts has the number of durations up to
+// each bound and above the previous one, then the number above the last bound.
 func (p *Page) Histogram(bounds []time.Duration, counts []uint64, sum time.Duration, labels ...Label) {
 	var total uint64
 	for i, n := range counts {
@@ -69,7 +69,7 @@ func (p *Page) Histogram(bounds []time.Duration, counts []uint64, sum time.Durat
 	fmt.Fprintf(p.w, "%s_count%s %d\n", p.name, labelText(labels), total)
 }
 
-// escape replaces the characters that a label value must escape.
+// escape escapes a label value.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func labelText(labels []Label) string {
@@ -85,17 +85,17 @@ func labelText(labels []Label) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// maxLabels bounds the labels of a Counter.
+// maxLabels is the greatest number of labels of a Counter.
 const maxLabels = 3
 
-// Counter counts by labels, three at most. The zero value is ready; calls may overlap.
+// Counter counts by at most three labels. The zero value is ready. It is safe for concurrent use.
 type Counter struct {
 	mu     sync.Mutex
 	counts map[[maxLabels]Label]uint64
 }
 
-// Add counts n more. With 0 the counter shows a 0 until something is counted: the first
-// event is an increase only where a figure stood before it.
+// Add adds n. Add with 0 makes the counter appear with the value 0, because Prometheus sees the first
+// event as an increase only after an earlier sample.
 func (c *Counter) Add(n uint64, labels ...Label) {
 	var key [maxLabels]Label
 	copy(key[:], labels)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// started is when the program began, a few milliseconds after its exec: /proc/stat,
-// which has the exact time, is hidden from a unit with ProcSubset=pid.
+// started is the start of the program, a few milliseconds after its exec. The exact time
+// needs /proc/stat, which is hidden from a unit with ProcSubset=pid.
 var started = time.Now()
 
-// WriteProcess writes what the process uses, under the names of the Prometheus clients.
-// It leaves out figures that the system does not tell.
+// WriteProcess writes the resources that the process uses, under the names of the Prometheus clients.
+// It omits a metric that the system does not provide.
 func WriteProcess(p *Page) {
 	p.Family("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.")
 	p.Time(started)
@@ -39,7 +39,7 @@ func WriteProcess(p *Page) {
 	}
 }
 
-// memory reads how much memory the process has, in octets (proc(5), statm).
+// memory returns the memory of the process in octets (proc(5), statm).
 func memory() (virtual, resident uint64, ok bool) {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := bytes.Fields(text)

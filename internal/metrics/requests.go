@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// Requests counts answered HTTP requests by route, never by path, and status, failures of the
-// program also by their error code. The zero value is ready; calls may overlap.
+// Requests counts answered HTTP requests by route (never by path) and status, and answers from 500 up
+// also by error code. The zero value is ready. It is safe for concurrent use.
 type Requests struct{ answered Counter }
 
-// refusals are the statuses of requests that reach no route.
+// refusals has the statuses of requests that reach no route.
 var refusals = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
 }
 
-// Count counts an answer; the route is "" for what reached none. Reason is its error code, which
-// tells a pass that failed from a fault of the program.
+// Count counts an answer. The route is "" for a request that reached none. The reason is the
+// error code, "" for none; it distinguishes a failed pass from a fault of the program.
 func (r *Requests) Count(route string, status int, reason string) {
 	if status < http.StatusInternalServerError || reason == "" {
 		r.add(1, route, status)
@@ -24,7 +24,8 @@ func (r *Requests) Count(route string, status int, reason string) {
 	r.answered.Add(1, Label{"route", route}, Label{"code", strconv.Itoa(status)}, Label{"error", reason})
 }
 
-// add is called for every request: labels that a function gave would be on the heap.
+// add counts without reason. It runs for every request; labels returned by a function would
+// escape to the heap.
 func (r *Requests) add(n uint64, route string, status int) {
 	r.answered.Add(n, Label{"route", route}, Label{"code", strconv.Itoa(status)})
 }
@@ -34,13 +35,13 @@ func (r *Requests) Write(p *Page) {
 	r.answered.Write(p, "meshddns_http_requests_total", "Answered HTTP requests.")
 }
 
-// Mux is a mux whose routes are in the figures before anybody asks for them.
+// Mux is a mux whose routes are in the metrics before their first request.
 type Mux struct {
 	Routes   *http.ServeMux
 	requests *Requests
 }
 
-// Mux gives an empty mux, and declares what can come before any route.
+// Mux returns an empty mux, and makes the refusals of requests without a route appear with 0.
 func (r *Requests) Mux() Mux {
 	for _, status := range refusals {
 		r.add(0, "", status)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Runs counts how often something has ended well or badly, and when it last ended
-// well. The zero value is ready; calls may overlap.
+// Runs counts the successes and failures of a job, and keeps the time of the last
+// success. The zero value is ready. It is safe for concurrent use.
 type Runs struct {
 	mu         sync.Mutex
 	ok, failed uint64
 	good       time.Time
 }
 
-// Ended counts one.
+// Ended counts a run that ended at the time.
 func (r *Runs) Ended(at time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,7 +25,7 @@ func (r *Runs) Ended(at time.Time, ok bool) {
 	r.good = at
 }
 
-// Remember sets when it ended well before the program started.
+// Remember sets the time of the last success before the program started.
 func (r *Runs) Remember(good time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,64 +8,64 @@ import (
 	"meshddns/internal/nameserver"
 )
 
-// option is a flag, and a variable of the environment.
+// option is a flag and the environment variable for it.
 type option struct {
 	name    string
-	value   string // what is to be given; "": a switch
-	preset  string // "": it need not be given
+	value   string // placeholder of the value in the help; "": a switch
+	preset  string // default value, "" for none
 	usage   string
-	several bool // can be given several times, or once with commas
-	tcp     bool // about HTTP over TCP only
-	dns     bool // about the DNS server only
+	several bool // repeatable, or one value with commas
+	tcp     bool // has an effect on HTTP over TCP only
+	dns     bool // has an effect on the DNS server only
 	read    func(s *Settings, values []string) error
 }
 
-// one is for an option of one value.
+// one adapts a reader of one value to option.read.
 func one(read func(s *Settings, text string) error) func(*Settings, []string) error {
 	return func(s *Settings, values []string) error { return read(s, values[0]) }
 }
 
-// options are all, in the order of the help.
+// options has all options in the order of the help.
 var options = []option{
 	{name: "listen", value: "address", preset: "127.0.0.1:8053", several: true, read: (*Settings).readListen,
-		usage: "HTTP API: host:port, or unix:/path (mode 0660)"},
+		usage: "address of the HTTP API: host:port, or unix:/path (mode 0660)"},
 	{name: "socket-group", value: "group", read: one((*Settings).readSocketGroup),
-		usage: "of the unix sockets, by name or number; none: the program's own"},
+		usage: "group of the unix sockets, by name or number; without it: the program's own group"},
 	{name: "db", value: "file", preset: "meshddns.db", read: one((*Settings).readDB),
-		usage: "the database"},
+		usage: "database file"},
 	{name: "dns-listen", value: "address", several: true, read: (*Settings).readDNSListen,
-		usage: "answer DNS queries here, UDP and TCP: host:port; none: not at all"},
+		usage: "address of the DNS server, UDP and TCP: host:port; without it there is no DNS server"},
 	{name: "dns-host", value: "name", several: true, dns: true, read: (*Settings).readDNSHosts,
-		usage: "own name in NS and SOA records, then further ones for NS; none: ns.<zone>"},
+		usage: "name of the DNS server in NS and SOA records, then further names for NS records; without it: ns.<zone>"},
 	{name: "dns-nsid", value: "text", dns: true, read: one((*Settings).readNSID),
-		usage: "tells servers of one zone apart: answered to who asks for it (RFC 5001)"},
+		usage: "name that distinguishes the servers of one zone, for queries with the NSID option (RFC 5001)"},
 	{name: "dns-rate-limit", value: "n", preset: strconv.Itoa(nameserver.DefaultRateLimit), dns: true, read: one((*Settings).readRateLimit),
-		usage: "answers a second over UDP to one network (/24, /56) without a cookie; 0: no limit"},
+		usage: "limit of answers a second over UDP to one network (/24, /56) without a cookie; 0: no limit"},
 	{name: "ipv4", value: "source", preset: "auto", read: one((*Settings).readIPv4),
 		usage: "public IPv4 address: auto, interface:NAME, url:URL, none, or an address"},
 	{name: "ipv6", value: "source", preset: "auto", read: one((*Settings).readIPv6),
 		usage: "public IPv6 address: auto, interface:NAME, url:URL, none, or an address"},
 	{name: "allow-host", value: "name", several: true, tcp: true, read: (*Settings).readAllowHosts,
-		usage: "Host name to accept beside addresses and the loopback names, with a port or without"},
+		usage: "Host name to accept, with or without a port; addresses and loopback names are always accepted"},
 	{name: "token-file", value: "file", tcp: true, read: one((*Settings).readTokenFile),
-		usage: "one or two tokens, a line each; required on an address that is not loopback"},
+		usage: "file with one or two tokens, one a line; required on an address that is not loopback"},
 	{name: "sync-interval", value: "time", preset: "5m", read: one((*Settings).readSyncInterval),
-		usage: "between synchronisations in the modes auto and upsert-only"},
+		usage: "time between synchronisations in the modes auto and upsert-only"},
 	{name: "provision", value: "file", read: one((*Settings).readProvision),
-		usage: "configuration, services and usages, applied at the start and at SIGHUP; or a folder: its *.json in the order of their names"},
+		usage: "file with configuration, services and usages, applied at start and at SIGHUP; or a folder: its files *.json in the order of their names"},
 	{name: "language", value: "language", preset: "zh", read: one((*Settings).readLanguage),
-		usage: "zh or en: of the texts for requests without Accept-Language"},
+		usage: "language of texts for requests without Accept-Language: zh or en"},
 	{name: "log-format", value: "format", preset: "text", read: one((*Settings).readLogFormat),
-		usage: "text or json"},
+		usage: "format of the log: text or json"},
 	{name: "check", read: one((*Settings).readCheck),
-		usage: "tell every mistake of the flags and of the provision file, and exit: nothing is opened or changed"},
+		usage: "report every mistake in the flags and in the provision file, and exit; open and change nothing"},
 	{name: "version", read: one((*Settings).readVersion),
 		usage: "print the version and exit"},
 	{name: "help", read: one((*Settings).readHelp),
-		usage: "print this and exit; also -h"},
+		usage: "print this text and exit; also -h"},
 }
 
-// Usage writes the help.
+// Usage writes the help text to w.
 func Usage(w io.Writer) {
 	fmt.Fprint(w, "Usage: meshddns [flags]\n\n")
 	for _, o := range options {
@@ -83,8 +83,8 @@ func Usage(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, `
-Each flag can be given in the environment too: -dns-listen is `+variable("dns-listen")+`.
-A flag wins over the environment, where an empty value is none. What is repeatable
-can also be given separated by commas; of all else the last one counts.
+Each flag can also be set in the environment: -dns-listen is `+variable("dns-listen")+`.
+A flag overrides the environment. An empty variable counts as not set. A repeatable flag also takes several
+values separated by commas. Of any other flag that is given twice, the last value counts.
 `)
 }

@@ -1,5 +1,5 @@
-// Package settings reads the command line and the environment into typed values,
-// and tells every mistake in them at once.
+// Package settings reads the command line and the environment into typed values
+// and reports all mistakes in them at once.
 package settings
 
 import (
@@ -17,32 +17,32 @@ import (
 	"meshddns/internal/systemd"
 )
 
-// Settings are the values of the command line and the environment.
+// Settings has the values of the command line and the environment.
 type Settings struct {
-	Listen       []string // each host:port, or unix:/path; one at least
-	SocketGroup  string   // of unix sockets, by name or number; "": the program's own
-	DB           string   // a file
+	Listen       []string // at least one; each host:port or unix:/path
+	SocketGroup  string   // group of unix sockets, by name or number; "": the program's own
+	DB           string   // path of the database file
 	DNS          nameserver.Config
 	IPv4, IPv6   hostaddr.Source
-	AllowHosts   []string      // as guard.Config has them
-	Tokens       *guard.Tokens // nil: clients need none
-	SyncInterval time.Duration // 1s at least
-	Language     msg.Language  // of the texts for requests without Accept-Language
+	AllowHosts   []string      // in the form of guard.Config.AllowHosts
+	Tokens       *guard.Tokens // nil: clients need no token
+	SyncInterval time.Duration // at least 1s
+	Language     msg.Language  // of texts for requests without Accept-Language
 	LogFormat    string        // "text" or "json"
 	Provision    string        // a file or a folder, "" for none
-	Check        bool          // tell the mistakes, nothing else
-	Version      bool          // print the version, nothing else
-	Help         bool          // print Usage, nothing else
+	Check        bool          // only report mistakes
+	Version      bool          // only print the version
+	Help         bool          // only print Usage
 
-	// Credentials is the folder of systemd's credentials, "" without one.
+	// Credentials is the folder of systemd's credentials, "" for none.
 	Credentials string
 
-	given map[string]string // from the name of each option that was given to where
+	given map[string]string // origin ("-db" or "MESHDDNS_DB") of each given option, by option name
 }
 
 // Read reads the command line, and the environment for flags that are not given. The error
-// joins all mistakes: each names the flag or the variable, its value, and the values that
-// are allowed. The Settings have all values that are right nevertheless.
+// joins all mistakes. Each names the flag or the variable, the value, and the allowed values.
+// With an error, the Settings still have all valid values.
 func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
 	faults := append(texts.environment(environ), texts.commandLine(args)...)
@@ -63,7 +63,7 @@ func Read(args, environ []string) (Settings, error) {
 	return s, errors.Join(faults...)
 }
 
-// prefixed says of each of the joined errors where it comes from.
+// prefixed puts the origin before each of the joined errors.
 func prefixed(origin string, err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error
@@ -75,8 +75,8 @@ func prefixed(origin string, err error) error {
 	return fmt.Errorf("%s: %w", origin, err)
 }
 
-// open refuses to let a network in without a token. A name is judged when it is
-// listened on: only then is its address known.
+// open returns an error for an address that a network can reach without a token. It skips
+// host names: httpserver.Listen checks them, because their addresses are known only then.
 func (s *Settings) open() error {
 	_, withToken := s.given["token-file"]
 	for _, address := range s.Listen {
@@ -87,7 +87,7 @@ func (s *Settings) open() error {
 	return nil
 }
 
-// Unused names the given settings that have no effect on a program without HTTP over TCP, or
+// Unused returns the origins of given settings that have no effect without HTTP over TCP or
 // without DNS.
 func (s *Settings) Unused(tcp, dns bool) (origins []string) {
 	for _, o := range options {
@@ -98,7 +98,7 @@ func (s *Settings) Unused(tcp, dns bool) (origins []string) {
 	return origins
 }
 
-// said has the values of an option, and their origin.
+// said has the values of an option and their origin.
 type said struct {
 	values []string
 	origin string // "-listen" or "MESHDDNS_LISTEN"
@@ -107,8 +107,8 @@ type said struct {
 // collector has the values of each option by its name.
 type collector map[string]said
 
-// set notes a value. Another origin begins anew, and so does an option of one value: of two the
-// last one counts.
+// set stores a value. A value from another origin replaces the earlier values. Of an option
+// with one value the last value counts.
 func (c collector) set(o option, origin, text string) {
 	was := c[o.name]
 	if was.origin != origin || !o.several {
@@ -128,8 +128,8 @@ func (c collector) set(o option, origin, text string) {
 
 const envPrefix = "MESHDDNS_"
 
-// TakeSockets puts a service manager's sockets in the place of addresses, and names the
-// settings that have no effect for that reason.
+// TakeSockets replaces addresses by the service manager's sockets. It returns the origins of
+// the settings that have no effect for that reason.
 func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
 	if len(sockets.HTTP) > 0 {
 		s.Listen = nil
@@ -142,15 +142,15 @@ func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
 	return slices.DeleteFunc(unused, func(origin string) bool { return origin == "" })
 }
 
-// flag is an option's name on the command line.
+// flag returns an option's name on the command line.
 func flag(name string) string { return "-" + name }
 
-// variable is an option's name in the environment.
+// variable returns an option's name in the environment.
 func variable(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// Lookup gives the value of a variable, "" without one.
+// Lookup returns the value of an environment variable, "" if it is not set.
 func Lookup(environ []string, name string) string {
 	for _, entry := range environ {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
@@ -160,8 +160,8 @@ func Lookup(environ []string, name string) string {
 	return ""
 }
 
-// environment reads the variables; an empty one says nothing. An unknown one is a
-// mistyped one, which must not be passed over.
+// environment reads the variables. An empty variable counts as not set. An unknown one is an
+// error, because it is probably misspelled.
 func (c collector) environment(environ []string) (faults []error) {
 	known := map[string]bool{}
 	for _, o := range options {
@@ -173,15 +173,15 @@ func (c collector) environment(environ []string) (faults []error) {
 	}
 	for _, entry := range environ {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix) && !known[name] {
-			faults = append(faults, fmt.Errorf("%s: there is no such setting%s", name, suggestion(name[len(envPrefix):], variable)))
+			faults = append(faults, fmt.Errorf("%s: unknown setting: %s", name, suggestion(name[len(envPrefix):], variable)))
 		}
 	}
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return faults
 }
 
-// commandLine reads flags as package flag does: -name value, -name=value, with
-// one hyphen or two. It goes on after a mistake.
+// commandLine reads flags in the forms of package flag: -name value, -name=value, with
+// one hyphen or two. It continues after a mistake.
 func (c collector) commandLine(args []string) (faults []error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -195,7 +195,7 @@ func (c collector) commandLine(args []string) (faults []error) {
 			faults = append(faults, fmt.Errorf("unexpected argument %q: want flags, which begin with -", arg))
 			continue
 		case at < 0:
-			faults = append(faults, fmt.Errorf("-%s: there is no such flag%s", name, suggestion(name, flag)))
+			faults = append(faults, fmt.Errorf("-%s: unknown flag: %s", name, suggestion(name, flag)))
 			if !inline && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 				args = args[1:] // probably its value
 			}
@@ -204,7 +204,7 @@ func (c collector) commandLine(args []string) (faults []error) {
 		case options[at].value == "":
 			value = "true"
 		case len(args) == 0:
-			faults = append(faults, fmt.Errorf("-%s: there is no %s behind it", name, options[at].value))
+			faults = append(faults, fmt.Errorf("-%s: no value: want -%s %s", name, name, options[at].value))
 			continue
 		default:
 			value, args = args[0], args[1:]
@@ -214,22 +214,22 @@ func (c collector) commandLine(args []string) (faults []error) {
 	return faults
 }
 
-// suggestion ends the error about an unknown name: with the known name that is closest, or
-// with the place where all are listed.
+// suggestion ends the error about an unknown name with the closest known name, or with a
+// reference to the help.
 func suggestion(name string, written func(name string) string) string {
 	var known []string
 	for _, o := range options {
 		known = append(known, o.name)
 	}
 	if meant, ok := msg.Closest(name, known); ok {
-		return ", the nearest is " + written(meant)
+		return "the nearest is " + written(meant)
 	}
-	return ": -help lists all"
+	return "-help lists all flags"
 }
 
 func readSwitch(text string) (on bool, err error) {
 	if on, err = strconv.ParseBool(text); err != nil {
-		return false, fmt.Errorf("%q is neither true nor false", text)
+		return false, fmt.Errorf("%q is not a switch value: want true or false", text)
 	}
 	return on, nil
 }

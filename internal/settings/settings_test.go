@@ -95,28 +95,28 @@ func TestRepeated(t *testing.T) {
 }
 
 // What makes no sense is refused, with where it stands, what it says and what is
-// wanted. Each line is one flag, its value, and the whole of the error behind "-flag: ".
+// wanted. Each line is one flag, its value, and the whole error after "-flag: ".
 func TestNoListener(t *testing.T) {
 	long := strings.Repeat("n", 200)
 	wantFaults(t, [][3]string{
-		{"listen", "", `there is no address: want host:port, such as 127.0.0.1:8053, or unix:/path`},
-		{"listen", "127.0.0.1", `"127.0.0.1" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
-		{"listen", "::1:8053", `"::1:8053" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "", `no address: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "127.0.0.1", `"127.0.0.1" is not an address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "::1:8053", `"::1:8053" is not an address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "localhost:", `"localhost:" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "localhost:65536", `"localhost:65536" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "localhost:-1", `"localhost:-1" has no port from 0 to 65535: want host:port, such as 127.0.0.1:8053, or unix:/path`},
-		{"listen", "http://localhost:80", `"http://localhost:80" is no address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "http://localhost:80", `"http://localhost:80" is not an address to listen on: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "a b:80", `"a b:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "127.0.0.256:80", `"127.0.0.256:80" has a host that is neither an address nor a name: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053, or unix:/path`},
-		{"listen", "unix:@meshddns", `"unix:@meshddns" is an abstract socket, which anybody can open: want host:port, such as 127.0.0.1:8053, or unix:/path`},
-		{"listen", "unix:/" + long, fmt.Sprintf(`"unix:/%s" has a path of 201 octets: a socket's has 107 at most`, long)},
+		{"listen", "unix:@meshddns", `"unix:@meshddns" is an abstract socket, which every user can open: want host:port, such as 127.0.0.1:8053, or unix:/path`},
+		{"listen", "unix:/" + long, fmt.Sprintf(`"unix:/%s" has a path of 201 octets: want at most 107`, long)},
 		{"listen", ":8053", `":8053" is not a loopback address: -token-file is required`},
 		{"listen", "192.0.2.1:0", `"192.0.2.1:0" is not a loopback address: -token-file is required`},
 		{"listen", "127.0.0.1:8053,unix:/run/x,127.0.0.1:8053", `"127.0.0.1:8053" is given twice`},
 		{"listen", "unix:/run/x,unix:", `"unix:" has no path: want host:port, such as 127.0.0.1:8053, or unix:/path`},
 		{"listen", "unix:/run/x,0.0.0.0:80", `"0.0.0.0:80" is not a loopback address: -token-file is required`},
-		{"dns-listen", "53", `"53" is no address to listen on: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
+		{"dns-listen", "53", `"53" is not an address to listen on: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
 		{"dns-listen", "127.0.0.1:99999", `"127.0.0.1:99999" has no port from 0 to 65535: want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53`},
 		{"dns-listen", "127.0.0.1:53,127.0.0.1:53", `"127.0.0.1:53" is given twice`},
 	})
@@ -125,42 +125,42 @@ func TestNoListener(t *testing.T) {
 func TestNonsense(t *testing.T) {
 	long := strings.Repeat("n", 200)
 	wantFaults(t, [][3]string{
-		{"db", "", `"" is no file, such as meshddns.db`},
-		{"db", "/var/lib/", `"/var/lib/" is no file, such as meshddns.db`},
-		{"ipv4", "127.0.0.1", `127.0.0.1 is a loopback address, which nobody else can reach`},
-		{"ipv6", "fe80::1", `fe80::1 is a link-local address, which is reached from one link only`},
-		{"ipv4", "eth0", `"eth0" is no source: need auto, none, interface:NAME, url:URL or an IPv4 address`},
-		{"ipv6", "", `"" is no source: need auto, none, interface:NAME, url:URL or an IPv6 address`},
-		{"ipv4", "interface:a/b", `interface:"a/b": needs the name of an interface, such as eth0`},
-		{"dns-host", "bad host", `"bad host" is not the name of a host, such as ns1.example.com`},
-		{"dns-host", "a..b", `"a..b" is not the name of a host, such as ns1.example.com`},
-		{"dns-host", ".", `"." is not the name of a host, such as ns1.example.com`},
-		{"dns-host", "_ns.example.com", `"_ns.example.com" is not the name of a host, such as ns1.example.com`},
-		{"dns-host", "-ns.example.com", `"-ns.example.com" is not the name of a host, such as ns1.example.com`},
-		{"dns-host", "ns.example.com:53", `"ns.example.com:53" is not the name of a host, such as ns1.example.com`},
-		{"dns-host", "192.0.2.300", `"192.0.2.300" is not the name of a host, such as ns1.example.com`},
+		{"db", "", `"" is not a file: want a path such as meshddns.db`},
+		{"db", "/var/lib/", `"/var/lib/" is not a file: want a path such as meshddns.db`},
+		{"ipv4", "127.0.0.1", `127.0.0.1 is a loopback address, which no other host can reach`},
+		{"ipv6", "fe80::1", `fe80::1 is a link-local address, which only hosts on its link can reach`},
+		{"ipv4", "eth0", `"eth0" is not a source: want auto, none, interface:NAME, url:URL or an IPv4 address`},
+		{"ipv6", "", `"" is not a source: want auto, none, interface:NAME, url:URL or an IPv6 address`},
+		{"ipv4", "interface:a/b", `interface:"a/b": want the name of an interface, such as eth0`},
+		{"dns-host", "bad host", `"bad host" is not a host name: want one such as ns1.example.com`},
+		{"dns-host", "a..b", `"a..b" is not a host name: want one such as ns1.example.com`},
+		{"dns-host", ".", `"." is not a host name: want one such as ns1.example.com`},
+		{"dns-host", "_ns.example.com", `"_ns.example.com" is not a host name: want one such as ns1.example.com`},
+		{"dns-host", "-ns.example.com", `"-ns.example.com" is not a host name: want one such as ns1.example.com`},
+		{"dns-host", "ns.example.com:53", `"ns.example.com:53" is not a host name: want one such as ns1.example.com`},
+		{"dns-host", "192.0.2.300", `"192.0.2.300" is not a host name: want one such as ns1.example.com`},
 		{"dns-host", "192.0.2.1", `"192.0.2.1" is an address: want a name, such as ns1.example.com`},
 		{"dns-host", "2001:db8::1", `"2001:db8::1" is an address: want a name, such as ns1.example.com`},
-		{"dns-host", long + ".example", fmt.Sprintf(`"%s.example" is not the name of a host, such as ns1.example.com`, long)},
+		{"dns-host", long + ".example", fmt.Sprintf(`"%s.example" is not a host name: want one such as ns1.example.com`, long)},
 		{"dns-host", "a.example,A.example.", `"A.example." is given twice`},
-		{"dns-nsid", long, `the text has 200 octets: want 128 at most`},
-		{"dns-rate-limit", "-1", `"-1" is no number from 0 to 1000000`},
-		{"dns-rate-limit", "1000001", `"1000001" is no number from 0 to 1000000`},
-		{"dns-rate-limit", "", `"" is no number from 0 to 1000000`},
-		{"dns-rate-limit", "1e3", `"1e3" is no number from 0 to 1000000`},
-		{"allow-host", "http://x.y/", `"http://x.y/" is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053`},
-		{"allow-host", "*.example.com", `"*.example.com" is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053`},
-		{"allow-host", "x.y:0", `"x.y:0" is no Host: want a name with a port or without, such as ddns.example.com or ddns.example.com:8053`},
-		{"token-file", "", `"" is no file: without a token leave the flag out`},
+		{"dns-nsid", long, `the text has 200 octets: want at most 128`},
+		{"dns-rate-limit", "-1", `"-1" is not a number from 0 to 1000000`},
+		{"dns-rate-limit", "1000001", `"1000001" is not a number from 0 to 1000000`},
+		{"dns-rate-limit", "", `"" is not a number from 0 to 1000000`},
+		{"dns-rate-limit", "1e3", `"1e3" is not a number from 0 to 1000000`},
+		{"allow-host", "http://x.y/", `"http://x.y/" is not a Host: want a name with or without a port, such as ddns.example.com or ddns.example.com:8053`},
+		{"allow-host", "*.example.com", `"*.example.com" is not a Host: want a name with or without a port, such as ddns.example.com or ddns.example.com:8053`},
+		{"allow-host", "x.y:0", `"x.y:0" is not a Host: want a name with or without a port, such as ddns.example.com or ddns.example.com:8053`},
+		{"token-file", "", `"" is not a file: omit the flag to require no token`},
 		{"token-file", "/nonexistent/token", `token file: open /nonexistent/token: no such file or directory`},
-		{"sync-interval", "bogus", `"bogus" is no time, such as 5m`},
-		{"sync-interval", "5", `"5" is no time, such as 5m`},
-		{"sync-interval", "1ms", `"1ms" is too short: want 1s at least, such as 5m`},
-		{"sync-interval", "-5m", `"-5m" is too short: want 1s at least, such as 5m`},
-		{"language", "de", `"de" is no language of the texts: want zh or en`},
-		{"language", "", `"" is no language of the texts: want zh or en`},
-		{"log-format", "xml", `"xml" is no format of a log: want text or json`},
-		{"version", "maybe", `"maybe" is neither true nor false`},
+		{"sync-interval", "bogus", `"bogus" is not a duration: want one such as 5m`},
+		{"sync-interval", "5", `"5" is not a duration: want one such as 5m`},
+		{"sync-interval", "1ms", `"1ms" is too short: want at least 1s, such as 5m`},
+		{"sync-interval", "-5m", `"-5m" is too short: want at least 1s, such as 5m`},
+		{"language", "de", `"de" is not a language: want zh or en`},
+		{"language", "", `"" is not a language: want zh or en`},
+		{"log-format", "xml", `"xml" is not a log format: want text or json`},
+		{"version", "maybe", `"maybe" is not a switch value: want true or false`},
 	})
 }
 
@@ -191,11 +191,11 @@ func TestNotAFlag(t *testing.T) {
 		{[]string{"extra"}, `unexpected argument "extra": want flags, which begin with -`},
 		{[]string{"-"}, `unexpected argument "-": want flags, which begin with -`},
 		{[]string{"--", "-db=x"}, `unexpected argument "--": want flags, which begin with -`},
-		{[]string{"-token=x"}, "-token: there is no such flag, the nearest is -token-file"},
-		{[]string{"-dnslisten", "127.0.0.1:53", "-db=x"}, "-dnslisten: there is no such flag, the nearest is -dns-listen"},
-		{[]string{"--allow-hosts=x"}, "-allow-hosts: there is no such flag, the nearest is -allow-host"},
-		{[]string{"-nope=x"}, "-nope: there is no such flag: -help lists all"},
-		{[]string{"-token-file"}, "-token-file: there is no file behind it"},
+		{[]string{"-token=x"}, "-token: unknown flag: the nearest is -token-file"},
+		{[]string{"-dnslisten", "127.0.0.1:53", "-db=x"}, "-dnslisten: unknown flag: the nearest is -dns-listen"},
+		{[]string{"--allow-hosts=x"}, "-allow-hosts: unknown flag: the nearest is -allow-host"},
+		{[]string{"-nope=x"}, "-nope: unknown flag: -help lists all flags"},
+		{[]string{"-token-file"}, "-token-file: no value: want -token-file file"},
 	} {
 		if _, err := Read(c.args, nil); err == nil || err.Error() != c.want {
 			t.Errorf("%q: got %v, want %s", c.args, err, c.want)
@@ -205,9 +205,9 @@ func TestNotAFlag(t *testing.T) {
 
 func TestUnknownVariable(t *testing.T) {
 	_, err := Read(nil, []string{"MESHDDNS_DNSLISTEN=127.0.0.1:53", "PATH=/bin", "MESHDDNS_TOKENS=secret", "MESHDDNS_UNLIKE_ANY=1"})
-	const want = "MESHDDNS_DNSLISTEN: there is no such setting, the nearest is MESHDDNS_DNS_LISTEN\n" +
-		"MESHDDNS_TOKENS: there is no such setting, the nearest is MESHDDNS_TOKEN_FILE\n" +
-		"MESHDDNS_UNLIKE_ANY: there is no such setting: -help lists all"
+	const want = "MESHDDNS_DNSLISTEN: unknown setting: the nearest is MESHDDNS_DNS_LISTEN\n" +
+		"MESHDDNS_TOKENS: unknown setting: the nearest is MESHDDNS_TOKEN_FILE\n" +
+		"MESHDDNS_UNLIKE_ANY: unknown setting: -help lists all flags"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
@@ -318,7 +318,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever is said, it is read or refused, and nothing that is wrong gets through.
+// FuzzRead: Read accepts or refuses every input, and accepts only valid values.
 func FuzzRead(f *testing.F) {
 	f.Add("-sync-interval=1s", "MESHDDNS_DNS_HOST=a,b")
 	f.Add("-listen=unix:", "MESHDDNS_")

@@ -20,7 +20,7 @@ import (
 
 const (
 	unixScheme   = "unix:"
-	maxUnixPath  = 107 // octets that the kernel has room for (unix(7))
+	maxUnixPath  = 107 // octets, the limit of the kernel (unix(7))
 	minInterval  = time.Second
 	listenForm   = "want host:port, such as 127.0.0.1:8053, or unix:/path"
 	dnsForm      = "want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53"
@@ -29,7 +29,7 @@ const (
 
 func isUnix(address string) bool { return strings.HasPrefix(address, unixScheme) }
 
-// isName reports whether the host of an address has to be looked up.
+// isName reports whether the host of an address is a name, not an IP address.
 func isName(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	_, notAddress := netip.ParseAddr(host)
@@ -38,7 +38,7 @@ func isName(address string) bool {
 
 func (s *Settings) readListen(texts []string) error {
 	if len(texts) == 0 {
-		return errors.New("there is no address: " + listenForm)
+		return errors.New("no address: " + listenForm)
 	}
 	err := eachOnce(texts, checkListen)
 	if err == nil {
@@ -52,7 +52,7 @@ func (s *Settings) readSocketGroup(text string) error {
 	return nil
 }
 
-// eachOnce checks addresses to listen on. No address may be there twice.
+// eachOnce checks addresses to listen on. It refuses duplicates.
 func eachOnce(texts []string, check func(string) error) error {
 	var faults []error
 	for i, text := range texts {
@@ -65,8 +65,8 @@ func eachOnce(texts []string, check func(string) error) error {
 	return errors.Join(faults...)
 }
 
-// checkListen refuses the abstract sockets that an empty path and "@" stand for:
-// no file mode guards them.
+// checkListen refuses abstract sockets (an empty path, or "@"), because no file mode
+// guards them.
 func checkListen(text string) error {
 	path, ok := strings.CutPrefix(text, unixScheme)
 	switch {
@@ -75,9 +75,9 @@ func checkListen(text string) error {
 	case path == "":
 		return fmt.Errorf("%q has no path: %s", text, listenForm)
 	case path[0] == '@':
-		return fmt.Errorf("%q is an abstract socket, which anybody can open: %s", text, listenForm)
+		return fmt.Errorf("%q is an abstract socket, which every user can open: %s", text, listenForm)
 	case len(path) > maxUnixPath:
-		return fmt.Errorf("%q has a path of %d octets: a socket's has %d at most", text, len(path), maxUnixPath)
+		return fmt.Errorf("%q has a path of %d octets: want at most %d", text, len(path), maxUnixPath)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func checkListen(text string) error {
 func checkHostPort(text, form string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return fmt.Errorf("%q is no address to listen on: %s", text, form)
+		return fmt.Errorf("%q is not an address to listen on: %s", text, form)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%q has no port from 0 to 65535: %s", text, form)
@@ -98,7 +98,7 @@ func checkHostPort(text, form string) error {
 
 func (s *Settings) readDB(text string) error {
 	if text == "" || strings.HasSuffix(text, "/") {
-		return fmt.Errorf("%q is no file, such as meshddns.db", text)
+		return fmt.Errorf("%q is not a file: want a path such as meshddns.db", text)
 	}
 	s.DB = text
 	return nil
@@ -109,8 +109,8 @@ func (s *Settings) readDNSListen(texts []string) error {
 	return eachOnce(texts, func(text string) error { return checkHostPort(text, dnsForm) })
 }
 
-// hostFault reports whether a text is not the name of a host (RFC 1123, section 2.1). An
-// address or another text in an NS record would make zones unreachable.
+// hostFault reports whether text is not a host name (RFC 1123, section 2.1). An
+// address or any other text in an NS record would make zones unreachable.
 func hostFault(text string) bool {
 	host := dnsname.Parse(text)
 	for label := range strings.SplitSeq(host, ".") {
@@ -143,14 +143,14 @@ func hostName(text string) (dnswire.Name, error) {
 		return "", fmt.Errorf("%q is an address: want a name, such as ns1.example.com", text)
 	}
 	if hostFault(text) {
-		return "", fmt.Errorf("%q is not the name of a host, such as ns1.example.com", text)
+		return "", fmt.Errorf("%q is not a host name: want one such as ns1.example.com", text)
 	}
 	return dnswire.ParseName(dnsname.Parse(text))
 }
 
 func (s *Settings) readNSID(text string) error {
 	if len(text) > nameserver.MaxNSID {
-		return fmt.Errorf("the text has %d octets: want %d at most", len(text), nameserver.MaxNSID)
+		return fmt.Errorf("the text has %d octets: want at most %d", len(text), nameserver.MaxNSID)
 	}
 	s.DNS.NSID = text
 	return nil
@@ -159,7 +159,7 @@ func (s *Settings) readNSID(text string) error {
 func (s *Settings) readRateLimit(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > nameserver.MaxRateLimit {
-		return fmt.Errorf("%q is no number from 0 to %d", text, nameserver.MaxRateLimit)
+		return fmt.Errorf("%q is not a number from 0 to %d", text, nameserver.MaxRateLimit)
 	}
 	s.DNS.RateLimit = n
 	return nil
@@ -188,7 +188,7 @@ func (s *Settings) readAllowHosts(texts []string) error {
 
 func (s *Settings) readTokenFile(text string) (err error) {
 	if text == "" {
-		return errors.New(`"" is no file: without a token leave the flag out`)
+		return errors.New(`"" is not a file: omit the flag to require no token`)
 	}
 	s.Tokens, err = guard.OpenTokens(text, s.Credentials)
 	return err
@@ -198,9 +198,9 @@ func (s *Settings) readSyncInterval(text string) error {
 	interval, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is no time, %s", text, intervalForm)
+		return fmt.Errorf("%q is not a duration: want one %s", text, intervalForm)
 	case interval < minInterval:
-		return fmt.Errorf("%q is too short: want %v at least, %s", text, minInterval, intervalForm)
+		return fmt.Errorf("%q is too short: want at least %v, %s", text, minInterval, intervalForm)
 	}
 	s.SyncInterval = interval
 	return nil
@@ -213,14 +213,14 @@ func (s *Settings) readLanguage(text string) error {
 	case "en":
 		s.Language = msg.English
 	default:
-		return fmt.Errorf("%q is no language of the texts: want zh or en", text)
+		return fmt.Errorf("%q is not a language: want zh or en", text)
 	}
 	return nil
 }
 
 func (s *Settings) readLogFormat(text string) error {
 	if text != "text" && text != "json" {
-		return fmt.Errorf("%q is no format of a log: want text or json", text)
+		return fmt.Errorf("%q is not a log format: want text or json", text)
 	}
 	s.LogFormat = text
 	return nil
@@ -228,7 +228,7 @@ func (s *Settings) readLogFormat(text string) error {
 
 func (s *Settings) readProvision(text string) error {
 	if s.Provision = text; text == "" {
-		return errors.New(`"" is no file: without one leave the flag out`)
+		return errors.New(`"" is not a file: omit the flag to apply none`)
 	}
 	return nil
 }

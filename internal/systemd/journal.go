@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// IsJournal reports whether what is written to a file gets to the journal: JOURNAL_STREAM is
-// the device and inode of it (systemd.exec(5)). A child whose output goes elsewhere has the
-// variable too, so it alone says nothing.
+// IsJournal reports whether output is connected to the journal: JOURNAL_STREAM has
+// the device and inode of that file (systemd.exec(5)). The variable alone proves nothing, because
+// a child inherits it even if its output goes elsewhere.
 func IsJournal(getenv func(string) string, output io.Writer) bool {
 	file, ok := output.(*os.File)
 	if !ok {
@@ -27,7 +27,7 @@ func IsJournal(getenv func(string) string, output io.Writer) bool {
 	return ok && getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 }
 
-// priorities of syslog, as sd-daemon(3) writes them before a line.
+// priority returns the prefix of a log line with the syslog priority of level (sd-daemon(3)).
 func priority(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:
@@ -40,8 +40,8 @@ func priority(level slog.Level) string {
 	return "<7>"
 }
 
-// Prioritized gives a writer that puts the priority of a level before each line. Each Write is
-// taken to begin a line and reaches output in one piece.
+// Prioritized returns a writer that puts the priority of level before each line. Each Write must
+// begin a line; the writer passes it to output in one Write.
 func Prioritized(output io.Writer, level slog.Level) io.Writer {
 	return &prioritized{output: output, prefix: priority(level), alone: new(sync.Mutex)}
 }
@@ -49,10 +49,10 @@ func Prioritized(output io.Writer, level slog.Level) io.Writer {
 type prioritized struct {
 	output io.Writer
 	prefix string
-	alone  *sync.Mutex // of all that write to output
+	alone  *sync.Mutex // shared by all writers to output
 }
 
-// Write puts the prefix before each line of p: the journal takes each for a message.
+// Write puts the prefix before each line, because the journal makes a message of each line.
 func (p *prioritized) Write(data []byte) (int, error) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	if last := len(lines) - 1; len(lines[last]) == 0 {
@@ -71,8 +71,8 @@ func (p *prioritized) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// NewHandler gives a handler whose lines begin with the priority of their level. The format is
-// that of the handlers which format makes.
+// NewHandler returns a handler that puts the priority of the level before each line. format makes
+// the handlers that write the lines.
 func NewHandler(output io.Writer, format func(io.Writer) slog.Handler) slog.Handler {
 	var h handler
 	alone := new(sync.Mutex)
@@ -82,10 +82,10 @@ func NewHandler(output io.Writer, format func(io.Writer) slog.Handler) slog.Hand
 	return h
 }
 
-// levels are those that have a priority of their own.
+// levels has the levels with a priority of their own, in ascending order.
 var levels = [...]slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
 
-// handler has a handler a level, as what writes a record does not know its level.
+// handler has one handler for each level, because the writer of a line does not know its level.
 type handler [len(levels)]slog.Handler
 
 func (h handler) of(level slog.Level) slog.Handler {

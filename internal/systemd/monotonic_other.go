@@ -4,5 +4,5 @@ package systemd
 
 import "time"
 
-// monotonic is not needed: systemd runs on Linux only.
+// monotonic returns false, because systemd runs on Linux only.
 func monotonic() (time.Duration, bool) { return 0, false }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// sendTime bounds the wait for a manager that does not read.
+// sendTime bounds a write to a manager that does not read.
 const sendTime = 5 * time.Second
 
-// send tells the manager lines of the form NAME=value, all in one datagram.
+// send sends lines of the form NAME=value to the manager, in one datagram. Without a manager it does nothing.
 func (s *Service) send(lines ...string) error {
 	if s.conn == nil {
 		return nil
@@ -23,10 +23,10 @@ func (s *Service) send(lines ...string) error {
 	return nil
 }
 
-// Ready says that the program serves: after its start, and after each Reloading.
+// Ready tells the manager that the program serves. Call it after the start and after each Reloading.
 func (s *Service) Ready(status string) error { return s.send("READY=1", statusLine(status)) }
 
-// Reloading says that the program reads its files again. Ready must follow.
+// Reloading tells the manager that the program reads its files again. Call Ready afterwards.
 func (s *Service) Reloading() error {
 	lines := []string{"RELOADING=1", statusLine("reading files again")}
 	if now, ok := monotonic(); ok {
@@ -35,13 +35,13 @@ func (s *Service) Reloading() error {
 	return s.send(lines...)
 }
 
-// Stopping says that the program has begun to end.
+// Stopping tells the manager that the program stops.
 func (s *Service) Stopping() error { return s.send("STOPPING=1", statusLine("stopping")) }
 
-// Status is the line that "systemctl status" shows.
+// Status sets the line that "systemctl status" shows.
 func (s *Service) Status(text string) error { return s.send(statusLine(text)) }
 
-// statusLine keeps a text in its line: behind a newline it would be another message.
+// statusLine returns a status without control characters, because a newline would begin another variable.
 func statusLine(text string) string {
 	return "STATUS=" + strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

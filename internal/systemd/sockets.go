@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Names of sockets, FileDescriptorName= in a socket unit.
+// The names of sockets (FileDescriptorName= in a socket unit).
 const (
 	nameHTTP = "http" // TCP or a unix stream
 	nameDNS  = "dns"  // TCP and UDP
@@ -17,18 +17,18 @@ const (
 
 const (
 	firstSocket = 3   // SD_LISTEN_FDS_START
-	maxSockets  = 128 // more than any unit has
+	maxSockets  = 128 // more than a unit needs
 )
 
-// Sockets are those that the manager opened. The stop of the program does not close the
-// manager's own descriptor of them: what comes meanwhile waits for the next start.
+// Sockets has the sockets that the manager opened. The manager keeps descriptors of its own, so
+// connections and packets that arrive while the program is stopped wait for the next start.
 type Sockets struct {
 	HTTP   []net.Listener   // *net.TCPListener or *net.UnixListener
 	DNSTCP []net.Listener   // *net.TCPListener
 	DNSUDP []net.PacketConn // *net.UDPConn
 }
 
-// Close closes them all.
+// Close closes all sockets of this process.
 func (s Sockets) Close() (err error) {
 	for _, socket := range s.HTTP {
 		err = errors.Join(err, socket.Close())
@@ -42,15 +42,15 @@ func (s Sockets) Close() (err error) {
 	return err
 }
 
-// inherit takes the descriptors from first on, one a name. What it opens is closed on exec,
-// and nothing is left open when one is wrong.
+// inherit takes one descriptor for each name, from first on. The sockets are closed on exec.
+// If one is unusable, inherit closes all.
 func inherit(first int, names []string) (s Sockets, err error) {
 	for i, name := range names {
 		file := os.NewFile(uintptr(first+i), name)
 		if fault := s.add(file, name); fault != nil {
 			err = errors.Join(err, fmt.Errorf("socket %d (%q): %w", first+i, name, fault))
 		}
-		file.Close() // add has taken a duplicate, closed on exec
+		file.Close() // add has a duplicate, which is closed on exec
 	}
 	if err != nil {
 		return Sockets{}, errors.Join(err, s.Close())
@@ -58,7 +58,7 @@ func inherit(first int, names []string) (s Sockets, err error) {
 	return s, nil
 }
 
-// add puts a socket where its name and its kind say.
+// add adds a socket to the list for its name and kind.
 func (s *Sockets) add(file *os.File, name string) error {
 	if name != nameHTTP && name != nameDNS {
 		return fmt.Errorf("unknown name: want %s or %s (FileDescriptorName= in the socket unit)", nameHTTP, nameDNS)
@@ -103,13 +103,13 @@ func (s *Sockets) addListener(file *os.File, name string) error {
 		s.DNSTCP = append(s.DNSTCP, listener)
 	case isTCP, name == nameHTTP && address.Network() == "unix" && strings.HasPrefix(address.String(), "/"):
 		s.HTTP = append(s.HTTP, listener)
-	default: // an abstract one too, which every user could open
+	default: // also an abstract socket, because every user could open it
 		return errors.Join(wrongKind(name, address), listener.Close())
 	}
 	return nil
 }
 
-// wrongKind says what a socket is and what its name asks for.
+// wrongKind returns an error with the kind of the socket and the kinds that its name allows.
 func wrongKind(name string, address net.Addr) error {
 	want := "TCP, or a unix stream socket with a path (ListenStream=)"
 	if name == nameDNS {

@@ -165,7 +165,7 @@ func child(t *testing.T, pid string, names string, files ...*os.File) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A socket that was given serves, and who is started by the service gets neither it nor a variable.
+// An inherited socket serves, and a child of the service gets neither the socket nor a variable.
 func TestInheritedByProcess(t *testing.T) {
 	files := kinds(t)
 	address, err := net.FileListener(files["tcp"])

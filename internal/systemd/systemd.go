@@ -1,6 +1,6 @@
-// Package systemd is the program's side of the service manager: what it tells the manager
-// (notify.go), the watchdog (watchdog.go), the sockets that the manager opened (sockets.go)
-// and the priorities of log lines (journal.go). Without a manager all of it does nothing.
+// Package systemd talks to the service manager: notifications
+// (notify.go), the watchdog (watchdog.go), sockets that the manager opened (sockets.go)
+// and priorities of log lines (journal.go). Without a manager it does nothing.
 package systemd
 
 import (
@@ -13,20 +13,21 @@ import (
 	"time"
 )
 
-// Service is this program as a service manager sees it. Without the manager's variables it has no manager.
+// Service is the connection to the service manager. Without the manager's variables it does nothing.
 type Service struct {
-	// Sockets are those that the manager opened, or none.
+	// Sockets has the sockets that the manager opened.
 	Sockets  Sockets
-	conn     *net.UnixConn // nil: the manager wants to be told nothing
-	interval time.Duration // within which the watchdog wants a ping; 0: there is none
+	conn     *net.UnixConn // nil: the manager wants no notifications
+	interval time.Duration // the longest time between two pings; 0: no watchdog
 }
 
-// variables are for this process only: a child that inherits them would speak for the service.
+// variables has the manager's variables. Open removes them, because a child with them could act
+// for the service.
 var variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
 
-// Open reads what the manager says in the environment (sd_notify(3), sd_watchdog_enabled(3),
+// Open reads the manager's variables (sd_notify(3), sd_watchdog_enabled(3),
 // sd_listen_fds(3)), takes the sockets, and removes the variables from the process's
-// environment. A value of another form and a socket that cannot be used are errors.
+// environment. A malformed value and an unusable socket are errors.
 func Open(getenv func(string) string) (*Service, error) {
 	said, err := parse(getenv, os.Getpid())
 	for _, name := range variables {
@@ -37,7 +38,7 @@ func Open(getenv func(string) string) (*Service, error) {
 	}
 	s := &Service{interval: said.interval}
 	if said.notify != "" {
-		// One socket for good: a ping must not fail because descriptors have run out.
+		// The socket stays open, so that a ping does not fail when descriptors run out.
 		if s.conn, err = net.DialUnix("unixgram", nil, &net.UnixAddr{Name: said.notify, Net: "unixgram"}); err != nil {
 			return nil, fmt.Errorf("NOTIFY_SOCKET: %w", err)
 		}
@@ -48,7 +49,7 @@ func Open(getenv func(string) string) (*Service, error) {
 	return s, nil
 }
 
-// Close ends what Open began. The sockets belong to the code that took them.
+// Close closes the connection to the manager. It leaves Sockets open.
 func (s *Service) Close() error {
 	if s.conn == nil {
 		return nil
@@ -56,14 +57,14 @@ func (s *Service) Close() error {
 	return s.conn.Close()
 }
 
-// environment is what the variables say to one process.
+// environment has the values of the variables for one process.
 type environment struct {
-	notify   string        // a path, or @ and an abstract name; "": none
+	notify   string        // a path, or @ and an abstract name; "": no manager
 	interval time.Duration // of the watchdog, 0: none
-	sockets  []string      // the name of each, in their order from firstSocket on
+	sockets  []string      // their names, in the order of the descriptors from firstSocket on
 }
 
-// parse reads the variables. Those that are for another process say nothing.
+// parse reads the variables. It ignores those for another process.
 func parse(getenv func(string) string, pid int) (e environment, err error) {
 	e.notify = getenv("NOTIFY_SOCKET")
 	if e.notify != "" && (e.notify[0] != '/' && e.notify[0] != '@' || len(e.notify) == 1) {
@@ -78,7 +79,7 @@ func parse(getenv func(string) string, pid int) (e environment, err error) {
 	return e, nil
 }
 
-// parseInterval reads the time within which the watchdog wants a ping.
+// parseInterval returns the watchdog's interval, 0 without a watchdog.
 func parseInterval(getenv func(string) string, pid int) (time.Duration, error) {
 	text := getenv("WATCHDOG_USEC")
 	if text == "" {
@@ -95,7 +96,7 @@ func parseInterval(getenv func(string) string, pid int) (time.Duration, error) {
 	return time.Duration(usec) * time.Microsecond, nil
 }
 
-// parseSockets reads the names of the sockets.
+// parseSockets returns the names of the sockets.
 func parseSockets(getenv func(string) string, pid int) ([]string, error) {
 	if own, err := forProcess(getenv, "LISTEN_PID", pid); err != nil || !own {
 		return nil, err
@@ -115,7 +116,7 @@ func parseSockets(getenv func(string) string, pid int) ([]string, error) {
 	return names, nil
 }
 
-// forProcess reports whether a variable has the number of a process; empty it has none.
+// forProcess reports whether a variable is set to the process id pid.
 func forProcess(getenv func(string) string, name string, pid int) (bool, error) {
 	text := getenv(name)
 	if text == "" {

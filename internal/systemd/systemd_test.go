@@ -65,7 +65,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// Whatever the variables are, parsing ends, says nothing with an error, and says only what has its form.
+// For all variables parsing ends, returns nothing with an error, and returns only well-formed values.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("/run/systemd/notify", "30000000", "7", "7", "2", "http:dns")
 	f.Add("@", "-1", "", "+7", "0129", ":")

@@ -6,19 +6,19 @@ import (
 	"log/slog"
 )
 
-// Unit tells the manager what becomes of the program. What the manager does not hear is
-// logged, and hinders nothing.
+// Unit reports the state of the program to the manager. It logs a report that fails, and
+// continues.
 type Unit struct {
 	Service *Service
-	Serves  string // where the program answers, the beginning of its status
+	Serves  string // the addresses, the first part of the status
 
-	// Work asks the database what the program has to do, the rest of its status. As long
-	// as it fails the watchdog is not pinged, and the status says why.
+	// Work asks the database for the second part of the status. While it
+	// fails, Watch does not ping the watchdog, and the status has the error.
 	Work func(context.Context) (string, error)
 	Log  *slog.Logger
 }
 
-// Begin says that the program serves, and when ctx ends that it stops.
+// Begin reports that the program serves and, when ctx ends, that it stops.
 func (u Unit) Begin(ctx context.Context) error {
 	u.ready(ctx)
 	<-ctx.Done()
@@ -26,7 +26,7 @@ func (u Unit) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Reload says when a reload begins and ends, which "systemctl reload" waits for.
+// Reload reports the begin and the end of a reload; "systemctl reload" waits for the end.
 func (u Unit) Reload(ctx context.Context, reload func()) {
 	u.told(u.Service.Reloading())
 	reload()
@@ -41,7 +41,7 @@ func (u Unit) ready(ctx context.Context) {
 	u.told(u.Service.Ready(status))
 }
 
-// Watch answers the watchdog for as long as the database answers, also while the program stops.
+// Watch pings the watchdog while the database answers, until ctx ends, also while the program stops.
 func (u Unit) Watch(ctx context.Context) error {
 	u.Service.Watch(ctx, func(ctx context.Context) error {
 		status, err := u.status(ctx)

@@ -8,13 +8,13 @@ import (
 
 // Parts of the watchdog's interval.
 const (
-	pingPart  = 2  // between pings, as sd_watchdog_enabled(3) recommends
-	retryPart = 10 // after a read that failed: there are more than one before the manager acts
+	pingPart  = 2  // between pings (recommended by sd_watchdog_enabled(3))
+	retryPart = 10 // after a failed read, so that several retries fit into an interval
 )
 
-// Watch pings the watchdog until ctx ends. Each ping is sent because read, which is to ask the
-// database, has just succeeded: when it hangs, even against its context, or fails, none is
-// sent, and the manager restarts the program. Without a watchdog it returns at once.
+// Watch pings the watchdog until ctx ends. It calls read, which queries the database, before each ping.
+// If read fails or hangs, even past its context, Watch sends no ping, and the manager
+// restarts the program. Without a watchdog Watch returns at once.
 func (s *Service) Watch(ctx context.Context, read func(context.Context) error, log *slog.Logger) {
 	if s.interval == 0 || s.conn == nil {
 		return

@@ -104,7 +104,7 @@ func TestWatchdogFailedRead(t *testing.T) {
 	})
 }
 
-// Without an interval for this process, and without anybody to tell, there is nothing to do.
+// Without an interval for this process, and without a manager, Watch returns at once.
 func TestNoWatchdog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	m := listen(t, path)

@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 )
 
-// Panic is a panic. Its text is short; the stack is for the log.
+// Panic is a recovered panic as an error. Its text has the value only; LogValue adds the stack.
 type Panic struct {
 	Value any
 	Stack []byte
@@ -16,19 +16,19 @@ type Panic struct {
 
 func (e *Panic) Error() string { return fmt.Sprint("panic: ", e.Value) }
 
-// LogValue has the stack beside the text, in one line.
+// LogValue returns the text and the stack.
 func (e *Panic) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("text", e.Error()), slog.String("stack", string(e.Stack)))
 }
 
-// Catch is deferred: it makes a panic the error of the function that defers it.
+// Catch stores a panic in *err as a *Panic. Call it with defer.
 func Catch(err *error) {
 	if value := recover(); value != nil {
 		*err = &Panic{Value: value, Stack: debug.Stack()}
 	}
 }
 
-// Call calls a function whose panic is its error.
+// Call calls f and returns its error, or its panic as a *Panic.
 func Call(f func() error) (err error) {
 	defer Catch(&err)
 	return f()

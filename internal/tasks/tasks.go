@@ -1,4 +1,4 @@
-// Package tasks runs the parts of a program side by side, and ends them in their order.
+// Package tasks runs the parts of a program concurrently, and ends them in order.
 package tasks
 
 import (
@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// List are tasks that run side by side, each until its context ends.
+// List has tasks that run concurrently, each until its context ends.
 type List []func(context.Context) error
 
-// Serve runs the tasks of the front, which answer clients, and those behind it, for which an answer
-// may wait. When ctx ends, or a task fails, it ends the front first, and then the tasks behind it.
-// It returns the error of the first task that failed; a panic is an error, and is logged.
+// Serve runs the tasks in front, which answer clients, and the tasks behind, which these answers may
+// wait for. When ctx ends or a task fails, it ends the tasks in front first, then the tasks behind.
+// It returns the error of the first task that failed. A panic counts as an error and is logged.
 func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -38,8 +38,8 @@ func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
 	return nil
 }
 
-// run begins all tasks; the result waits until they have returned. What goes wrong in one,
-// a panic too, is told.
+// run starts all tasks. It passes the error or panic of a task to failed. The result waits
+// until all tasks have returned.
 func (all List) run(ctx context.Context, failed func(error)) *sync.WaitGroup {
 	var running sync.WaitGroup
 	for _, task := range all {

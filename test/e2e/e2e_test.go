@@ -214,7 +214,7 @@ func TestRefusedStart(t *testing.T) {
 		"-token-file: ":                  {"-token-file", open},
 		"schema version 99 is newer":     {"-db", newer},
 		"unexpected argument \"extra\"":  {"extra"},
-		"-nope: there is no such flag":   {"-nope"},
+		"-nope: unknown flag":            {"-nope"},
 		"-ipv4: ":                        {"-ipv4", "2001:db8::1"},
 		"-ipv6: ":                        {"-ipv6", "url:ftp://example.com"},
 		"-dns-host: ":                    {"-dns-host", "a..b"},
@@ -225,7 +225,7 @@ func TestRefusedStart(t *testing.T) {
 		"dns: ":                          {"-dns-listen", "192.0.2.1:0"},
 		"is not a database":              {"-db", notes},
 		"MESHDDNS_SYNC_INTERVAL: ":       nil,
-		"is no address to listen on":     {"-listen", "127.0.0.1"},
+		"is not an address to listen on": {"-listen", "127.0.0.1"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), support.Slowest*limit)
