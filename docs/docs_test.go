@@ -27,7 +27,7 @@ func TestCodes(t *testing.T) {
 	}
 	parts := phrases(t)
 	refusals := slices.DeleteFunc(codes["Refusals of a request."], func(code string) bool { return slices.Contains(parts, code) })
-	faults := slices.Concat(codes["Why a record is not as it should be."], codes["Items of a connection test."])
+	faults := slices.Concat(codes["Reasons of a record's fault."], codes["Items of a connection test."])
 	for name, want := range map[string][]string{"ErrorCode": refusals, "FaultCode": faults} {
 		got := contract.Components.Schemas[name].Enum
 		slices.Sort(want)
