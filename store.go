@@ -92,7 +92,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	now := func() time.Time { return s.now() }
 	s.zones = builtin.NewTable(s.db, now)
 	s.ledger = ledger.New(s.db.Reader, s.db.Tx, now, s.owner)
-	s.ledger.Erased = s.db.Erase
+	s.ledger.Erase = s.db.Erase
 	return s, nil
 }
 
@@ -111,7 +111,7 @@ func (s *store) Close() error { return s.db.Close() }
 // what names are built-in zones. Of the old secrets nothing stays in the files.
 func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error) error {
 	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		sqlite.After(ctx, func(context.Context) { s.db.Erase() })
+		sqlite.After(ctx, func(context.Context) { s.ledger.Erase() })
 		return f(ctx, tx, zones)
 	})
 }

@@ -19,7 +19,7 @@ import (
 
 // Ledger is those tables.
 type Ledger struct {
-	Erased    func()                     // called when a key is erased, after the commit
+	Erase     func()                     // called after the commit of a transaction that deletes a key
 	Addresses func() reconcile.Addresses // this host's
 
 	reader *sql.DB
@@ -32,7 +32,7 @@ type Ledger struct {
 // transaction on the one connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	g := &Ledger{Erased: func() {}, Addresses: none, reader: reader, tx: tx, now: now}
+	g := &Ledger{Erase: func() {}, Addresses: none, reader: reader, tx: tx, now: now}
 	g.UseOwner(owner)
 	return g
 }
@@ -197,9 +197,7 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 // Settle commits what came of some work: places, usages that are free by it, and
 // when to come back to the names, unless they have changed meanwhile.
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
-	var erased bool
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		erased = false
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		told := slices.Clone(work.Told)
 		for _, p := range work.Places {
 			if err := g.settlePlace(ctx, tx, p); err != nil {
@@ -208,11 +206,9 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 			told = append(told, p.Name)
 		}
 		for _, p := range work.Ended {
-			key, err := endPlace(ctx, tx, p)
-			if err != nil {
+			if err := g.endPlace(ctx, tx, p); err != nil {
 				return err
 			}
-			erased = erased || key
 			told = append(told, p.Name)
 		}
 		for _, d := range work.Names {
@@ -223,10 +219,6 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 		slices.Sort(told)
 		return g.tell(ctx, tx, slices.Compact(told))
 	})
-	if err == nil && erased {
-		g.Erased()
-	}
-	return err
 }
 
 func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) error {

@@ -141,13 +141,17 @@ func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place)
 	return err
 }
 
-// endPlace forgets a place, and its account if nothing else uses that. It reports whether
-// a key is erased by it.
-func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, err error) {
+// endPlace forgets a place, and its account when nothing else needs that. It calls Erase after
+// the commit when a key is deleted.
+func (g *Ledger) endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
-		return false, err
+		return err
 	}
-	return LeaveAccount(ctx, tx, p.Account.ID)
+	erased, err := LeaveAccount(ctx, tx, p.Account.ID)
+	if erased {
+		sqlite.After(ctx, func(context.Context) { g.Erase() })
+	}
+	return err
 }
 
 // Leave makes leftovers of the places of a name that nothing wants any more.
@@ -217,9 +221,8 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 
 // EndProbe forgets a probe that was seen to go, and the key that nothing else needs.
 func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
-	var erased bool
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if erased, err = endPlace(ctx, tx, p); err != nil {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := g.endPlace(ctx, tx, p); err != nil {
 			return err
 		}
 		version, err := Version(ctx, tx, p.Name)
@@ -228,10 +231,6 @@ func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 		}
 		return DropName(ctx, tx, p.Name, version)
 	})
-	if err == nil && erased {
-		g.Erased()
-	}
-	return err
 }
 
 // Leftovers gives at most limit leftovers in the order of their ids, and when
@@ -263,21 +262,16 @@ func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 
 // ForgetLeftover ends a leftover that a person has removed.
 func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
-	var erased bool
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
 		if err != nil {
 			return err
 		}
-		if erased, err = endPlace(ctx, tx, p.Place); err != nil {
+		if err := g.endPlace(ctx, tx, p.Place); err != nil {
 			return err
 		}
 		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
 	})
-	if err == nil && erased {
-		g.Erased()
-	}
-	return err
 }
 
 // Zones gives every zone in which something of ours may be: those of the places,
