@@ -52,8 +52,8 @@ func firstRows(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// What a store function reports beside faults of the database itself. A
-// transaction ends with one of these only before it has changed anything.
+// Store functions return these errors besides database faults. A transaction
+// returns one only before it changes anything.
 const (
 	errNoConfiguration = sqlite.Refusal("no configuration is stored")
 	errNoService       = sqlite.Refusal("no such service")
@@ -92,7 +92,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	now := func() time.Time { return s.now() }
 	s.zones = builtin.NewTable(s.db, now)
 	s.ledger = ledger.New(s.db.Reader, s.db.Tx, now, s.owner)
-	s.ledger.Erased = s.db.Erase
+	s.ledger.Erase = s.db.Erase
 	return s, nil
 }
 
@@ -107,17 +107,17 @@ func (s *store) readAppliance(ctx context.Context) error {
 // Close ends the use of the database.
 func (s *store) Close() error { return s.db.Close() }
 
-// changeSecrets runs a transaction that may replace or delete secrets, and may change
-// what names are built-in zones. Of the old secrets nothing stays in the files.
+// changeSecrets runs a transaction that may replace or delete secrets and change the set of
+// built-in zones. After the commit the old secrets are erased from the files.
 func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error) error {
 	return s.zones.ChangeZones(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
-		sqlite.After(ctx, func(context.Context) { s.db.Erase() })
+		sqlite.After(ctx, func(context.Context) { s.ledger.Erase() })
 		return f(ctx, tx, zones)
 	})
 }
 
-// newAccount makes an account, with the one spelling of its endpoint. The built-in server
-// uses nothing but its name, so nothing else tells two of its accounts apart.
+// newAccount makes an account with a normalized endpoint. An account of the built-in server
+// has only the provider's name.
 func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) reconcile.Account {
 	if name == builtin.Name {
 		return reconcile.Account{Provider: name}
@@ -135,8 +135,7 @@ func configuredAccount(c mesh.Configuration) reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-// newUUID gives an id that sorts after the earlier ones, so that inserts go
-// to the end of an index.
+// newUUID gives an id that sorts after earlier ids, so that inserts go to the end of an index.
 func newUUID() (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err
@@ -382,7 +381,7 @@ const (
 	recordTypeTXT = "TXT"
 )
 
-// CheckService tells why a service can have no usages, nil when it can.
+// CheckService returns the reason why a service can have no usages, or nil.
 func (s *store) CheckService(ctx context.Context, id string) error {
 	_, err := selectZone(ctx, s.db.Reading(ctx), id)
 	return err
@@ -639,7 +638,7 @@ func (s *store) SameUsages(ctx context.Context, u mesh.Usage) (same []mesh.Usage
 	return same, err
 }
 
-// KeepUsage takes the release of a usage back.
+// KeepUsage cancels the release of a usage.
 func (s *store) KeepUsage(ctx context.Context, u mesh.Usage) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, mesh.Active, u.Seq); err != nil {
@@ -655,8 +654,7 @@ func (s *store) UseOwner(owner string) {
 	s.ledger.UseOwner(owner)
 }
 
-// ChangeUsage sets what a usage publishes and its description; nil leaves
-// either as it is.
+// ChangeUsage sets the endpoints and the description of a usage; nil keeps the stored value.
 func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlite.TextList, description *string) error {
 	var changed any
 	if endpoints != nil {
@@ -675,7 +673,7 @@ func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlite.Tex
 	})
 }
 
-// released is what came of the wish to release a usage.
+// released is the result of ReleaseUsage.
 type released struct {
 	freed   bool
 	version int64 // of the name, whose value is to be changed; 0 when nothing is
@@ -746,7 +744,7 @@ func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
 	})
 }
 
-// CountNames counts the names that a pass goes through. It walks over all of them.
+// CountNames counts the names of a pass. It reads all of them.
 func (s *store) CountNames(ctx context.Context) (count int64, err error) {
 	err = s.db.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
 	return count, err

@@ -146,6 +146,80 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 	})
 }
 
+// TestRollbackDoesNothing makes changes after whose commit keys are erased and zones are read again,
+// in a transaction that fails and in one that is committed.
+func TestRollbackDoesNothing(t *testing.T) {
+	failed := errors.New("failed")
+	record := builtin.Record{Name: "com.example.office._mesh", Data: []byte("\x01x"), TTL: 60}
+	add := func([]builtin.Record) (add, remove []builtin.Record) { return []builtin.Record{record}, nil }
+	place := func(s *store, state reconcile.PlaceState) (p reconcile.Place) {
+		p = reconcile.Place{Name: "gone.example.com", Zone: "example.com", State: state,
+			Account: reconcile.Account{Provider: "cloudflare", AccessKeyID: "token", Secret: "old"}, Doubt: reconcile.Doubt{Value: "x"}}
+		if err := s.ledger.AddProbe(t.Context(), &p); err != nil {
+			t.Fatal(err)
+		}
+		if state == reconcile.Leftover {
+			if _, err := s.db.Writer.Exec(`UPDATE places SET state = 'leftover' WHERE id = ?`, p.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return p
+	}
+	for what, test := range map[string]struct {
+		state        reconcile.PlaceState
+		change       func(ctx context.Context, s *store, p reconcile.Place) error
+		erased, read int
+	}{
+		"configuration": {"", func(ctx context.Context, s *store, _ reconcile.Place) error {
+			return s.PutConfiguration(ctx, mesh.Configuration{Provider: "builtin", Domain: "example.net"}, false)
+		}, 1, 1},
+		"service": {"", func(ctx context.Context, s *store, _ reconcile.Place) error {
+			return s.CreateService(ctx, mesh.Service{ID: "new", Config: `{"provider":"builtin","domain":"example.net"}`})
+		}, 1, 1},
+		"records": {"", func(ctx context.Context, s *store, _ reconcile.Place) error {
+			return s.zones.ChangeZoneRecords(ctx, []string{record.Name}, add)
+		}, 0, 1},
+		"settlement": {reconcile.Withdrawing, func(ctx context.Context, s *store, p reconcile.Place) error {
+			return s.ledger.Settle(ctx, reconcile.Settlement{Ended: []reconcile.Place{p}})
+		}, 1, 0},
+		"probe": {reconcile.Withdrawing, func(ctx context.Context, s *store, p reconcile.Place) error { return s.ledger.EndProbe(ctx, p) }, 1, 0},
+		"leftover": {reconcile.Leftover, func(ctx context.Context, s *store, p reconcile.Place) error {
+			return s.ledger.ForgetLeftover(ctx, p.ID)
+		}, 1, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := filledStore(t)
+			var p reconcile.Place
+			if test.state != "" {
+				p = place(s, test.state)
+			}
+			erased, read := 0, 0
+			s.ledger.Erase = func() { erased++ }
+			s.zones.Changed = func(context.Context, []string, []string) { read++ }
+			run := func(end error) {
+				err := s.db.Tx(t.Context(), func(ctx context.Context, _ *sql.Tx) error {
+					if err := test.change(ctx, s, p); err != nil {
+						t.Error(err)
+					}
+					if erased+read > 0 {
+						t.Error("acted before the commit")
+					}
+					return end
+				})
+				if !errors.Is(err, end) {
+					t.Error(err)
+				}
+			}
+			if run(failed); erased+read > 0 {
+				t.Errorf("after a rollback erased %d, read %d times", erased, read)
+			}
+			if run(nil); erased != test.erased || read != test.read {
+				t.Errorf("after the commit erased %d, read %d times, want %d, %d", erased, read, test.erased, test.read)
+			}
+		})
+	}
+}
+
 // A usage and its binding: both or neither.
 func TestCreateUsage(t *testing.T) {
 	s := filledStore(t)

@@ -62,7 +62,7 @@ func newBook(t *testing.T) *book {
 // reopen makes the ledger anew, as a program that begins does.
 func (b *book) reopen() {
 	b.Ledger = ledger.New(b.db, sqlite.NewQueue(b.db, func() {}).Do, func() time.Time { return b.now }, owner)
-	b.Ledger.Erased = func() { b.erased++ }
+	b.Ledger.Erase = func() { b.erased++ }
 }
 
 // must ends the test after an error.

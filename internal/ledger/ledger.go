@@ -19,7 +19,7 @@ import (
 
 // Ledger is the reconcile.Database in those tables.
 type Ledger struct {
-	Erased    func()                     // called after a commit that erased a key
+	Erase     func()                     // called after the commit of a transaction that deletes a key
 	Addresses func() reconcile.Addresses // this host's addresses
 
 	reader *sql.DB
@@ -32,7 +32,7 @@ type Ledger struct {
 // one transaction on the only connection that writes; the function may run twice.
 func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	g := &Ledger{Erased: func() {}, Addresses: none, reader: reader, tx: tx, now: now}
+	g := &Ledger{Erase: func() {}, Addresses: none, reader: reader, tx: tx, now: now}
 	g.UseOwner(owner)
 	return g
 }
@@ -200,9 +200,7 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 // usages that are free, and stores when the names are due, unless they have changed
 // meanwhile.
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
-	var erased bool
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		erased = false
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		told := slices.Clone(work.Told)
 		for _, p := range work.Places {
 			if err := g.settlePlace(ctx, tx, p); err != nil {
@@ -211,11 +209,9 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 			told = append(told, p.Name)
 		}
 		for _, p := range work.Ended {
-			key, err := endPlace(ctx, tx, p)
-			if err != nil {
+			if err := g.endPlace(ctx, tx, p); err != nil {
 				return err
 			}
-			erased = erased || key
 			told = append(told, p.Name)
 		}
 		for _, d := range work.Names {
@@ -226,10 +222,6 @@ func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
 		slices.Sort(told)
 		return g.tell(ctx, tx, slices.Compact(told))
 	})
-	if err == nil && erased {
-		g.Erased()
-	}
-	return err
 }
 
 // settleName deletes the released usages of a name that are free, stores when it is due,

@@ -143,13 +143,17 @@ func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place)
 	return err
 }
 
-// endPlace deletes a place, and its account if nothing else uses it. It reports whether a
-// secret was deleted.
-func endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (erased bool, err error) {
+// endPlace deletes a place, and its account if nothing else uses it. If a secret is deleted
+// with the account, it calls Erase after the commit.
+func (g *Ledger) endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
-		return false, err
+		return err
 	}
-	return LeaveAccount(ctx, tx, p.Account.ID)
+	erased, err := LeaveAccount(ctx, tx, p.Account.ID)
+	if erased {
+		sqlite.After(ctx, func(context.Context) { g.Erase() })
+	}
+	return err
 }
 
 // Leave makes the places of a name leftovers, if no value is wanted at the name.
@@ -219,9 +223,8 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 
 // EndProbe deletes the place of a probe that is gone, and its account if nothing else uses it.
 func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
-	var erased bool
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if erased, err = endPlace(ctx, tx, p); err != nil {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := g.endPlace(ctx, tx, p); err != nil {
 			return err
 		}
 		version, err := Version(ctx, tx, p.Name)
@@ -230,10 +233,6 @@ func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 		}
 		return DropName(ctx, tx, p.Name, version)
 	})
-	if err == nil && erased {
-		g.Erased()
-	}
-	return err
 }
 
 // Leftovers reads at most limit leftovers after an id, in the order of their ids.
@@ -265,21 +264,16 @@ func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 // ForgetLeftover deletes a leftover whose value a person has removed. It returns
 // ErrNoLeftover if there is none.
 func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
-	var erased bool
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		p, err := scanPlace(tx.QueryRowContext(ctx, selectPlaces+` WHERE id = ? AND state = 'leftover'`, id))
 		if err != nil {
 			return err
 		}
-		if erased, err = endPlace(ctx, tx, p.Place); err != nil {
+		if err := g.endPlace(ctx, tx, p.Place); err != nil {
 			return err
 		}
 		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)
 	})
-	if err == nil && erased {
-		g.Erased()
-	}
-	return err
 }
 
 // Zones reads every zone that may have values of ours: the zones of the places, with one
