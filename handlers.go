@@ -158,42 +158,12 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Deni
 	s.countRequest("", refusal.Status, refusal.Code)
 }
 
-// shownConfiguration is the configuration as clients see it.
-type shownConfiguration struct {
-	Provider        string   `json:"provider"`
-	AccessKeyID     string   `json:"access_key_id"`
-	AccessKeySecret string   `json:"access_key_secret"`
-	Endpoint        string   `json:"endpoint"`
-	Domain          string   `json:"domain"`
-	TXTRecordName   string   `json:"txt_record_name"`
-	TXTEndpoints    []string `json:"txt_endpoints"`
-	SyncMode        string   `json:"sync_mode"`
-	EffectiveMode   string   `json:"effective_sync_mode,omitempty"`
-	RetryInterval   *int64   `json:"retry_interval"`
-	MaxRetries      *int64   `json:"max_retries"`
-	Enabled         bool     `json:"enabled"`
-	UpdatedAt       string   `json:"updated_at,omitempty"`
-}
-
-func showConfiguration(c mesh.Configuration) shownConfiguration {
-	secret := ""
-	if c.Secret != "" {
-		secret = secrets.Mask
-	}
-	return shownConfiguration{
-		Provider: c.Provider, AccessKeyID: c.AccessKeyID, AccessKeySecret: secret, Endpoint: c.Endpoint,
-		Domain: c.Domain, TXTRecordName: c.TXTRecordName, TXTEndpoints: append([]string{}, c.Endpoints...),
-		SyncMode: string(c.SyncMode), EffectiveMode: string(c.Mode()), RetryInterval: sqlite.Pointer(c.RetryInterval),
-		MaxRetries: sqlite.Pointer(c.MaxRetries), Enabled: c.Enabled, UpdatedAt: c.UpdatedAt,
-	}
-}
-
 func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
 	c, err := s.ops.store.Configuration(r.Context())
 	if err != nil && !errors.Is(err, errNoConfiguration) {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Data: showConfiguration(c)}, nil
+	return envelope.Reply{Data: answers.NewConfiguration(c)}, nil
 }
 
 func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
@@ -629,30 +599,14 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 // serviceReply tells of a service that was stored.
 func serviceReply(r *http.Request, v mesh.Service, warnings []answers.Warning) envelope.Reply {
 	return envelope.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
-		serviceAnswer
+		answers.Service
 		Warnings []string `json:"warnings,omitempty"`
-	}{shownService(v), answers.WarningTexts(warnings, envelope.Language(r))}}
-}
-
-type serviceAnswer struct {
-	ID         string `json:"id"`
-	Name       string `json:"name"`
-	Config     string `json:"config"`
-	UsageCount int    `json:"usage_count"`
-	CreatedAt  string `json:"created_at"`
-	UpdatedAt  string `json:"updated_at"`
-}
-
-func shownService(v mesh.Service) serviceAnswer {
-	return serviceAnswer{
-		ID: v.ID, Name: v.Name, Config: secrets.MaskMembers(string(v.Config)), UsageCount: v.UsageCount,
-		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
-	}
+	}{answers.NewService(v), answers.WarningTexts(warnings, envelope.Language(r))}}
 }
 
 // metService is a service, and how its zone was met last.
 type metService struct {
-	serviceAnswer
+	answers.Service
 	Zone answers.Zone `json:"zone"`
 }
 
@@ -665,7 +619,7 @@ func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
 	}
 	return func(v mesh.Service) metService {
 		state, known := s.ops.engine.Zone(v.AccountOf(c), v.Zone)
-		return metService{shownService(v), answers.NewZone(state, known, envelope.Language(r))}
+		return metService{answers.NewService(v), answers.NewZone(state, known, envelope.Language(r))}
 	}, err
 }
 
@@ -707,7 +661,7 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 			Usages:   sqlite.Made(s.ops.store.AllUsages(ctx, last), provision.UsageOf),
 		}
 		if fault == nil {
-			shown := showConfiguration(c)
+			shown := answers.NewConfiguration(c)
 			shown.EffectiveMode, shown.UpdatedAt = "", ""
 			source.Configuration = shown
 		}

@@ -40,13 +40,13 @@ type appliance struct {
 	*server
 	*api.Appliance
 	addresses *hostaddr.Book
-	files     *provisioning
+	files     *provision.Files
 }
 
 // apply applies the provision file at path.
 func (a *appliance) apply(ctx context.Context, path string, credentials provision.CredentialFolder, start bool) error {
-	a.files.path, a.files.credentials = path, credentials
-	return a.files.apply(ctx, start)
+	a.files.Path, a.files.Credentials = path, credentials
+	return a.files.Apply(ctx, start)
 }
 
 // apiSuite holds the HTTP API to its promises.
@@ -111,7 +111,15 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	}
 	a.server = newServer(operations{store: store}, "test", log)
 	a.dnsMetrics = builtinDNS{nameserver: names, cache: cache}.metrics
-	a.files = &provisioning{ops: &a.server.ops, log: log, faults: &a.server.provisionFaults}
+	var waiting provision.Mistakes
+	a.files = &provision.Files{
+		Log: log, Faults: &a.server.provisionFaults,
+		Transact: func(ctx context.Context, document *provision.Document, start bool) (provision.Applied, error) {
+			applied, err := a.server.ops.provision(ctx, document, start)
+			waiting = applied.Faults
+			return applied, err
+		},
+	}
 	a.ops.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: names.Addr()}
 	for _, f := range change {
 		f(a)
@@ -128,7 +136,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
 		},
 		Faults: func() (faults []string) {
-			for _, m := range a.files.waiting {
+			for _, m := range waiting {
 				faults = append(faults, m.String())
 			}
 			return faults

@@ -9,26 +9,7 @@
 //
 //	meshddns [flags]
 //
-// Each flag can be given in the environment too: -dns-listen is
-// MESHDDNS_DNS_LISTEN, and an unknown MESHDDNS_ name is refused. A flag wins over
-// the environment. What is repeatable can also be given separated by commas.
-//
-//	-listen address        HTTP API: host:port, or unix:/path (mode 0660); repeatable; default 127.0.0.1:8053
-//	-socket-group group    of the unix sockets, by name or number; default: the program's own
-//	-db file               the database, default meshddns.db
-//	-dns-listen address    answer DNS queries here, UDP and TCP; repeatable; default: not at all
-//	-dns-host name         own name in NS and SOA records, then further ones for NS; repeatable; default ns.<zone>
-//	-dns-nsid text         tells servers of one zone apart: answered to a client that asks for it (RFC 5001); default: not
-//	-dns-rate-limit n      answers a second over UDP to one network (/24, /56) without a cookie, 0: no limit; default 1000
-//	-ipv4, -ipv6 source    this host's public addresses: auto, interface:NAME, url:URL, none, or an address
-//	-allow-host name       Host name to accept beside addresses and the loopback names; repeatable
-//	-token-file file       one or two tokens, a line each; required on an address that is not loopback
-//	-sync-interval time    between synchronisations in the modes auto and upsert-only, default 5m
-//	-language language     zh or en: of the texts for requests without Accept-Language, default zh
-//	-log-format format     text or json
-//	-provision file        configuration, services and usages, applied at the start; or a folder: its *.json in the order of their names
-//	-check                 tell every mistake of the flags and of the provision file, and exit: nothing is opened or changed
-//	-version, -help        print the version, or the flags, and exit
+// meshddns -help lists the flags. Each can also be set in the environment.
 //
 // SIGTERM and SIGINT end the program: what has come is answered, and what has begun
 // is finished first. SIGHUP reads the token file, the provision file and the built-in zones
@@ -51,9 +32,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -175,10 +154,10 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
 	api := newServer(operations{store: store, engine: engine, clients: clients}, programVersion(), log)
-	files := &provisioning{ops: &api.ops, log: log, path: c.Provision, credentials: credentialFolder(c), faults: &api.provisionFaults}
+	files := &provision.Files{Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &api.provisionFaults, Transact: api.ops.provision}
 	if c.Provision != "" {
-		if err := files.apply(ctx, true); err != nil {
-			logLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
+		if err := files.Apply(ctx, true); err != nil {
+			provision.LogLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
 		}
 	}
 	front, err := listenHTTP(c, manager.Sockets.HTTP, api)
@@ -210,7 +189,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 			return nil
 		},
 		func(ctx context.Context) error {
-			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, files.due, files.again)
+			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, files.Due, files.Again)
 		},
 	})
 }
@@ -246,13 +225,13 @@ type step struct {
 }
 
 // reloadSteps are those of a reload, in their order.
-func reloadSteps(c settings.Settings, files *provisioning, dns builtinDNS) (steps []step) {
+func reloadSteps(c settings.Settings, files *provision.Files, dns builtinDNS) (steps []step) {
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
 	}
 	if c.Provision != "" {
 		steps = append(steps, step{"apply the provision file again", func(ctx context.Context) error {
-			return files.apply(ctx, false)
+			return files.Apply(ctx, false)
 		}})
 	}
 	if dns.cache != nil {
@@ -265,7 +244,7 @@ func reloadSteps(c settings.Settings, files *provisioning, dns builtinDNS) (step
 func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	for _, s := range steps {
 		if err := s.do(ctx); err != nil {
-			logLines(log, slog.LevelError, "reload: what was stays", err, "step", s.what)
+			provision.LogLines(log, slog.LevelError, "reload: what was stays", err, "step", s.what)
 			continue
 		}
 		log.Info("reload", "step", s.what)
@@ -364,132 +343,22 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
 }
 
-// provisioning applies the provision file, and keeps what of it is not applied. One goroutine at a
-// time uses it.
-type provisioning struct {
-	ops         *operations
-	log         *slog.Logger
-	path        string // of the file or folder; "" for none
-	credentials provision.CredentialFolder
-	faults      *atomic.Int64 // their number, which any goroutine may read
-
-	form    int                 // faults of the file as it was read last: nothing of it is applied
-	failure string              // of the database; "" for none
-	waiting provision.Mistakes  // of entries that the stored state does not allow
-	waits   *provision.Document // is applied again; nil for none
-	pause   time.Duration       // before that
-}
-
-// While a part of the provision file waits, it is tried again after provisionPause, and then after
-// twice the time, up to provisionPauseMost.
-const (
-	provisionPause     = time.Second
-	provisionPauseMost = time.Minute
-)
-
-// apply reads and applies the files, at the start before anything runs. Entries that the stored
-// state does not allow are logged, and wait. It returns provision.Mistakes when the files are
-// wrong by themselves, and the error of the database; then it has changed nothing.
-func (p *provisioning) apply(ctx context.Context, start bool) error {
-	err := p.applyDocument(ctx, provision.Read(p.path, p.credentials), start)
-	mistakes, _ := errors.AsType[provision.Mistakes](err)
-	p.form = len(mistakes)
-	p.pause = provisionPause
-	p.count()
-	return err
-}
-
-// again applies what waits of the files.
-func (p *provisioning) again(ctx context.Context) {
-	failure, waiting := p.failure, len(p.waiting)
-	err := p.applyDocument(ctx, p.waits, false)
-	p.count()
-	if err != nil && err.Error() != failure {
-		logLines(p.log, slog.LevelError, "the provision file is not applied", err)
-	}
-	if p.pause = min(2*p.pause, provisionPauseMost); len(p.waiting) < waiting {
-		p.pause = provisionPause
-	}
-}
-
-func (p *provisioning) count() {
-	n := p.form + len(p.waiting)
-	if p.failure != "" {
-		n++
-	}
-	p.faults.Store(int64(n))
-}
-
-// due gives the time until again is due, 0 when nothing waits.
-func (p *provisioning) due() time.Duration {
-	if p.waits == nil {
-		return 0
-	}
-	return p.pause
-}
-
-// applyDocument applies a document in one transaction, and logs what came of it.
-func (p *provisioning) applyDocument(ctx context.Context, document *provision.Document, start bool) error {
-	var applied provision.Applied
+// provision applies a document in one transaction, by the operations of requests.
+func (o *operations) provision(ctx context.Context, document *provision.Document, start bool) (applied provision.Applied, err error) {
 	var a *applier
-	err := p.ops.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = &applier{ops: p.ops, start: start, seen: map[string]int{}}
+	err = o.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		a = &applier{ops: o, start: start, seen: map[string]int{}}
 		applied, err = document.Apply(ctx, a)
 		return err
 	})
-	if _, ok := errors.AsType[provision.Mistakes](err); ok {
-		return err // what waited of an earlier document waits on
-	}
-	again := document == p.waits
 	if err != nil {
-		if !again {
-			p.waiting = nil
-		}
-		p.waits, p.failure = document, err.Error()
-		return err
+		return applied, err
 	}
 	if a.owner != "" {
-		p.ops.store.UseOwner(a.owner)
+		o.store.UseOwner(a.owner)
 	}
-	p.tell(ctx, applied, a)
-	fresh := slices.DeleteFunc(slices.Clone(applied.Faults), func(m provision.Mistake) bool { return again && slices.Contains(p.waiting, m) })
-	logLines(p.log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
-	if !again || len(applied.Changes) > 0 || p.failure != "" {
-		p.log.Info("provisioned", "from", p.path, "services", len(document.Services), "usages", len(document.Usages),
-			"changes", len(applied.Changes), "faults", len(applied.Faults))
-	}
-	p.waits, p.waiting, p.failure = applied.Waits, applied.Faults, ""
-	return nil
-}
-
-// tell logs what was changed, and what of it cannot work.
-func (p *provisioning) tell(ctx context.Context, applied provision.Applied, a *applier) {
-	for _, c := range applied.Changes {
-		p.log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
-			slog.String("what", c.What), slog.String("id", c.ID),
-			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
-	}
-	for _, text := range answers.WarningTexts(a.warnings, msg.English) {
-		p.log.Warn("what is stored cannot work", "from", p.path, "reason", text)
-	}
-	for _, id := range a.inUse {
-		p.log.Info("a service is not in the document, and stays while it has usages", "id", id)
-	}
-}
-
-// maxFaultLines bounds the lines that logLines writes.
-const maxFaultLines = 100
-
-// logLines logs each line of an error on its own.
-func logLines(log *slog.Logger, level slog.Level, message string, err error, attributes ...any) {
-	lines := slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return line == "" })
-	for i, line := range lines {
-		if i == maxFaultLines {
-			log.Log(context.Background(), level, message, append(attributes, "more", len(lines)-i)...)
-			return
-		}
-		log.Log(context.Background(), level, message, append(attributes, "error", line)...)
-	}
+	applied.Warnings, applied.InUse = answers.WarningTexts(a.warnings, msg.English), a.inUse
+	return applied, nil
 }
 
 // checks are those of the operations that need no database.

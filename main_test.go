@@ -22,6 +22,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"meshddns/internal/answers"
 	"meshddns/internal/provision"
 	"meshddns/test/api"
 	"meshddns/test/support"
@@ -171,7 +172,7 @@ func TestHangUpProvisions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var body struct{ Data serviceAnswer }
+		var body struct{ Data answers.Service }
 		if err := json.NewDecoder(response.Body).Decode(&body); err != nil || body.Data.Name != step.want {
 			t.Errorf("%s: the service's name is %q, %v, want %q", step.name, body.Data.Name, err, step.want)
 		}
@@ -446,12 +447,12 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 	if got := a.Applied(t, movedPrefix("7")); got != want {
 		t.Fatalf("%s\nwant\n%s", got, want)
 	}
-	if a.files.due() != provisionPause {
-		t.Errorf("it is tried again after %v", a.files.due())
+	if a.files.Due() != time.Second {
+		t.Errorf("it is tried again after %v", a.files.Due())
 	}
 	support.Eventually(t, support.Limit, "withdrawn", func() bool { return !strings.Contains(a.Ask(t, name), "n=1 ") })
 	before := len(a.Logs.String())
-	support.Eventually(t, support.Limit, "reserved", func() bool { a.files.again(t.Context()); return a.files.due() == 0 })
+	support.Eventually(t, support.Limit, "reserved", func() bool { a.files.Again(t.Context()); return a.files.Due() == 0 })
 	if got := strings.Join(a.Audited(before), "\n"); got != `provision what="POST /api/v1/ddns/usages" id=<id> status=200` {
 		t.Errorf("what waited has made\n%s", got)
 	}
@@ -490,12 +491,12 @@ provision what="POST /api/v1/ddns/usages" id=<id> status=200
 		}
 	}
 	tells("3", "预置文件未完全应用")
-	again := func(waits int, want ...string) {
+	again := func(waits int64, want ...string) {
 		t.Helper()
 		before := len(a.Logs.String())
-		a.files.again(t.Context())
-		if got := a.Audited(before); !slices.Equal(got, want) || len(a.files.waiting) != waits {
-			t.Errorf("%q, %d faults, want %q, %d", got, len(a.files.waiting), want, waits)
+		a.files.Again(t.Context())
+		if got := a.Audited(before); !slices.Equal(got, want) || a.provisionFaults.Load() != waits {
+			t.Errorf("%q, %d faults, want %q, %d", got, a.provisionFaults.Load(), want, waits)
 		}
 		if log := a.Logs.String()[before:]; strings.Contains(log, "not applied") {
 			t.Errorf("what was told is told once more: %s", log)
@@ -524,8 +525,8 @@ func TestProvisionForm(t *testing.T) {
 	if got != want || !slices.Equal(before, a.AllRows(t)) {
 		t.Errorf("%s, and the database is another one: %v", got, !slices.Equal(before, a.AllRows(t)))
 	}
-	if n := a.provisionFaults.Load(); n != 2 || a.files.due() == 0 {
-		t.Errorf("%d faults, again after %v", n, a.files.due())
+	if n := a.provisionFaults.Load(); n != 2 || a.files.Due() == 0 {
+		t.Errorf("%d faults, again after %v", n, a.files.Due())
 	}
 	if got := a.Applied(t, `{"services": []}`); got != "" || a.provisionFaults.Load() != 0 {
 		t.Errorf("a file without mistakes: %s, %d faults", got, a.provisionFaults.Load())
@@ -543,15 +544,15 @@ func TestProvisionWaitsForTheDatabase(t *testing.T) {
 		t.Errorf("the fault is %q", got)
 	}
 	before := len(a.Logs.String())
-	a.files.again(t.Context())
+	a.files.Again(t.Context())
 	if log := a.Logs.String()[before:]; log != "" || a.provisionFaults.Load() != 1 {
 		t.Errorf("the same fault again: %s, %d faults", log, a.provisionFaults.Load())
 	}
 	if _, err := db.Exec(`DROP TRIGGER refuse`); err != nil {
 		t.Fatal(err)
 	}
-	a.files.again(t.Context())
-	if log := a.Logs.String()[before:]; !strings.Contains(log, "msg=provisioned") || a.provisionFaults.Load() != 0 || a.files.due() != 0 {
+	a.files.Again(t.Context())
+	if log := a.Logs.String()[before:]; !strings.Contains(log, "msg=provisioned") || a.provisionFaults.Load() != 0 || a.files.Due() != 0 {
 		t.Errorf("the database works: %s, %d faults", log, a.provisionFaults.Load())
 	}
 }
@@ -633,20 +634,6 @@ func TestRepeated(t *testing.T) {
 			t.Errorf("done at %v, %v", done, err)
 		}
 	})
-}
-
-// An error of many lines is as many lines of the log, up to a bound.
-func TestLogLines(t *testing.T) {
-	a := newAppliance(t, stopClock)
-	var all provision.Mistakes
-	for range 2 * maxFaultLines {
-		all = append(all, provision.Mistake{File: "f", Line: 1, Reason: "bad"})
-	}
-	before := len(a.Logs.String())
-	logLines(a.log, 0, "m", all)
-	if log := a.Logs.String()[before:]; strings.Count(log, `error="f:1: bad"`) != maxFaultLines || !strings.Contains(log, "more=100") {
-		t.Error(log)
-	}
 }
 
 // The journal has the time of each line already, so a line of text has none there. JSON keeps its

@@ -96,6 +96,9 @@ type Applied struct {
 	Faults Mistakes
 	// Waits has the entries that can be applied when the stored state allows them; nil for none.
 	Waits *Document
+
+	Warnings []string // about changed entries that cannot work, in English
+	InUse    []string // ids of services that are not in the document and still have usages
 }
 
 // Apply changes an appliance to the state in the document, except for entries that the stored state

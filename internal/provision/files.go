@@ -1,0 +1,133 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Files is a provision file, or a folder of them, whose content is applied to an appliance. One
+// goroutine at a time may use it.
+type Files struct {
+	Path        string
+	Credentials CredentialFolder
+	Log         *slog.Logger
+	Faults      *atomic.Int64 // number of faults for which the files, or entries of them, are not applied
+
+	// Transact applies a document in one transaction. start is true before anything else uses the
+	// database.
+	Transact func(ctx context.Context, document *Document, start bool) (Applied, error)
+
+	form    int       // mistakes of the files at the last reading, when nothing was applied
+	failure string    // of the database, "" for none
+	waiting Mistakes  // of entries that the stored state does not allow
+	waits   *Document // is applied again; nil for none
+	pause   time.Duration
+}
+
+// While entries wait, they are applied again after firstPause, and then after twice the last pause,
+// at most longestPause.
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// Apply reads and applies the files. It logs the entries that the stored state does not allow, which
+// wait. It returns Mistakes when the files themselves are wrong, and errors of the database. After an
+// error nothing is applied.
+func (f *Files) Apply(ctx context.Context, start bool) error {
+	err := f.apply(ctx, Read(f.Path, f.Credentials), start)
+	mistakes, _ := errors.AsType[Mistakes](err)
+	f.form = len(mistakes)
+	f.pause = firstPause
+	f.count()
+	return err
+}
+
+// Again applies the entries that wait. It logs only news.
+func (f *Files) Again(ctx context.Context) {
+	failure, waiting := f.failure, len(f.waiting)
+	err := f.apply(ctx, f.waits, false)
+	f.count()
+	if err != nil && err.Error() != failure {
+		LogLines(f.Log, slog.LevelError, "the provision file is not applied", err)
+	}
+	if f.pause = min(2*f.pause, longestPause); len(f.waiting) < waiting {
+		f.pause = firstPause
+	}
+}
+
+func (f *Files) count() {
+	n := f.form + len(f.waiting)
+	if f.failure != "" {
+		n++
+	}
+	f.Faults.Store(int64(n))
+}
+
+// Due returns the time until Again is due, 0 when nothing waits.
+func (f *Files) Due() time.Duration {
+	if f.waits == nil {
+		return 0
+	}
+	return f.pause
+}
+
+// apply applies a document, and logs the result.
+func (f *Files) apply(ctx context.Context, document *Document, start bool) error {
+	applied, err := f.Transact(ctx, document, start)
+	if _, ok := errors.AsType[Mistakes](err); ok {
+		return err // the entries of an earlier document keep waiting
+	}
+	again := document == f.waits
+	if err != nil {
+		if !again {
+			f.waiting = nil
+		}
+		f.waits, f.failure = document, err.Error()
+		return err
+	}
+	f.tell(ctx, applied)
+	fresh := slices.DeleteFunc(slices.Clone(applied.Faults), func(m Mistake) bool { return again && slices.Contains(f.waiting, m) })
+	LogLines(f.Log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
+	if !again || len(applied.Changes) > 0 || f.failure != "" {
+		f.Log.Info("provisioned", "from", f.Path, "services", len(document.Services), "usages", len(document.Usages),
+			"changes", len(applied.Changes), "faults", len(applied.Faults))
+	}
+	f.waits, f.waiting, f.failure = applied.Waits, applied.Faults, ""
+	return nil
+}
+
+// tell logs the changes, and the changed entries that cannot work.
+func (f *Files) tell(ctx context.Context, applied Applied) {
+	for _, c := range applied.Changes {
+		f.Log.LogAttrs(ctx, slog.LevelInfo, "change", slog.String("who", "provision"),
+			slog.String("what", c.What), slog.String("id", c.ID),
+			slog.Int("status", c.Status), slog.String("code", ""), slog.String("file", c.File))
+	}
+	for _, text := range applied.Warnings {
+		f.Log.Warn("what is stored cannot work", "from", f.Path, "reason", text)
+	}
+	for _, id := range applied.InUse {
+		f.Log.Info("a service is not in the document, and stays while it has usages", "id", id)
+	}
+}
+
+// maxLines is the greatest number of lines that LogLines logs.
+const maxLines = 100
+
+// LogLines logs each line of an error by itself: each mistake of a file is a line.
+func LogLines(log *slog.Logger, level slog.Level, message string, err error, attributes ...any) {
+	lines := slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return line == "" })
+	for i, line := range lines {
+		if i == maxLines {
+			log.Log(context.Background(), level, message, append(attributes, "more", len(lines)-i)...)
+			return
+		}
+		log.Log(context.Background(), level, message, append(attributes, "error", line)...)
+	}
+}

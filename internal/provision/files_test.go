@@ -1,0 +1,116 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"meshddns/test/support"
+)
+
+// applying gives files with a document of one service, and applies it with the given results, one
+// after the other.
+func applying(t *testing.T, results ...func(*Document) (Applied, error)) (*Files, *support.Log) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "p.json")
+	if err := os.WriteFile(path, []byte(`{"services": [{"id": "a", "name": "A", "config": {}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logs := &support.Log{}
+	return &Files{
+		Path: path, Log: slog.New(slog.NewTextHandler(logs, nil)), Faults: &atomic.Int64{},
+		Transact: func(_ context.Context, document *Document, _ bool) (Applied, error) {
+			next := results[0]
+			results = results[1:]
+			return next(document)
+		},
+	}, logs
+}
+
+// waitsFor lets a document wait for so many faults.
+func waitsFor(faults int) func(*Document) (Applied, error) {
+	return func(d *Document) (Applied, error) {
+		a := Applied{Waits: d}
+		for i := range faults {
+			a.Faults = append(a.Faults, Mistake{File: "p.json", Line: i + 1, Reason: "no"})
+		}
+		return a, nil
+	}
+}
+
+// Entries that wait are tried again after a second, and after twice the last pause, a minute at
+// most; after progress the pauses begin anew. A fault is logged once.
+func TestPauses(t *testing.T) {
+	results := []func(*Document) (Applied, error){waitsFor(2)}
+	for range 8 {
+		results = append(results, waitsFor(2))
+	}
+	results = append(results, waitsFor(1), func(*Document) (Applied, error) { return Applied{}, nil })
+	f, logs := applying(t, results...)
+	if err := f.Apply(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	var pauses []string
+	for f.Due() > 0 {
+		pauses = append(pauses, f.Due().String())
+		f.Again(t.Context())
+	}
+	if got := strings.Join(pauses, " "); got != "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s" {
+		t.Errorf("the pauses are %s", got)
+	}
+	if n := strings.Count(logs.String(), "a part of the provision file is not applied"); n != 2 || f.Faults.Load() != 0 {
+		t.Errorf("%d lines of the log, %d faults at the end:\n%s", n, f.Faults.Load(), logs)
+	}
+}
+
+// While the database fails, all entries wait, and the same failure is logged once.
+func TestDatabaseFails(t *testing.T) {
+	failed := errors.New("disk full")
+	fails := func(*Document) (Applied, error) { return Applied{}, failed }
+	f, logs := applying(t, fails, fails, func(*Document) (Applied, error) { return Applied{}, nil })
+	if err := f.Apply(t.Context(), true); !errors.Is(err, failed) || f.Faults.Load() != 1 || f.Due() != time.Second {
+		t.Fatalf("%v, %d faults, again in %v", err, f.Faults.Load(), f.Due())
+	}
+	f.Again(t.Context())
+	if logs.String() != "" {
+		t.Errorf("the failure that Apply returned is logged: %s", logs)
+	}
+	f.Again(t.Context())
+	if !strings.Contains(logs.String(), "msg=provisioned") || f.Faults.Load() != 0 || f.Due() != 0 {
+		t.Errorf("the database works: %d faults, again in %v\n%s", f.Faults.Load(), f.Due(), logs)
+	}
+}
+
+// Files with a mistake of form change nothing: what waited of the files before keeps waiting.
+func TestFormMistake(t *testing.T) {
+	wrong := func(*Document) (Applied, error) {
+		return Applied{}, Mistakes{{File: "p.json", Reason: "a"}, {File: "p.json", Reason: "b"}}
+	}
+	f, _ := applying(t, waitsFor(1), wrong)
+	if err := f.Apply(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Apply(t.Context(), false); err == nil || f.Faults.Load() != 3 || f.Due() != time.Second {
+		t.Errorf("%v, %d faults, again in %v", err, f.Faults.Load(), f.Due())
+	}
+}
+
+// An error of many lines is as many lines of the log, up to a bound.
+func TestLogLines(t *testing.T) {
+	var all Mistakes
+	for range 2 * maxLines {
+		all = append(all, Mistake{File: "f", Line: 1, Reason: "bad"})
+	}
+	logs := &support.Log{}
+	LogLines(slog.New(slog.NewTextHandler(logs, nil)), slog.LevelInfo, "m", all)
+	if log := logs.String(); strings.Count(log, `error="f:1: bad"`) != maxLines || !strings.Contains(log, fmt.Sprintf("more=%d", maxLines)) {
+		t.Error(log)
+	}
+}
