@@ -117,11 +117,15 @@ func startOn(t testing.TB, address string, host dnswire.Name, backend Backend) *
 	return startWith(t, config, backend)
 }
 
-func startWith(t testing.TB, config Config, backend Backend) *Server {
+// startWith changes the server before it serves.
+func startWith(t testing.TB, config Config, backend Backend, change ...func(*Server)) *Server {
 	t.Helper()
 	s, err := Listen(config, backend, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(s)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
