@@ -1,7 +1,5 @@
-// The providers, their accounts and clients, and the connection test; what the reconciler
-// and the built-in DNS server are made of; the configuration and the services: what may be
-// written, when it says nothing new, and the operations that requests and provision files
-// share.
+// The list of providers; the parts of the reconciler and of the built-in DNS server; the
+// operations on the configuration and on services, which requests and provision files share.
 
 package main
 
@@ -35,8 +33,8 @@ import (
 	"meshddns/internal/strictjson"
 )
 
-// providers are what a configuration may name, in the order of the list that
-// is shown, with the least TTL in seconds that a zone of the cheapest plan takes.
+// providers has the providers in the order of GET providers. minTTL is the least TTL in seconds of
+// a zone in the cheapest plan.
 var providers = []struct {
 	name   string
 	minTTL uint32
@@ -82,8 +80,8 @@ type clients struct {
 // hidden reports whether a built-in server runs that the world does not find.
 func (c clients) hidden() bool { return c.dnsAddress != "" && c.reachable != nil && !c.reachable() }
 
-// reachability tells whether the world finds the built-in server: by its own name, or
-// else at an address of this host. That it no longer does is logged once.
+// reachability returns a function that reports whether resolvers find the built-in server: by its
+// own name, or at an address of this host. It logs once when they no longer do.
 func reachability(named bool, addresses *hostaddr.Book, log *slog.Logger) func() bool {
 	var lost atomic.Bool
 	return func() bool {
@@ -201,7 +199,7 @@ func listenDNS(c nameserver.Config, s *store, addresses *hostaddr.Book, log *slo
 	return d, err
 }
 
-// listening tells the addresses that are listened on.
+// listening returns the addresses of the server, "" without one.
 func (d builtinDNS) listening() string {
 	if d.nameserver == nil {
 		return ""
@@ -209,7 +207,7 @@ func (d builtinDNS) listening() string {
 	return strings.Join(d.nameserver.Addrs(), ",")
 }
 
-// address is where this host reaches the server, "" without one.
+// address returns an address at which this host reaches the server, "" without one.
 func (d builtinDNS) address() string {
 	if d.nameserver == nil {
 		return ""
@@ -239,7 +237,7 @@ func (d builtinDNS) keep(ctx context.Context) error {
 	return d.cache.Run(ctx)
 }
 
-// close gives the sockets back when the program cannot start.
+// close closes the sockets when the program cannot start.
 func (d builtinDNS) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -269,7 +267,7 @@ func (b configurationBody) configuration() mesh.Configuration {
 	}
 }
 
-// checkConfiguration refuses what cannot be stored, in the order of the contract.
+// checkConfiguration checks a configuration in the order of the contract.
 func checkConfiguration(c mesh.Configuration) error {
 	switch {
 	case c.Provider == "":
@@ -346,7 +344,7 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 	return v, badEndpoints(mesh.AnyNetwork, typed.Endpoints)
 }
 
-// checkOwner refuses what is no owner.
+// checkOwner checks the form of an owner.
 func checkOwner(owner string) error {
 	if len(owner) != len(mesh.AnyOwner) || strings.Trim(owner, "0123456789abcdef") != "" {
 		return msg.Refuse(msg.OwnerInvalid)
@@ -366,16 +364,16 @@ func badEndpoints(network mesh.NetworkID, endpoints []string) error {
 	return err
 }
 
-// operations are what requests and provision files ask for. Each checks in the contract's order and
-// then asks the store. They know no HTTP.
+// operations do the work of requests and provision files. Each checks in the order of the contract
+// and then calls the store. They know no HTTP.
 type operations struct {
 	store   *store
 	engine  *reconcile.Engine
 	clients clients
 }
 
-// saveConfiguration checks a configuration and stores it. members are all that it
-// was given with; what of it cannot work is told.
+// saveConfiguration checks and stores a configuration. members are the names in its body. It returns
+// warnings about parts that cannot work.
 func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration, members []string) ([]answers.Warning, error) {
 	if err := checkConfiguration(c); err != nil {
 		return nil, err
@@ -384,7 +382,7 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 		return nil, err
 	}
 	stored, err := o.store.Configuration(ctx)
-	if errors.Is(err, errNoConfiguration) { // deleted since: it was stored all the same
+	if errors.Is(err, errNoConfiguration) { // deleted since
 		return nil, nil
 	}
 	if err != nil {
@@ -398,8 +396,8 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	return warnings, err
 }
 
-// forgetConfiguration deletes the configuration. What it has published is withdrawn first: it
-// waits until that was tried, and reports whether nothing stands any more.
+// forgetConfiguration deletes the configuration, and waits until the engine has tried to withdraw
+// its value. It reports whether the value is gone.
 func (o *operations) forgetConfiguration(ctx context.Context) (gone bool, err error) {
 	c, err := o.store.Configuration(ctx)
 	if err != nil {
@@ -422,9 +420,9 @@ func (o *operations) forgetConfiguration(ctx context.Context) (gone bool, err er
 	}), nil
 }
 
-// registerService checks and stores a new service, under a new id where it has none. It
-// gives the service as it is stored, and what of it cannot work; with an error no more
-// than an id that it could have had.
+// registerService checks and stores a new service. A service without an id gets a new one. It
+// returns the stored service, and warnings about parts that cannot work; with an error, a service
+// that has only an id, or not even that.
 func (o *operations) registerService(ctx context.Context, body serviceBody, members []string) (mesh.Service, []answers.Warning, error) {
 	if body.ID == "" {
 		id, err := o.store.newID()
@@ -446,7 +444,7 @@ func (o *operations) registerService(ctx context.Context, body serviceBody, memb
 	return o.stored(ctx, v, members)
 }
 
-// replaceService is registerService for a service with an id, which may be there.
+// replaceService is registerService for a service with an id, which may exist.
 func (o *operations) replaceService(ctx context.Context, body serviceBody, members []string) (mesh.Service, []answers.Warning, error) {
 	v, err := body.checked()
 	if err != nil {
@@ -458,8 +456,8 @@ func (o *operations) replaceService(ctx context.Context, body serviceBody, membe
 	return o.stored(ctx, v, members)
 }
 
-// stored gives a service that was just stored. Another client may have deleted it since:
-// it was stored all the same.
+// stored reads a service that was just stored. If another client has deleted it since, that is no
+// error.
 func (o *operations) stored(ctx context.Context, saved mesh.Service, members []string) (mesh.Service, []answers.Warning, error) {
 	v, err := o.store.Service(ctx, saved.ID)
 	if errors.Is(err, errNoService) {
@@ -474,8 +472,8 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 	return v, warnings, err
 }
 
-// configurationWarnings tell what of a configuration cannot work as it stands. members are all
-// that it was given with.
+// configurationWarnings returns warnings about parts of a configuration that cannot work. members
+// are the names in its body.
 func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []answers.Warning {
 	names := answers.WarnDomain(c.Domain)
 	if names == nil {
@@ -494,7 +492,7 @@ func (o *operations) configurationWarnings(c mesh.Configuration, members []strin
 		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
 }
 
-// accountWarnings tell why an account has no client.
+// accountWarnings returns the reason why an account has no client, as a warning.
 func (o *operations) accountWarnings(a reconcile.Account) []answers.Warning {
 	if unknown := answers.WarnProvider(a.Provider, providerNames()); unknown != nil {
 		return unknown
@@ -505,8 +503,8 @@ func (o *operations) accountWarnings(a reconcile.Account) []answers.Warning {
 	return nil
 }
 
-// serviceWarnings tell what of a stored service cannot work as it stands. members are
-// those beside its config.
+// serviceWarnings returns warnings about parts of a stored service that cannot work. members are
+// the names beside its config.
 func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, members []string) ([]answers.Warning, error) {
 	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {

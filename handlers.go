@@ -1,5 +1,5 @@
-// The HTTP contract: its routes, what errors are to a client, and one function a route, which
-// decodes, asks an operation or the store, and answers.
+// The HTTP contract: its routes, the answers to errors, and one function a route, which decodes,
+// calls an operation or the store, and answers.
 
 package main
 
@@ -106,7 +106,7 @@ func (s *server) routes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux.Routes, w, r) })
 }
 
-// failures are what the errors of the store and the engine are to a client.
+// failures has the refusals that clients get for errors of the store and the engine.
 var failures = []envelope.Answer{
 	{Err: errNoConfiguration, ID: msg.UnknownConfiguration},
 	{Err: errNoService, ID: msg.UnknownService},
@@ -126,12 +126,12 @@ var failures = []envelope.Answer{
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
 }
 
-// failureOf gives the failure that a client is told for an error.
+// failureOf returns the failure that a client gets for an error.
 func failureOf(err error) *envelope.Failure {
 	return envelope.Adapter{Answers: failures, Broken: broken}.Failure(err)
 }
 
-// broken tells what is wrong with the database.
+// broken returns the refusal for a fault of the database, "" for other errors.
 func broken(err error) msg.ID {
 	switch kind := sqlite.FaultOf(err); {
 	case errors.Is(err, sqlite.ErrGone):
@@ -256,8 +256,8 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.SyncDone, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
 }
 
-// preview tells what a synchronisation would do, whatever it finds. What it could not look at in
-// time is not in the report, which is not complete then.
+// preview reports the changes that a synchronisation would make. If the time ends, the report lacks
+// the remaining names, and says that it is not complete.
 func (s *server) preview(ctx context.Context, r *http.Request, sweep bool) (envelope.Reply, error) {
 	look := s.ops.engine.Preview
 	if sweep {
@@ -480,14 +480,14 @@ func (s *server) availableUsages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page gives at most limit usages that the filter selects.
+// page reads at most limit usages that the filter selects.
 func (s *server) page(r *http.Request, f usageFilter, limit int) (page answers.ListPage) {
 	defer tasks.Catch(&page.Err)
 	language := envelope.Language(r)
 	return s.ops.store.Listing(r.Context(), f, limit, func(f mesh.Fault) string { return answers.FaultText(reconcile.Fault(f), language) })
 }
 
-// choices gives words that a client has to choose from.
+// choices joins the words that a client may choose from.
 func choices[W ~string](words []W) string {
 	var all []string
 	for _, word := range words {
@@ -596,7 +596,7 @@ func (s *server) putService(r *http.Request) (envelope.Reply, error) {
 	return serviceReply(r, v, warnings), err
 }
 
-// serviceReply tells of a service that was stored.
+// serviceReply answers with a stored service.
 func serviceReply(r *http.Request, v mesh.Service, warnings []answers.Warning) envelope.Reply {
 	return envelope.Reply{Message: msg.ServiceSaved, ID: v.ID, Data: struct {
 		answers.Service
@@ -610,8 +610,8 @@ type metService struct {
 	Zone answers.Zone `json:"zone"`
 }
 
-// metBy gives the function that tells how the zone of a service was met: with the service's own account, else with the
-// configuration's.
+// metBy returns a function that adds the state of its zone to a service. The zone is that of the
+// service's own account, else of the configuration's.
 func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
 	c, err := s.ops.store.Configuration(r.Context())
 	if errors.Is(err, errNoConfiguration) {
@@ -698,7 +698,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// describeBackup sets what every backup's header says.
+// describeBackup sets the header of a backup.
 func describeBackup(h http.Header) {
 	h.Set("Content-Type", "application/vnd.sqlite3")
 	h.Set("Content-Disposition", `attachment; filename="meshddns.db"`)

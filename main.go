@@ -1,9 +1,9 @@
-// The program from its start to its end; what it does when it is told to read its files
-// again, or to check them; the provision file, applied by the operations of requests.
+// Start, wiring, signals and end of the program; -check; the provision file, which the operations
+// of requests apply.
 
-// Meshddns keeps the DNS TXT records by which the nodes of a mesh network
-// find each other. It reserves names, publishes them at a DNS provider or
-// answers for them itself, and keeps what is published true.
+// Meshddns keeps the DNS TXT records by which the nodes of a mesh network find each other. It
+// reserves names, publishes their values at a DNS provider or answers for them itself, and keeps
+// these values correct.
 //
 // Usage:
 //
@@ -11,10 +11,9 @@
 //
 // meshddns -help lists the flags. Each can also be set in the environment.
 //
-// SIGTERM and SIGINT end the program: what has come is answered, and what has begun
-// is finished first. SIGHUP reads the token file, the provision file and the built-in zones
-// again; a fault in a file is logged, and what was stays. A fault in the provision file does not keep the
-// program from starting.
+// SIGTERM and SIGINT end the program after it has answered all requests and finished its work.
+// SIGHUP reads the token file, the provision file and the built-in zones again. If a file is wrong,
+// the program logs the mistake and keeps its state. It also starts with a wrong provision file.
 package main
 
 import (
@@ -72,7 +71,7 @@ func main() {
 	}
 }
 
-// process is what the system gives the program at its start.
+// process is the environment of the program.
 type process struct {
 	args, environ  []string
 	hangUps        <-chan os.Signal
@@ -81,8 +80,8 @@ type process struct {
 
 func (p process) getenv(name string) string { return settings.Lookup(p.environ, name) }
 
-// newLog writes in a format; to the journal each line with its priority, and text without the time,
-// which the journal has already.
+// newLog returns a log in a format. In the journal each line has its priority, and lines of text
+// have no time, because the journal adds it.
 func (p process) newLog(name string) *slog.Logger {
 	journal := systemd.IsJournal(p.getenv, p.stderr)
 	format := func(w io.Writer) slog.Handler {
@@ -100,7 +99,7 @@ func (p process) newLog(name string) *slog.Logger {
 	return slog.New(format(p.stderr))
 }
 
-// withoutTime leaves out the time of a line.
+// withoutTime deletes the time of a line.
 func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
 		return slog.Attr{}
@@ -108,7 +107,7 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// run is the program. It returns when ctx has ended and all is closed.
+// run is the program. It returns after ctx has ended and everything is closed.
 func run(ctx context.Context, p process) (err error) {
 	c, err := settings.Read(p.args, p.environ)
 	switch {
@@ -133,13 +132,13 @@ func run(ctx context.Context, p process) (err error) {
 		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
 	}
 	if err := runWith(ctx, c, manager, p.hangUps, log); err != nil {
-		manager.Status("failed: " + err.Error()) // the caller tells the error itself
+		manager.Status("failed: " + err.Error()) // the caller prints the error
 		return err
 	}
 	return nil
 }
 
-// runWith is the program once it knows what it is to do and where it logs.
+// runWith is run with the settings read and the log open.
 func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service, hangUps <-chan os.Signal, log *slog.Logger) (err error) {
 	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
@@ -194,7 +193,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	})
 }
 
-// serves says where the program answers.
+// serves names the addresses on which the program answers.
 func serves(http, dns string) string {
 	if dns == "" {
 		return "HTTP on " + http
@@ -202,7 +201,7 @@ func serves(http, dns string) string {
 	return "HTTP on " + http + ", DNS on " + dns
 }
 
-// work asks the database what the program has to do, and what is wrong with it.
+// work describes the amount of work, and faults of the database, for the status in systemd.
 func work(s *store) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		totals, err := s.Totals(ctx)
@@ -224,7 +223,7 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// reloadSteps are those of a reload, in their order.
+// reloadSteps returns the steps of a reload in their order.
 func reloadSteps(c settings.Settings, files *provision.Files, dns builtinDNS) (steps []step) {
 	if c.Tokens != nil {
 		steps = append(steps, step{"read the token file again", func(context.Context) error { return c.Tokens.Reload() }})
@@ -240,7 +239,7 @@ func reloadSteps(c settings.Settings, files *provision.Files, dns builtinDNS) (s
 	return steps
 }
 
-// reload does all steps in order. One that fails has changed nothing, and hinders no other.
+// reload runs all steps in order. A failed step has changed nothing, and the next ones still run.
 func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	for _, s := range steps {
 		if err := s.do(ctx); err != nil {
@@ -254,8 +253,8 @@ func reload(ctx context.Context, steps []step, log *slog.Logger) {
 	}
 }
 
-// onHangUp obeys each hang-up until ctx ends, and meanwhile calls again after the time that due
-// gives, 0 for never.
+// onHangUp calls obey at each hang-up until ctx ends. It calls again when the time of due has
+// passed, unless that is 0.
 func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), due func() time.Duration, again func(context.Context)) error {
 	for {
 		var alarm <-chan time.Time
@@ -273,7 +272,7 @@ func onHangUp(ctx context.Context, hangUps <-chan os.Signal, obey func(), due fu
 	}
 }
 
-// release is the version that deploy/build gives by -ldflags -X; else the go command's is told.
+// release is the version, set by deploy/build with -ldflags -X; else the go command knows it.
 var release string
 
 func programVersion() string {
@@ -287,11 +286,10 @@ func programVersion() string {
 	return info.Main.Version
 }
 
-// shutdownTime is for the answers in flight: longer than a write that has
-// begun and its clean-up.
+// shutdownTime is the time for the last answers. A write at a provider and its clean-up take less.
 const shutdownTime = 2*provider.WriteTime + 5*time.Second
 
-// listenHTTP binds the API's addresses, all or none, and puts the guards before its routes.
+// listenHTTP listens on all addresses of the API or on none. The guards stand before the routes.
 func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*httpserver.Server, error) {
 	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
 	for _, l := range inherited {
@@ -312,13 +310,13 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 	}), nil
 }
 
-// credentialFolder is where the provision file's secrets are.
+// credentialFolder returns the folder with the secrets of the provision file.
 func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }
 
-// tellMistakes writes every mistake of the settings, and of the files that they name, a
-// line each. There is an error when there are any.
+// tellMistakes writes every mistake of the settings and of their files, a line for each. It returns
+// an error if there are any.
 func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	var told []string
 	if fault != nil {
@@ -361,7 +359,7 @@ func (o *operations) provision(ctx context.Context, document *provision.Document
 	return applied, nil
 }
 
-// checks are those of the operations that need no database.
+// checks implements provision.Checks.
 type checks struct{}
 
 func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
@@ -395,29 +393,29 @@ func (checks) CheckUsage(body []byte) error {
 	return badEndpoints(want.Network.V, b.TXTEndpoints)
 }
 
-// Blame tells which member a refusal is about, and why it is refused.
+// Blame returns the member that a refusal is about, and the reason.
 func (checks) Blame(err error) (member, reason string, ok bool) {
 	f := failureOf(err)
 	member, reason = provision.Blamed(f.ID, f.Error())
 	return member, reason, f.Cause == nil
 }
 
-// applier applies a document in one transaction, by the operations of requests. It
-// leaves alone what is as wanted.
+// applier implements provision.Appliance by the operations of requests, in one transaction. It
+// changes only entries that differ.
 type applier struct {
 	checks
 	ops   *operations
-	start bool           // nothing uses the owner yet
-	owner string         // that was taken
-	seen  map[string]int // usages of the document so far, by service, network and prefix
+	start bool           // the database was opened just now, so nothing uses its owner yet
+	owner string         // the taken one, "" for none
+	seen  map[string]int // numbers of the usages of the document so far, by service, network and prefix
 	inUse []string       // services that cannot be deleted yet
 
-	warnings []answers.Warning // of what is stored and cannot work
+	warnings []answers.Warning // about stored entries that cannot work
 }
 
 var unchanged provision.Change
 
-// SaveOwner takes an owner for a new database; another database adopts it.
+// SaveOwner makes an owner that of a new database; an older database adopts it.
 func (a *applier) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
 	if err := a.CheckOwner(owner); err != nil || owner == a.ops.store.ledger.Owner() {
 		return unchanged, err
@@ -436,7 +434,7 @@ func (a *applier) SaveOwner(ctx context.Context, owner string) (provision.Change
 	return provision.Did("POST adopt", owner, a.ops.store.ledger.Adopt(ctx, owner))
 }
 
-// SaveConfiguration stores a configuration that is another one.
+// SaveConfiguration stores a configuration if it differs.
 func (a *applier) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
 	var b configurationBody
 	if err := envelope.Parse(body, &b); err != nil {
@@ -452,7 +450,7 @@ func (a *applier) SaveConfiguration(ctx context.Context, body []byte) (provision
 	return provision.Did("PUT config", "", err)
 }
 
-// SaveService stores a service that is another one.
+// SaveService stores a service if it differs.
 func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
 	var b serviceBody
 	if err := envelope.Parse(body, &b); err != nil {
@@ -467,7 +465,7 @@ func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Chang
 	return provision.Did("PUT services/{id}", v.ID, err)
 }
 
-// SaveUsage reserves a usage that is not there, and changes what differs in one that is.
+// SaveUsage reserves a usage, or changes the members that differ in a reserved one.
 func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
 	b, want, same, err := a.sameUsages(ctx, body)
 	if err != nil {
@@ -499,7 +497,7 @@ func (a *applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (p
 	return provision.Did("PATCH usages/{id}", u.ID, a.ops.saveUsage(ctx, u, endpoints, description))
 }
 
-// sameUsages reads a usage of a document, and gives those that there are of it.
+// sameUsages decodes a usage of a document, and returns the stored usages that match it.
 func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, want mesh.Usage, same []mesh.Usage, err error) {
 	if err = envelope.Parse(body, &b); err != nil {
 		return b, want, nil, err
@@ -511,11 +509,11 @@ func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, wan
 	return b, want, same, err
 }
 
-// SameUsages gives the numbers of the usages that are the one of a body.
+// SameUsages returns the seqs of the stored usages that match a body.
 func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
 	_, _, same, err := a.sameUsages(ctx, body)
 	if failureOf(err).Cause == nil {
-		err = nil // a refusal, which is told when it is to be saved
+		err = nil // SaveUsage will report the refusal
 	}
 	for _, u := range same {
 		numbers = append(numbers, u.Seq)
@@ -523,14 +521,14 @@ func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64,
 	return numbers, err
 }
 
-// HeldUsages gives the usages that a document can have.
+// HeldUsages returns the usages that a document can have.
 func (a *applier) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
 	return sqlite.Made(a.ops.store.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (provision.Held, bool) {
 		return provision.Held{Seq: u.Seq, ID: u.ID}, u.Documented()
 	})
 }
 
-// ReleaseUsage releases a usage, and does not wait until its value is withdrawn.
+// ReleaseUsage releases a usage without waiting until its value is withdrawn.
 func (a *applier) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
 	done, err := a.ops.store.ReleaseUsage(ctx, id, false)
 	c, err := provision.Did("DELETE usages/{id}", id, err)
@@ -540,12 +538,12 @@ func (a *applier) ReleaseUsage(ctx context.Context, id string) (provision.Change
 	return c, err
 }
 
-// HeldServices gives the ids of the services that a document can have.
+// HeldServices returns the ids of the services that a document can have.
 func (a *applier) HeldServices(ctx context.Context) iter.Seq2[string, error] {
 	return sqlite.Made(a.ops.store.AllServices(ctx), func(v mesh.Service) (string, bool) { return v.ID, v.Documented() })
 }
 
-// DeleteService deletes a service that has no usages.
+// DeleteService deletes a service, unless it has usages.
 func (a *applier) DeleteService(ctx context.Context, id string) (provision.Change, error) {
 	err := a.ops.store.DeleteService(ctx, id)
 	if errors.Is(err, errServiceInUse) {

@@ -1,6 +1,5 @@
-// Prefixes and full names, and what may be published, as pure functions; usages as they are
-// asked for, listed and documented; the operations on them that requests and provision
-// files share.
+// Usages as clients and documents write them, and the operations on usages, which requests and
+// provision files share.
 
 package main
 
@@ -17,8 +16,8 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// describe gives the description that is asked for, nil for none: the description itself, else
-// the one that names the network.
+// describe returns the description to store, nil for none: the given one, else one with the name
+// of the network.
 func describe(description, networkName *string) *string {
 	if description == nil && networkName != nil {
 		return new(mesh.Describe(*networkName))
@@ -26,7 +25,7 @@ func describe(description, networkName *string) *string {
 	return description
 }
 
-// reservation is what a client wants to reserve.
+// reservation is a request for a prefix.
 type reservation struct {
 	service, custom string
 	mode            mesh.PrefixMode
@@ -34,7 +33,7 @@ type reservation struct {
 	networkName     string
 }
 
-// check refuses what is not asked for rightly, whatever the service is.
+// check checks a reservation without looking at its service.
 func (want reservation) check() error {
 	switch {
 	case want.service == "":
@@ -45,7 +44,7 @@ func (want reservation) check() error {
 	return nil
 }
 
-// prefix gives what is to be reserved, or what is wrong with it by itself.
+// prefix returns the prefix to reserve, or the fault of the prefix itself.
 func (want reservation) prefix() (prefix string, fault msg.ID) {
 	switch {
 	case want.network == nil:
@@ -56,7 +55,7 @@ func (want reservation) prefix() (prefix string, fault msg.ID) {
 	return want.custom, mesh.PrefixFault(want.custom)
 }
 
-// usageBody is a usage of a document: what POST usages takes, and PATCH.
+// usageBody is a usage of a document: the members of POST usages and of PATCH.
 type usageBody struct {
 	ServiceID    string          `json:"service_id"`
 	PrefixMode   mesh.PrefixMode `json:"prefix_mode"`
@@ -75,7 +74,7 @@ func (b usageBody) reservation() reservation {
 	return want
 }
 
-// wanted is the usage of a body, as far as it can be told from others.
+// wanted returns the members of a usage that identify it.
 func (b usageBody) wanted() (mesh.Usage, error) {
 	want := b.reservation()
 	if err := want.check(); err != nil {
@@ -91,7 +90,7 @@ func (b usageBody) wanted() (mesh.Usage, error) {
 	}, nil
 }
 
-// difference is what a body has to change in a usage; nil for nothing.
+// difference returns the members of a usage that a body changes; nil for an unchanged one.
 func (b usageBody) difference(u mesh.Usage) (endpoints sqlite.TextList, description *string) {
 	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
 		endpoints = b.TXTEndpoints
@@ -102,7 +101,7 @@ func (b usageBody) difference(u mesh.Usage) (endpoints sqlite.TextList, descript
 	return endpoints, description
 }
 
-// listed gives the usage as it stands in the list.
+// listed returns a usage in the form of the list.
 func listed(u mesh.Usage, language msg.Language) answers.ListedUsage {
 	p := u.Publish
 	e := answers.ListedUsage{
@@ -142,12 +141,12 @@ func (o *operations) reserve(ctx context.Context, want reservation) (mesh.Usage,
 	return u, err
 }
 
-// notReserved is the fault of the database with which a reservation was not stored.
+// notReserved is a fault of the database that kept a reservation from being stored.
 type notReserved struct{ error }
 
 func (e *notReserved) Unwrap() error { return e.error }
 
-// refuseTaken is the refusal of a usage whose prefix another usage has.
+// refuseTaken returns the refusal of a usage whose prefix another usage has.
 func refuseTaken(u mesh.Usage) error {
 	if !u.HeldBy.Valid {
 		return msg.Refuse(msg.PrefixTaken, "")
@@ -155,7 +154,7 @@ func refuseTaken(u mesh.Usage) error {
 	return msg.Refuse(msg.PrefixTaken, msg.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
 }
 
-// usageWarnings tell what hinders a usage that was just reserved.
+// usageWarnings returns warnings about a usage that was just reserved.
 func usageWarnings(u mesh.Usage) []answers.Warning {
 	if u.HeldBy == u.Network {
 		return nil
@@ -163,14 +162,13 @@ func usageWarnings(u mesh.Usage) []answers.Warning {
 	return []answers.Warning{{ID: msg.WarnNameHeld, Args: []any{u.Name, u.HeldBy.V}}}
 }
 
-// afterService gives what is wrong with the service of a reservation, else the
-// fault that the contract looks for later.
+// afterService returns the fault of the service of a reservation, else the fault that comes later
+// in the contract's order.
 func (o *operations) afterService(ctx context.Context, service string, fault error) error {
 	return cmp.Or(o.store.CheckService(ctx, service), fault)
 }
 
-// saveUsage checks what a usage is to publish, and stores it with a description; nil
-// leaves either as it is.
+// saveUsage checks and stores the endpoints and the description of a usage; nil keeps the stored one.
 func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, endpoints sqlite.TextList, description *string) error {
 	network := mesh.AnyNetwork
 	if u.Network.Valid {
@@ -184,8 +182,8 @@ func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, endpoints sqli
 	return o.store.ChangeUsage(ctx, u.ID, endpoints, description)
 }
 
-// releaseAndWait gives a prefix free. What it has published is withdrawn first: it waits
-// until that was tried, and reports whether the prefix is free by then.
+// releaseAndWait releases a usage, and waits until the engine has tried to withdraw its value. It
+// reports whether the prefix is free.
 func (o *operations) releaseAndWait(ctx context.Context, id string, force bool) (freed bool, err error) {
 	u, err := o.store.Usage(ctx, id)
 	if err != nil {

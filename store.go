@@ -1,5 +1,5 @@
-// The database: opened, kept well and copied; the questions about the configuration and the
-// services; those about usages. Package main has no other SQL.
+// The database is opened here, and read and written: configuration, services, usages. Package main
+// has no other SQL.
 
 package main
 
@@ -34,14 +34,14 @@ import (
 	"meshddns/internal/sqlite"
 )
 
-// schemaSQL is always today's schema: a new file gets it at once.
+// schemaSQL is today's schema, which a new file gets.
 //
 //go:embed schema.sql
 var schemaSQL string
 
 var schema = sqlite.Schema{Tables: schemaSQL, Own: []string{"appliance", "usages"}, First: firstRows, Probe: `SELECT 1 FROM appliance`, Steps: migrations.Steps()}
 
-// firstRows makes the owner of a new database, and its state of the synchronisation.
+// firstRows stores the owner of a new database, and the first state of its synchronisation.
 func firstRows(ctx context.Context, tx *sql.Tx) error {
 	var owner [6]byte
 	rand.Read(owner[:])
@@ -72,8 +72,8 @@ const (
 // store is the database with the questions of this program.
 type store struct {
 	db        *sqlite.Database
-	owner     string         // marks the values in DNS that are ours
-	addresses mesh.Addresses // this host's public ones that were last known when the database was opened
+	owner     string         // the mark of our values in DNS
+	addresses mesh.Addresses // this host's last known public addresses at the opening
 	ledger    *ledger.Ledger
 	zones     *builtin.Table
 	now       func() time.Time
@@ -104,7 +104,7 @@ func (s *store) readAppliance(ctx context.Context) error {
 	return err
 }
 
-// Close ends the use of the database.
+// Close closes the database.
 func (s *store) Close() error { return s.db.Close() }
 
 // changeSecrets runs a transaction that may replace or delete secrets and change the set of
@@ -125,17 +125,17 @@ func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) recon
 	return reconcile.Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
 }
 
-// serviceAccount gives the account that a service's config names.
+// serviceAccount returns the account that a service's config names.
 func serviceAccount(c mesh.ServiceConfig) reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-// configuredAccount gives the account of the configuration.
+// configuredAccount returns the account of the configuration.
 func configuredAccount(c mesh.Configuration) reconcile.Account {
 	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
 }
 
-// newUUID gives an id that sorts after earlier ids, so that inserts go to the end of an index.
+// newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
 func newUUID() (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err
@@ -208,9 +208,9 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 	})
 }
 
-// DeleteConfiguration forgets the configuration, or is errNoConfiguration. Its value is to be
-// withdrawn at once, with its key; what services have published with that key, in a pass. It
-// gives the version of the configuration's name.
+// DeleteConfiguration deletes the configuration, or returns errNoConfiguration. Its value is due for
+// withdrawal at once; the next pass withdraws the values of services that use its key. It returns
+// the version of the configuration's name.
 func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err error) {
 	err = s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		stored, err := selectConfiguration(ctx, tx)
@@ -252,14 +252,14 @@ func (s *store) Service(ctx context.Context, id string) (mesh.Service, error) {
 	return scanService(s.db.Reading(ctx).QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
 }
 
-// ServiceBeside gives the id of another service with a service's zone, "" without one.
+// ServiceBeside returns the id of another service with the zone of a service, "" without one.
 func (s *store) ServiceBeside(ctx context.Context, v mesh.Service) (id string, err error) {
 	err = s.db.Reading(ctx).QueryRowContext(ctx, `SELECT id FROM services WHERE zone = ? AND zone <> '' AND id <> ? LIMIT 1`, v.Zone, v.ID).Scan(&id)
 	return id, sqlite.Absent(err, nil)
 }
 
-// ServicesOutside counts the services with usages that use the configuration's provider and
-// whose zones it does not have: nothing is published for them. It gives the id of one.
+// ServicesOutside counts the services with usages that use the configuration's provider in zones
+// that it does not have, so that their values are not published. It returns the id of one.
 func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id string, err error) {
 	err = s.db.Reading(ctx).QueryRowContext(ctx, `
 		SELECT count(*), coalesce(min(id), '') FROM services
@@ -268,7 +268,7 @@ func (s *store) ServicesOutside(ctx context.Context, zone string) (count int, id
 	return count, id, err
 }
 
-// Services gives at most limit services in the order of their ids, from an id on.
+// Services reads at most limit services after an id, in the order of their ids.
 func (s *store) Services(ctx context.Context, after string, limit int) ([]mesh.Service, error) {
 	return sqlite.Collect(ctx, s.db.Reading(ctx), scanService, selectServices+` WHERE id > ? ORDER BY id LIMIT ? + 0`, after, limit)
 }
@@ -276,7 +276,7 @@ func (s *store) Services(ctx context.Context, after string, limit int) ([]mesh.S
 // servicePage bounds a page of services, of which each may have a config of 64 KiB.
 const servicePage = 100
 
-// AllServices gives all services in the order of their ids.
+// AllServices reads all services in the order of their ids.
 func (s *store) AllServices(ctx context.Context) iter.Seq2[mesh.Service, error] {
 	return sqlite.Pages(servicePage, func(behind mesh.Service) ([]mesh.Service, error) { return s.Services(ctx, behind.ID, servicePage) })
 }
@@ -295,9 +295,9 @@ func (s *store) CreateService(ctx context.Context, v mesh.Service) error {
 	})
 }
 
-// PutService creates or replaces a service; masked secrets keep the stored ones, which is
-// errNoSecret when there are none. A changed zone is errDomainInUse while usages exist: their
-// names would change under them.
+// PutService creates or replaces a service. A masked secret keeps the stored one; without one it
+// returns errNoSecret. A new zone is errDomainInUse while usages exist, because their names would
+// change.
 func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		stored, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, v.ID))
@@ -316,8 +316,8 @@ func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 	})
 }
 
-// saveService stores a service and what the program reads in its config, and
-// marks all its names as due. Its zone is still the one that was stored.
+// saveService stores a service and the members of its config that the program reads, and marks all
+// its names as due. The caller has checked that its zone does not change.
 func (s *store) saveService(ctx context.Context, tx *sql.Tx, v mesh.Service, zones *builtin.ZoneChange) error {
 	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {
@@ -354,8 +354,8 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v mesh.Service, zon
 	return err
 }
 
-// DeleteService removes a service; errServiceInUse while usages exist. Its key
-// stays as long as a value stands that it was published with.
+// DeleteService deletes a service, or returns errServiceInUse while usages exist. Its key stays
+// until no value needs it.
 func (s *store) DeleteService(ctx context.Context, id string) error {
 	return s.changeSecrets(ctx, func(ctx context.Context, tx *sql.Tx, zones *builtin.ZoneChange) error {
 		v, err := scanService(tx.QueryRowContext(ctx, selectServices+` WHERE id = ?`, id))
@@ -387,14 +387,14 @@ func (s *store) CheckService(ctx context.Context, id string) error {
 	return err
 }
 
-// usageZone is the domain that the usages of a service are below.
+// usageZone is the domain of a service, under which its usages are.
 type usageZone struct {
 	domain  sql.Null[string] // as typed
 	zone    string           // as DNS has it
-	nowhere bool             // there is no account to publish with
+	nowhere bool             // no account can publish
 }
 
-// state is that of a usage of which nothing is known but its service.
+// state returns the state of a new usage of the service.
 func (z usageZone) state() reconcile.PlaceState {
 	if z.nowhere {
 		return reconcile.None
@@ -420,11 +420,10 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 	return z, nil
 }
 
-// CreateUsage stores a usage and its binding to a network, both or neither, and
-// what is due because of it. It is errPrefixTaken when the service has the custom
-// prefix already, and tells what is wrong with the service. It gives the usage
-// as it is stored. HeldBy is the network that has the name, with errPrefixTaken the
-// network that has the prefix.
+// CreateUsage stores a usage, its binding to a network and its due name, all or none. It returns
+// the stored usage. An error is errPrefixTaken if the service has the custom prefix already, or says
+// why the service can have no usages. HeldBy of the result is the network that has the name; with
+// errPrefixTaken, the network that has the prefix.
 func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, error) {
 	bindingID, err := s.newID()
 	if err == nil {
@@ -474,8 +473,8 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 	return u, err
 }
 
-// nameHolder gives the network that reserved the usage's name first. An automatic
-// name belongs to its network by construction.
+// nameHolder returns the network that reserved the usage's name first. An automatic name contains
+// the id of its network, so no other network has it.
 func nameHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null[mesh.NetworkID], err error) {
 	if u.Mode == mesh.AutomaticMode {
 		return u.Network, nil
@@ -487,8 +486,8 @@ func nameHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null
 	return network, err
 }
 
-// prefixHolder gives the network whose usage has the prefix of the usage's service. It
-// is not valid where that usage has no binding.
+// prefixHolder returns the network that has the usage's prefix in its service. It is not valid if
+// that usage has no binding.
 func prefixHolder(ctx context.Context, tx *sql.Tx, u mesh.Usage) (network sql.Null[mesh.NetworkID], err error) {
 	err = tx.QueryRowContext(ctx, `
 		SELECT b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
@@ -504,9 +503,8 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (coun
 	return count, err
 }
 
-// publishColumns are the publishing of a usage u, whose state is about the place p: the
-// attempts, the state, the value of its network b that stands, the fault, and the time of
-// the last news.
+// publishColumns are the columns of mesh.Publishing for a usage u with binding b, whose state is
+// about the place p: attempts, state, the standing value of its network, fault, time.
 const publishColumns = `
 	coalesce(p.attempts, 0), u.state,
 	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.rival <> '' THEN ''
@@ -541,16 +539,16 @@ type usageFilter struct {
 	after     int64                // only those with a higher seq
 }
 
-// Usages gives at most limit usages in the order of their reservation.
+// Usages reads at most limit usages in the order of their reservation.
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]mesh.Usage, error) {
 	where, args := f.where(limit)
 	return sqlite.Collect(ctx, s.db.Reading(ctx), scanUsage, selectUsages+where, args...)
 }
 
-// usagePage bounds a page of usages that are read in order to read them all.
+// usagePage is the size of the pages in which AllUsages reads.
 const usagePage = 100
 
-// AllUsages gives the usages up to a number in the order of their reservation.
+// AllUsages reads the usages up to a seq in the order of their reservation.
 func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage, error] {
 	return sqlite.Pages(usagePage, func(behind mesh.Usage) ([]mesh.Usage, error) {
 		page, err := s.Usages(ctx, usageFilter{after: behind.Seq}, usagePage)
@@ -558,7 +556,7 @@ func (s *store) AllUsages(ctx context.Context, last int64) iter.Seq2[mesh.Usage,
 	})
 }
 
-// where selects at most limit usages.
+// where returns the conditions for at most limit usages, and their arguments.
 func (f usageFilter) where(limit int) (query string, args []any) {
 	query, args = ` WHERE u.seq > ?`, []any{f.after}
 	switch {
@@ -580,14 +578,14 @@ func (f usageFilter) where(limit int) (query string, args []any) {
 	return query + ` AND u.record_type = 'TXT' ORDER BY u.seq LIMIT ? + 0`, append(args, limit)
 }
 
-// LastUsage gives the number of the usage that was reserved last, 0 without one.
+// LastUsage returns the seq of the last reserved usage, 0 without one.
 func (s *store) LastUsage(ctx context.Context) (seq int64, err error) {
 	err = s.db.Reader.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM usages`).Scan(&seq)
 	return seq, err
 }
 
-// Listing gives what Usages does as a page of the list, with the text that say gives for a fault.
-// SQLite writes the whole page in JSON, because reading a row costs more than writing it.
+// Listing reads the same usages as Usages, as a page of the list in JSON. say gives the text of a
+// fault. SQLite writes the JSON, because scanning a row costs more than writing it.
 func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(mesh.Fault) string) (page answers.ListPage) {
 	where, args := f.where(limit)
 	page.Err = s.db.Reader.QueryRowContext(ctx, `
@@ -616,14 +614,14 @@ func (s *store) Listing(ctx context.Context, f usageFilter, limit int, say func(
 // describing is the length of mesh.Describing.
 var describing = strconv.Itoa(len(mesh.Describing))
 
-// Usage gives one usage, or errNoUsage.
+// Usage reads one usage, or returns errNoUsage.
 func (s *store) Usage(ctx context.Context, id string) (mesh.Usage, error) {
 	return scanUsage(s.db.Reader.QueryRowContext(ctx, selectUsages+` WHERE u.id = ? AND u.record_type = 'TXT'`, id))
 }
 
-// SameUsages gives the usages of a service that reserve a prefix for a network, letter
-// case aside, those that are being released behind the others. Few have one name, which
-// is what is searched by, and not (+) the service, which may have a million.
+// SameUsages reads the usages of a service that reserve a prefix for a network, in any letter case;
+// those that are being released come last. The search is by name, which few usages share, and not
+// by service (+), which may have a million.
 func (s *store) SameUsages(ctx context.Context, u mesh.Usage) (same []mesh.Usage, err error) {
 	q := s.db.Reading(ctx)
 	zone, err := selectZone(ctx, q, u.ServiceID)
@@ -648,7 +646,7 @@ func (s *store) KeepUsage(ctx context.Context, u mesh.Usage) error {
 	})
 }
 
-// UseOwner is called when an owner was taken, before anything is marked with it.
+// UseOwner sets the owner, before any value is marked with it.
 func (s *store) UseOwner(owner string) {
 	s.owner = owner
 	s.ledger.UseOwner(owner)
@@ -676,12 +674,11 @@ func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlite.Tex
 // released is the result of ReleaseUsage.
 type released struct {
 	freed   bool
-	version int64 // of the name, whose value is to be changed; 0 when nothing is
+	version int64 // of the name if its value has to change, else 0
 }
 
-// ReleaseUsage gives a prefix free, or marks its usage as releasing until nothing
-// of it can stand at a provider any more. By force it is free at once, and what
-// stands is a leftover; so it is in mode upsert-only.
+// ReleaseUsage deletes a usage, or marks it as releasing while its value may stand at a provider.
+// By force, and in mode upsert-only, it deletes the usage at once and makes its value a leftover.
 func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r released, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		r = released{}
@@ -697,7 +694,7 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 			return err
 		}
 		next := slices.ContainsFunc(state.Names[0].Usages, func(o reconcile.Usage) bool { return !o.Releasing })
-		leave := force || state.UpsertOnly && !next // what another usage replaces is no leftover
+		leave := force || state.UpsertOnly && !next // a value that another usage replaces is no leftover
 		r.freed = leave || !u.Network.Valid || slices.Contains(reconcile.Free(state.Names[0], state.UpsertOnly), id)
 		if leave {
 			if err := s.ledger.Leave(ctx, tx, state.Names[0]); err != nil {
@@ -750,9 +747,8 @@ func (s *store) CountNames(ctx context.Context) (count int64, err error) {
 	return count, err
 }
 
-// Totals gives the numbers of 'services' and of 'usages', and of records by state: of the
-// usages, of the configuration's own record, and of places that are 'leftover' or
-// 'withdrawn'.
+// Totals returns the numbers of 'services' and 'usages', and of records by state: those of usages,
+// the configuration's own one, and places in the states 'leftover' and 'withdrawn'.
 func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}
 	rows, err := s.db.Reader.QueryContext(ctx, `SELECT what, count FROM totals`)
