@@ -317,7 +317,7 @@ func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 }
 
 // saveService stores a service and the members of its config that the program reads, and marks all
-// its names as due. The caller has checked that its zone does not change.
+// its names as due. v.Zone is the zone before the change.
 func (s *store) saveService(ctx context.Context, tx *sql.Tx, v mesh.Service, zones *builtin.ZoneChange) error {
 	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {
