@@ -300,14 +300,13 @@ func missingMember(c mesh.Configuration) error {
 
 // serviceBody is a service as clients write it.
 type serviceBody struct {
-	ID     string       `json:"id"`
-	Name   string       `json:"name"`
+	mesh.ServiceMembers
 	Config secrets.JSON `json:"config"`
 }
 
 // service makes the service of a body. Masked secrets are still masked.
 func (body serviceBody) service() mesh.Service {
-	v := mesh.Service{ID: body.ID, Name: body.Name, Config: secrets.Secret(body.Config)}
+	v := mesh.Service{ServiceMembers: body.ServiceMembers, Config: secrets.Secret(body.Config)}
 	if json.Unmarshal(body.Config, &v.Config) != nil {
 		var compact bytes.Buffer
 		if json.Compact(&compact, body.Config) == nil {
@@ -439,7 +438,7 @@ func (o *operations) registerService(ctx context.Context, body serviceBody, memb
 		return mesh.Service{}, nil, err
 	}
 	if err := o.store.CreateService(ctx, v); err != nil {
-		return mesh.Service{ID: v.ID}, nil, err
+		return mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: v.ID}}, nil, err
 	}
 	return o.stored(ctx, v, members)
 }
@@ -466,7 +465,7 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 		v.UpdatedAt = v.CreatedAt
 	}
 	if err != nil {
-		return mesh.Service{ID: saved.ID}, nil, err
+		return mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: saved.ID}}, nil, err
 	}
 	warnings, err := o.serviceWarnings(ctx, v, members)
 	return v, warnings, err

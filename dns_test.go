@@ -111,7 +111,7 @@ func (p program) Forget(ctx context.Context) (gone bool, err error) {
 }
 
 func (p program) PutService(ctx context.Context, id, config string) error {
-	return p.ops.store.PutService(ctx, mesh.Service{ID: id, Name: "service", Config: secrets.Secret(config)})
+	return p.ops.store.PutService(ctx, mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: id, Name: "service"}, Config: secrets.Secret(config)})
 }
 
 func (p program) DeleteService(ctx context.Context, id string) error {

@@ -51,7 +51,7 @@ func mustOpen(t *testing.T, path string) *store {
 func filledStore(t *testing.T) *store {
 	t.Helper()
 	s := mustOpen(t, filepath.Join(t.TempDir(), "meshddns.db"))
-	if err := s.CreateService(t.Context(), mesh.Service{ID: "svc", Name: "Site", Config: `{"domain":"example.com"}`}); err != nil {
+	if err := s.CreateService(t.Context(), mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: "svc", Name: "Site"}, Config: `{"domain":"example.com"}`}); err != nil {
 		t.Fatal(err)
 	}
 	settle(s)
@@ -174,7 +174,7 @@ func TestRollbackDoesNothing(t *testing.T) {
 			return s.PutConfiguration(ctx, mesh.Configuration{Provider: "builtin", Domain: "example.net"}, false)
 		}, 1, 1},
 		"service": {"", func(ctx context.Context, s *store, _ reconcile.Place) error {
-			return s.CreateService(ctx, mesh.Service{ID: "new", Config: `{"provider":"builtin","domain":"example.net"}`})
+			return s.CreateService(ctx, mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: "new"}, Config: `{"provider":"builtin","domain":"example.net"}`})
 		}, 1, 1},
 		"records": {"", func(ctx context.Context, s *store, _ reconcile.Place) error {
 			return s.zones.ChangeZoneRecords(ctx, []string{record.Name}, add)
@@ -233,7 +233,7 @@ func TestCreateUsage(t *testing.T) {
 		t.Errorf("Usage = %+v, %v", u, err)
 	}
 	for id, config := range map[string]string{"text": "nothing", "null": "null", "none": "{}", "number": `{"domain":7}`, "long": `{"domain":"` + strings.Repeat("x.", 122) + `xx"}`} {
-		if err := s.CreateService(ctx, mesh.Service{ID: id, Config: "{}"}); err != nil {
+		if err := s.CreateService(ctx, mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: id}, Config: "{}"}); err != nil {
 			t.Fatal(err)
 		}
 		parsed, err := mesh.ParseServiceConfig(secrets.Secret(config))
@@ -662,7 +662,7 @@ func TestUsageAsStored(t *testing.T) {
 		made <- u
 	}()
 	support.Receive(t, begun)
-	err := s.PutService(t.Context(), mesh.Service{ID: "svc", Name: "Site", Config: `{"domain":"example.net"}`})
+	err := s.PutService(t.Context(), mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: "svc", Name: "Site"}, Config: `{"domain":"example.net"}`})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,7 @@ func NewConfiguration(c mesh.Configuration) Configuration {
 
 // Service is a service as clients see it, with the secrets in its config masked.
 type Service struct {
-	ID         string `json:"id"`
-	Name       string `json:"name"`
+	mesh.ServiceMembers
 	Config     string `json:"config"`
 	UsageCount int    `json:"usage_count"`
 	CreatedAt  string `json:"created_at"`
@@ -50,7 +49,7 @@ type Service struct {
 // NewService makes the answer about a service.
 func NewService(v mesh.Service) Service {
 	return Service{
-		ID: v.ID, Name: v.Name, Config: secrets.MaskMembers(string(v.Config)), UsageCount: v.UsageCount,
+		ServiceMembers: v.ServiceMembers, Config: secrets.MaskMembers(string(v.Config)), UsageCount: v.UsageCount,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 	}
 }

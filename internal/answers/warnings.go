@@ -11,6 +11,7 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/strictjson"
 )
 
 // Warning is a text in each language.
@@ -41,16 +42,10 @@ func WarningTexts(all []Warning, language msg.Language) (texts []string) {
 // The members of a configuration, a service, a service's config and a usage, and members that only
 // answers have: a client that edits an answer and sends it back gets no warning.
 var (
-	ConfigurationMembers = []string{
-		"provider", "access_key_id", "access_key_secret", "endpoint", "domain", "txt_record_name", "txt_endpoints",
-		"sync_mode", "effective_sync_mode", "retry_interval", "max_retries", "enabled", "updated_at",
-	}
-	ServiceMembers       = []string{"id", "name", "config", "usage_count", "created_at", "updated_at", "zone", "warnings"}
-	ServiceConfigMembers = []string{"domain", "provider", "access_key_id", "access_key_secret", "endpoint", "txt_endpoints"}
-	UsageMembers         = []string{
-		"id", "provider_id", "prefix_mode", "record_prefix", "record_type", "description", "is_occupied", "network_id", "full_domain",
-		"provider", "network_name", "publish", "status", "txt_endpoints", "created_at",
-	}
+	ConfigurationMembers = strictjson.Fields[Configuration]()
+	ServiceMembers       = append(strictjson.Fields[Service](), "zone", "warnings")
+	ServiceConfigMembers = strictjson.Fields[mesh.ServiceConfig]()
+	UsageMembers         = append(strictjson.Fields[ListedUsage](), "status", "txt_endpoints", "created_at")
 )
 
 // Members of a usage that its reservation does not set, and members that no change sets.

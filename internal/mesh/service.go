@@ -12,9 +12,16 @@ import (
 	"meshddns/internal/strictjson"
 )
 
+// ServiceMembers are the members of a service that requests, answers and provision files have in
+// the form in which the database stores them.
+type ServiceMembers struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
 // Service is a registered DNS service.
 type Service struct {
-	ID, Name             string
+	ServiceMembers
 	Config               secrets.Secret   // JSON, as registered
 	Domain               sql.Null[string] // NULL if Config is no JSON object
 	Zone                 string           // Domain in DNS form
@@ -48,7 +55,7 @@ func (v Service) Over(stored Service) (_ Service, ok bool) {
 // SameAs reports whether the service equals the stored one.
 func (v Service) SameAs(stored Service) bool {
 	changed, ok := v.Over(stored)
-	return ok && v.ID == stored.ID && v.Name == stored.Name &&
+	return ok && v.ServiceMembers == stored.ServiceMembers &&
 		strictjson.Equal([]byte(changed.Config), []byte(stored.Config))
 }
 

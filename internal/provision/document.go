@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/mesh"
 	"meshddns/internal/secrets"
 	"meshddns/internal/strictjson"
 )
@@ -132,11 +133,8 @@ var (
 		"txt_record_name": aText, "txt_endpoints": texts, "sync_mode": aText, "retry_interval": anInteger, "max_retries": anInteger,
 		"enabled": aBoolean,
 	}}
-	serviceForm = form{
-		members:  map[string]string{"id": aText, "name": aText, "config": anObject},
-		required: []string{"config", "id", "name"},
-	}
-	configForm = form{others: true, members: map[string]string{
+	serviceForm = form{members: serviceTypes(), required: []string{"config", "id", "name"}}
+	configForm  = form{others: true, members: map[string]string{
 		"domain": aText, "provider": aText, "access_key_id": aText, "endpoint": aText, "txt_endpoints": texts,
 	}}
 	usageForm = form{members: map[string]string{
@@ -145,6 +143,15 @@ var (
 	}}
 	parts = []string{"owner", "configuration", "services", "usages", "prune"}
 )
+
+// serviceTypes returns the members of a service and their types.
+func serviceTypes() map[string]string {
+	types := map[string]string{"config": anObject}
+	for _, name := range strictjson.Fields[mesh.ServiceMembers]() {
+		types[name] = aText
+	}
+	return types
+}
 
 // add reads a file into the document.
 func (d *Document) add(name, text string) {

@@ -19,8 +19,7 @@ type Source struct {
 
 // Service is a service of a document.
 type Service struct {
-	ID     string          `json:"id"`
-	Name   string          `json:"name"`
+	mesh.ServiceMembers
 	Config json.RawMessage `json:"config"`
 }
 
@@ -28,7 +27,7 @@ type Service struct {
 // if its config is no object, which a document cannot have.
 func ServiceOf(v mesh.Service) (_ Service, ok bool) {
 	config := json.RawMessage(secrets.MaskMembers(string(v.Config)))
-	return Service{ID: v.ID, Name: v.Name, Config: config}, v.Documented()
+	return Service{ServiceMembers: v.ServiceMembers, Config: config}, v.Documented()
 }
 
 // Usage is a usage of a document.

@@ -9,8 +9,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -53,18 +55,37 @@ func Decode(body []byte, v any) error {
 		return err
 	}
 	fields := reflect.ValueOf(v).Elem()
-	for i := range fields.NumField() {
-		name := fields.Type().Field(i).Tag.Get("json")
+	for name, index := range tagged(fields.Type()) {
 		at := slices.IndexFunc(members, func(m Member) bool { return m.Name.Text == name })
 		if at < 0 || members[at].Value.Kind == KindNull {
 			continue
 		}
-		field := fields.Field(i)
+		field := fields.FieldByIndex(index)
 		if err := decode(body, members[at].Value, field.Addr().Interface()); err != nil {
 			return &Error{WrongType, name, wanted(field.Type())}
 		}
 	}
 	return nil
+}
+
+// tagged yields the fields of a struct with a name in JSON, those of embedded structs too.
+func tagged(t reflect.Type) iter.Seq2[string, []int] {
+	return func(yield func(string, []int) bool) {
+		for _, field := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name != "" && !yield(name, field.Index) {
+				return
+			}
+		}
+	}
+}
+
+// Fields returns the names in JSON of the fields of a struct, those of embedded structs too.
+func Fields[T any]() (names []string) {
+	for name := range tagged(reflect.TypeFor[T]()) {
+		names = append(names, name)
+	}
+	return names
 }
 
 // decode decodes a value in a body that Object has checked.

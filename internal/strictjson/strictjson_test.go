@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -121,4 +122,30 @@ func FuzzObject(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The fields of an embedded struct are members of the object, and a field without a name is none.
+func TestEmbedded(t *testing.T) {
+	type shared struct {
+		ID   string `json:"id"`
+		Name string `json:"name,omitempty"`
+	}
+	var got struct {
+		shared
+		Count  int64 `json:"count"`
+		Hidden string
+	}
+	if err := Decode([]byte(`{"name":"n","":"x","count":2,"id":"i","Hidden":"h"}`), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.ID != "i" || got.Name != "n" || got.Count != 2 || got.Hidden != "" {
+		t.Errorf("decoded %+v", got)
+	}
+	type whole struct {
+		shared
+		Count int64 `json:"count"`
+	}
+	if names := Fields[whole](); !slices.Equal(names, []string{"id", "name", "count"}) {
+		t.Errorf("the names are %q", names)
+	}
 }
