@@ -107,8 +107,13 @@ func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 	return nil, &provider.Error{Kind: reconcile.CodeUnknownProvider, Detail: msg.Say(strconv.Quote(a.Provider))}
 }
 
-// testRecordTTL is in seconds.
-const testRecordTTL = 60
+const (
+	// shutdownTime is the time for the last answers. A write at a provider and its clean-up take less.
+	shutdownTime = 2*provider.WriteTime + 5*time.Second
+	// writeTestTime leaves the time of one write for the clean-up, out of a minute.
+	writeTestTime = time.Minute - provider.WriteTime
+	testRecordTTL = 60 // seconds
+)
 
 // test tries a mesh.Configuration, and with write also a value at a name of its own,
 // which is taken away again.
@@ -489,6 +494,11 @@ func (o *operations) configurationWarnings(c mesh.Configuration, members []strin
 	return slices.Concat(answers.WarnMembers(members, answers.ConfigurationMembers), o.accountWarnings(configuredAccount(c)), names,
 		answers.WarnMode(c.SyncMode), numbers, answers.WarnEnabled(members), answers.WarnEndpoints(c.Endpoints),
 		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
+}
+
+// inEnglish returns the texts of warnings for the log.
+func inEnglish(warnings []answers.Warning) []string {
+	return answers.WarningTexts(warnings, msg.English)
 }
 
 // accountWarnings returns the reason why an account has no client, as a warning.

@@ -33,7 +33,6 @@ import (
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/probe"
-	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
@@ -62,10 +61,9 @@ func newServer(ops operations, version string, log *slog.Logger) *server {
 }
 
 const (
-	syncTime      = 60 * time.Second
-	releaseTime   = 30 * time.Second
-	testTime      = 30 * time.Second
-	writeTestTime = 60*time.Second - provider.WriteTime // for the clean-up has that time for itself
+	syncTime    = 60 * time.Second
+	releaseTime = 30 * time.Second
+	testTime    = 30 * time.Second
 )
 
 // routes is the whole API.

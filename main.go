@@ -35,16 +35,12 @@ import (
 	"syscall"
 	"time"
 
-	"meshddns/internal/answers"
-	"meshddns/internal/dnsname"
 	"meshddns/internal/envelope"
 	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/httpserver"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
-	"meshddns/internal/msg"
-	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/settings"
@@ -112,7 +108,7 @@ func run(ctx context.Context, p process) (err error) {
 	c, err := settings.Read(p.args, p.environ)
 	switch {
 	case c.Help:
-		settings.Usage(p.stdout)
+		settings.WriteHelp(p.stdout)
 		return nil
 	case c.Version:
 		_, err := fmt.Fprintln(p.stdout, "meshddns", programVersion())
@@ -139,7 +135,7 @@ func run(ctx context.Context, p process) (err error) {
 }
 
 // runWith is run with the settings read and the log open.
-func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service, hangUps <-chan os.Signal, log *slog.Logger) (err error) {
+func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger) (err error) {
 	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
@@ -170,7 +166,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Service,
 	}
 	steps := reloadSteps(c, files, dns)
 	listen := strings.Join(front.Addrs(), ",")
-	unit := systemd.Unit{Service: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
+	unit := systemd.Unit{Manager: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
 	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "db", c.DB)
 	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
 		unit.Watch,
@@ -286,9 +282,6 @@ func programVersion() string {
 	return info.Main.Version
 }
 
-// shutdownTime is the time for the last answers. A write at a provider and its clean-up take less.
-const shutdownTime = 2*provider.WriteTime + 5*time.Second
-
 // listenHTTP listens on all addresses of the API or on none. The guards stand before the routes.
 func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*httpserver.Server, error) {
 	guards := guard.Config{Tokens: c.Tokens, AllowHosts: c.AllowHosts, Deny: api.deny, Log: api.log}
@@ -355,7 +348,7 @@ func (o *operations) provision(ctx context.Context, document *provision.Document
 	if a.owner != "" {
 		o.store.UseOwner(a.owner)
 	}
-	applied.Warnings, applied.InUse = answers.WarningTexts(a.warnings, msg.English), a.inUse
+	applied.Warnings, applied.InUse = a.warnings, a.inUse
 	return applied, nil
 }
 
@@ -410,7 +403,7 @@ type applier struct {
 	seen  map[string]int // numbers of the usages of the document so far, by service, network and prefix
 	inUse []string       // services that cannot be deleted yet
 
-	warnings []answers.Warning // about stored entries that cannot work
+	warnings []string // about stored entries that cannot work
 }
 
 var unchanged provision.Change
@@ -446,7 +439,7 @@ func (a *applier) SaveConfiguration(ctx context.Context, body []byte) (provision
 		return unchanged, err
 	}
 	warnings, err := a.ops.saveConfiguration(ctx, c, nil)
-	a.warnings = append(a.warnings, warnings...)
+	a.warnings = append(a.warnings, inEnglish(warnings)...)
 	return provision.Did("PUT config", "", err)
 }
 
@@ -461,7 +454,7 @@ func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Chang
 		return unchanged, err
 	}
 	v, warnings, err := a.ops.replaceService(ctx, b, nil)
-	a.warnings = append(a.warnings, warnings...)
+	a.warnings = append(a.warnings, inEnglish(warnings)...)
 	return provision.Did("PUT services/{id}", v.ID, err)
 }
 
@@ -471,13 +464,13 @@ func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change,
 	if err != nil {
 		return unchanged, err
 	}
-	key := want.ServiceID + " " + want.Network.V.String() + " " + dnsname.Fold(want.Prefix)
+	key := want.Key()
 	number := a.seen[key]
 	a.seen[key]++
 	if number >= len(same) {
 		u, err := a.ops.reserve(ctx, b.reservation())
 		if err == nil {
-			a.warnings = append(a.warnings, usageWarnings(u)...)
+			a.warnings = append(a.warnings, inEnglish(usageWarnings(u))...)
 			_, err = a.changeUsage(ctx, b, u)
 		}
 		return provision.Did("POST usages", u.ID, err)

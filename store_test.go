@@ -152,19 +152,6 @@ func TestRollbackDoesNothing(t *testing.T) {
 	failed := errors.New("failed")
 	record := builtin.Record{Name: "com.example.office._mesh", Data: []byte("\x01x"), TTL: 60}
 	add := func([]builtin.Record) (add, remove []builtin.Record) { return []builtin.Record{record}, nil }
-	place := func(s *store, state reconcile.PlaceState) (p reconcile.Place) {
-		p = reconcile.Place{Name: "gone.example.com", Zone: "example.com", State: state,
-			Account: reconcile.Account{Provider: "cloudflare", AccessKeyID: "token", Secret: "old"}, Doubt: reconcile.Doubt{Value: "x"}}
-		if err := s.ledger.AddProbe(t.Context(), &p); err != nil {
-			t.Fatal(err)
-		}
-		if state == reconcile.Leftover {
-			if _, err := s.db.Writer.Exec(`UPDATE places SET state = 'leftover' WHERE id = ?`, p.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return p
-	}
 	for what, test := range map[string]struct {
 		state        reconcile.PlaceState
 		change       func(ctx context.Context, s *store, p reconcile.Place) error
@@ -191,7 +178,7 @@ func TestRollbackDoesNothing(t *testing.T) {
 			s := filledStore(t)
 			var p reconcile.Place
 			if test.state != "" {
-				p = place(s, test.state)
+				p = goneInState(t, s, test.state)
 			}
 			erased, read := 0, 0
 			s.ledger.Erase = func() { erased++ }
@@ -218,6 +205,24 @@ func TestRollbackDoesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// goneInState stores a place in a state, with a key that nothing else uses.
+func goneInState(t *testing.T, s *store, state reconcile.PlaceState) reconcile.Place {
+	t.Helper()
+	p := reconcile.Place{
+		Name: "gone.example.com", Zone: "example.com", State: state,
+		Account: reconcile.Account{Provider: "cloudflare", AccessKeyID: "token", Secret: "old"}, Doubt: reconcile.Doubt{Value: "x"},
+	}
+	if err := s.ledger.AddProbe(t.Context(), &p); err != nil {
+		t.Fatal(err)
+	}
+	if state == reconcile.Leftover {
+		if _, err := s.db.Writer.Exec(`UPDATE places SET state = 'leftover' WHERE id = ?`, p.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
 }
 
 // A usage and its binding: both or neither.

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"strings"
 
+	"meshddns/internal/dnsname"
 	"meshddns/internal/msg"
 )
 
@@ -49,6 +50,11 @@ type Fault struct {
 	Code   string
 	Detail msg.Text
 	Key    string
+}
+
+// Key identifies a usage by its service, its network and its prefix in any letter case.
+func (u Usage) Key() string {
+	return u.ServiceID + " " + u.Network.V.String() + " " + dnsname.Fold(u.Prefix)
 }
 
 // Describing is the text before the network's name in the description of a usage.

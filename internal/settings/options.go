@@ -65,8 +65,8 @@ var options = []option{
 		usage: "print this text and exit; also -h"},
 }
 
-// Usage writes the help text to w.
-func Usage(w io.Writer) {
+// WriteHelp writes the help text to w.
+func WriteHelp(w io.Writer) {
 	fmt.Fprint(w, "Usage: meshddns [flags]\n\n")
 	for _, o := range options {
 		fmt.Fprintf(w, "  -%s", o.name)

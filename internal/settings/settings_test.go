@@ -300,7 +300,7 @@ func TestSecretsAreHidden(t *testing.T) {
 // The help has every flag and says how the environment is read.
 func TestUsage(t *testing.T) {
 	var help bytes.Buffer
-	Usage(&help)
+	WriteHelp(&help)
 	for _, o := range options {
 		if !strings.Contains(help.String(), "\n  -"+o.name+" "+o.value) && !strings.Contains(help.String(), "\n  -"+o.name+"\n") {
 			t.Errorf("-%s is not in the help", o.name)

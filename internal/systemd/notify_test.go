@@ -61,7 +61,7 @@ func (m *manager) wants(messages ...string) {
 }
 
 // service opens a service of the variables in a text.
-func service(t testing.TB, text string) *Service {
+func service(t testing.TB, text string) *Manager {
 	t.Helper()
 	s, err := Open(from(text))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Service is the connection to the service manager. Without the manager's variables it does nothing.
-type Service struct {
+// Manager is the connection to the service manager. Without the manager's variables it does nothing.
+type Manager struct {
 	// Sockets has the sockets that the manager opened.
 	Sockets  Sockets
 	conn     *net.UnixConn // nil: the manager wants no notifications
@@ -28,7 +28,7 @@ var variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LIST
 // Open reads the manager's variables (sd_notify(3), sd_watchdog_enabled(3),
 // sd_listen_fds(3)), takes the sockets, and removes the variables from the process's
 // environment. A malformed value and an unusable socket are errors.
-func Open(getenv func(string) string) (*Service, error) {
+func Open(getenv func(string) string) (*Manager, error) {
 	said, err := parse(getenv, os.Getpid())
 	for _, name := range variables {
 		os.Unsetenv(name)
@@ -36,7 +36,7 @@ func Open(getenv func(string) string) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{interval: said.interval}
+	s := &Manager{interval: said.interval}
 	if said.notify != "" {
 		// The socket stays open, so that a ping does not fail when descriptors run out.
 		if s.conn, err = net.DialUnix("unixgram", nil, &net.UnixAddr{Name: said.notify, Net: "unixgram"}); err != nil {
@@ -50,11 +50,11 @@ func Open(getenv func(string) string) (*Service, error) {
 }
 
 // Close closes the connection to the manager. It leaves Sockets open.
-func (s *Service) Close() error {
-	if s.conn == nil {
+func (m *Manager) Close() error {
+	if m.conn == nil {
 		return nil
 	}
-	return s.conn.Close()
+	return m.conn.Close()
 }
 
 // environment has the values of the variables for one process.

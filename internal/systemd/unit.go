@@ -9,7 +9,7 @@ import (
 // Unit reports the state of the program to the manager. It logs a report that fails, and
 // continues.
 type Unit struct {
-	Service *Service
+	Manager *Manager
 	Serves  string // the addresses, the first part of the status
 
 	// Work asks the database for the second part of the status. While it
@@ -22,30 +22,30 @@ type Unit struct {
 func (u Unit) Begin(ctx context.Context) error {
 	u.ready(ctx)
 	<-ctx.Done()
-	u.told(u.Service.Stopping())
+	u.told(u.Manager.Stopping())
 	return nil
 }
 
 // Reload reports the begin and the end of a reload; "systemctl reload" waits for the end.
 func (u Unit) Reload(ctx context.Context, reload func()) {
-	u.told(u.Service.Reloading())
+	u.told(u.Manager.Reloading())
 	reload()
 	u.ready(ctx)
 }
 
 func (u Unit) ready(ctx context.Context) {
-	if u.Service.conn == nil {
+	if u.Manager.conn == nil {
 		return // no service manager reads the status
 	}
 	status, _ := u.status(ctx)
-	u.told(u.Service.Ready(status))
+	u.told(u.Manager.Ready(status))
 }
 
 // Watch pings the watchdog while the database answers, until ctx ends, also while the program stops.
 func (u Unit) Watch(ctx context.Context) error {
-	u.Service.Watch(ctx, func(ctx context.Context) error {
+	u.Manager.Watch(ctx, func(ctx context.Context) error {
 		status, err := u.status(ctx)
-		return cmp.Or(err, u.Service.Status(status))
+		return cmp.Or(err, u.Manager.Status(status))
 	}, u.Log)
 	return nil
 }

@@ -16,13 +16,13 @@ func TestUnitAsksForTheManager(t *testing.T) {
 	for name, managed := range map[string]bool{"manager": true, "nobody": false} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			u := Unit{Service: service(t, ""), Serves: "HTTP", Log: slog.New(slog.DiscardHandler),
+			u := Unit{Manager: service(t, ""), Serves: "HTTP", Log: slog.New(slog.DiscardHandler),
 				Work: func(context.Context) (string, error) { asked++; return "", errors.New("injected") }}
 			var m *manager
 			if managed {
 				path := filepath.Join(t.TempDir(), "notify")
 				m = listen(t, path)
-				u.Service = service(t, "NOTIFY_SOCKET="+path)
+				u.Manager = service(t, "NOTIFY_SOCKET="+path)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -41,7 +41,7 @@ func TestUnitAsksForTheManager(t *testing.T) {
 func TestUnitTellsWhatIsWrong(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	m := listen(t, path)
-	u := Unit{Service: service(t, "WATCHDOG_USEC=10000000 NOTIFY_SOCKET="+path), Serves: "HTTP", Log: slog.New(slog.DiscardHandler),
+	u := Unit{Manager: service(t, "WATCHDOG_USEC=10000000 NOTIFY_SOCKET="+path), Serves: "HTTP", Log: slog.New(slog.DiscardHandler),
 		Work: func(context.Context) (string, error) { return "", errors.New("injected") }}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

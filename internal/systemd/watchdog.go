@@ -15,17 +15,17 @@ const (
 // Watch pings the watchdog until ctx ends. It calls read, which queries the database, before each ping.
 // If read fails or hangs, even past its context, Watch sends no ping, and the manager
 // restarts the program. Without a watchdog Watch returns at once.
-func (s *Service) Watch(ctx context.Context, read func(context.Context) error, log *slog.Logger) {
-	if s.interval == 0 || s.conn == nil {
+func (m *Manager) Watch(ctx context.Context, read func(context.Context) error, log *slog.Logger) {
+	if m.interval == 0 || m.conn == nil {
 		return
 	}
 	failing := false
 	for ctx.Err() == nil {
-		wait := s.interval / pingPart
-		err := s.ping(ctx, read)
+		wait := m.interval / pingPart
+		err := m.ping(ctx, read)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			wait = s.interval / retryPart
+			wait = m.interval / retryPart
 			if !failing {
 				log.Error("watchdog: no ping", "error", err)
 			}
@@ -40,11 +40,11 @@ func (s *Service) Watch(ctx context.Context, read func(context.Context) error, l
 	}
 }
 
-func (s *Service) ping(ctx context.Context, read func(context.Context) error) error {
-	limit, cancel := context.WithTimeout(ctx, s.interval/pingPart)
+func (m *Manager) ping(ctx context.Context, read func(context.Context) error) error {
+	limit, cancel := context.WithTimeout(ctx, m.interval/pingPart)
 	defer cancel()
 	if err := read(limit); err != nil {
 		return err
 	}
-	return s.send("WATCHDOG=1")
+	return m.send("WATCHDOG=1")
 }
