@@ -86,6 +86,26 @@ func book(t testing.TB, s *store, ipv4 string, log *slog.Logger) *hostaddr.Book 
 	return hostaddr.NewBook(source(t, hostaddr.IPv4, ipv4), source(t, hostaddr.IPv6, "none"), mesh.Addresses{}, s.SaveAddresses, log)
 }
 
+// provisions sets the files of an appliance. The function that it returns gives the faults of the
+// entries that were refused at the last time.
+func provisions(a *appliance) (refused func() []string) {
+	var last provision.Mistakes
+	a.files = &provision.Files{
+		Log: a.log, Faults: &a.server.provisionFaults,
+		Transact: func(ctx context.Context, document *provision.Document, start bool) (provision.Applied, error) {
+			applied, err := a.server.ops.provision(ctx, document, start)
+			last = applied.Faults
+			return applied, err
+		},
+	}
+	return func() (faults []string) {
+		for _, m := range last {
+			faults = append(faults, m.String())
+		}
+		return faults
+	}
+}
+
 // newAppliance starts an appliance that ends with the test. What is to be
 // otherwise than in the program, change changes before it runs.
 func newAppliance(t testing.TB, change ...func(*appliance)) *appliance {
@@ -111,15 +131,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	}
 	a.server = newServer(operations{store: store}, "test", log)
 	a.dnsMetrics = builtinDNS{nameserver: names, cache: cache}.metrics
-	var waiting provision.Mistakes
-	a.files = &provision.Files{
-		Log: log, Faults: &a.server.provisionFaults,
-		Transact: func(ctx context.Context, document *provision.Document, start bool) (provision.Applied, error) {
-			applied, err := a.server.ops.provision(ctx, document, start)
-			waiting = applied.Faults
-			return applied, err
-		},
-	}
+	refused := provisions(a)
 	a.ops.clients = clients{ledger: store.ledger, zones: store.zones, dnsAddress: names.Addr()}
 	for _, f := range change {
 		f(a)
@@ -135,12 +147,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 		Provision: func(ctx context.Context, path, credentials string, start bool) error {
 			return a.apply(ctx, path, provision.CredentialFolder{Folder: credentials}, start)
 		},
-		Faults: func() (faults []string) {
-			for _, m := range waiting {
-				faults = append(faults, m.String())
-			}
-			return faults
-		},
+		Faults: refused,
 	}
 	stop := serveAll(t, names.Serve, cache.Run, a.ops.engine.Run, func(ctx context.Context) error { return a.addresses.Watch(ctx, time.Hour) })
 	t.Cleanup(func() {
