@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,37 +53,43 @@ func Decode(body []byte, v any) error {
 	if err != nil {
 		return err
 	}
-	fields := reflect.ValueOf(v).Elem()
-	for name, index := range tagged(fields.Type()) {
+	return eachField(reflect.ValueOf(v).Elem(), func(name string, field reflect.Value) error {
 		at := slices.IndexFunc(members, func(m Member) bool { return m.Name.Text == name })
 		if at < 0 || members[at].Value.Kind == KindNull {
-			continue
+			return nil
 		}
-		field := fields.FieldByIndex(index)
 		if err := decode(body, members[at].Value, field.Addr().Interface()); err != nil {
 			return &Error{WrongType, name, wanted(field.Type())}
+		}
+		return nil
+	})
+}
+
+// eachField calls do for each field of a struct with a name in JSON, those of embedded structs too.
+func eachField(v reflect.Value, do func(name string, field reflect.Value) error) error {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		var err error
+		switch {
+		case field.Anonymous:
+			err = eachField(v.Field(i), do)
+		case name != "":
+			err = do(name, v.Field(i))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// tagged yields the fields of a struct with a name in JSON, those of embedded structs too.
-func tagged(t reflect.Type) iter.Seq2[string, []int] {
-	return func(yield func(string, []int) bool) {
-		for _, field := range reflect.VisibleFields(t) {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name != "" && !yield(name, field.Index) {
-				return
-			}
-		}
-	}
-}
-
 // Fields returns the names in JSON of the fields of a struct, those of embedded structs too.
 func Fields[T any]() (names []string) {
-	for name := range tagged(reflect.TypeFor[T]()) {
+	eachField(reflect.ValueOf(new(T)).Elem(), func(name string, _ reflect.Value) error {
 		names = append(names, name)
-	}
+		return nil
+	})
 	return names
 }
 
