@@ -101,7 +101,6 @@ const (
 // With the context of a transaction, f runs in that transaction. If such an f fails, even with a
 // Refusal, the function around it must fail too. Its error must not be a Refusal if it changed
 // anything before.
-// anything was changed before.
 func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok && r.queue == q {
 		return f(ctx, r.tx)
