@@ -10,11 +10,14 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
@@ -69,6 +72,24 @@ func providerNames() (names []string) {
 	return names
 }
 
+// newAccount makes an account with a normalized endpoint. One of the built-in server has only a provider.
+func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) reconcile.Account {
+	if name == builtin.Name {
+		return reconcile.Account{Provider: name}
+	}
+	return reconcile.Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
+}
+
+// serviceAccount returns the account that a service's config names.
+func serviceAccount(c mesh.ServiceConfig) reconcile.Account {
+	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
+}
+
+// configuredAccount returns the account of the configuration.
+func configuredAccount(c mesh.Configuration) reconcile.Account {
+	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
+}
+
 // clients opens the clients of accounts.
 type clients struct {
 	ledger     *ledger.Ledger
@@ -93,8 +114,7 @@ func reachability(named bool, addresses *hostaddr.Book, log *slog.Logger) func()
 	}
 }
 
-// open makes the client of an account. There is no fallback: a provider that is
-// not in the list is an error.
+// open makes the client of an account. There is no fallback: a provider that is not in the list is an error.
 func (c clients) open(a reconcile.Account) (provider.DNS, error) {
 	if a.Provider == builtin.Name {
 		return builtin.Client{Store: c.zones, Address: c.dnsAddress, Hidden: c.hidden()}, nil
@@ -139,8 +159,7 @@ func (c clients) test(ctx context.Context, public probe.Public, conf mesh.Config
 	return answers.TestItems(test.Items, conf.Secret)
 }
 
-// probeJournal keeps the probe of a test in the ledger, with the key that it was written
-// with.
+// probeJournal keeps the probe of a test in the ledger, with the key that it was written with.
 type probeJournal struct {
 	ledger  *ledger.Ledger
 	account reconcile.Account
@@ -163,8 +182,7 @@ func (j *probeJournal) fault(err error) error {
 	return &provider.Error{Kind: reconcile.CodeDatabase, Err: err}
 }
 
-// engineConfig wires the reconciler to the database, the providers and the
-// addresses.
+// engineConfig wires the reconciler to the database, the providers and the addresses.
 func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.Duration, log *slog.Logger) reconcile.Config {
 	return reconcile.Config{
 		Database: s.ledger,
@@ -194,13 +212,19 @@ type builtinDNS struct {
 }
 
 // listenDNS makes the server that a configuration asks for, which answers once it serves.
-func listenDNS(c nameserver.Config, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
+func listenDNS(ctx context.Context, c nameserver.Config, s *store, addresses *hostaddr.Book, log *slog.Logger) (d builtinDNS, err error) {
 	if len(c.Addresses)+len(c.Listeners)+len(c.PacketConns) == 0 {
 		return d, nil
 	}
 	d.cache = builtin.NewCache(s.zones, log)
-	s.zones.Changed = d.cache.Changed
-	d.nameserver, err = nameserver.Listen(c, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log)
+	s.zones.Changed, s.zones.Moved, s.zones.Catalog = d.cache.Changed, s.peers.Moved, c.Catalog.Bare()
+	if err := s.zones.Renew(ctx, c.Hosts); err != nil {
+		return d, err
+	}
+	c.Peers, c.Versions = s.peers, s.zones
+	if d.nameserver, err = nameserver.Listen(c, builtin.Zones{Store: s.zones, Own: addresses.All, Cache: d.cache}, log); err == nil {
+		s.peers.Serve(builtin.Announced{Table: s.zones, SOARecord: d.nameserver.SOA}, d.nameserver.OwnAddress())
+	}
 	return d, err
 }
 
@@ -496,11 +520,6 @@ func (o *operations) configurationWarnings(c mesh.Configuration, members []strin
 		answers.WarnAddresses(c.Endpoints, o.engine.Addresses().Last))
 }
 
-// inEnglish returns the texts of warnings for the log.
-func inEnglish(warnings []answers.Warning) []string {
-	return answers.WarningTexts(warnings, msg.English)
-}
-
 // accountWarnings returns the reason why an account has no client, as a warning.
 func (o *operations) accountWarnings(a reconcile.Account) []answers.Warning {
 	if unknown := answers.WarnProvider(a.Provider, providerNames()); unknown != nil {
@@ -547,4 +566,35 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
 	}
 	return all, nil
+}
+
+// writeFigures writes the metrics of the database and of the zones.
+func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, version string) error {
+	totals, err := o.store.Totals(ctx)
+	if err != nil {
+		return err
+	}
+	engine, _, _ := sqlite3.Version()
+	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
+	page.Figure(1, metrics.Label{Name: "version", Value: version}, metrics.Label{Name: "goversion", Value: runtime.Version()},
+		metrics.Label{Name: "sqlite", Value: engine})
+	page.Family("meshddns_services", "gauge", "Registered services.")
+	page.Figure(totals["services"])
+	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
+	page.Figure(totals["usages"])
+	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
+	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
+		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
+	}
+	writeZones(page, o.engine.DownZones())
+	return nil
+}
+
+// writeZones writes the zones that are down.
+func writeZones(page *metrics.Page, down []reconcile.ZoneState) {
+	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
+	for _, z := range down {
+		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
+			metrics.Label{Name: "code", Value: z.Fault.Code})
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,20 +20,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
-
 	"meshddns/docs"
 	"meshddns/internal/answers"
 	"meshddns/internal/envelope"
+	"meshddns/internal/events"
+	"meshddns/internal/feed"
 	"meshddns/internal/guard"
 	"meshddns/internal/httpserver"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
+	"meshddns/internal/notify"
 	"meshddns/internal/probe"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/replay"
+	"meshddns/internal/secondary"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/tasks"
@@ -50,6 +52,7 @@ type server struct {
 	adapter    envelope.Adapter
 	requests   metrics.Requests
 	backups    metrics.Runs
+	sender     *notify.Sender
 	copying    sync.Mutex // held by the backup that is being made or sent
 
 	provisionFaults atomic.Int64 // for which the provision file, or an entry of it, is not applied
@@ -57,7 +60,9 @@ type server struct {
 
 // newServer makes a server that is asked over HTTP. It tests zones as the Internet sees them.
 func newServer(ops operations, version string, log *slog.Logger) *server {
-	return &server{ops: ops, public: probe.Internet, log: log, version: version}
+	s := &server{ops: ops, public: probe.Internet, log: log, version: version}
+	s.sender = &notify.Sender{Table: ops.store.targets, History: ops.store.events, Well: s.well, Log: log}
+	return s
 }
 
 const (
@@ -72,6 +77,7 @@ func (s *server) routes() http.Handler {
 	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
 	handle := a.Handle
 	s.adapter = a
+	log := feed.New(s.ops.store.events, a)
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
 	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
@@ -83,12 +89,15 @@ func (s *server) routes() http.Handler {
 	mux.Handle("POST /api/v1/ddns/adopt", handle(s.adopt, "dry_run"))
 	mux.Handle("GET /api/v1/ddns/providers", handle(s.providers))
 
-	mux.Handle("POST /api/v1/ddns/usages", handle(s.createUsage))
+	mux.Handle("POST /api/v1/ddns/usages", handle(s.createUsage, "wait"))
 	mux.Handle("GET /api/v1/ddns/check-prefix", handle(s.checkPrefix))
 	mux.HandleFunc("GET /api/v1/ddns/usages/available", s.availableUsages)
 	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
-	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage))
-	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force"))
+	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage, "wait"))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force", "wait"))
+
+	mux.Handle("GET /api/v1/ddns/usages/{id}/events", a.Stream(log.Usage))
+	mux.HandleFunc("GET /api/v1/ddns/events", log.Events)
 
 	mux.Handle("POST /api/v1/ddns/services", handle(s.createService))
 	mux.Handle("GET /api/v1/ddns/services", a.Stream(s.services))
@@ -96,16 +105,29 @@ func (s *server) routes() http.Handler {
 	mux.Handle("PUT /api/v1/ddns/services/{id}", handle(s.putService))
 	mux.Handle("DELETE /api/v1/ddns/services/{id}", handle(s.deleteService))
 
+	mux.Handle("GET /api/v1/ddns/notifications", handle(s.sender.List))
+	mux.Handle("GET /api/v1/ddns/notifications/{id}", handle(s.sender.Show))
+	mux.Handle("PUT /api/v1/ddns/notifications/{id}", handle(s.sender.Put))
+	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", handle(s.sender.Delete))
+	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", handle(s.sender.Test))
+	mux.Handle("GET /api/v1/ddns/secondaries", handle(s.ops.store.peers.List))
+	mux.Handle("GET /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Show))
+	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Put))
+	mux.Handle("DELETE /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Remove))
+
 	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux.Routes, w, r) })
+	mux.Handle("GET /{$}", s.statusPage())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.Route(mux.Routes, w, r.WithContext(events.By(r.Context(), guard.Caller(r))))
+	})
 }
 
 // failures has the refusals that clients get for errors of the store and the engine.
-var failures = []envelope.Answer{
+var failures = append(slices.Concat(notify.Failures, secondary.Failures), []envelope.Answer{
 	{Err: errNoConfiguration, ID: msg.UnknownConfiguration},
 	{Err: errNoService, ID: msg.UnknownService},
 	{Err: errNoUsage, ID: msg.UnknownUsage},
@@ -120,9 +142,11 @@ var failures = []envelope.Answer{
 	{Err: errBackupRuns, ID: msg.BackupRuns},
 	{Err: secrets.ErrNoSecret, ID: msg.SecretNotStored},
 	{Err: ledger.ErrOwnOwner, ID: msg.OwnerIsOwn},
+	{Err: replay.ErrKey, ID: msg.IdempotencyKeyInvalid},
+	{Err: replay.ErrReused, ID: msg.IdempotencyKeyReused},
 	{Err: reconcile.ErrNotConfigured, ID: msg.SyncNotConfigured},
 	{Err: reconcile.ErrDisabled, ID: msg.SyncDisabled},
-}
+}...)
 
 // failureOf returns the failure that a client gets for an error.
 func failureOf(err error) *envelope.Failure {
@@ -237,7 +261,7 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	}
 	result, err := s.ops.engine.Sync(ctx, flag["sweep"])
 	if errors.Is(err, reconcile.ErrUnfinished) {
-		total, err := s.ops.store.CountNames(context.WithoutCancel(ctx))
+		total, err := s.ops.store.ledger.CountNames(context.WithoutCancel(ctx))
 		if err != nil {
 			return envelope.Reply{}, err
 		}
@@ -279,55 +303,28 @@ func (s *server) lastReport(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Data: answers.Report(*last, next, envelope.Language(r))}, err
 }
 
-// leftoverPage bounds the leftovers that are read at a time to list them all.
-const leftoverPage = 100
-
 // leftovers lists them: a page when a limit is given, else all of them, streamed.
 func (s *server) leftovers(r *http.Request) iter.Seq2[any, error] {
-	return func(yield func(any, error) bool) {
-		query, err := envelope.ParseQuery(r)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		limit, after, err := envelope.PageQuery(query)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		size := leftoverPage
-		if limit > 0 {
-			size = limit + 1 // one more tells whether there are more
-		}
-		count := 0
-		for stored, err := range s.leftoversAfter(r.Context(), after, size) {
-			if err == nil && limit > 0 && count == limit {
-				yield(envelope.Next(after), nil)
-				return
-			}
-			var entry any
-			if err == nil {
-				entry, err = s.shownLeftover(r, stored)
-			}
-			if !yield(entry, err) || err != nil {
-				return
-			}
-			after = stored.Place.ID
-			count++
-		}
+	limit, after, err := pageOf(r)
+	if err != nil {
+		return envelope.Refused(err)
 	}
-}
-
-// leftoversAfter reads the leftovers behind one, some at a time.
-func (s *server) leftoversAfter(ctx context.Context, after int64, size int) iter.Seq2[ledger.StoredPlace, error] {
-	return sqlite.Pages(size, func(behind ledger.StoredPlace) ([]ledger.StoredPlace, error) {
-		return s.ops.store.ledger.Leftovers(ctx, max(after, behind.Place.ID), size)
+	page := func(after int64, size int) ([]ledger.StoredPlace, error) {
+		return s.ops.store.ledger.Leftovers(r.Context(), after, size)
+	}
+	return envelope.List(limit, after, page, func(p ledger.StoredPlace) (int64, any, error) {
+		due, err := s.ops.store.ledger.NameDue(r.Context(), p.Place.Name)
+		return p.Place.ID, answers.NewLeftover(p.Place, p.Since, due, envelope.Language(r)), err
 	})
 }
 
-func (s *server) shownLeftover(r *http.Request, stored ledger.StoredPlace) (answers.Leftover, error) {
-	due, err := s.ops.store.ledger.NameDue(r.Context(), stored.Place.Name)
-	return answers.NewLeftover(stored.Place, stored.Since, due, envelope.Language(r)), err
+// pageOf reads the limit and the cursor of a listing.
+func pageOf(r *http.Request) (limit int, after int64, err error) {
+	query, err := envelope.ParseQuery(r)
+	if err != nil {
+		return 0, 0, err
+	}
+	return envelope.PageQuery(query)
 }
 
 func (s *server) forgetLeftover(r *http.Request) (envelope.Reply, error) {
@@ -374,21 +371,9 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 }
 
 func (s *server) providers(r *http.Request) (envelope.Reply, error) {
-	type entry struct {
-		Name            string `json:"name"`
-		Title           string `json:"title"`
-		AccessKeyID     string `json:"access_key_id"`
-		AccessKeySecret string `json:"access_key_secret"`
-		Endpoint        string `json:"endpoint"`
-		MinTTL          uint32 `json:"min_ttl"`
-	}
-	var list []entry
+	var list []answers.Provider
 	for _, p := range providers {
-		in := msg.ProviderIn(envelope.Language(r), p.name)
-		list = append(list, entry{
-			Name: p.name, Title: in.Title, AccessKeyID: in.AccessKeyID, AccessKeySecret: in.AccessKeySecret,
-			Endpoint: in.Endpoint, MinTTL: p.minTTL,
-		})
+		list = append(list, answers.NewProvider(p.name, p.minTTL, envelope.Language(r)))
 	}
 	return envelope.Reply{Data: list}, nil
 }
@@ -401,13 +386,26 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		NetworkID    *mesh.NetworkID `json:"network_id"`
 		NetworkName  string          `json:"network_name"`
 	}
+	ctx, cancel, waits, err := waiting(r, 0)
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	defer cancel()
+	key, err := replay.KeyOf(r)
+	if err != nil {
+		return envelope.Reply{}, err
+	}
 	members, err := envelope.DecodeMembers(r, &body)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	u, err := s.ops.reserve(r.Context(), reservation{
+	reserve := s.ops.reserve
+	if waits {
+		reserve = s.ops.reserveAndWait
+	}
+	u, repeated, err := reserve(ctx, reservation{
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
-		network: body.NetworkID, networkName: body.NetworkName,
+		network: body.NetworkID, networkName: body.NetworkName, again: key(),
 	})
 	if _, ok := errors.AsType[*notReserved](err); ok && broken(err) == "" {
 		err = &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
@@ -415,19 +413,37 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.UsageCreated, ID: u.ID, Data: struct {
-		ID         string          `json:"id"`
-		ProviderID string          `json:"provider_id"`
-		Mode       mesh.PrefixMode `json:"prefix_mode"`
-		Prefix     string          `json:"record_prefix"`
-		FullDomain string          `json:"full_domain"`
-		NetworkID  mesh.NetworkID  `json:"network_id"`
-		Warnings   []string        `json:"warnings,omitempty"`
+	return envelope.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: struct {
+		ID         string                 `json:"id"`
+		ProviderID string                 `json:"provider_id"`
+		Mode       mesh.PrefixMode        `json:"prefix_mode"`
+		Prefix     string                 `json:"record_prefix"`
+		FullDomain string                 `json:"full_domain"`
+		NetworkID  mesh.NetworkID         `json:"network_id"`
+		Warnings   []string               `json:"warnings,omitempty"`
+		Publish    *answers.ListedPublish `json:"publish,omitempty"`
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
 		Warnings: answers.WarningTexts(append(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
+		Publish:  awaited(waits, u.Publish, envelope.Language(r)),
 	}}, nil
+}
+
+// maxWait bounds the query member wait, in seconds.
+const maxWait = 30
+
+// waiting returns a context that ends when a request does not wait any longer: after the seconds of
+// its query member wait, else after a usual time, 0 for none. waits reports whether the member is
+// given.
+func waiting(r *http.Request, usual time.Duration) (ctx context.Context, cancel context.CancelFunc, waits bool, err error) {
+	seconds, err := envelope.Seconds(r, "wait", maxWait)
+	limit := cmp.Or(time.Duration(seconds)*time.Second, usual)
+	if limit == 0 {
+		return r.Context(), func() {}, false, err
+	}
+	ctx, cancel = httpserver.Patience(r.Context(), limit)
+	return ctx, cancel, seconds > 0, err
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -530,6 +546,11 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 }
 
 func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
+	ctx, cancel, waits, err := waiting(r, 0)
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	defer cancel()
 	u, err := s.ops.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return envelope.Reply{}, err
@@ -543,11 +564,20 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	answer := envelope.Reply{Message: msg.UsageChanged}
-	if warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers)); len(warnings) > 0 {
-		answer.Data = map[string]any{"warnings": answers.WarningTexts(warnings, envelope.Language(r))}
+	if description := describe(body.Description, body.NetworkName); waits {
+		u.Publish, err = s.ops.saveUsageAndWait(ctx, u, body.TXTEndpoints, description)
+	} else {
+		err = s.ops.saveUsage(ctx, u, body.TXTEndpoints, description)
 	}
-	return answer, s.ops.saveUsage(r.Context(), u, body.TXTEndpoints, describe(body.Description, body.NetworkName))
+	answer := envelope.Reply{Message: msg.UsageChanged}
+	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers))
+	if waits || len(warnings) > 0 {
+		answer.Data = struct {
+			Warnings []string               `json:"warnings,omitempty"`
+			Publish  *answers.ListedPublish `json:"publish,omitempty"`
+		}{answers.WarningTexts(warnings, envelope.Language(r)), awaited(waits, u.Publish, envelope.Language(r))}
+	}
+	return answer, err
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
@@ -555,7 +585,10 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
+	ctx, cancel, waits, err := waiting(r, releaseTime)
+	if err != nil {
+		return envelope.Reply{}, err
+	}
 	defer cancel()
 	freed, err := s.ops.releaseAndWait(ctx, r.PathValue("id"), flag["force"])
 	if err != nil {
@@ -570,7 +603,11 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 		}
 		return reply, err
 	}
-	return envelope.Reply{Message: msg.UsageReleased}, nil
+	answer := envelope.Reply{Message: msg.UsageReleased}
+	if waits {
+		answer.Data = map[string]string{"status": "released"}
+	}
+	return answer, nil
 }
 
 func (s *server) createService(r *http.Request) (envelope.Reply, error) {
@@ -624,7 +661,7 @@ func (s *server) metBy(r *http.Request) (func(mesh.Service) metService, error) {
 func (s *server) services(r *http.Request) iter.Seq2[any, error] {
 	met, err := s.metBy(r)
 	if err != nil {
-		return func(yield func(any, error) bool) { yield(nil, err) }
+		return envelope.Refused(err)
 	}
 	return sqlite.Made(s.ops.store.AllServices(r.Context()), func(v mesh.Service) (any, bool) { return met(v), true })
 }
@@ -648,15 +685,18 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		ctx := r.Context()
 		last, err := s.ops.store.LastUsage(ctx)
+		targets, unread := s.ops.store.targets.Targets(ctx)
+		secondaries, unknown := s.ops.store.peers.All(ctx)
 		c, fault := s.ops.store.Configuration(ctx)
-		if err := cmp.Or(err, fault); err != nil && !errors.Is(err, errNoConfiguration) {
+		if err := cmp.Or(err, unread, unknown, fault); err != nil && !errors.Is(err, errNoConfiguration) {
 			yield(nil, err)
 			return
 		}
 		source := provision.Source{
-			Owner:    s.ops.store.ledger.Owner(),
-			Services: sqlite.Made(s.ops.store.AllServices(ctx), provision.ServiceOf),
-			Usages:   sqlite.Made(s.ops.store.AllUsages(ctx, last), provision.UsageOf),
+			Owner:         s.ops.store.ledger.Owner(),
+			Services:      sqlite.Made(s.ops.store.AllServices(ctx), provision.ServiceOf),
+			Usages:        sqlite.Made(s.ops.store.AllUsages(ctx, last), provision.UsageOf),
+			Notifications: notify.Documents(targets), Secondaries: secondary.Documents(secondaries),
 		}
 		if fault == nil {
 			shown := answers.NewConfiguration(c)
@@ -694,6 +734,9 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	if s.backups.Ended(s.ops.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
 	}
+	if err := s.ops.store.events.Note(r.Context(), events.Event{Kind: events.BackupMade}); err != nil {
+		s.log.Error("a backup has no event", "error", err)
+	}
 }
 
 // describeBackup sets the header of a backup.
@@ -718,28 +761,21 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Message: msg.TestOK}, nil
 }
 
+// well reports whether nothing is wrong that an operator has to know.
+func (s *server) well(ctx context.Context) bool {
+	totals, err := s.ops.store.Totals(ctx)
+	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(s.ops.engine.DownZones())) + uint64(s.provisionFaults.Load())
+	return err == nil && bad == 0 && s.ops.store.db.Health(ctx) == nil
+}
+
 // metrics is the page that Prometheus reads.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
-	totals, err := s.ops.store.Totals(r.Context())
-	if err != nil {
+	var out bytes.Buffer
+	page := metrics.NewPage(&out)
+	if err := s.ops.writeFigures(r.Context(), page, s.version); err != nil {
 		s.adapter.Refuse(w, r, err)
 		return
 	}
-	var out bytes.Buffer
-	page := metrics.NewPage(&out)
-	sqlite, _, _ := sqlite3.Version()
-	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
-	page.Figure(1, metrics.Label{Name: "version", Value: s.version}, metrics.Label{Name: "goversion", Value: runtime.Version()},
-		metrics.Label{Name: "sqlite", Value: sqlite})
-	page.Family("meshddns_services", "gauge", "Registered services.")
-	page.Figure(totals["services"])
-	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
-	page.Figure(totals["usages"])
-	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
-	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
-		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
-	}
-	writeZones(page, s.ops.engine.DownZones())
 	s.requests.Write(page)
 	s.ops.engine.Passes().Write(page, "meshddns_sync", "Passes over all names")
 	s.backups.Write(page, "meshddns_backup", "Backups")
@@ -749,15 +785,6 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
-}
-
-// writeZones writes the zones that are down.
-func writeZones(page *metrics.Page, down []reconcile.ZoneState) {
-	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
-	for _, z := range down {
-		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
-			metrics.Label{Name: "code", Value: z.Fault.Code})
-	}
 }
 
 // countRequest counts an answer. The label is the route, never the path.

@@ -51,7 +51,7 @@ func (a *appliance) apply(ctx context.Context, path string, credentials provisio
 
 // apiSuite holds the HTTP API to its promises.
 func apiSuite() api.Suite {
-	return api.Suite{Start: startAppliance, Update: *update, SyncTime: syncTime, ServicePage: servicePage, LeftoverPage: leftoverPage}
+	return api.Suite{Start: startAppliance, Update: *update, SyncTime: syncTime, ServicePage: servicePage, LeftoverPage: envelope.ListPage}
 }
 
 // TestScripts plays the scripts in testdata; test/api tells what they may say.
@@ -91,7 +91,7 @@ func book(t testing.TB, s *store, ipv4 string, log *slog.Logger) *hostaddr.Book 
 func provisions(a *appliance) (refused func() []string) {
 	var last provision.Mistakes
 	a.files = &provision.Files{
-		Log: a.log, Faults: &a.server.provisionFaults,
+		Log: a.log, Faults: &a.server.provisionFaults, Refused: a.server.ops.tellRefused,
 		Transact: func(ctx context.Context, document *provision.Document, start bool) (provision.Applied, error) {
 			applied, err := a.server.ops.provision(ctx, document, start)
 			last = applied.Faults
@@ -710,5 +710,29 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 		if w.Code != http.StatusInternalServerError || w.Header().Get("X-Error-Code") != "sync_unfinished" || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%d %s, want %q", w.Code, w.Body, want)
 		}
+	}
+}
+
+// All is well until a name fails, or the provision file has a fault. Then a dead man's switch
+// gets no request.
+func TestWell(t *testing.T) {
+	a := newAppliance(t, stopClock)
+	if !a.well(t.Context()) {
+		t.Error("a new appliance is not well")
+	}
+	a.provisionFaults.Store(1)
+	if a.well(t.Context()) {
+		t.Error("a fault of the provision file is well")
+	}
+	a.provisionFaults.Store(0)
+	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"nobody's","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@","max_retries":0,"enabled":true}`)
+	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"S","config":{"domain":"example.com"}}`)
+	a.Must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"a","network_id":1}`)
+	if !a.well(t.Context()) {
+		t.Error("a name that is pending is not well")
+	}
+	a.Call(t, "POST", "/api/v1/ddns/sync", "")
+	if a.well(t.Context()) {
+		t.Error("a name that fails is well")
 	}
 }

@@ -1,5 +1,4 @@
-// Start, wiring, signals and end of the program; -check; the provision file, which the operations
-// of requests apply.
+// Start, wiring, signals and end of the program; -check.
 
 // Meshddns keeps the DNS TXT records by which the nodes of a mesh network find each other. It
 // reserves names, publishes their values at a DNS provider or answers for them itself, and keeps
@@ -23,11 +22,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
-	"math"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -35,16 +31,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mattn/go-sqlite3"
+
 	"meshddns/internal/envelope"
 	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/httpserver"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
+	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/settings"
-	"meshddns/internal/sqlite"
 	"meshddns/internal/systemd"
 	"meshddns/internal/tasks"
 )
@@ -142,14 +140,14 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	addresses := hostaddr.NewBook(c.IPv4, c.IPv6, store.addresses, store.SaveAddresses, log)
-	dns, err := listenDNS(c.DNS, store, addresses, log)
+	dns, err := listenDNS(ctx, c.DNS, store, addresses, log)
 	if err != nil {
 		return err
 	}
 	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
 	api := newServer(operations{store: store, engine: engine, clients: clients}, programVersion(), log)
-	files := &provision.Files{Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &api.provisionFaults, Transact: api.ops.provision}
+	files := &provision.Files{Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &api.provisionFaults, Transact: api.ops.provision, Refused: api.ops.tellRefused}
 	if c.Provision != "" {
 		if err := files.Apply(ctx, true); err != nil {
 			provision.LogLines(log, slog.LevelError, "the provision file is not applied: what was stays", err)
@@ -160,7 +158,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		dns.close()
 		return err
 	}
-	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page) }
+	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page); store.peers.WriteMetrics(page) }
 	for _, origin := range c.Unused(front.TCP(), dns.nameserver != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
@@ -172,8 +170,12 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		unit.Watch,
 		dns.keep,
 		store.db.Checkpoint,
+		store.events.Keep,
+		api.sender.Run,
+		store.peers.Run,
 		func(ctx context.Context) error { store.db.Verify(ctx); return nil },
 		engine.Run,
+		api.statusPage().Record,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.SyncInterval) },
 		func(ctx context.Context) error {
 			select {
@@ -186,6 +188,32 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		func(ctx context.Context) error {
 			return onHangUp(ctx, hangUps, func() { unit.Reload(ctx, func() { reload(ctx, steps, log) }) }, files.Due, files.Again)
 		},
+	})
+}
+
+// statusPage wires the status page.
+func (s *server) statusPage() *page.Page {
+	store, engine := s.ops.store, s.ops.engine
+	now := func() time.Time { return store.now() }
+	version, _, _ := sqlite3.Version()
+	return page.New(page.Source{
+		Reader: store.db.Reader, Tx: store.db.Tx, Now: now, Events: store.events,
+		Health: store.db.Health, Totals: store.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
+		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
+			c, err := store.Configuration(ctx)
+			if errors.Is(err, errNoConfiguration) {
+				return mesh.Configuration{}, nil
+			}
+			return c, err
+		},
+		InState: func(ctx context.Context, state reconcile.PlaceState, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{state: state}, limit)
+		},
+		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
+			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
+		},
+		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, Faults: s.provisionFaults.Load,
+		Refuse: s.adapter.Refuse, Fault: s.adapter.Blame, Program: s.version, SQLite: version, Schema: schema.Version(),
 	})
 }
 
@@ -332,216 +360,4 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 	}
 	_, err := fmt.Fprintln(out, strings.Join(told, "\n"))
 	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
-}
-
-// provision applies a document in one transaction, by the operations of requests.
-func (o *operations) provision(ctx context.Context, document *provision.Document, start bool) (applied provision.Applied, err error) {
-	var a *applier
-	err = o.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		a = &applier{ops: o, start: start, seen: map[string]int{}}
-		applied, err = document.Apply(ctx, a)
-		return err
-	})
-	if err != nil {
-		return applied, err
-	}
-	if a.owner != "" {
-		o.store.UseOwner(a.owner)
-	}
-	applied.Warnings, applied.InUse = a.warnings, a.inUse
-	return applied, nil
-}
-
-// checks implements provision.Checks.
-type checks struct{}
-
-func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
-
-func (checks) CheckConfiguration(body []byte) error {
-	var b configurationBody
-	return cmp.Or(envelope.Parse(body, &b), checkConfiguration(b.configuration()))
-}
-
-func (checks) CheckService(body []byte) error {
-	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return err
-	}
-	_, err := b.checked()
-	return err
-}
-
-func (checks) CheckUsage(body []byte) error {
-	var b usageBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return err
-	}
-	want, err := b.wanted()
-	if err != nil {
-		return err
-	}
-	if _, fault := b.reservation().prefix(); fault != "" {
-		return envelope.Fail(fault)
-	}
-	return badEndpoints(want.Network.V, b.TXTEndpoints)
-}
-
-// Blame returns the member that a refusal is about, and the reason.
-func (checks) Blame(err error) (member, reason string, ok bool) {
-	f := failureOf(err)
-	member, reason = provision.Blamed(f.ID, f.Error())
-	return member, reason, f.Cause == nil
-}
-
-// applier implements provision.Appliance by the operations of requests, in one transaction. It
-// changes only entries that differ.
-type applier struct {
-	checks
-	ops   *operations
-	start bool           // the database was opened just now, so nothing uses its owner yet
-	owner string         // the taken one, "" for none
-	seen  map[string]int // numbers of the usages of the document so far, by service, network and prefix
-	inUse []string       // services that cannot be deleted yet
-
-	warnings []string // about stored entries that cannot work
-}
-
-var unchanged provision.Change
-
-// SaveOwner makes an owner that of a new database; an older database adopts it.
-func (a *applier) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
-	if err := a.CheckOwner(owner); err != nil || owner == a.ops.store.ledger.Owner() {
-		return unchanged, err
-	}
-	if a.start {
-		taken, err := a.ops.store.ledger.TakeOwner(ctx, owner)
-		if err != nil || taken {
-			a.owner = owner
-			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
-		}
-	}
-	adopted, err := a.ops.store.ledger.Adopted(ctx, a.ops.store.db.Reading(ctx), owner)
-	if err != nil || adopted {
-		return unchanged, err
-	}
-	return provision.Did("POST adopt", owner, a.ops.store.ledger.Adopt(ctx, owner))
-}
-
-// SaveConfiguration stores a configuration if it differs.
-func (a *applier) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
-	var b configurationBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return unchanged, err
-	}
-	c := b.configuration()
-	stored, err := a.ops.store.Configuration(ctx)
-	if err == nil && c.SameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
-		return unchanged, err
-	}
-	warnings, err := a.ops.saveConfiguration(ctx, c, nil)
-	a.warnings = append(a.warnings, inEnglish(warnings)...)
-	return provision.Did("PUT config", "", err)
-}
-
-// SaveService stores a service if it differs.
-func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
-	var b serviceBody
-	if err := envelope.Parse(body, &b); err != nil {
-		return unchanged, err
-	}
-	stored, err := a.ops.store.Service(ctx, b.ID)
-	if err == nil && b.service().SameAs(stored) || err != nil && !errors.Is(err, errNoService) {
-		return unchanged, err
-	}
-	v, warnings, err := a.ops.replaceService(ctx, b, nil)
-	a.warnings = append(a.warnings, inEnglish(warnings)...)
-	return provision.Did("PUT services/{id}", v.ID, err)
-}
-
-// SaveUsage reserves a usage, or changes the members that differ in a reserved one.
-func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
-	b, want, same, err := a.sameUsages(ctx, body)
-	if err != nil {
-		return unchanged, err
-	}
-	key := want.Key()
-	number := a.seen[key]
-	a.seen[key]++
-	if number >= len(same) {
-		u, err := a.ops.reserve(ctx, b.reservation())
-		if err == nil {
-			a.warnings = append(a.warnings, inEnglish(usageWarnings(u))...)
-			_, err = a.changeUsage(ctx, b, u)
-		}
-		return provision.Did("POST usages", u.ID, err)
-	}
-	c, err := a.changeUsage(ctx, b, same[number])
-	if err == nil && same[number].Status == mesh.Releasing {
-		return provision.Did("POST usages", same[number].ID, a.ops.store.KeepUsage(ctx, same[number]))
-	}
-	return c, err
-}
-
-func (a *applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (provision.Change, error) {
-	endpoints, description := b.difference(u)
-	if endpoints == nil && description == nil {
-		return unchanged, nil
-	}
-	return provision.Did("PATCH usages/{id}", u.ID, a.ops.saveUsage(ctx, u, endpoints, description))
-}
-
-// sameUsages decodes a usage of a document, and returns the stored usages that match it.
-func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, want mesh.Usage, same []mesh.Usage, err error) {
-	if err = envelope.Parse(body, &b); err != nil {
-		return b, want, nil, err
-	}
-	if want, err = b.wanted(); err != nil {
-		return b, want, nil, err
-	}
-	same, err = a.ops.store.SameUsages(ctx, want)
-	return b, want, same, err
-}
-
-// SameUsages returns the seqs of the stored usages that match a body.
-func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
-	_, _, same, err := a.sameUsages(ctx, body)
-	if failureOf(err).Cause == nil {
-		err = nil // SaveUsage will report the refusal
-	}
-	for _, u := range same {
-		numbers = append(numbers, u.Seq)
-	}
-	return numbers, err
-}
-
-// HeldUsages returns the usages that a document can have.
-func (a *applier) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
-	return sqlite.Made(a.ops.store.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (provision.Held, bool) {
-		return provision.Held{Seq: u.Seq, ID: u.ID}, u.Documented()
-	})
-}
-
-// ReleaseUsage releases a usage without waiting until its value is withdrawn.
-func (a *applier) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
-	done, err := a.ops.store.ReleaseUsage(ctx, id, false)
-	c, err := provision.Did("DELETE usages/{id}", id, err)
-	if !done.freed {
-		c.Status = http.StatusAccepted
-	}
-	return c, err
-}
-
-// HeldServices returns the ids of the services that a document can have.
-func (a *applier) HeldServices(ctx context.Context) iter.Seq2[string, error] {
-	return sqlite.Made(a.ops.store.AllServices(ctx), func(v mesh.Service) (string, bool) { return v.ID, v.Documented() })
-}
-
-// DeleteService deletes a service, unless it has usages.
-func (a *applier) DeleteService(ctx context.Context, id string) (provision.Change, error) {
-	err := a.ops.store.DeleteService(ctx, id)
-	if errors.Is(err, errServiceInUse) {
-		a.inUse = append(a.inUse, id)
-		return unchanged, nil
-	}
-	return provision.Did("DELETE services/{id}", id, err)
 }

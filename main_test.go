@@ -112,6 +112,51 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 }
 
+// The status page takes a token as the password, and the program samples for its chart.
+func TestStatusPage(t *testing.T) {
+	tokens, file := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "page.db")
+	if err := os.WriteFile(tokens, []byte("a-token-0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := runProgram(t, nil, "-token-file", tokens, "-language", "en", "-db", file)
+	for _, test := range []struct {
+		method, password, accept string
+		status                   int
+		want                     string
+	}{
+		{"GET", "a-token-0123456789", "text/html", 200, ""},
+		{"HEAD", "a-token-0123456789", "text/html", 200, ""},
+		{"GET", "b-token-0123456789", "text/html", 401, `Basic realm="meshddns"`},
+		{"GET", "b-token-0123456789", "*/*", 401, "Bearer"},
+		{"GET", "a-token-0123456789", "*/*", 404, ""},
+		{"POST", "a-token-0123456789", "*/*", 401, "Bearer"},
+	} {
+		request, err := http.NewRequest(test.method, p.url+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", test.accept)
+		request.SetBasicAuth("anybody", test.password)
+		response, err := (&http.Client{Timeout: support.Patience}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != test.status || response.Header.Get("WWW-Authenticate") != test.want {
+			t.Errorf("%+v: %s, %v, %v", test, response.Status, response.Header, err)
+		}
+		if test.status == 200 && test.method == "GET" && !strings.Contains(string(text), `<html lang="en">`) {
+			t.Errorf("not in the language of -language: %s", text)
+		}
+	}
+	db := support.OpenSQLite(t, file, "mode=ro&_busy_timeout=5000")
+	support.Eventually(t, support.Limit, "a sample", func() bool {
+		var count int
+		return db.QueryRow(`SELECT count(*) FROM samples`).Scan(&count) == nil && count == 1
+	})
+}
+
 // A hang-up ends nothing: the token file is read again, and when it is broken
 // the old tokens stay.
 func TestHangUp(t *testing.T) {
@@ -519,9 +564,11 @@ func TestProvisionForm(t *testing.T) {
 	if got := a.Applied(t, `{"usages": [{"service_id": "none", "prefix_mode": "auto", "network_id": 4}]}`); got != waiting {
 		t.Fatal(got)
 	}
+	a.ForgetRefusals(t)
 	before := a.AllRows(t)
 	const want = `0.json:1: services[1].name: name must not be empty`
 	got := a.Applied(t, `{"services": [{"id": "a", "name": "A", "config": {"domain": "a.example"}}, {"id": "x", "name": "", "config": {}}]}`)
+	a.ForgetRefusals(t)
 	if got != want || !slices.Equal(before, a.AllRows(t)) {
 		t.Errorf("%s, and the database is another one: %v", got, !slices.Equal(before, a.AllRows(t)))
 	}
@@ -628,7 +675,7 @@ func TestRepeated(t *testing.T) {
 		again := func(context.Context) { done, pauses = append(done, time.Since(begin)), pauses[1:] }
 		ended := make(chan error)
 		go func() { ended <- onHangUp(ctx, nil, nil, due, again) }()
-		time.Sleep(time.Hour) // of a clock that does not wait
+		<-time.After(time.Hour) // of a clock that does not wait
 		cancel()
 		if err := <-ended; err != nil || !slices.Equal(done, []time.Duration{time.Second, 61 * time.Second}) {
 			t.Errorf("done at %v, %v", done, err)

@@ -1,20 +1,38 @@
-// Usages as clients and documents write them, and the operations on usages, which requests and
-// provision files share.
+// Usages as clients and documents write them; the operations on usages, which requests and provision
+// files share; the application of provision files by the operations.
 
 package main
 
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
+	"iter"
+	"math"
+	"net/http"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"meshddns/internal/answers"
+	"meshddns/internal/envelope"
+	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/notify"
+	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/replay"
+	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 )
+
+// newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
+func newUUID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
+}
 
 // describe returns the description to store, nil for none: the given one, else one with the name
 // of the network.
@@ -31,6 +49,7 @@ type reservation struct {
 	mode            mesh.PrefixMode
 	network         *mesh.NetworkID // nil when it is not given
 	networkName     string
+	again           *replay.Key // of a request that the client may repeat; nil for none
 }
 
 // check checks a reservation without looking at its service.
@@ -101,14 +120,26 @@ func (b usageBody) difference(u mesh.Usage) (endpoints sqlite.TextList, descript
 	return endpoints, description
 }
 
+// shownPublish returns the state of publishing in the form of the list.
+func shownPublish(p mesh.Publishing, language msg.Language) answers.ListedPublish {
+	return answers.ListedPublish{State: p.State, Value: p.Value, Error: answers.FaultText(reconcile.Fault(p.Fault), language), Attempts: p.Attempts, At: p.At}
+}
+
+// awaited returns the state of publishing for an answer that has waited for it, else nil.
+func awaited(waits bool, p mesh.Publishing, language msg.Language) *answers.ListedPublish {
+	if !waits {
+		return nil
+	}
+	return new(shownPublish(p, language))
+}
+
 // listed returns a usage in the form of the list.
 func listed(u mesh.Usage, language msg.Language) answers.ListedUsage {
-	p := u.Publish
 	e := answers.ListedUsage{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix, RecordType: u.RecordType,
 		Description: u.Description, IsOccupied: u.Exclusive, FullDomain: mesh.FullName(u.Prefix, u.Domain.V),
 		NetworkID: sqlite.Pointer(u.Network), NetworkName: mesh.NetworkName(u.Description),
-		Publish: answers.ListedPublish{State: string(p.State), Value: p.Value, Error: answers.FaultText(reconcile.Fault(p.Fault), language), Attempts: p.Attempts, At: p.At},
+		Publish: shownPublish(u.Publish, language),
 	}
 	if u.ServiceName.Valid {
 		e.Provider = &answers.ListedProvider{ID: u.ServiceID, Name: u.ServiceName.V}
@@ -116,29 +147,89 @@ func listed(u mesh.Usage, language msg.Language) answers.ListedUsage {
 	return e
 }
 
-// reserve checks a reservation in the order of the contract, and stores it.
-func (o *operations) reserve(ctx context.Context, want reservation) (mesh.Usage, error) {
+// reserve checks a reservation in the order of the contract, and stores it. A repeated request gets
+// the usage that the first one has stored.
+func (o *operations) reserve(ctx context.Context, want reservation) (u mesh.Usage, repeated bool, err error) {
 	if err := want.check(); err != nil {
-		return mesh.Usage{}, err
+		return u, false, err
 	}
 	prefix, fault := want.prefix()
 	if fault != "" {
-		return mesh.Usage{}, o.afterService(ctx, want.service, msg.Refuse(fault))
+		return u, false, o.afterService(ctx, want.service, msg.Refuse(fault))
 	}
-	u, err := o.store.CreateUsage(ctx, mesh.Usage{
+	u, repeated, err = o.create(ctx, want.again, mesh.Usage{
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: mesh.Describe(want.networkName),
 		Network: sqlite.Given(want.network),
 	})
 	switch {
 	case err == nil:
-		return u, nil
+		return u, repeated, nil
 	case errors.Is(err, errPrefixTaken):
-		return u, refuseTaken(u)
+		return u, false, refuseTaken(u)
 	}
 	if _, refused := errors.AsType[sqlite.Refusal](err); !refused {
 		err = o.afterService(ctx, want.service, &notReserved{err})
 	}
-	return u, err
+	return u, false, err
+}
+
+// create stores a usage. With a key it stores the usage as the result of the request in the same
+// transaction, or returns that of an earlier request.
+func (o *operations) create(ctx context.Context, key *replay.Key, u mesh.Usage) (created mesh.Usage, repeated bool, err error) {
+	if key == nil {
+		created, err = o.store.CreateUsage(ctx, u)
+		return created, false, err
+	}
+	err = o.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		created = mesh.Usage{}
+		if repeated, err = replay.Find(ctx, tx, *key, o.store.now(), &created); err != nil || repeated {
+			return err
+		}
+		if created, err = o.store.CreateUsage(ctx, u); err != nil {
+			return err
+		}
+		return replay.Keep(ctx, tx, *key, o.store.now(), created)
+	})
+	return created, repeated, err
+}
+
+// reserveAndWait is reserve, and then waits as published does.
+func (o *operations) reserveAndWait(ctx context.Context, want reservation) (u mesh.Usage, repeated bool, err error) {
+	name := ""
+	if prefix, fault := want.prefix(); fault == "" {
+		name = o.store.UsageName(ctx, want.service, prefix)
+	}
+	waiter := o.engine.Expect(name)
+	defer waiter.Close()
+	u, repeated, err = o.reserve(ctx, want)
+	if err == nil {
+		u.Publish, err = o.published(ctx, waiter, u)
+	}
+	return u, repeated, err
+}
+
+// published waits until the value of a usage stands at its provider or has failed, or ctx ends, and
+// returns the state. It does not wait for a person, when nothing else works on the name.
+func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage) (mesh.Publishing, error) {
+	read := context.WithoutCancel(ctx)
+	version, err := o.store.ledger.NameVersion(read, u.Name)
+	if err != nil {
+		return mesh.Publishing{}, err
+	}
+	for first := true; ; first = false {
+		settings, err := o.store.ledger.Settings(read)
+		if err != nil {
+			return mesh.Publishing{}, err
+		}
+		now, err := o.store.Usage(read, u.ID)
+		switch state := reconcile.PlaceState(now.Publish.State); {
+		case errors.Is(err, errNoUsage): // released meanwhile
+			return mesh.Publishing{State: string(reconcile.None)}, nil
+		case err != nil, !settings.Enabled, !settings.Automatic, state == reconcile.None, ctx.Err() != nil, !first && state != reconcile.Pending:
+			return now.Publish, err
+		}
+		waiter.Wait(ctx, version)
+	}
 }
 
 // notReserved is a fault of the database that kept a reservation from being stored.
@@ -182,6 +273,16 @@ func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, endpoints sqli
 	return o.store.ChangeUsage(ctx, u.ID, endpoints, description)
 }
 
+// saveUsageAndWait is saveUsage, and then waits as published does.
+func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, endpoints sqlite.TextList, description *string) (mesh.Publishing, error) {
+	waiter := o.engine.Expect(u.Name)
+	defer waiter.Close()
+	if err := o.saveUsage(ctx, u, endpoints, description); err != nil {
+		return mesh.Publishing{}, err
+	}
+	return o.published(ctx, waiter, u)
+}
+
 // releaseAndWait releases a usage, and waits until the engine has tried to withdraw its value. It
 // reports whether the prefix is free.
 func (o *operations) releaseAndWait(ctx context.Context, id string, force bool) (freed bool, err error) {
@@ -203,4 +304,279 @@ func (o *operations) releaseAndWait(ctx context.Context, id string, force bool) 
 		return true, nil
 	}
 	return false, err
+}
+
+// provision applies a document in one transaction, by the operations of requests.
+func (o *operations) provision(ctx context.Context, document *provision.Document, start bool) (applied provision.Applied, err error) {
+	var a *applier
+	err = o.store.db.Tx(events.By(ctx, events.ByProvision), func(ctx context.Context, tx *sql.Tx) (err error) {
+		a = &applier{ops: o, start: start, seen: map[string]int{}}
+		if applied, err = document.Apply(ctx, a); err != nil || len(applied.Changes) == 0 {
+			return err
+		}
+		return o.store.events.Add(ctx, tx, events.Event{Kind: events.ProvisionApplied, Detail: events.Detail{Count: len(applied.Changes)}})
+	})
+	if err != nil {
+		return applied, err
+	}
+	if a.owner != "" {
+		o.store.UseOwner(a.owner)
+	}
+	applied.Warnings, applied.InUse = a.warnings, a.inUse
+	return applied, nil
+}
+
+// tellRefused stores the event of mistakes for which a provision file, or entries of it, are not
+// applied.
+func (o *operations) tellRefused(ctx context.Context, mistakes []string) error {
+	e := events.Event{Kind: events.ProvisionRefused, Detail: events.Detail{Count: len(mistakes)}}
+	e.Detail.Fault = mesh.Fault{Code: string(msg.NotProvisioned), Detail: msg.Say(mistakes[0])}
+	return o.store.events.Note(events.By(ctx, events.ByProvision), e)
+}
+
+// checks implements provision.Checks.
+type checks struct{}
+
+func (checks) CheckOwner(owner string) error { return checkOwner(owner) }
+
+func (checks) CheckConfiguration(body []byte) error {
+	var b configurationBody
+	return cmp.Or(envelope.Parse(body, &b), checkConfiguration(b.configuration()))
+}
+
+func (checks) CheckService(body []byte) error {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return err
+	}
+	_, err := b.checked()
+	return err
+}
+
+func (checks) CheckUsage(body []byte) error {
+	var b usageBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return err
+	}
+	want, err := b.wanted()
+	if err != nil {
+		return err
+	}
+	if _, fault := b.reservation().prefix(); fault != "" {
+		return envelope.Fail(fault)
+	}
+	return badEndpoints(want.Network.V, b.TXTEndpoints)
+}
+
+func (checks) CheckOther(part string, body []byte) (err error) {
+	if part == "secondaries" {
+		_, err = secondary.Parse(body)
+	} else {
+		_, err = notify.Parse(body)
+	}
+	return err
+}
+
+// Blame returns the member that a refusal is about, and the reason.
+func (checks) Blame(err error) (member, reason string, ok bool) {
+	f := failureOf(err)
+	member, reason = provision.Blamed(f.ID, f.Error())
+	return member, reason, f.Cause == nil
+}
+
+// applier implements provision.Appliance by the operations of requests, in one transaction. It
+// changes only entries that differ.
+type applier struct {
+	checks
+	ops   *operations
+	start bool           // the database was opened just now, so nothing uses its owner yet
+	owner string         // the taken one, "" for none
+	seen  map[string]int // numbers of the usages of the document so far, by service, network and prefix
+	inUse []string       // services that cannot be deleted yet
+
+	warnings []string // about stored entries that cannot work
+}
+
+var unchanged provision.Change
+
+// SaveOwner makes an owner that of a new database; an older database adopts it.
+func (a *applier) SaveOwner(ctx context.Context, owner string) (provision.Change, error) {
+	if err := a.CheckOwner(owner); err != nil || owner == a.ops.store.ledger.Owner() {
+		return unchanged, err
+	}
+	if a.start {
+		taken, err := a.ops.store.ledger.TakeOwner(ctx, owner)
+		if err != nil || taken {
+			a.owner = owner
+			return provision.Change{What: "owner", ID: owner, Status: http.StatusOK}, err
+		}
+	}
+	adopted, err := a.ops.store.ledger.Adopted(ctx, a.ops.store.db.Reading(ctx), owner)
+	if err != nil || adopted {
+		return unchanged, err
+	}
+	return provision.Did("POST adopt", owner, a.ops.store.ledger.Adopt(ctx, owner))
+}
+
+// SaveConfiguration stores a configuration if it differs.
+func (a *applier) SaveConfiguration(ctx context.Context, body []byte) (provision.Change, error) {
+	var b configurationBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	c := b.configuration()
+	stored, err := a.ops.store.Configuration(ctx)
+	if err == nil && c.SameAs(stored) || err != nil && !errors.Is(err, errNoConfiguration) {
+		return unchanged, err
+	}
+	warnings, err := a.ops.saveConfiguration(ctx, c, nil)
+	a.warnings = append(a.warnings, inEnglish(warnings)...)
+	return provision.Did("PUT config", "", err)
+}
+
+// inEnglish returns the texts of warnings for the log.
+func inEnglish(warnings []answers.Warning) []string {
+	return answers.WarningTexts(warnings, msg.English)
+}
+
+// SaveService stores a service if it differs.
+func (a *applier) SaveService(ctx context.Context, body []byte) (provision.Change, error) {
+	var b serviceBody
+	if err := envelope.Parse(body, &b); err != nil {
+		return unchanged, err
+	}
+	stored, err := a.ops.store.Service(ctx, b.ID)
+	if err == nil && b.service().SameAs(stored) || err != nil && !errors.Is(err, errNoService) {
+		return unchanged, err
+	}
+	v, warnings, err := a.ops.replaceService(ctx, b, nil)
+	a.warnings = append(a.warnings, inEnglish(warnings)...)
+	return provision.Did("PUT services/{id}", v.ID, err)
+}
+
+// SaveOther stores a notification target or a secondary if it differs.
+func (a *applier) SaveOther(ctx context.Context, part string, body []byte) (provision.Change, error) {
+	if part == "secondaries" {
+		return saveOther(ctx, part, body, secondary.Parse, a.ops.store.peers.Has, a.ops.store.peers.Save, func(s secondary.Secondary) string { return s.ID })
+	}
+	return saveOther(ctx, part, body, notify.Parse, a.ops.store.targets.Has, a.ops.store.targets.Save, func(t notify.Target) string { return t.ID })
+}
+
+func saveOther[T any](ctx context.Context, part string, body []byte, parse func([]byte) (T, error),
+	has func(context.Context, T) (bool, error), save func(context.Context, T) (T, error), id func(T) string,
+) (provision.Change, error) {
+	v, err := parse(body)
+	if err != nil {
+		return unchanged, err
+	}
+	if same, err := has(ctx, v); same || err != nil {
+		return unchanged, err
+	}
+	_, err = save(ctx, v)
+	return provision.Did("PUT "+part+"/{id}", id(v), err)
+}
+
+// SaveUsage reserves a usage, or changes the members that differ in a reserved one.
+func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change, error) {
+	b, want, same, err := a.sameUsages(ctx, body)
+	if err != nil {
+		return unchanged, err
+	}
+	key := want.Key()
+	number := a.seen[key]
+	a.seen[key]++
+	if number >= len(same) {
+		u, _, err := a.ops.reserve(ctx, b.reservation())
+		if err == nil {
+			a.warnings = append(a.warnings, inEnglish(usageWarnings(u))...)
+			_, err = a.changeUsage(ctx, b, u)
+		}
+		return provision.Did("POST usages", u.ID, err)
+	}
+	c, err := a.changeUsage(ctx, b, same[number])
+	if err == nil && same[number].Status == mesh.Releasing {
+		return provision.Did("POST usages", same[number].ID, a.ops.store.KeepUsage(ctx, same[number]))
+	}
+	return c, err
+}
+
+func (a *applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (provision.Change, error) {
+	endpoints, description := b.difference(u)
+	if endpoints == nil && description == nil {
+		return unchanged, nil
+	}
+	return provision.Did("PATCH usages/{id}", u.ID, a.ops.saveUsage(ctx, u, endpoints, description))
+}
+
+// sameUsages decodes a usage of a document, and returns the stored usages that match it.
+func (a *applier) sameUsages(ctx context.Context, body []byte) (b usageBody, want mesh.Usage, same []mesh.Usage, err error) {
+	if err = envelope.Parse(body, &b); err != nil {
+		return b, want, nil, err
+	}
+	if want, err = b.wanted(); err != nil {
+		return b, want, nil, err
+	}
+	same, err = a.ops.store.SameUsages(ctx, want)
+	return b, want, same, err
+}
+
+// SameUsages returns the seqs of the stored usages that match a body.
+func (a *applier) SameUsages(ctx context.Context, body []byte) (numbers []int64, err error) {
+	_, _, same, err := a.sameUsages(ctx, body)
+	if failureOf(err).Cause == nil {
+		err = nil // SaveUsage will report the refusal
+	}
+	for _, u := range same {
+		numbers = append(numbers, u.Seq)
+	}
+	return numbers, err
+}
+
+// HeldUsages returns the usages that a document can have.
+func (a *applier) HeldUsages(ctx context.Context) iter.Seq2[provision.Held, error] {
+	return sqlite.Made(a.ops.store.AllUsages(ctx, math.MaxInt64), func(u mesh.Usage) (provision.Held, bool) {
+		return provision.Held{Seq: u.Seq, ID: u.ID}, u.Documented()
+	})
+}
+
+// ReleaseUsage releases a usage without waiting until its value is withdrawn.
+func (a *applier) ReleaseUsage(ctx context.Context, id string) (provision.Change, error) {
+	done, err := a.ops.store.ReleaseUsage(ctx, id, false)
+	c, err := provision.Did("DELETE usages/{id}", id, err)
+	if !done.freed {
+		c.Status = http.StatusAccepted
+	}
+	return c, err
+}
+
+// HeldServices returns the ids of the services that a document can have.
+func (a *applier) HeldServices(ctx context.Context) iter.Seq2[string, error] {
+	return sqlite.Made(a.ops.store.AllServices(ctx), func(v mesh.Service) (string, bool) { return v.ID, v.Documented() })
+}
+
+// DeleteService deletes a service, unless it has usages.
+func (a *applier) DeleteService(ctx context.Context, id string) (provision.Change, error) {
+	err := a.ops.store.DeleteService(ctx, id)
+	if errors.Is(err, errServiceInUse) {
+		a.inUse = append(a.inUse, id)
+		return unchanged, nil
+	}
+	return provision.Did("DELETE services/{id}", id, err)
+}
+
+// HeldOthers returns the ids of the notification targets or secondaries.
+func (a *applier) HeldOthers(ctx context.Context, part string) ([]string, error) {
+	if part == "secondaries" {
+		return a.ops.store.peers.IDs(ctx)
+	}
+	return a.ops.store.targets.IDs(ctx)
+}
+
+// DeleteOther deletes a notification target or a secondary.
+func (a *applier) DeleteOther(ctx context.Context, part, id string) (provision.Change, error) {
+	remove := a.ops.store.targets.Delete
+	if part == "secondaries" {
+		remove = a.ops.store.peers.Delete
+	}
+	return provision.Did("DELETE "+part+"/{id}", id, remove(ctx, id))
 }

@@ -1,4 +1,4 @@
--- Today's tables of meshddns, version 7. One file holds everything: the
+-- Today's tables of meshddns, version 9. One file holds everything: the
 -- configuration, the reserved names, the work that is due, the published values,
 -- and the zones of the built-in DNS server.
 --
@@ -12,7 +12,8 @@ CREATE TABLE appliance (
     id         INTEGER PRIMARY KEY CHECK (id = 1),
     owner      TEXT    NOT NULL,             -- 12 hex digits; marks the values in DNS that are ours
     ipv4       TEXT    NOT NULL DEFAULT '',  -- this host's last known public addresses
-    ipv6       TEXT    NOT NULL DEFAULT ''
+    ipv6       TEXT    NOT NULL DEFAULT '',
+    dns_hosts  TEXT    NOT NULL DEFAULT ''   -- the names of the DNS server that secondaries were last sent
 ) STRICT;
 
 -- Owners of lost databases, whose values count as ours.
@@ -226,3 +227,92 @@ CREATE TABLE zone_serials (
     zone   TEXT    NOT NULL PRIMARY KEY,
     serial INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)
 ) STRICT, WITHOUT ROWID;
+
+-- The last changes of each built-in zone, for its secondaries (RFC 1995). A change of the
+-- zone that is not here leaves a gap between two serials.
+CREATE TABLE zone_journal (
+    id            INTEGER PRIMARY KEY,
+    zone          TEXT    NOT NULL,
+    serial_before INTEGER NOT NULL,
+    serial        INTEGER NOT NULL,
+    removed       BLOB    NOT NULL, -- records in wire form, not compressed
+    added         BLOB    NOT NULL
+) STRICT;
+
+CREATE INDEX zone_journal_by_zone ON zone_journal (zone, id);
+
+-- The name servers that take the built-in zones from this one.
+CREATE TABLE secondaries (
+    id            TEXT NOT NULL PRIMARY KEY,
+    address       TEXT NOT NULL, -- IP address and port
+    key_name      TEXT NOT NULL, -- of the TSIG key; '' none
+    key_secret    TEXT NOT NULL, -- base64
+    key_algorithm TEXT NOT NULL,
+    zones         TEXT NOT NULL  -- JSON array of names, or '*' for all
+) STRICT, WITHOUT ROWID;
+
+-- What happened, one row in the transaction of each change. The newest row is never
+-- deleted, so no seq is used twice.
+CREATE TABLE events (
+    seq        INTEGER PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    kind       TEXT    NOT NULL, -- see package events
+    name       TEXT    NOT NULL, -- full record name, or the zone of a zone's event; '' none
+    usage      INTEGER NOT NULL, -- seq of the usage; 0 none
+    usage_id   TEXT    NOT NULL, -- '' none
+    service_id TEXT    NOT NULL, -- '' none
+    network_id INTEGER,          -- as in bindings
+    caller     TEXT    NOT NULL, -- as in audit lines; '' the program itself
+    before     TEXT    NOT NULL, -- JSON; '' nothing
+    after      TEXT    NOT NULL, -- JSON; '' nothing
+    detail     TEXT    NOT NULL  -- JSON object; '' nothing
+) STRICT;
+
+-- A reservation adds its row at the end of an index by numbers, but anywhere in one by
+-- names or ids. So only events without a usage and the last event of each usage have those.
+CREATE INDEX events_by_usage ON events (usage) WHERE usage > 0;
+CREATE INDEX events_by_name ON events (name) WHERE usage = 0 OR kind = 'usage.released';
+CREATE INDEX events_by_released ON events (usage_id) WHERE kind = 'usage.released';
+
+-- Zones that do not answer, so that each is told once. A row stays until the zone answers.
+CREATE TABLE zones_down (
+    account INTEGER NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
+    domain  TEXT    NOT NULL,
+    since   INTEGER NOT NULL,
+    PRIMARY KEY (account, domain)
+) STRICT, WITHOUT ROWID;
+
+-- Where messages about events are sent.
+CREATE TABLE notifications (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    kind       TEXT    NOT NULL,
+    url        TEXT    NOT NULL, -- secret: a receiver's key is a part of it
+    secret     TEXT    NOT NULL,
+    events     TEXT    NOT NULL, -- JSON array of kinds, which may end in '.*'
+    language   TEXT    NOT NULL CHECK (language IN ('zh', 'en')),
+    enabled    INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+    revision   INTEGER NOT NULL, -- random, new with each change of the settings
+    sent_seq   INTEGER NOT NULL, -- seq of the last event that is told, or need not be
+    state      TEXT    NOT NULL CHECK (state IN ('ok', 'retrying', 'stopped')),
+    code       TEXT    NOT NULL, -- why it is not ok, '' if it is
+    message    TEXT    NOT NULL, -- what the receiver answered, in both languages
+    attempts   INTEGER NOT NULL, -- failures in a row
+    since      TEXT    NOT NULL, -- of the state
+    next_at    INTEGER NOT NULL  -- of the next try; 0 none
+) STRICT, WITHOUT ROWID;
+
+-- Numbers of names by state, for the chart of the status page.
+CREATE TABLE samples (
+    at     INTEGER PRIMARY KEY,
+    counts TEXT    NOT NULL -- JSON object: a number by state
+) STRICT;
+
+-- Answers to reservations with an Idempotency-Key, kept for a day.
+CREATE TABLE replays (
+    key    TEXT    NOT NULL PRIMARY KEY,
+    body   BLOB    NOT NULL, -- SHA-256 of the request's body
+    answer TEXT    NOT NULL, -- JSON: its data
+    at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX replays_by_age ON replays (at);

@@ -19,18 +19,17 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
+	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
 	"meshddns/internal/msg"
-	"meshddns/internal/provider"
+	"meshddns/internal/notify"
 	"meshddns/internal/reconcile"
-	"meshddns/internal/secrets"
+	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 )
 
@@ -75,6 +74,9 @@ type store struct {
 	owner     string         // the mark of our values in DNS
 	addresses mesh.Addresses // this host's last known public addresses at the opening
 	ledger    *ledger.Ledger
+	events    *events.Log
+	targets   *notify.Table
+	peers     *secondary.Notifier
 	zones     *builtin.Table
 	now       func() time.Time
 	newID     func() (string, error)
@@ -86,22 +88,28 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	if s.db, err = sqlite.Open(ctx, path, schema, log); err != nil {
 		return nil, err
 	}
-	if err := s.readAppliance(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
-	}
+	s.owner, s.addresses, err = selectAppliance(ctx, s.db.Reader)
 	now := func() time.Time { return s.now() }
 	s.zones = builtin.NewTable(s.db, now)
-	s.ledger = ledger.New(s.db.Reader, s.db.Tx, now, s.owner)
+	s.events = events.New(s.db.Reader, s.db.Tx, now)
+	s.ledger = ledger.New(s.db.Reader, s.db.Tx, now, s.owner, s.events)
 	s.ledger.Erase = s.db.Erase
+	s.targets = notify.NewTable(s.db, now)
+	s.peers = secondary.NewNotifier(s.db, s.events, log)
+	s.zones.Journal = s.peers.Any
+	if err := errors.Join(err, s.peers.Load(ctx)); err != nil {
+		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
+	}
 	return s, nil
 }
 
-func (s *store) readAppliance(ctx context.Context) error {
+// selectAppliance reads the owner and the last known addresses.
+func selectAppliance(ctx context.Context, q sqlite.Queryer) (owner string, last mesh.Addresses, err error) {
 	var ipv4, ipv6 string
-	err := s.db.Reader.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&s.owner, &ipv4, &ipv6)
-	s.addresses.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
-	s.addresses.IPv6, _ = netip.ParseAddr(ipv6)
-	return err
+	err = q.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&owner, &ipv4, &ipv6)
+	last.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
+	last.IPv6, _ = netip.ParseAddr(ipv6)
+	return owner, last, err
 }
 
 // Close closes the database.
@@ -114,31 +122,6 @@ func (s *store) changeSecrets(ctx context.Context, f func(ctx context.Context, t
 		sqlite.After(ctx, func(context.Context) { s.ledger.Erase() })
 		return f(ctx, tx, zones)
 	})
-}
-
-// newAccount makes an account with a normalized endpoint. An account of the built-in server
-// has only the provider's name.
-func newAccount(name, endpoint, accessKeyID string, secret secrets.Secret) reconcile.Account {
-	if name == builtin.Name {
-		return reconcile.Account{Provider: name}
-	}
-	return reconcile.Account{Provider: name, Endpoint: provider.NormalEndpoint(name, endpoint), AccessKeyID: accessKeyID, Secret: secret}
-}
-
-// serviceAccount returns the account that a service's config names.
-func serviceAccount(c mesh.ServiceConfig) reconcile.Account {
-	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
-}
-
-// configuredAccount returns the account of the configuration.
-func configuredAccount(c mesh.Configuration) reconcile.Account {
-	return newAccount(c.Provider, c.Endpoint, c.AccessKeyID, c.Secret)
-}
-
-// newUUID returns an id that sorts after earlier ids, so that inserts go to the end of an index.
-func newUUID() (string, error) {
-	id, err := uuid.NewV7()
-	return id.String(), err
 }
 
 // Configuration gives the stored configuration, or errNoConfiguration.
@@ -195,6 +178,9 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 		if err != nil {
 			return err
 		}
+		if err := s.events.Add(ctx, tx, events.OfConfiguration(stored, c)); err != nil {
+			return err
+		}
 		for _, name := range slices.Compact([]string{c.RecordName(), cmp.Or(stored.StoredName(), c.RecordName())}) {
 			if err := s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
 				return err
@@ -221,6 +207,9 @@ func (s *store) DeleteConfiguration(ctx context.Context) (version int64, err err
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM configuration WHERE id = 1`); err != nil {
+			return err
+		}
+		if err := s.events.Add(ctx, tx, events.OfConfiguration(stored, mesh.Configuration{})); err != nil {
 			return err
 		}
 		if err := s.ledger.MarkDue(ctx, tx, stored.RecordName(), reconcile.LaneAsked); err != nil {
@@ -291,7 +280,7 @@ func (s *store) CreateService(ctx context.Context, v mesh.Service) error {
 		if !errors.Is(err, errNoService) {
 			return err
 		}
-		return s.saveService(ctx, tx, v, zones)
+		return s.saveService(ctx, tx, mesh.Service{}, v, zones)
 	})
 }
 
@@ -308,17 +297,16 @@ func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 		if !ok {
 			return errNoSecret
 		}
-		changed.Zone, changed.UsageCount, changed.AccountID = stored.Zone, stored.UsageCount, stored.AccountID
 		if config, _ := mesh.ParseServiceConfig(changed.Config); stored.UsageCount > 0 && stored.Zone != dnsname.Parse(config.Domain) {
 			return errDomainInUse
 		}
-		return s.saveService(ctx, tx, changed, zones)
+		return s.saveService(ctx, tx, stored, changed, zones)
 	})
 }
 
 // saveService stores a service and the members of its config that the program reads, and marks all
-// its names as due. v.Zone is the zone before the change.
-func (s *store) saveService(ctx context.Context, tx *sql.Tx, v mesh.Service, zones *builtin.ZoneChange) error {
+// its names as due. before is the stored service, zero for a new one.
+func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Service, zones *builtin.ZoneChange) error {
 	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {
 		return err
@@ -331,7 +319,7 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v mesh.Service, zon
 		}
 	}
 	now, zone := sqlite.Shown(s.now()), dnsname.Parse(config.Domain)
-	if err := zones.Begin(ctx, tx, v.Zone, zone); err != nil {
+	if err := zones.Begin(ctx, tx, before.Zone, zone); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `
@@ -345,12 +333,15 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, v mesh.Service, zon
 	if err != nil {
 		return err
 	}
-	if v.UsageCount > 0 {
+	if err := s.events.Add(ctx, tx, events.OfService(before, v)); err != nil {
+		return err
+	}
+	if before.UsageCount > 0 {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO marks (service_id, after) VALUES (?, 0) ON CONFLICT DO UPDATE SET after = 0`, v.ID); err != nil {
 			return err
 		}
 	}
-	_, err = ledger.LeaveAccount(ctx, tx, v.AccountID)
+	_, err = ledger.LeaveAccount(ctx, tx, before.AccountID)
 	return err
 }
 
@@ -369,6 +360,9 @@ func (s *store) DeleteService(ctx context.Context, id string) error {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM services WHERE id = ?`, id); err != nil {
+			return err
+		}
+		if err := s.events.Add(ctx, tx, events.OfService(v, mesh.Service{})); err != nil {
 			return err
 		}
 		_, err = ledger.LeaveAccount(ctx, tx, v.AccountID)
@@ -420,10 +414,9 @@ func selectZone(ctx context.Context, q sqlite.Queryer, service string) (z usageZ
 	return z, nil
 }
 
-// CreateUsage stores a usage, its binding to a network and its due name, all or none. It returns
-// the stored usage. An error is errPrefixTaken if the service has the custom prefix already, or says
-// why the service can have no usages. HeldBy of the result is the network that has the name; with
-// errPrefixTaken, the network that has the prefix.
+// CreateUsage stores a usage, its binding to a network and its due name, all or none, and returns the
+// usage. It returns errPrefixTaken if the service has the custom prefix already. HeldBy of the result
+// is the network that has the name; with errPrefixTaken, the network that has the prefix.
 func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, error) {
 	bindingID, err := s.newID()
 	if err == nil {
@@ -466,6 +459,9 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 			return fmt.Errorf("insert binding: %w", err)
 		}
 		if u.HeldBy, err = nameHolder(ctx, tx, u); err != nil {
+			return err
+		}
+		if err := s.events.Add(ctx, tx, events.Reserved(u)); err != nil {
 			return err
 		}
 		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
@@ -543,6 +539,11 @@ type usageFilter struct {
 func (s *store) Usages(ctx context.Context, f usageFilter, limit int) ([]mesh.Usage, error) {
 	where, args := f.where(limit)
 	return sqlite.Collect(ctx, s.db.Reading(ctx), scanUsage, selectUsages+where, args...)
+}
+
+// UsagesNamed reads at most limit usages with a full record name, in no order.
+func (s *store) UsagesNamed(ctx context.Context, name string, limit int) ([]mesh.Usage, error) {
+	return sqlite.Collect(ctx, s.db.Reader, scanUsage, selectUsages+` WHERE u.name = ? AND u.record_type = 'TXT' LIMIT ? + 0`, name, limit)
 }
 
 // usagePage is the size of the pages in which AllUsages reads.
@@ -636,10 +637,24 @@ func (s *store) SameUsages(ctx context.Context, u mesh.Usage) (same []mesh.Usage
 	return same, err
 }
 
+// UsageName returns the full record name of a prefix of a service, "" if the service can have none.
+func (s *store) UsageName(ctx context.Context, service, prefix string) string {
+	zone, err := selectZone(ctx, s.db.Reading(ctx), service)
+	if err != nil {
+		return ""
+	}
+	return dnsname.Fold(mesh.FullName(prefix, zone.zone))
+}
+
 // KeepUsage cancels the release of a usage.
 func (s *store) KeepUsage(ctx context.Context, u mesh.Usage) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, mesh.Active, u.Seq); err != nil {
+			return err
+		}
+		kept := u
+		kept.Status = mesh.Active
+		if err := s.events.Add(ctx, tx, events.Changed(u, kept)); err != nil {
 			return err
 		}
 		return s.ledger.MarkDue(ctx, tx, u.Name, reconcile.LaneChanged)
@@ -654,20 +669,28 @@ func (s *store) UseOwner(owner string) {
 
 // ChangeUsage sets the endpoints and the description of a usage; nil keeps the stored value.
 func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlite.TextList, description *string) error {
-	var changed any
-	if endpoints != nil {
-		changed = endpoints
-	}
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var name string
-		err := tx.QueryRowContext(ctx, `
-			UPDATE usages SET txt_endpoints = coalesce(?, txt_endpoints), description = coalesce(?, description)
-			WHERE id = ?
-			RETURNING name`, changed, description, id).Scan(&name)
+		before, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
 		if err != nil {
-			return sqlite.Absent(err, errNoUsage)
+			return err
 		}
-		return s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
+		after := before
+		if endpoints != nil {
+			after.Endpoints = endpoints
+		}
+		if description != nil {
+			after.Description = *description
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE usages SET txt_endpoints = ?, description = ? WHERE id = ?`, sqlite.TextList(after.Endpoints), after.Description, id)
+		if err != nil {
+			return err
+		}
+		if after.Description != before.Description || !slices.Equal(after.Endpoints, before.Endpoints) {
+			if err := s.events.Add(ctx, tx, events.Changed(before, after)); err != nil {
+				return err
+			}
+		}
+		return s.ledger.MarkDue(ctx, tx, before.Name, reconcile.LaneChanged)
 	})
 }
 
@@ -701,8 +724,15 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 				return err
 			}
 		}
+		told := events.UsageReleasing
 		if r.freed {
+			told = events.UsageReleased
 			if _, err := tx.ExecContext(ctx, `DELETE FROM usages WHERE id = ?`, id); err != nil {
+				return err
+			}
+		}
+		if r.freed || u.Status != mesh.Releasing { // a repeated release changes nothing
+			if err := s.events.Add(ctx, tx, events.OfUsage(told, u)); err != nil {
 				return err
 			}
 		}
@@ -727,49 +757,42 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 
 // SaveAddresses stores changed addresses, and asks for a pass.
 func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
-	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		show := func(address netip.Addr) string {
-			if !address.IsValid() {
-				return ""
-			}
-			return address.String()
+	return s.db.Tx(events.By(ctx, reconcile.ByAddress), func(ctx context.Context, tx *sql.Tx) error {
+		_, before, err := selectAppliance(ctx, tx)
+		if err != nil {
+			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE appliance SET ipv4 = ?, ipv6 = ? WHERE id = 1`, show(a.IPv4), show(a.IPv6)); err != nil {
+		ipv4, _ := a.IPv4.MarshalText() // "" for none
+		ipv6, _ := a.IPv6.MarshalText()
+		if _, err := tx.ExecContext(ctx, `UPDATE appliance SET ipv4 = ?, ipv6 = ? WHERE id = 1`, string(ipv4), string(ipv6)); err != nil {
+			return err
+		}
+		if err := s.events.Add(ctx, tx, events.OfAddresses(before, a)); err != nil {
+			return err
+		}
+		if err := s.zones.MoveAll(ctx, tx); err != nil {
 			return err
 		}
 		return s.ledger.RequestPass(ctx, tx, reconcile.TriggerAddress)
 	})
 }
 
-// CountNames counts the names of a pass. It reads all of them.
-func (s *store) CountNames(ctx context.Context) (count int64, err error) {
-	err = s.db.Reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
-	return count, err
-}
-
 // Totals returns the numbers of 'services' and 'usages', and of records by state: those of usages,
 // the configuration's own one, and places in the states 'leftover' and 'withdrawn'.
 func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
 	totals := map[string]uint64{}
-	rows, err := s.db.Reader.QueryContext(ctx, `SELECT what, count FROM totals`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	_, err := sqlite.Collect(ctx, s.db.Reader, func(row sqlite.Scanner) (count uint64, err error) {
 		var what string
-		var count uint64
-		if err := rows.Scan(&what, &count); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&what, &count)
 		totals[what] = count
-	}
+		return count, err
+	}, `SELECT what, count FROM totals`)
 	for _, state := range reconcile.UsageStates {
 		totals["usages"] += totals[string(state)]
 	}
-	own, err := s.ledger.OwnState(ctx)
+	own, unread := s.ledger.OwnState(ctx)
 	if own != "" {
 		totals[string(own)]++
 	}
-	return totals, errors.Join(err, rows.Err())
+	return totals, errors.Join(err, unread)
 }

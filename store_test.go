@@ -31,6 +31,7 @@ import (
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/secrets"
+	"meshddns/internal/sqlite"
 	"meshddns/test/oldfile"
 	"meshddns/test/support"
 )
@@ -134,7 +135,9 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 		next(func() error {
 			return builtin.Client{Store: s.zones}.Change(ctx, provider.Change{Zone: "example.com", Name: "_mesh.office.example.com", Add: []provider.TXT{{"y"}}, TTL: 60})
 		}, nil)
-		next(func() error { return s.db.Tx(ctx, func(context.Context, *sql.Tx) error { return failed }) }, failed)
+		next(func() error {
+			return s.db.Tx(sqlite.Background(ctx), func(context.Context, *sql.Tx) error { return failed })
+		}, failed)
 		close(open)
 		running.Wait()
 		if got := support.Rows(t, s.db.Reader, `SELECT id, name FROM places`); tries != 2 || !slices.Equal(got, []string{fmt.Sprint(place.ID, " | office.example.com")}) {

@@ -2,6 +2,7 @@ package answers
 
 import (
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
@@ -51,5 +52,23 @@ func NewService(v mesh.Service) Service {
 	return Service{
 		ServiceMembers: v.ServiceMembers, Config: secrets.MaskMembers(string(v.Config)), UsageCount: v.UsageCount,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+	}
+}
+
+// Provider is a provider and the meaning of its fields.
+type Provider struct {
+	Name            string `json:"name"`
+	Title           string `json:"title"`
+	AccessKeyID     string `json:"access_key_id"`
+	AccessKeySecret string `json:"access_key_secret"`
+	Endpoint        string `json:"endpoint"`
+	MinTTL          uint32 `json:"min_ttl"` // seconds
+}
+
+// NewProvider returns a provider with its texts in a language.
+func NewProvider(name string, minTTL uint32, language msg.Language) Provider {
+	in := msg.ProviderIn(language, name)
+	return Provider{
+		Name: name, Title: in.Title, AccessKeyID: in.AccessKeyID, AccessKeySecret: in.AccessKeySecret, Endpoint: in.Endpoint, MinTTL: minTTL,
 	}
 }

@@ -313,13 +313,10 @@ func wireKey(name dnswire.Name) string {
 	return strings.Join(labels, ".")
 }
 
-// textOf returns a name in the form that zones have, without the final dot.
-func textOf(name dnswire.Name) string { return strings.TrimSuffix(name.String(), ".") }
-
 // above returns a name and all names above it except the root, without the final dot.
 func above(name dnswire.Name) (names []string) {
 	for ; name != dnswire.Root; name = name.Parent() {
-		names = append(names, textOf(name))
+		names = append(names, name.Bare())
 	}
 	return names
 }

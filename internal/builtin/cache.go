@@ -208,7 +208,6 @@ func (c *Cache) recordsAfter(ctx context.Context, after string) (last string, er
 			}
 			name, ttl, c.txt = next, nextTTL, c.txt[:0]
 		}
-		ttl = min(ttl, nextTTL)
 		c.txt = append(binary.BigEndian.AppendUint16(c.txt, uint16(len(data))), data...)
 		return nil
 	})
@@ -230,7 +229,7 @@ func (c *Cache) set(name string, ttl uint32) error {
 // setZone makes a name a zone, or no zone if served is false.
 func (c *Cache) setZone(z Zone, served bool) error {
 	name, err := dnswire.ParseName(z.Name)
-	if err != nil || textOf(name) != z.Name {
+	if err != nil || name.Bare() != z.Name {
 		return nil // no query can ask for it
 	}
 	return c.zones.SetZone([]byte(name), z.Serial, served)
@@ -290,7 +289,7 @@ func (c *Cache) readAgain(ctx context.Context, names, zones []string) error {
 func (c *Cache) readZones(ctx context.Context, apexes map[string]bool, names []string) error {
 	asked := map[string]bool{}
 	for apex := range apexes {
-		asked[textOf(dnswire.Name(apex))] = true
+		asked[dnswire.Name(apex).Bare()] = true
 	}
 	for _, name := range names {
 		for at := range dnsname.Ancestors(name) {

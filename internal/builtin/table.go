@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -20,14 +21,21 @@ type Table struct {
 	// Changed is called after a commit. records are the names whose records changed, from
 	// the root on; zones are names that may have become zones, or be zones no more.
 	Changed func(ctx context.Context, records, zones []string)
+	// Moved is called after a commit that has given a zone a new serial.
+	Moved func(zone string, serial uint32)
+	// Journal reports whether the changes of zones are kept for secondaries.
+	Journal func() bool
+	// Catalog is the name of the catalog zone; "": none.
+	Catalog string
 
-	db  *sqlite.Database
-	now func() time.Time
+	db     *sqlite.Database
+	now    func() time.Time
+	common int64 // the last row of the journal that is older than this process
 }
 
 // NewTable returns the table of a database.
 func NewTable(db *sqlite.Database, now func() time.Time) *Table {
-	return &Table{Changed: func(context.Context, []string, []string) {}, db: db, now: now}
+	return &Table{Changed: func(context.Context, []string, []string) {}, Moved: func(string, uint32) {}, Journal: func() bool { return true }, db: db, now: now}
 }
 
 // BuiltinZones returns the built-in zones among some names, which are in lower case.
@@ -86,7 +94,7 @@ func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx 
 		}
 		for _, name := range change.names {
 			if isZone(change.before, name) != isZone(after, name) {
-				if err := t.newSerials(ctx, tx, []string{name}, dnsname.Parent(name)); err != nil {
+				if err := t.newSerials(ctx, tx, name); err != nil {
 					return err
 				}
 			}
@@ -98,8 +106,8 @@ func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx 
 	})
 }
 
-// zonesAround returns the built-in zones that some names lie in.
-func zonesAround(ctx context.Context, tx *sql.Tx, names []string) ([]string, error) {
+// zonesOf returns the built-in zone that each name lies in.
+func zonesOf(ctx context.Context, tx *sql.Tx, names []string) (map[string]string, error) {
 	above := map[string]bool{}
 	for _, name := range names {
 		for at := range dnsname.Ancestors(name) {
@@ -114,41 +122,49 @@ func zonesAround(ctx context.Context, tx *sql.Tx, names []string) ([]string, err
 	for _, z := range zones {
 		above[z.Name] = true
 	}
-	around := map[string]bool{}
+	around := map[string]string{}
 	for _, name := range names {
 		for at := range dnsname.Ancestors(name) {
 			if above[at] {
-				around[at] = true
+				around[name] = at
 				break
 			}
 		}
 	}
-	return slices.Collect(maps.Keys(around)), nil
+	return around, nil
 }
 
-// newSerials gives new serials to some zones, and to the zones that some names lie in.
-func (t *Table) newSerials(ctx context.Context, tx *sql.Tx, zones []string, names ...string) error {
-	around, err := zonesAround(ctx, tx, names)
+// newSerials gives new serials to a zone, to the zone around it, and to the catalog.
+func (t *Table) newSerials(ctx context.Context, tx *sql.Tx, zone string) error {
+	around, err := zonesOf(ctx, tx, []string{dnsname.Parent(zone)})
 	if err != nil {
 		return err
 	}
-	for _, zone := range slices.Concat(zones, around) {
-		if err := t.newSerial(ctx, tx, zone); err != nil {
+	zones := map[string]bool{zone: true}
+	for _, zone := range around {
+		zones[zone] = true
+	}
+	if t.Catalog != "" {
+		zones[t.Catalog] = true
+	}
+	for zone := range zones {
+		if err := t.forget(ctx, tx, zone); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Table) newSerial(ctx context.Context, tx *sql.Tx, zone string) error {
-	var serial uint32
-	err := tx.QueryRowContext(ctx, `SELECT serial FROM zone_serials WHERE zone = ?`, zone).Scan(&serial)
+// newSerial gives a new serial to a zone, and returns the one before, too.
+func (t *Table) newSerial(ctx context.Context, tx *sql.Tx, zone string) (before, after uint32, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT serial FROM zone_serials WHERE zone = ?`, zone).Scan(&before)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
+		return 0, 0, err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) VALUES (?, ?) ON CONFLICT DO UPDATE SET serial = excluded.serial`,
-		zone, NextSerial(serial, t.now()))
-	return err
+	after = NextSerial(before, t.now())
+	_, err = tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) VALUES (?, ?) ON CONFLICT DO UPDATE SET serial = excluded.serial`, zone, after)
+	sqlite.After(ctx, func(context.Context) { t.Moved(zone, after) })
+	return before, after, err
 }
 
 func scanZoneRecord(row sqlite.Scanner) (r Record, err error) {
@@ -175,30 +191,46 @@ func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit 
 }
 
 // ZoneRecordsPage calls each for records after a name: limit records, and the others of the
-// last name. It returns the last name. SQLite returns a page as one text, because reading a
-// million rows takes the driver five times as long.
+// last name. It returns the last name.
 func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error) {
-	var page string
-	err = t.db.Reader.QueryRowContext(ctx, `
-		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 ORDER BY name LIMIT ?2 + 0))
+	last, page, err := readPage(ctx, t.db.Reader, after, "\xff", limit)
+	if err == nil {
+		err = eachRecord(page, each)
+	}
+	return last, err
+}
+
+// readPage reads records after a name and before another one: limit records, and the others of the last
+// name. It returns the last name, and the records for eachRecord. SQLite makes one text of them, because
+// reading a million rows takes the driver five times as long.
+func readPage(ctx context.Context, q sqlite.Queryer, after, before string, limit int) (last, page string, err error) {
+	err = q.QueryRowContext(ctx, `
+		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 AND name < ?2 ORDER BY name LIMIT ?3 + 0))
 		SELECT coalesce((SELECT name FROM last), ''),
-		       coalesce(group_concat(name || char(0) || ttl || char(0) || length(data) || char(0) || data, ''), '')
+		       coalesce(group_concat(concat(name, char(0), ttl, char(0), length(data), char(0), data), ''), '')
 		FROM (SELECT name, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, data)`,
-		after, limit).Scan(&last, &page)
-	for err == nil && page != "" {
+		after, before, limit).Scan(&last, &page)
+	return last, page, err
+}
+
+// eachRecord calls each for the records of a page.
+func eachRecord(page string, each func(name, data string, ttl uint32) error) error {
+	for page != "" {
 		var text [3]string
 		for i := range text {
 			text[i], page, _ = strings.Cut(page, "\x00")
 		}
 		ttl, ttlErr := strconv.ParseUint(text[1], 10, 32)
 		size, sizeErr := strconv.ParseUint(text[2], 10, 31)
-		if err = errors.Join(ttlErr, sizeErr); err != nil || int(size) > len(page) {
-			return "", cmp.Or(err, errors.New("a page of zone records is cut"))
+		if err := errors.Join(ttlErr, sizeErr); err != nil || int(size) > len(page) {
+			return cmp.Or(err, errors.New("a page of zone records is cut"))
 		}
-		err = each(text[0], page[:size], uint32(ttl))
+		if err := each(text[0], page[:size], uint32(ttl)); err != nil {
+			return err
+		}
 		page = page[size:]
 	}
-	return last, err
+	return nil
 }
 
 // ZoneHasBelow reports whether a record or a built-in zone is below a name, which is given
@@ -214,33 +246,109 @@ func (t *Table) ZoneHasBelow(ctx context.Context, name, text string) (below bool
 }
 
 // ChangeZoneRecords adds and removes the records that decide returns, in one transaction,
-// and gives their zones new serials.
+// gives their zones new serials, and writes their journals. Requests overtake it.
 func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide func(now []Record) (add, remove []Record)) error {
-	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return t.db.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		now, err := selectZoneRecords(ctx, tx, names)
 		if err != nil {
 			return err
 		}
-		var changed, within []string
 		add, remove := decide(now)
+		add, remove = oneTTL(now, add, remove)
+		var changed []string
 		for _, r := range slices.Concat(remove, add) {
-			if len(changed) == 0 || changed[len(changed)-1] != r.Name {
-				changed, within = append(changed, r.Name), append(within, dnsname.Reverse(r.Name))
-			}
+			changed = append(changed, r.Name)
 		}
-		for _, r := range remove {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM zone_records WHERE name = ? AND data = ?`, r.Name, r.Data); err != nil {
-				return err
-			}
+		if changed = slices.Compact(changed); len(changed) == 0 {
+			return nil
 		}
-		for _, r := range add {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Data, r.TTL); err != nil {
-				return err
-			}
+		if remove, err = removeRecords(ctx, tx, remove); err != nil {
+			return err
 		}
-		if len(changed) > 0 {
-			sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, changed, nil) })
+		if add, err = addRecords(ctx, tx, add); err != nil {
+			return err
 		}
-		return t.newSerials(ctx, tx, nil, within...)
+		sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, changed, nil) })
+		return t.moveZones(ctx, tx, changed, remove, add)
 	})
+}
+
+// oneTTL returns changes after which all records of each name have the TTL of the last one that is added,
+// because an RRset has one TTL (RFC 2181, section 5.2).
+func oneTTL(now, add, remove []Record) (added, removed []Record) {
+	ttls := map[string]uint32{}
+	for _, r := range add {
+		ttls[r.Name] = r.TTL
+	}
+	is := func(r Record) func(Record) bool {
+		return func(o Record) bool { return o.Name == r.Name && bytes.Equal(o.Data, r.Data) }
+	}
+	for _, r := range now {
+		ttl, ok := ttls[r.Name]
+		if ok && r.TTL != ttl && !slices.ContainsFunc(remove, is(r)) {
+			remove, add = append(remove, r), append(add, Record{Name: r.Name, Data: r.Data, TTL: ttl})
+		}
+	}
+	for i := range add {
+		add[i].TTL = ttls[add[i].Name]
+	}
+	return add, remove
+}
+
+// removeRecords deletes records, and returns those that were there, with their TTLs.
+func removeRecords(ctx context.Context, tx *sql.Tx, records []Record) (removed []Record, err error) {
+	for _, r := range records {
+		err := tx.QueryRowContext(ctx, `DELETE FROM zone_records WHERE name = ? AND data = ? RETURNING ttl`, r.Name, r.Data).Scan(&r.TTL)
+		if err == nil {
+			removed = append(removed, r)
+		} else if err = sqlite.Absent(err, nil); err != nil {
+			return nil, err
+		}
+	}
+	return removed, nil
+}
+
+// addRecords stores records, and returns those that were not there.
+func addRecords(ctx context.Context, tx *sql.Tx, records []Record) (added []Record, err error) {
+	for _, r := range records {
+		result, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Data, r.TTL)
+		if err != nil {
+			return nil, err
+		}
+		if count, err := result.RowsAffected(); err != nil {
+			return nil, err
+		} else if count > 0 {
+			added = append(added, r)
+		}
+	}
+	return added, nil
+}
+
+// moveZones gives new serials to the zones of changed names, and writes what was removed and added
+// into the journal.
+func (t *Table) moveZones(ctx context.Context, tx *sql.Tx, names []string, removed, added []Record) error {
+	var usual []string
+	for _, name := range names {
+		usual = append(usual, dnsname.Reverse(name))
+	}
+	zones, err := zonesOf(ctx, tx, usual)
+	if err != nil {
+		return err
+	}
+	of := func(zone string, all []Record) []Record {
+		return slices.DeleteFunc(slices.Clone(all), func(r Record) bool { return zones[dnsname.Reverse(r.Name)] != zone })
+	}
+	for _, zone := range slices.Compact(slices.Sorted(maps.Values(zones))) {
+		before, after, err := t.newSerial(ctx, tx, zone)
+		if err != nil {
+			return err
+		}
+		if !t.Journal() {
+			continue
+		}
+		if err := writeJournal(ctx, tx, zone, before, after, of(zone, removed), of(zone, added)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

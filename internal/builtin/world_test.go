@@ -45,6 +45,7 @@ func newWorld(t testing.TB) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 	w.db = db.Writer
+	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, '0123456789ab')`)
 	w.table = builtin.NewTable(db, time.Now)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
@@ -68,15 +69,39 @@ func (w *world) task(run func(context.Context) error) {
 	})
 }
 
-// listen starts a server and gives its address.
-func (w *world) listen(zones builtin.Zones) string {
+// listen starts a server and gives its address. Peers may transfer its zones.
+func (w *world) listen(zones builtin.Zones, peers ...nameserver.Peers) string {
 	w.t.Helper()
-	server, err := nameserver.Listen(nameserver.Config{Addresses: []string{"127.0.0.1:0"}}, zones, slog.New(slog.DiscardHandler))
+	c := nameserver.Config{Addresses: []string{"127.0.0.1:0"}}
+	if len(peers) > 0 {
+		c.Peers, c.Versions = peers[0], w.table
+		c.Catalog, _ = dnswire.ParseName(w.table.Catalog)
+	}
+	server, err := nameserver.Listen(c, zones, slog.New(slog.DiscardHandler))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.task(server.Serve)
 	return server.Addr()
+}
+
+// put publishes a value at a name without values.
+func (w *world) put(name, value string) {
+	w.t.Helper()
+	client := builtin.Client{Store: w.table, Address: "x"}
+	err := client.Change(w.t.Context(), provider.Change{Name: name, Add: []provider.TXT{{value}}, TTL: 60})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// serial gives the stored serial of a zone.
+func (w *world) serial(zone string) (serial uint32) {
+	w.t.Helper()
+	if err := w.db.QueryRow(`SELECT serial FROM zone_serials WHERE zone = ?`, zone).Scan(&serial); err != nil {
+		w.t.Fatal(err)
+	}
+	return serial
 }
 
 // change replaces a row that may name a zone, "" for none.

@@ -78,13 +78,11 @@ func look(ctx context.Context, store Store, name dnswire.Name, txt []byte) (foun
 	return found, err
 }
 
-// pack appends the data of the records of a name, each after its length in two octets. It
-// returns the smallest TTL, because an RRset has one TTL (RFC 2181, section 5.2).
+// pack appends the data of the records of a name, each after its length in two octets, and returns their
+// TTL, too.
 func pack(records []Record, txt []byte) (ttl uint32, packed []byte) {
-	for i, r := range records {
-		if i == 0 || r.TTL < ttl {
-			ttl = r.TTL
-		}
+	for _, r := range records {
+		ttl = r.TTL
 		txt = append(binary.BigEndian.AppendUint16(txt, uint16(len(r.Data))), r.Data...)
 	}
 	return ttl, txt

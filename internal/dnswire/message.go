@@ -56,6 +56,7 @@ type Opcode uint8
 // Kinds of queries.
 const (
 	OpcodeQuery  Opcode = 0 // RFC 1035, section 4.1.1
+	OpcodeNotify Opcode = 4 // RFC 1996
 	OpcodeUpdate Opcode = 5 // RFC 2136, section 1.3
 )
 
@@ -352,6 +353,21 @@ func (m *Message) appendRR(data []byte, rr RR) []byte {
 	return append(data, rr.Data...)
 }
 
+// AppendRR appends a record without compression.
+func AppendRR(data []byte, rr RR) []byte { return (&Message{}).appendRR(data, rr) }
+
+// ParseRRs returns records that AppendRR has appended to each other. An error is ErrFormat.
+func ParseRRs(data []byte) (all []RR, err error) {
+	r := reader{data: data}
+	for r.at < len(data) && !r.failed {
+		all = append(all, r.rr())
+	}
+	if r.failed {
+		return nil, ErrFormat
+	}
+	return all, nil
+}
+
 // inQuestion returns the offset in the first question's name from which on it equals the given name.
 func (m *Message) inQuestion(name Name) (offset int, ok bool) {
 	if len(m.Questions) == 0 || name == Root {
@@ -374,6 +390,16 @@ func (s SOA) Data() []byte {
 		data = binary.BigEndian.AppendUint32(data, n)
 	}
 	return data
+}
+
+// ParseSOA returns the data of an SOA record. An error is ErrFormat.
+func ParseSOA(rr RR) (SOA, error) {
+	r := reader{data: rr.Data}
+	s := SOA{MName: r.name(), RName: r.name(), Serial: r.uint32(), Refresh: r.uint32(), Retry: r.uint32(), Expire: r.uint32(), Minimum: r.uint32()}
+	if rr.Type != TypeSOA || r.failed || r.at != len(rr.Data) {
+		return SOA{}, ErrFormat
+	}
+	return s, nil
 }
 
 // TXTData returns the RDATA of a TXT record. Each string becomes one character-string, and

@@ -107,6 +107,9 @@ func (n Name) String() string {
 	return text.String()
 }
 
+// Bare returns the name without the final dot; "" for the root and for no name.
+func (n Name) Bare() string { return strings.TrimSuffix(n.String(), ".") }
+
 // Labels yields the labels from the left, without the root's empty label.
 func (n Name) Labels() func(yield func(string) bool) {
 	return func(yield func(string) bool) {

@@ -103,10 +103,15 @@ func (k Key) Sign(message []byte, now time.Time) (signed, mac []byte) {
 	h.Write(message)
 	h.Write(k.variables(t))
 	t.mac = h.Sum(nil)
+	return k.seal(message, t), t.mac
+}
+
+// seal returns a packed message with a TSIG record at its end.
+func (k Key) seal(message []byte, t tsig) []byte {
 	rr := RR{Name: k.Name, Type: TypeTSIG, Class: ClassANY, Data: k.data(t)}
-	signed = (&Message{}).appendRR(append([]byte(nil), message...), rr)
-	binary.BigEndian.PutUint16(signed[10:], binary.BigEndian.Uint16(signed[10:])+1)
-	return signed, t.mac
+	sealed := (&Message{}).appendRR(append([]byte(nil), message...), rr)
+	binary.BigEndian.PutUint16(sealed[10:], binary.BigEndian.Uint16(sealed[10:])+1)
+	return sealed
 }
 
 // Verify checks the TSIG record of the answer to a signed request. It returns nil only if
@@ -181,11 +186,15 @@ func (t tsig) report(now time.Time) error {
 	if t.error != RcodeSuccess {
 		return &TSIGError{Code: t.error, ServerTime: serverTime(t.other), Signed: true}
 	}
-	signed := time.Unix(int64(t.time), 0)
-	if now.Sub(signed).Abs() > time.Duration(t.fudge)*time.Second {
-		return &TSIGError{Code: RcodeBadTime, ServerTime: signed, Signed: true}
+	if !t.timely(now) {
+		return &TSIGError{Code: RcodeBadTime, ServerTime: time.Unix(int64(t.time), 0), Signed: true}
 	}
 	return nil
+}
+
+// timely reports whether a record was signed about now.
+func (t tsig) timely(now time.Time) bool {
+	return now.Sub(time.Unix(int64(t.time), 0)).Abs() <= time.Duration(t.fudge)*time.Second
 }
 
 // RefuseKey returns the TSIG record of the answer to a request with an unknown key: BADKEY,

@@ -31,6 +31,8 @@ type Reply struct {
 	Message msg.ID // "" for none
 	Data    any    // a json.RawMessage is written without encoding
 	ID      string // of the created object, also when creating failed, for the audit line
+
+	Replayed bool // it is the answer to an earlier request, and nothing was changed
 }
 
 // Public returns a copy of the failure without the text of its cause, which may have paths. It
@@ -70,10 +72,13 @@ var statuses = map[msg.ID]int{
 	msg.NotFound: http.StatusNotFound, msg.UnknownService: http.StatusNotFound, msg.UnknownUsage: http.StatusNotFound,
 	msg.UnknownConfiguration: http.StatusNotFound, msg.UnknownLeftover: http.StatusNotFound, msg.MethodNotAllowed: http.StatusMethodNotAllowed,
 	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
+	msg.UnknownNotification: http.StatusNotFound, msg.TooManyNotifications: http.StatusConflict,
+	msg.UnknownSecondary: http.StatusNotFound, msg.TooManySecondaries: http.StatusConflict,
 	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict, msg.BackupRuns: http.StatusConflict,
 	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
+	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable,
 	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
@@ -188,6 +193,9 @@ func Speaking(language msg.Language, next http.Handler) http.Handler {
 
 func (a Adapter) write(w http.ResponseWriter, r *http.Request, result Reply) {
 	status := max(result.Status, http.StatusOK)
+	if result.Replayed {
+		w.Header().Set("Idempotent-Replay", "true")
+	}
 	if data, ok := result.Data.(json.RawMessage); ok && result.Message == "" {
 		send(w, status, slices.Concat([]byte(`{"data":`), data, []byte("}\n")))
 		return
@@ -231,11 +239,24 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if f.Status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
+	a.logCause(r, f)
+	w.Header().Set("X-Error-Code", string(f.ID))
+	writeJSON(w, f.Status, map[string]string{"error": f.in(Language(r))})
+}
+
+// Blame returns the failure for an error of a page that people read, without paths, and logs its
+// cause.
+func (a Adapter) Blame(r *http.Request, err error) *Failure {
+	f := a.Failure(err)
+	a.logCause(r, f)
+	return f.Public()
+}
+
+// logCause logs the cause of a failure, unless it is that the client has gone.
+func (a Adapter) logCause(r *http.Request, f *Failure) {
 	if f.Cause != nil && !(r.Context().Err() != nil && errors.Is(f.Cause, context.Canceled)) {
 		a.Log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.Cause)
 	}
-	w.Header().Set("X-Error-Code", string(f.ID))
-	writeJSON(w, f.Status, map[string]string{"error": f.in(Language(r))})
 }
 
 // BreakOff aborts an answer whose status is sent, so that it does not look complete. It logs
@@ -279,7 +300,7 @@ func (a Adapter) Route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 		}
 		allow := w.Header().Get("Allow")
 		clear(w.Header())
-		if counted.status == http.StatusMethodNotAllowed {
+		if counted.status == http.StatusMethodNotAllowed && r.URL.Path != "/" { // the root is a page, and no path of the API
 			w.Header().Set("Allow", allow)
 			f = Fail(msg.MethodNotAllowed, allow)
 		}

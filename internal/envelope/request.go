@@ -108,6 +108,20 @@ func Flags(r *http.Request, names ...string) (set map[string]bool, err error) {
 	return set, nil
 }
 
+// Seconds reads a number of whole seconds of the query, from 1 to most. An absent member is 0.
+func Seconds(r *http.Request, name string, most int) (int, error) {
+	query, err := ParseQuery(r)
+	if err != nil || !query.Has(name) {
+		return 0, err
+	}
+	text := query.Get(name)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most || strconv.Itoa(n) != text || len(query[name]) > 1 {
+		return 0, invalid(name, msg.Phrase{ID: msg.WantSeconds, Args: []any{most}})
+	}
+	return n, nil
+}
+
 // ParseQuery reads the query. It refuses a malformed part, because url.URL.Query would drop it, and a
 // filter with it.
 func ParseQuery(r *http.Request) (url.Values, error) {

@@ -7,6 +7,7 @@ package guard
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net"
@@ -135,7 +136,7 @@ func (g *guard) authenticate(r *http.Request) (int, Denial) {
 	if authorization == "" {
 		return 0, unauthorized
 	}
-	if number := findToken(g.Tokens.list(), bearer(authorization)); number > 0 {
+	if number := findToken(g.Tokens.list(), credential(r.Method, authorization)); number > 0 {
 		return number, Denial{}
 	}
 	if wait := g.attempts.wrongToken(network(r.RemoteAddr)); wait > 0 {
@@ -144,19 +145,54 @@ func (g *guard) authenticate(r *http.Request) (int, Denial) {
 	return 0, unauthorized
 }
 
-// bearer returns the token of "Bearer TOKEN", or "", which is never a token, for another form.
-func bearer(authorization string) string {
+// credential returns the token of "Bearer TOKEN", or "", which is never a token, for another form. For
+// methods that change nothing it also returns the password of "Basic", because browsers send no
+// Bearer. With other methods a browser could be made to send its stored password.
+func credential(method, authorization string) string {
 	scheme, token, _ := strings.Cut(authorization, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
+	token = strings.TrimLeft(token, " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+		return token
+	case strings.EqualFold(scheme, "Basic") && (method == http.MethodGet || method == http.MethodHead):
+		pair, err := base64.StdEncoding.DecodeString(token)
+		if _, password, _ := strings.Cut(string(pair), ":"); err == nil {
+			return password
+		}
 	}
-	return strings.TrimLeft(token, " ")
+	return ""
+}
+
+// Accepts reports whether a request names a media type among the accepted ones (RFC 9110, section
+// 12.5.1). Wildcards are not enough, because programs send them.
+func Accepts(r *http.Request, mediaType string) bool {
+	for entry := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		name, parameters, _ := strings.Cut(entry, ";")
+		if strings.EqualFold(strings.TrimSpace(name), mediaType) && !refusing(parameters) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusing reports whether the parameters of an accepted type have the weight 0.
+func refusing(parameters string) bool {
+	for parameter := range strings.SplitSeq(parameters, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+		if weight, err := strconv.ParseFloat(value, 64); strings.EqualFold(name, "q") && err == nil && weight == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, refusal Denial) {
 	switch refusal.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
+		if Accepts(r, "text/html") {
+			w.Header().Set("WWW-Authenticate", `Basic realm="meshddns"`) // a browser asks for the password
+		}
 	case http.StatusTooManyRequests:
 		seconds := (refusal.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))

@@ -3,6 +3,7 @@ package guard
 import (
 	"bufio"
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -213,6 +214,49 @@ func TestSite(t *testing.T) {
 	}
 }
 
+// basic is the value of Authorization with a user and a password.
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// TestBasic: a password is for reading only, counts as a wrong token where it is none, and is asked for
+// where the client shows pages.
+func TestBasic(t *testing.T) {
+	addr := serveTCP(t, Config{Tokens: twoTokens()})
+	ask := func(method, headers string) (string, string) {
+		answer, header := send(t, net.Dialer{}, addr, method+" / HTTP/1.1\nHost: localhost\nAuthorization: "+headers)
+		return answer, header.Get("WWW-Authenticate")
+	}
+	for method, want := range map[string]string{
+		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 unauthorized", "PUT": "401 unauthorized", "DELETE": "401 unauthorized", "OPTIONS": "401 unauthorized",
+	} {
+		if got, _ := ask(method, basic("u", firstToken)+"\nContent-Length: 0"); got != want {
+			t.Errorf("%s: got %q, want %q", method, got, want)
+		}
+	}
+	if got, _ := ask("GET", basic("u", firstToken)+"\nSec-Fetch-Site: cross-site"); got != "403 cross_site" {
+		t.Errorf("cross-site: got %q", got)
+	}
+	for accept, want := range map[string]string{
+		"text/html": `Basic realm="meshddns"`, "text/html,application/xhtml+xml,*/*;q=0.8": `Basic realm="meshddns"`, "a/b, Text/HTML;q=0.1": `Basic realm="meshddns"`,
+		"*/*": "Bearer", "text/*": "Bearer", "text/html;q=0, */*": "Bearer", "text/html; q=0.000": "Bearer", "application/json": "Bearer", "text/htmlx": "Bearer",
+	} {
+		if _, got := ask("GET", "\nAccept: "+accept); got != want {
+			t.Errorf("%s: got %q, want %q", accept, got, want)
+		}
+	}
+	for {
+		if got, _ := ask("GET", basic("u", wrongToken)); got == "429 too_many_attempts" {
+			break
+		} else if got != "401 unauthorized" {
+			t.Fatal(got)
+		}
+	}
+	if got, _ := ask("GET", basic("u", firstToken)); got != "200 token 1" {
+		t.Errorf("a right password after wrong ones: %q", got)
+	}
+}
+
 func TestToken(t *testing.T) {
 	const unauthorized = "401 unauthorized"
 	for _, tt := range []struct {
@@ -225,6 +269,13 @@ func TestToken(t *testing.T) {
 		{"none", "/", "", unauthorized},
 		{"wrong", "/", "Bearer " + wrongToken, unauthorized},
 		{"part", "/", "Bearer " + firstToken[:16], unauthorized},
+		{"password", "/", basic("any", secondToken), "200 token 2"},
+		{"password without a user", "/", basic("", firstToken), "200 token 1"},
+		{"password, scheme in lower case", "/", "basic" + strings.TrimPrefix(basic("a", firstToken), "Basic"), "200 token 1"},
+		{"wrong password", "/", basic("any", wrongToken), unauthorized},
+		{"token as user", "/", basic(firstToken, ""), unauthorized},
+		{"no pair", "/", "Basic " + base64.StdEncoding.EncodeToString([]byte(firstToken)), unauthorized},
+		{"password that is not base64", "/", basic("any", firstToken) + "!", unauthorized},
 		{"other scheme", "/", "Basic " + firstToken, unauthorized},
 		{"no scheme", "/", firstToken, unauthorized},
 		{"scheme only", "/", "Bearer", unauthorized},

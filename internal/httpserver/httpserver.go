@@ -52,12 +52,15 @@ type Server struct {
 	stopping atomic.Bool
 	patience context.Context // ends when requests must stop waiting for other work
 	hurry    context.CancelFunc
+	running  context.Context // ends when the server begins to stop
+	halt     context.CancelFunc
 }
 
 // New returns a server that is not started.
 func New(c Config) *Server {
 	s := &Server{config: c, limiter: newLimiter(connlimit.Places(descriptorEighths))}
 	s.patience, s.hurry = context.WithCancel(context.Background())
+	s.running, s.halt = context.WithCancel(context.Background())
 	return s
 }
 
@@ -100,6 +103,7 @@ func (s *Server) WriteMetrics(page *metrics.Page) {
 // Close closes all sockets, when the program cannot start.
 func (s *Server) Close() (err error) {
 	s.hurry()
+	s.halt()
 	for _, l := range s.listeners() {
 		err = errors.Join(err, l.Close())
 	}
@@ -129,6 +133,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	s.stopping.Store(true)
+	s.halt()
 	accepting.Wait()
 	limit, done := context.WithTimeout(context.Background(), s.config.ShutdownTime)
 	defer done()
@@ -156,7 +161,7 @@ func (s *Server) server() *http.Server {
 		ErrorLog:                     slog.NewLogLogger(s.config.Log.Handler(), slog.LevelWarn),
 		// A stop does not cancel a request that has arrived.
 		BaseContext: func(net.Listener) context.Context {
-			return context.WithValue(context.Background(), patienceKey{}, s.patience)
+			return context.WithValue(context.Background(), serverKey{}, s)
 		},
 		ConnContext: s.connContext,
 	}
@@ -172,16 +177,31 @@ func (s *Server) connContext(ctx context.Context, accepted net.Conn) context.Con
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-type patienceKey struct{}
+type serverKey struct{}
 
 // Patience returns a context for a request that waits for other work. It ends after limit, or 5 s
 // after the server begins to stop.
 func Patience(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	patience, ok := ctx.Value(patienceKey{}).(context.Context)
+	server, ok := ctx.Value(serverKey{}).(*Server)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	if !ok {
 		return ctx, cancel
 	}
-	release := context.AfterFunc(patience, cancel)
+	return until(server.patience, ctx, cancel)
+}
+
+// Running returns a context for an answer without an end. It ends when the server begins to stop.
+func Running(ctx context.Context) (context.Context, context.CancelFunc) {
+	server, ok := ctx.Value(serverKey{}).(*Server)
+	ctx, cancel := context.WithCancel(ctx)
+	if !ok {
+		return ctx, cancel
+	}
+	return until(server.running, ctx, cancel)
+}
+
+// until cancels ctx when another context ends.
+func until(end, ctx context.Context, cancel context.CancelFunc) (context.Context, context.CancelFunc) {
+	release := context.AfterFunc(end, cancel)
 	return ctx, func() { release(); cancel() }
 }

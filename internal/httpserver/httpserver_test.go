@@ -255,17 +255,30 @@ func TestStop(t *testing.T) {
 
 // A wait for others ends with the patience of a server that is being stopped.
 func TestPatience(t *testing.T) {
-	base, hurry := context.WithCancel(context.Background())
-	ctx, cancel := Patience(context.WithValue(t.Context(), patienceKey{}, base), time.Hour)
+	s := New(Config{})
+	request := context.WithValue(t.Context(), serverKey{}, s)
+	ctx, cancel := Patience(request, time.Hour)
 	defer cancel()
 	if ctx.Err() != nil {
 		t.Fatal("no patience at all")
 	}
-	hurry()
+	s.hurry()
 	<-ctx.Done()
 	if t.Context().Err() != nil {
 		t.Error("the request has ended with it")
 	}
+}
+
+// An answer without an end ends when the server begins to stop.
+func TestRunning(t *testing.T) {
+	s := New(Config{})
+	ctx, cancel := Running(context.WithValue(t.Context(), serverKey{}, s))
+	defer cancel()
+	if s.hurry(); ctx.Err() != nil {
+		t.Fatal("it has ended before the stop")
+	}
+	s.halt()
+	<-ctx.Done()
 }
 
 func TestSockets(t *testing.T) {

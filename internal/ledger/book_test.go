@@ -14,6 +14,7 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
@@ -33,6 +34,7 @@ var began = time.UnixMilli(1_800_000_000_000)
 type book struct {
 	*ledger.Ledger
 	t      *testing.T
+	events *events.Log
 	db     *sql.DB
 	now    time.Time
 	erased int // how often the ledger has told that a key was erased
@@ -61,7 +63,9 @@ func newBook(t *testing.T) *book {
 
 // reopen makes the ledger anew, as a program that begins does.
 func (b *book) reopen() {
-	b.Ledger = ledger.New(b.db, sqlite.NewQueue(b.db, func() {}).Do, func() time.Time { return b.now }, owner)
+	tx, now := sqlite.NewQueue(b.db, func() {}).Do, func() time.Time { return b.now }
+	b.events = events.New(b.db, tx, now)
+	b.Ledger = ledger.New(b.db, tx, now, owner, b.events)
 	b.Ledger.Erase = func() { b.erased++ }
 }
 

@@ -23,10 +23,10 @@ func (b *book) dueIn(lane reconcile.Lane) []string {
 // TestDue has names in every lane: each lane gives its own, the longest due first, and not before
 // their time.
 func TestDue(t *testing.T) {
-	const step = reconcile.Debounce / 10
+	const step = 100 * time.Millisecond
 	b := newBook(t)
 	zone := reconcile.ZoneLane(1, "example.com")
-	for i, lane := range []reconcile.Lane{reconcile.LaneAsked, reconcile.LaneChanged, reconcile.LaneHeld, zone} {
+	for i, lane := range []reconcile.Lane{reconcile.LaneAsked, zone} {
 		for n := range 3 {
 			name := fmt.Sprintf("%d.%d", i, n)
 			b.due(name, reconcile.LaneChanged)
@@ -38,13 +38,11 @@ func TestDue(t *testing.T) {
 	}
 	b.now = b.now.Add(2 * step)
 	want(t, "asked", b.dueIn(reconcile.LaneAsked), []string{"0.2", "0.1"})
-	want(t, "changed", b.dueIn(reconcile.LaneChanged), []string{"1.2", "1.1"})
-	want(t, "held", b.dueIn(reconcile.LaneHeld), []string{"2.2", "2.1"})
-	want(t, "the zone", b.dueIn(zone), []string{"3.2", "3.1"})
+	want(t, "the zone", b.dueIn(zone), []string{"1.2", "1.1"})
 	want(t, "to look at", b.dueIn(reconcile.LaneLook), nil)
 	first, err := b.Due(t.Context(), zone, b.now, 1)
 	b.must(err)
-	want(t, "the first", first, []string{"3.2"})
+	want(t, "the first", first, []string{"1.2"})
 	at, ok, err := b.NextDue(t.Context(), zone, b.now)
 	if b.must(err); !ok || !at.Equal(b.now.Add(step)) {
 		t.Errorf("the next is due at %v, %t", at, ok)
@@ -58,13 +56,16 @@ func TestDue(t *testing.T) {
 func TestDueAfterTheClockWasSetBack(t *testing.T) {
 	b := newBook(t)
 	zone := reconcile.ZoneLane(1, "example.com")
-	for _, lane := range []reconcile.Lane{reconcile.LaneAsked, reconcile.LaneChanged, zone} {
+	for _, lane := range []reconcile.Lane{reconcile.LaneAsked, zone} {
 		b.due(string(lane)+"far", lane)
 		b.settle(reconcile.Due{Name: string(lane) + "far", Version: 1, At: b.now.Add(lane.LongestWait() + time.Second), Lane: lane})
 		b.due(string(lane)+"near", lane)
 		b.settle(reconcile.Due{Name: string(lane) + "near", Version: 1, At: b.now.Add(lane.LongestWait()), Lane: lane})
 		want(t, "lane "+string(lane), b.dueIn(lane), []string{string(lane) + "far"})
 	}
+	b.due("far", reconcile.LaneChanged) // a change does not wait
+	b.settle(reconcile.Due{Name: "far", Version: 1, At: b.now.Add(time.Second), Lane: reconcile.LaneChanged})
+	want(t, "changed", b.dueIn(reconcile.LaneChanged), []string{"far"})
 	far := reconcile.LaneLook.LongestWait() + time.Second
 	b.settle(reconcile.Due{Name: "far", Version: 1, Kept: true, Look: b.now.Add(far)})
 	want(t, "to look at", b.dueIn(reconcile.LaneLook), []string{"far"})
@@ -89,7 +90,7 @@ func TestLook(t *testing.T) {
 
 // TestMarkDue has a name that is due already, and is made due again.
 func TestMarkDue(t *testing.T) {
-	zone, wait := reconcile.ZoneLane(1, "example.com"), reconcile.Debounce
+	zone := reconcile.ZoneLane(1, "example.com")
 	for what, test := range map[string]struct {
 		before, again reconcile.Lane
 		lane          reconcile.Lane
@@ -98,8 +99,8 @@ func TestMarkDue(t *testing.T) {
 	}{
 		"an order stays one":             {reconcile.LaneAsked, reconcile.LaneChanged, reconcile.LaneAsked, 0, false},
 		"an order goes before a change":  {reconcile.LaneChanged, reconcile.LaneAsked, reconcile.LaneAsked, 0, false},
-		"a second change does not delay": {reconcile.LaneChanged, reconcile.LaneChanged, reconcile.LaneChanged, wait - time.Millisecond, false},
-		"a change waits for no zone":     {zone, reconcile.LaneChanged, reconcile.LaneChanged, wait, true},
+		"a second change does not delay": {reconcile.LaneChanged, reconcile.LaneChanged, reconcile.LaneChanged, -time.Millisecond, false},
+		"a change waits for no zone":     {zone, reconcile.LaneChanged, reconcile.LaneChanged, 0, true},
 		"an order waits for no zone":     {zone, reconcile.LaneAsked, reconcile.LaneAsked, 0, true},
 	} {
 		t.Run(what, func(t *testing.T) {

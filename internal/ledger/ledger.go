@@ -5,14 +5,17 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"meshddns/internal/events"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -26,13 +29,14 @@ type Ledger struct {
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
 	owner  atomic.Pointer[string] // the mark of our values in DNS
+	events *events.Log
 }
 
 // New returns a ledger. reader is a pool of connections for reading. tx runs a function in
 // one transaction on the only connection that writes; the function may run twice.
-func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string) *Ledger {
+func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string, log *events.Log) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	g := &Ledger{Erase: func() {}, Addresses: none, reader: reader, tx: tx, now: now}
+	g := &Ledger{Erase: func() {}, Addresses: none, reader: reader, tx: tx, now: now, events: log}
 	g.UseOwner(owner)
 	return g
 }
@@ -77,13 +81,9 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	return g.tell(ctx, tx, []string{name})
 }
 
-// markDue makes a name due: a person's order at once, a change after reconcile.Debounce. It
-// reports whether the name was known before.
+// markDue makes a name due at once, and reports whether the name was known before.
 func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
 	due := g.now()
-	if lane == reconcile.LaneChanged {
-		due = due.Add(reconcile.Debounce)
-	}
 	inserted, err := tx.ExecContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, sqlite.Stamp(due), lane)
 	if err != nil {
@@ -111,9 +111,13 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if err != nil {
 		return err
 	}
-	for _, u := range reconcile.Retold(state, g.Addresses()) {
-		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, u.Told.State, u.Told.Place, u.Told.Rival, u.ID)
+	for _, r := range reconcile.Retold(state, g.Addresses()) {
+		told := r.Now.Told
+		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, told.State, told.Place, told.Rival, r.Now.ID)
 		if err != nil {
+			return err
+		}
+		if err := g.tellRival(ctx, tx, r); err != nil {
 			return err
 		}
 	}
@@ -138,12 +142,16 @@ func DropName(ctx context.Context, tx *sql.Tx, name string, version int64) error
 	return err
 }
 
-// RequestPass stores a request for a pass over all names after reconcile.Debounce. A later
-// request does not replace the trigger "change".
+// RequestPass stores a request for a pass over all names: at once, or after reconcile.Debounce
+// for changed addresses. A later request does not replace the trigger "change".
 func (g *Ledger) RequestPass(ctx context.Context, tx *sql.Tx, trigger string) error {
+	at := g.now()
+	if trigger == reconcile.TriggerAddress {
+		at = at.Add(reconcile.Debounce)
+	}
 	_, err := tx.ExecContext(ctx, `
-		UPDATE pass SET requested_at = iif(requested = '', ?2, requested_at), requested = iif(requested = 'change', requested, ?1)
-		WHERE id = 1`, trigger, sqlite.Stamp(g.now().Add(reconcile.Debounce)))
+		UPDATE pass SET requested_at = iif(requested = '', ?2, min(requested_at, ?2)), requested = iif(requested = 'change', requested, ?1)
+		WHERE id = 1`, trigger, sqlite.Stamp(at))
 	return err
 }
 
@@ -172,20 +180,18 @@ func (g *Ledger) Adopted(ctx context.Context, q sqlite.Queryer, owner string) (a
 func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
 	var places []*reconcile.Place
 	var ids []int64
-	err := g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		state, err := g.StateIn(ctx, tx, names)
 		if err != nil {
 			return err
 		}
-		places, ids = decide(state), nil
+		places = decide(state)
+		intended := make([]reconcile.Place, 0, len(places))
 		for _, p := range places {
-			id, err := g.savePlace(ctx, tx, *p)
-			if err != nil {
-				return err
-			}
-			ids = append(ids, id)
+			intended = append(intended, *p)
 		}
-		return nil
+		ids, err = g.changePlaces(ctx, tx, intended, nil)
+		return err
 	})
 	if err != nil {
 		return err
@@ -198,20 +204,48 @@ func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconci
 
 // Settle commits the result of some work: it stores and deletes places, deletes released
 // usages that are free, and stores when the names are due, unless they have changed
-// meanwhile.
+// meanwhile. Each name is committed whole. The names are handed in in parts, which share a
+// commit unless a request waits. After an error some of them may be committed.
 func (g *Ledger) Settle(ctx context.Context, work reconcile.Settlement) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		told := slices.Clone(work.Told)
-		for _, p := range work.Places {
-			if err := g.settlePlace(ctx, tx, p); err != nil {
-				return err
-			}
-			told = append(told, p.Name)
+	names := partNames
+	if len(work.Places)+len(work.Ended)+len(work.Told) == 0 {
+		names = partTimes
+	}
+	return inParts(work.Parts(names), func(part reconcile.Settlement) error { return g.settle(sqlite.Background(ctx), part) })
+}
+
+// Bounds of the names of a part, which takes a few milliseconds.
+const (
+	partNames = 32
+	partTimes = 256 // if only times are stored
+)
+
+// inParts does the work of all parts at once, and returns the first error.
+func inParts[P any](parts []P, work func(P) error) error {
+	errs := make([]error, len(parts))
+	var all sync.WaitGroup
+	for i, part := range parts[min(1, len(parts)):] {
+		all.Go(func() { errs[i+1] = work(part) })
+	}
+	if len(parts) > 0 {
+		errs[0] = work(parts[0])
+	}
+	all.Wait()
+	return cmp.Or(errs...)
+}
+
+// settle is Settle for one part.
+func (g *Ledger) settle(ctx context.Context, work reconcile.Settlement) error {
+	return g.tx(events.By(ctx, work.By), func(ctx context.Context, tx *sql.Tx) error {
+		places, err := g.known(ctx, tx, work.Places)
+		if err != nil {
+			return err
 		}
-		for _, p := range work.Ended {
-			if err := g.endPlace(ctx, tx, p); err != nil {
-				return err
-			}
+		if _, err := g.changePlaces(ctx, tx, places, work.Ended); err != nil {
+			return err
+		}
+		told := slices.Clone(work.Told)
+		for _, p := range slices.Concat(work.Places, work.Ended) {
 			told = append(told, p.Name)
 		}
 		for _, d := range work.Names {
@@ -233,7 +267,7 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 			return err
 		}
 		for _, id := range reconcile.Free(state.Names[0], state.UpsertOnly) {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM usages WHERE id = ?`, id); err != nil {
+			if err := g.freeUsage(ctx, tx, state.Names[0], id); err != nil {
 				return err
 			}
 		}
@@ -251,7 +285,11 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 
 // Settings reads the configuration's settings of the engine.
 func (g *Ledger) Settings(ctx context.Context) (reconcile.Settings, error) {
-	c, err := selectConfigured(ctx, g.reader)
+	return settingsIn(ctx, g.reader)
+}
+
+func settingsIn(ctx context.Context, q sqlite.Queryer) (reconcile.Settings, error) {
+	c, err := selectConfigured(ctx, q)
 	if err != nil || c == nil {
 		return reconcile.Settings{Retry: reconcile.RetryPolicy(sql.Null[int64]{}, sql.Null[int64]{})}, err
 	}
@@ -318,7 +356,7 @@ func (g *Ledger) Marked(ctx context.Context) (marked bool, err error) {
 // SpreadMarks makes at most limit names of a marked service due, and deletes the mark after
 // the last one.
 func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
-	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		var id string
 		err := tx.QueryRowContext(ctx, `SELECT service_id FROM marks WHERE service_id > '' ORDER BY service_id LIMIT 1`).Scan(&id)
 		if err != nil {
@@ -378,9 +416,14 @@ func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 	return p, json.Unmarshal([]byte(running), &p)
 }
 
-// BeginPass stores a new pass, gives it a number, and deletes the request for it.
-func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress) (number int64, err error) {
+// BeginPass stores a new pass, gives it a number, and deletes the request for it. If the settings are
+// not the ones that the caller knows, it does nothing and returns 0.
+func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (number int64, err error) {
 	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		number = 0
+		if settings, err := settingsIn(ctx, tx); err != nil || settings != known {
+			return err
+		}
 		if err := tx.QueryRowContext(ctx, `UPDATE pass SET number = number + 1, requested = '' WHERE id = 1 RETURNING number`).Scan(&number); err != nil {
 			return err
 		}
@@ -402,8 +445,10 @@ func (g *Ledger) SavePass(ctx context.Context, p reconcile.Progress) error {
 // EndPass stores the report of a pass, which does not run any more.
 func (g *Ledger) EndPass(ctx context.Context, r reconcile.Report) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, text(r))
-		return err
+		if _, err := tx.ExecContext(ctx, `UPDATE pass SET running = '', last = ? WHERE id = 1`, text(r)); err != nil {
+			return err
+		}
+		return g.tellOrphans(ctx, tx, r)
 	})
 }
 
@@ -455,4 +500,10 @@ func parseMark(stored int64) reconcile.PassMark {
 func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, storedMark(reconcile.PassMark{Number: pass, Bad: true}), limit)
+}
+
+// CountNames counts the names of a pass. It reads all of them.
+func (g *Ledger) CountNames(ctx context.Context) (count int64, err error) {
+	err = g.reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE name > ''`).Scan(&count)
+	return count, err
 }

@@ -24,13 +24,19 @@ func TestPassGoesOn(t *testing.T) {
 	b := newBook(t)
 	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerAddress) })
 	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerChange) })
-	asked := reconcile.Request{Trigger: reconcile.TriggerChange, At: b.now.Add(reconcile.Debounce)}
+	asked := reconcile.Request{Trigger: reconcile.TriggerChange, At: b.now}
 	b.wantRequest(asked, false)
 	b.tx(func(ctx context.Context, tx *sql.Tx) error { return b.RequestPass(ctx, tx, reconcile.TriggerAddress) })
 	b.wantRequest(asked, false)
 
+	settings, err := b.Settings(t.Context())
+	b.must(err)
 	progress := reconcile.Progress{Sweep: true, Report: reconcile.Report{StartedAt: b.now.UTC(), Trigger: reconcile.TriggerManual}}
-	number, err := b.BeginPass(t.Context(), progress)
+	if number, err := b.BeginPass(t.Context(), progress, reconcile.Settings{Configured: true}); number != 0 || err != nil {
+		t.Errorf("under other settings pass %d begins, %v", number, err)
+	}
+	b.wantRequest(asked, false)
+	number, err := b.BeginPass(t.Context(), progress, settings)
 	if b.must(err); number != 1 {
 		t.Errorf("the first pass has number %d", number)
 	}
@@ -55,7 +61,7 @@ func TestPassGoesOn(t *testing.T) {
 		t.Errorf("%+v is the report, want %+v", report, progress.Report)
 	}
 	b.wantRequest(reconcile.Request{At: asked.At}, false)
-	if number, err = b.BeginPass(t.Context(), progress); number != 2 || err != nil {
+	if number, err = b.BeginPass(t.Context(), progress, settings); number != 2 || err != nil {
 		t.Errorf("the next pass has number %d, %v", number, err)
 	}
 }

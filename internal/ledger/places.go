@@ -125,22 +125,23 @@ func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (
 	return p.ID, err
 }
 
-// settlePlace stores a place after some work. A place without an id was never written to,
-// so it is not stored if its account or its name is gone.
-func (g *Ledger) settlePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
-	known := p.ID > 0
-	if !known {
-		err := tx.QueryRowContext(ctx, `
-			SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?) AND EXISTS (SELECT 1 FROM names WHERE name = ?)`, p.Account.ID, p.Name).Scan(&known)
-		if err != nil {
-			return err
+// known returns the places that are stored after some work. A place without an id was never
+// written to, so it is not stored if its account or its name is gone.
+func (g *Ledger) known(ctx context.Context, tx *sql.Tx, places []reconcile.Place) (known []reconcile.Place, err error) {
+	for _, p := range places {
+		stored := p.ID > 0
+		if !stored {
+			err := tx.QueryRowContext(ctx, `
+				SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?) AND EXISTS (SELECT 1 FROM names WHERE name = ?)`, p.Account.ID, p.Name).Scan(&stored)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if stored {
+			known = append(known, p)
 		}
 	}
-	if !known {
-		return nil
-	}
-	_, err := g.savePlace(ctx, tx, p)
-	return err
+	return known, nil
 }
 
 // endPlace deletes a place, and its account if nothing else uses it. If a secret is deleted
@@ -161,13 +162,13 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
 		return nil
 	}
+	var left []reconcile.Place
 	for _, p := range n.Places {
 		p, _ := p.After(reconcile.Event{Kind: reconcile.Forced}, reconcile.Wish{}, reconcile.Write, g.now())
-		if _, err := g.savePlace(ctx, tx, p); err != nil {
-			return err
-		}
+		left = append(left, p)
 	}
-	return nil
+	_, err := g.changePlaces(ctx, tx, left, nil)
+	return err
 }
 
 // AddLeftovers stores leftovers, and makes their names due. It skips a name that has got a
@@ -185,6 +186,12 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) err
 				continue
 			}
 			if _, err := g.savePlace(ctx, tx, p); err != nil {
+				return err
+			}
+			if err := g.tellOrphan(ctx, tx, spot{name: p.Name, zone: p.Zone, provider: p.Account.Provider}, p.Standing); err != nil {
+				return err
+			}
+			if err := g.addAll(ctx, tx, incidentEvents(reconcile.Place{}, p), sqlite.TextList{p.Name}); err != nil {
 				return err
 			}
 			if err := g.MarkDue(ctx, tx, p.Name, reconcile.LaneAsked); err != nil {
@@ -254,6 +261,12 @@ func (g *Ledger) Leftovers(ctx context.Context, after int64, limit int) ([]Store
 	return places, err
 }
 
+// NameVersion returns the version of a name, 0 for an unknown one.
+func (g *Ledger) NameVersion(ctx context.Context, name string) (version int64, err error) {
+	err = g.reader.QueryRowContext(ctx, `SELECT version FROM names WHERE name = ?`, name).Scan(&version)
+	return version, sqlite.Absent(err, nil)
+}
+
 // NameDue returns the time at which a name is due, zero if it waits for a pass.
 func (g *Ledger) NameDue(ctx context.Context, name string) (time.Time, error) {
 	var due int64
@@ -269,7 +282,13 @@ func (g *Ledger) ForgetLeftover(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
-		if err := g.endPlace(ctx, tx, p.Place); err != nil {
+		l := loader{q: tx, accounts: map[int64]*reconcile.Account{}}
+		account, err := l.account(ctx, p.Place.Account.ID)
+		if err != nil {
+			return err
+		}
+		p.Place.Account = *account
+		if _, err := g.changePlaces(ctx, tx, nil, []reconcile.Place{p.Place}); err != nil {
 			return err
 		}
 		return g.MarkDue(ctx, tx, p.Place.Name, reconcile.LaneAsked)

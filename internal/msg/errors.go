@@ -161,6 +161,7 @@ var errorTexts = map[string]string{
 	"the answer, or a part of it, broke off after %d octets: %w": "应答或其中一部分在读取 %d 字节后中止：%w",
 	"too long": "过长",
 	"a redirect (HTTP %d), which is not followed":          "重定向（HTTP %d），不予跟随",
+	"no message can be made for this URL":                  "无法为此 URL 生成消息",
 	"%s: the provider's time minus ours is %+.0f s":        "%s：服务商时间减本机时间为 %+.0f 秒",
 	"the JSON has a %q at %q, which does not belong there": "JSON 类型不符：%[2]q 处为 %[1]q",
 	"not an answer of this vendor":                         "不是该服务商的应答",

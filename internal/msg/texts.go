@@ -25,20 +25,27 @@ const (
 	WantMembers      ID = "want_members"
 	WantLimit        ID = "want_limit"
 	WantCursor       ID = "want_cursor"
-	NotFound         ID = "not_found"
-	MethodNotAllowed ID = "method_not_allowed"
-	InternalError    ID = "internal_error"
-	DatabaseDown     ID = "database_unavailable"
-	DiskFull         ID = "disk_full"
-	DatabaseLocked   ID = "database_locked"
-	DatabaseDamaged  ID = "database_damaged"
-	DatabaseGone     ID = "database_gone"
-	BackupNoRoom     ID = "backup_no_room"
-	Because          ID = "because"
-	Unauthorized     ID = "unauthorized"
-	TooManyAttempts  ID = "too_many_attempts"
-	CrossSite        ID = "cross_site"
-	HostNotAllowed   ID = "host_not_allowed"
+	WantSeconds      ID = "want_seconds"
+	WantEventKind    ID = "want_event_kind"
+	TooManyStreams   ID = "too_many_streams"
+	LastEventInvalid ID = "last_event_id_invalid"
+
+	IdempotencyKeyInvalid ID = "idempotency_key_invalid"
+	IdempotencyKeyReused  ID = "idempotency_key_reused"
+	NotFound              ID = "not_found"
+	MethodNotAllowed      ID = "method_not_allowed"
+	InternalError         ID = "internal_error"
+	DatabaseDown          ID = "database_unavailable"
+	DiskFull              ID = "disk_full"
+	DatabaseLocked        ID = "database_locked"
+	DatabaseDamaged       ID = "database_damaged"
+	DatabaseGone          ID = "database_gone"
+	BackupNoRoom          ID = "backup_no_room"
+	Because               ID = "because"
+	Unauthorized          ID = "unauthorized"
+	TooManyAttempts       ID = "too_many_attempts"
+	CrossSite             ID = "cross_site"
+	HostNotAllowed        ID = "host_not_allowed"
 
 	ProviderEmpty      ID = "provider_empty"
 	AccessKeyEmpty     ID = "access_key_empty"
@@ -85,6 +92,26 @@ const (
 	OwnerInvalid ID = "owner_invalid"
 	OwnerIsOwn   ID = "owner_is_own"
 	BackupRuns   ID = "backup_runs"
+
+	UnknownNotification      ID = "unknown_notification"
+	TooManyNotifications     ID = "too_many_notifications"
+	NotificationKind         ID = "notification_kind_invalid"
+	NotificationURL          ID = "notification_url_invalid"
+	NotificationSecret       ID = "notification_secret_invalid"
+	NotificationEvents       ID = "notification_events_invalid"
+	NotificationLanguage     ID = "notification_language_invalid"
+	NotificationURLMasked    ID = "notification_url_not_stored"
+	NotificationSecretMasked ID = "notification_secret_not_stored"
+
+	UnknownSecondary      ID = "unknown_secondary"
+	TooManySecondaries    ID = "too_many_secondaries"
+	SecondaryAddress      ID = "secondary_address_invalid"
+	SecondaryKey          ID = "secondary_key_invalid"
+	SecondarySecret       ID = "secondary_secret_invalid"
+	SecondaryAlgorithm    ID = "secondary_algorithm_invalid"
+	SecondaryZones        ID = "secondary_zones_invalid"
+	SecondarySecretMasked ID = "secondary_secret_not_stored"
+	SecondaryKeyDiffers   ID = "secondary_key_differs"
 )
 
 // Results of a request.
@@ -105,6 +132,13 @@ const (
 	SyncPlanned       ID = "sync_planned"
 	LeftoverForgotten ID = "leftover_forgotten"
 	OwnerAdopted      ID = "owner_adopted"
+
+	NotificationSaved   ID = "notification_saved"
+	NotificationDeleted ID = "notification_deleted"
+
+	SecondarySaved    ID = "secondary_saved"
+	SecondaryDeleted  ID = "secondary_deleted"
+	SecondaryUnsigned ID = "warn_unsigned"
 )
 
 // Reasons of a record's fault. Those from a provider have the names of package provider's kinds.
@@ -135,6 +169,24 @@ const (
 	NotSearched      ID = "not_searched"
 	ZoneUnreachable  ID = "zone_unreachable"
 	DatabaseFailed   ID = "database_down"
+)
+
+// Parts of messages about events. The name of each kind of event has the kind as its ID.
+const (
+	MessageTitles   ID = "message_titles"
+	MessageTest     ID = "message_test"
+	MessageTestBody ID = "message_test_body"
+	MessageMore     ID = "message_more"
+	MessageGap      ID = "message_gap"
+	MessageNetwork  ID = "message_network"
+	MessageCount    ID = "message_count"
+)
+
+// Reasons why a message is not delivered.
+const (
+	MessageUnreached ID = "receiver_unreached"
+	MessageLater     ID = "receiver_busy"
+	MessageRefused   ID = "receiver_refuses"
 )
 
 // Owners of the key with which a provider failed.
@@ -181,43 +233,49 @@ const (
 
 // texts are {Chinese, English}.
 var texts = map[ID][2]string{
-	ParameterError:   {"参数错误：%s", "parameter error: %s"},
-	BodyEmpty:        {"请求体为空", "the body is empty"},
-	BodyNotUTF8:      {"不是合法的 UTF-8 文本", "not valid UTF-8"},
-	BodySyntax:       {"不是合法的 JSON", "not valid JSON"},
-	BodyNotObject:    {"不是 JSON 对象", "not a JSON object"},
-	BodyDuplicate:    {"字段 %q 重复出现", "member %q is given twice"},
-	BodyWrongType:    {"字段 %q 类型不符，应为：%s", "member %q: want %s"},
-	BodyTooLarge:     {"请求体超过 %d KiB", "the body is over %d KiB"},
-	BodyUnread:       {"请求体未能完整读取", "the body cannot be read whole"},
-	QuerySyntax:      {"查询字符串格式错误", "the query is malformed"},
-	ConfigEmpty:      {"内容为空", "it is empty"},
-	TypeBool:         {"true 或 false", "true or false"},
-	TypeInt64:        {"64 位整数", "a 64-bit integer"},
-	TypeUint64:       {"0 到 18446744073709551615 的整数", "an integer from 0 to 18446744073709551615"},
-	TypeStrings:      {"字符串数组", "an array of strings"},
-	TypeString:       {"字符串", "a string"},
-	QueryMissing:     {"缺少查询参数 %s", "query parameter %s is missing"},
-	QueryInvalid:     {"查询参数 %s 无效，应为：%s", "query parameter %s is not valid: want %s"},
-	WantFlag:         {"1、true、0 或 false", "1, true, 0 or false, once"},
-	WantNoMember:     {"不带查询参数", "no query parameter with this call"},
-	WantMembers:      {"此调用的参数 %s", "a parameter that this call has: %s"},
-	WantLimit:        {"1 到 %d 的整数", "an integer from 1 to %d"},
-	WantCursor:       {"前一页应答中的 next_cursor", "next_cursor of the answer with the page before"},
-	NotFound:         {"路径不存在", "no such path"},
-	MethodNotAllowed: {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
-	InternalError:    {"服务器内部错误", "internal error"},
-	DatabaseDown:     {"无法访问数据库", "the database does not answer"},
-	DiskFull:         {"磁盘已满，未保存，请释放空间%s", "the disk is full, nothing is stored: free some room%s"},
-	DatabaseLocked:   {"数据库被其他程序锁定，请稍后再试%s", "another program holds the database, try again later%s"},
-	DatabaseDamaged:  {"数据库文件已损坏，请恢复备份%s", "the database file is damaged, restore a backup%s"},
-	DatabaseGone:     {"数据库文件、其 -wal 或 -lock 文件已被删除、移动或替换，改动可能丢失：请停止程序，把文件放回其 -wal 文件旁，再启动程序%s", "the database file, its -wal or its -lock was deleted, moved or replaced, and changes may be lost: stop the program, put the file back beside its -wal, start%s"},
-	BackupNoRoom:     {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处%s", "no room for a backup: free some, or name another folder in TMPDIR%s"},
-	Because:          {"（%s）", " (%s)"},
-	Unauthorized:     {"缺少令牌，或令牌无效", "the token is missing or wrong"},
-	TooManyAttempts:  {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
-	CrossSite:        {"已拒绝来自其他网站的请求", "a request from another site is refused"},
-	HostNotAllowed:   {"不允许的 Host %q，可用 -allow-host 放行", "the Host %q is not allowed: the flag -allow-host lets it in"},
+	ParameterError:        {"参数错误：%s", "parameter error: %s"},
+	BodyEmpty:             {"请求体为空", "the body is empty"},
+	BodyNotUTF8:           {"不是合法的 UTF-8 文本", "not valid UTF-8"},
+	BodySyntax:            {"不是合法的 JSON", "not valid JSON"},
+	BodyNotObject:         {"不是 JSON 对象", "not a JSON object"},
+	BodyDuplicate:         {"字段 %q 重复出现", "member %q is given twice"},
+	BodyWrongType:         {"字段 %q 类型不符，应为：%s", "member %q: want %s"},
+	BodyTooLarge:          {"请求体超过 %d KiB", "the body is over %d KiB"},
+	BodyUnread:            {"请求体未能完整读取", "the body cannot be read whole"},
+	QuerySyntax:           {"查询字符串格式错误", "the query is malformed"},
+	ConfigEmpty:           {"内容为空", "it is empty"},
+	TypeBool:              {"true 或 false", "true or false"},
+	TypeInt64:             {"64 位整数", "a 64-bit integer"},
+	TypeUint64:            {"0 到 18446744073709551615 的整数", "an integer from 0 to 18446744073709551615"},
+	TypeStrings:           {"字符串数组", "an array of strings"},
+	TypeString:            {"字符串", "a string"},
+	QueryMissing:          {"缺少查询参数 %s", "query parameter %s is missing"},
+	QueryInvalid:          {"查询参数 %s 无效，应为：%s", "query parameter %s is not valid: want %s"},
+	WantFlag:              {"1、true、0 或 false", "1, true, 0 or false, once"},
+	WantNoMember:          {"不带查询参数", "no query parameter with this call"},
+	WantMembers:           {"此调用的参数 %s", "a parameter that this call has: %s"},
+	WantLimit:             {"1 到 %d 的整数", "an integer from 1 to %d"},
+	WantCursor:            {"前一页应答中的 next_cursor", "next_cursor of the answer with the page before"},
+	WantSeconds:           {"1 到 %d 的整数秒", "whole seconds from 1 to %d"},
+	IdempotencyKeyInvalid: {"Idempotency-Key 必须为 1 到 255 个可打印的 ASCII 字符，且只出现一次", "Idempotency-Key must be 1 to 255 characters of printable ASCII, given once"},
+	IdempotencyKeyReused:  {"该 Idempotency-Key 已用于另一请求体：请换一个新的键", "this Idempotency-Key was used with another body: choose a new key"},
+	WantEventKind:         {"事件类型，例如 record.failed，或 record.*", "a kind of event such as record.failed, or record.*"},
+	TooManyStreams:        {"事件流已有 %d 个，请稍后重试", "%d streams of events are open already: try again later"},
+	LastEventInvalid:      {"Last-Event-ID %q 无效，应为事件的 seq", "Last-Event-ID %q is not valid: want the seq of an event"},
+	NotFound:              {"路径不存在", "no such path"},
+	MethodNotAllowed:      {"该路径不支持此方法，可用方法：%s", "this path does not take the method; it takes %s"},
+	InternalError:         {"服务器内部错误", "internal error"},
+	DatabaseDown:          {"无法访问数据库", "the database does not answer"},
+	DiskFull:              {"磁盘已满，未保存，请释放空间%s", "the disk is full, nothing is stored: free some room%s"},
+	DatabaseLocked:        {"数据库被其他程序锁定，请稍后再试%s", "another program holds the database, try again later%s"},
+	DatabaseDamaged:       {"数据库文件已损坏，请恢复备份%s", "the database file is damaged, restore a backup%s"},
+	DatabaseGone:          {"数据库文件、其 -wal 或 -lock 文件已被删除、移动或替换，改动可能丢失：请停止程序，把文件放回其 -wal 文件旁，再启动程序%s", "the database file, its -wal or its -lock was deleted, moved or replaced, and changes may be lost: stop the program, put the file back beside its -wal, start%s"},
+	BackupNoRoom:          {"没有足够空间生成备份，请释放空间或用 TMPDIR 指定别处%s", "no room for a backup: free some, or name another folder in TMPDIR%s"},
+	Because:               {"（%s）", " (%s)"},
+	Unauthorized:          {"缺少令牌，或令牌无效", "the token is missing or wrong"},
+	TooManyAttempts:       {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
+	CrossSite:             {"已拒绝来自其他网站的请求", "a request from another site is refused"},
+	HostNotAllowed:        {"不允许的 Host %q，可用 -allow-host 放行", "the Host %q is not allowed: the flag -allow-host lets it in"},
 
 	ProviderEmpty:      {"provider 不能为空", "provider must not be empty"},
 	AccessKeyEmpty:     {"access_key_id 和 access_key_secret 不能为空", "access_key_id and access_key_secret must not be empty"},
@@ -262,6 +320,26 @@ var texts = map[ID][2]string{
 	OwnerIsOwn:           {"owner 就是本数据库自己的标识", "the owner is this database's own"},
 	BackupRuns:           {"另一份备份正在生成或传输，请稍后再试", "another backup is being made or sent: try again when it is through"},
 
+	UnknownNotification:      {"通知目标不存在", "no such notification target"},
+	TooManyNotifications:     {"通知目标最多 32 个，请先删除一个", "there are 32 notification targets, which is the most: delete one first"},
+	NotificationKind:         {"kind 必须是以下之一：%s", "kind must be one of %s"},
+	NotificationURL:          {"url 无效：应为 http:// 或 https:// 地址，含主机，不含用户名和 #，最多 %d 字节", "url is not valid: want http:// or https:// with a host, without user and #, of at most %d octets"},
+	NotificationSecret:       {"secret 无效：应为 %d 到 %d 字节，不含控制字符", "secret is not valid: want %d to %d octets without control characters"},
+	NotificationEvents:       {"events 中的 %q 不匹配任何事件类型；应为事件类型，或其开头加 .*，最多 %d 项", "events: %q selects no kind of event; want kinds, or their beginnings followed by .*, at most %d"},
+	NotificationLanguage:     {"language 必须是 zh 或 en", "language must be zh or en"},
+	NotificationURLMasked:    {"仅当 kind 以及 url 的协议和主机与已保存的一致时才能沿用已保存的 url，否则请填写完整地址", "a masked url keeps the stored one only where kind, scheme and host are the stored ones; send the url itself"},
+	NotificationSecretMasked: {"仅当 kind 以及 url 的协议和主机与已保存的一致时才能沿用已保存的 secret，否则请填写完整密钥", "a masked secret keeps the stored one only where kind, scheme and host of the url are the stored ones; send the secret itself"},
+
+	UnknownSecondary:      {"辅助服务器不存在", "no such secondary"},
+	TooManySecondaries:    {"辅助服务器最多 64 个，请先删除一个", "there are 64 secondaries, which is the most: delete one first"},
+	SecondaryAddress:      {"address 无效：应为 IP 地址，可带端口（默认 53）", "address is not valid: want an IP address, with or without a port (53)"},
+	SecondaryKey:          {"key_name 与 key_secret 须同时填写或同时为空；key_name 应为密钥的域名，不含算法", "key_name and key_secret are given together or not at all; key_name is the key's domain name, without the algorithm"},
+	SecondarySecret:       {"key_secret 无效：应为 base64，最多 %d 字节", "key_secret is not valid: want base64, at most %d octets"},
+	SecondaryAlgorithm:    {"key_algorithm 必须是以下之一：%s", "key_algorithm must be one of %s"},
+	SecondaryZones:        {"zones 中的 %q 无效：应为域名或 *，最多 %d 项", "zones: %q is not valid: want domain names or *, at most %d"},
+	SecondarySecretMasked: {"仅当 key_name 与 key_algorithm 和已保存的一致时才能沿用已保存的 key_secret，否则请填写完整密钥", "a masked key_secret keeps the stored one only where key_name and key_algorithm are the stored ones; send the secret itself"},
+	SecondaryKeyDiffers:   {"另一辅助服务器有同名密钥，但密钥或算法不同", "another secondary has a key of this name with another secret or algorithm"},
+
 	ConfigurationSaved:   {"配置已保存", "the configuration is saved"},
 	ConfigurationDeleted: {"配置已删除，其记录已撤回", "the configuration is deleted, and its value is withdrawn"},
 	ConfigurationLeaving: {"配置已删除；其记录尚未撤回，后台将继续重试", "the configuration is deleted; its value is not withdrawn yet, which is tried again in the background"},
@@ -277,6 +355,50 @@ var texts = map[ID][2]string{
 	SyncPlanned:       {"仅预览，未写入", "a preview, nothing was written"},
 	LeftoverForgotten: {"已不再跟踪该遗留记录", "the leftover is forgotten"},
 	OwnerAdopted:      {"已接管，其记录将在下次同步时替换", "adopted: the owner's values are replaced by the next synchronisation"},
+
+	NotificationSaved:   {"通知目标已保存", "the notification target is saved"},
+	NotificationDeleted: {"通知目标已删除", "the notification target is deleted"},
+
+	SecondarySaved:    {"辅助服务器已保存", "the secondary is saved"},
+	SecondaryDeleted:  {"辅助服务器已删除", "the secondary is deleted"},
+	SecondaryUnsigned: {"没有密钥：传送不经签名，仅允许回环地址和私有地址", "there is no key: transfers are not signed, and only loopback and private addresses get them"},
+
+	MessageTitles:   {"meshddns: %d 个事件", "meshddns: %d events"},
+	MessageTest:     {"meshddns: 测试消息", "meshddns: test message"},
+	MessageTestBody: {"收到此消息说明通知可以送达。", "This message says that notifications arrive."},
+	MessageMore:     {"……另有 %d 个事件", "... and %d more events"},
+	MessageGap:      {"%d 个事件已不再保留", "%d events are not kept any more"},
+	MessageNetwork:  {"（网络 %s）", "(network %s)"},
+	MessageCount:    {"%d 项", "%d entries"},
+
+	MessageUnreached: {"无法连接接收方", "the receiver cannot be reached"},
+	MessageLater:     {"接收方暂时无法接收", "the receiver cannot take the message now"},
+	MessageRefused:   {"接收方拒绝消息，已停止发送；重新保存后恢复", "the receiver refuses the message, so nothing is sent until the target is saved again"},
+
+	"configuration.changed": {"配置已更改", "configuration changed"},
+	"service.created":       {"服务已注册", "service created"},
+	"service.changed":       {"服务已更改", "service changed"},
+	"service.deleted":       {"服务已删除", "service deleted"},
+	"usage.reserved":        {"前缀已预留", "prefix reserved"},
+	"usage.changed":         {"前缀预留已更新", "usage changed"},
+	"usage.releasing":       {"前缀正在释放", "prefix is being released"},
+	"usage.released":        {"前缀已释放", "prefix released"},
+	"record.published":      {"记录已发布", "record published"},
+	"record.changed":        {"记录已更改", "record changed"},
+	"record.withdrawn":      {"记录已撤回", "record withdrawn"},
+	"record.failed":         {"记录发布失败", "record failed"},
+	"record.conflict":       {"记录名冲突", "record in conflict"},
+	"record.recovered":      {"记录已恢复", "record recovered"},
+	"zone.down":             {"区域不可用", "zone down"},
+	"zone.recovered":        {"区域已恢复", "zone recovered"},
+	"address.changed":       {"公网地址已变化", "public address changed"},
+	"leftover.appeared":     {"出现遗留记录", "leftover appeared"},
+	"leftover.gone":         {"遗留记录已消失", "leftover gone"},
+	"orphan.found":          {"发现未登记的记录", "orphan found"},
+	"provision.applied":     {"预置文件已应用", "provision file applied"},
+	"provision.refused":     {"预置文件未能应用", "provision file refused"},
+	"backup.made":           {"备份已生成", "backup made"},
+	"gap":                   {"部分事件已不再保留", "events are not kept any more"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
 	Temporary:        {"服务商暂时故障", "the provider has a temporary fault"},

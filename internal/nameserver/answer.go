@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 
 	"meshddns/internal/dnswire"
@@ -11,13 +12,13 @@ import (
 
 // Times of the records that every zone has, in seconds. Resolvers cache the lack of a name
 // for the smaller of soaTTL and soaMinimum (RFC 2308), so they see a new name after a
-// minute. No server transfers the zone, so refresh, retry and expire only have to satisfy
-// zone checkers (RFC 1912, section 2.2).
+// minute. Secondaries are told of each change; refresh, retry and expire count when that fails
+// (RFC 1912, section 2.2).
 const (
 	soaTTL     = 60
 	soaMinimum = 60
 	soaRefresh = 3600
-	soaRetry   = 600
+	soaRetry   = 300
 	soaExpire  = 1209600
 	nsTTL      = 300  // resolvers prefer it to the delegation's TTL, so they find a renamed server in minutes
 	addressTTL = 60   // this host's address may change at any time
@@ -55,6 +56,7 @@ type request struct {
 	others        []dnswire.Name // further servers, in NS records after host
 	addresses     []netip.Addr   // this host's, if the answer may need them
 	atHost        bool           // the name is the server's own
+	signature     *dnswire.Signature
 }
 
 // answer appends the answer to one message to a buffer. It appends nothing if there is no answer.
@@ -79,6 +81,12 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 	r.authoritative, r.truncated = false, false
 	question := r.reply.Mark()
 	courtesy := question
+	if r.signature = nil; q.Signed && s.peers != nil && err == nil {
+		r.signature, err = dnswire.CheckSignature(packet, s.peers.Key, from.at)
+	}
+	if asked.expire && q.Type == dnswire.TypeSOA && s.mayTransfer(r, from) {
+		r.options = appendExpire(r.options)
+	}
 	var rcode dnswire.Rcode
 	switch {
 	case q.Opcode != dnswire.OpcodeQuery:
@@ -87,18 +95,29 @@ func (s *Server) answer(ctx context.Context, buffer, packet []byte, from asker) 
 		rcode = dnswire.RcodeFormErr
 	case q.EDNS.Version > 0:
 		rcode = dnswire.RcodeBadVers
-	case q.Signed:
+	case q.Signed && (r.signature == nil || r.signature.Error != dnswire.RcodeSuccess):
 		rcode = dnswire.RcodeNotAuth
 	case limited:
 		rcode, r.truncated = asked.slipped()
 	case !q.HasQuestion:
 		rcode = asked.cookieOnly()
+	case q.Type == dnswire.TypeIXFR && s.mayTransfer(r, from):
+		rcode, courtesy = s.incrementally(ctx, r, packet, from)
 	default:
-		rcode, courtesy = s.resolve(ctx, r)
+		rcode, courtesy = s.resolve(ctx, r, from)
 	}
 	s.answered[rcode].Add(1)
-	r.fit(question, courtesy, rcode, room(from.limit, q.EDNS))
-	return r.reply.Bytes()
+	space := room(from.limit, q.EDNS)
+	if r.signature == nil {
+		r.fit(question, courtesy, rcode, space)
+		return r.reply.Bytes()
+	}
+	r.fit(question, courtesy, rcode, space-r.signature.Size())
+	answer := r.reply.Bytes()
+	if len(answer)-len(buffer)+r.signature.Size() > space { // the names in TSIG alone may fill a small message
+		return answer
+	}
+	return append(answer[:len(buffer)], r.signature.Sign(answer[len(buffer):], from.at)...)
 }
 
 func noQuestion(packet []byte) bool { return binary.BigEndian.Uint16(packet[4:]) == 0 }
@@ -141,19 +160,19 @@ func (r *request) tail(rcode dnswire.Rcode, signed bool) {
 		edns := dnswire.EDNS{UDPSize: maxUDP, Extended: uint8(rcode >> 4), DO: r.query.EDNS.DO, Options: r.options}
 		r.reply.Record(dnswire.SectionAdditional, edns.RR())
 	}
-	if rcode == dnswire.RcodeNotAuth && signed {
+	if rcode == dnswire.RcodeNotAuth && signed && r.signature == nil {
 		r.reply.Record(dnswire.SectionAdditional, r.query.UnknownKey)
 	}
 }
 
 // resolve answers a question of class IN, or returns the rcode of a refusal. It also
 // returns the mark after which all records are optional.
-func (s *Server) resolve(ctx context.Context, r *request) (dnswire.Rcode, dnswire.Mark) {
+func (s *Server) resolve(ctx context.Context, r *request, from asker) (dnswire.Rcode, dnswire.Mark) {
 	q, nothing := &r.query, r.reply.Mark()
 	if rcode := refusal(q); rcode != dnswire.RcodeSuccess {
 		return rcode, nothing
 	}
-	found, err := s.backend.Look(ctx, q.Name, r.txt[:0])
+	found, err := s.look(ctx, r, from)
 	if err != nil {
 		s.failed(ctx, dnswire.Question{Name: dnswire.Name(q.Asked), Type: q.Type, Class: q.Class}, err)
 		return dnswire.RcodeServFail, nothing
@@ -174,10 +193,24 @@ func (s *Server) resolve(ctx context.Context, r *request) (dnswire.Rcode, dnswir
 	} else if q.Type == dnswire.TypeNS {
 		r.appendAddresses(dnswire.SectionAdditional, r.host, dnswire.TypeA, dnswire.TypeAAAA)
 	}
-	if !r.exists() {
+	if !s.exists(ctx, r) {
 		return dnswire.RcodeNXDomain, courtesy
 	}
 	return dnswire.RcodeSuccess, courtesy
+}
+
+// look returns the data at the name of a question. The catalog zone is there for peers only.
+func (s *Server) look(ctx context.Context, r *request, from asker) (Found, error) {
+	name := r.query.Name
+	if s.catalog == "" || string(name) != string(s.catalog) || !s.mayTransfer(r, from) {
+		return s.backend.Look(ctx, name, r.txt[:0])
+	}
+	found := Found{Apex: len(name), Exists: true, TXT: r.txt[:0]}
+	err := s.versions.Version(ctx, s.catalog, func(v Version) error {
+		found.Serial = v.Serial
+		return nil
+	})
+	return found, err
 }
 
 // maxKept bounds the memory that a request keeps for its next use.
@@ -226,9 +259,10 @@ func (s *Server) place(ctx context.Context, r *request, found Found) {
 func (r *request) atApex() bool { return r.found.Apex == len(r.query.Name) }
 
 // exists reports whether the name is in the zone. A name with names below it exists even
-// without data (RFC 8020), also a name above the host.
-func (r *request) exists() bool {
-	return r.atApex() || r.found.Exists || r.atHost || hasSuffix(r.host, r.query.Name)
+// without data (RFC 8020), also a name above the host. The host exists while it has an address.
+func (s *Server) exists(ctx context.Context, r *request) bool {
+	return r.atApex() || r.found.Exists ||
+		(r.atHost || hasSuffix(r.host, r.query.Name)) && slices.ContainsFunc(s.backend.Addresses(ctx), netip.Addr.IsValid)
 }
 
 // hasSuffix reports whether a name is zone or lies below it. Both have letters in lower case.
@@ -274,10 +308,9 @@ func (r *request) answers() {
 // appendAddresses appends the host's A and AAAA records of the given types.
 func (r *request) appendAddresses(section dnswire.Section, owner dnswire.Name, types ...dnswire.Type) {
 	for _, address := range r.addresses {
-		address = address.Unmap()
 		for _, t := range types {
-			if t == dnswire.TypeA && address.Is4() || t == dnswire.TypeAAAA && address.Is6() {
-				r.reply.Record(section, dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: addressTTL, Data: address.AsSlice()})
+			if rr := addressRecord(owner, address); rr.Type == t && address.IsValid() {
+				r.reply.Record(section, rr)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 // EDNS options that the server answers (IANA, "DNS EDNS0 Option Codes").
 const (
 	optionNSID   = 3  // RFC 5001
+	optionExpire = 9  // RFC 7314
 	optionCookie = 10 // RFC 7873
 )
 
@@ -31,6 +32,7 @@ type options struct {
 	cookie []byte // the client's cookie, perhaps with a server's; nil: none
 	known  bool   // the server's cookie is this server's, so the client's address is not forged
 	nsid   bool
+	expire bool
 }
 
 // readOptions reads the options of EDNS version 0. A cookie of an invalid length is
@@ -46,6 +48,8 @@ func (s *Server) readOptions(edns dnswire.EDNS, from asker) (o options, err erro
 		switch {
 		case code == optionNSID:
 			o.nsid = s.nsid != ""
+		case code == optionExpire:
+			o.expire = s.versions != nil
 		case code == optionCookie && o.cookie == nil:
 			length := len(data) - clientCookie
 			if length != 0 && (length < minServerCookie || length > maxServerCookie) {

@@ -84,6 +84,7 @@ func (s *Server) WriteMetrics(page *metrics.Page) {
 	page.Figure(uint64(open))
 	page.Family("meshddns_dns_connections_crowded_out_total", "counter", "TCP connections that were closed to make room.")
 	page.Figure(crowdedOut)
+	s.transfers.writeMetrics(page)
 }
 
 func (f *figures) writeTimes(page *metrics.Page, transport metrics.Label) {

@@ -1,6 +1,7 @@
 // Package nameserver is an authoritative DNS server for zones that hold TXT records. It
-// answers TXT, SOA and NS, and A and AAAA of its own name, over UDP and TCP. It does not
-// recurse, transfer zones, accept updates or sign.
+// answers TXT, SOA and NS, and A and AAAA of its own name, over UDP and TCP. Peers transfer its
+// zones, whole (RFC 5936) or their changes (RFC 1995). It does not recurse, accept updates or
+// sign zones.
 package nameserver
 
 import (
@@ -32,6 +33,10 @@ type Config struct {
 	// next one answers the queries.
 	Listeners   []net.Listener
 	PacketConns []net.PacketConn
+	// Who may transfer what; nil: every transfer is refused.
+	Peers    Peers
+	Versions Versions
+	Catalog  dnswire.Name // in lower case, of the catalog zone of Versions; "": none
 }
 
 // MaxNSID is the largest length of an NSID, in octets. Every answer has room for it.
@@ -42,6 +47,9 @@ type Server struct {
 	host     dnswire.Name   // "": ns.<zone>
 	others   []dnswire.Name // in NS records after host
 	backend  Backend
+	peers    Peers // nil: no query may be signed
+	versions Versions
+	catalog  dnswire.Name
 	log      *slog.Logger
 	ends     []endpoint
 	limiter  *connlimit.Limiter // of TCP connections
@@ -52,6 +60,8 @@ type Server struct {
 	udp, tcp figures
 	requests sync.Pool // of *request, to reuse their memory
 	failures failureLog
+
+	transfers *transfers
 }
 
 // Listen binds UDP and TCP of each address, both to the same port, and returns a server
@@ -60,7 +70,7 @@ func Listen(c Config, backend Backend, log *slog.Logger) (*Server, error) {
 	if len(c.NSID) > MaxNSID {
 		return nil, fmt.Errorf("an NSID of %d octets: want %d at most", len(c.NSID), MaxNSID)
 	}
-	s := &Server{backend: backend, log: log, nsid: c.NSID, rates: newRateLimiter(c.RateLimit), limiter: newLimiter(connlimit.Places(descriptorEighths))}
+	s := &Server{backend: backend, peers: c.Peers, versions: c.Versions, catalog: c.Catalog, transfers: newTransfers(), log: log, nsid: c.NSID, rates: newRateLimiter(c.RateLimit), limiter: newLimiter(connlimit.Places(descriptorEighths))}
 	rand.Read(s.secret[:]) // never fails
 	for i, host := range c.Hosts {
 		if i == 0 {
@@ -109,6 +119,19 @@ func (s *Server) LocalAddr() string {
 		loopback = netip.IPv6Loopback()
 	}
 	return netip.AddrPortFrom(loopback, address.Port()).String()
+}
+
+// OwnAddress returns the address that the server listens on, not a valid one if there are several or it
+// is a wildcard.
+func (s *Server) OwnAddress() (own netip.Addr) {
+	for _, text := range s.Addrs() {
+		at, err := netip.ParseAddrPort(text)
+		if err != nil || at.Addr().IsUnspecified() || own.IsValid() && own != at.Addr() {
+			return netip.Addr{}
+		}
+		own = at.Addr()
+	}
+	return own
 }
 
 // Serve answers queries until ctx ends. Then it answers the queries that have arrived, also

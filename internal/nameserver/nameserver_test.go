@@ -265,8 +265,8 @@ func readSOA(data []byte) (mname, rname dnswire.Name, numbers []uint32) {
 }
 
 const (
-	soaText    = "example.com. 60 SOA ns.example.com. hostmaster.example.com. [7 3600 600 1209600 60]"
-	subSOAText = "sub.example.com. 60 SOA ns.sub.example.com. hostmaster.sub.example.com. [8 3600 600 1209600 60]"
+	soaText    = "example.com. 60 SOA ns.example.com. hostmaster.example.com. [7 3600 300 1209600 60]"
+	subSOAText = "sub.example.com. 60 SOA ns.sub.example.com. hostmaster.sub.example.com. [8 3600 300 1209600 60]"
 	noData     = "NOERROR aa\nauthority " + soaText
 	noName     = "NXDOMAIN aa\nauthority " + soaText
 )
@@ -382,7 +382,7 @@ func TestLetterCase(t *testing.T) {
 		"A NS.example.Com":   "NOERROR aa\nNS.example.Com. 60 192.0.2.1\nNS.example.Com. 60 192.0.2.2",
 		"TXT none.exAmple.c": "REFUSED",
 		"TXT None.exAmple.Com": "NXDOMAIN aa\nauthority exAmple.Com. 60 SOA ns.exAmple.Com. hostmaster.exAmple.Com. " +
-			"[7 3600 600 1209600 60]",
+			"[7 3600 300 1209600 60]",
 	} {
 		if got := ask(t, "udp", s, question(asked)); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", asked, got, want)
@@ -434,7 +434,7 @@ func TestSeveralServerNames(t *testing.T) {
 func TestZoneAtTheServerName(t *testing.T) {
 	backend := testZones()
 	backend.serials["ns.example.com."] = 9
-	soa := "ns.example.com. 60 SOA ns.ns.example.com. hostmaster.ns.example.com. [9 3600 600 1209600 60]"
+	soa := "ns.example.com. 60 SOA ns.ns.example.com. hostmaster.ns.example.com. [9 3600 300 1209600 60]"
 	for _, test := range []struct{ host, question, want string }{
 		{"", "A ns.example.com", "NOERROR aa\nns.example.com. 60 192.0.2.1\nns.example.com. 60 192.0.2.2"},
 		{"", "AAAA ns.example.com", "NOERROR aa\nns.example.com. 60 2001:db8::1"},
@@ -444,7 +444,7 @@ func TestZoneAtTheServerName(t *testing.T) {
 		{"", "A x.ns.example.com", "NXDOMAIN aa\nauthority " + soa},
 		{"", "A sub.example.com", "NOERROR aa\nauthority " + subSOAText},
 		{"dns.example.net", "A ns.example.com", "NOERROR aa\nauthority " +
-			"ns.example.com. 60 SOA dns.example.net. hostmaster.ns.example.com. [9 3600 600 1209600 60]"},
+			"ns.example.com. 60 SOA dns.example.net. hostmaster.ns.example.com. [9 3600 300 1209600 60]"},
 	} {
 		var host dnswire.Name
 		if test.host != "" {
@@ -490,13 +490,14 @@ func TestAnswersDoNotMix(t *testing.T) {
 	}
 }
 
+// Without an address the server's name has no records, and does not exist, as a secondary sees it.
 func TestServerNameWithoutAddress(t *testing.T) {
 	backend := testZones()
 	backend.addresses = nil
 	s := start(t, "", backend)
 	for asked, want := range map[string]string{
-		"A ns.example.com":   noData,
-		"ANY ns.example.com": noData,
+		"A ns.example.com":   noName,
+		"ANY ns.example.com": noName,
 		"NS example.com":     "NOERROR aa\nexample.com. 300 NS ns.example.com.",
 	} {
 		if got := ask(t, "udp", s, question(asked)); got != want {
@@ -514,7 +515,7 @@ func TestLongestApex(t *testing.T) {
 	s := start(t, "", backend)
 	query := question("SOA " + apex)
 	query.Additional = []dnswire.RR{dnswire.EDNS{UDPSize: 4096}.RR()}
-	want := fmt.Sprintf("NOERROR aa edns=0,1232,false\n%s 60 SOA %s %s [1 3600 600 1209600 60]", apex, apex, apex)
+	want := fmt.Sprintf("NOERROR aa edns=0,1232,false\n%s 60 SOA %s %s [1 3600 300 1209600 60]", apex, apex, apex)
 	if got := ask(t, "udp", s, query); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -524,7 +525,7 @@ func TestRootZone(t *testing.T) {
 	backend := testZones()
 	backend.serials["."] = 9
 	s := start(t, "", backend)
-	want := "NXDOMAIN aa\nauthority . 60 SOA ns. hostmaster. [9 3600 600 1209600 60]"
+	want := "NXDOMAIN aa\nauthority . 60 SOA ns. hostmaster. [9 3600 300 1209600 60]"
 	if got := ask(t, "udp", s, question("TXT example.net")); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -58,7 +59,8 @@ func (s *Server) drain() {
 }
 
 // serveConn answers the messages of one connection in order, until the client closes it, is
-// silent, or sends a message that has no answer, or the server stops.
+// silent, or sends a message that has no answer, or the server stops. A client that asks again or ends
+// the connection has read what it was sent; one that reset it, or is gone, may not have.
 func (s *Server) serveConn(ctx context.Context, c *connlimit.Conn) {
 	defer c.Close()
 	var client netip.Addr
@@ -67,13 +69,25 @@ func (s *Server) serveConn(ctx context.Context, c *connlimit.Conn) {
 	}
 	in := bufio.NewReaderSize(c, 1024)
 	var answer []byte
+	var unread transferred
 	for goesOn := true; goesOn || in.Buffered() > 0; goesOn = c.Rest() {
 		c.SetReadDeadline(time.Now().Add(s.idleTime()))
 		query, err := dnswire.ReadTCP(in)
+		if unread.apex != "" && (err == nil || err == io.EOF) {
+			s.peers.Fetched(client, unread.key, unread.apex, unread.serial)
+		}
+		unread = transferred{}
 		if err != nil || !c.Work(false) {
 			return
 		}
 		asking := asker{address: client, limit: dnswire.MaxMessage, at: time.Now()}
+		sent, done, err := s.transferSafely(ctx, c, query, asking)
+		if err != nil {
+			return
+		}
+		if unread = sent; done {
+			continue
+		}
 		answer = s.answerSafely(ctx, answer[:0], query, asking)
 		if len(answer) > 0 {
 			err = dnswire.WriteTCP(c, answer)

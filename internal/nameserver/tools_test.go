@@ -50,7 +50,7 @@ func fields(text string) string {
 }
 
 const (
-	digSOA = "example.com. 60 IN SOA ns.example.com. hostmaster.example.com. 7 3600 600 1209600 60"
+	digSOA = "example.com. 60 IN SOA ns.example.com. hostmaster.example.com. 7 3600 300 1209600 60"
 	digTXT = "_mesh.office.example.com. 60 IN TXT \"v=mesh1 n=1\"\n_mesh.office.example.com. 60 IN TXT \"other\""
 )
 
@@ -291,7 +291,7 @@ func TestOnPort53(t *testing.T) {
 	// Two addresses, for dig 9.18 gives up on a zone with one, whoever serves it.
 	got := run(t, "dig", "+nssearch", "example.com")
 	for _, address := range []string{"127.0.0.1", "127.0.0.2"} {
-		if !strings.Contains(got, "SOA ns.example.com. hostmaster.example.com. 7 3600 600 1209600 60 from server "+address+" in ") {
+		if !strings.Contains(got, "SOA ns.example.com. hostmaster.example.com. 7 3600 300 1209600 60 from server "+address+" in ") {
 			t.Errorf("dig +nssearch:\n%s", got)
 		}
 	}

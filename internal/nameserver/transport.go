@@ -53,6 +53,17 @@ func (s *Server) answerSafely(ctx context.Context, buffer, packet []byte, from a
 	return s.answer(ctx, buffer, packet, from)
 }
 
+// transferSafely is transfer, but a panic is logged, and ends the connection as an error does.
+func (s *Server) transferSafely(ctx context.Context, conn net.Conn, packet []byte, from asker) (sent transferred, done bool, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &tasks.Panic{Value: value, Stack: debug.Stack()}
+			s.logFailure(ctx, err)
+		}
+	}()
+	return s.transfer(ctx, conn, packet, from)
+}
+
 // serverFailure appends a SERVFAIL header to the buffer, or nothing if the packet is not a query.
 func serverFailure(buffer, packet []byte) []byte {
 	const response, opcodeAndRD, servFail = 0x80, 0x79, 2

@@ -260,7 +260,7 @@ func (a *api) refused(c call, ans answer, v verdict, kinds codeKinds) *Error {
 		e.Detail = msg.Textf("%s (request %s)", e.Detail, id)
 	}
 	if e.Kind == Throttled || e.Kind == Temporary {
-		e.RetryAfter = retryAfter(ans.header.Get("Retry-After"), a.now())
+		e.RetryAfter = RetryAfter(ans.header.Get("Retry-After"), a.now())
 	}
 	e.Unmade = v.code+v.message != "" && e.Kind != Temporary
 	if skew, ok := a.skew(ans); ok && !a.timeless && (e.Kind == BadCredentials || e.Kind == ClockSkew) {
@@ -311,8 +311,8 @@ func statusKind(status int) Kind {
 	return Invalid
 }
 
-// retryAfter parses the header Retry-After: seconds or a date (RFC 9110, section 10.2.3).
-func retryAfter(text string, now time.Time) time.Duration {
+// RetryAfter parses the header Retry-After: seconds or a date (RFC 9110, section 10.2.3).
+func RetryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
 	}

@@ -20,6 +20,8 @@ type Checks interface {
 	CheckConfiguration(body []byte) error
 	CheckService(body []byte) error
 	CheckUsage(body []byte) error
+	// CheckOther checks an entry of another part: notifications or secondaries.
+	CheckOther(part string, body []byte) error
 	Blame(err error) (member, reason string, ok bool)
 }
 
@@ -46,6 +48,11 @@ func (d *Document) Check(c Checks) error {
 	for i := 0; i < len(d.Usages) && err == nil; i++ {
 		err = check(d.Usages[i], c.CheckUsage)
 	}
+	for _, part := range otherParts {
+		for i := 0; i < len(d.Others[part]) && err == nil; i++ {
+			err = check(d.Others[part][i], func(body []byte) error { return c.CheckOther(part, body) })
+		}
+	}
 	return cmp.Or(err, w.result())
 }
 
@@ -66,6 +73,12 @@ type Appliance interface {
 	// HeldServices returns the ids of the services that can appear in a document.
 	HeldServices(ctx context.Context) iter.Seq2[string, error]
 	DeleteService(ctx context.Context, id string) (Change, error)
+
+	// SaveOther saves an entry of another part.
+	SaveOther(ctx context.Context, part string, body []byte) (Change, error)
+	// HeldOthers returns the ids of the stored entries of another part.
+	HeldOthers(ctx context.Context, part string) ([]string, error)
+	DeleteOther(ctx context.Context, part, id string) (Change, error)
 }
 
 // Held is a stored usage.
@@ -111,9 +124,13 @@ func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 	w := &work{Document: d, checks: a, mistakes: slices.Clone(d.lasting), broken: map[string]bool{}}
 	w.waits.lasting = slices.Clone(d.lasting)
 	var usages, services []string
+	others := map[string][]string{}
 	for _, step := range []func() error{
 		func() (err error) { usages, err = w.lackingUsages(ctx, a); return err },
 		func() (err error) { services, err = w.lackingServices(ctx, a); return err },
+		func() error {
+			return w.eachOther(func(part string) (err error) { others[part], err = w.lackingOthers(ctx, a, part); return err })
+		},
 		func() error { return w.saveOwner(ctx, a) },
 		// Before the usages are saved, because another network may get a released prefix.
 		func() error {
@@ -124,6 +141,16 @@ func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 		func() error { return w.saveUsages(ctx, a) },
 		func() error {
 			return w.remove(services, func(id string) (Change, error) { return a.DeleteService(ctx, id) })
+		},
+		func() error {
+			return w.eachOther(func(part string) error {
+				// Before others are saved, because their number is limited.
+				err := w.remove(others[part], func(id string) (Change, error) { return a.DeleteOther(ctx, part, id) })
+				if err != nil {
+					return err
+				}
+				return w.saveOthers(ctx, a, part)
+			})
 		},
 	} {
 		if err := step(); err != nil {
@@ -136,7 +163,7 @@ func (d *Document) Apply(ctx context.Context, a Appliance) (Applied, error) {
 
 // rest returns the waiting entries as a document that prunes nothing, nil without any.
 func (w *work) rest() *Document {
-	if w.waits.Owner == nil && w.waits.Configuration == nil && len(w.waits.Services)+len(w.waits.Usages) == 0 {
+	if w.waits.Owner == nil && w.waits.Configuration == nil && len(w.waits.Services)+len(w.waits.Usages)+len(w.waits.Others) == 0 {
 		return nil
 	}
 	return &w.waits
@@ -245,6 +272,47 @@ func (w *work) saveUsages(ctx context.Context, a Appliance) error {
 		}
 	}
 	return nil
+}
+
+// eachOther calls do for each other part, until one fails.
+func (w *work) eachOther(do func(part string) error) error {
+	for _, part := range otherParts {
+		if err := do(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *work) saveOthers(ctx context.Context, a Appliance, part string) error {
+	var waits []Entry
+	for _, e := range w.Others[part] {
+		c, err := a.SaveOther(ctx, part, e.Body)
+		if err := w.saved(e, c, err, &waits); err != nil {
+			return err
+		}
+	}
+	if len(waits) > 0 {
+		if w.waits.Others == nil {
+			w.waits.Others = map[string][]Entry{}
+		}
+		w.waits.Others[part] = waits
+	}
+	return nil
+}
+
+// lackingOthers returns the stored entries of another part to delete: those that the document lacks.
+func (w *work) lackingOthers(ctx context.Context, a Appliance, part string) (lacking []string, err error) {
+	if w.Prune == PruneNone || !w.hasOther[part] {
+		return nil, nil
+	}
+	held, err := a.HeldOthers(ctx, part)
+	for _, id := range held {
+		if !slices.ContainsFunc(w.Others[part], func(e Entry) bool { return e.text("id") == id }) {
+			lacking = append(lacking, id)
+		}
+	}
+	return w.few(part, lacking, len(held)), err
 }
 
 // lackingUsages returns the usages to release: those that the document lacks.

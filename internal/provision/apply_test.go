@@ -19,6 +19,7 @@ type stored struct {
 	rules
 	owner, configuration string
 	services             map[string]string
+	targets              map[string]string
 	usages               []storedUsage
 	last                 int64
 	locked               map[string]bool
@@ -306,5 +307,57 @@ func TestBrokenDatabase(t *testing.T) {
 		if got != "not applied: "+want+": the database is broken\n" || waits != nil {
 			t.Errorf("%s: %s", request, got)
 		}
+	}
+}
+
+func (s *stored) SaveOther(_ context.Context, _ string, body []byte) (Change, error) {
+	var v struct{ ID string }
+	json.Unmarshal(body, &v)
+	if s.locked[v.ID] {
+		return Change{}, refusal("url")
+	}
+	if s.targets[v.ID] == string(body) {
+		return Change{}, nil
+	}
+	s.targets[v.ID] = string(body)
+	return s.did("PUT notifications/{id}", v.ID)
+}
+
+func (s *stored) HeldOthers(_ context.Context, part string) ([]string, error) {
+	if part != "notifications" {
+		return nil, nil
+	}
+	return slices.Sorted(maps.Keys(s.targets)), nil
+}
+
+func (s *stored) DeleteOther(_ context.Context, _, id string) (Change, error) {
+	delete(s.targets, id)
+	return s.did("DELETE notifications/{id}", id)
+}
+
+// TestNotifications saves, keeps, prunes and keeps waiting targets, with credentials in their places.
+func TestNotifications(t *testing.T) {
+	s := &stored{services: map[string]string{}, targets: map[string]string{"old": ""}, locked: map[string]bool{"c": true}}
+	const document = `{"prune": true, "notifications": [{"id": "a", "kind": "generic", "url": "https://a/"}, {"id": "c", "kind": "generic", "url": "https://a/"}]}`
+	said, waits := s.apply(t, document)
+	if said != "DELETE notifications/{id} old 200 from 0.json\nPUT notifications/{id} a 200 from 0.json\n0.json:1: notifications[1].url: is refused\n" {
+		t.Errorf("%s", said)
+	}
+	if waits == nil || len(waits.Others["notifications"]) != 1 || len(s.targets) != 1 {
+		t.Errorf("%+v, %v", waits, s.targets)
+	}
+	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "a.json")
+	writeFile(t, filepath.Join(folder, "key"), "https://b/c\n")
+	writeFile(t, file, `{"notifications": [{"id": "b", "kind": "generic", "secret": {"credential": "key"}, "url": {"credential": "key"}}]}`)
+	if _, err := Read(file, CredentialFolder{Folder: folder}).Apply(t.Context(), s); err != nil || strings.Count(s.targets["b"], `"https://b/c"`) != 2 {
+		t.Errorf("%v: %s", err, s.targets["b"])
+	}
+	unread := Read(file, CredentialFolder{Optional: true})
+	if err := unread.Check(rules{}); err != nil || unread.Unread != 2 {
+		t.Errorf("%v, %d are unread", err, unread.Unread)
+	}
+	writeFile(t, file, `{"notifications": [{"id": "b", "kind": "generic", "url": {"key": "x"}, "secret": 1}]}`)
+	if err := Read(file, CredentialFolder{}).Check(rules{}); err == nil || strings.Count(err.Error(), aSecret) != 2 {
+		t.Error(err)
 	}
 }

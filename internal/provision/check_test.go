@@ -40,9 +40,10 @@ func (rules) check(body []byte) error {
 
 var refusedMember = regexp.MustCompile(`"(\w+)":\s*"refuse"`)
 
-func (r rules) CheckConfiguration(body []byte) error { return r.check(body) }
-func (r rules) CheckService(body []byte) error       { return r.check(body) }
-func (r rules) CheckUsage(body []byte) error         { return r.check(body) }
+func (r rules) CheckConfiguration(body []byte) error   { return r.check(body) }
+func (r rules) CheckService(body []byte) error         { return r.check(body) }
+func (r rules) CheckUsage(body []byte) error           { return r.check(body) }
+func (r rules) CheckOther(_ string, body []byte) error { return r.check(body) }
 
 func (r rules) CheckOwner(owner string) error {
 	if owner == "refuse" {

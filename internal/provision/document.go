@@ -24,15 +24,18 @@ type Document struct {
 	Configuration *Entry
 	Services      []Entry
 	Usages        []Entry
+	Others        map[string][]Entry // by part: see otherForms
 	Prune         Prune
 	Unread        int // credentials that were not read
 
 	hasServices, hasUsages bool
-	pruneAt                *Entry
-	seen                   map[string]Entry // parts, services and custom prefixes
-	mistakes               Mistakes
-	lasting                Mistakes // of the document from which these waiting entries come, not about the entries
-	credentials            CredentialFolder
+	hasOther               map[string]bool
+
+	pruneAt     *Entry
+	seen        map[string]Entry // parts, services, entries of other parts, and custom prefixes
+	mistakes    Mistakes
+	lasting     Mistakes // of the document from which these waiting entries come, not about the entries
+	credentials CredentialFolder
 }
 
 // Prune decides about stored usages and services that the document lacks. It applies only to the parts
@@ -141,7 +144,18 @@ var (
 		"service_id": aText, "prefix_mode": aText, "custom_prefix": aText, "network_id": aNatural, "network_name": aText,
 		"txt_endpoints": texts, "description": aText,
 	}}
-	parts = []string{"owner", "configuration", "services", "usages", "prune"}
+	// otherForms are the parts whose entries depend on no other entry.
+	otherForms = map[string]form{
+		"notifications": {required: []string{"id", "kind", "url"}, members: map[string]string{
+			"id": aText, "kind": aText, "url": aSecret, "secret": aSecret, "events": texts, "language": aText, "enabled": aBoolean,
+		}},
+		"secondaries": {required: []string{"address", "id"}, members: map[string]string{
+			"id": aText, "address": aText, "key_name": aText, "key_secret": aSecret, "key_algorithm": aText, "zones": texts,
+		}},
+	}
+	// otherParts are their names, in the order of their saving.
+	otherParts = []string{"notifications", "secondaries"}
+	parts      = slices.Concat([]string{"owner", "configuration", "services", "usages"}, otherParts, []string{"prune"})
 )
 
 // serviceTypes returns the members of a service and their types.
@@ -171,6 +185,9 @@ func (f *file) part(v value, at path) {
 	case name == "usages":
 		f.list(v, at, f.usage)
 		f.hasUsages = true
+	case slices.Contains(otherParts, name):
+		f.list(v, at, func(v value, at path) { f.other(name, v, at) })
+		f.hasOther[name] = true
 	case name == "data" && len(at) == 1 && v.Kind == strictjson.KindObject:
 		f.members(v.Expand(f.text, 1), at, f.part)
 	case v.Kind == strictjson.KindNull && slices.Contains(parts, name):
@@ -270,6 +287,18 @@ func (f *file) usage(v value, at path) {
 	}
 	e.bad = f.anew()
 	f.Usages = append(f.Usages, e)
+}
+
+// other reads an entry of another part.
+func (f *file) other(part string, v value, at path) {
+	e := f.entry(v, at)
+	f.object(v, at, otherForms[part])
+	e.Body = secrets.JSON(v.Edited(f.text, f.otherCredentials(part, v, at)))
+	if id := v.Member("id"); id != nil && id.Kind == strictjson.KindString {
+		f.once(part+" "+id.Text, e, "id")
+	}
+	e.bad = f.anew()
+	f.Others[part] = append(f.Others[part], e)
 }
 
 // object adds mistakes in the members of an object.

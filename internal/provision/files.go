@@ -21,6 +21,8 @@ type Files struct {
 	// Transact applies a document in one transaction. start is true before anything else uses the
 	// database.
 	Transact func(ctx context.Context, document *Document, start bool) (Applied, error)
+	// Refused stores that files, or entries of them, are not applied, and why.
+	Refused func(ctx context.Context, reasons []string) error
 
 	form    int       // mistakes of the files at the last reading, when nothing was applied
 	failure string    // of the database, "" for none
@@ -43,6 +45,7 @@ func (f *Files) Apply(ctx context.Context, start bool) error {
 	err := f.apply(ctx, Read(f.Path, f.Credentials), start)
 	mistakes, _ := errors.AsType[Mistakes](err)
 	f.form = len(mistakes)
+	f.refuse(ctx, err)
 	f.pause = firstPause
 	f.count()
 	return err
@@ -55,6 +58,7 @@ func (f *Files) Again(ctx context.Context) {
 	f.count()
 	if err != nil && err.Error() != failure {
 		LogLines(f.Log, slog.LevelError, "the provision file is not applied", err)
+		f.refuse(ctx, err)
 	}
 	if f.pause = min(2*f.pause, longestPause); len(f.waiting) < waiting {
 		f.pause = firstPause
@@ -94,12 +98,23 @@ func (f *Files) apply(ctx context.Context, document *Document, start bool) error
 	f.tell(ctx, applied)
 	fresh := slices.DeleteFunc(slices.Clone(applied.Faults), func(m Mistake) bool { return again && slices.Contains(f.waiting, m) })
 	LogLines(f.Log, slog.LevelWarn, "a part of the provision file is not applied", fresh)
+	f.refuse(ctx, fresh)
 	if !again || len(applied.Changes) > 0 || f.failure != "" {
 		f.Log.Info("provisioned", "from", f.Path, "services", len(document.Services), "usages", len(document.Usages),
 			"changes", len(applied.Changes), "faults", len(applied.Faults))
 	}
 	f.waits, f.waiting, f.failure = applied.Waits, applied.Faults, ""
 	return nil
+}
+
+// refuse stores the reasons for which something is not applied, one a line of the error.
+func (f *Files) refuse(ctx context.Context, fault error) {
+	if fault == nil || fault.Error() == "" {
+		return
+	}
+	if err := f.Refused(ctx, strings.Split(fault.Error(), "\n")); err != nil {
+		f.Log.Error("a refused provision file has no event", "error", err)
+	}
 }
 
 // tell logs the changes, and the changed entries that cannot work.

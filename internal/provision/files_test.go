@@ -31,6 +31,7 @@ func applying(t *testing.T, results ...func(*Document) (Applied, error)) (*Files
 			results = results[1:]
 			return next(document)
 		},
+		Refused: func(context.Context, []string) error { return nil },
 	}, logs
 }
 

@@ -59,6 +59,10 @@ var blamed = map[msg.ID]string{
 	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
 	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",
 	msg.NameTooLong: "custom_prefix", msg.ServiceNameEmpty: "name", msg.ServiceConfigShape: "config",
+	msg.NotificationKind: "kind", msg.NotificationURL: "url", msg.NotificationURLMasked: "url", msg.NotificationSecret: "secret",
+	msg.NotificationSecretMasked: "secret", msg.NotificationEvents: "events", msg.NotificationLanguage: "language",
+	msg.SecondaryAddress: "address", msg.SecondaryKey: "key_name", msg.SecondarySecret: "key_secret", msg.SecondarySecretMasked: "key_secret",
+	msg.SecondaryAlgorithm: "key_algorithm", msg.SecondaryZones: "zones", msg.SecondaryKeyDiffers: "key_name",
 	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
 }
 

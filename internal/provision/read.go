@@ -34,7 +34,7 @@ type CredentialFolder struct {
 // Read reads a file, or the files of a folder whose names end in .json, in the order of their names.
 // Check and Apply return the mistakes in them.
 func Read(path string, credentials CredentialFolder) *Document {
-	d := &Document{seen: map[string]Entry{}, credentials: credentials}
+	d := &Document{seen: map[string]Entry{}, Others: map[string][]Entry{}, hasOther: map[string]bool{}, credentials: credentials}
 	names, err := files(path)
 	if err != nil {
 		d.mistakes = append(d.mistakes, Mistake{File: path, Reason: reason(err)})
@@ -109,6 +109,33 @@ func (f *file) credentialsOf(v value, at path) (all []strictjson.Edit) {
 		return !ok
 	})
 	f.misplaced(v, at)
+	return all
+}
+
+// unreadURL stands for a URL in a credential that is not read.
+const unreadURL = `"https://unread/"`
+
+// otherCredentials returns the edits that put the credentials of an entry of another part in their
+// places. A URL can be a secret, too.
+func (f *file) otherCredentials(part string, v value, at path) (all []strictjson.Edit) {
+	for _, m := range v.Members {
+		name := m.Name.Text
+		if m.Value.Kind != strictjson.KindObject || otherForms[part].members[name] != aSecret {
+			continue
+		}
+		if member(m.Value, "credential") == nil {
+			f.fault(m.Value, at.Member(name), "want "+aSecret)
+			continue
+		}
+		unread := f.Unread
+		edit, ok := f.credential(m.Value, at.Member(name))
+		if f.Unread > unread && name == "url" {
+			edit.Text = unreadURL
+		}
+		if ok {
+			all = append(all, edit)
+		}
+	}
 	return all
 }
 

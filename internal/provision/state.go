@@ -15,6 +15,8 @@ type Source struct {
 	Configuration any // nil if there is none
 	Services      iter.Seq2[Service, error]
 	Usages        iter.Seq2[Usage, error]
+	Notifications any // an array
+	Secondaries   any // an array
 }
 
 // Service is a service of a document.
@@ -64,7 +66,8 @@ func (s Source) Pieces() iter.Seq2[[]byte, error] {
 		_ = yield(begin, nil) &&
 			list(`,"services":[`, s.Services, yield) &&
 			list(`],"usages":[`, s.Usages, yield) &&
-			yield([]byte("]}}\n"), nil)
+			yield(appendJSON([]byte(`],"notifications":`), s.Notifications), nil) &&
+			yield(append(appendJSON([]byte(`,"secondaries":`), s.Secondaries), "}}\n"...), nil)
 	}
 }
 

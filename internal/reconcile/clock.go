@@ -17,7 +17,7 @@ func (l Lane) LongestWait() time.Duration {
 	case l == LaneAsked:
 		return ProbeTime
 	}
-	return Debounce
+	return 0
 }
 
 // waits reports whether a time is still to come. A time that is further ahead than the

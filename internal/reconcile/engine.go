@@ -26,13 +26,15 @@ const (
 	// one second of each interval, a million names take seventeen minutes.
 	AuditRate = 1000
 
-	pageNames = 1000            // names of a page
-	laneRoom  = 1000            // records that wait in memory for their zone
-	breath    = 5 * time.Second // pause after a fault of the database
+	pageNames = 1000 // names of a page
+	// spreadNames is the number of marked names that one transaction makes due.
+	spreadNames = 250
+	laneRoom    = 1000            // records that wait in memory for their zone
+	breath      = 5 * time.Second // pause after a fault of the database
 	// pace is the least time between two searches for due names. Each commit wakes the
 	// engine, and commits may come faster.
 	pace = 10 * time.Millisecond
-	// Debounce is the time that a change waits for further changes.
+	// Debounce is the time that a changed address of this host waits for further changes.
 	Debounce = time.Second
 )
 
@@ -72,6 +74,7 @@ type Engine struct {
 	changes   chan struct{} // the zones with changes,
 	looks     chan struct{} // and the zones that previews read
 	passes    metrics.Runs
+	settings  Settings // of this round, which only rounds read
 
 	recovered bool                 // the state of an earlier run is taken over
 	reviewing bool                 // a review of all names is under way
@@ -174,10 +177,15 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	down, err := e.config.Database.DownZones(ctx)
+	if err != nil {
+		return err
+	}
 	last, err := e.config.Database.LastReport(ctx)
 	if err != nil {
 		return err
 	}
+	e.news.zonesNoted(down)
 	if last != nil && last.OK() {
 		e.passes.Remember(last.FinishedAt)
 	}
@@ -245,6 +253,7 @@ func (e *Engine) round(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return next, err
 	}
+	e.settings = settings
 	e.mu.Lock()
 	e.retry, e.automatic, e.ending, e.mended = settings.Retry, settings.Automatic, !settings.Configured, time.Time{}
 	e.mu.Unlock()
@@ -291,18 +300,18 @@ func (e *Engine) spread(ctx context.Context) (left bool, err error) {
 	e.mu.Lock()
 	inWork := len(e.busy)
 	e.mu.Unlock()
-	waiting, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now().Add(Debounce), pageNames+inWork)
+	waiting, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now(), pageNames+inWork)
 	if err != nil || len(waiting)-inWork >= pageNames { // names in work do not count: a slow zone must not delay other zones' marks
 		return true, err
 	}
-	if err := e.config.Database.SpreadMarks(ctx, pageNames); err != nil {
+	if err := e.config.Database.SpreadMarks(ctx, spreadNames); err != nil {
 		return true, err
 	}
 	e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.pass != nil {
-		e.pass.horizon = e.config.Now().Add(Debounce)
+		e.pass.horizon = e.config.Now()
 	}
 	return true, nil
 }
@@ -409,16 +418,15 @@ func (e *Engine) takeLane(ctx context.Context, lane Lane, manual bool) (next tim
 	if !until.IsZero() {
 		return until, nil
 	}
-	by := e.dueBy(lane)
-	names, err := e.config.Database.Due(ctx, lane, by, pageNames+inWork)
+	names, err := e.config.Database.Due(ctx, lane, now, pageNames+inWork)
 	if err != nil {
 		return next, err
 	}
-	taken, err := e.take(ctx, names, taking{lane: lane, by: by, manual: manual})
+	taken, err := e.take(ctx, names, taking{lane: lane, by: now, manual: manual})
 	if err != nil || taken > 0 {
 		return now, err
 	}
-	at, ok, err := e.config.Database.NextDue(ctx, lane, by) // every name that is due by now is in work, whose end wakes the engine
+	at, ok, err := e.config.Database.NextDue(ctx, lane, now) // every name that is due by now is in work, whose end wakes the engine
 	switch {
 	case err != nil:
 		return next, err
@@ -442,17 +450,6 @@ func (e *Engine) blockedUntil(lane Lane, now time.Time) (until time.Time, puts i
 		until = l.blocked
 	}
 	return until, l.puts
-}
-
-// dueBy returns the time by which a name of a lane must be due to be taken. While a caller
-// waits for a pass, changes do not wait for further changes.
-func (e *Engine) dueBy(lane Lane) time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if (lane == LaneChanged || lane == LaneHeld) && e.pass != nil && len(e.pass.waiting) > 0 {
-		return e.config.Now().Add(Debounce)
-	}
-	return e.config.Now()
 }
 
 // emptied records that no name waits for a zone in the database, unless a name was stored

@@ -37,9 +37,10 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 	}
 }
 
-// heirZone finds the zone of a place with the heir's key. It fails if that is another zone.
+// heirZone finds the zone of a place with the heir's key, also if the name lies in an inner zone by now.
+// It fails if that is another zone.
 func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err error) {
-	zone, err = b.conn.client.Zone(ctx, r.Name)
+	zone, err = b.conn.client.Zone(ctx, r.Place.Zone)
 	if oneWord := r.Account.Provider == "cloudflare"; oneWord && provider.KindOf(err) == provider.ZoneNotFound {
 		err = &provider.Error{Kind: provider.BadCredentials, Detail: msg.Say("the key has other zones")} // every token has the id "token"
 	}

@@ -182,6 +182,9 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 			failed++
 		}
 		t := j.task
+		if t.page != nil && t.page.progress.Report.Trigger == TriggerAddress {
+			s.By = ByAddress
+		}
 		t.follow = t.follow || i.verify || i.left != nil || i.step == EndThenLook
 		t.take(&s, i, o, back)
 		if t.waiting--; t.waiting == 0 {
@@ -195,6 +198,7 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	} else {
 		e.tellAnswer(first, b, now)
 	}
+	e.noteZone(e.ctx, b.items[0].record)
 	e.tellOutcomes(ended)
 	if err := e.settle(e.ctx, l, &s, ended); err != nil {
 		e.mu.Lock()

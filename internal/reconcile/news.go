@@ -217,7 +217,7 @@ func (n *news) passBegins(number int64) {
 func (n *news) passEnds(r Report) {
 	defer n.lock()()
 	forget := func(_ string, t trouble) bool { return t.pass < n.pass-1 }
-	maps.DeleteFunc(n.zones, func(_ Lane, z *zoneNews) bool { return z.pass < n.pass-1 })
+	n.forgetZones()
 	maps.DeleteFunc(n.views, forget)
 	maps.DeleteFunc(n.names, forget)
 	n.full = n.full && len(n.names) >= toldNames

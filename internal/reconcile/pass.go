@@ -133,7 +133,7 @@ func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time,
 		return next, err
 	}
 	e.mu.Lock()
-	e.join(now)
+	e.join(requested, now)
 	trigger, at := e.trigger(requested, automatic, now)
 	e.mu.Unlock()
 	if trigger == "" || at.After(now) {
@@ -161,7 +161,7 @@ func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) er
 	defer e.mu.Unlock()
 	p.Orphans = false
 	e.news.passBegins(p.Number)
-	e.pass = &pass{progress: p, paced: paced(p.Report.Trigger), horizon: now.Add(Debounce)}
+	e.pass = &pass{progress: p, paced: paced(p.Report.Trigger), horizon: now}
 	return nil
 }
 
@@ -229,7 +229,7 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 	case e.ending && (e.pass != nil || requested.Trigger != TriggerChange):
 		e.idleAt = time.Time{}
 		return "", time.Time{}
-	case len(e.asked) > 0 && !e.ending && (e.pass == nil || e.unhurried()):
+	case len(e.asked) > 0 && !e.ending && (e.pass == nil || e.unhurried() || requested.Trigger != ""):
 		return TriggerManual, now
 	case automatic && requested.Trigger != "":
 		if !waits(requested.At, now, Debounce) {
@@ -253,18 +253,18 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 // asks now gets a pass of its own.
 func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
 
-// join lets new callers wait for the running pass, except in three cases: the caller wants
-// a sweep and the pass has none, the pass is unhurried, or its search for orphans has
-// begun. The caller holds the lock.
-func (e *Engine) join(now time.Time) {
-	if e.pass == nil || e.unhurried() || e.pass.progress.Orphans {
+// join lets new callers wait for the running pass, except in four cases: the caller wants a
+// sweep and the pass has none, the pass is unhurried, its search for orphans has begun, or a
+// change since its begin requests another one. The caller holds the lock.
+func (e *Engine) join(requested Request, now time.Time) {
+	if e.pass == nil || e.unhurried() || e.pass.progress.Orphans || requested.Trigger != "" {
 		return
 	}
 	e.asked = slices.DeleteFunc(e.asked, func(r *request) bool {
 		joins := !r.sweep || e.pass.progress.Sweep
 		if joins {
 			e.pass.waiting = append(e.pass.waiting, r)
-			e.pass.horizon = now.Add(Debounce)
+			e.pass.horizon = now
 		}
 		return joins
 	})
@@ -281,12 +281,16 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 		trigger = TriggerManual
 	}
 	e.mu.Unlock()
-	p := &pass{horizon: now.Add(Debounce), paced: paced(trigger)}
+	p := &pass{horizon: now, paced: paced(trigger)}
 	p.progress.Report = Report{StartedAt: now, Trigger: trigger, Counts: map[string]int{}}
 	p.progress.Sweep = slices.ContainsFunc(waiting, func(r *request) bool { return r.sweep })
-	number, err := e.config.Database.BeginPass(ctx, p.progress)
+	number, err := e.config.Database.BeginPass(ctx, p.progress, e.settings)
 	if err != nil {
 		return err
+	}
+	if number == 0 { // the next round begins it, if it is still wanted
+		e.Wake()
+		return nil
 	}
 	p.progress.Number = number
 	e.replacePass(p, waiting)
@@ -439,7 +443,7 @@ func (e *Engine) endSearch(p *pass, found search, err error) {
 	}
 	p.progress.Report.add(found.outcomes(), true, false)
 	p.undone = found.undone
-	p.horizon = e.config.Now().Add(Debounce)
+	p.horizon = e.config.Now()
 }
 
 // finish ends the pass if no name that belongs to it is due or in work: a name in work

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -362,11 +363,11 @@ func TestChangesPassHangingZones(t *testing.T) {
 					return nil
 				})
 				hang(w, names)
-				after(reconcile.Debounce)
+				after(time.Second)
 				w.service("well.example", w.account("other"))
 				name := w.reserve("well.example", "office")
 				w.due(name, reconcile.LaneChanged)
-				after(reconcile.Debounce + 2*time.Second)
+				after(2 * time.Second)
 				if !w.vendor.stands(name) {
 					t.Error("a change waits for zones that hang")
 				}
@@ -391,7 +392,7 @@ func TestPassCountsWhatIsTakenBack(t *testing.T) {
 		result := w.begin(false)
 		after(100 * time.Millisecond)
 		w.due(foreign, reconcile.LaneChanged)
-		after(reconcile.Debounce + 100*time.Millisecond)
+		after(100 * time.Millisecond)
 		close(open)
 		r := <-result
 		wantOutcomes(t, r, foreign+" conflict conflict")
@@ -507,6 +508,29 @@ func TestStartOutlivesADatabaseFault(t *testing.T) {
 		after(time.Minute)
 		if !w.vendor.stands("_host.example.com") || strings.Count(w.log.String(), "broken") != 1 {
 			t.Errorf("not begun, or told more than once:\n%s", w.log.String())
+		}
+	})
+}
+
+// TestPassUnderNewSettings: a pass does not begin under settings that have changed since the engine
+// read them, for it would answer the request of the change.
+func TestPassUnderNewSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "manual")
+		w.exec(`UPDATE configuration SET enabled = 1; CREATE TABLE kept AS SELECT * FROM configuration; DELETE FROM configuration`)
+		w.fault = func(what string) error {
+			if what == "settings read" && w.count(`SELECT count(*) FROM configuration`) == 0 {
+				w.exec(`INSERT INTO configuration SELECT * FROM kept`)
+				w.tx(func(ctx context.Context, tx *sql.Tx) error {
+					return w.ledger.RequestPass(ctx, tx, reconcile.TriggerChange)
+				})
+			}
+			return nil
+		}
+		w.start()
+		synctest.Wait()
+		if r := w.sync(time.Minute); r.Counts[reconcile.ActionCreate] != 1 {
+			t.Errorf("the first synchronisation reports %v", r.Counts)
 		}
 	})
 }

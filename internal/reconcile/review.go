@@ -61,15 +61,23 @@ func (e *Engine) reviewPage(ctx context.Context) error {
 	return err
 }
 
+// holdAfter is the age of the oldest change at which hold takes all of them. No caller waits for
+// that, so the changes of a second share a commit.
+const holdAfter = time.Second
+
 // hold reviews the changed names, and moves them to the lane that waits for a person. It
-// returns the time at which the next change is due.
+// returns the time at which it takes the next changes.
 func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
-	names, err := e.config.Database.Due(ctx, LaneChanged, e.config.Now(), pageNames)
-	if err != nil {
+	now := e.config.Now()
+	oldest, ok, err := e.config.Database.NextDue(ctx, LaneChanged, time.Time{})
+	if err != nil || !ok {
 		return next, err
 	}
-	if len(names) == 0 {
-		next, _, err = e.config.Database.NextDue(ctx, LaneChanged, time.Time{})
+	if at := oldest.Add(holdAfter); waits(at, now, holdAfter) {
+		return at, nil
+	}
+	names, err := e.config.Database.Due(ctx, LaneChanged, now, pageNames)
+	if err != nil {
 		return next, err
 	}
 	if names = e.unworked(names); len(names) == 0 {

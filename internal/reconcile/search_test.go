@@ -77,7 +77,7 @@ func TestListHoldsNoOtherZone(t *testing.T) {
 		result := w.begin(false)
 		name := w.reserve("other.example", "office")
 		w.due(name, reconcile.LaneChanged)
-		after(reconcile.Debounce + 100*time.Millisecond)
+		after(100 * time.Millisecond)
 		if !w.vendor.stands(name) {
 			t.Error("a change waits for the list of another zone")
 		}

@@ -144,7 +144,11 @@ type Settlement struct {
 	Ended  []Place // to delete: no value of ours stands there any more
 	Names  []Due
 	Told   []string // names with a usage whose stored Told is outdated
+	By     string   // the cause of the work as events name it, "" for the program itself
 }
+
+// ByAddress is the cause of the work of a pass that a changed address of this host asks for.
+const ByAddress = "address change"
 
 // names returns the names that the settlement is about, sorted.
 func (s Settlement) names() (all []string) {
@@ -156,6 +160,39 @@ func (s Settlement) names() (all []string) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// Parts splits the settlement into parts of so many names. All about one name is in one part.
+func (s Settlement) Parts(names int) (parts []Settlement) {
+	known := map[string]int{}
+	part := func(name string) *Settlement {
+		n, ok := known[name]
+		if !ok {
+			n = len(known) / names
+			known[name] = n
+		}
+		if n == len(parts) {
+			parts = append(parts, Settlement{By: s.By})
+		}
+		return &parts[n]
+	}
+	for _, p := range s.Places {
+		to := part(p.Name)
+		to.Places = append(to.Places, p)
+	}
+	for _, p := range s.Ended {
+		to := part(p.Name)
+		to.Ended = append(to.Ended, p)
+	}
+	for _, d := range s.Names {
+		to := part(d.Name)
+		to.Names = append(to.Names, d)
+	}
+	for _, name := range s.Told {
+		to := part(name)
+		to.Told = append(to.Told, name)
+	}
+	return parts
 }
 
 // of returns the part of the settlement about one name.
@@ -232,8 +269,9 @@ type Database interface {
 	DropRequest(ctx context.Context) error
 	// Pass reads the progress of the running pass.
 	Pass(ctx context.Context) (Progress, error)
-	// BeginPass stores a new pass, gives it a number, and deletes the request for it.
-	BeginPass(ctx context.Context, p Progress) (number int64, err error)
+	// BeginPass stores a new pass, gives it a number, and deletes the request for it. If the
+	// settings are not the known ones, it does nothing and returns 0.
+	BeginPass(ctx context.Context, p Progress, known Settings) (number int64, err error)
 	// SavePass stores the progress of the running pass.
 	SavePass(ctx context.Context, p Progress) error
 	// EndPass stores the report of a pass, which does not run any more.
@@ -245,6 +283,11 @@ type Database interface {
 
 	// BadNames reads names in order that the pass has marked as bad.
 	BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error)
+
+	// NoteZone stores that a zone of an account is down, or well again, if that is news.
+	NoteZone(ctx context.Context, account int64, z ZoneState) error
+	// DownZones reads the lanes of the zones that NoteZone has stored as down.
+	DownZones(ctx context.Context) ([]Lane, error)
 
 	// Zones reads every zone that may have values of ours.
 	Zones(ctx context.Context) ([]Zone, error)

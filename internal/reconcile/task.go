@@ -144,14 +144,17 @@ func (w *Waiter) see(version int64) {
 	}
 }
 
-// Wait returns when the version was worked on or ctx ends.
+// Wait returns when the version was worked on since the last call of Wait, or ctx ends.
 func (w *Waiter) Wait(ctx context.Context, version int64) {
 	w.engine.Wake()
 	for {
 		w.engine.mu.Lock()
-		seen := w.seen
+		worked := w.seen >= version
+		if worked {
+			w.seen = 0
+		}
 		w.engine.mu.Unlock()
-		if seen >= version {
+		if worked {
 			return
 		}
 		select {

@@ -14,9 +14,14 @@ type Told struct {
 	Rival string // in a conflict of two networks, the network that has the name
 }
 
-// Retold returns the usages of a state whose stored Told is outdated, each with its current
-// Told.
-func Retold(state State, addresses Addresses) (all []Usage) {
+// Retelling is a usage with its current Told, and the outdated Told that is stored.
+type Retelling struct {
+	Now    Usage
+	Before Told
+}
+
+// Retold returns the usages of a state whose stored Told is outdated.
+func Retold(state State, addresses Addresses) (all []Retelling) {
 	for _, t := range Desired(state, addresses) {
 		all = append(all, t.retold(state.Configured)...)
 	}
@@ -24,14 +29,14 @@ func Retold(state State, addresses Addresses) (all []Usage) {
 }
 
 // retold is Retold for one name. Without a configuration nothing is published anew.
-func (t Target) retold(configured bool) (all []Usage) {
+func (t Target) retold(configured bool) (all []Retelling) {
 	for _, u := range t.Name.Usages {
 		stored := u.Told
 		if u.Told = t.told(u.Network, u.Releasing); !configured && u.Told.State == Pending {
 			u.Told = Told{State: None}
 		}
 		if u.Told != stored {
-			all = append(all, u)
+			all = append(all, Retelling{Now: u, Before: stored})
 		}
 	}
 	return all

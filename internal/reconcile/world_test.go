@@ -19,6 +19,7 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
@@ -33,6 +34,7 @@ type world struct {
 	t      *testing.T
 	db     *sql.DB
 	ledger *ledger.Ledger
+	events *events.Log
 	vendor *vendor
 	engine *reconcile.Engine
 	log    support.Log
@@ -61,7 +63,9 @@ func newWorld(t *testing.T, mode string) *world {
 	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, ?);
 		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`, owner)
 	queue := sqlite.NewQueue(w.db, func() { w.engine.Wake() })
-	w.ledger = ledger.New(open(4), queue.Do, w.now, owner)
+	readers := open(4)
+	w.events = events.New(readers, queue.Do, w.now)
+	w.ledger = ledger.New(readers, queue.Do, w.now, owner, w.events)
 	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
 	w.renew()
 	account := w.account("key")
@@ -90,6 +94,11 @@ func (w *world) renew() {
 type faulty struct {
 	reconcile.Database
 	w *world
+}
+
+func (f faulty) Settings(ctx context.Context) (reconcile.Settings, error) {
+	s, err := f.Database.Settings(ctx)
+	return s, cmp.Or(err, f.w.fault("settings read"))
 }
 
 func (f faulty) SpreadMarks(ctx context.Context, limit int) error {

@@ -34,7 +34,9 @@ type batch struct {
 	heir      bool // the connection is that of the heir, not of the places' own account
 	mu        sync.Mutex
 	answered  bool  // a call has succeeded
+	found     bool  // a zone was found, perhaps without a call
 	silent    int   // calls in a row that got no answer
+	silence   error // the failure of the last one
 	down      error // a failure that every other call would meet too
 	crash     error // the last panic
 }
@@ -50,9 +52,19 @@ func (b *batch) work(ctx context.Context) {
 	if !b.dry {
 		b.write(ctx)
 	}
+	b.conclude()
 	for _, i := range b.items {
 		i.took = b.now().Sub(i.began)
 	}
+}
+
+// conclude judges the provider after the last call. If calls got no answer and none succeeded, the
+// provider is down, although a zone was found without a call.
+func (b *batch) conclude() {
+	if b.down == nil && !b.answered && b.silence != nil {
+		b.down = b.silence
+	}
+	b.answered = b.answered || b.found && b.down == nil
 }
 
 // begin reads the wish of an item again, and ends an item that needs no call to the
@@ -151,21 +163,21 @@ func (b *batch) note(i *item, err error) {
 	kind := provider.KindOf(err)
 	if kind == provider.Network || kind == provider.Temporary {
 		b.silent++
+		b.silence = err
 	}
 	switch {
 	case b.silent >= overlapping: // as many as run at once: the provider does not answer any more
 		b.answered, b.down = false, err
 	case kind == provider.Throttled:
 		b.down = err
-	case b.answered:
+	case b.answered, b.found:
 	case kind == provider.Network, kind == provider.Temporary, kind == provider.BadCredentials, kind == provider.ClockSkew:
 		b.down = err
 	}
 }
 
 // findAll finds the zones of the items. A zone that is known without a call does not prove
-// that the provider answers, so it counts as an answer only if no item has found the
-// provider down.
+// that the provider answers.
 func (b *batch) findAll(ctx context.Context) {
 	var found atomic.Bool
 	b.each(ctx, func(i *item) {
@@ -175,7 +187,7 @@ func (b *batch) findAll(ctx context.Context) {
 			found.Store(true)
 		}
 	})
-	b.answered = b.down == nil && found.Load()
+	b.found = b.down == nil && found.Load()
 }
 
 // find finds the zone of an item, and chooses the place in it. A value is withdrawn at the
@@ -357,9 +369,10 @@ func (b *batch) planOne(ctx context.Context, i *item) {
 func (b *batch) write(ctx context.Context) {
 	for range maxRaces {
 		due := b.pending()
-		if len(due) == 0 || !b.intend(ctx, due) {
+		if len(due) == 0 {
 			return
 		}
+		b.intend(ctx, due)
 		due = b.pending()
 		errs := b.change(ctx, due)
 		for _, i := range due {
@@ -376,9 +389,22 @@ func (b *batch) write(ctx context.Context) {
 	}
 }
 
+// intendItems bounds the items of one transaction, which takes a few milliseconds.
+const intendItems = 128
+
 // intend commits the places that are about to be written, if their values are still wanted.
-// Other items wait for their next turn. It reports false after a fault of the database.
-func (b *batch) intend(ctx context.Context, items []*item) bool {
+// Other items wait for their next turn. The items are handed in in parts, which share a commit
+// unless a request waits.
+func (b *batch) intend(ctx context.Context, items []*item) {
+	var parts sync.WaitGroup
+	for part := range slices.Chunk(items, intendItems) {
+		parts.Go(func() { b.rescue(func() { b.intendPart(ctx, part) }, part...) })
+	}
+	parts.Wait()
+}
+
+// intendPart is intend for one transaction. After a fault of the database the items end.
+func (b *batch) intendPart(ctx context.Context, items []*item) {
 	names := make([]string, 0, len(items))
 	for _, i := range items {
 		names = append(names, i.record.Name)
@@ -410,7 +436,6 @@ func (b *batch) intend(ctx context.Context, items []*item) bool {
 			i.before, i.place = &before, *p
 		}
 	}
-	return err == nil
 }
 
 // stillWanted returns the items whose record is still wanted in a state, each with its

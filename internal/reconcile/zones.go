@@ -2,7 +2,9 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +22,7 @@ type ZoneState struct {
 type zoneNews struct {
 	state ZoneState
 	told  string // the reason in the log line that the zone is down, "" if there was none
+	noted bool   // the database has the zone as down
 	pass  int64  // the last pass that has met the zone
 }
 
@@ -36,7 +39,7 @@ func (e *Engine) Zone(account int64, domain string) (state ZoneState, known bool
 	n := e.news
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if z := n.zones[ZoneLane(account, domain)]; z != nil {
+	if z := n.zones[ZoneLane(account, domain)]; z != nil && !z.state.Since.IsZero() {
 		return z.state, true
 	}
 	return ZoneState{}, false
@@ -90,4 +93,59 @@ func (n *news) zone(r Record, since time.Time, f Fault, names int) {
 		n.journal.add(slog.LevelWarn, "zone is down", append(about, "code", f.Code, "detail", f.Detail, "names", names, "key", f.Key)...)
 	}
 	z.told = reason(f)
+}
+
+// down reports whether the zone does not answer. A zone that the provider does not have is no such
+// zone.
+func (z ZoneState) down() bool {
+	return z.Fault.Code != "" && z.Fault.Code != string(provider.ZoneNotFound)
+}
+
+// zonesNoted takes over the zones that the database has as down.
+func (n *news) zonesNoted(lanes []Lane) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, lane := range lanes {
+		n.zones[lane] = &zoneNews{noted: true, pass: n.pass}
+	}
+}
+
+// forgetZones forgets the zones that this pass and the one before have not met, except that the
+// database has them as down. The caller holds the lock.
+func (n *news) forgetZones() {
+	maps.DeleteFunc(n.zones, func(_ Lane, z *zoneNews) bool {
+		if z.pass >= n.pass-1 {
+			return false
+		}
+		*z = zoneNews{noted: z.noted, pass: z.pass}
+		return !z.noted
+	})
+}
+
+// unnoted returns the state of a zone if the database has another one. It then counts as noted.
+func (n *news) unnoted(lane Lane) (state ZoneState, news bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	z := n.zones[lane]
+	if z == nil || z.state.Since.IsZero() || z.noted == z.state.down() {
+		return ZoneState{}, false
+	}
+	z.noted = z.state.down()
+	return z.state, true
+}
+
+// noteZone stores the state of a record's zone if it is news. After a fault of the database the next
+// batch of the zone tries again.
+func (e *Engine) noteZone(ctx context.Context, r Record) {
+	state, isNews := e.news.unnoted(r.lane())
+	if !isNews {
+		return
+	}
+	if err := e.config.Database.NoteZone(context.WithoutCancel(ctx), r.Account.ID, state); err != nil {
+		e.news.mu.Lock()
+		defer e.news.mu.Unlock()
+		if z := e.news.zones[r.lane()]; z != nil {
+			z.noted = !state.down()
+		}
+	}
 }

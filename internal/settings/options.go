@@ -39,6 +39,8 @@ var options = []option{
 		usage: "name of the DNS server in NS and SOA records, then further names for NS records; without it: ns.<zone>"},
 	{name: "dns-nsid", value: "text", dns: true, read: one((*Settings).readNSID),
 		usage: "name that distinguishes the servers of one zone, for queries with the NSID option (RFC 5001)"},
+	{name: "dns-catalog", value: "name", dns: true, read: one((*Settings).readCatalog),
+		usage: "name of a catalog zone, which tells secondaries of all zones (RFC 9432); without it there is none"},
 	{name: "dns-rate-limit", value: "n", preset: strconv.Itoa(nameserver.DefaultRateLimit), dns: true, read: one((*Settings).readRateLimit),
 		usage: "limit of answers a second over UDP to one network (/24, /56) without a cookie; 0: no limit"},
 	{name: "ipv4", value: "source", preset: "auto", read: one((*Settings).readIPv4),

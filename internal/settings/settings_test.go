@@ -31,7 +31,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.Language == msg.Chinese, s.LogFormat, s.Version, s.Help)
-	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] []} auto auto [] true 5m0s true text false false\n"; got != want {
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] [] <nil> <nil> } auto auto [] true 5m0s true text false false\n"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -42,12 +42,12 @@ func TestBothWays(t *testing.T) {
 	token := tokenFile(t, 0o600)
 	given := [][2]string{
 		{"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
-		{"dns-nsid", "ams-1"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"allow-host", "a.example,b.example:80 c.example"},
+		{"dns-nsid", "ams-1"}, {"dns-catalog", "Catalog.invalid"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"allow-host", "a.example,b.example:80 c.example"},
 		{"token-file", token}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s true json /etc/x true true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s true json /etc/x true true true\n"
 	say := func(s Settings) string {
-		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
+		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.Catalog, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
 			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
 	}
 	var flags, inline, environ, named []string
@@ -143,6 +143,9 @@ func TestNonsense(t *testing.T) {
 		{"dns-host", "2001:db8::1", `"2001:db8::1" is an address: want a name, such as ns1.example.com`},
 		{"dns-host", long + ".example", fmt.Sprintf(`"%s.example" is not a host name: want one such as ns1.example.com`, long)},
 		{"dns-host", "a.example,A.example.", `"A.example." is given twice`},
+		{"dns-catalog", ".", `"." is not a zone: want a name under which nothing else is, such as catalog.invalid`},
+		{"dns-catalog", "a b", `"a b" is not a zone: want a name under which nothing else is, such as catalog.invalid`},
+		{"dns-catalog", "a..b", `"a..b" is not a zone: want a name under which nothing else is, such as catalog.invalid`},
 		{"dns-nsid", long, `the text has 200 octets: want at most 128`},
 		{"dns-rate-limit", "-1", `"-1" is not a number from 0 to 1000000`},
 		{"dns-rate-limit", "1000001", `"1000001" is not a number from 0 to 1000000`},

@@ -156,6 +156,14 @@ func (s *Settings) readNSID(text string) error {
 	return nil
 }
 
+func (s *Settings) readCatalog(text string) (err error) {
+	name := dnsname.Parse(text)
+	if s.DNS.Catalog, err = dnswire.ParseName(name); err != nil || name == "" || dnsname.Fault(name) != "" {
+		return fmt.Errorf("%q is not a zone: want a name under which nothing else is, such as catalog.invalid", text)
+	}
+	return nil
+}
+
 func (s *Settings) readRateLimit(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > nameserver.MaxRateLimit {

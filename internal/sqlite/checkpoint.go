@@ -15,7 +15,7 @@ const (
 	lookEvery = 8 // commits
 	// worthIt is the least number of pages to checkpoint: each checkpoint takes two fsyncs, and copies
 	// a page once that was changed several times.
-	worthIt = 750
+	worthIt = 1000
 )
 
 // LogPages is the size of the WAL in pages at which a commit checkpoints it. A background checkpoint

@@ -23,6 +23,7 @@ import (
 // readers read the last committed state beside it (WAL).
 type Database struct {
 	Reader, Writer *sql.DB
+	Snapshots      *sql.DB // reads as Reader does, for transactions that last
 	// Committed is called after each commit. It is set before the first change.
 	Committed func()
 
@@ -39,8 +40,9 @@ type Database struct {
 }
 
 const (
-	readers  = 4
-	busyTime = 5 * time.Second // how long a connection waits for the lock of another program
+	readers   = 4
+	snapshots = 8
+	busyTime  = 5 * time.Second // how long a connection waits for the lock of another program
 )
 
 // Open opens the database file at path, creates it when there is none, and brings its tables to
@@ -58,7 +60,7 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	// A cache of 1 MB for each reader holds the upper pages of every index.
 	live := dataSource(d.path, url.Values{"_query_only": {"1"}, "_cache_size": {"-1000"}})
 	d.pools = NewPools(d.file.Check, live, bareSource(d.path))
-	d.Reader = d.pools.Readers(readers)
+	d.Reader, d.Snapshots = d.pools.Readers(readers), d.pools.Snapshots(snapshots)
 	// A cache of 8 MB holds the pages of many indexes that reservations change in random order.
 	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
 	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
@@ -172,7 +174,7 @@ func (d *Database) beginFrozen(ctx context.Context, full error) error {
 // Close closes the database. SQLite copies the WAL into the file when the last connection closes.
 func (d *Database) Close() error {
 	d.eraser.Close()
-	return errors.Join(d.Reader.Close(), d.Writer.Close(), d.pools.Close(), d.file.Close())
+	return errors.Join(d.Reader.Close(), d.Snapshots.Close(), d.Writer.Close(), d.pools.Close(), d.file.Close())
 }
 
 // Tx runs f in a transaction and commits it if f returns nil. Queue.Do may group it with the

@@ -47,13 +47,21 @@ func NewPools(check func() error, live, frozen string) *Pools {
 
 // Readers makes the pool of the reading connections, at most size.
 func (g *Pools) Readers(size int) *sql.DB {
-	pool := sql.OpenDB(connector{func(context.Context) (driver.Conn, error) { return g.reader() }})
-	pool.SetMaxOpenConns(size)
+	pool := g.Snapshots(size)
 	pool.SetMaxIdleConns(size)
 	g.drop = func() {
 		pool.SetMaxIdleConns(-1)
 		pool.SetMaxIdleConns(size)
 	}
+	return pool
+}
+
+// Snapshots makes a pool of further reading connections, at most size, for reads that last. It keeps
+// no idle connection.
+func (g *Pools) Snapshots(size int) *sql.DB {
+	pool := sql.OpenDB(connector{func(context.Context) (driver.Conn, error) { return g.reader() }})
+	pool.SetMaxOpenConns(size)
+	pool.SetMaxIdleConns(-1)
 	return pool
 }
 

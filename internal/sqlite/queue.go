@@ -6,7 +6,9 @@ import (
 	"database/sql"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
+	"time"
 )
 
 // TxFunc does its work in a transaction. It may run a second time after the first run was rolled
@@ -23,9 +25,14 @@ func (r Refusal) Error() string { return string(r) }
 // function.
 const maxGroup = 256
 
+// longGroup is how long a group runs while a request waits: then it commits without the rest of its
+// background functions. One of them runs in every group, so requests without end do not stop the rest.
+const longGroup = 4 * time.Millisecond
+
 // Queue runs functions in order and commits them in groups. Functions that arrive during a commit
 // share the next transaction, with one fsync. The queue has no goroutine of its own: one caller is
-// the leader, which runs and commits the functions of all waiting callers.
+// the leader, which runs and commits the functions of all waiting callers. Functions of requests go
+// before background functions.
 type Queue struct {
 	// Confirm is called after each commit, before a caller gets its result. If it fails, every caller
 	// of the group gets its error, although their changes are committed. Calls never overlap.
@@ -34,9 +41,10 @@ type Queue struct {
 	db        *sql.DB
 	committed func()
 
-	mu      sync.Mutex
-	led     bool // there is a leader
-	waiting []*call
+	mu         sync.Mutex
+	led        bool // there is a leader
+	waiting    []*call
+	background []*call // they wait too, behind those
 }
 
 // NewQueue makes a queue for a database, best with a single connection. The queue calls committed
@@ -51,6 +59,8 @@ type call struct {
 	f    TxFunc
 	turn chan turn
 	last *running
+
+	background bool
 
 	err    error
 	stored bool // its changes are committed, even if Confirm failed
@@ -84,6 +94,13 @@ func After(ctx context.Context, f func(context.Context)) {
 	f(ctx)
 }
 
+type backgroundKey struct{}
+
+// Background marks the functions of ctx as work of the program itself, which requests overtake.
+func Background(ctx context.Context) context.Context {
+	return context.WithValue(ctx, backgroundKey{}, true)
+}
+
 // turn is the next action of a waiting caller.
 type turn int
 
@@ -105,7 +122,7 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 	if r, ok := ctx.Value(runningKey{}).(*running); ok && r.queue == q {
 		return f(ctx, r.tx)
 	}
-	c := &call{ctx: context.WithoutCancel(ctx), f: f, turn: make(chan turn, 1)}
+	c := &call{ctx: context.WithoutCancel(ctx), f: f, turn: make(chan turn, 1), background: ctx.Value(backgroundKey{}) != nil}
 	q.join(c)
 	for {
 		switch <-c.turn {
@@ -120,7 +137,7 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 		runtime.Gosched() // lets callers join that are about to; no caller waits for others
 		tx, err := q.begin()
 		group := q.take()
-		if err == nil && len(group) == 1 {
+		if err == nil && len(group) == 1 && group[0] == c {
 			return q.single(c, tx, q.handOn)
 		}
 		q.lead(group, tx, err)
@@ -131,28 +148,51 @@ func (q *Queue) Do(ctx context.Context, f TxFunc) error {
 func (q *Queue) join(c *call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, c)
+	if c.background {
+		q.background = append(q.background, c)
+	} else {
+		q.waiting = append(q.waiting, c)
+	}
 	if !q.led {
 		q.led = true
 		c.turn <- lead
 	}
 }
 
-// take removes the longest waiting calls from the queue. The first is the leader's own.
+// take removes the longest waiting calls from the queue, those of requests first. The leader's own
+// call may not be among them: then the leader waits again.
 func (q *Queue) take() (group []*call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(len(q.waiting), maxGroup)
 	group, q.waiting = q.waiting[:n:n], q.waiting[n:]
+	n = min(len(q.background), maxGroup-n)
+	group, q.background = append(group, q.background[:n]...), slices.Clone(q.background[n:])
 	return group
+}
+
+// putBack returns background calls of a group to the queue if a request waits, and reports whether it
+// did.
+func (q *Queue) putBack(calls []*call) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		return false
+	}
+	q.background = slices.Concat(calls, q.background)
+	return true
 }
 
 // handOn makes the longest waiting caller the leader.
 func (q *Queue) handOn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.led = len(q.waiting) > 0; q.led {
-		q.waiting[0].turn <- lead
+	next := q.waiting
+	if len(next) == 0 {
+		next = q.background
+	}
+	if q.led = len(next) > 0; q.led {
+		next[0].turn <- lead
 	}
 }
 
@@ -167,7 +207,8 @@ func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
 		}
 	}()
 	if err == nil {
-		if !q.together(group, tx) {
+		var stored bool
+		if group, stored = q.together(group, tx); !stored {
 			next = redo
 			return
 		}
@@ -199,18 +240,24 @@ func (q *Queue) confirm() error {
 	return nil
 }
 
-// together runs a group in one transaction and reports whether it is committed. An error other than
-// a Refusal ends it at once: SQLite may have rolled back already, and would commit each further
-// statement by itself.
-func (q *Queue) together(group []*call, tx *sql.Tx) bool {
+// together runs a group in one transaction. It returns the calls that have run, without background
+// calls that it has put back, and reports whether they are committed. An error other than a Refusal
+// ends it at once: SQLite may have rolled back already, and would commit each further statement by
+// itself.
+func (q *Queue) together(group []*call, tx *sql.Tx) (ran []*call, stored bool) {
 	defer tx.Rollback()
-	for _, c := range group {
+	began := time.Now()
+	for n, c := range group {
+		if n > 0 && group[n-1].background && time.Since(began) > longGroup && q.putBack(group[n:]) {
+			group = group[:n]
+			break
+		}
 		c.err = c.run(q, tx)
 		if _, refused := c.err.(Refusal); c.err != nil && !refused {
-			return false
+			return group, false
 		}
 	}
-	return tx.Commit() == nil
+	return group, tx.Commit() == nil
 }
 
 // run runs a function of a group. A panic becomes an error here, so that the function runs again, and

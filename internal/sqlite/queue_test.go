@@ -424,3 +424,46 @@ func TestBeginFails(t *testing.T) {
 		t.Errorf("afterwards: %v, rows %s", err, b.rows())
 	}
 }
+
+// TestRequestsOvertake has a request come while a group of background functions runs: it runs before
+// those of them that have not run yet, and all are committed.
+func TestRequestsOvertake(t *testing.T) {
+	b := newBench(t)
+	var order []int // the queue runs one function at a time
+	numbered := func(id int, then func()) TxFunc {
+		return func(ctx context.Context, tx *sql.Tx) error {
+			order = append(order, id)
+			then()
+			return insert(id)(ctx, tx)
+		}
+	}
+	var running sync.WaitGroup
+	do := func(ctx context.Context, f TxFunc) {
+		running.Go(func() {
+			if err := b.queue.Do(ctx, f); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	do(t.Context(), numbered(1, func() {
+		for id := 2; id <= 4; id++ {
+			do(Background(t.Context()), numbered(id, func() {
+				if len(order) == 2 { // the first of them
+					do(t.Context(), numbered(5, func() {}))
+					b.waitFor(1)
+					<-time.After(2 * longGroup)
+				}
+			}))
+		}
+		for waiting := 0; waiting < 3; {
+			runtime.Gosched()
+			b.queue.mu.Lock()
+			waiting = len(b.queue.background)
+			b.queue.mu.Unlock()
+		}
+	}))
+	running.Wait()
+	if len(order) != 5 || order[2] != 5 || b.rows() != "1,2,3,4,5" {
+		t.Errorf("order %v, rows %s", order, b.rows())
+	}
+}

@@ -65,17 +65,18 @@ func Decode(body []byte, v any) error {
 	})
 }
 
-// eachField calls do for each field of a struct with a name in JSON, those of embedded structs too.
+// eachField calls do for each field of a struct with a name in JSON, those of embedded structs without
+// a name too.
 func eachField(v reflect.Value, do func(name string, field reflect.Value) error) error {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		var err error
 		switch {
-		case field.Anonymous:
-			err = eachField(v.Field(i), do)
 		case name != "":
 			err = do(name, v.Field(i))
+		case field.Anonymous:
+			err = eachField(v.Field(i), do)
 		}
 		if err != nil {
 			return err

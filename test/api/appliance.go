@@ -113,6 +113,32 @@ func (a *Appliance) AllRows(t *testing.T) (all []string) {
 	return all
 }
 
+// ForgetRefusals deletes the events of refused provision files, and returns their number.
+func (a *Appliance) ForgetRefusals(t testing.TB) int64 {
+	t.Helper()
+	db := a.Open(t)
+	defer db.Close()
+	result, err := db.Exec(`DELETE FROM events WHERE kind = 'provision.refused'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count, err := result.RowsAffected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
+// Rest waits until no pass runs or is requested, and no change waits to be worked on.
+func (a *Appliance) Rest(t testing.TB) {
+	t.Helper()
+	support.Eventually(t, time.Minute, "no pass and no change", func() bool {
+		return support.Rows(t, a.Reader, `
+			SELECT (SELECT count(*) FROM pass WHERE running <> '' OR requested <> '') +
+			       (SELECT count(*) FROM names WHERE lane = '' AND due IS NOT NULL)`)[0] == "0"
+	})
+}
+
 // AddUsages puts many usages into the database, every third without a binding.
 func (a *Appliance) AddUsages(t testing.TB, count, descriptionSize int) {
 	t.Helper()

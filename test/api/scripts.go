@@ -36,6 +36,7 @@ import (
 //	sql STATEMENTS   on the database file, by a connection that checks no foreign keys
 //	dns NAME         a TXT question to the built-in DNS server
 //	until NAME WHAT  waits until that is answered so
+//	rest             waits until no pass runs or is requested, and no change waits
 func (suite Suite) Scripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -116,6 +117,9 @@ func (s *script) step(given string) (answer string) {
 		return s.shown(s.statements(strings.Join(append([]string{rest}, lines[1:]...), "\n")))
 	case "dns":
 		return s.shown(s.Ask(s, rest))
+	case "rest":
+		s.Rest(s)
+		return ""
 	case "until":
 		name, answer, _ := strings.Cut(rest, " ")
 		support.Eventually(s, support.Limit, rest, func() bool { return s.Ask(s, name) == answer })
@@ -244,7 +248,7 @@ func (s *script) request(method, path string, headers http.Header, body string) 
 	if code := response.Header.Get("X-Error-Code"); code != "" {
 		words = append(words, code)
 	}
-	for _, name := range []string{"Allow", "Location"} {
+	for _, name := range []string{"Allow", "Location", "Idempotent-Replay"} {
 		if value := response.Header.Get(name); value != "" {
 			words = append(words, name+": "+value)
 		}

@@ -121,6 +121,9 @@ func TestFigures(t *testing.T) {
 		{"unchanged", unchangedAtAlibaba},
 		{"far", farAway},
 		{"beside", besidePass},
+		{"once", atOnce},
+		{"burst", burst},
+		{"reserve", reserveBeside},
 	})
 }
 

@@ -142,7 +142,9 @@ func copied(tx *sql.Tx, table string) (columns, values string, err error) {
 		}
 		value := name
 		switch {
-		case kind == "INTEGER" && (name == "seq" || name == "id" || name == "network_id"):
+		case kind == "INTEGER" && name == "place", table == "places" && name == "id":
+			value = `iif(` + name + ` > 0, ` + name + ` + 1000 + n, 0)` // after the places of other names
+		case kind == "INTEGER" && (name == "seq" || name == "network_id"):
 			value = name + ` + n`
 		case name == "id" || name == "usage_id":
 			value = `format('00000000-0000-7000-8000-%012d', ?2 + n)`

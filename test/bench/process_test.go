@@ -52,7 +52,7 @@ var build = sync.OnceValues(func() (path string, err error) {
 
 // buildIn builds the program of a source tree with the command of its pages, or in
 // older ones of its README: that is what is used.
-func buildIn(tree, into string) (path string, err error) {
+func buildIn(tree, into string, env ...string) (path string, err error) {
 	readme, err := os.ReadFile(filepath.Join(tree, "README.md"))
 	if err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func buildIn(tree, into string) (path string, err error) {
 		return "", fmt.Errorf("neither docs/image.md nor README.md in %s says how the program is built", tree)
 	}
 	cmd := exec.Command("sh", "-c", string(command[1]))
-	cmd.Dir, cmd.Env = tree, append(os.Environ(), "TMPDIR="+into)
+	cmd.Dir, cmd.Env = tree, append(append(os.Environ(), "TMPDIR="+into), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}

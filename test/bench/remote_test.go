@@ -23,6 +23,7 @@ import (
 type remote struct {
 	account account
 	calls   func() int // nil: no provider is asked
+	server  string     // that answers DNS queries
 }
 
 func (r remote) asked() int {
@@ -68,6 +69,7 @@ func atKnot(t *testing.T) remote {
 	return remote{
 		account: account{Provider: "rfc2136", KeyID: servertest.Key, Secret: servertest.Secret, Endpoint: address, Mode: "manual"},
 		calls:   func() int { return int(r.messages.Load()) },
+		server:  s.Addr,
 	}
 }
 

@@ -14,6 +14,7 @@ func TestSpeed(t *testing.T) {
 	measure(t, []group{
 		{"post", postSpeed},
 		{"before", beforeAndAfter},
+		{"events", eventsCost},
 		{"counters", counters},
 		{"prefix", prefixSpeed},
 		{"listing", listingSpeed},
@@ -22,6 +23,7 @@ func TestSpeed(t *testing.T) {
 		{"dns-query", queryCost},
 		{"dns-knot", knotSpeed},
 		{"dns-flood", floodShare},
+		{"transfer", transferSpeed},
 	})
 }
 

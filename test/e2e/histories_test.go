@@ -638,6 +638,9 @@ func (w *history) rest(after string) {
 	})
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.checkStates()
+	if wrong := eventFaults(w.t, w.db, `SELECT 1`); len(wrong) > 0 {
+		w.fail("the events tell another story:\n%s", strings.Join(wrong, "\n"))
+	}
 	clear(w.passing)
 	w.before = w.scan(w.mine)
 	w.askDNS(w.model.wishes(w.host.owner))

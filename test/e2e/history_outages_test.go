@@ -499,7 +499,7 @@ func (w *history) hangList() func() {
 	}
 	patient := w.random.IntN(4) == 0
 	return func() {
-		f, found := w.firmUsage(true, func(firm) bool { return w.listing() != nil })
+		f, found := w.firmUsage(true, func(f firm) bool { return w.listing() != nil && !w.doubted(f.name) })
 		if !found {
 			return
 		}
@@ -523,6 +523,11 @@ func (w *history) hangList() func() {
 		w.lift(a)
 		w.demand(<-done, "while a list of a zone hangs")
 	}
+}
+
+// doubted reports whether a write at a name has an unknown outcome: a release waits until it is known.
+func (w *history) doubted(name string) bool {
+	return w.count(`SELECT count(*) FROM places WHERE name = ? AND doubt <> ''`, name) > 0
 }
 
 // openAll reports whether every account opens.

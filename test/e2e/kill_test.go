@@ -62,12 +62,15 @@ func killOnFile(t *testing.T, kills, clients int, seed uint64) {
 	}
 	chance := rand.New(rand.NewPCG(seed, 1<<32))
 	acknowledged, slowest := 0, time.Duration(0)
-	for range kills {
+	for n := range kills {
 		begin := time.Now()
 		p := start(t, "-db", path)
 		p.call(200, "GET", usagesPath+"/available?limit=1", "")
 		slowest = max(slowest, time.Since(begin))
 		compare(t, path, all)
+		if n%20 == 0 { // reads every event of the file
+			compareEvents(t, path)
+		}
 		acknowledged += killAmong(p, all, chance.Int64N(int64(30*clients))+1)
 		if t.Failed() {
 			return
@@ -84,6 +87,7 @@ func killOnFile(t *testing.T, kills, clients int, seed uint64) {
 	compare(t, path, all)
 	checkAnswers(p, all)
 	p.rest()
+	compareEvents(t, path)
 	t.Logf("%d kills among %d clients, %d acknowledgements, none lost; the slowest start took %v", kills, clients, acknowledged, slowest.Round(time.Millisecond))
 }
 

@@ -116,7 +116,10 @@ func launch(t *testing.T, more, words []string, args ...string) *program {
 	if !slices.Contains(args, "-listen") {
 		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
 	}
-	words = slices.Concat(words, []string{"-dns-listen", "127.0.0.1:0"}, args)
+	if !slices.Contains(args, "-dns-listen") {
+		args = append([]string{"-dns-listen", "127.0.0.1:0"}, args...)
+	}
+	words = slices.Concat(words, args)
 	p.cmd = exec.Command(words[0], words[1:]...)
 	p.cmd.Env = append(support.Environ(), more...)
 	p.cmd.Stderr = p.log

@@ -74,17 +74,21 @@ func TestPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	support.Need(t, "curl", "jq", "dig", "sqlite3", "bash")
+	support.Need(t, "curl", "jq", "dig", "sqlite3", "bash", "knotd", "keymgr", "delv", "pdns_server")
 	if !inNamespace(t) {
 		return
 	}
 	ip(t, "link set lo up")
 	readme, before := readPage(t, "../../README.md", 6)
 	_, flags, _ := strings.Cut(firstCommand(t, readme), " . ")
-	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "operate": 16, "providers": 3} {
+	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "operate": 16, "providers": 3, "secondaries": 24} {
 		t.Run(page, func(t *testing.T) {
 			_, all := readPage(t, "../../docs/"+page+".md", least)
-			startAsSaid(t, binary(t)+" "+flags)
+			more := ""
+			if page == "secondaries" {
+				more = " -dns-catalog catalog.invalid"
+			}
+			startAsSaid(t, binary(t)+" "+flags+more)
 			shell := startShell(t, t.TempDir())
 			for _, s := range before {
 				shell.run(s.command)
@@ -184,7 +188,7 @@ func (s *shell) want(step step) {
 	s.t.Helper()
 	command := step.command
 	if step.where == "in the sources" {
-		command = `cd "$SOURCES" && ` + command + `; cd - > /dev/null`
+		command = "cd \"$SOURCES\"\n" + command + "\ncd - > /dev/null"
 	}
 	if got := s.run(command); stable(got) != stable(step.output) {
 		s.t.Errorf("$ %s\nprinted:\n%s\nthe page says:\n%s", step.command, got, step.output)

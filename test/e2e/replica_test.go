@@ -92,9 +92,9 @@ func (at replicaPlaces) restore(t *testing.T, name string) (path string, err err
 
 // arrives waits until something that is reserved now is in the replica, as Litestream
 // restores it.
-func (at replicaPlaces) arrives(p *program, prefix string) {
+func (at replicaPlaces) arrives(p *program, service, prefix string) {
 	p.t.Helper()
-	p.call(200, "POST", usagesPath, fmt.Sprintf(`{"service_id":"svc-0","prefix_mode":"custom","custom_prefix":%q,"network_id":1}`, prefix))
+	p.call(200, "POST", usagesPath, fmt.Sprintf(`{"service_id":%q,"prefix_mode":"custom","custom_prefix":%q,"network_id":1}`, service, prefix))
 	tries := 0
 	p.eventually("the replica has what was reserved", func() bool {
 		tries++
@@ -153,7 +153,7 @@ func TestReplica(t *testing.T) {
 	defer stop()
 	further(p, all, 6)
 	known := answered(all)
-	at.arrives(p, "seen")
+	at.arrives(p, "svc-0", "seen")
 	further(p, all, 6)
 	p.cmd.Process.Kill()
 	litestream.Process.Kill()
@@ -194,7 +194,7 @@ func TestReplicaFindsLoss(t *testing.T) {
 	stop := work(p, all)
 	defer stop()
 	further(p, all, 4)
-	at.arrives(p, "seen")
+	at.arrives(p, "svc-0", "seen")
 	litestream.Process.Kill()
 	litestream.Wait()
 	further(p, all, 6)

@@ -189,7 +189,7 @@ var publishing = map[string]func(Suite, *testing.T){
 	"ZoneThatNobodyReaches":           Suite.testZoneThatNobodyReaches,
 	"NewAddress":                      Suite.testNewAddress,
 	"Loop":                            Suite.testLoop,
-	"Debounce":                        Suite.testDebounce,
+	"ChangesGoAtOnce":                 Suite.testChangesGoAtOnce,
 	"ModeChanges":                     Suite.testModeChanges,
 	"LoopGoesOn":                      Suite.testLoopGoesOn,
 	"DatabaseFails":                   Suite.testDatabaseFails,

@@ -134,9 +134,9 @@ func (h *toldHost) check(when string, seen map[reconcile.PlaceState]int) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, u := range reconcile.Retold(state, h.engine.Addresses()) {
-		stored, err := h.program.Usage(ctx, u.ID)
-		h.t.Errorf("%s: %s is told %+v (%v), true is %+v", when, stored.Name, stored, err, u.Told)
+	for _, r := range reconcile.Retold(state, h.engine.Addresses()) {
+		stored, err := h.program.Usage(ctx, r.Now.ID)
+		h.t.Errorf("%s: %s is told %+v (%v), true is %+v", when, stored.Name, stored, err, r.Now.Told)
 	}
 	totals, err := h.program.Totals(ctx)
 	if err != nil {

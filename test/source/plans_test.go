@@ -198,7 +198,8 @@ func TestStateIsSearched(t *testing.T) {
 // allStatements gives the statements of the program's queries.
 func allStatements(t *testing.T) (all []statement) {
 	t.Helper()
-	for _, path := range []string{"store.go", "internal/builtin/table.go", "internal/ledger/ledger.go", "internal/ledger/places.go", "internal/ledger/state.go"} {
+	for _, path := range []string{"store.go", "internal/builtin/table.go", "internal/ledger/ledger.go", "internal/ledger/places.go", "internal/ledger/state.go",
+		"internal/page/samples.go"} {
 		all = append(all, readStatements(t, filepath.Join(root, path))...)
 	}
 	return all

@@ -9,6 +9,15 @@ import (
 // Rows gives the rows of a query, a line each, the cells with " | " between them.
 func Rows(t testing.TB, db *sql.DB, query string) (lines []string) {
 	t.Helper()
+	for _, cells := range Cells(t, db, query) {
+		lines = append(lines, strings.Join(cells, " | "))
+	}
+	return lines
+}
+
+// Cells gives the cells of each row of a query as texts, "" for NULL.
+func Cells(t testing.TB, db *sql.DB, query string) (all [][]string) {
+	t.Helper()
 	rows, err := db.Query(query)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -26,14 +35,14 @@ func Rows(t testing.TB, db *sql.DB, query string) (lines []string) {
 		if err := rows.Scan(into...); err != nil {
 			t.Fatal(err)
 		}
-		var words []string
+		var row []string
 		for _, cell := range cells {
-			words = append(words, cell.String)
+			row = append(row, cell.String)
 		}
-		lines = append(lines, strings.Join(words, " | "))
+		all = append(all, row)
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return lines
+	return all
 }

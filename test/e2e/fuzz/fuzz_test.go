@@ -219,7 +219,7 @@ func TestFuzzerFinds(t *testing.T) {
 	}
 	d, p := contract(t), start(t)
 	var all []exchange
-	run(t, d, p, 2000, 7, func(e exchange) { all = append(all, e) }).report(t)
+	run(t, d, p, 5000, 7, func(e exchange) { all = append(all, e) }).report(t)
 	for what, change := range map[string]func(a *answer){
 		"another status": func(a *answer) { a.status = http.StatusCreated },
 		"a fault": func(a *answer) {

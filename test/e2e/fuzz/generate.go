@@ -105,6 +105,20 @@ func (g *generator) hint(name string) (string, bool) {
 		return pick(g, "auto", "manual", "manual", "upsert-only", "never heard"), true
 	case "name", "network_name", "description":
 		return pick(g, "Office", "办公室", "a \"b\" \\ <c> \u2028 \u0001"), true
+	case "url":
+		return pick(g, "http://127.0.0.1:1/hook", "https://127.0.0.1:1/********", "https://receiver.example.com"), true
+	case "secret":
+		return pick(g, "0123456789abcdef", "********"), true
+	case "events", "kind":
+		return pick(g, "record.*", "zone.down", "usage.reserved", "service.*"), true
+	case "address":
+		return pick(g, "127.0.0.1:1", "10.1.2.3", "[::1]:1", "192.0.2.53:0"), true
+	case "key_name":
+		return pick(g, "", "ns2.example", "ns3.example"), true
+	case "key_secret":
+		return pick(g, "c2VjcmV0IGtleSB0ZXh0", "********", ""), true
+	case "zones":
+		return pick(g, append(domains, "*")...), true
 	case "owner":
 		return fmt.Sprintf("%012x", g.Uint64()>>16), true
 	}

@@ -71,6 +71,9 @@ func (g *generator) next() request {
 	if auth == "" {
 		r.headers = r.headers[:len(r.headers)-1]
 	}
+	if o.path == "/" && g.chance(70) {
+		r.headers = append(r.headers, "Accept: text/html")
+	}
 	if g.chance(30) {
 		r.headers = append(r.headers, g.oddHeader())
 	}
@@ -197,7 +200,7 @@ func (g *generator) oddHeader() string {
 		"Accept-Language: en", "Accept-Language: zh-CN,zh;q=0.9,en;q=0.8", "Accept-Language: en;q=2, zh;q=-1", "Accept-Language: "+strings.Repeat("en;q=0.1,", 500),
 		"Accept-Language: \xff\xfe", "Accept-Language:", "Accept-Language: *;q=", "Accept-Language: en;q=NaN",
 		"Content-Type: text/plain", "Content-Type: application/json; charset=utf-16", "Content-Type: multipart/form-data; boundary=x", "Content-Type: \x80",
-		"Content-Encoding: gzip", "Accept: image/png", "Accept-Encoding: gzip, br", "Range: bytes=0-1", "If-None-Match: *", "If-Match: \"x\"",
+		"Content-Encoding: gzip", "Accept: image/png", "Accept: text/html,*/*;q=0.8", "Accept-Encoding: gzip, br", "Range: bytes=0-1", "If-None-Match: *", "If-Match: \"x\"",
 		"If-Modified-Since: Mon, 02 Jan 2096 15:04:05 GMT", "Expect: 100-continue", "Connection: close", "Connection: keep-alive, x", "Upgrade: h2c", "X-HTTP-Method-Override: DELETE",
 		"X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: evil.example", "Forwarded: for=\"_x\"", "Cookie: a=b; "+strings.Repeat("c=d; ", 300), "TE: trailers", "X-Error-Code: x", "Referer: http://evil.example/",
 	)

@@ -22,7 +22,7 @@ type exchange struct {
 var (
 	headerLine  = regexp.MustCompile(`^[A-Z][A-Za-z-]*: `)
 	requestLine = regexp.MustCompile(`^(GET|HEAD|PUT|POST|PATCH|DELETE|OPTIONS|TRACE|BREW) (\S+)$`)
-	answerLine  = regexp.MustCompile(`^(\d{3})( [a-z_]+)?( (?:Allow|Location): [^{]+)?(?s: (\{.*))?$`)
+	answerLine  = regexp.MustCompile(`^(\d{3})( [a-z_]+)?( (?:Allow|Location|Idempotent-Replay): [^{]+)?(?s: (\{.*))?$`)
 	number      = regexp.MustCompile(`<id-(\d+)>`)
 )
 
@@ -44,7 +44,7 @@ func exchanges(text string) (all []exchange, err error) {
 		if len(lines) == 0 {
 			continue
 		}
-		if verb, _, _ := strings.Cut(lines[0], " "); verb == "sql" || verb == "dns" || verb == "until" {
+		if verb, _, _ := strings.Cut(lines[0], " "); verb == "sql" || verb == "dns" || verb == "until" || verb == "rest" {
 			continue
 		}
 		e, err := readExchange(lines, answer)

@@ -160,7 +160,7 @@ func mutants(body any) map[string]any {
 			}
 			o[name] = []any{[]any{}}
 			found["another type of "+at+"/"+name] = clone(body)
-			if o[name] = value; !optional[name] && !warns(value) {
+			if o[name] = value; !optional[name] && !warns(value) && !optionalOfEvent(at, o, name) {
 				delete(o, name)
 				found["no "+at+"/"+name] = clone(body)
 				o[name] = value
@@ -173,14 +173,23 @@ func mutants(body any) map[string]any {
 // optional are the members that an answer may lack.
 var optional = map[string]bool{
 	"next_cursor": true, "updated_at": true, "network_id": true, "provider": true, "next_at": true, "warnings": true,
-	"configuration": true,
+	"configuration": true, "publish": true, "secret": true, "retry_interval": true, "max_retries": true,
 }
 
-// warns reports whether a member has only warnings, without which it is absent.
+// optionalOfEvent reports whether a member is one that an event may lack.
+func optionalOfEvent(at string, o object, name string) bool {
+	_, event := o["seq"]
+	return strings.HasSuffix(at, "/detail") || event && slices.Contains([]string{"name", "usage_id", "service_id", "by"}, name)
+}
+
+// warns reports whether a member has only warnings, or only what a query parameter asks for: it may be
+// absent.
 func warns(value any) bool {
 	o, ok := value.(object)
-	_, warnings := o["warnings"]
-	return ok && warnings && len(o) == 1
+	for name := range o {
+		ok = ok && (name == "warnings" || name == "publish" || o[name] == "released")
+	}
+	return ok && len(o) > 0
 }
 
 func clone(value any) any {

@@ -1,0 +1,105 @@
+package builtin
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"iter"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/sqlite"
+)
+
+// selectZones selects the names of all built-in zones.
+const selectZones = `
+	SELECT zone FROM services WHERE provider = 'builtin' UNION
+	SELECT zone FROM configuration WHERE id = 1 AND provider = 'builtin' AND zone <> '' ORDER BY zone`
+
+// readCatalog calls read with a version of the catalog zone, which lists the zones (RFC 9432). The label
+// of a zone stays the same, because another one tells secondaries to fetch the zone anew.
+func (t *Table) readCatalog(ctx context.Context, tx *sql.Tx, apex dnswire.Name, read func(nameserver.Version) error) error {
+	serial, err := selectSerial(ctx, tx, t.Catalog)
+	if err != nil {
+		return err
+	}
+	records := func(yield func(dnswire.RR, error) bool) {
+		invalid, _ := dnswire.ParseName("invalid")
+		fixed := []dnswire.RR{
+			{Name: apex, Type: dnswire.TypeNS, Data: []byte(invalid)},
+			{Name: under(apex, "version"), Type: dnswire.TypeTXT, Data: dnswire.TXTData([]string{"2"})},
+		}
+		zones, err := sqlite.Collect(ctx, tx, sqlite.Text, selectZones)
+		for _, zone := range zones {
+			if name, unfit := dnswire.ParseName(zone); unfit == nil {
+				label := sha256.Sum256([]byte(name))
+				fixed = append(fixed, dnswire.RR{Name: under(apex, hex.EncodeToString(label[:16]), "zones"), Type: dnswire.TypePTR, Data: []byte(name)})
+			}
+		}
+		for _, rr := range fixed {
+			if rr.Class = dnswire.ClassIN; !yield(rr, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(dnswire.RR{}, err)
+		}
+	}
+	unknown := func(uint32, bool) (iter.Seq2[nameserver.Change, error], error) { return nil, nil }
+	return read(nameserver.Version{Serial: serial, Catalog: true, Records: records, Changes: unknown})
+}
+
+// under returns a name below an apex.
+func under(apex dnswire.Name, labels ...string) dnswire.Name {
+	var name []byte
+	for _, label := range labels {
+		name = append(append(name, byte(len(label))), label...)
+	}
+	return dnswire.Name(name) + apex
+}
+
+func selectSerial(ctx context.Context, q sqlite.Queryer, zone string) (serial uint32, err error) {
+	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT serial FROM zone_serials WHERE zone = ?), 1)`, zone).Scan(&serial)
+	return serial, err
+}
+
+// Announced are the zones as secondaries are told of them.
+type Announced struct {
+	*Table
+	SOARecord func(apex dnswire.Name, serial uint32) dnswire.RR
+}
+
+// All returns the zones and their serials.
+func (a Announced) All(ctx context.Context) (map[string]uint32, error) {
+	serials := map[string]uint32{}
+	for after := ""; ; {
+		page, err := a.BuiltinZonesAfter(ctx, after, versionPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, z := range page {
+			after, serials[z.Name] = z.Name, z.Serial
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	if a.Catalog == "" {
+		return serials, nil
+	}
+	serial, err := selectSerial(ctx, a.db.Reader, a.Catalog)
+	serials[a.Catalog] = serial
+	return serials, err
+}
+
+// SOA returns the SOA record of a zone, and its serial; ok is false if there is no such zone.
+func (a Announced) SOA(ctx context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
+	apex, unfit := dnswire.ParseName(zone)
+	zones, err := a.BuiltinZones(ctx, []string{zone})
+	if err != nil || unfit != nil || len(zones) == 0 && zone != a.Catalog {
+		return soa, 0, false, err
+	}
+	serial, err = selectSerial(ctx, a.db.Reader, zone)
+	return a.SOARecord(apex, serial), serial, err == nil, err
+}

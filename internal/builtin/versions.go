@@ -1,0 +1,323 @@
+package builtin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/dnswire"
+	"meshddns/internal/nameserver"
+	"meshddns/internal/sqlite"
+)
+
+// Version calls read with one version of a zone: what one read transaction sees. The WAL grows until
+// read returns.
+func (t *Table) Version(ctx context.Context, apex dnswire.Name, read func(nameserver.Version) error) error {
+	tx, err := t.db.Snapshots.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	zone := apex.Bare()
+	if zone == t.Catalog {
+		return t.readCatalog(ctx, tx, apex, read)
+	}
+	zones, err := selectBuiltinZones(ctx, tx, []string{zone})
+	if err != nil {
+		return err
+	}
+	if len(zones) == 0 {
+		return nameserver.ErrNoZone
+	}
+	v := version{ctx: ctx, tx: tx, zone: zone, key: wireKey(apex), serial: zones[0].Serial, common: t.common}
+	if err := v.findInner(); err != nil {
+		return err
+	}
+	return read(nameserver.Version{Serial: v.serial, Inner: v.apexes(), Records: v.records, Changes: v.changes})
+}
+
+// version is one version of a zone, in a read transaction.
+type version struct {
+	ctx       context.Context
+	tx        *sql.Tx
+	zone, key string
+	serial    uint32
+	common    int64           // the last change that is older than this process
+	inner     map[string]bool // zones within the zone, from the root on
+}
+
+func (v *version) findInner() error {
+	served, err := sqlite.Collect(v.ctx, v.tx, sqlite.Text, `
+		SELECT zone_key FROM services WHERE provider = 'builtin' AND zone_key > ?1 || '.' AND zone_key < ?1 || '/'`, v.key)
+	if err != nil {
+		return err
+	}
+	own, err := sqlite.Collect(v.ctx, v.tx, sqlite.Text, `
+		SELECT zone FROM configuration WHERE id = 1 AND provider = 'builtin' AND substr(zone, -length(?1) - 1) = '.' || ?1`, v.zone)
+	v.inner = map[string]bool{}
+	for _, key := range served {
+		v.inner[key] = true
+	}
+	for _, zone := range own {
+		v.inner[dnsname.Reverse(zone)] = true
+	}
+	return err
+}
+
+// innerAt returns the outermost inner zone that a name lies in, "" for none.
+func (v *version) innerAt(name string) string {
+	if len(v.inner) == 0 {
+		return ""
+	}
+	for at := len(v.key); at < len(name); {
+		next := strings.IndexByte(name[at+1:], '.')
+		if at += 1 + next; next < 0 {
+			at = len(name)
+		}
+		if v.inner[name[:at]] {
+			return name[:at]
+		}
+	}
+	return ""
+}
+
+// apexes returns the apexes of the inner zones that lie in no other one.
+func (v *version) apexes() (all []dnswire.Name) {
+	for _, key := range slices.Sorted(maps.Keys(v.inner)) {
+		name, err := dnswire.ParseName(dnsname.Reverse(key))
+		if err == nil && v.innerAt(key) == key {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// versionPage is the number of records that are read at a time.
+const versionPage = 1000
+
+// records yields the TXT records of the zone, without those of inner zones.
+func (v *version) records(yield func(dnswire.RR, error) bool) {
+	stop := errors.New("the caller has enough")
+	var owner, txt []byte
+	take := func(name, data string, ttl uint32) (err error) {
+		var ok bool
+		if owner, ok = appendWire(owner[:0], name); !ok || v.innerAt(name) != "" {
+			return nil // no query can ask for it, or not here
+		}
+		txt = append(txt[:0], data...)
+		rr := dnswire.RR{Name: dnswire.Name(owner), Type: dnswire.TypeTXT, Class: dnswire.ClassIN, TTL: ttl, Data: txt}
+		if !yield(rr, nil) {
+			err = stop
+		}
+		return err
+	}
+	own, err := selectZoneRecords(v.ctx, v.tx, []string{v.key})
+	for i := 0; i < len(own) && err == nil; i++ {
+		err = take(own[i].Name, string(own[i].Data), own[i].TTL)
+	}
+	if err == nil {
+		err = v.pages(func(page string) error { return eachRecord(page, take) })
+	}
+	if err != nil && err != stop {
+		yield(dnswire.RR{}, err)
+	}
+}
+
+// pages calls each with the pages of records below the apex, while the next one is read.
+func (v *version) pages(each func(page string) error) error {
+	type result struct {
+		page string
+		err  error
+	}
+	results, end := make(chan result), make(chan struct{})
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer close(end)
+	reading.Go(func() {
+		defer close(results)
+		for after := v.key + "."; after != ""; {
+			last, page, err := readPage(v.ctx, v.tx, after, v.key+"/", versionPage)
+			select {
+			case results <- result{page, err}:
+			case <-end:
+				return
+			}
+			if after = last; err != nil {
+				return
+			}
+		}
+	})
+	for r := range results {
+		if r.err != nil {
+			return r.err
+		}
+		if err := each(r.page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxJournal is the number of changes of a zone that are kept.
+const maxJournal = 1000
+
+// writeJournal stores what a version of a zone has changed, and deletes what is older than maxJournal
+// changes.
+func writeJournal(ctx context.Context, tx *sql.Tx, zone string, before, after uint32, removed, added []Record) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO zone_journal (zone, serial_before, serial, removed, added) VALUES (?, ?, ?, ?, ?)`,
+		zone, before, after, packRecords(removed), packRecords(added))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `
+		DELETE FROM zone_journal WHERE zone = ?1 AND id <= (SELECT id FROM zone_journal WHERE zone = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`,
+		zone, maxJournal)
+	return err
+}
+
+// Renew gives new serials to all zones, so that every secondary asks for them and tells the version that
+// it has. The database may be a restored one: then the versions that it will make are not those that a
+// secondary has under the same serials. A secondary that has the version before gets an empty change, but
+// the whole zone if the server has other names than at the last start.
+func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
+	if !t.Journal() {
+		return nil
+	}
+	hosts := ""
+	for _, name := range names {
+		hosts += name.String() + " "
+	}
+	now := uint32(t.now().Unix())
+	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) SELECT ?1, 1 WHERE ?1 <> '' ON CONFLICT DO NOTHING`, t.Catalog)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO zone_journal (zone, serial_before, serial, removed, added)
+			SELECT zone, serial, `+renewed+`, x'', x'' FROM zone_serials WHERE ?2 = (SELECT dns_hosts FROM appliance)`, now, hosts)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE zone_serials SET serial = `+renewed, now); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE appliance SET dns_hosts = ?1 WHERE dns_hosts <> ?1`, hosts); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM zone_journal`).Scan(&t.common)
+	})
+}
+
+// renewed is NextSerial in SQL, for the time ?1.
+const renewed = `iif((?1 - serial) & 4294967295 BETWEEN 1 AND 2147483647, ?1, max(1, (serial + 1) & 4294967295))`
+
+// MoveAll gives new serials to all zones, because the records that they get from the server have
+// changed. Secondaries fetch the zones whole.
+func (t *Table) MoveAll(ctx context.Context, tx *sql.Tx) error {
+	if !t.Journal() {
+		return nil
+	}
+	zones, err := sqlite.Collect(ctx, tx, sqlite.Text, `SELECT zone FROM zone_serials`)
+	for i := 0; i < len(zones) && err == nil; i++ {
+		err = t.forget(ctx, tx, zones[i])
+	}
+	sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, zones) })
+	return err
+}
+
+// forget gives a new serial to a zone, and deletes the changes before, which lead nowhere now.
+func (t *Table) forget(ctx context.Context, tx *sql.Tx, zone string) error {
+	if _, _, err := t.newSerial(ctx, tx, zone); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM zone_journal WHERE zone = ?`, zone)
+	return err
+}
+
+// MovePast gives a zone a serial after one that a secondary has from a database that is lost, unless it
+// has such a serial.
+func (t *Table) MovePast(ctx context.Context, zone string, serial uint32) error {
+	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		moved, err := tx.ExecContext(ctx, `
+			UPDATE zone_serials SET serial = ?2 WHERE zone = ?1 AND (?2 - serial) & 4294967295 BETWEEN 0 AND 2147483647`, zone, serial)
+		if err != nil {
+			return err
+		}
+		if rows, err := moved.RowsAffected(); rows == 0 || err != nil {
+			return err
+		}
+		sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, []string{zone}) })
+		return t.forget(ctx, tx, zone)
+	})
+}
+
+// packRecords returns records in wire form.
+func packRecords(records []Record) []byte {
+	packed := []byte{}
+	for _, r := range records {
+		if owner, ok := appendWire(nil, r.Name); ok {
+			packed = dnswire.AppendRR(packed, dnswire.RR{Name: dnswire.Name(owner), Type: dnswire.TypeTXT, Class: dnswire.ClassIN, TTL: r.TTL, Data: r.Data})
+		}
+	}
+	return packed
+}
+
+// maxChanges bounds the changes of an answer, in octets of their records. The whole zone is sent instead
+// of more.
+const maxChanges = 16 << 20
+
+// changes returns the changes since a version, nil if they are not all in the journal. Versions of this
+// process may be others than those under the same serials before a restore, so the peer must have got
+// such a version from it.
+func (v *version) changes(since uint32, sent bool) (iter.Seq2[nameserver.Change, error], error) {
+	var begin int64
+	err := v.tx.QueryRowContext(v.ctx, `
+		SELECT coalesce(max(id), 0) FROM zone_journal WHERE zone = ? AND serial_before = ?`, v.zone, since).Scan(&begin)
+	if err != nil || begin == 0 || begin > v.common && !sent {
+		return nil, err
+	}
+	var gaps, octets, last int64
+	err = v.tx.QueryRowContext(v.ctx, `
+		SELECT sum(serial_before <> before), sum(octets), serial, max(id)
+		FROM (SELECT id, serial, serial_before, lag(serial, 1, serial_before) OVER (ORDER BY id) AS before, length(removed) + length(added) AS octets
+		      FROM zone_journal WHERE zone = ? AND id >= ?)`, v.zone, begin).Scan(&gaps, &octets, &last, new(int64))
+	if err != nil || gaps > 0 || octets > maxChanges || last != int64(v.serial) {
+		return nil, err
+	}
+	return func(yield func(nameserver.Change, error) bool) {
+		rows, err := v.tx.QueryContext(v.ctx, `
+			SELECT serial_before, serial, removed, added FROM zone_journal WHERE zone = ? AND id >= ? ORDER BY id`, v.zone, begin)
+		if err != nil {
+			yield(nameserver.Change{}, err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if c, err := scanChange(rows); !yield(c, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nameserver.Change{}, err)
+		}
+	}, nil
+}
+
+func scanChange(row sqlite.Scanner) (c nameserver.Change, err error) {
+	var removed, added []byte
+	if err := row.Scan(&c.Before, &c.After, &removed, &added); err != nil {
+		return c, err
+	}
+	if c.Removed, err = dnswire.ParseRRs(removed); err != nil {
+		return c, err
+	}
+	c.Added, err = dnswire.ParseRRs(added)
+	return c, err
+}

@@ -1,0 +1,367 @@
+package events
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"meshddns/internal/mesh"
+	"meshddns/internal/sqlite"
+)
+
+const (
+	// Kept is the number of events that can be read.
+	Kept = 100_000
+	// KeptTime is how long an event can be read.
+	KeptTime = 90 * 24 * time.Hour
+
+	spare     = 1000        // rows beyond Kept that may stand in the table
+	trimBatch = 1000        // rows that one transaction deletes
+	trimEvery = time.Minute // between two looks at the number of rows
+)
+
+// Log is the log of events.
+type Log struct {
+	reader *sql.DB
+	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
+	now    func() time.Time
+
+	mu    sync.Mutex
+	grown chan struct{} // closed at the next commit of an event; nil if nothing waits for it
+}
+
+// New returns a log. reader is a pool of connections for reading; tx runs a function in one
+// transaction.
+func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time) *Log {
+	return &Log{reader: reader, tx: tx, now: now}
+}
+
+// storedDetail is the rest of a Detail as it is stored.
+type storedDetail struct {
+	Zone     string     `json:"zone,omitempty"`
+	Provider string     `json:"provider,omitempty"`
+	Fault    mesh.Fault `json:"fault,omitzero"`
+	Count    int        `json:"count,omitempty"`
+}
+
+// stored returns the rest of a detail for its column.
+func (d Detail) stored() string {
+	rest := storedDetail{Zone: d.Zone, Provider: d.Provider, Fault: d.Fault, Count: d.Count}
+	if rest == (storedDetail{}) {
+		return ""
+	}
+	return string(JSON(rest))
+}
+
+// Add stores an event in the transaction of its change. The log sets its seq, its time, and its
+// caller, which By has put into ctx.
+func (l *Log) Add(ctx context.Context, tx *sql.Tx, e Event) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO events (at, kind, name, usage, usage_id, service_id, network_id, caller, before, after, detail)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		sqlite.Stamp(l.now()), e.Kind, e.Name, e.Usage, e.UsageID, e.ServiceID, e.Network, caller(ctx),
+		string(e.Detail.Before), string(e.Detail.After), e.Detail.stored())
+	sqlite.After(ctx, func(context.Context) { l.wake() })
+	return err
+}
+
+// Note stores an event that belongs to no other change of the database.
+func (l *Log) Note(ctx context.Context, e Event) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Tx) error { return l.Add(ctx, tx, e) })
+}
+
+// Grown returns a channel that is closed at the next commit of an event.
+func (l *Log) Grown() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.grown == nil {
+		l.grown = make(chan struct{})
+	}
+	return l.grown
+}
+
+func (l *Log) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
+}
+
+// Filter selects events; a zero field selects all.
+type Filter struct {
+	After   int64  // only those with a higher seq
+	Kind    string // a kind, or its beginning followed by ".*"
+	UsageID string
+	Name    string
+	About   string // a usage's id: events with this id, and all others of the usage's name
+	Newest  bool   // the newest events first, instead of the oldest
+}
+
+// Page reads at most limit events. If events after Filter.After are not kept any more, the first one
+// is a Gap, also when none of them was selected.
+func (l *Log) Page(ctx context.Context, f Filter, limit int) ([]Event, error) {
+	tx, err := l.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	first, _, err := bounds(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	var page []Event
+	if !f.Newest && f.After < first-1 {
+		page = append(page, Event{Seq: first - 1, At: l.now(), Kind: Gap, Detail: Detail{From: f.After + 1, To: first - 1}})
+		f.After = first - 1
+	}
+	if limit -= len(page); limit == 0 {
+		return page, nil
+	}
+	if f.About != "" {
+		err := tx.QueryRowContext(ctx, nameOfUsage, f.About, f.About).Scan(&f.Name)
+		if err != nil {
+			return page, sqlite.Absent(err, nil)
+		}
+	}
+	query, args := f.query(max(f.After, first-1), limit)
+	read, err := sqlite.Collect(ctx, tx, scan, query, args...)
+	return append(page, read...), err
+}
+
+// bounds returns the seqs of the first kept and of the last event, 1 and 0 before the first one.
+func bounds(ctx context.Context, q sqlite.Queryer) (first, last int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT min(seq) FROM events), 1), coalesce((SELECT max(seq) FROM events), 0)`).Scan(&first, &last)
+	return max(first, last-Kept+1), last, err
+}
+
+// Last returns the seq of the last event, 0 before the first one.
+func (l *Log) Last(ctx context.Context) (int64, error) { return Last(ctx, l.reader) }
+
+// Last returns the seq of the last event as q sees it, such as a transaction; 0 before the first one.
+func Last(ctx context.Context, q sqlite.Queryer) (int64, error) {
+	_, last, err := bounds(ctx, q)
+	return last, err
+}
+
+// Knows reports whether a usage exists, or is in the log.
+func (l *Log) Knows(ctx context.Context, usageID string) (known bool, err error) {
+	err = l.reader.QueryRowContext(ctx, `
+		SELECT EXISTS (SELECT 1 FROM usages WHERE id = ?1) OR
+		       EXISTS (SELECT 1 FROM events WHERE kind = 'usage.released' AND usage_id = ?1)`, usageID).Scan(&known)
+	return known, err
+}
+
+// LastAbout returns the last event of a name whose kind is one of some kinds, as q sees it. ok is
+// false if there is none.
+func LastAbout(ctx context.Context, q sqlite.Queryer, name string, kinds ...Kind) (e Event, ok bool, err error) {
+	e, err = scan(q.QueryRowContext(ctx, selectEvents+ofName+` AND kind IN (SELECT value FROM json_each(?)) ORDER BY seq DESC LIMIT 1`,
+		name, name, name, string(JSON(kinds))))
+	return e, err == nil, sqlite.Absent(err, nil)
+}
+
+// Count is the number of events of a kind in a span of time.
+type Count struct {
+	Kind   Kind
+	Begin  time.Time
+	Number int
+}
+
+// Counts counts the events of some kinds since a time, in spans of time.
+func (l *Log) Counts(ctx context.Context, since time.Time, span time.Duration, kinds ...Kind) ([]Count, error) {
+	first, err := l.firstSince(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.Collect(ctx, l.reader, func(row sqlite.Scanner) (c Count, err error) {
+		var number int64
+		err = row.Scan(&c.Kind, &number, &c.Number)
+		c.Begin = since.Add(time.Duration(number) * span)
+		return c, err
+	}, countEvents, sqlite.Stamp(since), span.Milliseconds(), first, string(JSON(kinds)))
+}
+
+const countEvents = `
+	SELECT kind, (at - ?1) / ?2, count(*) FROM events
+	WHERE seq >= ?3 AND at >= ?1 AND kind IN (SELECT value FROM json_each(?4)) GROUP BY 1, 2`
+
+// firstSince returns the seq of the first event since a time. Events have no index by time, but their
+// seqs grow with it, so it is searched for.
+func (l *Log) firstSince(ctx context.Context, since time.Time) (seq int64, err error) {
+	first, last, err := bounds(ctx, l.reader)
+	if err != nil {
+		return 0, err
+	}
+	return first + int64(sort.Search(int(last-first+1), func(i int) bool {
+		var at int64
+		if fault := l.reader.QueryRowContext(ctx, `SELECT coalesce((SELECT at FROM events WHERE seq = ?), 0)`, first+int64(i)).Scan(&at); fault != nil {
+			err = fault
+		}
+		return at >= sqlite.Stamp(since)
+	})), err
+}
+
+const (
+	followPage = 100
+	followPace = 20 * time.Millisecond // between two reads of one follower
+	pulseTime  = 15 * time.Second
+)
+
+// Follow calls send for each event of a filter, as they are committed. It calls pulse when no event
+// has come for 15 s. It returns the error of either, or the end of ctx.
+func (l *Log) Follow(ctx context.Context, f Filter, pulse func() error, send func(Event) error) error {
+	if err := pulse(); err != nil {
+		return err
+	}
+	quiet := time.NewTicker(pulseTime)
+	defer quiet.Stop()
+	for {
+		grown := l.Grown()
+		last, err := l.Last(ctx)
+		if err != nil {
+			return err
+		}
+		page, err := l.Page(ctx, f, followPage)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			if err := send(e); err != nil {
+				return err
+			}
+			f.After = e.Seq
+			quiet.Reset(pulseTime)
+		}
+		if len(page) == followPage {
+			continue
+		}
+		f.After = max(f.After, last) // of the events up to here none is left
+		select {
+		case <-grown:
+			pause := time.NewTimer(followPace)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case <-quiet.C:
+			if err := pulse(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+const selectEvents = `SELECT seq, at, kind, name, usage, usage_id, service_id, network_id, caller, before, after, detail FROM events`
+
+const (
+	// ofUsage selects the events of a usage's id, which is its parameter twice.
+	ofUsage = ` WHERE usage > 0 AND usage IN (
+		SELECT seq FROM usages WHERE id = ? UNION ALL SELECT usage FROM events WHERE kind = 'usage.released' AND usage_id = ?)`
+	// ofName selects the events of a name, which is its parameter three times.
+	ofName = ` WHERE (usage = 0 AND name = ? OR usage > 0 AND usage IN (
+		SELECT seq FROM usages WHERE name = ? UNION ALL SELECT usage FROM events WHERE kind = 'usage.released' AND name = ?))`
+	// nameOfUsage is the name of a usage's id, which is its parameter twice.
+	nameOfUsage = `SELECT name FROM usages WHERE id = ? UNION ALL SELECT name FROM events WHERE kind = 'usage.released' AND usage_id = ? LIMIT 1`
+)
+
+// query returns the query of a filter for events after a seq.
+func (f Filter) query(after int64, limit int) (query string, args []any) {
+	switch {
+	case f.UsageID != "":
+		query, args = ofUsage, []any{f.UsageID, f.UsageID}
+	case f.Name != "":
+		query, args = ofName, []any{f.Name, f.Name, f.Name}
+	default:
+		query = ` WHERE true`
+	}
+	if f.UsageID != "" && f.Name != "" {
+		query, args = query+` AND +name = ?`, append(args, f.Name)
+	}
+	query, args = query+` AND seq > ?`, append(args, after)
+	if group, ok := strings.CutSuffix(f.Kind, "*"); ok {
+		query, args = query+` AND substr(kind, 1, ?) = ?`, append(args, len(group), group)
+	} else if f.Kind != "" {
+		query, args = query+` AND kind = ?`, append(args, f.Kind)
+	}
+	order := ` ORDER BY seq`
+	if f.Newest {
+		order = ` ORDER BY seq DESC`
+	}
+	return selectEvents + query + order + ` LIMIT ? + 0`, append(args, limit)
+}
+
+func scan(row sqlite.Scanner) (e Event, err error) {
+	var at int64
+	var before, after, rest []byte
+	err = row.Scan(&e.Seq, &at, &e.Kind, &e.Name, &e.Usage, &e.UsageID, &e.ServiceID, &e.Network, &e.By, &before, &after, &rest)
+	e.At = sqlite.Stamped(at)
+	if len(before) > 0 {
+		e.Detail.Before = before
+	}
+	if len(after) > 0 {
+		e.Detail.After = after
+	}
+	if err != nil || len(rest) == 0 {
+		return e, err
+	}
+	var stored storedDetail
+	err = json.Unmarshal(rest, &stored)
+	e.Detail.Zone, e.Detail.Provider, e.Detail.Fault, e.Detail.Count = stored.Zone, stored.Provider, stored.Fault, stored.Count
+	return e, err
+}
+
+// Keep deletes the events that are not kept any more, until ctx ends.
+func (l *Log) Keep(ctx context.Context) error {
+	ticker := time.NewTicker(trimEvery)
+	defer ticker.Stop()
+	for {
+		for more := true; more && ctx.Err() == nil; {
+			var err error
+			if more, err = l.trim(ctx); err != nil {
+				break // the next tick tries again; the writers tell of a fault of the database
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// trim deletes at most trimBatch of the oldest events, and reports whether more are to be deleted.
+func (l *Log) trim(ctx context.Context) (more bool, err error) {
+	var oldest, at int64
+	first, last, err := bounds(ctx, l.reader)
+	if err != nil || last == 0 {
+		return false, err
+	}
+	if err := l.reader.QueryRowContext(ctx, `SELECT seq, at FROM events ORDER BY seq LIMIT 1`).Scan(&oldest, &at); err != nil {
+		return false, err
+	}
+	expired := sqlite.Stamp(l.now().Add(-KeptTime))
+	if first-oldest < spare && at >= expired || oldest == last {
+		return false, nil
+	}
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `
+			DELETE FROM events WHERE seq IN (
+			    SELECT seq FROM (SELECT seq, at FROM events WHERE seq < ? ORDER BY seq LIMIT ? + 0) WHERE seq < ? OR at < ?)`,
+			last, trimBatch, first, expired)
+		if err != nil {
+			return err
+		}
+		count, err := result.RowsAffected()
+		more = count == trimBatch
+		return err
+	})
+	return more, err
+}

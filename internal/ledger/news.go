@@ -1,0 +1,324 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshddns/internal/events"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+// spot is where a value stands. Accounts that differ in their keys only share it.
+type spot struct{ name, zone, provider, endpoint string }
+
+// standing is which values stand, as far as is known.
+type standing map[spot][]string
+
+// standingAt reads the values that stand at some names.
+func standingAt(ctx context.Context, tx *sql.Tx, names sqlite.TextList) (standing, error) {
+	type row struct {
+		spot
+		value string
+	}
+	rows, err := sqlite.Collect(ctx, tx, func(from sqlite.Scanner) (r row, err error) {
+		return r, from.Scan(&r.name, &r.zone, &r.provider, &r.endpoint, &r.value)
+	}, `
+		SELECT DISTINCT p.name, p.zone, a.provider, a.endpoint, p.standing FROM places p JOIN accounts a ON a.id = p.account
+		WHERE p.name IN (SELECT value FROM json_each(?)) AND p.standing <> ''`, names)
+	all := standing{}
+	for _, r := range rows {
+		all[r.spot] = append(all[r.spot], r.value)
+	}
+	return all, err
+}
+
+// without returns the values at a spot that do not stand in another state.
+func (s standing) without(at spot, other standing) []string {
+	return slices.DeleteFunc(slices.Clone(s[at]), func(value string) bool { return slices.Contains(other[at], value) })
+}
+
+// recordEvents returns the events of values that stand after a change, and of those that stood before.
+func recordEvents(before, after standing) (all []events.Event) {
+	spots := maps.Clone(before)
+	maps.Copy(spots, after)
+	for at := range spots {
+		gone, come := before.without(at, after), after.without(at, before)
+		for i := range max(len(gone), len(come)) {
+			e := events.Event{Kind: events.RecordChanged, Name: at.name, Detail: events.Detail{Zone: at.zone, Provider: at.provider}}
+			if i < len(gone) {
+				e.Network, e.Detail.Before = networkOf(gone[i]), events.JSON(gone[i])
+			} else {
+				e.Kind = events.RecordPublished
+			}
+			if i < len(come) {
+				e.Network, e.Detail.After = networkOf(come[i]), events.JSON(come[i])
+			} else {
+				e.Kind = events.RecordWithdrawn
+			}
+			all = append(all, e)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b events.Event) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// changePlaces stores places, deletes others, and stores the events of both. It returns the ids of the
+// stored ones. A place that is deleted is handed in with its data before that.
+func (g *Ledger) changePlaces(ctx context.Context, tx *sql.Tx, stored, ended []reconcile.Place) (ids []int64, err error) {
+	var names sqlite.TextList
+	for _, p := range slices.Concat(stored, ended) {
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	before, err := storedPlaces(ctx, tx, slices.Concat(stored, ended))
+	if err != nil {
+		return nil, err
+	}
+	stood, err := standingAt(ctx, tx, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range stored {
+		id, err := g.savePlace(ctx, tx, p)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	for _, p := range ended {
+		if err := g.endPlace(ctx, tx, p); err != nil {
+			return nil, err
+		}
+	}
+	stands, err := standingAt(ctx, tx, names)
+	if err != nil {
+		return nil, err
+	}
+	var forgotten []reconcile.Place // leftovers, whose values may still stand
+	for _, p := range ended {
+		if at := (spot{p.Name, p.Zone, p.Account.Provider, p.Account.Endpoint}); before[p.ID].State == reconcile.Leftover {
+			forgotten, stands[at] = append(forgotten, p), append(stands[at], stood[at]...)
+		}
+	}
+	all := recordEvents(stood, stands)
+	for _, p := range stored {
+		all = append(all, incidentEvents(before[p.ID], p)...)
+	}
+	for _, p := range forgotten {
+		all = append(all, placeEvent(events.LeftoverGone, p, reconcile.Fault{}, p.Standing, ""))
+	}
+	return ids, g.addAll(ctx, tx, all, names)
+}
+
+// addAll stores events, each with the usage that it is about.
+func (g *Ledger) addAll(ctx context.Context, tx *sql.Tx, all []events.Event, names sqlite.TextList) error {
+	if len(all) == 0 {
+		return nil
+	}
+	usages, err := usagesAt(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if err := g.events.Add(ctx, tx, usages.about(e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storedPlaces reads places by their ids.
+func storedPlaces(ctx context.Context, tx *sql.Tx, places []reconcile.Place) (map[int64]reconcile.Place, error) {
+	var ids []int64
+	for _, p := range places {
+		if p.ID > 0 {
+			ids = append(ids, p.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := sqlite.Collect(ctx, tx, scanPlace, selectPlaces+` WHERE id IN (SELECT value FROM json_each(?))`, text(ids))
+	stored := make(map[int64]reconcile.Place, len(rows))
+	for _, row := range rows {
+		stored[row.Place.ID] = row.Place
+	}
+	return stored, err
+}
+
+// incidentEvents returns the events of a changed place besides its value: the first failure of an
+// incident and its end, and a leftover.
+func incidentEvents(before, after reconcile.Place) (all []events.Event) {
+	wasConflict, conflict := before.State == reconcile.Conflict, after.State == reconcile.Conflict
+	switch {
+	case conflict && !wasConflict && before.Fault.Code != after.Fault.Code:
+		all = append(all, placeEvent(events.RecordConflict, after, after.Fault, after.Standing, ""))
+	case before.Fault.Code == "" && after.Fault.Code != "" && after.State != reconcile.Leftover:
+		all = append(all, placeEvent(events.RecordFailed, after, after.Fault, after.Standing, ""))
+	case before.Fault.Code != "" && after.Fault.Code == "":
+		all = append(all, placeEvent(events.RecordRecovered, after, before.Fault, "", after.Standing))
+	}
+	switch {
+	case before.State != reconcile.Leftover && after.State == reconcile.Leftover:
+		all = append(all, placeEvent(events.LeftoverAppeared, after, after.Fault, after.Standing, ""))
+	case before.State == reconcile.Leftover && after.State != reconcile.Leftover:
+		all = append(all, placeEvent(events.LeftoverGone, after, reconcile.Fault{}, before.Standing, ""))
+	}
+	return all
+}
+
+// placeEvent returns an event about a place; "" stands for no value.
+func placeEvent(kind events.Kind, p reconcile.Place, f reconcile.Fault, before, after string) events.Event {
+	e := events.Event{Kind: kind, Name: p.Name, Network: networkOf(after, before, p.Standing, p.Doubt.Value)}
+	e.Detail = events.Detail{Zone: p.Zone, Provider: p.Account.Provider, Fault: mesh.Fault(f)}
+	if before != "" {
+		e.Detail.Before = events.JSON(before)
+	}
+	if after != "" {
+		e.Detail.After = events.JSON(after)
+	}
+	return e
+}
+
+// networkOf returns the network of the first value that has one.
+func networkOf(values ...string) sql.Null[mesh.NetworkID] {
+	for _, value := range values {
+		if n, err := strconv.ParseUint(mesh.Network(value), 10, 64); err == nil {
+			return sql.Null[mesh.NetworkID]{V: mesh.NetworkID(n), Valid: true}
+		}
+	}
+	return sql.Null[mesh.NetworkID]{}
+}
+
+// reserved is a usage as events name it.
+type reserved struct {
+	seq               int64
+	name, id, service string
+	network           mesh.NetworkID
+}
+
+// reservations are the usages of some names, in the order of their reservation.
+type reservations map[string][]reserved
+
+func usagesAt(ctx context.Context, tx *sql.Tx, names sqlite.TextList) (reservations, error) {
+	rows, err := sqlite.Collect(ctx, tx, func(row sqlite.Scanner) (u reserved, err error) {
+		return u, row.Scan(&u.seq, &u.name, &u.id, &u.service, &u.network)
+	}, `
+		SELECT u.seq, u.name, u.id, u.provider_id, b.network_id FROM usages u JOIN bindings b ON b.seq = u.seq
+		WHERE u.name IN (SELECT value FROM json_each(?)) ORDER BY u.seq`, names)
+	all := reservations{}
+	for _, u := range rows {
+		all[u.name] = append(all[u.name], u)
+	}
+	return all, err
+}
+
+// about returns an event with the usage that it is about: of the event's network the newest one at
+// the name. A failure before the first value has no network; it is about the elder usage, which has
+// the name.
+func (all reservations) about(e events.Event) events.Event {
+	for _, u := range all[e.Name] {
+		if !e.Network.Valid || e.Network.V == u.network {
+			e.Network = sql.Null[mesh.NetworkID]{V: u.network, Valid: true}
+			e.Usage, e.UsageID, e.ServiceID = u.seq, u.id, u.service
+		}
+	}
+	return e
+}
+
+// tellRival stores the event of a usage whose name another network has, or has no longer.
+func (g *Ledger) tellRival(ctx context.Context, tx *sql.Tx, r reconcile.Retelling) error {
+	before, after := r.Before.Rival, r.Now.Told.Rival
+	if (before == "") == (after == "") || r.Now.Releasing {
+		return nil
+	}
+	e := events.Event{Kind: events.RecordConflict, UsageID: r.Now.ID, Network: networkOf("n=" + r.Now.Network)}
+	if after == "" {
+		e.Kind = events.RecordRecovered
+	}
+	e.Detail.Fault = mesh.Fault{Code: reconcile.CodeNetworkConflict, Detail: msg.Text(before + after)}
+	if err := tx.QueryRowContext(ctx, `SELECT seq, name, provider_id FROM usages WHERE id = ?`, r.Now.ID).Scan(&e.Usage, &e.Name, &e.ServiceID); err != nil {
+		return err
+	}
+	return g.events.Add(ctx, tx, e)
+}
+
+// freeUsage deletes a released usage of a name.
+func (g *Ledger) freeUsage(ctx context.Context, tx *sql.Tx, n reconcile.Name, id string) error {
+	e := events.Event{Kind: events.UsageReleased, Name: n.Name, UsageID: id}
+	for _, u := range n.Usages {
+		if u.ID == id {
+			e.Network = networkOf("n=" + u.Network)
+		}
+	}
+	if err := tx.QueryRowContext(ctx, `DELETE FROM usages WHERE id = ? RETURNING seq, provider_id`, id).Scan(&e.Usage, &e.ServiceID); err != nil {
+		return err
+	}
+	return g.events.Add(ctx, tx, e)
+}
+
+// NoteZone stores that a zone is down, or that it is well again, and the event if that is news. A
+// restart does not tell it again.
+func (g *Ledger) NoteZone(ctx context.Context, account int64, z reconcile.ZoneState) error {
+	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		e := events.Event{Kind: events.ZoneDown, Name: z.Zone, Detail: events.Detail{Provider: z.Provider, Fault: mesh.Fault(z.Fault)}}
+		query, args := `INSERT INTO zones_down (account, domain, since) SELECT id, ?2, ?3 FROM accounts WHERE id = ?1 ON CONFLICT DO NOTHING`,
+			[]any{account, z.Zone, sqlite.Stamp(z.Since)}
+		if z.Fault.Code == "" {
+			e.Kind = events.ZoneRecovered
+			query, args = `DELETE FROM zones_down WHERE account = ? AND domain = ?`, args[:2]
+		}
+		result, err := tx.ExecContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		if count, err := result.RowsAffected(); err != nil || count == 0 {
+			return err
+		}
+		return g.events.Add(ctx, tx, e)
+	})
+}
+
+// DownZones reads the lanes of the zones that NoteZone has stored as down.
+func (g *Ledger) DownZones(ctx context.Context) ([]reconcile.Lane, error) {
+	return sqlite.Collect(ctx, g.reader, func(row sqlite.Scanner) (reconcile.Lane, error) {
+		var account int64
+		var domain string
+		err := row.Scan(&account, &domain)
+		return reconcile.ZoneLane(account, domain), err
+	}, `SELECT account, domain FROM zones_down WHERE account > 0`)
+}
+
+// tellOrphans stores the events of the orphans of a report.
+func (g *Ledger) tellOrphans(ctx context.Context, tx *sql.Tx, r reconcile.Report) error {
+	for _, o := range r.Records {
+		if o.Action != reconcile.ActionOrphan {
+			continue
+		}
+		if err := g.tellOrphan(ctx, tx, spot{name: o.Name, zone: o.Zone, provider: o.Provider}, o.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellOrphan stores the event of an orphan, unless it is the last that was told of the name.
+func (g *Ledger) tellOrphan(ctx context.Context, tx *sql.Tx, at spot, value string) error {
+	e := events.Event{Kind: events.OrphanFound, Name: at.name, Network: networkOf(value)}
+	e.Detail = events.Detail{Zone: at.zone, Provider: at.provider, Before: events.JSON(value)}
+	last, told, err := events.LastAbout(ctx, tx, at.name, events.OrphanFound, events.RecordWithdrawn, events.LeftoverGone)
+	if err != nil || told && last.Kind == e.Kind && bytes.Equal(last.Detail.Before, e.Detail.Before) {
+		return err
+	}
+	return g.events.Add(ctx, tx, e)
+}

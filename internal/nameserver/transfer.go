@@ -1,0 +1,415 @@
+package nameserver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"iter"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/metrics"
+)
+
+// Peers are the servers that may transfer zones. Concurrent calls must be safe.
+type Peers interface {
+	// Key returns the key with a name, which has letters in lower case.
+	Key(name dnswire.Name) (key dnswire.Key, ok bool)
+	// May reports whether a peer may transfer a zone. key is the name of the key that has signed the
+	// request, "" for none.
+	May(from netip.Addr, key, apex dnswire.Name) bool
+	// Names tells that a peer has a version of a zone, and reports whether it got it from this process.
+	Names(from netip.Addr, key, apex dnswire.Name, serial uint32) (sent bool)
+	// Fetched tells that a peer has got a version of a zone.
+	Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32)
+}
+
+// Versions are the zones as they are transferred. Concurrent calls must be safe.
+type Versions interface {
+	// Version calls read with one version of a zone, which does not change meanwhile. It returns
+	// ErrNoZone if there is none.
+	Version(ctx context.Context, apex dnswire.Name, read func(Version) error) error
+}
+
+// ErrNoZone is the error of a Versions for a name that is not the apex of a zone.
+var ErrNoZone = errors.New("no such zone")
+
+// Version is one version of a zone. The server adds SOA, NS and its own addresses.
+type Version struct {
+	Serial  uint32
+	Catalog bool                         // a catalog zone (RFC 9432): the server adds SOA only
+	Inner   []dnswire.Name               // apexes of zones within the zone, which it delegates to this server
+	Records iter.Seq2[dnswire.RR, error] // the data of a record may be overwritten by the next one
+	// Changes returns the changes since a version, the oldest first; nil if they are not known, so
+	// that the zone has to be sent whole. sent tells that the peer got that version from this process.
+	Changes func(since uint32, sent bool) (iter.Seq2[Change, error], error)
+}
+
+// Change is what a version of a zone has changed (RFC 1995).
+type Change struct {
+	Before, After  uint32 // serials
+	Removed, Added []dnswire.RR
+}
+
+const (
+	maxTransfers = 8
+	maxOfPeer    = 4 // transfers at once to one peer
+	// waitTime bounds the wait for a place. Knot waits five seconds for an answer.
+	waitTime = 4 * time.Second
+	// transferTime bounds a transfer. The WAL of the database grows until it ends.
+	transferTime = 2 * time.Minute
+	// messageRoom bounds the records of a message. One record more and TSIG fit behind them.
+	messageRoom = 60_000 - maxRecord
+	// maxRecord bounds a record: a name, and the data of a TXT record that is published.
+	maxRecord = 2048
+)
+
+// transferKind is what a peer is sent.
+type transferKind int
+
+const (
+	whole transferKind = iota
+	incremental
+	current // the SOA record only
+)
+
+var kindNames = [...]string{whole: "axfr", incremental: "ixfr", current: "current"}
+
+// peer is the sender of requests for transfers.
+type peer struct {
+	address netip.Addr
+	key     dnswire.Name // "" for none
+}
+
+// transfers are the places of transfers, and figures of those that have ended.
+type transfers struct {
+	places chan struct{} // taken by all transfers
+	mu     sync.Mutex
+	peers  map[peer]chan struct{} // taken by those of a peer
+
+	sent, failed [len(kindNames)]atomic.Uint64
+	refused      atomic.Uint64
+	octets       atomic.Uint64
+}
+
+func newTransfers() *transfers {
+	return &transfers{places: make(chan struct{}, maxTransfers), peers: map[peer]chan struct{}{}}
+}
+
+// count counts a transfer that has ended.
+func (t *transfers) count(kind transferKind, octets uint64, err error) {
+	t.octets.Add(octets)
+	if err != nil {
+		t.failed[kind].Add(1)
+	} else {
+		t.sent[kind].Add(1)
+	}
+}
+
+func (t *transfers) writeMetrics(page *metrics.Page) {
+	page.Family("meshddns_dns_transfers_total", "counter", "Transfers of zones over TCP: whole (axfr), their changes (ixfr), or only the serial, because the peer is up to date (current).")
+	for kind, name := range kindNames {
+		label := metrics.Label{Name: "kind", Value: name}
+		page.Figure(t.sent[kind].Load(), label, metrics.Label{Name: "result", Value: "sent"})
+		page.Figure(t.failed[kind].Load(), label, metrics.Label{Name: "result", Value: "failed"})
+	}
+	page.Family("meshddns_dns_transfers_refused_total", "counter", "Queries for transfers over TCP that were refused.")
+	page.Figure(t.refused.Load())
+	page.Family("meshddns_dns_transfer_octets_total", "counter", "Octets of the messages of transfers.")
+	page.Figure(t.octets.Load())
+}
+
+// begin waits for a place for a transfer to a peer. It reports false if there is none in time.
+func (t *transfers) begin(ctx context.Context, to peer) (end func(), ok bool) {
+	t.mu.Lock()
+	own := t.peers[to]
+	if own == nil {
+		own = make(chan struct{}, maxOfPeer)
+		t.peers[to] = own
+	}
+	t.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	select {
+	case own <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	select {
+	case t.places <- struct{}{}:
+	case <-ctx.Done():
+		<-own
+		return nil, false
+	}
+	return func() { <-t.places; <-own }, true
+}
+
+// transferred is what a peer was sent and may not have read yet; zero: nothing.
+type transferred struct {
+	key, apex dnswire.Name
+	serial    uint32
+}
+
+// transfer answers a query for a zone or its changes over TCP. It reports false for another query, and
+// for one that is refused.
+func (s *Server) transfer(ctx context.Context, conn net.Conn, packet []byte, from asker) (sent transferred, done bool, err error) {
+	q := &dnswire.Query{}
+	if s.versions == nil || q.Read(packet) != nil || q.Response || q.Opcode != dnswire.OpcodeQuery || !q.HasQuestion ||
+		q.Class != dnswire.ClassIN || q.Type != dnswire.TypeAXFR && q.Type != dnswire.TypeIXFR {
+		return sent, false, nil
+	}
+	t := &transfer{server: s, conn: conn, query: q, apex: dnswire.Name(q.Name)}
+	t.signature, err = dnswire.CheckSignature(packet, s.peers.Key, from.at)
+	key := keyOf(t.signature)
+	since, known := askedSerial(packet)
+	if err != nil || t.signature != nil && t.signature.Error != dnswire.RcodeSuccess || !s.peers.May(from.address, key, t.apex) ||
+		q.Type == dnswire.TypeIXFR && !known {
+		s.transfers.refused.Add(1)
+		return sent, false, nil
+	}
+	end, ok := s.transfers.begin(ctx, peer{from.address, key})
+	if !ok {
+		s.transfers.refused.Add(1)
+		return sent, false, nil
+	}
+	defer end()
+	if asked, _ := s.readOptions(q.EDNS, from); asked.expire {
+		t.options = appendExpire(nil)
+	}
+	ctx, cancel := context.WithTimeout(ctx, transferTime)
+	defer cancel()
+	err = s.versions.Version(ctx, t.apex, func(v Version) error {
+		t.static = s.staticRecords(ctx, t.apex, v)
+		if q.Type == dnswire.TypeAXFR {
+			return t.send(t.whole(v))
+		}
+		return t.sendSince(v, since, s.peers.Names(from.address, key, t.apex, since))
+	})
+	if errors.Is(err, ErrNoZone) {
+		return sent, false, nil
+	}
+	s.transfers.count(t.kind, t.octets, err)
+	if err == nil {
+		s.answered[dnswire.RcodeSuccess].Add(1)
+		s.tcp.count(t.reply.Bytes(), from.at)
+	} else if !errors.As(err, new(*net.OpError)) {
+		s.failed(ctx, dnswire.Question{Name: t.apex, Type: q.Type, Class: q.Class}, err)
+	}
+	return transferred{key, t.apex, t.serial}, true, err
+}
+
+// mayTransfer reports whether the asker may transfer the zone of the question.
+func (s *Server) mayTransfer(r *request, from asker) bool {
+	return s.peers != nil && s.peers.May(from.address, keyOf(r.signature), dnswire.Name(r.query.Name))
+}
+
+// incrementally answers a query for changes that transfer does not answer. Over UDP a single SOA record
+// tells the peer to ask over TCP (RFC 1995, section 2).
+func (s *Server) incrementally(ctx context.Context, r *request, packet []byte, from asker) (dnswire.Rcode, dnswire.Mark) {
+	if _, known := askedSerial(packet); !known {
+		return dnswire.RcodeFormErr, r.reply.Mark()
+	}
+	if from.tcp() {
+		return dnswire.RcodeRefused, r.reply.Mark()
+	}
+	r.query.Type = dnswire.TypeSOA
+	return s.resolve(ctx, r, from)
+}
+
+// appendExpire appends the time after which a secondary gives up a zone: that of the SOA record, for
+// this is the primary (RFC 7314, section 3.2).
+func appendExpire(options []byte) []byte {
+	return binary.BigEndian.AppendUint32(append(options, 0, optionExpire, 0, 4), soaExpire)
+}
+
+// keyOf returns the name of the key of a signature, "" for none.
+func keyOf(s *dnswire.Signature) dnswire.Name {
+	if s == nil {
+		return ""
+	}
+	return s.Key
+}
+
+// askedSerial returns the serial in the authority section of a query for changes (RFC 1995, section 3).
+func askedSerial(packet []byte) (serial uint32, ok bool) {
+	m, err := dnswire.Parse(packet)
+	if err != nil || len(m.Authority) != 1 {
+		return 0, false
+	}
+	soa, err := dnswire.ParseSOA(m.Authority[0])
+	return soa.Serial, err == nil
+}
+
+// newer reports whether a serial is later than another one (RFC 1982, section 3.2).
+func newer(serial, than uint32) bool { return int32(serial-than) > 0 }
+
+// SOA returns the SOA record of a version of a zone.
+func (s *Server) SOA(apex dnswire.Name, serial uint32) dnswire.RR {
+	soa := dnswire.SOA{
+		MName: s.hostIn(apex), RName: below("hostmaster", apex), Serial: serial,
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minimum: soaMinimum,
+	}
+	return dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, TTL: min(soaTTL, soaMinimum), Data: soa.Data()}
+}
+
+// staticRecords returns the records of a version that the server itself has: SOA first, then NS, the
+// addresses of its own name, and the delegations of inner zones.
+func (s *Server) staticRecords(ctx context.Context, apex dnswire.Name, v Version) (all []dnswire.RR) {
+	all = append(all, s.SOA(apex, v.Serial))
+	if v.Catalog {
+		return all
+	}
+	hosts := map[dnswire.Name]bool{}
+	for _, zone := range append([]dnswire.Name{apex}, v.Inner...) {
+		for _, name := range append([]dnswire.Name{s.hostIn(zone)}, s.others...) {
+			all = append(all, dnswire.RR{Name: zone, Type: dnswire.TypeNS, Class: dnswire.ClassIN, TTL: nsTTL, Data: []byte(name)})
+		}
+		hosts[s.hostIn(zone)] = true
+	}
+	addresses := s.backend.Addresses(ctx)
+	for name := range hosts {
+		for _, address := range addresses {
+			if name.Within(apex) && address.IsValid() {
+				all = append(all, addressRecord(name, address))
+			}
+		}
+	}
+	return all
+}
+
+// addressRecord returns the A or AAAA record of a valid address.
+func addressRecord(owner dnswire.Name, address netip.Addr) dnswire.RR {
+	address = address.Unmap()
+	t := dnswire.TypeAAAA
+	if address.Is4() {
+		t = dnswire.TypeA
+	}
+	return dnswire.RR{Name: owner, Type: t, Class: dnswire.ClassIN, TTL: addressTTL, Data: address.AsSlice()}
+}
+
+// transfer is an answer that may take many messages.
+type transfer struct {
+	server    *Server
+	conn      net.Conn
+	query     *dnswire.Query
+	apex      dnswire.Name
+	signature *dnswire.Signature
+	static    []dnswire.RR
+	options   []byte // EDNS options of each message
+	kind      transferKind
+	serial    uint32 // of the version that was sent
+	octets    uint64
+	reply     dnswire.Packer
+	begun     bool // reply has a message
+}
+
+// sendSince sends the changes since another version, the whole zone if they are not known. A peer that
+// has this version or a later one gets the SOA record only.
+func (t *transfer) sendSince(v Version, since uint32, sent bool) error {
+	if !newer(v.Serial, since) {
+		t.kind = current
+		return t.send(func(func(dnswire.RR, error) bool) {})
+	}
+	changes, err := v.Changes(since, sent)
+	if err != nil {
+		return err
+	}
+	if changes == nil {
+		return t.send(t.whole(v))
+	}
+	t.kind = incremental
+	return t.send(t.changes(changes))
+}
+
+// send sends records, and the SOA record at the end.
+func (t *transfer) send(records iter.Seq2[dnswire.RR, error]) error {
+	soa, err := dnswire.ParseSOA(t.static[0])
+	if err != nil {
+		return err
+	}
+	t.serial = soa.Serial
+	for rr, err := range records {
+		if err != nil {
+			return err
+		}
+		if err := t.add(rr); err != nil {
+			return err
+		}
+	}
+	if err := t.add(t.static[0]); err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+// whole returns the records of a whole zone without its last one (RFC 5936, section 2.2).
+func (t *transfer) whole(v Version) iter.Seq2[dnswire.RR, error] {
+	return func(yield func(dnswire.RR, error) bool) {
+		for _, rr := range t.static {
+			if !yield(rr, nil) {
+				return
+			}
+		}
+		v.Records(yield)
+	}
+}
+
+// changes returns the records of changes without the last one (RFC 1995, section 4).
+func (t *transfer) changes(all iter.Seq2[Change, error]) iter.Seq2[dnswire.RR, error] {
+	return func(yield func(dnswire.RR, error) bool) {
+		if !yield(t.static[0], nil) {
+			return
+		}
+		for c, err := range all {
+			if err != nil {
+				yield(dnswire.RR{}, err)
+				return
+			}
+			for _, part := range [][]dnswire.RR{{t.server.SOA(t.apex, c.Before)}, c.Removed, {t.server.SOA(t.apex, c.After)}, c.Added} {
+				for _, rr := range part {
+					if !yield(rr, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// add appends a record to the open message, or to a new one.
+func (t *transfer) add(rr dnswire.RR) error {
+	if t.begun && t.reply.Len() > messageRoom {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if !t.begun {
+		t.reply.Begin(t.reply.Bytes()[:0], t.query)
+		t.begun = true
+	}
+	t.reply.Record(dnswire.SectionAnswer, rr)
+	return nil
+}
+
+// flush sends the open message.
+func (t *transfer) flush() error {
+	if !t.begun {
+		return nil
+	}
+	t.begun = false
+	if t.query.HasEDNS {
+		edns := dnswire.EDNS{UDPSize: maxUDP, DO: t.query.EDNS.DO, Options: t.options}
+		t.reply.Record(dnswire.SectionAdditional, edns.RR())
+	}
+	t.reply.Flags(true, false, dnswire.RcodeSuccess)
+	message := t.reply.Bytes()
+	if t.signature != nil {
+		message = t.signature.Sign(message, time.Now())
+	}
+	t.octets += uint64(len(message))
+	return dnswire.WriteTCP(t.conn, message)
+}

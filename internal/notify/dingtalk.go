@@ -1,0 +1,75 @@
+package notify
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"meshddns/internal/secrets"
+)
+
+// dingTalk is a custom robot of a DingTalk group. It takes 20 messages a minute, and blocks the robot
+// for ten minutes then. It answers 200 to refusals too
+// (https://open.dingtalk.com/document/orgapp/custom-robot-access).
+var dingTalk = receiver{request: dingTalkRequest, judge: dingTalkJudge, public: []string{"robot", "send", "robot/send"}}
+
+const (
+	dingTalkRoom  = 18_000 // octets of a text; a message has 20 000
+	dingTalkBlock = 10 * time.Minute
+)
+
+// Codes of DingTalk's answers.
+var (
+	// dingTalkFinal: parameter missing, keyword or signature or address refused, token unknown, group
+	// dissolved, robot stopped or gone, type of message or content refused, message too long.
+	dingTalkFinal = []int{40035, 43004, 310000, 300001, 300005, 400013, 400101, 400102, 400105, 400106, 430101, 430102, 430103, 430104, 460101}
+	// dingTalkFast: too many messages.
+	dingTalkFast = []int{130101, 410100}
+)
+
+func dingTalkRequest(t Target, m message, now time.Time) (*http.Request, error) {
+	if t.Secret != "" {
+		u, err := url.Parse(string(t.URL))
+		if err != nil {
+			return nil, err
+		}
+		at := strconv.FormatInt(now.UnixMilli(), 10)
+		query := u.Query()
+		query.Set("timestamp", at)
+		query.Set("sign", dingTalkSign(string(t.Secret), at))
+		u.RawQuery = query.Encode()
+		t.URL = secrets.Secret(u.String())
+	}
+	return postJSON(t, textMessage{"text", textContent{m.text(dingTalkRoom)}})
+}
+
+// dingTalkSign returns the signature of a time in milliseconds.
+func dingTalkSign(secret, at string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(at + "\n" + secret))
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func dingTalkJudge(a answer) verdict {
+	var said struct {
+		Code    *int   `json:"errcode"`
+		Message string `json:"errmsg"`
+	}
+	if json.Unmarshal(a.body, &said) != nil || said.Code == nil {
+		return unreadable(a)
+	}
+	if *said.Code == 0 {
+		return verdict{}
+	}
+	v := refusal(*said.Code, said.Message, dingTalkFinal)
+	if slices.Contains(dingTalkFast, *said.Code) {
+		v.pause = dingTalkBlock
+	}
+	return v
+}

@@ -1,0 +1,216 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/internal/events"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/secrets"
+)
+
+// The signatures are those that openssl computes; testdata/signatures.sh made the vectors.
+func TestSignatures(t *testing.T) {
+	text, err := os.ReadFile("testdata/signatures.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range lines {
+		f := strings.Split(line, "\t")
+		kind, secret, what, want := f[0], f[1], f[2], f[3]
+		got := map[string]func() string{
+			"dingtalk": func() string { return dingTalkSign(secret, what) },
+			"feishu":   func() string { return feishuSign(secret, what) },
+			"generic":  func() string { return genericSign(secret, []byte(what)) },
+		}[kind]()
+		if got != want {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	if len(lines) != 9 {
+		t.Errorf("%d vectors", len(lines))
+	}
+}
+
+// sample is a message with one event.
+func sample(language msg.Language) message {
+	e := events.Event{Seq: 7, At: time.UnixMilli(1_800_000_000_000), Kind: events.RecordFailed, Name: "_mesh.a.example.com"}
+	e.Detail.Fault = mesh.Fault{Code: "network", Detail: "refused"}
+	return message{language: language, events: []events.Event{e}}
+}
+
+// targetOf returns a target of a kind as its receiver wants it, at a host.
+func targetOf(kind Kind, host string) Target {
+	paths := map[Kind]string{
+		DingTalk: "/robot/send?access_token=s3cret-token", Feishu: "/open-apis/bot/v2/hook/s3cret-token", WeCom: "/cgi-bin/webhook/send?key=s3cret-token",
+		Bark: "/s3cret-token", Telegram: "/bots3cret-token/sendMessage?chat_id=s3cret-chat", ServerChan: "/s3cret-token.send",
+		Gotify: "/message", Ntfy: "/s3cret-token", Generic: "/s3cret-token/a?b=s3cret-query", Healthchecks: "/s3cret-token",
+	}
+	return Target{ID: "t", Kind: kind, URL: secrets.Secret(host + paths[kind]), Secret: "s3cret-key+/=", Language: msg.English, Enabled: true}
+}
+
+// Each receiver gets what its documentation says, and the fixed word in every message.
+func TestTemplates(t *testing.T) {
+	s := newReceiver(t, fine)
+	now := time.UnixMilli(1_700_000_000_123)
+	for _, test := range []struct {
+		kind  Kind
+		wants []string // in the request's method, URI, header or body
+	}{
+		{Generic, []string{"POST /s3cret-token/a?b=s3cret-query", "X-Meshddns-Delivery:[7-7]", "X-Meshddns-Signature:[sha256=", `{"events":[{"seq":7,`, `"kind":"record.failed"`}},
+		{DingTalk, []string{"POST /robot/send?access_token=s3cret-token&sign=", "&timestamp=1700000000123", `{"msgtype":"text","text":{"content":"meshddns: `}},
+		{Feishu, []string{"POST /open-apis/", `"timestamp":"1700000000","sign":"`, `"msg_type":"text","content":{"text":"meshddns: `}},
+		{WeCom, []string{"POST /cgi-bin/webhook/send?key=s3cret-token", `{"msgtype":"text","text":{"content":"meshddns: `}},
+		{Bark, []string{"POST /s3cret-token", `{"title":"meshddns: `, `"group":"meshddns"`}},
+		{Ntfy, []string{"POST /s3cret-token", "Title:[meshddns: ", "Authorization:[Bearer s3cret-key+/=]", "record failed _mesh.a.example.com"}},
+		{Gotify, []string{"POST /message", "X-Gotify-Key:[s3cret-key+/=]", `{"title":"meshddns: `}},
+		{Telegram, []string{"POST /bots3cret-token/sendMessage?chat_id=s3cret-chat", `{"text":"meshddns: `}},
+		{ServerChan, []string{"POST /s3cret-token.send", "title=meshddns%3A+"}},
+		{Healthchecks, []string{"GET /s3cret-token"}},
+	} {
+		send(t.Context(), targetOf(test.kind, s.URL), sample(msg.English), now)
+		got := s.take()
+		if len(got) != 1 {
+			t.Fatalf("%s: %d requests", test.kind, len(got))
+		}
+		all := fmt.Sprint(got[0].method, " ", got[0].uri, "\n", got[0].header, "\n", got[0].body)
+		for _, want := range test.wants {
+			if !strings.Contains(all, want) {
+				t.Errorf("%s: no %s in\n%s", test.kind, want, all)
+			}
+		}
+	}
+	for kind := range receivers {
+		for _, m := range []message{sample(msg.Chinese), {language: msg.English, test: true}} {
+			send(t.Context(), targetOf(kind, s.URL), m, now)
+			if d := s.take()[0]; kind != Healthchecks && !strings.Contains(d.body+d.header.Get("Title")+d.header.Get("X-Meshddns-Delivery")+fmt.Sprint(d.header), "eshddns") {
+				t.Errorf("%s: %+v", kind, d)
+			}
+		}
+	}
+}
+
+// What the answers of receivers mean.
+func TestVerdicts(t *testing.T) {
+	const ok, later, final = "ok", "later", "final"
+	for _, test := range []struct {
+		kind   Kind
+		status int
+		body   string
+		want   string
+	}{
+		{Generic, 200, "", ok}, {Generic, 299, "error", ok}, {Generic, 400, "", final}, {Generic, 401, "", final}, {Generic, 403, "", final},
+		{Generic, 404, "", final}, {Generic, 410, "", final}, {Generic, 408, "", later}, {Generic, 429, "", later}, {Generic, 500, "", later},
+		{Generic, 503, "", later}, {Generic, 302, "", later},
+		{DingTalk, 200, `{"errcode":0}`, ok}, {DingTalk, 200, `{"errcode":310000,"errmsg":"sign not match"}`, final},
+		{DingTalk, 200, `{"errcode":300005}`, final}, {DingTalk, 200, `{"errcode":130101}`, later}, {DingTalk, 200, `<html>`, later},
+		{DingTalk, 200, `{"errcode":-1}`, later},
+		{Feishu, 200, `{"code":0}`, ok}, {Feishu, 200, `{"StatusCode":0,"StatusMessage":"success"}`, ok}, {Feishu, 200, `{"code":19021}`, final},
+		{Feishu, 200, `{"StatusCode":19001}`, final}, {Feishu, 200, `{"code":19002}`, final}, {Feishu, 400, `{"code":9499}`, final},
+		{Feishu, 400, `{"code":11232}`, later}, {Feishu, 200, `login`, later}, {Feishu, 404, `gone`, final},
+		{WeCom, 200, `{"errcode":0}`, ok}, {WeCom, 200, `{"errcode":93000}`, final}, {WeCom, 200, `{"errcode":45009}`, later}, {WeCom, 200, ``, later},
+		{Telegram, 200, `{"ok":true}`, ok}, {Telegram, 200, `login`, later}, {Telegram, 403, `{"ok":false}`, final}, {Telegram, 429, `{"ok":false}`, later},
+		{ServerChan, 200, `{"code":0}`, ok}, {ServerChan, 400, `{"message":"超过当天的发送次数限制"}`, later}, {ServerChan, 400, `{"message":"bad key"}`, final},
+		{Healthchecks, 200, `OK`, ok}, {Healthchecks, 200, `OK (not found)`, final}, {Healthchecks, 200, `OK (rate limited)`, later},
+		{Bark, 200, `{"code":200}`, ok}, {Bark, 400, `{"code":400}`, final}, {Gotify, 401, ``, final}, {Ntfy, 507, ``, later},
+	} {
+		v := receivers[test.kind].judged(answer{status: test.status, body: []byte(test.body), header: http.Header{}}, time.Now())
+		got := map[bool]string{v.ok(): ok, v.final: final, v.later: later}[true]
+		if got != test.want || v.final && v.later {
+			t.Errorf("%s %d %s: %s, want %s", test.kind, test.status, test.body, got, test.want)
+		}
+	}
+}
+
+// A receiver that repeats the whole request in its answer brings no secret into the state, the
+// answers and the log.
+func TestEchoes(t *testing.T) {
+	for _, status := range []int{200, 400, 500} {
+		echo := func(_ int, d delivery) reply {
+			said := fmt.Sprintf("%s %s %s %q", d.uri, d.header, d.body, d.uri)
+			body := fmt.Sprintf(`{"ok":false,"errcode":310000,"code":19021,"errmsg":%q,"msg":%[1]q}`, said)
+			if d.method == http.MethodGet {
+				body = said + " (not found)"
+			}
+			return reply{status: status, body: body}
+		}
+		s := newReceiver(t, echo)
+		for _, kind := range slices.Sorted(maps.Keys(receivers)) {
+			target := targetOf(kind, s.URL)
+			r := send(t.Context(), target, sample(msg.English), time.Now())
+			target.fault = r.fault
+			told := fmt.Sprintf("%+v %s %s %s %+v", shown(target, msg.English), shown(target, msg.Chinese).Error, r.text(msg.English), r.fault.Detail.In(msg.Chinese), target)
+			if strings.Contains(told, "s3cret") || strings.Contains(told, "S3CRET") {
+				t.Errorf("%s %d: %s", kind, status, told)
+			}
+			if len(r.text(msg.English)) > maxResult || !r.ok() && r.fault.Detail == "" {
+				t.Errorf("%s %d: %q", kind, status, r.text(msg.English))
+			}
+		}
+	}
+}
+
+// A receiver that cannot be reached is told without its URL.
+func TestUnreached(t *testing.T) {
+	s := newReceiver(t, func(int, delivery) reply { return reply{drop: true} })
+	dead := newReceiver(t, fine)
+	dead.Close()
+	for kind := range receivers {
+		for _, host := range []string{s.URL, dead.URL} {
+			r := send(t.Context(), targetOf(kind, host), sample(msg.English), time.Now())
+			if !r.later || r.text(msg.English) == "" || strings.Contains(r.text(msg.English), "s3cret") {
+				t.Errorf("%s: %+v", kind, r)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r := send(ctx, targetOf(Generic, s.URL), sample(msg.English), time.Now()); !r.later {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A redirect is not followed, because it could take the secrets to another host.
+func TestRedirect(t *testing.T) {
+	other := newReceiver(t, fine)
+	s := newReceiver(t, func(int, delivery) reply {
+		return reply{status: http.StatusTemporaryRedirect, header: map[string]string{"Location": other.URL}}
+	})
+	r := send(t.Context(), targetOf(Generic, s.URL), sample(msg.English), time.Now())
+	if !r.later || len(other.take()) != 0 || !strings.Contains(r.text(msg.English), "redirect") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A long answer is read up to a limit.
+func TestLongAnswer(t *testing.T) {
+	s := newReceiver(t, func(int, delivery) reply { return reply{body: strings.Repeat("x", 10*maxAnswer)} })
+	if r := send(t.Context(), targetOf(Generic, s.URL), sample(msg.English), time.Now()); !r.ok() || len(r.answer) > maxResult {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Every message keeps to the room of its receiver.
+func TestRoom(t *testing.T) {
+	m := sample(msg.Chinese)
+	m.events[0].Detail.Fault.Detail = msg.Say(strings.Repeat("长", 400))
+	for len(m.events) < maxEvents {
+		m.events = append(m.events, m.events[0])
+	}
+	m.more = 5
+	for _, room := range []int{weComRoom, barkRoom, ntfyRoom, telegramRoom, dingTalkRoom} {
+		text := m.text(room)
+		if len(text) > room || !strings.Contains(text, "另有") {
+			t.Errorf("%d octets for %d", len(text), room)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package notify
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// weCom is a robot of a WeCom group, whose key is in its URL. It answers 200 to refusals too
+// (https://developer.work.weixin.qq.com/document/path/91770).
+var weCom = receiver{request: weComRequest, judge: weComJudge, public: []string{"cgi-bin", "webhook", "send", "cgi-bin/webhook/send"}}
+
+const (
+	weComRoom  = 2048        // octets of a text
+	weComFast  = 45009       // over 20 messages a minute
+	weComPause = time.Minute // after weComFast
+)
+
+// weComFinal are codes of answers: the key is unknown, the type or the text of the message is refused.
+var weComFinal = []int{40008, 40058, 44004, 45002, 93000}
+
+func weComRequest(t Target, m message, _ time.Time) (*http.Request, error) {
+	return postJSON(t, textMessage{"text", textContent{m.text(weComRoom)}})
+}
+
+func weComJudge(a answer) verdict {
+	var said struct {
+		Code    *int   `json:"errcode"`
+		Message string `json:"errmsg"`
+	}
+	if json.Unmarshal(a.body, &said) != nil || said.Code == nil {
+		return unreadable(a)
+	}
+	if *said.Code == 0 {
+		return verdict{}
+	}
+	v := refusal(*said.Code, said.Message, weComFinal)
+	if *said.Code == weComFast {
+		v.pause = weComPause
+	}
+	return v
+}

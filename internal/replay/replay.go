@@ -1,0 +1,95 @@
+// Package replay keeps the results of requests that a client may repeat because it has not got the
+// answer. It has the SQL of the table replays.
+package replay
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"meshddns/internal/sqlite"
+)
+
+// Kept is how long a result is kept.
+const Kept = 24 * time.Hour
+
+// Refusals of a key.
+const (
+	ErrKey    = sqlite.Refusal("the key is not one, or there are two")
+	ErrReused = sqlite.Refusal("the key was used with another body")
+)
+
+// maxKey is the greatest length of a key in octets.
+const maxKey = 255
+
+// Key identifies a request and its repetitions.
+type Key struct {
+	Text string            // as the client has chosen it
+	Body [sha256.Size]byte // the hash of the request's body
+}
+
+// GoodKey reports whether a text is 1 to 255 characters of printable ASCII.
+func GoodKey(text string) bool {
+	for _, c := range []byte(text) {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return text != "" && len(text) <= maxKey
+}
+
+// KeyOf returns a function that gives the key of a request once its body is read: nil without an
+// Idempotency-Key. It returns ErrKey for a bad one, or for two.
+func KeyOf(r *http.Request) (func() *Key, error) {
+	keys := r.Header.Values("Idempotency-Key")
+	switch {
+	case len(keys) == 0:
+		return func() *Key { return nil }, nil
+	case len(keys) > 1 || !GoodKey(keys[0]):
+		return nil, ErrKey
+	}
+	hash := sha256.New()
+	r.Body = io.NopCloser(io.TeeReader(r.Body, hash))
+	return func() *Key { return &Key{Text: keys[0], Body: [sha256.Size]byte(hash.Sum(nil))} }, nil
+}
+
+// Find reads the result of an earlier request with a key into result, and reports whether there is
+// one. It returns ErrReused when that request had another body.
+func Find(ctx context.Context, tx *sql.Tx, k Key, now time.Time, result any) (found bool, err error) {
+	var body []byte
+	var answer string
+	err = tx.QueryRowContext(ctx, `SELECT body, answer FROM replays WHERE key = ? AND at > ?`, k.Text, sqlite.Stamp(now.Add(-Kept))).Scan(&body, &answer)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	case string(body) != string(k.Body[:]):
+		return false, ErrReused
+	}
+	return true, json.Unmarshal([]byte(answer), result)
+}
+
+// drops is the number of expired results that Keep deletes at most.
+const drops = 10
+
+// Keep stores the result of a request, and deletes some expired results.
+func Keep(ctx context.Context, tx *sql.Tx, k Key, now time.Time, result any) error {
+	answer, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `DELETE FROM replays WHERE key IN (SELECT key FROM replays WHERE at <= ? ORDER BY at LIMIT ? + 0)`,
+		sqlite.Stamp(now.Add(-Kept)), drops)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO replays (key, body, answer, at) VALUES (?, ?, ?, ?)`,
+		k.Text, k.Body[:], string(answer), sqlite.Stamp(now))
+	return err
+}

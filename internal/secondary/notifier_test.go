@@ -1,0 +1,357 @@
+package secondary
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/events"
+	"meshddns/internal/secrets"
+	"meshddns/internal/sqlite"
+	"meshddns/test/support"
+)
+
+// world is a notifier of zones whose serials the test sets.
+type world struct {
+	*Notifier
+	t       *testing.T
+	mu      sync.Mutex
+	serials map[string]uint32
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	tables, err := os.ReadFile("../../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), sqlite.Schema{
+		Tables: string(tables), First: func(context.Context, *sql.Tx) error { return nil },
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	w := &world{t: t, serials: map[string]uint32{}}
+	w.Notifier = NewNotifier(db, events.New(db.Reader, db.Tx, time.Now), slog.New(slog.DiscardHandler))
+	w.Serve(w, netip.MustParseAddr("127.0.0.1"))
+	return w
+}
+
+// run lets the notifier work until the test ends.
+func (w *world) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
+	w.t.Cleanup(func() { cancel(); <-ended })
+}
+
+func (w *world) All(context.Context) (map[string]uint32, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := map[string]uint32{}
+	for zone, serial := range w.serials {
+		all[zone] = serial
+	}
+	return all, nil
+}
+
+func (w *world) SOA(_ context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	serial, ok = w.serials[zone]
+	apex, _ := dnswire.ParseName(zone)
+	data := dnswire.SOA{MName: apex, RName: apex, Serial: serial}
+	return dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: data.Data()}, serial, ok, nil
+}
+
+func (w *world) MovePast(_ context.Context, zone string, serial uint32) error {
+	w.move(zone, serial+1)
+	return nil
+}
+
+// move gives a zone a serial, and tells of it.
+func (w *world) move(zone string, serial uint32) {
+	w.mu.Lock()
+	w.serials[zone] = serial
+	w.mu.Unlock()
+	w.Moved(zone, serial)
+}
+
+// peer is a secondary that the test plays: it has its own key, and does with a message what the test
+// says.
+type peer struct {
+	Secondary
+	heard atomic.Int64 // messages
+	last  atomic.Uint32
+	has   atomic.Uint32 // the serial in its answers to queries; 0: it refuses
+}
+
+// peer starts a secondary, and registers it. answer returns the rcode of the answer to a message; false
+// means none.
+func (w *world) peer(id string, answer func(n int64) (dnswire.Rcode, bool)) *peer {
+	w.t.Helper()
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { socket.Close() })
+	s, err := Body{
+		ID: id, Address: socket.LocalAddr().String(), KeyName: id + ".example", Secret: secretOf(id),
+	}.Check()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &peer{Secondary: s}
+	go p.serve(w.t, socket, answer)
+	if _, err := w.Save(w.t.Context(), s); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func secretOf(id string) secrets.Secret {
+	return secrets.Secret(base64.StdEncoding.EncodeToString([]byte("the secret of " + id)))
+}
+
+// serve checks each message and answers it.
+func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (dnswire.Rcode, bool)) {
+	buffer := make([]byte, 4096)
+	for {
+		size, from, err := socket.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		request := buffer[:size]
+		m, err := dnswire.Parse(request)
+		signature, bad := dnswire.CheckSignature(request, func(name dnswire.Name) (dnswire.Key, bool) { return p.key, name == p.key.Name }, time.Now())
+		if err != nil || bad != nil || signature == nil || signature.Error != dnswire.RcodeSuccess {
+			t.Errorf("%s hears %+v, %v, %v, %+v", p.ID, m, err, bad, signature)
+			return
+		}
+		if m.Opcode == dnswire.OpcodeQuery {
+			reply := dnswire.Message{ID: m.ID, Response: true, Rcode: dnswire.RcodeRefused, Questions: m.Questions}
+			if serial := p.has.Load(); serial > 0 {
+				soa := dnswire.SOA{MName: dnswire.Root, RName: dnswire.Root, Serial: serial}
+				reply.Rcode, reply.Answers = dnswire.RcodeSuccess, []dnswire.RR{{Name: m.Questions[0].Name, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: soa.Data()}}
+			}
+			socket.WriteTo(signature.Sign(reply.Pack(), time.Now()), from)
+			continue
+		}
+		if m.Opcode != dnswire.OpcodeNotify || !m.Authoritative || len(m.Answers) != 1 {
+			t.Errorf("%s hears %+v", p.ID, m)
+			return
+		}
+		soa, err := dnswire.ParseSOA(m.Answers[0])
+		if err != nil {
+			t.Error(err)
+		}
+		p.last.Store(soa.Serial)
+		if rcode, ok := answer(p.heard.Add(1)); ok {
+			reply := dnswire.Message{ID: m.ID, Response: true, Opcode: m.Opcode, Rcode: rcode, Questions: m.Questions}
+			socket.WriteTo(signature.Sign(reply.Pack(), time.Now()), from)
+		}
+	}
+}
+
+// fetch tells that a peer has a version.
+func (w *world) fetch(p *peer, zone string, serial uint32) {
+	apex, _ := dnswire.ParseName(zone)
+	w.Fetched(p.Address.Addr(), p.key.Name, apex, serial)
+}
+
+func (w *world) state(p *peer, zone string) zoneState {
+	zones, _ := w.All(w.t.Context())
+	for _, z := range w.show(p.Secondary, zones, 0).States {
+		if z.Zone == zone {
+			return z
+		}
+	}
+	w.t.Fatalf("%s has no zone %s", p.ID, zone)
+	return zoneState{}
+}
+
+// TestNotify: a peer is told of a change until it has fetched it, whether it answers or not, and no other
+// peer is told for it.
+func TestNotify(t *testing.T) {
+	w := newWorld(t)
+	yes := func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true }
+	well := w.peer("well", yes)
+	deaf := w.peer("deaf", func(int64) (dnswire.Rcode, bool) { return 0, false })
+	hostile := w.peer("hostile", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeRefused, true })
+	w.serials["example.com"] = 7
+	w.run()
+	for _, p := range []*peer{well, deaf, hostile} {
+		support.Eventually(t, support.Limit, p.ID+" is told at the start", func() bool { return p.last.Load() == 7 })
+	}
+	w.fetch(well, "example.com", 7)
+	w.move("example.com", 8)
+	support.Eventually(t, support.Limit, "all are told of the change", func() bool {
+		return well.last.Load() == 8 && deaf.last.Load() == 8 && hostile.last.Load() == 8
+	})
+	w.fetch(well, "example.com", 8)
+	heard := well.heard.Load()
+	support.Eventually(t, support.Limit, "the peers that have not fetched are told again", func() bool { return deaf.heard.Load() >= 3 && hostile.heard.Load() >= 3 })
+	if s := w.state(well, "example.com"); s.Fetched == nil || *s.Fetched != 8 || s.Lag != 0 || s.Error != "" || well.heard.Load() != heard {
+		t.Errorf("well: %+v, told %d and %d times", s, heard, well.heard.Load())
+	}
+	if s := w.state(deaf, "example.com"); s.Fetched != nil || s.Error == "" || s.NotifiedAt == "" {
+		t.Errorf("deaf: %+v", s)
+	}
+	if s := w.state(hostile, "example.com"); s.Error != "NOTIFY is refused: REFUSED" {
+		t.Errorf("hostile: %+v", s)
+	}
+	w.fetch(deaf, "example.com", 7)
+	if s := w.state(deaf, "example.com"); s.Fetched == nil || *s.Fetched != 7 {
+		t.Errorf("deaf has an old version: %+v", s)
+	}
+}
+
+// TestFetchedBeforeTheMessage: a peer that fetches the version before a change, after the change, is told
+// of the change all the same.
+func TestFetchedBeforeTheMessage(t *testing.T) {
+	w := newWorld(t)
+	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	w.fetch(p, "example.com", 1)
+	w.move("example.com", 2)
+	w.fetch(p, "example.com", 1)
+	if s := w.states[pair{"p", "example.com"}]; s.due.IsZero() || !s.behind() {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestAhead: a peer that has a later version, from a database that is lost, makes the zone move past it
+// once, whether it names the version or has to be asked. A version that is much later does not.
+func TestAhead(t *testing.T) {
+	w := newWorld(t)
+	yes := func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true }
+	asked, naming := w.peer("asked", yes), w.peer("naming", yes)
+	asked.has.Store(100)
+	w.serials["example.com"], w.serials["example.net"] = 7, 7
+	w.run()
+	support.Eventually(t, support.Limit, "a serial after the one of the peer that is asked", func() bool { return asked.last.Load() == 101 })
+	asked.has.Store(200) // such as that of a server that signs the zone
+	name := func(serial uint32) bool {
+		apex, _ := dnswire.ParseName("example.com")
+		return w.Names(naming.Address.Addr(), naming.key.Name, apex, serial)
+	}
+	name(101 + maxAhead + 1)
+	name(150)
+	support.Eventually(t, support.Limit, "a serial after the one that was named", func() bool { return naming.last.Load() == 151 })
+	w.fetch(naming, "example.com", 151)
+	if !name(151) || name(150) {
+		t.Error("it is not known which version was sent")
+	}
+	heard := asked.heard.Load()
+	support.Eventually(t, support.Limit, "the peer is asked again", func() bool { return asked.heard.Load() > heard+3 })
+	if serials := all(w); serials["example.com"] > 201 {
+		t.Errorf("serials %v", serials)
+	}
+	asked.has.Store(all(w)["example.com"])
+	support.Eventually(t, support.Limit, "the version that the peer says to have", func() bool {
+		return w.state(asked, "example.com").Lag == 0 && w.state(asked, "example.com").Fetched != nil
+	})
+}
+
+func all(w *world) map[string]uint32 {
+	all, _ := w.All(w.t.Context())
+	return all
+}
+
+// TestAheadAndDeaf: a peer that names a later version, and does not answer, makes the zone move once.
+func TestAheadAndDeaf(t *testing.T) {
+	w := newWorld(t)
+	p := w.peer("deaf", func(int64) (dnswire.Rcode, bool) { return 0, false })
+	w.serials["example.com"] = 7
+	w.run()
+	support.Eventually(t, support.Limit, "a message", func() bool { return p.heard.Load() > 0 })
+	apex, _ := dnswire.ParseName("example.com")
+	w.Names(p.Address.Addr(), p.key.Name, apex, 100)
+	support.Eventually(t, support.Limit, "messages about the serial after it", func() bool { return p.last.Load() == 101 && p.heard.Load() > 3 })
+	if serials := all(w); serials["example.com"] != 101 {
+		t.Errorf("serials %v", serials)
+	}
+}
+
+// TestApart: many changes of a zone are one message a second.
+func TestApart(t *testing.T) {
+	w := newWorld(t)
+	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	w.run()
+	began := time.Now()
+	for n := range uint32(500) {
+		w.move("example.com", n+1)
+	}
+	support.Eventually(t, support.Limit, "the last version is told", func() bool { return p.last.Load() == 500 })
+	if most := int64(time.Since(began)/apart) + 2; p.heard.Load() > most {
+		t.Errorf("%d messages, want %d at most", p.heard.Load(), most)
+	}
+}
+
+// TestMay: the address and the key must both fit, and the zone be one that the secondary takes.
+func TestMay(t *testing.T) {
+	w := newWorld(t)
+	for _, b := range []Body{
+		{ID: "a", Address: "192.0.2.1", KeyName: "a.example", Secret: secretOf("a"), Zones: []string{"example.com"}},
+		{ID: "b", Address: "192.0.2.2", KeyName: "b.example", Secret: secretOf("b")},
+		{ID: "near", Address: "10.1.2.3"},
+		{ID: "far", Address: "203.0.113.9"},
+	} {
+		s, err := b.Check()
+		if err != nil {
+			t.Fatal(b, err)
+		}
+		if _, err := w.Save(t.Context(), s); err != nil {
+			t.Fatal(b, err)
+		}
+	}
+	name := func(text string) dnswire.Name {
+		if text == "" {
+			return ""
+		}
+		n, _ := dnswire.ParseName(text)
+		return n
+	}
+	for _, test := range []struct {
+		from, key, zone string
+		want            bool
+	}{
+		{"192.0.2.1", "a.example", "example.com", true},
+		{"192.0.2.1", "a.example", "other.example", false},
+		{"192.0.2.1", "b.example", "example.com", false},
+		{"192.0.2.2", "a.example", "example.com", false},
+		{"192.0.2.2", "b.example", "other.example", true},
+		{"::ffff:192.0.2.2", "b.example", "other.example", true},
+		{"192.0.2.1", "", "example.com", false},
+		{"10.1.2.3", "", "example.com", true},
+		{"10.1.2.3", "a.example", "example.com", false},
+		{"203.0.113.9", "", "example.com", false},
+	} {
+		if got := w.May(netip.MustParseAddr(test.from), name(test.key), name(test.zone)); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+	if err := w.Delete(t.Context(), "b"); err != nil || w.May(netip.MustParseAddr("192.0.2.2"), name("b.example"), name("example.com")) {
+		t.Errorf("a deleted secondary may transfer: %v", err)
+	}
+	for n := range MaxSecondaries {
+		s, err := Body{ID: fmt.Sprintf("n%d", n), Address: "10.0.0.1"}.Check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Save(t.Context(), s); err != nil && (n < MaxSecondaries-3 || err != ErrTooMany) {
+			t.Errorf("secondary %d: %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package secondary
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/envelope"
+	"meshddns/internal/msg"
+	"meshddns/internal/sqlite"
+)
+
+// Refusals of Table.
+const (
+	ErrUnknown      = sqlite.Refusal("no such secondary")
+	ErrTooMany      = sqlite.Refusal("there are too many secondaries")
+	ErrSecretMasked = sqlite.Refusal("no stored secret belongs to this key")
+	ErrKeyDiffers   = sqlite.Refusal("another secondary has a key of this name with another secret")
+)
+
+// Failures are the answers to the refusals of Table.
+var Failures = []envelope.Answer{
+	{Err: ErrUnknown, ID: msg.UnknownSecondary},
+	{Err: ErrTooMany, ID: msg.TooManySecondaries},
+	{Err: ErrSecretMasked, ID: msg.SecondarySecretMasked},
+	{Err: ErrKeyDiffers, ID: msg.SecondaryKeyDiffers},
+}
+
+// Table is the stored secondaries, with a copy in memory for the DNS server.
+type Table struct {
+	db   *sqlite.Database
+	copy atomic.Pointer[[]Secondary]
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change
+}
+
+func newTable(db *sqlite.Database) *Table {
+	t := &Table{db: db, changed: make(chan struct{})}
+	t.copy.Store(&[]Secondary{})
+	return t
+}
+
+// Load reads the copy in memory again.
+func (t *Table) Load(ctx context.Context) error {
+	all, err := t.All(ctx)
+	if err == nil {
+		t.copy.Store(&all)
+	}
+	return err
+}
+
+// known returns the secondaries as they are in memory.
+func (t *Table) known() []Secondary { return *t.copy.Load() }
+
+// Any reports whether there is a secondary.
+func (t *Table) Any() bool { return len(t.known()) > 0 }
+
+// change returns a channel that is closed at the next commit that changes a secondary.
+func (t *Table) change() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changed
+}
+
+func (t *Table) committed(ctx context.Context) {
+	t.db.Erase()
+	if err := t.Load(context.WithoutCancel(ctx)); err != nil {
+		t.copy.Store(&[]Secondary{}) // nobody may transfer what is not known
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+const selectSecondaries = `SELECT id, address, key_name, key_secret, key_algorithm, zones FROM secondaries`
+
+func scanSecondary(row sqlite.Scanner) (s Secondary, err error) {
+	var address string
+	err = row.Scan(&s.ID, &address, &s.KeyName, &s.Secret, &s.Algorithm, (*sqlite.TextList)(&s.Zones))
+	if err != nil {
+		return s, sqlite.Absent(err, ErrUnknown)
+	}
+	if s.Address, err = netip.ParseAddrPort(address); err != nil {
+		return s, err
+	}
+	return s.withKey()
+}
+
+// All returns all secondaries in the order of their ids.
+func (t *Table) All(ctx context.Context) ([]Secondary, error) {
+	return sqlite.Collect(ctx, t.db.Reading(ctx), scanSecondary, selectSecondaries+` ORDER BY id`)
+}
+
+// IDs returns the ids of all secondaries in their order.
+func (t *Table) IDs(ctx context.Context) (ids []string, err error) {
+	all, err := t.All(ctx)
+	for _, s := range all {
+		ids = append(ids, s.ID)
+	}
+	return ids, err
+}
+
+// Has reports whether a secondary with the same settings is stored.
+func (t *Table) Has(ctx context.Context, s Secondary) (bool, error) {
+	stored, err := t.Secondary(ctx, s.ID)
+	if errors.Is(err, ErrUnknown) {
+		return false, nil
+	}
+	return err == nil && s.sameAs(stored), err
+}
+
+// Secondary returns one secondary, or ErrUnknown.
+func (t *Table) Secondary(ctx context.Context, id string) (Secondary, error) {
+	return selectSecondary(ctx, t.db.Reading(ctx), id)
+}
+
+func selectSecondary(ctx context.Context, q sqlite.Queryer, id string) (Secondary, error) {
+	return scanSecondary(q.QueryRowContext(ctx, selectSecondaries+` WHERE id = ?`, id))
+}
+
+// Save creates or replaces a secondary, and returns it. The error is ErrTooMany, ErrSecretMasked or
+// ErrKeyDiffers.
+func (t *Table) Save(ctx context.Context, s Secondary) (saved Secondary, err error) {
+	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		stored, err := selectSecondary(ctx, tx, s.ID)
+		if err != nil && err != ErrUnknown {
+			return err
+		}
+		if saved, err = s.unmasked(stored); err != nil {
+			return err
+		}
+		others, err := sqlite.Collect(ctx, tx, scanSecondary, selectSecondaries+` WHERE id <> ? ORDER BY id`, s.ID)
+		if err != nil {
+			return err
+		}
+		if len(others) >= MaxSecondaries {
+			return ErrTooMany
+		}
+		for _, o := range others {
+			if o.KeyName != "" && strings.EqualFold(o.KeyName, saved.KeyName) && (o.Secret != saved.Secret || o.Algorithm != saved.Algorithm) {
+				return ErrKeyDiffers
+			}
+		}
+		sqlite.After(ctx, t.committed)
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO secondaries (id, address, key_name, key_secret, key_algorithm, zones) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET address = excluded.address, key_name = excluded.key_name, key_secret = excluded.key_secret,
+			    key_algorithm = excluded.key_algorithm, zones = excluded.zones`,
+			saved.ID, saved.Address.String(), saved.KeyName, saved.Secret, saved.Algorithm, sqlite.TextList(saved.Zones))
+		return err
+	})
+	return saved, err
+}
+
+// Delete deletes a secondary, or returns ErrUnknown.
+func (t *Table) Delete(ctx context.Context, id string) error {
+	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := selectSecondary(ctx, tx, id); err != nil {
+			return err
+		}
+		sqlite.After(ctx, t.committed)
+		_, err := tx.ExecContext(ctx, `DELETE FROM secondaries WHERE id = ?`, id)
+		return err
+	})
+}
+
+// Key returns the key with a name, which has letters in lower case.
+func (t *Table) Key(name dnswire.Name) (key dnswire.Key, ok bool) {
+	for _, s := range t.known() {
+		if s.key.Name == name && name != "" {
+			return s.key, true
+		}
+	}
+	return key, false
+}
+
+// May reports whether a server at an address, which has signed with a key, may transfer a zone.
+func (t *Table) May(from netip.Addr, key, apex dnswire.Name) bool {
+	zone := apex.Bare()
+	for _, s := range t.known() {
+		if s.matches(from, key) && s.takes(zone) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether a request comes from the secondary.
+func (s Secondary) matches(from netip.Addr, key dnswire.Name) bool {
+	return s.Address.Addr() == from.Unmap() && s.key.Name == key && (key != "" || near(from))
+}
