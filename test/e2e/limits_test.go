@@ -108,6 +108,7 @@ func endures(p *program, db string) {
 		p.t.Errorf("nobody was served: %v, %d without an answer", s.refused, s.cut)
 	}
 	p.probe("/healthz")
+	p.quiet() // the last of the crowd, whose connections wait to be accepted, take no request's place
 	p.call(200, "POST", usagesPath, reservation(2*strainedClients*strainRounds))
 	p.probe(usagesPath + "/available")
 	p.call(200, "GET", backupPath, "")
