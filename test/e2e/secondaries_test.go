@@ -215,14 +215,18 @@ func (s *secondaries) reserve() {
 	s.ids[made.field("id")] = made.field("full_domain")
 }
 
-// rest waits until all secondaries have the zones, and compares them.
+// rest waits until all secondaries have the zones as the program has them. The serial may still move
+// after one of them was asked for it: a secondary that names an unknown serial moves the zone past it.
 func (s *secondaries) rest(zones ...string) {
 	s.t.Helper()
 	for _, zone := range zones {
 		s.follow(zone)
-		want := transferred(s.t, primaryDNS, zone, readerKey)
+		var want, got []string
 		for _, p := range s.peers {
-			if got := transferred(s.t, p.address, zone); p.takes(zone) && !slices.Equal(got, want) {
+			if p.takes(zone) && !support.Within(limit, func() bool {
+				want, got = transferred(s.t, primaryDNS, zone, readerKey), transferred(s.t, p.address, zone)
+				return slices.Equal(got, want)
+			}) {
 				s.t.Fatalf("%s has\n%s\nwant\n%s", p.name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
