@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -158,12 +159,12 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	if c.list != nil && response.StatusCode == http.StatusOK {
 		return a.stream(ctx, c, response)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body, tooLong, err := readAnswer(response.Body)
 	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
 	}
 	switch status := response.StatusCode; {
-	case len(body) > maxAnswer:
+	case tooLong:
 		err = msg.Errorf("the answer is over %d octets: %w", maxAnswer, errTooLong)
 	case 300 <= status && status < 400:
 		err = msg.Errorf("a redirect (HTTP %d), which is not followed", status)
@@ -171,6 +172,25 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 		return answer{status, response.Header, body}, nil
 	}
 	return answer{}, &Error{Kind: BadAnswer, Detail: a.asked(c), Err: err}
+}
+
+// readAnswer reads an answer, unless it has over maxAnswer octets. The blocks are joined only at the end,
+// so that an answer that is too long costs no more memory than its limit.
+func readAnswer(from io.Reader) (body []byte, tooLong bool, err error) {
+	var read blocks
+	octets, err := io.Copy(&read, io.LimitReader(from, maxAnswer+1))
+	if err != nil || octets > maxAnswer {
+		return nil, octets > maxAnswer, err
+	}
+	return slices.Concat(read...), false, nil
+}
+
+// blocks keeps what is written to it.
+type blocks [][]byte
+
+func (b *blocks) Write(block []byte) (int, error) {
+	*b = append(*b, bytes.Clone(block))
+	return len(block), nil
 }
 
 // asked returns the names of a call and its host.
