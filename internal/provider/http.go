@@ -24,6 +24,7 @@ import (
 
 const (
 	callTime  = 10 * time.Second // limit for one request and its answer
+	listTime  = time.Minute      // for the rest of a list of which over maxAnswer octets have come in callTime
 	maxAnswer = 4 << 20          // octets of an answer
 	maxStream = 256 << 20        // octets of an answer that is read as a stream
 	maxSkew   = 5 * time.Minute  // greatest clock error that the strictest vendors accept
@@ -141,8 +142,10 @@ type answer struct {
 
 // send makes a call. sign authenticates the request.
 func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body []byte)) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(callTime, func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
 	r, err := a.request(ctx, c)
 	if err != nil {
 		return answer{}, &Error{Kind: Invalid, Detail: msg.Say(c.name), Err: err}
@@ -157,7 +160,7 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	}
 	defer response.Body.Close()
 	if c.list != nil && response.StatusCode == http.StatusOK {
-		return a.stream(ctx, c, response)
+		return a.stream(ctx, c, response, func() { late.Reset(listTime) })
 	}
 	body, tooLong, err := readAnswer(response.Body)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"meshddns/internal/msg"
 )
@@ -22,10 +23,11 @@ type list struct {
 }
 
 // stream reads an answer with a list. It holds one element of the list at a time, of at most maxAnswer
-// octets. A list of over maxAnswer octets that does not arrive in time counts as too long.
-func (a *api) stream(ctx context.Context, c call, response *http.Response) (answer, error) {
+// octets. It calls long once over maxAnswer octets have come. A list so long that does not arrive in
+// time counts as too long.
+func (a *api) stream(ctx context.Context, c call, response *http.Response, long func()) (answer, error) {
 	ans := answer{status: response.StatusCode, header: response.Header}
-	body := &bounded{from: response.Body}
+	body := &bounded{from: response.Body, long: sync.OnceFunc(long)}
 	d := json.NewDecoder(body)
 	body.used = d.InputOffset
 	rest, err := c.list.read(d)
@@ -46,13 +48,16 @@ func (a *api) stream(ctx context.Context, c call, response *http.Response) (answ
 type bounded struct {
 	from   io.Reader
 	used   func() int64 // octets that are no longer in memory
+	long   func()       // is called when there are over maxAnswer octets
 	octets int64
 	err    error // except io.EOF
 }
 
 func (b *bounded) Read(p []byte) (n int, err error) {
 	n, err = b.from.Read(p)
-	b.octets += int64(n)
+	if b.octets += int64(n); b.octets > maxAnswer {
+		b.long()
+	}
 	if b.octets > maxStream || b.octets-b.used() > maxAnswer {
 		err = errTooLong
 	}

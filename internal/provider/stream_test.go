@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -129,5 +130,19 @@ func TestWanted(t *testing.T) {
 	sets.add("all", record{value: TXT{"more"}})
 	if records := sets.sets["all"].records; records[len(records)-1].value.Text() == "more" {
 		t.Error("more is kept than may be")
+	}
+}
+
+// A list has more time once it is longer than any other answer.
+func TestLongListHasTime(t *testing.T) {
+	for octets, want := range map[int]int{100: 0, maxAnswer - 100: 0, maxAnswer + 100: 1, 2 * maxAnswer: 1} {
+		element := `"` + strings.Repeat("x", 97) + `",`
+		text := `{"names":[` + strings.Repeat(element, octets/len(element)) + `""]}`
+		got := 0
+		names := &list{member: "names", take: func(d *json.Decoder) error { _, err := d.Token(); return err }}
+		_, err := (&api{}).stream(t.Context(), call{list: names}, &http.Response{Body: io.NopCloser(strings.NewReader(text))}, func() { got++ })
+		if got != want || err != nil {
+			t.Errorf("%d octets: asked %d times for more, want %d; %v", len(text), got, want, err)
+		}
 	}
 }
