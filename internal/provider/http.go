@@ -24,7 +24,7 @@ import (
 
 const (
 	callTime  = 10 * time.Second // limit for one request and its answer
-	listTime  = time.Minute      // for the rest of a list of which over maxAnswer octets have come in callTime
+	listTime  = time.Minute      // for the rest of a list of which over maxAnswer octets came in callTime
 	maxAnswer = 4 << 20          // octets of an answer
 	maxStream = 256 << 20        // octets of an answer that is read as a stream
 	maxSkew   = 5 * time.Minute  // greatest clock error that the strictest vendors accept

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // longLists are the answers that have a whole zone: the text before the records, a record, and the text
@@ -133,16 +135,59 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// A list has more time once it is longer than any other answer.
-func TestLongListHasTime(t *testing.T) {
-	for octets, want := range map[int]int{100: 0, maxAnswer - 100: 0, maxAnswer + 100: 1, 2 * maxAnswer: 1} {
-		element := `"` + strings.Repeat("x", 97) + `",`
-		text := `{"names":[` + strings.Repeat(element, octets/len(element)) + `""]}`
-		got := 0
-		names := &list{member: "names", take: func(d *json.Decoder) error { _, err := d.Token(); return err }}
-		_, err := (&api{}).stream(t.Context(), call{list: names}, &http.Response{Body: io.NopCloser(strings.NewReader(text))}, func() { got++ })
-		if got != want || err != nil {
-			t.Errorf("%d octets: asked %d times for more, want %d; %v", len(text), got, want, err)
+// paced is a transport whose answers pause for a time before their end.
+type paced struct {
+	text, end string
+	pause     time.Duration
+}
+
+func (p paced) RoundTrip(r *http.Request) (*http.Response, error) {
+	waiting := readerFunc(func([]byte) (int, error) {
+		select {
+		case <-time.After(p.pause):
+			return 0, io.EOF
+		case <-r.Context().Done():
+			return 0, r.Context().Err()
 		}
+	})
+	body := io.MultiReader(strings.NewReader(p.text), waiting, strings.NewReader(p.end))
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestLongListHasTime: a list has more time than other answers once it is longer than they may be.
+func TestLongListHasTime(t *testing.T) {
+	standard := httpClient.Transport
+	defer func() { httpClient.Transport = standard }()
+	names := &list{"names", func(d *json.Decoder) error { _, err := d.Token(); return err }}
+	const long = maxAnswer + 100
+	for _, test := range []struct {
+		what   string
+		list   *list
+		octets int
+		pause  time.Duration
+		want   Kind
+	}{
+		{"a short list", names, 100, callTime - time.Second, ""},
+		{"a short list that is slow", names, 100, callTime + time.Second, Network},
+		{"no list", nil, 100, callTime + time.Second, Network},
+		{"a long list", names, long, listTime - time.Second, ""},
+		{"a long list that is slow", names, long, listTime + time.Second, BadAnswer},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, err := newAPI("https://192.0.2.1", Credentials{}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			element := `"` + strings.Repeat("x", 97) + `",`
+			httpClient.Transport = paced{`{"names":[` + strings.Repeat(element, 1+test.octets/len(element)), `""]}`, test.pause}
+			_, err = a.send(t.Context(), call{name: "list", method: http.MethodGet, list: test.list}, func(*http.Request, []byte) {})
+			if KindOf(err) != test.want || errors.Is(err, errTooLong) != (test.want == BadAnswer) {
+				t.Errorf("%s: %v, want kind %q", test.what, err, test.want)
+			}
+		})
 	}
 }

@@ -53,9 +53,10 @@ import (
 //	      {"name": "www.example.com", "values": [], "alias": "example.net"}]}
 //
 // alias is the target of a CNAME at the name. A list must be complete: missing names count as absent.
-// The client reads a list as it arrives. If the list has over 256 MiB, or over 4 MiB and takes over ten
-// seconds, the client reads the names one by one. A bridge without these calls answers 404 or 501, or
-// 400 or 405 if a call without a name is a mistake for it. The client then reads the names one by one.
+// The client reads a list as it arrives. If the list has over 256 MiB, or the rest after its first 4 MiB
+// takes over a minute, the client reads the names one by one. A bridge without these calls answers 404 or
+// 501, or 400 or 405 if a call without a name is a mistake for it. The client then reads the names one by
+// one.
 //
 // A value is one JSON string: the octets of its character-strings, joined. The bridge splits a value of
 // more than 255 octets into strings of 255 octets, the last one shorter. JSON cannot have octets that
