@@ -1,4 +1,4 @@
--- Today's tables of meshddns, version 9. One file holds everything: the
+-- Today's tables of meshddns, version 10. One file holds everything: the
 -- configuration, the reserved names, the work that is due, the published values,
 -- and the zones of the built-in DNS server.
 --
@@ -117,6 +117,41 @@ CREATE TABLE bindings (
 
 CREATE INDEX bindings_by_network ON bindings (network_id, seq);
 
+-- What a usage has beyond the defaults of its service. A usage without a row has none of it.
+CREATE TABLE usage_options (
+    usage    INTEGER PRIMARY KEY REFERENCES usages (seq) ON DELETE CASCADE,
+    formats  TEXT NOT NULL, -- JSON array of strings; '[]' to use the service's
+    checking TEXT NOT NULL, -- JSON object: how its endpoints are checked; '' to use the service's
+    peer_id  TEXT NOT NULL  -- of its own endpoints; '' none
+) STRICT;
+
+-- Rights of nodes to renew the endpoints of one slot of a usage.
+CREATE TABLE leases (
+    seq        INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT    NOT NULL UNIQUE,
+    usage      INTEGER NOT NULL REFERENCES usages (seq) ON DELETE CASCADE,
+    slot       TEXT    NOT NULL,
+    token      BLOB    NOT NULL UNIQUE, -- SHA-256 of the token
+    schemes    TEXT    NOT NULL, -- JSON array of the allowed schemes; '[]' all
+    cidrs      TEXT    NOT NULL, -- JSON array of the allowed address ranges; '[]' all
+    ttl        INTEGER NOT NULL, -- seconds from a renewal to the end
+    template   TEXT    NOT NULL, -- JSON array of endpoints with {ip}; '[]' those of the usage
+    peer_id    TEXT    NOT NULL, -- '' none
+    endpoints  TEXT    NOT NULL, -- JSON array: what is published; '[]' before the first renewal and after the end
+    renewed_at INTEGER NOT NULL, -- rounded down, because not every renewal is written; 0 never
+    renewed_by TEXT    NOT NULL, -- IP address of the last renewal that was written; '' none
+    UNIQUE (usage, slot)
+) STRICT;
+
+-- Endpoints that a check has found dead. They are not published.
+CREATE TABLE dead_endpoints (
+    usage    INTEGER NOT NULL REFERENCES usages (seq) ON DELETE CASCADE,
+    endpoint TEXT    NOT NULL, -- with its address
+    since    INTEGER NOT NULL,
+    error    TEXT    NOT NULL,
+    PRIMARY KEY (usage, endpoint)
+) STRICT, WITHOUT ROWID;
+
 -- Every name that is wanted, or that may have a value of ours. The transaction of a
 -- change also marks the names that are due because of it.
 CREATE TABLE names (
@@ -143,12 +178,14 @@ CREATE TABLE marks (
 CREATE TABLE places (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     name      TEXT    NOT NULL,
+    owner     TEXT    NOT NULL DEFAULT '', -- owner name of a record in another format; '' for the TXT record of the name
+    type      TEXT    NOT NULL DEFAULT '', -- of that record: TXT, A, AAAA or SRV
     account   INTEGER NOT NULL REFERENCES accounts (id),
     zone      TEXT    NOT NULL, -- apex; '' when it is not found yet
     zone_id   TEXT    NOT NULL, -- what the provider tells it by from others of its name
     state     TEXT    NOT NULL CHECK (state IN
         ('pending', 'published', 'failed', 'conflict', 'withdrawing', 'leftover', 'withdrawn')),
-    standing  TEXT    NOT NULL, -- the value that stands there as far as is known; '' none
+    standing  TEXT    NOT NULL, -- the value or the set of values that stands there as far as is known; '' none
     doubt     TEXT    NOT NULL, -- the value of the last write of unknown outcome; '*' before it: not the only one
     look_at   INTEGER NOT NULL, -- when to look here once more; 0 never
     disturbed INTEGER NOT NULL, -- how often in a row somebody with our mark had changed it
@@ -158,7 +195,7 @@ CREATE TABLE places (
     attempts  INTEGER NOT NULL,
     at        TEXT    NOT NULL, -- of the last news
     since     TEXT    NOT NULL, -- of the state
-    UNIQUE (name, account, zone)
+    UNIQUE (name, owner, type, account, zone)
 ) STRICT;
 
 CREATE INDEX places_by_account ON places (account, zone);
@@ -211,14 +248,15 @@ CREATE TRIGGER places_stated AFTER UPDATE OF state ON places WHEN OLD.state <> N
     INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
 END;
 
--- TXT records of the zones of the built-in DNS server. The name begins at the root
+-- Records of the zones of the built-in DNS server. The name begins at the root
 -- ('com.example.office._mesh'), so that the names below one name are adjacent: one
 -- search finds an empty non-terminal.
 CREATE TABLE zone_records (
     name TEXT    NOT NULL,
-    data BLOB    NOT NULL, -- RDATA (RFC 1035, section 3.3.14)
-    ttl  INTEGER NOT NULL, -- seconds
-    PRIMARY KEY (name, data)
+    type INTEGER NOT NULL, -- 1 A, 16 TXT, 28 AAAA, 33 SRV
+    data BLOB    NOT NULL, -- RDATA in wire form, not compressed
+    ttl  INTEGER NOT NULL, -- seconds; one for all records of a name and a type
+    PRIMARY KEY (name, type, data)
 ) STRICT, WITHOUT ROWID;
 
 -- SOA serials of the built-in zones (RFC 1982): every change of a zone increases its

@@ -179,7 +179,7 @@ func TestCacheBuiltDuringChanges(t *testing.T) {
 	const names = 10_000
 	b.zone("example.net")
 	b.exec(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
-		INSERT INTO zone_records SELECT 'net.example.n' || i, X'0178', 60 FROM n`)
+		INSERT INTO zone_records SELECT 'net.example.n' || i, 16, X'0178', 60 FROM n`)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -248,7 +248,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if _, err := other.Exec(`INSERT INTO zone_records VALUES ('net.example.b', X'0178', 60)`); err != nil {
+	if _, err := other.Exec(`INSERT INTO zone_records VALUES ('net.example.b', 16, X'0178', 60)`); err != nil {
 		t.Fatal(err)
 	}
 	b.cache.Reload()

@@ -187,7 +187,7 @@ func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit 
 	return sqlite.Collect(ctx, t.db.Reader, scanZoneRecord, `
 		SELECT name, data, ttl FROM zone_records
 		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/'
-		ORDER BY name, data LIMIT ?3 + 0`, after, zone, limit)
+		ORDER BY name, type, data LIMIT ?3 + 0`, after, zone, limit)
 }
 
 // ZoneRecordsPage calls each for records after a name: limit records, and the others of the
@@ -208,7 +208,7 @@ func readPage(ctx context.Context, q sqlite.Queryer, after, before string, limit
 		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 AND name < ?2 ORDER BY name LIMIT ?3 + 0))
 		SELECT coalesce((SELECT name FROM last), ''),
 		       coalesce(group_concat(concat(name, char(0), ttl, char(0), length(data), char(0), data), ''), '')
-		FROM (SELECT name, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, data)`,
+		FROM (SELECT name, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, type, data)`,
 		after, before, limit).Scan(&last, &page)
 	return last, page, err
 }
@@ -298,7 +298,7 @@ func oneTTL(now, add, remove []Record) (added, removed []Record) {
 // removeRecords deletes records, and returns those that were there, with their TTLs.
 func removeRecords(ctx context.Context, tx *sql.Tx, records []Record) (removed []Record, err error) {
 	for _, r := range records {
-		err := tx.QueryRowContext(ctx, `DELETE FROM zone_records WHERE name = ? AND data = ? RETURNING ttl`, r.Name, r.Data).Scan(&r.TTL)
+		err := tx.QueryRowContext(ctx, `DELETE FROM zone_records WHERE name = ? AND type = 16 AND data = ? RETURNING ttl`, r.Name, r.Data).Scan(&r.TTL)
 		if err == nil {
 			removed = append(removed, r)
 		} else if err = sqlite.Absent(err, nil); err != nil {
@@ -311,7 +311,7 @@ func removeRecords(ctx context.Context, tx *sql.Tx, records []Record) (removed [
 // addRecords stores records, and returns those that were not there.
 func addRecords(ctx context.Context, tx *sql.Tx, records []Record) (added []Record, err error) {
 	for _, r := range records {
-		result, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Data, r.TTL)
+		result, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Data, r.TTL)
 		if err != nil {
 			return nil, err
 		}

@@ -154,7 +154,7 @@ func (w *world) zone(name string) {
 // foreign adds a value that no client has added.
 func (w *world) foreign(name string, value provider.TXT) {
 	w.t.Helper()
-	w.exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, 120)`, key(name), dnswire.TXTData(value))
+	w.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 120)`, key(name), dnswire.TXTData(value))
 	w.table.Changed(w.t.Context(), []string{key(name)}, nil)
 }
 

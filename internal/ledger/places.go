@@ -88,7 +88,7 @@ func dropUnused(ctx context.Context, tx *sql.Tx, key reconcile.Account, inUse in
 }
 
 const selectPlaces = `
-	SELECT id, name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since
+	SELECT id, name, owner, type, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since
 	FROM places`
 
 // StoredPlace is a stored place, with the times that are shown of it.
@@ -99,7 +99,7 @@ type StoredPlace struct {
 
 func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
 	at, look, doubt := &p.Place, int64(0), ""
-	err = row.Scan(&at.ID, &at.Name, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &look,
+	err = row.Scan(&at.ID, &at.Name, &at.Sibling.Owner, &at.Sibling.Type, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &look,
 		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Fault.Key, &at.Attempts, &p.At, &p.Since)
 	at.LookAt, at.Doubt = sqlite.Stamped(look), reconcile.ParseDoubt(doubt)
 	return p, sqlite.Absent(err, ErrNoLeftover)
@@ -108,20 +108,20 @@ func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
 // savePlace stores a place and returns its id.
 func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
 	now := sqlite.Shown(g.now())
-	values := []any{p.Name, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), sqlite.Stamp(p.LookAt), p.Disturbed,
+	values := []any{p.Name, p.Sibling.Owner, p.Sibling.Type, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), sqlite.Stamp(p.LookAt), p.Disturbed,
 		p.Fault.Code, p.Fault.Detail, p.Fault.Key, p.Attempts, now}
 	if p.ID == 0 {
 		err = tx.QueryRowContext(ctx, `
-			INSERT INTO places (name, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			INSERT INTO places (name, owner, type, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			RETURNING id`, append(values, now)...).Scan(&id)
 		return id, err
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE places SET
-		    name = ?1, account = ?2, zone = ?3, zone_id = ?4, since = iif(state = ?5, since, ?14), state = ?5, standing = ?6,
-		    doubt = ?7, look_at = ?8, disturbed = ?9, code = ?10, detail = ?11, key_of = ?12, attempts = ?13, at = ?14
-		WHERE id = ?15`, append(values, p.ID)...)
+		    name = ?1, owner = ?2, type = ?3, account = ?4, zone = ?5, zone_id = ?6, since = iif(state = ?7, since, ?16), state = ?7,
+		    standing = ?8, doubt = ?9, look_at = ?10, disturbed = ?11, code = ?12, detail = ?13, key_of = ?14, attempts = ?15, at = ?16
+		WHERE id = ?17`, append(values, p.ID)...)
 	return p.ID, err
 }
 
@@ -178,7 +178,7 @@ func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) err
 		for _, p := range places {
 			var known bool
 			err := tx.QueryRowContext(ctx, `
-				SELECT EXISTS (SELECT 1 FROM places WHERE name = ? AND account = ? AND zone = ?)`, p.Name, p.Account.ID, p.Zone).Scan(&known)
+				SELECT EXISTS (SELECT 1 FROM places WHERE name = ? AND owner = '' AND account = ? AND zone = ?)`, p.Name, p.Account.ID, p.Zone).Scan(&known)
 			if err != nil {
 				return err
 			}
@@ -359,7 +359,7 @@ func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT value FROM json_each(?1)
 		WHERE NOT EXISTS (SELECT 1 FROM places p JOIN accounts a ON a.id = p.account
-		                  WHERE p.name = value AND p.zone = ?2 AND (a.provider = 'builtin') = (?4 = 'builtin') AND
+		                  WHERE p.name = value AND p.owner = '' AND p.zone = ?2 AND (a.provider = 'builtin') = (?4 = 'builtin') AND
 		                        NOT (a.id <> ?3 AND a.provider = ?4 AND a.endpoint = ?5 AND p.zone_id <> '' AND ?6 <> '' AND p.zone_id <> ?6))`,
 		sqlite.TextList(names), z.Apex, z.Account.ID, z.Account.Provider, z.Account.Endpoint, z.ID)
 }

@@ -204,7 +204,8 @@ func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
 	var network mesh.NetworkID
 	var status string
 	told := &u.usage.Told
-	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &told.State, &told.Place, &told.Rival)
+	err = row.Scan(&u.seq, &u.name, &u.usage.ID, &u.service, &u.endpoints, &network, &status, &told.State, &told.Place, &told.Rival,
+		(*sqlite.TextList)(&u.usage.Formats), &u.usage.PeerID)
 	u.usage.Network, u.usage.Releasing = network.String(), status == StatusReleasing
 	return u, err
 }
@@ -212,13 +213,17 @@ func scanStoredUsage(row sqlite.Scanner) (u storedUsage, err error) {
 // usages reads the usages of the names, in the order of their reservation.
 func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	all, err := sqlite.Collect(ctx, l.q, scanStoredUsage, `
-		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival
-		FROM usages u JOIN bindings b ON b.seq = u.seq
+		SELECT u.seq, u.name, u.id, u.provider_id, u.txt_endpoints, b.network_id, b.status, u.state, u.place, u.rival,
+		       coalesce(o.formats, '[]'), coalesce(o.peer_id, '')
+		FROM usages u JOIN bindings b ON b.seq = u.seq LEFT JOIN usage_options o ON o.usage = u.seq
 		WHERE u.name IN (SELECT value FROM json_each(?)) AND u.record_type = 'TXT'`, l.names)
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(all, func(a, b storedUsage) int { return cmp.Compare(a.seq, b.seq) })
+	if err := l.living(ctx, all); err != nil {
+		return err
+	}
 	services := map[string]*reconcile.Usage{}
 	for _, u := range all {
 		of := services[u.service]
@@ -232,10 +237,48 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 		if len(u.endpoints) > 0 {
 			u.usage.Endpoints = u.endpoints
 		}
+		if len(u.usage.Formats) == 0 {
+			u.usage.Formats = of.Formats
+		}
 		n := &names[l.at[u.name]]
 		n.Usages = append(n.Usages, u.usage)
 	}
 	return nil
+}
+
+// living reads what nodes have renewed of the endpoints of usages, and which endpoints are dead.
+func (l *loader) living(ctx context.Context, usages []storedUsage) error {
+	at := map[int64]*reconcile.Usage{}
+	var seqs []int64
+	for i := range usages {
+		at[usages[i].seq] = &usages[i].usage
+		seqs = append(seqs, usages[i].seq)
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	err := l.rows(ctx, `
+		SELECT usage, slot, peer_id, endpoints FROM leases
+		WHERE usage IN (SELECT value FROM json_each(?)) AND endpoints <> '[]' ORDER BY usage, slot`, func(rows *sql.Rows) error {
+		var usage int64
+		var e mesh.Endpoint
+		var endpoints sqlite.TextList
+		err := rows.Scan(&usage, &e.Slot, &e.PeerID, &endpoints)
+		for _, e.Text = range endpoints {
+			at[usage].Leased = append(at[usage].Leased, e)
+		}
+		return err
+	}, text(seqs))
+	if err != nil {
+		return err
+	}
+	return l.rows(ctx, `SELECT usage, endpoint FROM dead_endpoints WHERE usage IN (SELECT value FROM json_each(?))`, func(rows *sql.Rows) error {
+		var usage int64
+		var endpoint string
+		err := rows.Scan(&usage, &endpoint)
+		at[usage].Dead = append(at[usage].Dead, endpoint)
+		return err
+	}, text(seqs))
 }
 
 // service reads the part of a usage that comes from its service. The account is the
@@ -245,7 +288,9 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 	var u reconcile.Usage
 	var account sql.Null[int64]
 	var endpoints sqlite.TextList
-	err := l.q.QueryRowContext(ctx, `SELECT zone, account, txt_endpoints FROM services WHERE id = ?`, id).Scan(&u.Domain, &account, &endpoints)
+	err := l.q.QueryRowContext(ctx, `
+		SELECT zone, account, txt_endpoints, coalesce(iif(json_valid(config), config -> '$.formats', NULL), '[]') FROM services WHERE id = ?`, id).Scan(
+		&u.Domain, &account, &endpoints, (*sqlite.TextList)(&u.Formats))
 	if err != nil {
 		return &u, sqlite.Absent(err, nil) // a usage of an old database may lack its service, and then has no account
 	}

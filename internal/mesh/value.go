@@ -40,6 +40,20 @@ func Value(network, owner string, endpoints []string) string {
 	return strings.Join(append(words, endpoints...), " ")
 }
 
+// Fit returns the value with the endpoints of the usage itself and, in their order, those of the
+// leased ones for which MaxValue has room. The others are left out.
+func Fit(network, owner string, own []string, leased []Endpoint) (value string, leftOut []Endpoint) {
+	value = Value(network, owner, own)
+	for _, e := range leased {
+		if len(value)+len(" ")+len(e.Text) > MaxValue {
+			leftOut = append(leftOut, e)
+			continue
+		}
+		value += " " + e.Text
+	}
+	return value, leftOut
+}
+
 const probe = "probe="
 
 // Probe returns a test value of an owner. It belongs to no network; mark makes it unique.
@@ -72,6 +86,13 @@ func member(words []string, beginning string) string {
 		}
 	}
 	return ""
+}
+
+// Endpoint is one endpoint of a usage.
+type Endpoint struct {
+	Text   string // scheme://host:port
+	Slot   string // of the lease that renews it; "" for one of the usage itself
+	PeerID string // the id of the peer at the endpoint, for libp2p and iroh; "" for none
 }
 
 // Placeholders for the public addresses of this host.

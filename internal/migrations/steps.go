@@ -15,7 +15,7 @@ import (
 // Steps returns the steps of this program, the first from version 1 to version 2. Steps are only
 // appended.
 func Steps() []sqlite.Step {
-	return []sqlite.Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts, statements(sql8), statements(sql9)}
+	return []sqlite.Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts, statements(sql8), statements(sql9), statements(sql10)}
 }
 
 // The SQL of each step, as far as SQL can do it.
@@ -34,6 +34,8 @@ var (
 	sql8 string
 	//go:embed 9.sql
 	sql9 string
+	//go:embed 10.sql
+	sql10 string
 )
 
 // statements makes a step of SQL statements.

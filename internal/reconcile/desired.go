@@ -157,6 +157,8 @@ type wanted struct {
 	domain    string
 	accounts  []Account
 	endpoints []string
+	leased    []mesh.Endpoint
+	dead      []string
 	own       bool
 	nowhere   bool // the name is reserved, and there is no account to publish at
 }
@@ -173,7 +175,7 @@ func wantedAt(n Name) (w wanted) {
 		if u.Account == nil {
 			continue
 		}
-		w.domain, w.endpoints = u.Domain, u.Endpoints
+		w.domain, w.endpoints, w.leased, w.dead = u.Domain, u.Endpoints, u.Leased, u.Dead
 		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
 			w.accounts = append(w.accounts, *u.Account)
 		}
@@ -186,11 +188,12 @@ func wantedAt(n Name) (w wanted) {
 }
 
 func (w wanted) record(owner string, n Name, account Account, addresses Addresses) Record {
-	expanded, _ := mesh.Expand(w.endpoints, addresses.Last)
+	own, leased := w.living(addresses)
+	value, _ := mesh.Fit(w.network, owner, own, leased)
 	_, unknown := mesh.Expand(w.endpoints, addresses.Now)
 	r := Record{
 		Name: n.Name, Network: w.network, Account: account, Domain: w.domain,
-		Want:  mesh.Value(w.network, owner, expanded),
+		Want:  value,
 		Place: Place{Name: n.Name, Account: account, State: Pending},
 	}
 	if err := mesh.Check(w.network, owner, w.endpoints); err != nil {
@@ -208,6 +211,23 @@ func (w wanted) record(owner string, n Name, account Account, addresses Addresse
 	r.choosePlace(n.Places)
 	r.Waited = waited(n, r.Place)
 	return r
+}
+
+// living returns the endpoints with their addresses, without the dead ones. If all are dead, it
+// returns all, because an empty value helps no client.
+func (w wanted) living(addresses Addresses) (own []string, leased []mesh.Endpoint) {
+	own, _ = mesh.Expand(w.endpoints, addresses.Last)
+	dead := func(text string) bool { return slices.Contains(w.dead, text) }
+	alive := slices.DeleteFunc(slices.Clone(own), dead)
+	for _, e := range w.leased {
+		if !dead(e.Text) {
+			leased = append(leased, e)
+		}
+	}
+	if len(alive)+len(leased) == 0 {
+		return own, w.leased
+	}
+	return alive, leased
 }
 
 // choosePlace picks the account's place for the wanted value: the only one that is not

@@ -33,6 +33,7 @@ var PlaceStates = []PlaceState{Pending, Published, Failed, Conflict, Withdrawing
 type Place struct {
 	ID        int64 // 0: not stored yet
 	Name      string
+	Sibling   Sibling // the zero Sibling: the TXT record with our mark
 	Account   Account
 	Zone      string // apex; "" until the zone is found
 	ZoneID    string
@@ -43,6 +44,13 @@ type Place struct {
 	Disturbed int       // changes in a row by another writer with our mark
 	Fault     Fault
 	Attempts  int
+}
+
+// Sibling is a record of a name in another format: without our mark, of any type, with several
+// values, and at an owner name of its own.
+type Sibling struct {
+	Owner string // owner name
+	Type  string // of the record: TXT, A, AAAA or SRV
 }
 
 // Doubt is the values that may stand at a place, now or later, because writes had no clear

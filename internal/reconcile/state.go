@@ -47,7 +47,11 @@ type Usage struct {
 	Account   *Account // nil if there is no account to publish at
 	Domain    string   // of its service
 	Endpoints []string
-	Told      Told // the stored one
+	PeerID    string          // of the endpoints; "" for none
+	Leased    []mesh.Endpoint // what nodes have renewed, in the order of the slots
+	Dead      []string        // endpoints that a check has found dead, with their addresses
+	Formats   []string        // beside the value of package mesh
+	Told      Told            // the stored one
 }
 
 // Own is the configuration's own record.

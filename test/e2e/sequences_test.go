@@ -368,7 +368,7 @@ func (b builtinOutside) inMemory() bool {
 func (b builtinOutside) Add(_ testing.TB, name string, value []string) {
 	b.t.Helper()
 	defer b.served(name, value, true)
-	b.exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, 60)`, name, dnswire.TXTData(value))
+	b.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 60)`, name, dnswire.TXTData(value))
 }
 
 func (b builtinOutside) Remove(_ testing.TB, name string, value []string) {

@@ -87,7 +87,7 @@ func (h *host) foreign(s servertest.Server, name string, v provider.TXT) {
 		s.Update(h.t, fmt.Sprintf("add %s %d TXT %s", name, dnsForeignTTL, dnsQuoted(v)))
 		return
 	}
-	if _, err := h.Writer.Exec(`INSERT INTO zone_records (name, data, ttl) VALUES (?, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
+	if _, err := h.Writer.Exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?)`, dnsKey(name), dnswire.TXTData(v), dnsForeignTTL); err != nil {
 		h.t.Fatal(err)
 	}
 	h.Zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
