@@ -554,7 +554,7 @@ func TestLeftFolderStays(t *testing.T) {
 // mountDisk makes a folder a small file system of its own until the test ends.
 func mountDisk(t testing.TB, dir string) {
 	t.Helper()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=600k"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=720k"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("a small disk cannot be mounted: %v; root can", err)
 		}
