@@ -263,6 +263,22 @@ var errorTexts = map[string]string{
 	"TSIG key name: %w":                                                                                "TSIG 密钥名：%w",
 	"TSIG secret: not base64":                                                                          "TSIG 密钥不是 base64",
 
+	// Formats of endpoints.
+	"%d formats, %d at most":                                                         "共 %d 种格式，最多 %d 种",
+	"it is given twice":                                                              "重复",
+	"there is no such format":                                                        "没有这种格式",
+	"want srv:_service._tcp or srv:_service._udp":                                    "应为 srv:_service._tcp 或 srv:_service._udp",
+	"the host %q is neither an address nor a name":                                   "主机 %q 既不是地址也不是域名",
+	"the host is a name, and this format has addresses only":                         "主机是域名，而该格式只能发布地址",
+	"the host is an IPv6 address, and this format has IPv4 only":                     "主机是 IPv6 地址，而该格式只有 IPv4",
+	"this format has no endpoints of scheme %q":                                      "该格式不含协议为 %q 的地址",
+	"the endpoint has no peer_id":                                                    "该地址没有 peer_id",
+	"%q is no peer id of libp2p":                                                     "%q 不是 libp2p 的节点 ID",
+	"clients read at most %d records at a name":                                      "客户端在一个名称下最多读取 %d 条记录",
+	"the DNS answer would have %d octets, %d at most":                                "DNS 应答将为 %d 字节，最多 %d 字节",
+	"%q is no endpoint id of iroh: want 64 hex digits or 52 characters of z-base-32": "%q 不是 iroh 的节点 ID，应为 64 位十六进制数或 52 个 z-base-32 字符",
+	"%q is no DNS name: a label has 1 to %d letters, digits, hyphens or underscores, a name at most %d octets": "%q 不是 DNS 名称：每段为 1 到 %d 个字母、数字、连字符或下划线，全长最多 %d 字节",
+
 	// A bridge.
 	"not a status that a bridge answers with":     "不是脚本应返回的状态码",
 	"zone %q does not contain %s":                 "区域 %q 不包含 %s",

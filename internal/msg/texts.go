@@ -53,6 +53,7 @@ const (
 	TXTRecordNameEmpty ID = "txt_record_name_empty"
 	SecretNotStored    ID = "secret_not_stored"
 	EndpointInvalid    ID = "endpoint_invalid"
+	FormatInvalid      ID = "format_invalid"
 	ValueTooLong       ID = "value_too_long"
 
 	ServiceIDEmpty       ID = "service_id_empty"
@@ -283,6 +284,7 @@ var texts = map[ID][2]string{
 	TXTRecordNameEmpty: {"txt_record_name 不能为空", "txt_record_name must not be empty"},
 	SecretNotStored: {"仅当 provider、access_key_id、endpoint 与已保存的一致时才能沿用已保存的密钥，否则请填写完整密钥",
 		"a masked secret keeps the stored one only where provider, access_key_id and endpoint are the stored ones; send the secret itself"},
+	FormatInvalid:   {"formats 中的 %q 无效：%s", "formats: %q: %s"},
 	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port", "txt_endpoints: %q is not scheme://host:port"},
 	ValueTooLong:    {"TXT 记录值过长：%d 字节，最多 %d 字节", "the TXT value is too long: %d octets, %d at most"},
 

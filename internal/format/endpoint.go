@@ -1,0 +1,56 @@
+// Endpoints, taken apart.
+
+package format
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"meshddns/internal/dnsname"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+)
+
+// endpoint is an endpoint of a usage in its parts. Its host is an address or a name.
+type endpoint struct {
+	mesh.Endpoint
+	scheme string
+	addr   netip.Addr // invalid if the host is a name
+	name   string     // the host's, folded; "" if it is an address
+	port   uint16
+}
+
+// parseEndpoint takes an endpoint apart, and returns the reason why that cannot be done. An IPv4 address
+// in IPv6 form becomes an IPv4 address.
+func parseEndpoint(e mesh.Endpoint) (endpoint, msg.Text) {
+	fault := (&mesh.EndpointError{Text: e.Text}).Message()
+	scheme, rest, ok := strings.Cut(e.Text, "://")
+	if !ok || scheme == "" {
+		return endpoint{}, fault
+	}
+	parsed := endpoint{Endpoint: e, scheme: strings.ToLower(scheme)}
+	if at, err := netip.ParseAddrPort(rest); err == nil && at.Port() > 0 && at.Addr().Zone() == "" {
+		parsed.addr, parsed.port = at.Addr().Unmap(), at.Port()
+		return parsed, ""
+	}
+	host, digits, _ := strings.Cut(rest, ":")
+	port, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || port == 0 || host == "" {
+		return endpoint{}, fault
+	}
+	parsed.name, parsed.port = dnsname.Fold(host), uint16(port)
+	if dnsname.Fault(parsed.name) != "" || isNumber(parsed.name[strings.LastIndexByte(parsed.name, '.')+1:]) {
+		return endpoint{}, msg.Textf("the host %q is neither an address nor a name", host)
+	}
+	return parsed, ""
+}
+
+// isNumber reports whether readers of URLs take a host that ends in this label for an IPv4 address
+// (WHATWG URL, "ends in a number").
+func isNumber(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}

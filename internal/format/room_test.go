@@ -1,0 +1,84 @@
+package format
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"meshddns/internal/dnswire"
+	"meshddns/internal/mesh"
+)
+
+// answerOf returns the size of the DNS answer with a set of TXT records, as a server packs it.
+func answerOf(t *testing.T, set Set) int {
+	t.Helper()
+	name, err := dnswire.ParseName(set.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := dnswire.Message{Questions: []dnswire.Question{{Name: name, Type: dnswire.TypeTXT, Class: dnswire.ClassIN}}}
+	for _, value := range set.Values {
+		answer.Answers = append(answer.Answers, dnswire.RR{Name: name, Type: dnswire.TypeTXT, Class: dnswire.ClassIN, Data: dnswire.TXTData([]string{value})})
+	}
+	return len(answer.Pack())
+}
+
+// TestRoomOverUDP: no answer of hostport has over 512 octets, and what is left out would make one that has.
+func TestRoomOverUDP(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	exact := 0
+	for range 2000 {
+		var endpoints []mesh.Endpoint
+		for i := range random.IntN(40) {
+			text := fmt.Sprintf("udp://192.0.2.%d:%d", random.IntN(256), 1+random.IntN(65535))
+			if random.IntN(3) == 0 {
+				text = fmt.Sprintf("udp://[2001:db8::%x]:%d", random.IntN(65536), 1+i)
+			}
+			endpoints = append(endpoints, mesh.Endpoint{Text: text})
+		}
+		set := Sets([]string{HostPort}, nameOf(3+random.IntN(250)), endpoints)[0]
+		size := answerOf(t, set)
+		if size > 512 {
+			t.Fatalf("%d octets of %d values", size, len(set.Values))
+		}
+		if size == 512 {
+			exact++
+		}
+		for _, l := range set.LeftOut {
+			larger := set
+			larger.Values = append(slices.Clone(set.Values), strings.TrimPrefix(l.Endpoint.Text, "udp://"))
+			if size := answerOf(t, larger); size <= 512 {
+				t.Fatalf("%s is left out of an answer of %d octets (%s)", l.Endpoint.Text, size, l.Reason)
+			}
+		}
+	}
+	if exact == 0 {
+		t.Error("no answer has exactly 512 octets")
+	}
+}
+
+// TestFirstHaveRoom: where room is limited, the first endpoints have it.
+func TestFirstHaveRoom(t *testing.T) {
+	var endpoints []mesh.Endpoint
+	for i := range 1000 {
+		endpoints = append(endpoints, mesh.Endpoint{Text: fmt.Sprintf("tcp://192.0.2.%d:%d", i%250, 1000+i), PeerID: ed25519ID})
+	}
+	for format, want := range map[string]int{HostPort: 17, DNSAddr: 100, SRV + "_x._tcp": 605, IP4P: 1000} {
+		set := Sets([]string{format}, parent, endpoints)[0]
+		if len(set.Values) != want || len(set.LeftOut) != len(endpoints)-want {
+			t.Errorf("%s: %d values, %d left out; want %d values", format, len(set.Values), len(set.LeftOut), want)
+			continue
+		}
+		if first := Sets([]string{format}, parent, endpoints[:want])[0]; !slices.Equal(first.Values, set.Values) {
+			t.Errorf("%s: the values are not those of the first endpoints", format)
+		}
+	}
+	if got := Sets([]string{DNSAddr}, parent, endpoints)[0].LeftOut[0].Reason.String(); got != "clients read at most 100 records at a name" {
+		t.Errorf("the reason is %q", got)
+	}
+	if got := Sets([]string{HostPort}, parent, endpoints)[0].LeftOut[0].Reason.String(); got != "the DNS answer would have 530 octets, 512 at most" {
+		t.Errorf("the reason is %q", got)
+	}
+}
