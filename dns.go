@@ -22,6 +22,7 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
+	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
@@ -369,7 +370,8 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
 		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain)
 	}
-	return v, badEndpoints(mesh.AnyNetwork, typed.Endpoints)
+	_, err = format.Parse(typed.Formats)
+	return v, cmp.Or(err, badEndpoints(mesh.AnyNetwork, typed.Endpoints))
 }
 
 // checkOwner checks the form of an owner.
@@ -382,9 +384,13 @@ func checkOwner(owner string) error {
 
 // badEndpoints refuses endpoints that cannot be published for a network.
 func badEndpoints(network mesh.NetworkID, endpoints []string) error {
-	err := mesh.Check(network.String(), mesh.AnyOwner, endpoints)
+	return refusedEndpoints(mesh.Check(network.String(), mesh.AnyOwner, endpoints))
+}
+
+// refusedEndpoints returns the refusal for an error of endpoints.
+func refusedEndpoints(err error) error {
 	if long, ok := errors.AsType[*mesh.TooLongError](err); ok {
-		return msg.Refuse(msg.ValueTooLong, long.Octets, mesh.MaxValue)
+		return msg.Refuse(msg.ValueTooLong, long.Octets, long.Most)
 	}
 	if bad, ok := errors.AsType[*mesh.EndpointError](err); ok {
 		return msg.Refuse(msg.EndpointInvalid, bad.Text)
@@ -570,7 +576,7 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 
 // writeFigures writes the metrics of the database and of the zones.
 func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, version string) error {
-	totals, err := o.store.Totals(ctx)
+	totals, err := o.store.ledger.Totals(ctx)
 	if err != nil {
 		return err
 	}
@@ -586,15 +592,6 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
-	writeZones(page, o.engine.DownZones())
+	o.engine.WriteMetrics(page)
 	return nil
-}
-
-// writeZones writes the zones that are down.
-func writeZones(page *metrics.Page, down []reconcile.ZoneState) {
-	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
-	for _, z := range down {
-		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
-			metrics.Label{Name: "code", Value: z.Fault.Code})
-	}
 }

@@ -150,7 +150,11 @@ func (p program) Usages(ctx context.Context, state reconcile.PlaceState) (all []
 }
 
 func (p program) Publish(ctx context.Context, id string, endpoints []string) error {
-	return p.ops.store.ChangeUsage(ctx, id, endpoints, nil)
+	return p.ops.store.ChangeUsage(ctx, id, mesh.UsageChange{Endpoints: endpoints})
+}
+
+func (p program) Format(ctx context.Context, id string, formats []string) error {
+	return p.ops.store.ChangeUsage(ctx, id, mesh.UsageChange{Options: mesh.OptionsChange{Formats: formats}})
 }
 
 func (p program) Keep(ctx context.Context, id string) error {
@@ -175,7 +179,7 @@ func (p program) CountUsages(ctx context.Context, service, prefix string) (int64
 }
 
 func (p program) Totals(ctx context.Context) (map[string]uint64, error) {
-	return p.ops.store.Totals(ctx)
+	return p.ops.store.ledger.Totals(ctx)
 }
 
 func (p program) SaveAddresses(ctx context.Context, a mesh.Addresses) error {

@@ -273,7 +273,7 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if result.Bad > 0 {
 		first := result.FirstBad()
 		fault := answers.Fault(first.Fault)
-		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Name, fault)
+		return envelope.Reply{}, envelope.Fail(msg.SyncFailed, result.Bad, result.Names, first.Sibling.Of(first.Name), fault)
 	}
 	return envelope.Reply{Message: msg.SyncDone, Data: answers.Report(result, time.Time{}, envelope.Language(r))}, nil
 }
@@ -385,8 +385,9 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		CustomPrefix string          `json:"custom_prefix"`
 		NetworkID    *mesh.NetworkID `json:"network_id"`
 		NetworkName  string          `json:"network_name"`
+		optionsBody
 	}
-	ctx, cancel, waits, err := waiting(r, 0)
+	ctx, cancel, waits, err := envelope.Waiting(r, 0)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -399,13 +400,17 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
+	options, err := body.change()
+	if err != nil {
+		return envelope.Reply{}, err
+	}
 	reserve := s.ops.reserve
 	if waits {
 		reserve = s.ops.reserveAndWait
 	}
 	u, repeated, err := reserve(ctx, reservation{
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
-		network: body.NetworkID, networkName: body.NetworkName, again: key(),
+		network: body.NetworkID, networkName: body.NetworkName, options: options, again: key(),
 	})
 	if _, ok := errors.AsType[*notReserved](err); ok && broken(err) == "" {
 		err = &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
@@ -428,22 +433,6 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		Warnings: answers.WarningTexts(append(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
 		Publish:  awaited(waits, u.Publish, envelope.Language(r)),
 	}}, nil
-}
-
-// maxWait bounds the query member wait, in seconds.
-const maxWait = 30
-
-// waiting returns a context that ends when a request does not wait any longer: after the seconds of
-// its query member wait, else after a usual time, 0 for none. waits reports whether the member is
-// given.
-func waiting(r *http.Request, usual time.Duration) (ctx context.Context, cancel context.CancelFunc, waits bool, err error) {
-	seconds, err := envelope.Seconds(r, "wait", maxWait)
-	limit := cmp.Or(time.Duration(seconds)*time.Second, usual)
-	if limit == 0 {
-		return r.Context(), func() {}, false, err
-	}
-	ctx, cancel = httpserver.Patience(r.Context(), limit)
-	return ctx, cancel, seconds > 0, err
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -535,18 +524,24 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
+	formats, err := s.ops.store.ledger.Formats(r.Context(), u.Name, u.Network.V.String())
+	shown := listed(u, envelope.Language(r))
+	shown.Publish.Formats = answers.Formats(formats, envelope.Language(r))
 	return envelope.Reply{Data: struct {
 		answers.ListedUsage
 		Status       mesh.BindingStatus `json:"status"`
 		TXTEndpoints []string           `json:"txt_endpoints"`
+		Formats      []string           `json:"formats"`
+		PeerID       string             `json:"peer_id,omitempty"`
 		CreatedAt    string             `json:"created_at"`
 	}{
-		ListedUsage: listed(u, envelope.Language(r)), Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...), CreatedAt: u.CreatedAt,
-	}}, nil
+		ListedUsage: shown, Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...),
+		Formats: append([]string{}, u.Options.Formats...), PeerID: u.Options.PeerID, CreatedAt: u.CreatedAt,
+	}}, err
 }
 
 func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
-	ctx, cancel, waits, err := waiting(r, 0)
+	ctx, cancel, waits, err := envelope.Waiting(r, 0)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -559,15 +554,21 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
 		Description  *string         `json:"description"`
 		NetworkName  *string         `json:"network_name"`
+		optionsBody
 	}
 	members, err := envelope.DecodeMembers(r, &body)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	if description := describe(body.Description, body.NetworkName); waits {
-		u.Publish, err = s.ops.saveUsageAndWait(ctx, u, body.TXTEndpoints, description)
+	options, err := body.change()
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	change := mesh.UsageChange{Endpoints: body.TXTEndpoints, Description: describe(body.Description, body.NetworkName), Options: options}
+	if waits {
+		u.Publish, err = s.ops.saveUsageAndWait(ctx, u, change)
 	} else {
-		err = s.ops.saveUsage(ctx, u, body.TXTEndpoints, description)
+		err = s.ops.saveUsage(ctx, u, change)
 	}
 	answer := envelope.Reply{Message: msg.UsageChanged}
 	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers))
@@ -585,7 +586,7 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel, waits, err := waiting(r, releaseTime)
+	ctx, cancel, waits, err := envelope.Waiting(r, releaseTime)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -711,7 +712,7 @@ func (s *server) state(r *http.Request) iter.Seq2[[]byte, error] {
 // makes and counts none: only the size of the copy is not known without.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
-		describeBackup(w.Header())
+		envelope.Attachment(w.Header(), "application/vnd.sqlite3", "meshddns.db")
 		return
 	}
 	if !s.copying.TryLock() {
@@ -729,7 +730,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close()
-	describeBackup(w.Header())
+	envelope.Attachment(w.Header(), "application/vnd.sqlite3", "meshddns.db")
 	err = envelope.SendFile(w, file, through)
 	if s.backups.Ended(s.ops.store.now(), err == nil); err != nil {
 		s.adapter.BreakOff(r, err)
@@ -737,13 +738,6 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	if err := s.ops.store.events.Note(r.Context(), events.Event{Kind: events.BackupMade}); err != nil {
 		s.log.Error("a backup has no event", "error", err)
 	}
-}
-
-// describeBackup sets the header of a backup.
-func describeBackup(h http.Header) {
-	h.Set("Content-Type", "application/vnd.sqlite3")
-	h.Set("Content-Disposition", `attachment; filename="meshddns.db"`)
-	h.Set("Cache-Control", "no-store")
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
@@ -763,7 +757,7 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 
 // well reports whether nothing is wrong that an operator has to know.
 func (s *server) well(ctx context.Context) bool {
-	totals, err := s.ops.store.Totals(ctx)
+	totals, err := s.ops.store.ledger.Totals(ctx)
 	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(s.ops.engine.DownZones())) + uint64(s.provisionFaults.Load())
 	return err == nil && bad == 0 && s.ops.store.db.Health(ctx) == nil
 }

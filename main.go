@@ -198,7 +198,7 @@ func (s *server) statusPage() *page.Page {
 	version, _, _ := sqlite3.Version()
 	return page.New(page.Source{
 		Reader: store.db.Reader, Tx: store.db.Tx, Now: now, Events: store.events,
-		Health: store.db.Health, Totals: store.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
+		Health: store.db.Health, Totals: store.ledger.Totals, Names: store.ledger.State, Named: store.UsagesNamed, Leftovers: store.ledger.Leftovers,
 		Configuration: func(ctx context.Context) (mesh.Configuration, error) {
 			c, err := store.Configuration(ctx)
 			if errors.Is(err, errNoConfiguration) {
@@ -228,7 +228,7 @@ func serves(http, dns string) string {
 // work describes the amount of work, and faults of the database, for the status in systemd.
 func work(s *store) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		totals, err := s.Totals(ctx)
+		totals, err := s.ledger.Totals(ctx)
 		if err != nil {
 			return "", fmt.Errorf("read the database: %w", err)
 		}

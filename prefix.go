@@ -11,13 +11,13 @@ import (
 	"iter"
 	"math"
 	"net/http"
-	"slices"
 
 	"github.com/google/uuid"
 
 	"meshddns/internal/answers"
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
+	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
@@ -49,6 +49,7 @@ type reservation struct {
 	mode            mesh.PrefixMode
 	network         *mesh.NetworkID // nil when it is not given
 	networkName     string
+	options         mesh.OptionsChange
 	again           *replay.Key // of a request that the client may repeat; nil for none
 }
 
@@ -83,6 +84,24 @@ type usageBody struct {
 	NetworkName  *string         `json:"network_name"`
 	TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
 	Description  *string         `json:"description"`
+	optionsBody
+}
+
+// optionsBody has the options of a usage as clients write them.
+type optionsBody struct {
+	Formats sqlite.TextList `json:"formats"`
+	PeerID  *string         `json:"peer_id"`
+}
+
+// change checks the options.
+func (b optionsBody) change() (c mesh.OptionsChange, err error) {
+	c.PeerID = b.PeerID
+	if b.Formats != nil {
+		if c.Formats, err = format.Parse(b.Formats); c.Formats == nil {
+			c.Formats = []string{}
+		}
+	}
+	return c, err
 }
 
 func (b usageBody) reservation() reservation {
@@ -109,15 +128,12 @@ func (b usageBody) wanted() (mesh.Usage, error) {
 	}, nil
 }
 
-// difference returns the members of a usage that a body changes; nil for an unchanged one.
-func (b usageBody) difference(u mesh.Usage) (endpoints sqlite.TextList, description *string) {
-	if b.TXTEndpoints != nil && !slices.Equal(b.TXTEndpoints, u.Endpoints) {
-		endpoints = b.TXTEndpoints
-	}
-	if description = describe(b.Description, b.NetworkName); description != nil && *description == u.Description {
-		description = nil
-	}
-	return endpoints, description
+// difference returns the members of a usage that a body changes, and reports whether there are any.
+func (b usageBody) difference(u mesh.Usage) (c mesh.UsageChange, differs bool, err error) {
+	c = mesh.UsageChange{Endpoints: b.TXTEndpoints, Description: describe(b.Description, b.NetworkName)}
+	c.Options, err = b.change()
+	_, differs = c.Over(u)
+	return c, differs, err
 }
 
 // shownPublish returns the state of publishing in the form of the list.
@@ -159,7 +175,7 @@ func (o *operations) reserve(ctx context.Context, want reservation) (u mesh.Usag
 	}
 	u, repeated, err = o.create(ctx, want.again, mesh.Usage{
 		ServiceID: want.service, Mode: want.mode, Prefix: prefix, Description: mesh.Describe(want.networkName),
-		Network: sqlite.Given(want.network),
+		Network: sqlite.Given(want.network), Options: want.options.Over(mesh.Options{}),
 	})
 	switch {
 	case err == nil:
@@ -259,25 +275,20 @@ func (o *operations) afterService(ctx context.Context, service string, fault err
 	return cmp.Or(o.store.CheckService(ctx, service), fault)
 }
 
-// saveUsage checks and stores the endpoints and the description of a usage; nil keeps the stored one.
-func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, endpoints sqlite.TextList, description *string) error {
-	network := mesh.AnyNetwork
-	if u.Network.Valid {
-		network = u.Network.V
+// saveUsage checks and stores a change of a usage.
+func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageChange) error {
+	changed, _ := c.Over(u)
+	if err := changed.CheckEndpoints(); err != nil && (c.Endpoints != nil || c.Options.Formats != nil) {
+		return refusedEndpoints(err)
 	}
-	if endpoints != nil {
-		if err := badEndpoints(network, endpoints); err != nil {
-			return err
-		}
-	}
-	return o.store.ChangeUsage(ctx, u.ID, endpoints, description)
+	return o.store.ChangeUsage(ctx, u.ID, c)
 }
 
 // saveUsageAndWait is saveUsage, and then waits as published does.
-func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, endpoints sqlite.TextList, description *string) (mesh.Publishing, error) {
+func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.UsageChange) (mesh.Publishing, error) {
 	waiter := o.engine.Expect(u.Name)
 	defer waiter.Close()
-	if err := o.saveUsage(ctx, u, endpoints, description); err != nil {
+	if err := o.saveUsage(ctx, u, c); err != nil {
 		return mesh.Publishing{}, err
 	}
 	return o.published(ctx, waiter, u)
@@ -365,7 +376,9 @@ func (checks) CheckUsage(body []byte) error {
 	if _, fault := b.reservation().prefix(); fault != "" {
 		return envelope.Fail(fault)
 	}
-	return badEndpoints(want.Network.V, b.TXTEndpoints)
+	c, _, err := b.difference(want)
+	changed, _ := c.Over(want)
+	return cmp.Or(err, refusedEndpoints(changed.CheckEndpoints()))
 }
 
 func (checks) CheckOther(part string, body []byte) (err error) {
@@ -501,11 +514,11 @@ func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change,
 }
 
 func (a *applier) changeUsage(ctx context.Context, b usageBody, u mesh.Usage) (provision.Change, error) {
-	endpoints, description := b.difference(u)
-	if endpoints == nil && description == nil {
-		return unchanged, nil
+	c, differs, err := b.difference(u)
+	if err != nil || !differs {
+		return unchanged, err
 	}
-	return provision.Did("PATCH usages/{id}", u.ID, a.ops.saveUsage(ctx, u, endpoints, description))
+	return provision.Did("PATCH usages/{id}", u.ID, a.ops.saveUsage(ctx, u, c))
 }
 
 // sameUsages decodes a usage of a document, and returns the stored usages that match it.

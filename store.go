@@ -458,6 +458,11 @@ func (s *store) CreateUsage(ctx context.Context, u mesh.Usage) (mesh.Usage, erro
 		if err != nil {
 			return fmt.Errorf("insert binding: %w", err)
 		}
+		if !u.Options.Equal(mesh.Options{}) { // most usages have none
+			if err := ledger.SaveOptions(ctx, tx, u.Seq, u.Options); err != nil {
+				return fmt.Errorf("insert options: %w", err)
+			}
+		}
 		if u.HeldBy, err = nameHolder(ctx, tx, u); err != nil {
 			return err
 		}
@@ -513,16 +518,19 @@ const publishColumns = `
 
 const selectUsages = `
 	SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,
-	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain, ` + publishColumns + `
+	       u.txt_endpoints, u.created_at, u.name, b.network_id, coalesce(b.status, ''), s.name, s.domain,
+	       coalesce(o.formats, '[]'), coalesce(o.checking, ''), coalesce(o.peer_id, ''), ` + publishColumns + `
 	FROM usages u
 	LEFT JOIN bindings b ON b.seq = u.seq
 	LEFT JOIN services s ON s.id = u.provider_id
-	LEFT JOIN places p ON p.id = u.place`
+	LEFT JOIN places p ON p.id = u.place
+	LEFT JOIN usage_options o ON o.usage = u.seq`
 
 func scanUsage(row sqlite.Scanner) (u mesh.Usage, err error) {
 	p := &u.Publish
 	err = row.Scan(&u.Seq, &u.ID, &u.ServiceID, &u.Mode, &u.Prefix, &u.RecordType, &u.Description, &u.Exclusive,
 		(*sqlite.TextList)(&u.Endpoints), &u.CreatedAt, &u.Name, &u.Network, &u.Status, &u.ServiceName, &u.Domain,
+		(*sqlite.TextList)(&u.Options.Formats), &u.Options.Check, &u.Options.PeerID,
 		&p.Attempts, &p.State, &p.Value, &p.Fault.Code, &p.Fault.Detail, &p.Fault.Key, &p.At)
 	return u, sqlite.Absent(err, errNoUsage)
 }
@@ -667,25 +675,22 @@ func (s *store) UseOwner(owner string) {
 	s.ledger.UseOwner(owner)
 }
 
-// ChangeUsage sets the endpoints and the description of a usage; nil keeps the stored value.
-func (s *store) ChangeUsage(ctx context.Context, id string, endpoints sqlite.TextList, description *string) error {
+// ChangeUsage changes a usage, or returns errNoUsage.
+func (s *store) ChangeUsage(ctx context.Context, id string, c mesh.UsageChange) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		before, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
 		if err != nil {
 			return err
 		}
-		after := before
-		if endpoints != nil {
-			after.Endpoints = endpoints
-		}
-		if description != nil {
-			after.Description = *description
-		}
+		after, differs := c.Over(before)
 		_, err = tx.ExecContext(ctx, `UPDATE usages SET txt_endpoints = ?, description = ? WHERE id = ?`, sqlite.TextList(after.Endpoints), after.Description, id)
 		if err != nil {
 			return err
 		}
-		if after.Description != before.Description || !slices.Equal(after.Endpoints, before.Endpoints) {
+		if err := ledger.SaveOptions(ctx, tx, before.Seq, after.Options); err != nil {
+			return err
+		}
+		if differs {
 			if err := s.events.Add(ctx, tx, events.Changed(before, after)); err != nil {
 				return err
 			}
@@ -775,24 +780,4 @@ func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
 		}
 		return s.ledger.RequestPass(ctx, tx, reconcile.TriggerAddress)
 	})
-}
-
-// Totals returns the numbers of 'services' and 'usages', and of records by state: those of usages,
-// the configuration's own one, and places in the states 'leftover' and 'withdrawn'.
-func (s *store) Totals(ctx context.Context) (map[string]uint64, error) {
-	totals := map[string]uint64{}
-	_, err := sqlite.Collect(ctx, s.db.Reader, func(row sqlite.Scanner) (count uint64, err error) {
-		var what string
-		err = row.Scan(&what, &count)
-		totals[what] = count
-		return count, err
-	}, `SELECT what, count FROM totals`)
-	for _, state := range reconcile.UsageStates {
-		totals["usages"] += totals[string(state)]
-	}
-	own, unread := s.ledger.OwnState(ctx)
-	if own != "" {
-		totals[string(own)]++
-	}
-	return totals, errors.Join(err, unread)
 }

@@ -133,7 +133,7 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 			return s.ledger.Intend(ctx, nil, func(reconcile.State) []*reconcile.Place { tries++; return []*reconcile.Place{place} })
 		}, nil)
 		next(func() error {
-			return builtin.Client{Store: s.zones}.Change(ctx, provider.Change{Zone: "example.com", Name: "_mesh.office.example.com", Add: []provider.TXT{{"y"}}, TTL: 60})
+			return builtin.Client{Store: s.zones}.Change(ctx, provider.Change{Type: provider.TXT, Zone: "example.com", Name: "_mesh.office.example.com", Add: []provider.Value{{"y"}}, TTL: 60})
 		}, nil)
 		next(func() error {
 			return s.db.Tx(sqlite.Background(ctx), func(context.Context, *sql.Tx) error { return failed })
@@ -280,7 +280,7 @@ func TestCreateUsage(t *testing.T) {
 		}
 		s.newID = newUUID
 	}
-	if totals, err := s.Totals(ctx); err != nil || totals["usages"] != 1 {
+	if totals, err := s.ledger.Totals(ctx); err != nil || totals["usages"] != 1 {
 		t.Errorf("totals %v, %v", totals, err)
 	}
 	if due, err := s.ledger.Due(ctx, "", s.now().Add(time.Hour), 10); err != nil || !slices.Equal(due, []string{made.Name}) {
@@ -301,7 +301,7 @@ func TestCancelledContext(t *testing.T) {
 		t.Error(err)
 	}
 	description := "changed"
-	if err := s.ChangeUsage(gone, made.ID, nil, &description); err != nil {
+	if err := s.ChangeUsage(gone, made.ID, mesh.UsageChange{Description: &description}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Usage(gone, made.ID); !errors.Is(err, context.Canceled) {

@@ -28,6 +28,7 @@ type Event struct {
 type EventDetail struct {
 	Before      json.RawMessage `json:"before,omitempty"`
 	After       json.RawMessage `json:"after,omitempty"`
+	Record      string          `json:"record,omitempty"`
 	Zone        string          `json:"zone,omitempty"`
 	Provider    string          `json:"provider,omitempty"`
 	Code        string          `json:"code,omitempty"`
@@ -45,7 +46,7 @@ func NewEvent(e events.Event, language msg.Language) Event {
 		Seq: e.Seq, At: sqlite.Shown(e.At), Kind: e.Kind, Name: secrets.Printable(e.Name), UsageID: e.UsageID, ServiceID: e.ServiceID,
 		NetworkID: sqlite.Pointer(e.Network), By: e.By,
 		Detail: EventDetail{
-			Before: e.Detail.Before, After: e.Detail.After, Zone: secrets.Printable(e.Detail.Zone), Provider: e.Detail.Provider,
+			Before: e.Detail.Before, After: e.Detail.After, Record: e.Detail.Record, Zone: secrets.Printable(e.Detail.Zone), Provider: e.Detail.Provider,
 			Code: fault.Code, Error: FaultText(fault, language), Count: e.Detail.Count, MissingFrom: e.Detail.From, MissingTo: e.Detail.To,
 		},
 	}

@@ -32,11 +32,12 @@ type ListedProvider struct {
 
 // ListedPublish is the publishing state of a usage's record.
 type ListedPublish struct {
-	State    string `json:"state"`
-	Value    string `json:"value"`
-	Error    string `json:"error"` // in the client's language
-	Attempts int    `json:"attempts"`
-	At       string `json:"at"`
+	State    string            `json:"state"`
+	Value    string            `json:"value"`
+	Error    string            `json:"error"` // in the client's language
+	Attempts int               `json:"attempts"`
+	At       string            `json:"at"`
+	Formats  []PublishedFormat `json:"formats,omitempty"` // only of a single usage
 }
 
 // ListEntries turns entries that SQLite wrote into the JSON that encoding/json would write of

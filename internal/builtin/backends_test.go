@@ -75,13 +75,13 @@ func TestTwoBackendsCases(t *testing.T) {
 	for _, name := range []string{
 		"example.net", "_mesh.office.example.net", "x.in.deep.example.net", `a\.b.example.net`, `\000\255.example.net`, long, "left.example.edu",
 	} {
-		change := provider.Change{Name: name, Add: []provider.TXT{{"one \x00\xff", strings.Repeat("v", 255)}}, TTL: 120}
+		change := provider.Change{Type: provider.TXT, Name: name, Add: []provider.Value{{"one \x00\xff", strings.Repeat("v", 255)}}, TTL: 120}
 		if err := (builtin.Client{Store: b.table}).Change(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.foreign("*.example.net", provider.TXT{"old"})
-	b.foreign("example.net", provider.TXT{"two"})
+	b.foreign("*.example.net", provider.Value{"old"})
+	b.foreign("example.net", provider.Value{"two"})
 	for _, test := range []struct {
 		name  string
 		rcode dnswire.Rcode
@@ -190,13 +190,13 @@ func TestCacheBuiltDuringChanges(t *testing.T) {
 	var asked []string
 	for complete := false; !complete || len(asked) < 50; {
 		name := fmt.Sprintf("n%d.example.net", random.IntN(names))
-		set, err := client.Read(ctx, "", name)
+		set, err := client.Read(ctx, "", name, provider.TXT)
 		if err != nil {
 			t.Fatal(err)
 		}
-		change := provider.Change{Name: name, Seen: set, Remove: set.Values, TTL: 60}
+		change := provider.Change{Type: provider.TXT, Name: name, Seen: set, Remove: set.Values, TTL: 60}
 		if random.IntN(2) == 0 {
-			change.Add = []provider.TXT{{"changed"}}
+			change.Add = []provider.Value{{"changed"}}
 		}
 		if err := client.Change(ctx, change); err != nil {
 			t.Fatal(err)
@@ -218,7 +218,7 @@ func TestCacheBuiltDuringChanges(t *testing.T) {
 func TestCacheIsGivenUp(t *testing.T) {
 	b := startTwo(t, true)
 	b.zone("example.net")
-	b.foreign("a.example.net", provider.TXT{"v"})
+	b.foreign("a.example.net", provider.Value{"v"})
 	b.exec(`ALTER TABLE zone_records RENAME TO away`)
 	b.cache.Changed(t.Context(), []string{"net.example.a"}, nil)
 	b.exec(`ALTER TABLE away RENAME TO zone_records`)
@@ -230,8 +230,8 @@ func TestCacheIsGivenUp(t *testing.T) {
 	b = startTwo(t, true)
 	b.zone("example.net")
 	b.cache.MaxNames = 1
-	b.foreign("b.example.net", provider.TXT{"v"})
-	b.foreign("c.example.net", provider.TXT{"v"})
+	b.foreign("b.example.net", provider.Value{"v"})
+	b.foreign("c.example.net", provider.Value{"v"})
 	if _, _, complete := b.cache.Size(); complete {
 		t.Error("too much is kept")
 	}

@@ -21,12 +21,20 @@ const Name = "builtin"
 // NotListening is the kind of a failure: this program runs no DNS server.
 const NotListening provider.Kind = "not_listening"
 
-// Record is one TXT record. Its name has the labels from the root on
-// ("com.example.office"), so the names of a zone are next to each other.
+// Record is one record. Its name has the labels from the root on ("com.example.office"), so
+// the names of a zone are next to each other. All records of a name have one TTL.
 type Record struct {
 	Name string
-	Data []byte // RDATA (RFC 1035, section 3.3.14)
+	Type dnswire.Type
+	Data []byte // RDATA
 	TTL  uint32 // seconds
+}
+
+// Stored is a Record whose data is a part of a page.
+type Stored struct {
+	Name, Data string
+	Type       dnswire.Type
+	TTL        uint32
 }
 
 // Zone is a zone that is served.
@@ -43,11 +51,11 @@ type Store interface {
 	BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error)
 	// ZoneRecords returns the records at some names.
 	ZoneRecords(ctx context.Context, names []string) ([]Record, error)
-	// ZoneRecordsAfter returns records at and below the name zone that come after another name.
+	// ZoneRecordsAfter returns TXT records at and below the name zone that come after another name.
 	ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error)
 	// ZoneRecordsPage calls each for records after a name, in order: limit records, and the
 	// others of the last name. It returns the last name, "" if there is none.
-	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error)
+	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(Stored) error) (last string, err error)
 	// ZoneHasBelow reports whether a record or a zone is below a name, which is given from
 	// the root on and in its usual form.
 	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)
@@ -96,20 +104,28 @@ func (c Client) Zone(ctx context.Context, name string) (string, error) {
 	case candidate:
 		return c.Candidate, nil
 	}
-	if left, err := c.Read(ctx, "", name); err != nil || len(left.Values) > 0 {
+	if left, err := c.Read(ctx, "", name, provider.TXT); err != nil || len(left.Values) > 0 {
 		return dnsname.Fold(name), err
 	}
 	return "", &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("no configuration and no service has a domain at or above %q", name)}
 }
 
-// Read returns the TXT values at a name.
-func (c Client) Read(ctx context.Context, zone, name string) (provider.RRset, error) {
-	sets, err := c.ReadNames(ctx, zone, []string{name})
+// Types returns the types of records that zones can have.
+func (c Client) Types() []provider.Type {
+	return []provider.Type{provider.TXT, provider.A, provider.AAAA, provider.SRV}
+}
+
+// Read returns the values of a type at a name.
+func (c Client) Read(ctx context.Context, zone, name string, t provider.Type) (provider.RRset, error) {
+	sets, err := c.ReadNames(ctx, zone, t, []string{name})
 	return sets[name], err
 }
 
-// ReadNames returns the TXT values at some names.
-func (c Client) ReadNames(ctx context.Context, _ string, names []string) (map[string]provider.RRset, error) {
+// ReadNames returns the values of a type at some names.
+func (c Client) ReadNames(ctx context.Context, _ string, t provider.Type, names []string) (map[string]provider.RRset, error) {
+	if t.Wire() == 0 {
+		return nil, provider.Unsupported(t)
+	}
 	keys := make([]string, len(names))
 	asked := map[string]string{}
 	for i, name := range names {
@@ -123,14 +139,17 @@ func (c Client) ReadNames(ctx context.Context, _ string, names []string) (map[st
 	if err != nil {
 		return nil, fault(err)
 	}
-	return setsOf(records, func(key string) string { return asked[key] })
+	return setsOf(records, t, func(key string) string { return asked[key] })
 }
 
-// setsOf groups records by name. nameOf returns the name of a key.
-func setsOf(records []Record, nameOf func(key string) string) (map[string]provider.RRset, error) {
+// setsOf groups the records of a type by name. nameOf returns the name of a key.
+func setsOf(records []Record, t provider.Type, nameOf func(key string) string) (map[string]provider.RRset, error) {
 	sets := map[string]provider.RRset{}
 	for _, r := range records {
-		value, err := dnswire.ParseTXT(r.Data)
+		if r.Type != t.Wire() {
+			continue
+		}
+		value, err := t.Value(r.Data)
 		if err != nil {
 			return nil, fault(err)
 		}
@@ -160,7 +179,7 @@ func (c Client) ReadPage(ctx context.Context, zone, after string, limit int) (ma
 	if len(records) == 0 {
 		return nil, "", nil
 	}
-	sets, err := setsOf(records, dnsname.Reverse)
+	sets, err := setsOf(records, provider.TXT, dnsname.Reverse)
 	if err != nil {
 		return nil, "", err
 	}
@@ -206,13 +225,18 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 	errs := make([]error, len(changes))
 	keys := make([]string, len(changes))
 	var empty bool
-	named := map[string]bool{}
+	type rrset struct {
+		key string
+		typ provider.Type
+	}
+	named := map[rrset]bool{}
 	for i, change := range changes {
 		keys[i], errs[i] = keyOf(change.Name)
+		set := rrset{keys[i], change.Type}
 		if errs[i] == nil {
-			errs[i] = unfit(change, keys[i], named[keys[i]])
+			errs[i] = unfit(change, keys[i], named[set])
 		}
-		named[keys[i]] = true
+		named[set] = true
 		empty = len(change.Add) == 0 && len(change.Remove) == 0
 	}
 	if len(changes) == 1 && (empty || errs[0] != nil) {
@@ -237,8 +261,11 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 }
 
 // unfit returns an error if a change cannot be stored. again means that an earlier change
-// of the call has the same name.
+// of the call is of the same RRset.
 func unfit(change provider.Change, key string, again bool) error {
+	if change.Type.Wire() == 0 {
+		return provider.Unsupported(change.Type)
+	}
 	if again {
 		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s is in two changes of one call", change.Name), Unmade: true}
 	}
@@ -246,7 +273,7 @@ func unfit(change provider.Change, key string, again bool) error {
 		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s: a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none", change.Name), Unmade: true}
 	}
 	for _, v := range change.Add {
-		if err := v.Check(); err != nil {
+		if err := change.Type.Check(v); err != nil {
 			return &provider.Error{Kind: provider.Invalid, Detail: msg.Say(change.Name), Err: err, Unmade: true}
 		}
 	}
@@ -256,34 +283,48 @@ func unfit(change provider.Change, key string, again bool) error {
 // decide returns the records to add and to remove for the changes that have no error in
 // errs. It adds an error for each change whose present values are not change.Seen.
 func decide(now []Record, keys []string, changes []provider.Change, errs []error) (add, remove []Record) {
-	there := map[string]map[string]bool{}
+	type rrset struct {
+		key string
+		typ dnswire.Type
+	}
+	there := map[rrset]map[string]bool{}
 	for _, r := range now {
-		if there[r.Name] == nil {
-			there[r.Name] = map[string]bool{}
+		set := rrset{r.Name, r.Type}
+		if there[set] == nil {
+			there[set] = map[string]bool{}
 		}
-		there[r.Name][string(r.Data)] = true
+		there[set][string(r.Data)] = true
 	}
 	for i, change := range changes {
 		if errs[i] != nil {
 			continue
 		}
-		if !same(there[keys[i]], change.Seen.Values) {
+		if !same(there[rrset{keys[i], change.Type.Wire()}], change.Type, change.Seen.Values) {
 			errs[i] = &provider.Error{Kind: provider.Changed, Detail: msg.Say(change.Name), Unmade: true}
 			continue
 		}
 		for _, v := range change.Add {
-			add = append(add, Record{Name: keys[i], Data: dnswire.TXTData(v), TTL: change.TTL})
+			add = append(add, record(keys[i], change, v))
 		}
 		for _, v := range change.Remove {
-			remove = append(remove, Record{Name: keys[i], Data: dnswire.TXTData(v)})
+			remove = append(remove, record(keys[i], change, v))
 		}
 	}
 	return add, remove
 }
 
+// record returns the record of a value of a change, which is checked.
+func record(key string, change provider.Change, v provider.Value) Record {
+	data, _ := change.Type.Data(v)
+	return Record{Name: key, Type: change.Type.Wire(), Data: data, TTL: change.TTL}
+}
+
 // same reports whether the present data are that of the values.
-func same(there map[string]bool, values []provider.TXT) bool {
-	return len(there) == len(values) && !slices.ContainsFunc(values, func(v provider.TXT) bool { return !there[string(dnswire.TXTData(v))] })
+func same(there map[string]bool, t provider.Type, values []provider.Value) bool {
+	return len(there) == len(values) && !slices.ContainsFunc(values, func(v provider.Value) bool {
+		data, err := t.Data(v)
+		return err != nil || !there[string(data)]
+	})
 }
 
 // fault makes an error of the database a failure of the provider.

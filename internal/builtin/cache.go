@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,7 +44,7 @@ type Cache struct {
 	mu       sync.Mutex
 	zones    *names // everything read so far; nil: the cache is given up
 	wire     []byte // buffer of one name
-	txt      []byte // buffer of its records
+	data     []byte // buffer of its records
 }
 
 // NewCache returns a cache that is empty until Run has read the zones.
@@ -100,12 +99,12 @@ func (c *Cache) WriteMetrics(page *metrics.Page) {
 }
 
 // look returns the data at a name; ok is false if the cache is not complete.
-func (c *Cache) look(name, txt []byte) (found nameserver.Found, ok bool) {
+func (c *Cache) look(name, buffer []byte) (found nameserver.Found, ok bool) {
 	zones := c.complete.Load()
 	if zones == nil {
 		return found, false
 	}
-	at, ok := zones.Look(name, txt)
+	at, ok := zones.Look(name, buffer)
 	return nameserver.Found(at), ok
 }
 
@@ -197,18 +196,18 @@ func (c *Cache) recordsAfter(ctx context.Context, after string) (last string, er
 		return "", nil
 	}
 	name, ttl := "", uint32(0)
-	c.txt = c.txt[:0]
-	last, err = c.store.ZoneRecordsPage(ctx, after, pageSize, func(next, data string, nextTTL uint32) error {
+	c.data = c.data[:0]
+	last, err = c.store.ZoneRecordsPage(ctx, after, pageSize, func(r Stored) error {
 		switch {
-		case next < name:
-			return fmt.Errorf("the records of %q come after those of %q", next, name)
-		case next > name:
+		case r.Name < name:
+			return fmt.Errorf("the records of %q come after those of %q", r.Name, name)
+		case r.Name > name:
 			if err := c.set(name, ttl); err != nil {
 				return err
 			}
-			name, ttl, c.txt = next, nextTTL, c.txt[:0]
+			name, ttl, c.data = r.Name, r.TTL, c.data[:0]
 		}
-		c.txt = append(binary.BigEndian.AppendUint16(c.txt, uint16(len(data))), data...)
+		c.data = appendRecord(c.data, r.Type, r.Data)
 		return nil
 	})
 	if err == nil {
@@ -217,13 +216,13 @@ func (c *Cache) recordsAfter(ctx context.Context, after string) (last string, er
 	return last, errors.Join(err, c.bounds())
 }
 
-// set stores c.txt as the data of a name that begins at the root.
+// set stores c.data as the data of a name that begins at the root.
 func (c *Cache) set(name string, ttl uint32) error {
 	var ok bool
 	if c.wire, ok = appendWire(c.wire[:0], name); !ok {
 		return nil // no query can ask for it
 	}
-	return c.zones.Set(c.wire, ttl, c.txt)
+	return c.zones.Set(c.wire, ttl, c.data)
 }
 
 // setZone makes a name a zone, or no zone if served is false.
@@ -270,7 +269,7 @@ func (c *Cache) readAgain(ctx context.Context, names, zones []string) error {
 	touched := map[string]bool{} // zones with a new serial
 	for _, name := range names {
 		var ttl uint32
-		ttl, c.txt = pack(at[name], c.txt[:0])
+		ttl, c.data = pack(at[name], c.data[:0])
 		if err := c.set(name, ttl); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ type found struct {
 	AboveSerial uint32
 	Exists      bool // the name has data or is an apex, or others lie below it
 	TTL         uint32
-	TXT         []byte // the data that Set stored, appended to the caller's buffer
+	Records     []byte // the data that Set stored, appended to the caller's buffer
 }
 
 // names keeps the contents of DNS zones in little memory: a name takes 16 octets in a
@@ -112,10 +112,10 @@ func (c *names) hash(above uint64, label []byte) uint64 {
 
 func (c *names) shard(hash uint64) *shard { return &c.shards[hash>>(64-shardBits)] }
 
-// Look returns the data at a name. It appends to txt for the result's TXT. ok is false
+// Look returns the data at a name. It appends to buffer for the result's Records. ok is false
 // after Free.
-func (c *names) Look(name, txt []byte) (found found, ok bool) {
-	found.TXT = txt
+func (c *names) Look(name, buffer []byte) (found found, ok bool) {
+	found.Records = buffer
 	var p path
 	p.of(name)
 	c.mu.RLock()
@@ -137,16 +137,16 @@ func (c *names) Look(name, txt []byte) (found found, ok bool) {
 			found.Exists = true
 			if slot.item() > 0 {
 				ttl, data := s.item(slot.item())
-				found.TTL, found.TXT = ttl, append(txt, data...)
+				found.TTL, found.Records = ttl, append(buffer, data...)
 			}
 		}
 	}
 	return found, !c.freed
 }
 
-// Set replaces the data at a name by txt; an empty txt removes it. An error means that
+// Set replaces the data at a name; empty data remove it. An error means that
 // there is no memory, and the cache cannot be used any more.
-func (c *names) Set(name []byte, ttl uint32, txt []byte) error {
+func (c *names) Set(name []byte, ttl uint32, data []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.freed {
@@ -155,7 +155,7 @@ func (c *names) Set(name []byte, ttl uint32, txt []byte) error {
 	hashes := c.hashes(name)
 	hash := hashes[len(hashes)-1]
 	s := c.shard(hash)
-	if len(txt) == 0 {
+	if len(data) == 0 {
 		slot, there := s.find(hash)
 		if !there || slot.item() == 0 {
 			return nil
@@ -171,10 +171,10 @@ func (c *names) Set(name []byte, ttl uint32, txt []byte) error {
 	}
 	if slot.item() != 0 {
 		s.drop(slot)
-		return s.put(slot, ttl, txt)
+		return s.put(slot, ttl, data)
 	}
 	c.names++
-	if err := s.put(slot, ttl, txt); err != nil {
+	if err := s.put(slot, ttl, data); err != nil {
 		return err
 	}
 	return c.count(hashes, 1)

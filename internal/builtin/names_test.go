@@ -47,9 +47,9 @@ func (m model) look(name string) (found found) {
 	for other := range m.zones {
 		found.Exists = found.Exists || other == name || strings.HasSuffix(other, "."+name)
 	}
-	found.TXT = []byte(m.data[name])
-	if len(found.TXT) > 0 {
-		found.TTL = uint32(len(found.TXT))
+	found.Records = []byte(m.data[name])
+	if len(found.Records) > 0 {
+		found.TTL = uint32(len(found.Records))
 	}
 	return found
 }
@@ -58,10 +58,10 @@ func (m model) check(t *testing.T, c *names, name string) {
 	t.Helper()
 	got, ok := c.Look(wire(name), []byte("before"))
 	want := m.look(name)
-	if !ok || !bytes.Equal(got.TXT, append([]byte("before"), want.TXT...)) {
-		t.Fatalf("%s has %q, %t, want %q", name, got.TXT, ok, want.TXT)
+	if !ok || !bytes.Equal(got.Records, append([]byte("before"), want.Records...)) {
+		t.Fatalf("%s has %q, %t, want %q", name, got.Records, ok, want.Records)
 	}
-	got.TXT, want.TXT = nil, nil
+	got.Records, want.Records = nil, nil
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("%s is %+v, want %+v", name, got, want)
 	}

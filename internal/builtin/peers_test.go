@@ -47,7 +47,8 @@ func (w *world) fill(count int) {
 		var changes []provider.Change
 		for i := range 400 {
 			changes = append(changes, provider.Change{
-				Zone: "example.com", Name: fmt.Sprintf("_mesh.n%d.example.com", n+i), Add: []provider.TXT{{strings.Repeat("x", 200)}}, TTL: 60,
+				Type: provider.TXT,
+				Zone: "example.com", Name: fmt.Sprintf("_mesh.n%d.example.com", n+i), Add: []provider.Value{{strings.Repeat("x", 200)}}, TTL: 60,
 			})
 		}
 		for _, err := range client.ChangeAll(w.t.Context(), changes) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/dnswire"
 	"meshddns/internal/sqlite"
 )
 
@@ -168,7 +169,7 @@ func (t *Table) newSerial(ctx context.Context, tx *sql.Tx, zone string) (before,
 }
 
 func scanZoneRecord(row sqlite.Scanner) (r Record, err error) {
-	err = row.Scan(&r.Name, &r.Data, &r.TTL)
+	err = row.Scan(&r.Name, &r.Type, &r.Data, &r.TTL)
 	return r, err
 }
 
@@ -179,20 +180,20 @@ func (t *Table) ZoneRecords(ctx context.Context, names []string) ([]Record, erro
 
 func selectZoneRecords(ctx context.Context, q sqlite.Queryer, names []string) ([]Record, error) {
 	return sqlite.Collect(ctx, q, scanZoneRecord, `
-		SELECT name, data, ttl FROM zone_records WHERE name IN (SELECT value FROM json_each(?))`, sqlite.TextList(names))
+		SELECT name, type, data, ttl FROM zone_records WHERE name IN (SELECT value FROM json_each(?))`, sqlite.TextList(names))
 }
 
-// ZoneRecordsAfter returns records at and below the name zone that come after another name.
+// ZoneRecordsAfter returns TXT records at and below the name zone that come after another name.
 func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error) {
 	return sqlite.Collect(ctx, t.db.Reader, scanZoneRecord, `
-		SELECT name, data, ttl FROM zone_records
-		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/'
-		ORDER BY name, type, data LIMIT ?3 + 0`, after, zone, limit)
+		SELECT name, type, data, ttl FROM zone_records
+		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/' AND type = 16
+		ORDER BY name, data LIMIT ?3 + 0`, after, zone, limit)
 }
 
 // ZoneRecordsPage calls each for records after a name: limit records, and the others of the
 // last name. It returns the last name.
-func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(name, data string, ttl uint32) error) (last string, err error) {
+func (t *Table) ZoneRecordsPage(ctx context.Context, after string, limit int, each func(Stored) error) (last string, err error) {
 	last, page, err := readPage(ctx, t.db.Reader, after, "\xff", limit)
 	if err == nil {
 		err = eachRecord(page, each)
@@ -207,25 +208,26 @@ func readPage(ctx context.Context, q sqlite.Queryer, after, before string, limit
 	err = q.QueryRowContext(ctx, `
 		WITH last (name) AS (SELECT max(name) FROM (SELECT name FROM zone_records WHERE name > ?1 AND name < ?2 ORDER BY name LIMIT ?3 + 0))
 		SELECT coalesce((SELECT name FROM last), ''),
-		       coalesce(group_concat(concat(name, char(0), ttl, char(0), length(data), char(0), data), ''), '')
-		FROM (SELECT name, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, type, data)`,
+		       coalesce(group_concat(concat(name, char(0), type, char(0), ttl, char(0), length(data), char(0), data), ''), '')
+		FROM (SELECT name, type, ttl, data FROM zone_records WHERE name > ?1 AND name <= (SELECT name FROM last) ORDER BY name, type, data)`,
 		after, before, limit).Scan(&last, &page)
 	return last, page, err
 }
 
 // eachRecord calls each for the records of a page.
-func eachRecord(page string, each func(name, data string, ttl uint32) error) error {
+func eachRecord(page string, each func(Stored) error) error {
 	for page != "" {
-		var text [3]string
+		var text [4]string
 		for i := range text {
 			text[i], page, _ = strings.Cut(page, "\x00")
 		}
-		ttl, ttlErr := strconv.ParseUint(text[1], 10, 32)
-		size, sizeErr := strconv.ParseUint(text[2], 10, 31)
-		if err := errors.Join(ttlErr, sizeErr); err != nil || int(size) > len(page) {
+		number, typeErr := strconv.ParseUint(text[1], 10, 16)
+		ttl, ttlErr := strconv.ParseUint(text[2], 10, 32)
+		size, sizeErr := strconv.ParseUint(text[3], 10, 31)
+		if err := errors.Join(typeErr, ttlErr, sizeErr); err != nil || int(size) > len(page) {
 			return cmp.Or(err, errors.New("a page of zone records is cut"))
 		}
-		if err := each(text[0], page[:size], uint32(ttl)); err != nil {
+		if err := each(Stored{Name: text[0], Type: dnswire.Type(number), Data: page[:size], TTL: uint32(ttl)}); err != nil {
 			return err
 		}
 		page = page[size:]
@@ -274,19 +276,19 @@ func (t *Table) ChangeZoneRecords(ctx context.Context, names []string, decide fu
 }
 
 // oneTTL returns changes after which all records of each name have the TTL of the last one that is added,
-// because an RRset has one TTL (RFC 2181, section 5.2).
+// because an RRset has one TTL (RFC 2181, section 5.2), and the cache has one for a name.
 func oneTTL(now, add, remove []Record) (added, removed []Record) {
 	ttls := map[string]uint32{}
 	for _, r := range add {
 		ttls[r.Name] = r.TTL
 	}
 	is := func(r Record) func(Record) bool {
-		return func(o Record) bool { return o.Name == r.Name && bytes.Equal(o.Data, r.Data) }
+		return func(o Record) bool { return o.Name == r.Name && o.Type == r.Type && bytes.Equal(o.Data, r.Data) }
 	}
 	for _, r := range now {
 		ttl, ok := ttls[r.Name]
 		if ok && r.TTL != ttl && !slices.ContainsFunc(remove, is(r)) {
-			remove, add = append(remove, r), append(add, Record{Name: r.Name, Data: r.Data, TTL: ttl})
+			remove, add = append(remove, r), append(add, Record{Name: r.Name, Type: r.Type, Data: r.Data, TTL: ttl})
 		}
 	}
 	for i := range add {
@@ -298,7 +300,7 @@ func oneTTL(now, add, remove []Record) (added, removed []Record) {
 // removeRecords deletes records, and returns those that were there, with their TTLs.
 func removeRecords(ctx context.Context, tx *sql.Tx, records []Record) (removed []Record, err error) {
 	for _, r := range records {
-		err := tx.QueryRowContext(ctx, `DELETE FROM zone_records WHERE name = ? AND type = 16 AND data = ? RETURNING ttl`, r.Name, r.Data).Scan(&r.TTL)
+		err := tx.QueryRowContext(ctx, `DELETE FROM zone_records WHERE name = ? AND type = ? AND data = ? RETURNING ttl`, r.Name, r.Type, r.Data).Scan(&r.TTL)
 		if err == nil {
 			removed = append(removed, r)
 		} else if err = sqlite.Absent(err, nil); err != nil {
@@ -311,7 +313,7 @@ func removeRecords(ctx context.Context, tx *sql.Tx, records []Record) (removed [
 // addRecords stores records, and returns those that were not there.
 func addRecords(ctx context.Context, tx *sql.Tx, records []Record) (added []Record, err error) {
 	for _, r := range records {
-		result, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Data, r.TTL)
+		result, err := tx.ExecContext(ctx, `INSERT INTO zone_records (name, type, data, ttl) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, r.Name, r.Type, r.Data, r.TTL)
 		if err != nil {
 			return nil, err
 		}

@@ -101,17 +101,17 @@ func (v *version) apexes() (all []dnswire.Name) {
 // versionPage is the number of records that are read at a time.
 const versionPage = 1000
 
-// records yields the TXT records of the zone, without those of inner zones.
+// records yields the records of the zone, without those of inner zones.
 func (v *version) records(yield func(dnswire.RR, error) bool) {
 	stop := errors.New("the caller has enough")
-	var owner, txt []byte
-	take := func(name, data string, ttl uint32) (err error) {
+	var owner, data []byte
+	take := func(r Stored) (err error) {
 		var ok bool
-		if owner, ok = appendWire(owner[:0], name); !ok || v.innerAt(name) != "" {
+		if owner, ok = appendWire(owner[:0], r.Name); !ok || v.innerAt(r.Name) != "" {
 			return nil // no query can ask for it, or not here
 		}
-		txt = append(txt[:0], data...)
-		rr := dnswire.RR{Name: dnswire.Name(owner), Type: dnswire.TypeTXT, Class: dnswire.ClassIN, TTL: ttl, Data: txt}
+		data = append(data[:0], r.Data...)
+		rr := dnswire.RR{Name: dnswire.Name(owner), Type: r.Type, Class: dnswire.ClassIN, TTL: r.TTL, Data: data}
 		if !yield(rr, nil) {
 			err = stop
 		}
@@ -119,7 +119,7 @@ func (v *version) records(yield func(dnswire.RR, error) bool) {
 	}
 	own, err := selectZoneRecords(v.ctx, v.tx, []string{v.key})
 	for i := 0; i < len(own) && err == nil; i++ {
-		err = take(own[i].Name, string(own[i].Data), own[i].TTL)
+		err = take(Stored{Name: own[i].Name, Type: own[i].Type, Data: string(own[i].Data), TTL: own[i].TTL})
 	}
 	if err == nil {
 		err = v.pages(func(page string) error { return eachRecord(page, take) })
@@ -263,7 +263,7 @@ func packRecords(records []Record) []byte {
 	packed := []byte{}
 	for _, r := range records {
 		if owner, ok := appendWire(nil, r.Name); ok {
-			packed = dnswire.AppendRR(packed, dnswire.RR{Name: dnswire.Name(owner), Type: dnswire.TypeTXT, Class: dnswire.ClassIN, TTL: r.TTL, Data: r.Data})
+			packed = dnswire.AppendRR(packed, dnswire.RR{Name: dnswire.Name(owner), Type: r.Type, Class: dnswire.ClassIN, TTL: r.TTL, Data: r.Data})
 		}
 	}
 	return packed

@@ -162,20 +162,20 @@ func TestTransfers(t *testing.T) {
 	p := newPeers(t)
 	server := w.listen(builtin.Zones{Store: w.table, Own: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("192.0.2.1")} }}, p)
 	random := rand.New(rand.NewPCG(1, 2))
-	standing := map[string]provider.TXT{}
+	standing := map[string]provider.Value{}
 	change := func() {
 		name := fmt.Sprintf("_mesh.n%d.example.com", random.IntN(20))
 		if random.IntN(10) == 0 {
 			name = "_mesh.a.inner.example.com"
 		}
-		c := provider.Change{Zone: "example.com", Name: name, TTL: 60}
+		c := provider.Change{Type: provider.TXT, Zone: "example.com", Name: name, TTL: 60}
 		if old, ok := standing[name]; ok {
-			c.Seen, c.Remove = provider.RRset{Values: []provider.TXT{old}}, []provider.TXT{old}
+			c.Seen, c.Remove = provider.RRset{Values: []provider.Value{old}}, []provider.Value{old}
 			delete(standing, name)
 		}
 		if len(c.Remove) == 0 || random.IntN(2) == 0 {
-			value := provider.TXT{fmt.Sprintf("value %d", random.IntN(1000))}
-			c.Add, standing[name] = []provider.TXT{value}, value
+			value := provider.Value{fmt.Sprintf("value %d", random.IntN(1000))}
+			c.Add, standing[name] = []provider.Value{value}, value
 		}
 		if err := client.Change(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -326,8 +326,8 @@ func TestOneTTL(t *testing.T) {
 	first := p.transfer(t, server, "example.com")
 	zone, seen := zoneText(first), provider.RRset{}
 	for i, ttl := range []uint32{300, 60, 600} {
-		value := provider.TXT{fmt.Sprint(i)}
-		if err := client.Change(t.Context(), provider.Change{Zone: "example.com", Name: "x.example.com", Seen: seen, Add: []provider.TXT{value}, TTL: ttl}); err != nil {
+		value := provider.Value{fmt.Sprint(i)}
+		if err := client.Change(t.Context(), provider.Change{Type: provider.TXT, Zone: "example.com", Name: "x.example.com", Seen: seen, Add: []provider.Value{value}, TTL: ttl}); err != nil {
 			t.Fatal(err)
 		}
 		seen.Values = append(seen.Values, value)

@@ -89,7 +89,7 @@ func (w *world) listen(zones builtin.Zones, peers ...nameserver.Peers) string {
 func (w *world) put(name, value string) {
 	w.t.Helper()
 	client := builtin.Client{Store: w.table, Address: "x"}
-	err := client.Change(w.t.Context(), provider.Change{Name: name, Add: []provider.TXT{{value}}, TTL: 60})
+	err := client.Change(w.t.Context(), provider.Change{Type: provider.TXT, Name: name, Add: []provider.Value{{value}}, TTL: 60})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (w *world) zone(name string) {
 }
 
 // foreign adds a value that no client has added.
-func (w *world) foreign(name string, value provider.TXT) {
+func (w *world) foreign(name string, value provider.Value) {
 	w.t.Helper()
 	w.exec(`INSERT INTO zone_records (name, type, data, ttl) VALUES (?, 16, ?, 120)`, key(name), dnswire.TXTData(value))
 	w.table.Changed(w.t.Context(), []string{key(name)}, nil)

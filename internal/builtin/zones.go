@@ -33,20 +33,20 @@ type Zones struct {
 func (z Zones) Addresses(context.Context) []netip.Addr { return z.Own() }
 
 // Look returns the data at a name, from the cache if it is complete, else from the database.
-func (z Zones) Look(ctx context.Context, name, txt []byte) (nameserver.Found, error) {
+func (z Zones) Look(ctx context.Context, name, buffer []byte) (nameserver.Found, error) {
 	if z.Cache != nil {
-		if found, ok := z.Cache.look(name, txt); ok {
+		if found, ok := z.Cache.look(name, buffer); ok {
 			return found, nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameserver.AnswerTime)
 	defer cancel()
-	return look(ctx, z.Store, dnswire.Name(name), txt)
+	return look(ctx, z.Store, dnswire.Name(name), buffer)
 }
 
 // look reads the data at a name from the database.
-func look(ctx context.Context, store Store, name dnswire.Name, txt []byte) (found nameserver.Found, err error) {
-	found.TXT = txt
+func look(ctx context.Context, store Store, name dnswire.Name, buffer []byte) (found nameserver.Found, err error) {
+	found.Records = buffer
 	names := above(name)
 	zones, err := store.BuiltinZones(ctx, names)
 	if err != nil || len(zones) == 0 {
@@ -71,19 +71,23 @@ func look(ctx context.Context, store Store, name dnswire.Name, txt []byte) (foun
 	if err != nil {
 		return found, err
 	}
-	found.TTL, found.TXT = pack(records, txt)
+	found.TTL, found.Records = pack(records, buffer)
 	if found.Exists = len(records) > 0; !found.Exists {
 		found.Exists, err = store.ZoneHasBelow(ctx, key, names[0])
 	}
 	return found, err
 }
 
-// pack appends the data of the records of a name, each after its length in two octets, and returns their
-// TTL, too.
-func pack(records []Record, txt []byte) (ttl uint32, packed []byte) {
+// pack appends the records of a name in the form of nameserver.Found, and returns their TTL, too.
+func pack(records []Record, buffer []byte) (ttl uint32, packed []byte) {
 	for _, r := range records {
-		ttl = r.TTL
-		txt = append(binary.BigEndian.AppendUint16(txt, uint16(len(r.Data))), r.Data...)
+		ttl, buffer = r.TTL, appendRecord(buffer, r.Type, r.Data)
 	}
-	return ttl, txt
+	return ttl, buffer
+}
+
+// appendRecord appends a record in the form of nameserver.Found.
+func appendRecord[data string | []byte](buffer []byte, t dnswire.Type, rdata data) []byte {
+	buffer = binary.BigEndian.AppendUint16(buffer, uint16(t))
+	return append(binary.BigEndian.AppendUint16(buffer, uint16(len(rdata))), rdata...)
 }

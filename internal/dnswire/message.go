@@ -27,6 +27,7 @@ const (
 	TypeHINFO Type = 13  // RFC 1035, section 3.3.2
 	TypeTXT   Type = 16  // RFC 1035, section 3.3.14
 	TypeAAAA  Type = 28  // RFC 3596
+	TypeSRV   Type = 33  // RFC 2782
 	TypeDNAME Type = 39  // RFC 6672
 	TypeOPT   Type = 41  // RFC 6891
 	TypeDS    Type = 43  // RFC 4034, section 5

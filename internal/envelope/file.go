@@ -22,3 +22,10 @@ func SendFile(w http.ResponseWriter, file *os.File, atEnd func()) error {
 	_, err = io.Copy(w, file)
 	return err
 }
+
+// Attachment sets the header of a file that clients store and caches do not.
+func Attachment(h http.Header, mediaType, name string) {
+	h.Set("Content-Type", mediaType)
+	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	h.Set("Cache-Control", "no-store")
+}

@@ -2,6 +2,8 @@ package envelope
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -10,7 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"meshddns/internal/httpserver"
 	"meshddns/internal/msg"
 	"meshddns/internal/strictjson"
 )
@@ -147,4 +151,20 @@ func PageQuery(query url.Values) (limit int, after int64, err error) {
 		}
 	}
 	return limit, after, nil
+}
+
+// maxWait bounds the query member wait, in seconds.
+const maxWait = 30
+
+// Waiting returns a context that ends when a request does not wait any longer: after the seconds of
+// its query member wait, else after a usual time, 0 for none. waits reports whether the member is
+// given.
+func Waiting(r *http.Request, usual time.Duration) (ctx context.Context, cancel context.CancelFunc, waits bool, err error) {
+	seconds, err := Seconds(r, "wait", maxWait)
+	limit := cmp.Or(time.Duration(seconds)*time.Second, usual)
+	if limit == 0 {
+		return r.Context(), func() {}, false, err
+	}
+	ctx, cancel = httpserver.Patience(r.Context(), limit)
+	return ctx, cancel, seconds > 0, err
 }

@@ -72,6 +72,7 @@ type Event struct {
 // Detail is what an event says about its change. It has no secret.
 type Detail struct {
 	Before, After json.RawMessage // what stood before and after; nil if nothing did
+	Record        string          // owner name and type of a record in another format; "" for the TXT record of the name
 	Zone          string          // apex, "" if it is not known
 	Provider      string
 	Fault         mesh.Fault // of a failure

@@ -42,6 +42,7 @@ func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx)
 
 // storedDetail is the rest of a Detail as it is stored.
 type storedDetail struct {
+	Record   string     `json:"record,omitempty"`
 	Zone     string     `json:"zone,omitempty"`
 	Provider string     `json:"provider,omitempty"`
 	Fault    mesh.Fault `json:"fault,omitzero"`
@@ -50,7 +51,7 @@ type storedDetail struct {
 
 // stored returns the rest of a detail for its column.
 func (d Detail) stored() string {
-	rest := storedDetail{Zone: d.Zone, Provider: d.Provider, Fault: d.Fault, Count: d.Count}
+	rest := storedDetail{Record: d.Record, Zone: d.Zone, Provider: d.Provider, Fault: d.Fault, Count: d.Count}
 	if rest == (storedDetail{}) {
 		return ""
 	}
@@ -314,7 +315,8 @@ func scan(row sqlite.Scanner) (e Event, err error) {
 	}
 	var stored storedDetail
 	err = json.Unmarshal(rest, &stored)
-	e.Detail.Zone, e.Detail.Provider, e.Detail.Fault, e.Detail.Count = stored.Zone, stored.Provider, stored.Fault, stored.Count
+	e.Detail.Record, e.Detail.Zone, e.Detail.Provider = stored.Record, stored.Zone, stored.Provider
+	e.Detail.Fault, e.Detail.Count = stored.Fault, stored.Count
 	return e, err
 }
 

@@ -96,7 +96,9 @@ func shownUsage(u mesh.Usage) json.RawMessage {
 		TXTEndpoints []string           `json:"txt_endpoints"`
 		Description  string             `json:"description"`
 		Status       mesh.BindingStatus `json:"status"`
-	}{append([]string{}, u.Endpoints...), u.Description, u.Status})
+		Formats      []string           `json:"formats,omitempty"`
+		PeerID       string             `json:"peer_id,omitempty"`
+	}{append([]string{}, u.Endpoints...), u.Description, u.Status, u.Options.Formats, u.Options.PeerID})
 }
 
 // OfAddresses returns the event of changed addresses of this host. An address that is not known is

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 )
 
 // The formats. SRV is the beginning of one: "_service._proto" follows.
 const (
-	Mesh1       = "mesh1" // the value of package mesh, at a name of its own; it has no Set
-	URLs        = "urls"  // a list over HTTP; it has no record
+	Mesh1       = mesh.ValueFormat // the value of package mesh, at a name of its own; it has no Set
+	URLs        = "urls"           // a list over HTTP; it has no record
 	HostPort    = "hostport"
 	Address     = "a"
 	SRV         = "srv:"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,7 +18,26 @@ import (
 )
 
 // spot is where a value stands. Accounts that differ in their keys only share it.
-type spot struct{ name, zone, provider, endpoint string }
+type spot struct {
+	name                     string
+	sibling                  reconcile.Sibling
+	zone, provider, endpoint string
+}
+
+func spotOf(p reconcile.Place) spot {
+	return spot{p.Name, p.Sibling, p.Zone, p.Account.Provider, p.Account.Endpoint}
+}
+
+// shown returns a value that stands at the spot as events show it, with the record.
+func (at spot) shown(value string) json.RawMessage { return shownValue(at.sibling, value) }
+
+func shownValue(s reconcile.Sibling, value string) json.RawMessage {
+	if s == (reconcile.Sibling{}) {
+		return events.JSON(value)
+	}
+	return events.JSON(reconcile.SiblingValues(value))
+}
+
 
 // standing is which values stand, as far as is known.
 type standing map[spot][]string
@@ -29,9 +49,9 @@ func standingAt(ctx context.Context, tx *sql.Tx, names sqlite.TextList) (standin
 		value string
 	}
 	rows, err := sqlite.Collect(ctx, tx, func(from sqlite.Scanner) (r row, err error) {
-		return r, from.Scan(&r.name, &r.zone, &r.provider, &r.endpoint, &r.value)
+		return r, from.Scan(&r.name, &r.sibling.Owner, &r.sibling.Type, &r.zone, &r.provider, &r.endpoint, &r.value)
 	}, `
-		SELECT DISTINCT p.name, p.zone, a.provider, a.endpoint, p.standing FROM places p JOIN accounts a ON a.id = p.account
+		SELECT DISTINCT p.name, p.owner, p.type, p.zone, a.provider, a.endpoint, p.standing FROM places p JOIN accounts a ON a.id = p.account
 		WHERE p.name IN (SELECT value FROM json_each(?)) AND p.standing <> ''`, names)
 	all := standing{}
 	for _, r := range rows {
@@ -52,14 +72,14 @@ func recordEvents(before, after standing) (all []events.Event) {
 	for at := range spots {
 		gone, come := before.without(at, after), after.without(at, before)
 		for i := range max(len(gone), len(come)) {
-			e := events.Event{Kind: events.RecordChanged, Name: at.name, Detail: events.Detail{Zone: at.zone, Provider: at.provider}}
+			e := events.Event{Kind: events.RecordChanged, Name: at.name, Detail: events.Detail{Record: at.sibling.Of(""), Zone: at.zone, Provider: at.provider}}
 			if i < len(gone) {
-				e.Network, e.Detail.Before = networkOf(gone[i]), events.JSON(gone[i])
+				e.Network, e.Detail.Before = networkOf(gone[i]), at.shown(gone[i])
 			} else {
 				e.Kind = events.RecordPublished
 			}
 			if i < len(come) {
-				e.Network, e.Detail.After = networkOf(come[i]), events.JSON(come[i])
+				e.Network, e.Detail.After = networkOf(come[i]), at.shown(come[i])
 			} else {
 				e.Kind = events.RecordWithdrawn
 			}
@@ -106,7 +126,7 @@ func (g *Ledger) changePlaces(ctx context.Context, tx *sql.Tx, stored, ended []r
 	}
 	var forgotten []reconcile.Place // leftovers, whose values may still stand
 	for _, p := range ended {
-		if at := (spot{p.Name, p.Zone, p.Account.Provider, p.Account.Endpoint}); before[p.ID].State == reconcile.Leftover {
+		if at := spotOf(p); before[p.ID].State == reconcile.Leftover {
 			forgotten, stands[at] = append(forgotten, p), append(stands[at], stood[at]...)
 		}
 	}
@@ -159,6 +179,7 @@ func storedPlaces(ctx context.Context, tx *sql.Tx, places []reconcile.Place) (ma
 // incidentEvents returns the events of a changed place besides its value: the first failure of an
 // incident and its end, and a leftover.
 func incidentEvents(before, after reconcile.Place) (all []events.Event) {
+	before.Fault, after.Fault = incident(before), incident(after)
 	wasConflict, conflict := before.State == reconcile.Conflict, after.State == reconcile.Conflict
 	switch {
 	case conflict && !wasConflict && before.Fault.Code != after.Fault.Code:
@@ -177,15 +198,23 @@ func incidentEvents(before, after reconcile.Place) (all []events.Event) {
 	return all
 }
 
+// incident returns the fault of a place. That of a published one is a warning.
+func incident(p reconcile.Place) reconcile.Fault {
+	if p.State == reconcile.Published {
+		return reconcile.Fault{}
+	}
+	return p.Fault
+}
+
 // placeEvent returns an event about a place; "" stands for no value.
 func placeEvent(kind events.Kind, p reconcile.Place, f reconcile.Fault, before, after string) events.Event {
 	e := events.Event{Kind: kind, Name: p.Name, Network: networkOf(after, before, p.Standing, p.Doubt.Value)}
-	e.Detail = events.Detail{Zone: p.Zone, Provider: p.Account.Provider, Fault: mesh.Fault(f)}
+	e.Detail = events.Detail{Record: p.Sibling.Of(""), Zone: p.Zone, Provider: p.Account.Provider, Fault: mesh.Fault(f)}
 	if before != "" {
-		e.Detail.Before = events.JSON(before)
+		e.Detail.Before = shownValue(p.Sibling, before)
 	}
 	if after != "" {
-		e.Detail.After = events.JSON(after)
+		e.Detail.After = shownValue(p.Sibling, after)
 	}
 	return e
 }

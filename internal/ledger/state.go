@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
@@ -72,6 +73,47 @@ func (g *Ledger) OwnState(ctx context.Context) (reconcile.PlaceState, error) {
 		return "", err
 	}
 	return reconcile.OwnState(state, g.Addresses()), nil
+}
+
+// Formats reads the records of a network at a name, in all its formats; none if another network
+// has the name.
+func (g *Ledger) Formats(ctx context.Context, name, network string) ([]reconcile.FormatState, error) {
+	state, err := g.State(ctx, []string{name})
+	if err != nil {
+		return nil, err
+	}
+	return reconcile.FormatStates(state, network, g.Addresses()), nil
+}
+
+// Listed reads the endpoints of the network that has a name; ok is false if its usage has not the
+// format "urls".
+func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, ok bool, err error) {
+	state, err := g.State(ctx, []string{name})
+	if err != nil {
+		return nil, false, err
+	}
+	endpoints, ok = reconcile.Listed(state, g.Addresses())
+	return endpoints, ok, nil
+}
+
+// Totals returns the numbers of 'services' and 'usages', and of records by state: those of usages,
+// the configuration's own one, and places in the states 'leftover' and 'withdrawn'.
+func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
+	totals := map[string]uint64{}
+	_, err := sqlite.Collect(ctx, g.reader, func(row sqlite.Scanner) (count uint64, err error) {
+		var what string
+		err = row.Scan(&what, &count)
+		totals[what] = count
+		return count, err
+	}, `SELECT what, count FROM totals`)
+	for _, state := range reconcile.UsageStates {
+		totals["usages"] += totals[string(state)]
+	}
+	own, unread := g.OwnState(ctx)
+	if own != "" {
+		totals[string(own)]++
+	}
+	return totals, errors.Join(err, unread)
 }
 
 // StateIn is State with a caller's transaction.
@@ -295,6 +337,7 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 		return &u, sqlite.Absent(err, nil) // a usage of an old database may lack its service, and then has no account
 	}
 	own := account.Valid
+	u.Formats, _ = format.Parse(u.Formats) // an older row may have a member of this name
 	if c := l.configured; c != nil {
 		if !own && dnsname.Within(u.Domain, c.zone) {
 			account = sql.Null[int64]{V: c.account, Valid: true}

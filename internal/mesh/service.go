@@ -90,6 +90,7 @@ type ServiceConfig struct {
 	Secret      secrets.Secret `json:"access_key_secret"`
 	Endpoint    string         `json:"endpoint"`
 	Endpoints   []string       `json:"txt_endpoints"`
+	Formats     []string       `json:"formats"`
 }
 
 // ParseServiceConfig fails if text is no JSON object. A member of the wrong type counts as absent,
@@ -108,8 +109,10 @@ func ParseServiceConfig(text secrets.Secret) (c ServiceConfig, err error) {
 	} {
 		json.Unmarshal(entries[name], into)
 	}
-	if json.Unmarshal(entries["txt_endpoints"], &c.Endpoints) != nil {
-		c.Endpoints = nil
+	for name, into := range map[string]*[]string{"txt_endpoints": &c.Endpoints, "formats": &c.Formats} {
+		if json.Unmarshal(entries[name], into) != nil {
+			*into = nil
+		}
 	}
 	return c, nil
 }

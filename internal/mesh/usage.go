@@ -17,6 +17,7 @@ type Usage struct {
 	RecordType, Description string
 	Exclusive               bool
 	Endpoints               []string
+	Options                 Options
 	CreatedAt               string
 	Name                    string              // full record name in DNS form
 	Network                 sql.Null[NetworkID] // NULL without a binding

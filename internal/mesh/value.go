@@ -42,8 +42,8 @@ func Value(network, owner string, endpoints []string) string {
 
 // Fit returns the value with the endpoints of the usage itself and, in their order, those of the
 // leased ones for which MaxValue has room. The others are left out.
-func Fit(network, owner string, own []string, leased []Endpoint) (value string, leftOut []Endpoint) {
-	value = Value(network, owner, own)
+func Fit(network, owner string, own, leased []Endpoint) (value string, leftOut []Endpoint) {
+	value = Value(network, owner, Texts(own))
 	for _, e := range leased {
 		if len(value)+len(" ")+len(e.Text) > MaxValue {
 			leftOut = append(leftOut, e)
@@ -95,6 +95,14 @@ type Endpoint struct {
 	PeerID string // the id of the peer at the endpoint, for libp2p and iroh; "" for none
 }
 
+// Texts returns the texts of endpoints.
+func Texts(endpoints []Endpoint) (texts []string) {
+	for _, e := range endpoints {
+		texts = append(texts, e.Text)
+	}
+	return texts
+}
+
 // Placeholders for the public addresses of this host.
 const (
 	placeholderIPv4 = "{ipv4}"
@@ -137,14 +145,14 @@ func expand(endpoint string, a Addresses) (text string, ok bool) {
 	return endpoint, true
 }
 
-// TooLongError is the error for a value of more than MaxValue octets.
-type TooLongError struct{ Octets int }
+// TooLongError is the error for a value or a list of endpoints that is too long.
+type TooLongError struct{ Octets, Most int }
 
 func (e *TooLongError) Error() string { return e.Message().String() }
 
 // Message returns the error in both languages.
 func (e *TooLongError) Message() msg.Text {
-	return msg.Textf("the value has %d octets, %d at most", e.Octets, MaxValue)
+	return msg.Textf("the value has %d octets, %d at most", e.Octets, e.Most)
 }
 
 // EndpointError is the error for a text that is not scheme://host:port.
@@ -160,14 +168,27 @@ func (e *EndpointError) Message() msg.Text {
 // Check reports whether the endpoints can be published for a network: each is scheme://host:port, and
 // the value fits with the longest addresses.
 func Check(network, owner string, endpoints []string) error {
+	return check(endpoints, len(Value(network, owner, nil)), MaxValue)
+}
+
+// MaxEndpoints is the greatest size in octets of the endpoints of a usage that publishes no value: that
+// of the records of all its formats in one DNS message is below 64 KiB then.
+const MaxEndpoints = 7000
+
+// CheckOthers is Check for a usage whose formats are others than that of the value.
+func CheckOthers(endpoints []string) error { return check(endpoints, 0, MaxEndpoints) }
+
+// check checks each endpoint, and the size of all of them with a space before each.
+func check(endpoints []string, size, most int) error {
 	expanded, _ := Expand(endpoints, longest)
 	for i, text := range expanded {
 		if !isEndpoint(text) {
 			return &EndpointError{endpoints[i]}
 		}
+		size += len(" ") + len(text)
 	}
-	if size := len(Value(network, owner, expanded)); size > MaxValue {
-		return &TooLongError{size}
+	if size > most {
+		return &TooLongError{size, most}
 	}
 	return nil
 }

@@ -290,7 +290,7 @@ var errorTexts = map[string]string{
 	"%s is delegated to other servers":                                   "%s 已委派给其他服务器",
 	"the server does not serve the zone itself":                          "该服务器并不负责此区域",
 	"%s answers %s without authority":                                    "%s 应答 %s，非权威应答",
-	"TXT record at %s":                                                   "%s 的 TXT 记录",
+	"%s record at %s":                                                    "%s 的 TXT 记录",
 	"query %s %s at %s":                                                  "查询 %s %s（%s）",
 	"transfer zone %s from %s":                                           "从 %[2]s 传送区域 %[1]s",
 	"update nothing in zone %s at %s":                                    "在区域 %s 中试更新（%s）",

@@ -47,7 +47,7 @@ type request struct {
 	options       []byte // EDNS options of the answer
 	reply         dnswire.Packer
 	found         Found
-	txt           []byte // the memory of found.TXT
+	records       []byte // the memory of found.Records
 	authoritative bool
 	truncated     bool
 	apex          dnswire.Name // of the zone that host and hostmaster belong to
@@ -180,8 +180,8 @@ func (s *Server) resolve(ctx context.Context, r *request, from asker) (dnswire.R
 	if found.Apex == 0 {
 		return dnswire.RcodeRefused, nothing
 	}
-	if cap(found.TXT) <= maxKept {
-		r.txt = found.TXT
+	if cap(found.Records) <= maxKept {
+		r.records = found.Records
 	}
 	s.place(ctx, r, found)
 	r.authoritative = true
@@ -203,9 +203,9 @@ func (s *Server) resolve(ctx context.Context, r *request, from asker) (dnswire.R
 func (s *Server) look(ctx context.Context, r *request, from asker) (Found, error) {
 	name := r.query.Name
 	if s.catalog == "" || string(name) != string(s.catalog) || !s.mayTransfer(r, from) {
-		return s.backend.Look(ctx, name, r.txt[:0])
+		return s.backend.Look(ctx, name, r.records[:0])
 	}
-	found := Found{Apex: len(name), Exists: true, TXT: r.txt[:0]}
+	found := Found{Apex: len(name), Exists: true, Records: r.records[:0]}
 	err := s.versions.Version(ctx, s.catalog, func(v Version) error {
 		found.Serial = v.Serial
 		return nil
@@ -278,14 +278,8 @@ func hasSuffix(name dnswire.Name, zone []byte) bool {
 func (r *request) answers() {
 	switch t := r.query.Type; t {
 	case dnswire.TypeANY:
-		if r.atApex() || len(r.found.TXT) > 0 || r.atHost && len(r.addresses) > 0 {
+		if r.atApex() || len(r.found.Records) > 0 || r.atHost && len(r.addresses) > 0 {
 			r.reply.Answer(dnswire.TypeHINFO, hinfoTTL, dnswire.TXTData([]string{"RFC8482", ""}))
-		}
-	case dnswire.TypeTXT:
-		for rest := r.found.TXT; len(rest) > 0; {
-			end := 2 + int(binary.BigEndian.Uint16(rest))
-			r.reply.Answer(t, r.found.TTL, rest[2:end])
-			rest = rest[end:]
 		}
 	case dnswire.TypeSOA:
 		if r.atApex() {
@@ -298,10 +292,23 @@ func (r *request) answers() {
 				r.reply.NS(other, nsTTL)
 			}
 		}
-	case dnswire.TypeA, dnswire.TypeAAAA:
-		if r.atHost {
+	default:
+		if r.atHost && (t == dnswire.TypeA || t == dnswire.TypeAAAA) {
 			r.appendAddresses(dnswire.SectionAnswer, dnswire.Name(r.query.Name), t)
 		}
+		r.stored(t)
+	}
+}
+
+// stored appends the stored records of a type.
+func (r *request) stored(t dnswire.Type) {
+	const head = 4
+	for rest := r.found.Records; len(rest) > 0; {
+		end := head + int(binary.BigEndian.Uint16(rest[2:]))
+		if dnswire.Type(binary.BigEndian.Uint16(rest)) == t {
+			r.reply.Answer(t, r.found.TTL, rest[head:end])
+		}
+		rest = rest[end:]
 	}
 }
 

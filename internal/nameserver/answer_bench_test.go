@@ -23,10 +23,10 @@ type kept struct {
 
 func (k kept) Look(_ context.Context, name, txt []byte) (found Found, _ error) {
 	if !bytes.HasSuffix(name, k.apex) {
-		return Found{TXT: txt}, nil
+		return Found{Records: txt}, nil
 	}
 	data, exists := k.data[string(name)]
-	return Found{Apex: len(k.apex), Serial: 1, Exists: exists, TTL: 60, TXT: append(txt, data...)}, nil
+	return Found{Apex: len(k.apex), Serial: 1, Exists: exists, TTL: 60, Records: append(txt, data...)}, nil
 }
 
 func (kept) Addresses(context.Context) []netip.Addr {
@@ -36,7 +36,7 @@ func (kept) Addresses(context.Context) []netip.Addr {
 // keptServer is a server of some names in one zone.
 func keptServer(names int) *Server {
 	k := kept{[]byte(name("example.com")), map[string][]byte{}}
-	data := binary.BigEndian.AppendUint16(nil, 76)
+	data := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, uint16(dnswire.TypeTXT)), 76)
 	data = append(data, dnswire.TXTData([]string{strings.Repeat("x", 75)})...)
 	for i := range names {
 		k.data[string(name(fmt.Sprintf(hitForm, i)))] = data

@@ -18,15 +18,15 @@ type Found struct {
 	AboveSerial uint32
 	Exists      bool // the name has data, or others lie below it (RFC 8020)
 	TTL         uint32
-	TXT         []byte // RDATA of each TXT record, after its length in two octets
+	Records     []byte // RDATA of each record, after its type and its length in two octets each
 }
 
 // Backend is the source of the answers. Concurrent calls must be safe.
 type Backend interface {
 	// Look returns the data at a name, which is in wire form with letters in lower case. It
-	// appends to txt for the result's TXT. It takes at most AnswerTime. The end of ctx does
+	// appends to buffer for the result's Records. It takes at most AnswerTime. The end of ctx does
 	// not stop it, because the server answers queries that have arrived while it stops.
-	Look(ctx context.Context, name []byte, txt []byte) (Found, error)
+	Look(ctx context.Context, name []byte, buffer []byte) (Found, error)
 	// Addresses returns this host's addresses, the answer for the server's name.
 	Addresses(ctx context.Context) []netip.Addr
 }

@@ -37,7 +37,7 @@ func (z *zones) Look(_ context.Context, wire []byte, txt []byte) (Found, error) 
 		z.hold <- struct{}{}
 		<-z.hold
 	}
-	found := Found{TTL: 60, TXT: txt}
+	found := Found{TTL: 60, Records: txt}
 	for apex := name; ; apex = apex.Parent() {
 		serial, ok := z.serials[apex.String()]
 		if ok && found.Apex == 0 {
@@ -51,7 +51,8 @@ func (z *zones) Look(_ context.Context, wire []byte, txt []byte) (Found, error) 
 	}
 	for _, value := range z.values[name.String()] {
 		data := dnswire.TXTData([]string{value})
-		found.TXT = append(binary.BigEndian.AppendUint16(found.TXT, uint16(len(data))), data...)
+		found.Records = binary.BigEndian.AppendUint16(found.Records, uint16(dnswire.TypeTXT))
+		found.Records = append(binary.BigEndian.AppendUint16(found.Records, uint16(len(data))), data...)
 	}
 	below := func(owner string) bool {
 		n, err := dnswire.ParseName(owner)

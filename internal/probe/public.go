@@ -79,7 +79,7 @@ func (p Public) delegated(ctx context.Context, zone string, servers []string) er
 
 // sees checks that an authoritative server shows a value: the authority's server, else one
 // that the zone is delegated to. For the latter it waits up to Patience.
-func (p Public) sees(ctx context.Context, authority provider.Authority, zone, name string, value provider.TXT) error {
+func (p Public) sees(ctx context.Context, authority provider.Authority, zone, name string, value provider.Value) error {
 	if authority.Server != "" {
 		set, err := ask(ctx, authority.Server, name)
 		return see(set, value, err)
@@ -109,7 +109,7 @@ func (p Public) sees(ctx context.Context, authority provider.Authority, zone, na
 }
 
 // anySees asks all servers at once, because some may not answer. One that shows the value is enough.
-func anySees(ctx context.Context, servers []string, name string, value provider.TXT) error {
+func anySees(ctx context.Context, servers []string, name string, value provider.Value) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	answers := make(chan error, len(servers))
@@ -155,7 +155,7 @@ func (p Public) addresses(ctx context.Context, zone string) (servers []string, e
 }
 
 // see returns ValueMissing if a set, which was read without an error, lacks a value.
-func see(set provider.RRset, value provider.TXT, err error) error {
+func see(set provider.RRset, value provider.Value, err error) error {
 	if err == nil && !slices.ContainsFunc(set.Values, value.Equal) {
 		return &provider.Error{Kind: ValueMissing}
 	}

@@ -53,8 +53,8 @@ func TestDelegated(t *testing.T) {
 func TestSees(t *testing.T) {
 	s := servertest.BIND(t)
 	public, nobody := publicAt(t, s.Addr), publicAt(t, support.FreeAddress(t))
-	value := provider.TXT{"existing value"}
-	see := func(p Public, a provider.Authority, zone, name string, v provider.TXT) provider.Kind {
+	value := provider.Value{"existing value"}
+	see := func(p Public, a provider.Authority, zone, name string, v provider.Value) provider.Kind {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return provider.KindOf(p.sees(ctx, a, zone, name, v))
@@ -64,12 +64,12 @@ func TestSees(t *testing.T) {
 		public    Public
 		authority provider.Authority
 		zone      string
-		value     provider.TXT
+		value     provider.Value
 		want      provider.Kind
 	}{
 		{"by delegation", public, provider.Authority{}, servertest.Zone, value, ""},
 		{"at the server", nobody, provider.Authority{Server: s.Addr}, servertest.Zone, value, ""},
-		{"another value", public, provider.Authority{}, servertest.Zone, provider.TXT{"another"}, ValueMissing},
+		{"another value", public, provider.Authority{}, servertest.Zone, provider.Value{"another"}, ValueMissing},
 		{"not delegated", public, provider.Authority{}, "keep." + servertest.Zone, value, NotDelegated},
 		{"no resolver", nobody, provider.Authority{}, servertest.Zone, value, NoResolver},
 	} {
@@ -95,7 +95,7 @@ func TestSeesLate(t *testing.T) {
 	}
 	seen := make(chan error, 1)
 	go func() {
-		seen <- public.sees(t.Context(), provider.Authority{}, servertest.Zone, "late."+servertest.Zone, provider.TXT{"late"})
+		seen <- public.sees(t.Context(), provider.Authority{}, servertest.Zone, "late."+servertest.Zone, provider.Value{"late"})
 	}()
 	<-waits
 	s.Add(t, "late."+servertest.Zone, []string{"late"})
@@ -114,10 +114,10 @@ func TestSeesBesideSilence(t *testing.T) {
 	servers := []string{silent.LocalAddr().String(), servertest.BIND(t).Addr}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := anySees(ctx, servers, "keep."+servertest.Zone, provider.TXT{"existing value"}); err != nil {
+	if err := anySees(ctx, servers, "keep."+servertest.Zone, provider.Value{"existing value"}); err != nil {
 		t.Error(err)
 	}
-	if err := anySees(ctx, servers[1:], "keep."+servertest.Zone, provider.TXT{"another"}); provider.KindOf(err) != ValueMissing {
+	if err := anySees(ctx, servers[1:], "keep."+servertest.Zone, provider.Value{"another"}); provider.KindOf(err) != ValueMissing {
 		t.Error(err)
 	}
 }
@@ -127,7 +127,9 @@ type failing struct{ zone, read, change error }
 
 func (f failing) Zone(context.Context, string) (string, error) { return "example.com", f.zone }
 
-func (f failing) Read(context.Context, string, string) (provider.RRset, error) {
+func (f failing) Types() []provider.Type { return nil }
+
+func (f failing) Read(context.Context, string, string, provider.Type) (provider.RRset, error) {
 	return provider.RRset{}, f.read
 }
 
@@ -244,13 +246,13 @@ func TestJournal(t *testing.T) {
 // late is a client whose provider shows what it has taken after some looks.
 type late struct {
 	failing
-	value provider.TXT
+	value provider.Value
 	looks int
 }
 
-func (l *late) Read(context.Context, string, string) (set provider.RRset, _ error) {
+func (l *late) Read(context.Context, string, string, provider.Type) (set provider.RRset, _ error) {
 	if l.looks--; l.looks < 0 && l.value != nil {
-		set.Values = []provider.TXT{l.value}
+		set.Values = []provider.Value{l.value}
 	}
 	return set, nil
 }

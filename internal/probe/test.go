@@ -92,8 +92,10 @@ func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name st
 			return err
 		}},
 		{2, func() error { c.warning = t.delegation(ctx, client, c.zone); return nil }},
-		{3, func() (err error) { seen, err = client.Read(ctx, c.zone, name); return err }},
-		{1, func() error { return mayWrite(ctx, client, provider.Change{Zone: c.zone, Name: name, Seen: seen}) }},
+		{3, func() (err error) { seen, err = client.Read(ctx, c.zone, name, provider.TXT); return err }},
+		{1, func() error {
+			return mayWrite(ctx, client, provider.Change{Type: provider.TXT, Zone: c.zone, Name: name, Seen: seen})
+		}},
 	} {
 		started := time.Now()
 		c.err = call.make()
@@ -161,7 +163,7 @@ func (c connection) culprit() int {
 // failure. ttl is in seconds.
 func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, ttl uint32) {
 	probe := NewRecord(t.Owner, domain)
-	value := provider.TXT{probe.Value}
+	value := provider.Value{probe.Value}
 	w := writing{client: client, probe: probe}
 	begun := false
 	t.Step("write", func() error {
@@ -174,11 +176,11 @@ func (t *Test) Write(ctx context.Context, client provider.DNS, domain string, tt
 		begun = true
 		ctx, cancel := provider.WriteContext(ctx)
 		defer cancel()
-		w.err = client.Change(ctx, provider.Change{Zone: w.probe.Zone, Name: probe.Name, Add: []provider.TXT{value}, TTL: ttl})
+		w.err = client.Change(ctx, provider.Change{Type: provider.TXT, Zone: w.probe.Zone, Name: probe.Name, Add: []provider.Value{value}, TTL: ttl})
 		return w.err
 	})
 	t.Step("read", func() error {
-		set, err := client.Read(ctx, w.probe.Zone, probe.Name)
+		set, err := client.Read(ctx, w.probe.Zone, probe.Name, provider.TXT)
 		return see(set, value, err)
 	})
 	t.Step("authoritative", func() error {
@@ -237,14 +239,14 @@ func (w *writing) cleanUp(ctx context.Context) error {
 
 // remove tries once to remove the value.
 func (w *writing) remove(ctx context.Context) error {
-	set, err := w.client.Read(ctx, w.probe.Zone, w.probe.Name)
+	set, err := w.client.Read(ctx, w.probe.Zone, w.probe.Name, provider.TXT)
 	if err != nil {
 		return err
 	}
 	if len(set.Values) == 0 && !w.seen && errors.Is(w.err, provider.ErrUnseen) {
 		return &provider.Error{Kind: provider.Temporary, Detail: msg.Say(w.probe.Name), Err: provider.ErrUnseen}
 	}
-	value := provider.TXT{w.probe.Value}
+	value := provider.Value{w.probe.Value}
 	w.seen = w.seen || slices.ContainsFunc(set.Values, value.Equal)
-	return w.client.Change(ctx, provider.Change{Zone: w.probe.Zone, Name: w.probe.Name, Seen: set, Remove: []provider.TXT{value}})
+	return w.client.Change(ctx, provider.Change{Type: provider.TXT, Zone: w.probe.Zone, Name: w.probe.Name, Seen: set, Remove: []provider.Value{value}})
 }

@@ -33,7 +33,7 @@ const (
 // rights alidns:DescribeDomains, DescribeDomainInfo, DescribeSubDomainRecords, AddDomainRecord,
 // UpdateDomainRecord and DeleteDomainRecord, and DescribeDomainRecords to list a whole zone.
 func NewAliDNS(c Credentials) (*Client, error) {
-	return openRecords(aliEndpoint, c, func(a *api) recordVendor { return &aliDNS{a} })
+	return openRecords(aliEndpoint, c, func(a *api, _ Type) recordVendor { return &aliDNS{a} })
 }
 
 // signACS3 signs the host, the content type and all x-acs headers of a request. The caller has set
@@ -202,14 +202,14 @@ func (v *aliDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return listZoneEntries(ctx, v, z, sets)
 }
 
-func (v *aliDNS) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+func (v *aliDNS) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
 	return v.do(ctx, "AddDomainRecord", url.Values{
 		"DomainName": {z.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
 		"TTL": {strconv.FormatUint(uint64(ttl), 10)}, "Line": {aliLine},
 	}, &struct{}{})
 }
 
-func (v *aliDNS) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+func (v *aliDNS) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
 	return v.do(ctx, "UpdateDomainRecord", url.Values{
 		"RecordId": {old.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
 		"TTL": {strconv.FormatUint(uint64(ttl), 10)},
@@ -222,4 +222,4 @@ func (v *aliDNS) remove(ctx context.Context, _ zone, _ string, old record) error
 
 // fits refuses values that the vendor is known to change: it strips double quotes and outer spaces,
 // and damages backslashes.
-func (v *aliDNS) fits(value TXT) error { return plainText(value, aliMaxValue, `"\`) }
+func (v *aliDNS) fits(value Value) error { return plainText(value, aliMaxValue, `"\`) }

@@ -49,7 +49,7 @@ func baiduMinTTL(productVersion string) uint32 {
 // account that has passed the vendor's real-name check. It needs the rights to list zones, and to
 // list, create, update and delete their records.
 func NewBaiduCloud(c Credentials) (*Client, error) {
-	return openRecords(baiduEndpoint, c, func(a *api) recordVendor { return &baiduCloud{a} })
+	return openRecords(baiduEndpoint, c, func(a *api, _ Type) recordVendor { return &baiduCloud{a} })
 }
 
 // bceAuthorization signs a request over the named headers. The signature covers the body only by a
@@ -257,12 +257,12 @@ func (v *baiduCloud) write(ctx context.Context, c call, missing Kind, change *ba
 	return v.do(ctx, c, missing, nil)
 }
 
-func (v *baiduCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+func (v *baiduCloud) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
 	c := call{name: "CreateRecord", method: http.MethodPost, path: baiduRecords(z)}
 	return v.write(ctx, c, ZoneNotFound, &baiduChange{relative(name, z), "TXT", value.Text(), ttl, baiduLine})
 }
 
-func (v *baiduCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+func (v *baiduCloud) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
 	c := call{name: "UpdateRecord", method: http.MethodPut, path: baiduRecords(z) + "/" + escape(old.id)}
 	return v.write(ctx, c, gone, &baiduChange{RR: relative(name, z), Type: "TXT", Value: value.Text(), TTL: ttl})
 }
@@ -273,4 +273,4 @@ func (v *baiduCloud) remove(ctx context.Context, z zone, _ string, old record) e
 
 // fits refuses values that other vendors without quotes are known to change. The behaviour of this
 // vendor is not documented.
-func (v *baiduCloud) fits(value TXT) error { return plainText(value, baiduMaxValue, `"\`) }
+func (v *baiduCloud) fits(value Value) error { return plainText(value, baiduMaxValue, `"\`) }

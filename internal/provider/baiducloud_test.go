@@ -47,15 +47,15 @@ func TestBaiduCloudExchanges(t *testing.T) {
 		case "list TXT at name":
 			var set recordSet
 			set, err = v.list(t.Context(), z, name)
-			if r := set.records; len(r) != 1 || r[0].id != "5001" || r[0].ttl != 300 || r[0].off || !r[0].value.Equal(TXT{value}) {
+			if r := set.records; len(r) != 1 || r[0].id != "5001" || r[0].ttl != 300 || r[0].off || !r[0].value.Equal(Value{value}) {
 				t.Errorf("records %+v", r)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, TXT{value}, 300)
+			err = v.create(t.Context(), z, name, Value{value}, 300)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, TXT{oddText}, 300)
+			err = v.create(t.Context(), z, name, Value{oddText}, 300)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, record{id: "5001"}, TXT{other}, 300)
+			err = v.update(t.Context(), z, name, record{id: "5001"}, Value{other}, 300)
 		case "delete TXT":
 			err = v.remove(t.Context(), z, name, record{id: "5001"})
 		default:
@@ -118,12 +118,12 @@ func TestBaiduCloudMalformed(t *testing.T) {
 
 func TestBaiduCloudValues(t *testing.T) {
 	v := &baiduCloud{}
-	for _, value := range []TXT{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
+	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
+	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
 		if err := v.fits(value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
@@ -177,8 +177,8 @@ func TestBaiduCloudOthers(t *testing.T) {
 		baiduShown("line", "a", "TXT", "ct", "running"), baiduShown("off", "a", "TXT", "default", "stopped"),
 		baiduShown("other alias", "aa", "CNAME", "default", "running"), baiduShown("alias", "a", "CNAME", "default", "running"),
 	))
-	set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone)
-	if want := []TXT{{"plain"}, {"silent"}}; err != nil || !sameValues(set.Values, want) {
+	set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT)
+	if want := []Value{{"plain"}, {"silent"}}; err != nil || !sameValues(set.Values, want) {
 		t.Errorf("%v, %v, want %v", set.Values, err, want)
 	}
 }
@@ -189,18 +189,18 @@ func TestBaiduCloudAlias(t *testing.T) {
 	c := cloudtest.BaiduCloud(t)
 	client := openCloud(t, c, NewBaiduCloud)
 	c.AddAlias("alias."+cloudtest.Zone, "elsewhere.example")
-	if _, err := client.Read(t.Context(), cloudtest.Zone, "alias."+cloudtest.Zone); KindOf(err) != Conflict {
+	if _, err := client.Read(t.Context(), cloudtest.Zone, "alias."+cloudtest.Zone, TXT); KindOf(err) != Conflict {
 		t.Errorf("%v, want %s", err, Conflict)
 	}
-	if _, err := client.Read(t.Context(), cloudtest.Zone, "ias."+cloudtest.Zone); err != nil {
+	if _, err := client.Read(t.Context(), cloudtest.Zone, "ias."+cloudtest.Zone, TXT); err != nil {
 		t.Errorf("beside an alias of a longer name: %v", err)
 	}
 	c.Fail(baiduRecordList(baiduShown("one", "a", "CNAME", "default", "running"), baiduShown("two", "a", "TXT", "default", "stopped")))
-	if _, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone); KindOf(err) != Conflict {
+	if _, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT); KindOf(err) != Conflict {
 		t.Errorf("beside a value that is off: %v, want %s", err, Conflict)
 	}
 	c.Fail(baiduRecordList(baiduShown("one", "a", "CNAME", "ct", "running"), baiduShown("two", "a", "CNAME", "default", "stopped")))
-	if _, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone); err != nil {
+	if _, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT); err != nil {
 		t.Errorf("aliases that do not count: %v", err)
 	}
 }
@@ -222,7 +222,7 @@ func TestBaiduCloudToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := v.create(t.Context(), z, "a."+cloudtest.Zone, TXT{"v"}, 300); err != nil {
+			if err := v.create(t.Context(), z, "a."+cloudtest.Zone, Value{"v"}, 300); err != nil {
 				t.Error(err)
 			}
 		}
@@ -237,7 +237,7 @@ func TestBaiduCloudToken(t *testing.T) {
 func TestBaiduCloudLostAnswer(t *testing.T) {
 	c := cloudtest.BaiduCloud(t)
 	client := openCloud(t, c, NewBaiduCloud)
-	change := Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"v"}}, TTL: 60}
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v"}}, TTL: 60}
 	c.Fail(cloudtest.Lost)
 	if err := client.Change(t.Context(), change); KindOf(err) != Network {
 		t.Errorf("%v, want %s", err, Network)
@@ -246,7 +246,7 @@ func TestBaiduCloudLostAnswer(t *testing.T) {
 		t.Errorf("made again unseen: %v, want %s", err, Changed)
 	}
 	var err error
-	if change.Seen, err = client.Read(t.Context(), change.Zone, change.Name); err != nil {
+	if change.Seen, err = client.Read(t.Context(), change.Zone, change.Name, TXT); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Change(t.Context(), change); err != nil {
@@ -266,12 +266,12 @@ func TestBaiduCloudDoubles(t *testing.T) {
 	for range 2 {
 		c.Add(t, name, []string{"v"})
 	}
-	for _, add := range [][]TXT{{{"w"}}, nil} {
-		seen, err := client.Read(t.Context(), cloudtest.Zone, name)
+	for _, add := range [][]Value{{{"w"}}, nil} {
+		seen, err := client.Read(t.Context(), cloudtest.Zone, name, TXT)
 		if err != nil || len(seen.Values) != 1 {
 			t.Fatal(seen, err)
 		}
-		if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Seen: seen, Add: add, Remove: seen.Values, TTL: 300}); err != nil {
+		if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: seen, Add: add, Remove: seen.Values, TTL: 300}); err != nil {
 			t.Error(err)
 		}
 		if got := c.Values(t, name); len(got) != len(add) {
@@ -291,11 +291,11 @@ func TestBaiduCloudGone(t *testing.T) {
 	if err := v.remove(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
-	if err := v.update(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}, TXT{"v"}, 300); KindOf(err) != gone {
+	if err := v.update(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}, Value{"v"}, 300); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
 	z.id = "elsewhere.example"
-	if err := v.create(t.Context(), z, "a."+cloudtest.Zone, TXT{"v"}, 300); KindOf(err) != ZoneNotFound {
+	if err := v.create(t.Context(), z, "a."+cloudtest.Zone, Value{"v"}, 300); KindOf(err) != ZoneNotFound {
 		t.Errorf("%v, want %s", err, ZoneNotFound)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // zoneVendor is a vendor that lists whole zones.
 type zoneVendor interface {
-	// listZone collects the TXT records and aliases of a zone. An incomplete list is an error.
+	// listZone collects the records and aliases of a zone. An incomplete list is an error.
 	listZone(ctx context.Context, z zone, sets *zoneSets) error
 }
 
@@ -131,14 +131,20 @@ func (c *Client) BatchSize() int {
 	return 64
 }
 
-// ChangeAll makes changes of different names of one zone.
+// ChangeAll makes changes of different RRsets of one zone, one type after the other.
 func (c *Client) ChangeAll(ctx context.Context, changes []Change) []error {
 	var all jobs
+	types := map[Type]jobs{}
 	for _, change := range changes {
-		all = append(all, &job{change: change, name: dnsname.Fold(change.Name)})
+		j := &job{change: change, name: dnsname.Fold(change.Name)}
+		all, types[change.Type] = append(all, j), append(types[change.Type], j)
 	}
-	if len(all) > 0 {
-		c.changeAll(ctx, all)
+	for t, some := range types {
+		if of, err := c.of(t); err != nil {
+			some.end(err)
+		} else {
+			of.changeAll(ctx, some)
+		}
 	}
 	errs := make([]error, len(all))
 	for i, j := range all {
@@ -241,7 +247,7 @@ func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (map[strin
 	for _, j := range todo {
 		names[j.name] = true
 	}
-	return c.listZone(ctx, z, func(name string, _ TXT) bool { return names[name] })
+	return c.listZone(ctx, z, func(name string, _ Value) bool { return names[name] })
 }
 
 // applyAll makes the planned changes.

@@ -16,7 +16,8 @@ import (
 func together(n int) (changes []provider.Change) {
 	for i := range n {
 		changes = append(changes, provider.Change{
-			Zone: cloudtest.Zone, Name: fmt.Sprintf("together%d.%s", i, cloudtest.Zone), Add: []provider.TXT{{"ours"}}, TTL: 60,
+			Type: provider.TXT,
+			Zone: cloudtest.Zone, Name: fmt.Sprintf("together%d.%s", i, cloudtest.Zone), Add: []provider.Value{{"ours"}}, TTL: 60,
 		})
 	}
 	return changes
@@ -205,6 +206,6 @@ func TestExistsMeansAlias(t *testing.T) {
 		"RequestId": "r", "Error": map[string]any{"Code": "InvalidParameter.DomainRecordExist", "Message": "The record exists."},
 	}})
 	c.Fail(cloudtest.Pass, cloudtest.Instead(exists))
-	err := client.Change(t.Context(), provider.Change{Zone: cloudtest.Zone, Name: faultyName, Add: []provider.TXT{{"ours"}}, TTL: 60})
+	err := client.Change(t.Context(), provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: faultyName, Add: []provider.Value{{"ours"}}, TTL: 60})
 	wantKind(t, c, err, provider.Conflict)
 }

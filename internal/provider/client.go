@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,10 +16,15 @@ import (
 // Client is the client of a vendor with an HTTP API. It has the work that is the same for all
 // vendors: it finds the zone, compares the values at a name, leaves all others unchanged, and waits
 // until the vendor shows a change. It is safe for concurrent use.
+//
+// A Client works on TXT records. It has a client of its own for each other type of the vendor.
 type Client struct {
 	vendor vendor
 	apply  func(ctx context.Context, p plan) error
 	poll   time.Duration // the pause before confirm reads again
+
+	txt    *Client          // the client of TXT records, which finds the zones for those of all types
+	others map[Type]*Client // the clients of the other types; only of the client of TXT records
 
 	search turn // one search for zones at a time: the others use its result
 
@@ -33,24 +39,24 @@ type Client struct {
 	failure    error // of the last of them
 }
 
-// vendor is the API of any vendor.
+// vendor is the API of any vendor, for records of one type.
 type vendor interface {
 	// zone looks in the account for the public zone with exactly this name. A vendor that knows
 	// the longest zone that contains the name may return that zone.
 	zone(ctx context.Context, name string) (z zone, found bool, err error)
 
-	// list returns the TXT records at exactly this name.
+	// list returns the records at exactly this name.
 	list(ctx context.Context, z zone, name string) (recordSet, error)
 
 	// fits returns the reason why the vendor would not keep a value unchanged, nil if it would.
-	fits(v TXT) error
+	fits(v Value) error
 }
 
 // recordVendor changes single records by their ids.
 type recordVendor interface {
 	vendor
-	create(ctx context.Context, z zone, name string, v TXT, ttl uint32) error
-	update(ctx context.Context, z zone, name string, old record, v TXT, ttl uint32) error
+	create(ctx context.Context, z zone, name string, v Value, ttl uint32) error
+	update(ctx context.Context, z zone, name string, old record, v Value, ttl uint32) error
 	remove(ctx context.Context, z zone, name string, old record) error
 }
 
@@ -73,16 +79,16 @@ type zone struct {
 	fault   error    // the reason why the zone must not be changed
 }
 
-// record is one TXT record.
+// record is one record.
 type record struct {
 	id    string // only of a recordVendor
-	value TXT
+	value Value
 	raw   string // the vendor's spelling of the value; "" if it is to be spelled anew
 	ttl   uint32
 	off   bool // disabled or for some resolvers only: the client must not touch it
 }
 
-// recordSet is the TXT records and the alias at a name.
+// recordSet is the records of one type and the alias at a name.
 type recordSet struct {
 	id      string // of a vendor whose sets have ids
 	ttl     uint32
@@ -102,9 +108,9 @@ type plan struct {
 	zone        zone
 	name        string
 	seen        recordSet
-	add, remove []TXT
-	copies      []TXT  // values that keep one record
-	ttl         uint32 // of new records
+	add, remove []Value
+	copies      []Value // values that keep one record
+	ttl         uint32  // of new records
 }
 
 func (p plan) empty() bool { return len(p.add)+len(p.remove)+len(p.copies) == 0 }
@@ -118,13 +124,43 @@ func newRecordClient(v recordVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
 }
 
-// openRecords makes a client of a recordVendor. The credentials may replace the vendor's own endpoint.
-func openRecords(endpoint string, c Credentials, open func(*api) recordVendor) (*Client, error) {
+// openRecords makes a client of a recordVendor, for TXT records and those of other types. The
+// credentials may replace the vendor's own endpoint.
+func openRecords(endpoint string, c Credentials, open func(*api, Type) recordVendor, others ...Type) (*Client, error) {
 	a, err := newAPI(endpoint, c, false)
 	if err != nil {
 		return nil, err
 	}
-	return newRecordClient(open(a)), nil
+	return ofTypes(func(t Type) *Client { return newRecordClient(open(a, t)) }, others...), nil
+}
+
+// ofTypes returns the client of TXT records, with clients of other types.
+func ofTypes(open func(Type) *Client, others ...Type) *Client {
+	c := open(TXT)
+	for _, t := range others {
+		c.others[t] = open(t)
+		c.others[t].txt = c
+	}
+	return c
+}
+
+// Types returns the types of records that the vendor has here.
+func (c *Client) Types() []Type { return append([]Type{TXT}, slices.Sorted(maps.Keys(c.others))...) }
+
+// of returns the client of a type.
+func (c *Client) of(t Type) (*Client, error) {
+	if other := c.others[t]; other != nil {
+		return other, nil
+	}
+	if t == TXT {
+		return c, nil
+	}
+	return nil, Unsupported(t)
+}
+
+// Unsupported returns the error of a type that a client does not have.
+func Unsupported(t Type) error {
+	return &Error{Kind: UnsupportedType, Detail: msg.Say(string(t)), Unmade: true}
 }
 
 func newSetClient(v setVendor) *Client {
@@ -134,14 +170,20 @@ func newSetClient(v setVendor) *Client {
 }
 
 func clientOf(v vendor, apply func(ctx context.Context, p plan) error) *Client {
-	return &Client{
-		vendor: v, apply: apply, poll: pollInterval, search: newTurn(),
+	c := &Client{
+		vendor: v, apply: apply, poll: pollInterval, search: newTurn(), others: map[Type]*Client{},
 		zones: map[string]known{}, names: map[string]turn{}, costs: map[string]int{},
 	}
+	c.txt = c
+	return c
 }
 
-// Read returns the TXT values at a name.
-func (c *Client) Read(ctx context.Context, zone, name string) (RRset, error) {
+// Read returns the values of a type at a name.
+func (c *Client) Read(ctx context.Context, zone, name string, t Type) (RRset, error) {
+	c, err := c.of(t)
+	if err != nil {
+		return RRset{}, err
+	}
 	z, err := c.named(ctx, zone)
 	if err != nil {
 		return RRset{}, err
@@ -179,6 +221,10 @@ func (s recordSet) values() RRset {
 // Change makes the change and returns when the provider shows it. It reads the name first, and does
 // nothing if the values have changed since they were seen.
 func (c *Client) Change(ctx context.Context, ch Change) error {
+	c, err := c.of(ch.Type)
+	if err != nil {
+		return err
+	}
 	name := dnsname.Fold(ch.Name)
 	turn := c.turn(name)
 	if !turn.take(ctx) {
@@ -211,7 +257,7 @@ func (c *Client) plan(ctx context.Context, name string, ch Change) (plan, error)
 	return newPlan(z, name, seen, ch)
 }
 
-func (c *Client) fits(values []TXT) error {
+func (c *Client) fits(values []Value) error {
 	for _, v := range values {
 		if err := c.vendor.fits(v); err != nil {
 			return &Error{Kind: Invalid, Detail: msg.Textf("value %q", v.Text()), Err: err}
@@ -238,10 +284,10 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 	if !sameValues(standing, ch.Seen.Values) {
 		return p, &Error{Kind: Changed, Detail: staleAt(name)}
 	}
-	stands := func(v TXT) bool { return slices.ContainsFunc(standing, v.Equal) }
+	stands := func(v Value) bool { return slices.ContainsFunc(standing, v.Equal) }
 	p.add = slices.DeleteFunc(slices.Clone(ch.Add), stands)
-	p.remove = slices.DeleteFunc(slices.Clone(ch.Remove), func(v TXT) bool { return !stands(v) })
-	p.copies = slices.DeleteFunc(slices.Clone(ch.Copies), func(v TXT) bool {
+	p.remove = slices.DeleteFunc(slices.Clone(ch.Remove), func(v Value) bool { return !stands(v) })
+	p.copies = slices.DeleteFunc(slices.Clone(ch.Copies), func(v Value) bool {
 		return !slices.ContainsFunc(now.Copies, v.Equal) || slices.ContainsFunc(p.remove, v.Equal)
 	})
 	if seen.alias != "" && len(p.add) > 0 {
@@ -339,9 +385,9 @@ func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
 
 // split returns the records that a change keeps, and those that it removes.
 func (p plan) split() (staying, leaving []record) {
-	var once []TXT
+	var once []Value
 	for _, r := range p.seen.records {
-		in := func(values []TXT) bool { return slices.ContainsFunc(values, r.value.Equal) }
+		in := func(values []Value) bool { return slices.ContainsFunc(values, r.value.Equal) }
 		switch {
 		case r.off:
 			staying = append(staying, r)
@@ -398,8 +444,8 @@ func (p plan) shownBy(set recordSet) bool {
 			return false
 		}
 	}
-	stays := func(v TXT) bool { return slices.ContainsFunc(now.Values, v.Equal) }
-	twice := func(v TXT) bool { return slices.ContainsFunc(now.Copies, v.Equal) }
+	stays := func(v Value) bool { return slices.ContainsFunc(now.Values, v.Equal) }
+	twice := func(v Value) bool { return slices.ContainsFunc(now.Copies, v.Equal) }
 	return !slices.ContainsFunc(p.remove, stays) && !slices.ContainsFunc(p.copies, twice)
 }
 
@@ -410,8 +456,8 @@ func (c *Client) Authority(ctx context.Context, zone string) (Authority, error) 
 }
 
 // sameValues compares two sets of values, in any order.
-func sameValues(a, b []TXT) bool {
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(v TXT) bool { return !slices.ContainsFunc(b, v.Equal) })
+func sameValues(a, b []Value) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(v Value) bool { return !slices.ContainsFunc(b, v.Equal) })
 }
 
 // relative returns a name without its zone, "@" for the zone's own name, as many vendors want it.

@@ -67,7 +67,7 @@ func TestNoList(t *testing.T) {
 		}
 		c.Add(t, "a."+cloudtest.Zone, []string{"ours"})
 		c.Fail(cloudtest.Instead(cloudtest.Answer{Status: 200, Body: body}))
-		if set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone); KindOf(err) != BadAnswer {
+		if set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT); KindOf(err) != BadAnswer {
 			t.Errorf("%q, %v", set.Values, err)
 		}
 	})
@@ -103,10 +103,10 @@ func TestOtherOctets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, err := client.Read(t.Context(), "example.com", "a.example.com")
+		seen, err := client.Read(t.Context(), "example.com", "a.example.com", TXT)
 		if err == nil {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			client.Change(ctx, Change{Zone: "example.com", Name: "a.example.com", Seen: seen, Add: []TXT{{"ours"}}, TTL: 600})
+			client.Change(ctx, Change{Type: TXT, Zone: "example.com", Name: "a.example.com", Seen: seen, Add: []Value{{"ours"}}, TTL: 600})
 			cancel()
 		}
 		server.Close()

@@ -272,13 +272,13 @@ type cloudflareRecord struct {
 	Type    string `json:"type"`
 }
 
-func (v *cloudflare) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+func (v *cloudflare) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
 	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z)},
 		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
 	return err
 }
 
-func (v *cloudflare) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+func (v *cloudflare) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
 	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id)},
 		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
 	return err
@@ -368,7 +368,7 @@ func cloudflareFit(plans []plan) int {
 
 // fits checks the vendor's limits. The handling of octets that are not printable ASCII is not
 // documented.
-func (v *cloudflare) fits(value TXT) error {
+func (v *cloudflare) fits(value Value) error {
 	text := value.Text()
 	switch {
 	case text == "":

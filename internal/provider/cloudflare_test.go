@@ -56,18 +56,18 @@ func TestCloudflareExchanges(t *testing.T) {
 				t.Errorf("list %+v", set)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, TXT{value}, 300)
+			err = v.create(t.Context(), z, name, Value{value}, 300)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, TXT{oddText}, 300)
+			err = v.create(t.Context(), z, name, Value{oddText}, 300)
 		case "create TXT 400 bytes":
 			err = v.create(t.Context(), z, name, cutTXT(longText()), 300)
 		case "edit TXT (PATCH)":
-			err = v.update(t.Context(), z, name, old, TXT{other}, 300)
+			err = v.update(t.Context(), z, name, old, Value{other}, 300)
 		case "delete TXT":
 			headers = headers[:1]
 			err = v.remove(t.Context(), z, name, old)
 		case "error":
-			if err = v.create(t.Context(), z, name, TXT{value}, 300); KindOf(err) != kinds[0] {
+			if err = v.create(t.Context(), z, name, Value{value}, 300); KindOf(err) != kinds[0] {
 				t.Errorf("%v, want %s", err, kinds[0])
 			}
 			kinds, err = kinds[1:], nil
@@ -171,7 +171,7 @@ func TestCloudflareList(t *testing.T) {
 		t.Errorf("%+v, %v", set, err)
 	}
 	c.Fail(cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: `{}`}))
-	if err := v.create(t.Context(), zone{id: "zz"}, "a.example.com", TXT{"a"}, 60); KindOf(err) != BadAnswer || err == nil {
+	if err := v.create(t.Context(), zone{id: "zz"}, "a.example.com", Value{"a"}, 60); KindOf(err) != BadAnswer || err == nil {
 		t.Error("a write without success:", err)
 	}
 }
@@ -194,7 +194,7 @@ func TestCloudflareCNAME(t *testing.T) {
 	}
 	name := "alias." + cloudtest.Zone
 	c.AddAlias(name, "target.example.net")
-	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{"value"}}}); KindOf(err) != Conflict {
+	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"value"}}}); KindOf(err) != Conflict {
 		t.Error(err)
 	}
 }
@@ -208,7 +208,7 @@ func TestCloudflareToken(t *testing.T) {
 }
 
 func TestCloudflareValue(t *testing.T) {
-	for content, want := range map[string]TXT{
+	for content, want := range map[string]Value{
 		`"a" "b"`:                                {"a", "b"},
 		`"a \"b\" \\ c"`:                         {`a "b" \ c`},
 		`"\195\169 é"`:                           {"é é"},
@@ -223,7 +223,7 @@ func TestCloudflareValue(t *testing.T) {
 			t.Errorf("%s: %q, want %q", content, v, want)
 		}
 	}
-	for _, v := range []TXT{{`a "b" \ c`}, {"a", "b"}, {" a "}, {`\065`}} {
+	for _, v := range []Value{{`a "b" \ c`}, {"a", "b"}, {" a "}, {`\065`}} {
 		if again := looseTXT(quoteTXT(v, "")); !again.Equal(v) {
 			t.Errorf("%q comes back as %q", v, again)
 		}
@@ -232,12 +232,12 @@ func TestCloudflareValue(t *testing.T) {
 
 func TestCloudflareValues(t *testing.T) {
 	v := &cloudflare{}
-	for _, value := range []TXT{{""}, {"", ""}, {"é"}, {"a\nb"}, {"\x00"}, {"\xff"}, cutTXT(strings.Repeat("x", 4081))} {
+	for _, value := range []Value{{""}, {"", ""}, {"é"}, {"a\nb"}, {"\x00"}, {"\xff"}, cutTXT(strings.Repeat("x", 4081))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{
+	for _, value := range []Value{
 		{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, {`a "b" \`}, {"a", "b"}, {" a "}, cutTXT(strings.Repeat("x", 4080)),
 	} {
 		if err := v.fits(value); err != nil {

@@ -46,8 +46,8 @@ func credentials(c *cloudtest.Cloud) provider.Credentials {
 }
 
 // plainValues are values of others that every provider can hold.
-func plainValues() []provider.TXT {
-	return []provider.TXT{
+func plainValues() []provider.Value {
+	return []provider.Value{
 		{"v=spf1 include:example.net -all"},
 		{"v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQ+/="},
 		{"google-site-verification=a_b-c~d*e%20f+g&h"},
@@ -58,12 +58,12 @@ func plainValues() []provider.TXT {
 }
 
 // oddValues are such that only providers with quoted values can hold.
-func oddValues() []provider.TXT {
+func oddValues() []provider.Value {
 	return append(plainValues(),
-		provider.TXT{`a "quote", a \ and a ; $ORIGIN ( @ )`},
-		provider.TXT{"a", "b"},
-		provider.TXT{"ab"},
-		provider.TXT{" led and trailed "},
+		provider.Value{`a "quote", a \ and a ; $ORIGIN ( @ )`},
+		provider.Value{"a", "b"},
+		provider.Value{"ab"},
+		provider.Value{" led and trailed "},
 	)
 }
 

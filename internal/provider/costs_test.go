@@ -26,8 +26,8 @@ const (
 
 func crowdName(i int) string { return fmt.Sprintf("_mesh.p%05d.%s", i, cloudtest.Zone) }
 
-func crowdValue(i int) provider.TXT {
-	return provider.TXT{fmt.Sprintf("v=mesh1 n=%d o=0123456789ab tcp://192.0.2.1:51820", i)}
+func crowdValue(i int) provider.Value {
+	return provider.Value{fmt.Sprintf("v=mesh1 n=%d o=0123456789ab tcp://192.0.2.1:51820", i)}
 }
 
 // addCrowd makes all names in slices.
@@ -37,7 +37,7 @@ func addCrowd(t *testing.T, client *provider.Client) {
 	for at := 0; at < crowd; at += slice {
 		var changes []provider.Change
 		for i := at; i < at+slice; i++ {
-			changes = append(changes, provider.Change{Zone: cloudtest.Zone, Name: crowdName(i), Add: []provider.TXT{crowdValue(i)}, TTL: 60})
+			changes = append(changes, provider.Change{Zone: cloudtest.Zone, Name: crowdName(i), Add: []provider.Value{crowdValue(i)}, TTL: 60})
 		}
 		for i, err := range client.ChangeAll(t.Context(), changes) {
 			if err != nil {

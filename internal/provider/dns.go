@@ -6,7 +6,7 @@ import (
 	"meshddns/internal/msg"
 )
 
-// DNS reads and changes the TXT values at one name of a provider's zones. Names are in presentation
+// DNS reads and changes the values of one type at one name of a provider's zones. Names are in presentation
 // form without the final dot; letter case does not matter. Calls may overlap. Every error is, or
 // wraps, an *Error or the context's error.
 type DNS interface {
@@ -15,9 +15,13 @@ type DNS interface {
 	// key, and the account has no such zone.
 	Zone(ctx context.Context, name string) (zone string, err error)
 
-	// Read returns the TXT values at name; no values are no error. A CNAME there is a Conflict,
-	// here or, if only a write can tell, in Change.
-	Read(ctx context.Context, zone, name string) (RRset, error)
+	// Types returns the types of records that the client has. Read and Change of another type make
+	// no call and fail with UnsupportedType.
+	Types() []Type
+
+	// Read returns the values of a type at name; no values are no error. A CNAME there is a
+	// Conflict, here or, if only a write can tell, in Change.
+	Read(ctx context.Context, zone, name string, t Type) (RRset, error)
 
 	// Change adds and removes single values and leaves all others at the name unchanged. It adds
 	// new values before it removes old ones. Adding an existing value and removing a missing one
@@ -42,17 +46,17 @@ type ZoneReader interface {
 // Wanted selects the useful part of a zone, which may have a million other names. If it is true for a
 // name and nil, all values at the name are wanted, else each value for which it is true. A nil Wanted
 // selects everything.
-type Wanted func(name string, value TXT) bool
+type Wanted func(name string, value Value) bool
 
 // BatchReader is a DNS that reads several names of a zone in one call.
 type BatchReader interface {
-	// ReadNames returns the names that have TXT values.
-	ReadNames(ctx context.Context, zone string, names []string) (map[string]RRset, error)
+	// ReadNames returns the names that have values of a type.
+	ReadNames(ctx context.Context, zone string, t Type, names []string) (map[string]RRset, error)
 }
 
 // BatchChanger is a DNS that makes many changes of one zone in few calls.
 type BatchChanger interface {
-	// ChangeAll makes changes of different names of one zone, each as Change would, and returns
+	// ChangeAll makes changes of different RRsets of one zone, each as Change would, and returns
 	// their errors in the same order. A failed change does not prevent the others. After an attempt
 	// with an unknown outcome, the error of a retry is never Unmade.
 	ChangeAll(ctx context.Context, changes []Change) []error

@@ -244,20 +244,20 @@ func (e dnspodRecord) everywhere() bool {
 	return fmt.Sprint(e.LineID) == tencentLineID
 }
 
-func (v *dnsPod) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+func (v *dnsPod) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
 	return v.do(ctx, "Record.Create", dnspodForm(z, name, value, ttl), &struct{}{})
 }
 
 // update must not repeat a change that is made already: after five such calls the vendor locks the
 // record for an hour.
-func (v *dnsPod) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+func (v *dnsPod) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
 	parameters := dnspodForm(z, name, value, ttl)
 	parameters.Set("record_id", old.id)
 	return v.do(ctx, "Record.Modify", parameters, &struct{}{})
 }
 
 // dnspodForm returns the parameters of a write.
-func dnspodForm(z zone, name string, value TXT, ttl uint32) url.Values {
+func dnspodForm(z zone, name string, value Value, ttl uint32) url.Values {
 	return url.Values{
 		"domain_id": {z.id}, "sub_domain": {relative(name, z)}, "record_type": {"TXT"}, "record_line": {tencentLine},
 		"value": {value.Text()}, "ttl": {strconv.FormatUint(uint64(ttl), 10)},
@@ -269,4 +269,4 @@ func (v *dnsPod) remove(ctx context.Context, z zone, _ string, old record) error
 }
 
 // fits has the rules of the newer API, which serves the same records.
-func (v *dnsPod) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }
+func (v *dnsPod) fits(value Value) error { return plainText(value, tencentMaxValue, `"\`) }

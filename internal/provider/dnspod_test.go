@@ -22,9 +22,9 @@ func TestDNSPodRequests(t *testing.T) {
 			"domain_id=2317346&sub_domain=_mesh.node-1&record_type=TXT&offset=0&length=3000"},
 		{"/Record.List", func(v *dnsPod) error { _, err := v.list(t.Context(), z, z.name); return err },
 			"domain_id=2317346&sub_domain=@&record_type=TXT&offset=0&length=3000"},
-		{"/Record.Create", func(v *dnsPod) error { return v.create(t.Context(), z, name, TXT{"a b+c&d=e"}, 600) },
+		{"/Record.Create", func(v *dnsPod) error { return v.create(t.Context(), z, name, Value{"a b+c&d=e"}, 600) },
 			"domain_id=2317346&sub_domain=_mesh.node-1&record_type=TXT&record_line=默认&value=a+b%2Bc%26d%3De&ttl=600"},
-		{"/Record.Modify", func(v *dnsPod) error { return v.update(t.Context(), z, name, record{id: "16894439"}, TXT{"x"}, 600) },
+		{"/Record.Modify", func(v *dnsPod) error { return v.update(t.Context(), z, name, record{id: "16894439"}, Value{"x"}, 600) },
 			"domain_id=2317346&record_id=16894439&sub_domain=_mesh.node-1&record_type=TXT&record_line=默认&value=x&ttl=600"},
 		{"/Record.Remove", func(v *dnsPod) error { return v.remove(t.Context(), z, name, record{id: "16894439"}) },
 			"domain_id=2317346&record_id=16894439"},
@@ -80,8 +80,8 @@ func TestDNSPodErrors(t *testing.T) {
 // TestDNSPodCodes checks codes whose meaning depends on the action.
 func TestDNSPodCodes(t *testing.T) {
 	z := zone{id: "1", name: cloudtest.Zone}
-	write := func(v *dnsPod) error { return v.create(t.Context(), z, "a."+z.name, TXT{"x"}, 600) }
-	change := func(v *dnsPod) error { return v.update(t.Context(), z, "a."+z.name, record{id: "1"}, TXT{"x"}, 600) }
+	write := func(v *dnsPod) error { return v.create(t.Context(), z, "a."+z.name, Value{"x"}, 600) }
+	change := func(v *dnsPod) error { return v.update(t.Context(), z, "a."+z.name, record{id: "1"}, Value{"x"}, 600) }
 	remove := func(v *dnsPod) error { return v.remove(t.Context(), z, "a."+z.name, record{id: "1"}) }
 	for _, test := range []struct {
 		name string
@@ -152,7 +152,7 @@ func TestDNSPodList(t *testing.T) {
 	page := func(info, records string) cloudtest.Fault {
 		return cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: `{"status":{"code":"1"},` + info + `"records":` + records + `}`})
 	}
-	want := []TXT{{"text"}, {"quoted"}, {"no line id"}}
+	want := []Value{{"text"}, {"quoted"}, {"no line id"}}
 	for _, info := range []string{`"info":{"record_total":"8"},`, `"info":{"record_total":8},`} {
 		c.Fail(page(info, records))
 		if set := readCloud(t, client, "a."+cloudtest.Zone); !sameValues(set.Values, want) || set.TTL != 600 {
@@ -160,7 +160,7 @@ func TestDNSPodList(t *testing.T) {
 		}
 	}
 	c.Fail(page("", records), page("", `[{"id":"9","name":"a","line_id":"0","type":"TXT","ttl":"600","value":"second page"}]`), page("", "[]"))
-	if set := readCloud(t, client, "a."+cloudtest.Zone); !sameValues(set.Values, append(want, TXT{"second page"})) {
+	if set := readCloud(t, client, "a."+cloudtest.Zone); !sameValues(set.Values, append(want, Value{"second page"})) {
 		t.Errorf("without a total: %q", set.Values)
 	}
 }

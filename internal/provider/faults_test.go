@@ -57,18 +57,18 @@ func wantValues(t *testing.T, c *cloudtest.Cloud, name string, want ...string) {
 }
 
 // replace reads and changes once.
-func replace(ctx context.Context, client *provider.Client, add, remove []provider.TXT) error {
+func replace(ctx context.Context, client *provider.Client, add, remove []provider.Value) error {
 	ctx, cancel := provider.WriteContext(ctx)
 	defer cancel()
-	seen, err := client.Read(ctx, cloudtest.Zone, faultyName)
+	seen, err := client.Read(ctx, cloudtest.Zone, faultyName, provider.TXT)
 	if err != nil {
 		return err
 	}
-	return client.Change(ctx, provider.Change{Zone: cloudtest.Zone, Name: faultyName, Seen: seen, Add: add, Remove: remove, TTL: 60})
+	return client.Change(ctx, provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: faultyName, Seen: seen, Add: add, Remove: remove, TTL: 60})
 }
 
 // replaceAtLast repeats replace as long as a retry may help.
-func replaceAtLast(ctx context.Context, client *provider.Client, add, remove []provider.TXT) (err error) {
+func replaceAtLast(ctx context.Context, client *provider.Client, add, remove []provider.Value) (err error) {
 	for range 9 {
 		err = replace(ctx, client, add, remove)
 		if e, ok := errors.AsType[*provider.Error](err); !ok || !e.Transient() {
@@ -113,12 +113,12 @@ func TestCloudIDN(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
 		for _, name := range []string{zone, "_mesh.a." + zone} {
-			err := client.Change(t.Context(), provider.Change{Zone: zone, Name: name, Add: []provider.TXT{{"ours"}}, TTL: 60})
+			err := client.Change(t.Context(), provider.Change{Type: provider.TXT, Zone: zone, Name: name, Add: []provider.Value{{"ours"}}, TTL: 60})
 			if err != nil {
 				t.Error(err)
 			}
 			wantValues(t, c, name, "ours")
-			if seen, err := client.Read(t.Context(), zone, name); err != nil || len(seen.Values) != 1 {
+			if seen, err := client.Read(t.Context(), zone, name, provider.TXT); err != nil || len(seen.Values) != 1 {
 				t.Errorf("%s: %q, %v", name, seen.Values, err)
 			}
 		}
@@ -230,7 +230,7 @@ func testWrongAnswer(t *testing.T, c *cloudtest.Cloud, wrong wrongAnswer) {
 	defer cancel()
 	// A connection that breaks may be tried again by net/http: Reset as often.
 	c.Fail(slices.Repeat([]cloudtest.Fault{wrong.fault}, 3)...)
-	_, err := client.Read(ctx, cloudtest.Zone, faultyName)
+	_, err := client.Read(ctx, cloudtest.Zone, faultyName, provider.TXT)
 	c.FailNoMore()
 	wantKind(t, c, err, wrong.kinds...)
 	e, ok := errors.AsType[*provider.Error](err)
@@ -299,7 +299,7 @@ func TestCloudConnections(t *testing.T) {
 	for range 5 {
 		client := newClient(t, c)
 		for n := range 10 {
-			if _, err := client.Read(t.Context(), cloudtest.Zone, fmt.Sprintf("n%d.%s", n, cloudtest.Zone)); err != nil {
+			if _, err := client.Read(t.Context(), cloudtest.Zone, fmt.Sprintf("n%d.%s", n, cloudtest.Zone), provider.TXT); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -316,15 +316,15 @@ func TestCloudInterrupted(t *testing.T) {
 		"throttled": cloudtest.Throttle, "reset": cloudtest.Reset, "lost": cloudtest.Lost, "cut": cloudtest.Cut,
 		"503": cloudtest.Instead(cloudtest.Answer{Status: http.StatusServiceUnavailable}),
 	}
-	type step struct{ add, remove []provider.TXT }
+	type step struct{ add, remove []provider.Value }
 	steps := map[string]struct {
 		step
 		want []string
 	}{
-		"add":     {step{[]provider.TXT{{"new"}}, nil}, []string{"foreign", "new", "old"}},
-		"replace": {step{[]provider.TXT{{"new"}}, []provider.TXT{{"old"}}}, []string{"foreign", "new"}},
-		"remove":  {step{nil, []provider.TXT{{"old"}}}, []string{"foreign"}},
-		"all":     {step{[]provider.TXT{{"new"}, {"newer"}}, []provider.TXT{{"old"}, {"foreign"}}}, []string{"new", "newer"}},
+		"add":     {step{[]provider.Value{{"new"}}, nil}, []string{"foreign", "new", "old"}},
+		"replace": {step{[]provider.Value{{"new"}}, []provider.Value{{"old"}}}, []string{"foreign", "new"}},
+		"remove":  {step{nil, []provider.Value{{"old"}}}, []string{"foreign"}},
+		"all":     {step{[]provider.Value{{"new"}, {"newer"}}, []provider.Value{{"old"}, {"foreign"}}}, []string{"new", "newer"}},
 	}
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		for name, change := range steps {
@@ -360,11 +360,11 @@ func TestCloudLag(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
 		c.SetLag(2)
-		for _, change := range [][2][]provider.TXT{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}, {nil, {{"two"}}}} {
+		for _, change := range [][2][]provider.Value{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}, {nil, {{"two"}}}} {
 			if err := replace(t.Context(), client, change[0], change[1]); err != nil {
 				t.Fatal(err)
 			}
-			seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName)
+			seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName, provider.TXT)
 			if err != nil || len(seen.Values) != len(change[0]) {
 				t.Errorf("after the change to %q: %q, %v", change[0], seen.Values, err)
 			}
@@ -372,7 +372,7 @@ func TestCloudLag(t *testing.T) {
 		c.SetLag(1 << 30)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		wantKind(t, c, replace(ctx, client, []provider.TXT{{"never shown"}}, nil), provider.Temporary, provider.Network)
+		wantKind(t, c, replace(ctx, client, []provider.Value{{"never shown"}}, nil), provider.Temporary, provider.Network)
 	})
 }
 
@@ -381,7 +381,7 @@ func TestCloudConflicts(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
 		c.AddAlias(faultyName, "elsewhere.example.net")
-		wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"ours"}}, nil), provider.Conflict)
+		wantKind(t, c, replace(t.Context(), client, []provider.Value{{"ours"}}, nil), provider.Conflict)
 		wantValues(t, c, faultyName)
 	})
 }
@@ -395,11 +395,11 @@ func TestCloudBesideAlias(t *testing.T) {
 		client := newClient(t, c)
 		c.Add(t, faultyName, []string{"ours"})
 		c.AddAlias(faultyName, "elsewhere.example.net")
-		seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName)
+		seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName, provider.TXT)
 		if err != nil || len(seen.Values) != 1 {
 			t.Errorf("read %q, %v", seen.Values, err)
 		}
-		if err := replace(t.Context(), client, nil, []provider.TXT{{"ours"}}); err != nil {
+		if err := replace(t.Context(), client, nil, []provider.Value{{"ours"}}); err != nil {
 			t.Error("remove:", err)
 		}
 		wantValues(t, c, faultyName)
@@ -421,20 +421,20 @@ func TestCloudOff(t *testing.T) {
 		if !slices.Contains([]string{"route53", "huaweicloud", "powerdns"}, c.Provider) { // their sets have a value only once
 			c.Add(t, "both."+faultyName, []string{"twice"})
 			c.AddOff("both."+faultyName, []string{"twice"})
-			change := provider.Change{Zone: cloudtest.Zone, Name: "both." + faultyName, Seen: provider.RRset{Values: []provider.TXT{{"twice"}}}, Remove: []provider.TXT{{"twice"}}}
+			change := provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: "both." + faultyName, Seen: provider.RRset{Values: []provider.Value{{"twice"}}}, Remove: []provider.Value{{"twice"}}}
 			if err := client.Change(t.Context(), change); err != nil || len(c.Off("both."+faultyName)) != 1 || len(c.Values(t, "both."+faultyName)) != 0 {
 				t.Errorf("%v, and %q is left in the record that is switched off", err, c.Off("both."+faultyName))
 			}
 		}
-		if seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName); err != nil || len(seen.Values) != 0 {
+		if seen, err := client.Read(t.Context(), cloudtest.Zone, faultyName, provider.TXT); err != nil || len(seen.Values) != 0 {
 			t.Errorf("%q, %v", seen.Values, err)
 		}
-		wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"switched off"}}, nil), provider.Conflict)
+		wantKind(t, c, replace(t.Context(), client, []provider.Value{{"switched off"}}, nil), provider.Conflict)
 		if c.Provider == "route53" { // the nearest is a weighted set, which excludes a plain one
-			wantKind(t, c, replace(t.Context(), client, []provider.TXT{{"ours"}}, nil), provider.Conflict)
+			wantKind(t, c, replace(t.Context(), client, []provider.Value{{"ours"}}, nil), provider.Conflict)
 			return
 		}
-		for _, change := range [][2][]provider.TXT{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}, {nil, {{"two"}, {"switched off"}}}} {
+		for _, change := range [][2][]provider.Value{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}, {nil, {{"two"}, {"switched off"}}}} {
 			if err := replace(t.Context(), client, change[0], change[1]); err != nil {
 				t.Error(err)
 			}
@@ -458,7 +458,7 @@ func TestCloudWaits(t *testing.T) {
 	c.Fail(cloudtest.Slow)
 	slow, end := context.WithCancel(t.Context())
 	first := make(chan error)
-	change := provider.Change{Zone: cloudtest.Zone, Name: faultyName, Add: []provider.TXT{{"ours"}}, TTL: 60}
+	change := provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: faultyName, Add: []provider.Value{{"ours"}}, TTL: 60}
 	go func() { first <- client.Change(slow, change) }()
 	<-c.Arrived()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -475,7 +475,7 @@ func TestCloudWaits(t *testing.T) {
 func TestCloudTTL(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
-		for _, change := range [][2][]provider.TXT{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}} {
+		for _, change := range [][2][]provider.Value{{{{"one"}}, nil}, {{{"two"}}, {{"one"}}}} {
 			if err := replace(t.Context(), client, change[0], change[1]); err != nil {
 				t.Fatal(err)
 			}

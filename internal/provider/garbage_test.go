@@ -95,7 +95,7 @@ func checkClient(t *testing.T, client *Client, h *hostile) {
 	calls := h.calls
 	for _, from := range []int{0, calls} {
 		h.calls = from
-		set, err := client.Read(t.Context(), "example.com", name)
+		set, err := client.Read(t.Context(), "example.com", name, TXT)
 		if wellSaid(t, "read", err); err == nil {
 			sane(t, name, set)
 		}
@@ -114,7 +114,7 @@ func checkClient(t *testing.T, client *Client, h *hostile) {
 	h.calls = calls
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	wellSaid(t, "change", client.Change(ctx, Change{Zone: "example.com", Name: name, Add: []TXT{{"ours"}}, Remove: []TXT{{"old"}}, Seen: RRset{Values: []TXT{{"old"}}}, TTL: 60}))
+	wellSaid(t, "change", client.Change(ctx, Change{Type: TXT, Zone: "example.com", Name: name, Add: []Value{{"ours"}}, Remove: []Value{{"old"}}, Seen: RRset{Values: []Value{{"old"}}}, TTL: 60}))
 }
 
 var kinds = []Kind{Network, Temporary, Throttled, BadCredentials, Permission, ClockSkew, ZoneNotFound, Conflict, Changed, Invalid, Quota, BadAnswer}
@@ -175,7 +175,7 @@ func TestRecordedAnswers(t *testing.T) {
 		if zone, err := client.Zone(t.Context(), "_mesh.a.example.com"); zone != "example.com" {
 			t.Errorf("%d %s: zone %q, %v", i, v.name, zone, err)
 		}
-		if set, err := client.Read(t.Context(), "example.com", "_mesh.a.example.com"); len(set.Values) != 1 {
+		if set, err := client.Read(t.Context(), "example.com", "_mesh.a.example.com", TXT); len(set.Values) != 1 {
 			t.Errorf("%d %s: %q, %v", i, v.name, set.Values, err)
 		}
 	}
@@ -225,11 +225,11 @@ func recorded(f testing.TB, vendor string) string {
 	if _, err := client.Zone(f.Context(), "_mesh.a.example.com"); err != nil {
 		f.Fatal(err)
 	}
-	seen, err := client.Read(f.Context(), "example.com", "_mesh.a.example.com")
+	seen, err := client.Read(f.Context(), "example.com", "_mesh.a.example.com", TXT)
 	if err != nil {
 		f.Fatal(err)
 	}
-	err = client.Change(f.Context(), Change{Zone: "example.com", Name: "_mesh.a.example.com", Seen: seen, Add: []TXT{{"ours"}}, Remove: []TXT{{"old"}}, TTL: 600})
+	err = client.Change(f.Context(), Change{Type: TXT, Zone: "example.com", Name: "_mesh.a.example.com", Seen: seen, Add: []Value{{"ours"}}, Remove: []Value{{"old"}}, TTL: 600})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func FuzzRecords(f *testing.F) {
 		if apex, ok := apexAbove(answer, owner); ok && (apex == dnswire.Root || !owner.Within(apex)) {
 			t.Errorf("the zone of %s is %s", owner, apex)
 		}
-		set, err := txtValues(answer, owner)
+		set, err := valuesAt(answer, owner, TXT)
 		wellSaid(t, "values", err)
 		for _, v := range set.Values {
 			if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {

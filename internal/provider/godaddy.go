@@ -237,4 +237,4 @@ func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to record
 }
 
 // fits accepts plain text only: the handling of quotes and backslashes is not documented.
-func (v *goDaddy) fits(value TXT) error { return plainText(value, goDaddyMaxValue, `"\`) }
+func (v *goDaddy) fits(value Value) error { return plainText(value, goDaddyMaxValue, `"\`) }

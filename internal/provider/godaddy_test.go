@@ -20,10 +20,10 @@ func TestGoDaddyRequests(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
 	client := openCloud(t, c, NewGoDaddy)
 	for _, ch := range []Change{
-		{Name: name, Add: []TXT{{"one"}}, TTL: 60},
-		{Name: name, Seen: RRset{Values: []TXT{{"one"}}}, Add: []TXT{{"a b+c%/"}}, TTL: 900},
-		{Name: name, Seen: RRset{Values: []TXT{{"one"}, {"a b+c%/"}}}, Remove: []TXT{{"one"}, {"a b+c%/"}}},
-		{Name: cloudtest.Zone, Add: []TXT{{"apex"}}, TTL: 900},
+		{Name: name, Add: []Value{{"one"}}, TTL: 60},
+		{Name: name, Seen: RRset{Values: []Value{{"one"}}}, Add: []Value{{"a b+c%/"}}, TTL: 900},
+		{Name: name, Seen: RRset{Values: []Value{{"one"}, {"a b+c%/"}}}, Remove: []Value{{"one"}, {"a b+c%/"}}},
+		{Name: cloudtest.Zone, Add: []Value{{"apex"}}, TTL: 900},
 	} {
 		ch.Zone = cloudtest.Zone
 		if err := client.Change(t.Context(), ch); err != nil {
@@ -178,8 +178,8 @@ func TestGoDaddyOthers(t *testing.T) {
 		{Name: "aa", Type: "TXT", Data: "look-alike"}, {Name: "a", Type: "CNAME", Data: "other type"},
 	}))
 	c.Fail(records, records)
-	seen := RRset{Values: []TXT{{`"quoted" \`}, {"two"}, {""}}}
-	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Seen: seen, Add: []TXT{{"ours"}}, Remove: []TXT{{"two"}}, TTL: 60})
+	seen := RRset{Values: []Value{{`"quoted" \`}, {"two"}, {""}}}
+	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Seen: seen, Add: []Value{{"ours"}}, Remove: []Value{{"two"}}, TTL: 60})
 	if err == nil || !strings.Contains(err.Error(), "records[0].ttl") {
 		t.Errorf("%v, want the service's refusal of a TTL that we leave as it is", err)
 	}
@@ -193,7 +193,7 @@ func TestGoDaddyBlocked(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
 	client := openCloud(t, c, NewGoDaddy)
 	c.AddAlias("alias."+cloudtest.Zone, "www."+cloudtest.Zone)
-	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "alias." + cloudtest.Zone, Add: []TXT{{"ours"}}, TTL: 600})
+	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "alias." + cloudtest.Zone, Add: []Value{{"ours"}}, TTL: 600})
 	if err == nil || KindOf(err) != Conflict {
 		t.Errorf("beside a CNAME: %v, want %s", err, Conflict)
 	}
@@ -208,23 +208,23 @@ func TestGoDaddyLate(t *testing.T) {
 	client := openCloud(t, c, NewGoDaddy)
 	client.poll = time.Millisecond
 	c.SetLag(3)
-	change := Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 600}
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 600}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
-	if set, err := client.Read(t.Context(), change.Zone, change.Name); err != nil || len(set.Values) != 1 {
+	if set, err := client.Read(t.Context(), change.Zone, change.Name, TXT); err != nil || len(set.Values) != 1 {
 		t.Errorf("%v, %v", set, err)
 	}
 }
 
 func TestGoDaddyValues(t *testing.T) {
 	v := &goDaddy{}
-	for _, value := range []TXT{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
+	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
+	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
 		if err := v.fits(value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}

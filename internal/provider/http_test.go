@@ -28,7 +28,7 @@ func testRefusals(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Cli
 	}
 	for _, r := range refusals {
 		c.Fail(cloudtest.Instead(r.answer))
-		_, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone)
+		_, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT)
 		t.Log(err)
 		if KindOf(err) != r.kind || err == nil {
 			t.Errorf("HTTP %d %s: %v, want %s", r.answer.Status, r.answer.Body, err, r.kind)
@@ -44,7 +44,7 @@ func testRefusals(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Cli
 			r.answer.Body = strings.ReplaceAll(r.answer.Body, word, c.AccessKeySecret)
 		}
 		c.Fail(cloudtest.Instead(r.answer))
-		_, err = client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone)
+		_, err = client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT)
 		t.Log(err)
 		if err == nil || strings.Contains(err.Error(), c.AccessKeySecret) {
 			t.Errorf("%v, want an error without the secret that the vendor repeats", err)

@@ -365,7 +365,7 @@ func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 }
 
 // fits refuses values that the vendor is known to change, and octets whose handling is unknown.
-func (v *huaweiCloud) fits(value TXT) error {
+func (v *huaweiCloud) fits(value Value) error {
 	text := value.Text()
 	if strings.ContainsAny(text, `"\`) {
 		return msg.Errorf("the provider does not keep the characters %s as they are", `"\`)

@@ -23,7 +23,7 @@ func TestHuaweiCloudVectors(t *testing.T) {
 func TestHuaweiCloudExchanges(t *testing.T) {
 	const name = "_mesh.node-1.example.com"
 	z := zone{id: "2c9eb155587194ec01587224c9f90149", name: "example.com"}
-	one := record{value: TXT{"v=mesh1;id=1001;ep=203.0.113.7:51820"}}
+	one := record{value: Value{"v=mesh1;id=1001;ep=203.0.113.7:51820"}}
 	there := recordSet{id: "2c9eb155587228570158722b6ac30007", ttl: 300, records: []record{one}}
 	for _, e := range exchanges(t, "huaweicloud", "") {
 		address, got := e.replay(t)
@@ -40,9 +40,9 @@ func TestHuaweiCloudExchanges(t *testing.T) {
 		case "create TXT":
 			err = v.write(t.Context(), z, name, recordSet{}, recordSet{ttl: 300, records: []record{one}})
 		case "create TXT odd characters":
-			err = v.write(t.Context(), z, name, recordSet{}, recordSet{ttl: 300, records: []record{{value: TXT{oddText}}}})
+			err = v.write(t.Context(), z, name, recordSet{}, recordSet{ttl: 300, records: []record{{value: Value{oddText}}}})
 		case "replace TXT rrset":
-			err = v.write(t.Context(), z, name, there, recordSet{id: there.id, ttl: 300, records: []record{one, {value: TXT{"second"}}}})
+			err = v.write(t.Context(), z, name, there, recordSet{id: there.id, ttl: 300, records: []record{one, {value: Value{"second"}}}})
 		case "delete TXT rrset":
 			err = v.write(t.Context(), z, name, there, recordSet{id: there.id, ttl: 300})
 		default:
@@ -147,18 +147,18 @@ func huaweiRecordSets(status, line string, values ...string) cloudtest.Fault {
 func TestHuaweiCloudPending(t *testing.T) {
 	c, client, _, _ := huaweiClient(t)
 	c.SetLag(3)
-	var there []TXT
-	for _, step := range []struct{ add, remove []TXT }{
-		{add: []TXT{{"one"}}},
-		{add: []TXT{{"two"}}},
-		{add: []TXT{{"three"}}, remove: []TXT{{"one"}}},
-		{remove: []TXT{{"two"}, {"three"}}},
+	var there []Value
+	for _, step := range []struct{ add, remove []Value }{
+		{add: []Value{{"one"}}},
+		{add: []Value{{"two"}}},
+		{add: []Value{{"three"}}, remove: []Value{{"one"}}},
+		{remove: []Value{{"two"}, {"three"}}},
 	} {
-		change := Change{Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: there}, Add: step.add, Remove: step.remove, TTL: 60}
+		change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: there}, Add: step.add, Remove: step.remove, TTL: 60}
 		if err := client.Change(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
-		there = slices.DeleteFunc(append(there, step.add...), func(v TXT) bool { return slices.ContainsFunc(step.remove, v.Equal) })
+		there = slices.DeleteFunc(append(there, step.add...), func(v Value) bool { return slices.ContainsFunc(step.remove, v.Equal) })
 		// One look before the write, four until it is done, one to confirm.
 		if got := len(c.Asked()); got != 7 {
 			t.Errorf("%d requests, want 7", got)
@@ -173,10 +173,10 @@ func TestHuaweiCloudPending(t *testing.T) {
 func TestHuaweiCloudUnderWay(t *testing.T) {
 	c, client, v, z := huaweiClient(t)
 	c.SetLag(3)
-	if err := v.write(t.Context(), z, huaweiName, recordSet{}, recordSet{records: []record{{value: TXT{"one"}}}}); err != nil {
+	if err := v.write(t.Context(), z, huaweiName, recordSet{}, recordSet{records: []record{{value: Value{"one"}}}}); err != nil {
 		t.Fatal(err)
 	}
-	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: []TXT{{"one"}}}, Add: []TXT{{"two"}}, TTL: 60}
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: []Value{{"one"}}}, Add: []Value{{"two"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err == nil || KindOf(err) != Changed || !strings.Contains(err.Error(), "DNS.0314") {
 		t.Errorf("%v, want %s with DNS.0314", err, Changed)
 	}
@@ -188,8 +188,8 @@ func TestHuaweiCloudUnderWay(t *testing.T) {
 // TestHuaweiCloudRace makes a change from values that another user has replaced.
 func TestHuaweiCloudRace(t *testing.T) {
 	c, _, v, z := huaweiClient(t)
-	to := recordSet{records: []record{{value: TXT{"ours"}}}}
-	c.Add(t, huaweiName, TXT{"theirs"})
+	to := recordSet{records: []record{{value: Value{"ours"}}}}
+	c.Add(t, huaweiName, Value{"theirs"})
 	if err := overtaken(huaweiName, v.replace(t.Context(), z, huaweiName, recordSet{}, to)); KindOf(err) != Changed || err == nil {
 		t.Errorf("created where a set is: %v, want %s", err, Changed)
 	}
@@ -208,7 +208,7 @@ func TestHuaweiCloudRace(t *testing.T) {
 func TestHuaweiCloudFails(t *testing.T) {
 	c, client, _, _ := huaweiClient(t)
 	c.Fail(cloudtest.Pass, cloudtest.Pass, huaweiRecordSets("ERROR", "default_view", `"one"`))
-	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
 	if err == nil || KindOf(err) != Temporary || !strings.Contains(err.Error(), "ERROR") {
 		t.Errorf("%v, want %s", err, Temporary)
 	}
@@ -221,7 +221,7 @@ func TestHuaweiCloudPendingTooLong(t *testing.T) {
 	v.poll = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+	err := client.Change(ctx, Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
 	if err == nil || KindOf(err) != Temporary {
 		t.Errorf("%v, want %s", err, Temporary)
 	}
@@ -230,24 +230,24 @@ func TestHuaweiCloudPendingTooLong(t *testing.T) {
 // TestHuaweiCloudLines changes only the line for every resolver.
 func TestHuaweiCloudLines(t *testing.T) {
 	c, client, v, z := huaweiClient(t)
-	c.AddOff(huaweiName, TXT{"for some"})
-	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"for some"}}, TTL: 60}
+	c.AddOff(huaweiName, Value{"for some"})
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"for some"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err == nil || KindOf(err) != Conflict {
 		t.Errorf("the value of another line: %v, want %s", err, Conflict)
 	}
-	change.Add = []TXT{{"one"}}
+	change.Add = []Value{{"one"}}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
 	if ttl := c.TTL(huaweiName); ttl != 60 {
 		t.Errorf("TTL %d, want 60", ttl)
 	}
-	change.Add, change.Remove, change.Seen = nil, []TXT{{"one"}}, RRset{Values: []TXT{{"one"}}}
+	change.Add, change.Remove, change.Seen = nil, []Value{{"one"}}, RRset{Values: []Value{{"one"}}}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
 	set, err := v.list(t.Context(), z, huaweiName)
-	if err != nil || set.id != "" || len(set.records) != 1 || !set.records[0].off || !set.records[0].value.Equal(TXT{"for some"}) {
+	if err != nil || set.id != "" || len(set.records) != 1 || !set.records[0].off || !set.records[0].value.Equal(Value{"for some"}) {
 		t.Errorf("%+v, %v, want the other line's value", set, err)
 	}
 }
@@ -258,10 +258,10 @@ func TestHuaweiCloudDisabled(t *testing.T) {
 		c, client, _, _ := huaweiClient(t)
 		disabled := huaweiRecordSets(status, "", `"there"`)
 		c.Fail(disabled, disabled)
-		if set, err := client.Read(t.Context(), cloudtest.Zone, huaweiName); err != nil || len(set.Values) != 0 {
+		if set, err := client.Read(t.Context(), cloudtest.Zone, huaweiName, TXT); err != nil || len(set.Values) != 0 {
 			t.Errorf("%s: %v, %v", status, set, err)
 		}
-		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+		err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
 		if err == nil || KindOf(err) != Conflict {
 			t.Errorf("%s: %v, want %s", status, err, Conflict)
 		}
@@ -276,13 +276,13 @@ func TestHuaweiCloudRaw(t *testing.T) {
 	c, client, _, _ := huaweiClient(t)
 	raw := []string{`"a"  "b"`, `no quotes`, `"\097\"\;"`, `"ab"`, `""`, `"é"`}
 	c.Fail(huaweiRecordSets("ACTIVE", "default_view", raw...), huaweiRecordSets("ACTIVE", "default_view", raw...))
-	set, err := client.Read(t.Context(), cloudtest.Zone, huaweiName)
-	want := []TXT{{"a", "b"}, {"no quotes"}, {`a";`}, {"ab"}, {""}, {"é"}}
-	if err != nil || !slices.EqualFunc(set.Values, want, TXT.Equal) {
+	set, err := client.Read(t.Context(), cloudtest.Zone, huaweiName, TXT)
+	want := []Value{{"a", "b"}, {"no quotes"}, {`a";`}, {"ab"}, {""}, {"é"}}
+	if err != nil || !slices.EqualFunc(set.Values, want, Value.Equal) {
 		t.Errorf("%q, %v, want %q", set.Values, err, want)
 	}
 	long := cutTXT(strings.Repeat("x", 300))
-	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Seen: set, Add: []TXT{long}, Remove: []TXT{{"ab"}}, TTL: 60}
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Seen: set, Add: []Value{long}, Remove: []Value{{"ab"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); KindOf(err) != Changed || err == nil {
 		t.Errorf("%v, want %s: the service does not have the set", err, Changed)
 	}
@@ -341,12 +341,12 @@ func TestHuaweiCloudPages(t *testing.T) {
 
 func TestHuaweiCloudValues(t *testing.T) {
 	v := &huaweiCloud{}
-	for _, value := range []TXT{{}, {`a "b"`}, {`a\b`}, {"é"}, {"a\tb"}, {"a", `b"`}, {strings.Repeat("x", 256)}} {
+	for _, value := range []Value{{}, {`a "b"`}, {`a\b`}, {"é"}, {"a\tb"}, {"a", `b"`}, {strings.Repeat("x", 256)}} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{{""}, {" a "}, {"a", "b"}, cutTXT(strings.Repeat("x", 600)), {`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}} {
+	for _, value := range []Value{{""}, {" a "}, {"a", "b"}, cutTXT(strings.Repeat("x", 600)), {`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}} {
 		if err := v.fits(value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
@@ -365,7 +365,7 @@ func TestHuaweiCloudPolls(t *testing.T) {
 	c.Asked()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Add: []TXT{{"one"}}, TTL: 60})
+	client.Change(ctx, Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
 	if n := len(c.Asked()); n > 15 {
 		t.Errorf("%d requests in two hundred times the first pause", n)
 	}

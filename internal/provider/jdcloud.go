@@ -39,7 +39,7 @@ var (
 // needs the right to the calls describeDomains, describeResourceRecord, createResourceRecord,
 // modifyResourceRecord and deleteResourceRecord of domainservice.
 func NewJDCloud(c Credentials) (*Client, error) {
-	return openRecords(jdEndpoint, c, func(a *api) recordVendor { return &jdCloud{a} })
+	return openRecords(jdEndpoint, c, func(a *api, _ Type) recordVendor { return &jdCloud{a} })
 }
 
 // signJDCloud signs a request, whose content type, date and nonce are set.
@@ -202,19 +202,19 @@ func jdForAll(viewValue any) bool {
 
 func jdRecords(z zone) string { return "/domain/" + escape(z.id) + "/ResourceRecord" }
 
-func jdRecord(name string, z zone, value TXT, ttl uint32) map[string]any {
+func jdRecord(name string, z zone, value Value, ttl uint32) map[string]any {
 	return map[string]any{
 		"hostRecord": relative(name, z), "hostValue": value.Text(), "type": "TXT", "ttl": ttl, "viewValue": jdDefaultLine,
 	}
 }
 
-func (v *jdCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+func (v *jdCloud) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
 	return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdRecords(z)}, map[string]any{
 		"regionId": jdRegion, "domainId": z.id, "req": jdRecord(name, z, value, ttl),
 	}, nil)
 }
 
-func (v *jdCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+func (v *jdCloud) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
 	to := jdRecord(name, z, value, ttl)
 	to["domainName"] = z.name
 	c := call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdRecords(z) + "/" + escape(old.id)}
@@ -235,4 +235,4 @@ func jdGone(err error) error {
 }
 
 // fits accepts plain text only, because the vendor's handling of values is not documented.
-func (v *jdCloud) fits(value TXT) error { return plainText(value, jdMaxValue, `"\`) }
+func (v *jdCloud) fits(value Value) error { return plainText(value, jdMaxValue, `"\`) }

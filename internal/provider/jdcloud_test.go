@@ -42,13 +42,13 @@ func TestJDCloudExchanges(t *testing.T) {
 		case "list-odd-query":
 			_, err = v.list(t.Context(), z, "_mesh.a+~*=&%é.example.com")
 		case "create-plain":
-			err = v.create(t.Context(), z, name, TXT{value}, 600)
+			err = v.create(t.Context(), z, name, Value{value}, 600)
 		case "create-odd-chars":
-			err = v.create(t.Context(), z, name, TXT{oddText}, 600)
+			err = v.create(t.Context(), z, name, Value{oddText}, 600)
 		case "create-400-bytes":
 			err = v.create(t.Context(), z, "example.com", cutTXT(long400()), 600)
 		case "update":
-			err = v.update(t.Context(), z, name, record{id: "991"}, TXT{value}, 600)
+			err = v.update(t.Context(), z, name, record{id: "991"}, Value{value}, 600)
 		case "delete":
 			err = v.remove(t.Context(), z, name, record{id: "991"})
 		}
@@ -165,7 +165,7 @@ func TestJDCloudExactly(t *testing.T) {
 		}
 	}
 	c.Add(t, "_mesh."+cloudtest.Zone, []string{"ours"})
-	set, err := client.Read(t.Context(), cloudtest.Zone, "_mesh."+cloudtest.Zone)
+	set, err := client.Read(t.Context(), cloudtest.Zone, "_mesh."+cloudtest.Zone, TXT)
 	if err != nil || len(set.Values) != 1 || set.Values[0].Text() != "ours" {
 		t.Errorf("%v, %v", set, err)
 	}
@@ -189,10 +189,10 @@ func TestJDCloudLines(t *testing.T) {
 	client := openCloud(t, c, NewJDCloud)
 	name := "off." + cloudtest.Zone
 	c.AddOff(name, []string{"paused"})
-	if set, err := client.Read(t.Context(), cloudtest.Zone, name); err != nil || len(set.Values) != 0 {
+	if set, err := client.Read(t.Context(), cloudtest.Zone, name, TXT); err != nil || len(set.Values) != 0 {
 		t.Errorf("%v, %v", set, err)
 	}
-	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{"paused"}}, TTL: 60}); KindOf(err) != Conflict {
+	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"paused"}}, TTL: 60}); KindOf(err) != Conflict {
 		t.Errorf("%v, want %s", err, Conflict)
 	}
 }
@@ -201,11 +201,11 @@ func TestJDCloudAlias(t *testing.T) {
 	c := cloudtest.JDCloud(t)
 	client := openCloud(t, c, NewJDCloud)
 	c.AddAlias("www."+cloudtest.Zone, "target.example.net")
-	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "www." + cloudtest.Zone, Add: []TXT{{"ours"}}, TTL: 60})
+	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "www." + cloudtest.Zone, Add: []Value{{"ours"}}, TTL: 60})
 	if KindOf(err) != Conflict || !strings.Contains(err.Error(), "target.example.net") {
 		t.Errorf("%v, want %s", err, Conflict)
 	}
-	if _, err := client.Read(t.Context(), cloudtest.Zone, "x.www."+cloudtest.Zone); err != nil {
+	if _, err := client.Read(t.Context(), cloudtest.Zone, "x.www."+cloudtest.Zone, TXT); err != nil {
 		t.Error(err)
 	}
 }
@@ -217,20 +217,20 @@ func TestJDCloudOnce(t *testing.T) {
 	client := openCloud(t, c, NewJDCloud)
 	name := "once." + cloudtest.Zone
 	for _, step := range []struct {
-		add, remove []TXT
+		add, remove []Value
 		want        int
 	}{
-		{[]TXT{{"one"}}, nil, 1},
-		{[]TXT{{"two"}}, []TXT{{"one"}}, 1},
-		{[]TXT{{"three"}, {"four"}}, nil, 3},
-		{nil, []TXT{{"two"}}, 2},
+		{[]Value{{"one"}}, nil, 1},
+		{[]Value{{"two"}}, []Value{{"one"}}, 1},
+		{[]Value{{"three"}, {"four"}}, nil, 3},
+		{nil, []Value{{"two"}}, 2},
 	} {
 		change := func() error {
-			seen, err := client.Read(t.Context(), cloudtest.Zone, name)
+			seen, err := client.Read(t.Context(), cloudtest.Zone, name, TXT)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Seen: seen, Add: step.add, Remove: step.remove, TTL: 60})
+			return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: seen, Add: step.add, Remove: step.remove, TTL: 60})
 		}
 		c.Fail(cloudtest.Lost)
 		if err := change(); KindOf(err) != Network {
@@ -259,28 +259,28 @@ func TestJDCloudGone(t *testing.T) {
 	if err := v.remove(t.Context(), z, cloudtest.Zone, record{id: "1"}); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
-	if err := v.update(t.Context(), z, cloudtest.Zone, record{id: "1"}, TXT{"x"}, jdMinTTL); KindOf(err) != gone {
+	if err := v.update(t.Context(), z, cloudtest.Zone, record{id: "1"}, Value{"x"}, jdMinTTL); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
 	z.id = "1"
-	if err := v.create(t.Context(), z, cloudtest.Zone, TXT{"x"}, jdMinTTL); KindOf(err) != ZoneNotFound {
+	if err := v.create(t.Context(), z, cloudtest.Zone, Value{"x"}, jdMinTTL); KindOf(err) != ZoneNotFound {
 		t.Errorf("%v, want %s", err, ZoneNotFound)
 	}
 }
 
 func TestJDCloudValues(t *testing.T) {
 	v := &jdCloud{}
-	for _, value := range []TXT{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
+	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {strings.Repeat("x", 255)}} {
+	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {strings.Repeat("x", 255)}} {
 		if err := v.fits(value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
-	for text, want := range map[string]TXT{
+	for text, want := range map[string]Value{
 		`plain`: {"plain"}, `"quoted"`: {"quoted"}, `"a" "b\"c"`: {"a", `b"c`}, `"open`: {`"open`}, `a "b"`: {`a "b"`}, ``: {""},
 	} {
 		if got := looseTXT(text); !got.Equal(want) {

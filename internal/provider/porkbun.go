@@ -230,17 +230,17 @@ func (v *porkbun) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 }
 
 // porkbunFields returns the fields of a write. The zone's own name is "".
-func porkbunFields(z zone, name string, value TXT, ttl uint32) map[string]string {
+func porkbunFields(z zone, name string, value Value, ttl uint32) map[string]string {
 	below := strings.TrimSuffix(strings.TrimSuffix(name, z.name), ".")
 	return map[string]string{"name": below, "type": "TXT", "content": value.Text(), "ttl": strconv.FormatUint(uint64(ttl), 10)}
 }
 
-func (v *porkbun) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+func (v *porkbun) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
 	c := call{name: "dns/create", path: "/dns/create/" + escape(z.id)}
 	return v.do(ctx, c, porkbunFields(z, name, value, ttl), &struct{}{})
 }
 
-func (v *porkbun) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+func (v *porkbun) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
 	c := call{name: "dns/edit", path: "/dns/edit/" + escape(z.id) + "/" + escape(old.id)}
 	return v.do(ctx, c, porkbunFields(z, name, value, ttl), &struct{}{})
 }
@@ -251,4 +251,4 @@ func (v *porkbun) remove(ctx context.Context, z zone, _ string, old record) erro
 }
 
 // fits refuses values that the vendor refuses: an empty text, and spaces at the end.
-func (v *porkbun) fits(value TXT) error { return plainText(value, porkbunMaxValue, "") }
+func (v *porkbun) fits(value Value) error { return plainText(value, porkbunMaxValue, "") }

@@ -29,9 +29,9 @@ func TestPorkbunExchanges(t *testing.T) {
 				t.Errorf("list %+v", set)
 			}
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, TXT{oddText}, 600)
+			err = v.create(t.Context(), z, name, Value{oddText}, 600)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, old, TXT{"v=mesh1;id=1001;ep=203.0.113.7:51820"}, 600)
+			err = v.update(t.Context(), z, name, old, Value{"v=mesh1;id=1001;ep=203.0.113.7:51820"}, 600)
 		case "delete TXT":
 			err = v.remove(t.Context(), z, name, old)
 		default:
@@ -161,7 +161,7 @@ func TestPorkbunCNAME(t *testing.T) {
 	c := cloudtest.Porkbun(t)
 	name := "alias." + cloudtest.Zone
 	c.AddAlias(name, "target.example.net")
-	_, err := openCloud(t, c, NewPorkbun).Read(t.Context(), cloudtest.Zone, name)
+	_, err := openCloud(t, c, NewPorkbun).Read(t.Context(), cloudtest.Zone, name, TXT)
 	if KindOf(err) != Conflict {
 		t.Error(err)
 	}
@@ -169,12 +169,12 @@ func TestPorkbunCNAME(t *testing.T) {
 
 func TestPorkbunValues(t *testing.T) {
 	v := &porkbun{}
-	for _, value := range []TXT{{""}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 765))} {
+	for _, value := range []Value{{""}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 765))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, {`a "b" \`}, cutTXT(strings.Repeat("x", 764))} {
+	for _, value := range []Value{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, {`a "b" \`}, cutTXT(strings.Repeat("x", 764))} {
 		if err := v.fits(value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}

@@ -316,7 +316,7 @@ func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed rec
 			return recordSet{}, nil
 		}
 	}
-	sets := newZoneSets(func(n string, _ TXT) bool { return n == name })
+	sets := newZoneSets(func(n string, _ Value) bool { return n == name })
 	if err := v.sets(ctx, z, nil, sets); err != nil {
 		return recordSet{}, msg.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
 	}
@@ -363,7 +363,7 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 }
 
 // fits limits the length of a value: the server accepts any, and cannot serve a longer one.
-func (v *powerDNS) fits(value TXT) error {
+func (v *powerDNS) fits(value Value) error {
 	if len(value)+len(value.Text()) > pdnsRecord { // one octet for the length of each string
 		return msg.Errorf("a record holds at most %d octets", pdnsRecord)
 	}

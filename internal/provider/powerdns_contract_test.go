@@ -25,13 +25,13 @@ type pdnsServer struct {
 // pdnsSpellings are contents that the API stores as they are written, and their values in DNS.
 var pdnsSpellings = []struct {
 	content string
-	value   provider.TXT
+	value   provider.Value
 }{
-	{`"é中文😀"`, provider.TXT{"é中文😀"}},
-	{"\"caf\xe9 \\\"\xff\\\"\"", provider.TXT{"caf\xe9 \"\xff\""}},
-	{`"` + strings.Repeat("u", 400) + `" "end"`, provider.TXT{strings.Repeat("u", 255), strings.Repeat("u", 145), "end"}},
-	{`"\097\098c \-d"`, provider.TXT{"abc -d"}},
-	{`"<&>" ""`, provider.TXT{"<&>", ""}},
+	{`"é中文😀"`, provider.Value{"é中文😀"}},
+	{"\"caf\xe9 \\\"\xff\\\"\"", provider.Value{"caf\xe9 \"\xff\""}},
+	{`"` + strings.Repeat("u", 400) + `" "end"`, provider.Value{strings.Repeat("u", 255), strings.Repeat("u", 145), "end"}},
+	{`"\097\098c \-d"`, provider.Value{"abc -d"}},
+	{`"<&>" ""`, provider.Value{"<&>", ""}},
 }
 
 func newPDNSServer(t *testing.T) (pdnsServer, *provider.Client) {
@@ -150,9 +150,9 @@ func TestContractPowerDNS(t *testing.T) {
 }
 
 // changeNow reads a name and changes it.
-func changeNow(t *testing.T, client *provider.Client, name string, add, remove []provider.TXT) error {
+func changeNow(t *testing.T, client *provider.Client, name string, add, remove []provider.Value) error {
 	t.Helper()
-	seen, err := client.Read(t.Context(), servertest.Zone, name)
+	seen, err := client.Read(t.Context(), servertest.Zone, name, provider.TXT)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,13 +183,13 @@ func TestPowerDNSKeeps(t *testing.T) {
 	want("before", others...)
 	for _, step := range []struct {
 		what        string
-		add, remove []provider.TXT
+		add, remove []provider.Value
 		left        []string
 	}{
-		{"added", []provider.TXT{{"one"}}, nil, append(slices.Clone(others), `"one"`)},
-		{"replaced", []provider.TXT{{"two"}}, []provider.TXT{{"one"}}, append(slices.Clone(others), `"two"`)},
-		{"removed", nil, []provider.TXT{{"two"}}, others},
-		{"same removed", nil, []provider.TXT{{"same"}}, others[3:]},
+		{"added", []provider.Value{{"one"}}, nil, append(slices.Clone(others), `"one"`)},
+		{"replaced", []provider.Value{{"two"}}, []provider.Value{{"one"}}, append(slices.Clone(others), `"two"`)},
+		{"removed", nil, []provider.Value{{"two"}}, others},
+		{"same removed", nil, []provider.Value{{"same"}}, others[3:]},
 	} {
 		if err := changeNow(t, client, name, step.add, step.remove); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
@@ -197,7 +197,7 @@ func TestPowerDNSKeeps(t *testing.T) {
 		want(step.what, step.left...)
 	}
 	for _, off := range []string{"off", "é"} {
-		err := changeNow(t, client, name, []provider.TXT{{off}}, nil)
+		err := changeNow(t, client, name, []provider.Value{{off}}, nil)
 		wantPDNSKind(t, "a disabled value once more", err, provider.Conflict)
 	}
 }
@@ -208,9 +208,9 @@ func TestPowerDNSRefusals(t *testing.T) {
 	s.call(t, http.MethodPost, "/zones", `{"name":"copy.example.","kind":"Slave","masters":["127.0.0.1"]}`)
 	_, err := client.Zone(t.Context(), "a.copy.example")
 	wantPDNSKind(t, "a zone that is a copy", err, provider.Permission)
-	err = changeNow(t, client, "alias.example.com", []provider.TXT{{"one"}}, nil)
+	err = changeNow(t, client, "alias.example.com", []provider.Value{{"one"}}, nil)
 	wantPDNSKind(t, "beside a CNAME", err, provider.Conflict)
-	err = client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: "a.example.net", Add: []provider.TXT{{"one"}}, TTL: 60})
+	err = client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: "a.example.net", Add: []provider.Value{{"one"}}, TTL: 60})
 	wantPDNSKind(t, "out of the zone", err, provider.Invalid)
 	for _, c := range []struct {
 		what, id, key string
@@ -229,7 +229,7 @@ func TestPowerDNSRefusals(t *testing.T) {
 	}
 	client.Zone(t.Context(), servertest.Zone)
 	s.call(t, http.MethodDelete, "/zones/example.com.", "")
-	_, err = client.Read(t.Context(), servertest.Zone, "a.example.com")
+	_, err = client.Read(t.Context(), servertest.Zone, "a.example.com", provider.TXT)
 	wantPDNSKind(t, "a zone that is gone", err, provider.ZoneNotFound)
 }
 

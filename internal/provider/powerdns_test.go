@@ -192,12 +192,12 @@ func TestPowerDNSErrors(t *testing.T) {
 
 func TestPowerDNSValues(t *testing.T) {
 	v := &powerDNS{}
-	for _, value := range []TXT{nil, {strings.Repeat("x", 256)}, slices.Repeat(TXT{strings.Repeat("x", 255)}, 256)} {
+	for _, value := range []Value{nil, {strings.Repeat("x", 256)}, slices.Repeat(Value{strings.Repeat("x", 255)}, 256)} {
 		if v.fits(value) == nil {
 			t.Errorf("%.300q is taken", value)
 		}
 	}
-	for _, value := range []TXT{
+	for _, value := range []Value{
 		{""}, {"a", "", "b"}, {`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {"é\x00\xff"}, {strings.Repeat("x", 255), "y"},
 	} {
 		if err := v.fits(value); err != nil {
@@ -210,7 +210,7 @@ func TestPowerDNSValues(t *testing.T) {
 	}
 }
 
-func pdnsSpelled(t *testing.T, value TXT) []byte {
+func pdnsSpelled(t *testing.T, value Value) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"content": quoteTXT(value, `\%03d`), "disabled": false})
 	if err != nil {
@@ -223,12 +223,12 @@ func pdnsSpelled(t *testing.T, value TXT) []byte {
 func TestPowerDNSRead(t *testing.T) {
 	long := strings.Repeat("x", 400)
 	for text, want := range map[string]record{
-		`{"content":"\"a\" \"b\"","disabled":false}`:          {value: TXT{"a", "b"}},
-		`{"content":"\"a\"","disabled":true,"modified_at":1}`: {value: TXT{"a"}, off: true},
-		`{"content":"\"\\097\\\"\\\\\""}`:                     {value: TXT{`a"\`}},
-		`{"content":"\"é\""}`:                                 {value: TXT{"é"}},
-		"{\"content\":\"\\\"caf\xe9\\\"\"}":                   {value: TXT{"caf\xe9"}},
-		`{"content":"\"` + long + `\" \"b\""}`:                {value: TXT{long[:255], long[:145], "b"}},
+		`{"content":"\"a\" \"b\"","disabled":false}`:          {value: Value{"a", "b"}},
+		`{"content":"\"a\"","disabled":true,"modified_at":1}`: {value: Value{"a"}, off: true},
+		`{"content":"\"\\097\\\"\\\\\""}`:                     {value: Value{`a"\`}},
+		`{"content":"\"é\""}`:                                 {value: Value{"é"}},
+		"{\"content\":\"\\\"caf\xe9\\\"\"}":                   {value: Value{"caf\xe9"}},
+		`{"content":"\"` + long + `\" \"b\""}`:                {value: Value{long[:255], long[:145], "b"}},
 		`{"content":"no quotes","disabled":false}`:            {off: true},
 		`{"content":"\"cut","disabled":false}`:                {off: true},
 		`{"content":"\"\\300\"","disabled":false}`:            {off: true},
@@ -312,8 +312,8 @@ func TestPowerDNSUnfiltered(t *testing.T) {
 	if _, err := client.Zone(t.Context(), "example.com"); KindOf(err) != BadAnswer {
 		t.Errorf("null for a list of zones: %v", err)
 	}
-	on := TXT{"on A.example.com.TXT"}
-	err = client.Change(t.Context(), Change{Zone: "example.com", Name: "a.example.com", Seen: RRset{TTL: 5, Values: []TXT{on}}, Add: []TXT{{"new"}}, TTL: 60})
+	on := Value{"on A.example.com.TXT"}
+	err = client.Change(t.Context(), Change{Type: TXT, Zone: "example.com", Name: "a.example.com", Seen: RRset{TTL: 5, Values: []Value{on}}, Add: []Value{{"new"}}, TTL: 60})
 	if err != nil {
 		t.Error(err)
 	}
@@ -340,7 +340,7 @@ func TestPowerDNSVersions(t *testing.T) {
 		}
 		c.Asked()
 		c.Fail(cloudtest.Pass, cloudtest.Instead(cloudtest.JSON(200, map[string]any{"version": version})))
-		err = client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 60})
+		err = client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 60})
 		asked := slices.ContainsFunc(c.Asked(), func(r cloudtest.Request) bool {
 			return r.Method == http.MethodGet && r.Target == "/api/v1/servers/localhost/zones/example.com."
 		})
@@ -360,25 +360,25 @@ func TestPowerDNSDisabled(t *testing.T) {
 	}
 	name := "a." + cloudtest.Zone
 	c.AddOff(name, []string{"off"})
-	change := func(seen []TXT, add, remove []TXT) error {
-		return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Seen: RRset{Values: seen}, Add: add, Remove: remove, TTL: 60})
+	change := func(seen []Value, add, remove []Value) error {
+		return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: RRset{Values: seen}, Add: add, Remove: remove, TTL: 60})
 	}
-	if err := change(nil, []TXT{{"off"}}, nil); KindOf(err) != Conflict {
+	if err := change(nil, []Value{{"off"}}, nil); KindOf(err) != Conflict {
 		t.Errorf("a disabled value once more: %v", err)
 	}
-	if err := change(nil, []TXT{{"one"}}, nil); err != nil || c.TTL(name) != 1 {
+	if err := change(nil, []Value{{"one"}}, nil); err != nil || c.TTL(name) != 1 {
 		t.Errorf("TTL %d, want that of the disabled record: %v", c.TTL(name), err)
 	}
-	for _, err := range []error{change([]TXT{{"one"}}, []TXT{{"two"}}, []TXT{{"one"}}), change([]TXT{{"two"}}, nil, []TXT{{"two"}})} {
+	for _, err := range []error{change([]Value{{"one"}}, []Value{{"two"}}, []Value{{"one"}}), change([]Value{{"two"}}, nil, []Value{{"two"}})} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	if err := change(nil, []TXT{{"off"}}, nil); KindOf(err) != Conflict {
+	if err := change(nil, []Value{{"off"}}, nil); KindOf(err) != Conflict {
 		t.Errorf("the disabled record is gone: %v", err)
 	}
 	c.AddAlias("b."+cloudtest.Zone, "a."+cloudtest.Zone)
-	err = client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "b." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 60})
+	err = client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "b." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 60})
 	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Conflict {
 		t.Errorf("beside a CNAME: %v", err)
 	}
@@ -427,7 +427,7 @@ func TestPowerDNSDisabledTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = client.Change(t.Context(), Change{Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []TXT{{"ours"}}}, Remove: []TXT{{"ours"}}, TTL: 60})
+	err = client.Change(t.Context(), Change{Type: TXT, Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []Value{{"ours"}}}, Remove: []Value{{"ours"}}, TTL: 60})
 	if err != nil || !strings.Contains(patch, `"ttl":3600`) {
 		t.Errorf("%v, sent %s", err, patch)
 	}

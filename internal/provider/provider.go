@@ -1,7 +1,7 @@
 // Package provider has the clients of DNS providers, one file for each provider.
 //
-// A client reads the TXT values at one name and changes single values there. Every value that a
-// change does not name stays unchanged. The interface DNS documents these guarantees, and one test
+// A client reads the values of one type at one name and changes single values there. Every value that
+// a change does not name stays unchanged. The interface DNS documents these guarantees, and one test
 // suite checks them for every client.
 package provider
 
@@ -23,35 +23,49 @@ type Credentials struct {
 	Endpoint        string // address of the provider's API; empty means the vendor's own
 }
 
-// TXT is one value of a TXT RRset: its character-strings in order, each of at most 255 octets. The
-// split into strings is part of the value.
-type TXT []string
+// Type is the type of a record.
+type Type string
+
+// The types of records. Every client has TXT.
+const (
+	TXT  Type = "TXT"
+	A    Type = "A"
+	AAAA Type = "AAAA"
+	SRV  Type = "SRV"
+)
+
+// Value is one value of an RRset. Of type TXT it is the character-strings in order, each of at most
+// 255 octets; the split into strings is part of the value. Of any other type it is one string, the
+// data in presentation form: an address as RFC 5952 writes it, or "priority weight port target" in
+// lower case and without the final dot (RFC 2782).
+type Value []string
 
 // Text returns the joined character-strings, as readers see the value.
-func (t TXT) Text() string { return strings.Join(t, "") }
+func (t Value) Text() string { return strings.Join(t, "") }
 
 // Equal reports whether two values have the same octets and the same split.
-func (t TXT) Equal(u TXT) bool { return slices.Equal(t, u) }
+func (t Value) Equal(u Value) bool { return slices.Equal(t, u) }
 
-// RRset is the TXT values at a name, in no order, and their TTL in seconds (0 without values).
+// RRset is the values of one type at a name, in no order, and their TTL in seconds (0 without values).
 type RRset struct {
 	TTL    uint32
-	Values []TXT
-	Off    []TXT    // values of records that are disabled or for some resolvers only; no change touches them
-	Copies []TXT    // those of Values that are in more than one record
+	Values []Value
+	Off    []Value  // values of records that are disabled or for some resolvers only; no change touches them
+	Copies []Value  // those of Values that are in more than one record
 	Alias  msg.Text // only in ReadAll: the target of a CNAME at the name
 }
 
-// Change adds and removes single TXT values at one name. Names are in presentation form without the
+// Change adds and removes single values of one type at one name. Names are in presentation form without the
 // final dot.
 type Change struct {
 	Zone   string // as Zone returned it
 	Name   string
+	Type   Type
 	Seen   RRset // as Read returned it; if the provider can tell that it has changed, the change fails with Changed
-	Add    []TXT
-	Remove []TXT
-	Copies []TXT  // values that keep one record and lose all others
-	TTL    uint32 // of the values to add, in seconds
+	Add    []Value
+	Remove []Value
+	Copies []Value // values that keep one record and lose all others
+	TTL    uint32  // of the values to add, in seconds
 }
 
 // Authority is the authoritative servers that the public asks for a zone.
@@ -89,6 +103,8 @@ const (
 	Invalid        Kind = "invalid"        // the provider refuses this value, name or setting
 	Quota          Kind = "quota"          // the plan allows no more records or requests
 	BadAnswer      Kind = "bad_answer"     // the answer is unreadable, or its signature is wrong
+
+	UnsupportedType Kind = "unsupported_record_type" // the client has no records of this type
 )
 
 // Error is a failure of a provider.

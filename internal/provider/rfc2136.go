@@ -30,9 +30,9 @@ type RFC2136 struct {
 	key    dnswire.Key
 	now    func() time.Time
 
-	mu        sync.Mutex
-	neighbour map[dnswire.Name][]string // by parent: the data of an unregistered name below it
-	changes   int
+	mu         sync.Mutex
+	neighbours map[neighbour][]string // the data of each
+	changes    int
 }
 
 const (
@@ -53,7 +53,7 @@ func NewRFC2136(c Credentials) (*RFC2136, error) {
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Detail: msg.Say("key"), Err: err}
 	}
-	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dnswire.Name][]string{}}, nil
+	return &RFC2136{server: server, key: key, now: time.Now, neighbours: map[neighbour][]string{}}, nil
 }
 
 // serverAddress parses host, host:port, or an IPv6 address with or without brackets. The default port
@@ -144,9 +144,15 @@ func alias(answer dnswire.Message) (dnswire.RR, bool) {
 	return answer.Answers[at], true
 }
 
-// Read returns the TXT values at a name. An alias or a delegation at or above the name is an error: an
+// Types returns the types of records that the client has.
+func (c *RFC2136) Types() []Type { return []Type{TXT, A, AAAA, SRV} }
+
+// Read returns the values of a type at a name. An alias or a delegation at or above the name is an error: an
 // update there would report success, and no resolver would see its value.
-func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
+func (c *RFC2136) Read(ctx context.Context, zone, name string, t Type) (RRset, error) {
+	if t.Wire() == 0 {
+		return RRset{}, Unsupported(t)
+	}
 	apex, err := ownerName(zone)
 	if err != nil {
 		return RRset{}, err
@@ -155,7 +161,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 	if err != nil {
 		return RRset{}, err
 	}
-	answer, err := c.query(ctx, owner, dnswire.TypeTXT)
+	answer, err := c.query(ctx, owner, t.Wire())
 	if KindOf(err) == Permission {
 		err = c.absent(ctx, apex, err)
 	}
@@ -163,7 +169,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 		return RRset{}, err
 	}
 	if len(answer.Answers) > 0 && owner.Fold() != apex.Fold() { // the apex itself always exists
-		wildcard, err := c.fromWildcard(ctx, owner, answer)
+		wildcard, err := c.fromWildcard(ctx, owner, t, answer)
 		if err != nil || wildcard {
 			return RRset{}, err
 		}
@@ -182,42 +188,48 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string) (RRset, error) {
 			return RRset{}, &Error{Kind: ZoneNotFound, Detail: detail}
 		}
 	}
-	return txtValues(answer, owner)
+	return valuesAt(answer, owner, t)
 }
 
 // fromWildcard reports whether an answer was made from a wildcard ("*.example.com"), so that the name
 // itself has no records. It compares the answer with that for an unregistered name below the same
 // parent. If the name exists, its parent does too, and only the wildcard directly below the parent
 // answers for that other name. Otherwise the same wildcard further up answers for both.
-func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, answer dnswire.Message) (bool, error) {
+func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, t Type, answer dnswire.Message) (bool, error) {
 	data := dataAt(owner, answer)
 	if len(data) == 0 {
 		return false, nil
 	}
-	other, err := c.askNeighbour(ctx, owner.Parent().Fold())
+	other, err := c.askNeighbour(ctx, neighbour{owner.Parent().Fold(), t})
 	return err == nil && slices.Equal(data, other), err
 }
 
-// askNeighbour returns the data of an unregistered name below parent. It asks the server once for each
-// parent, until a change may have altered the data.
-func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name) ([]string, error) {
+// neighbour is the records of a type at an unregistered name below a parent.
+type neighbour struct {
+	parent dnswire.Name
+	typ    Type
+}
+
+// askNeighbour returns the data of a neighbour. It asks the server once for each, until a change may
+// have altered the data.
+func (c *RFC2136) askNeighbour(ctx context.Context, n neighbour) ([]string, error) {
 	c.mu.Lock()
-	data, ok := c.neighbour[parent]
+	data, ok := c.neighbours[n]
 	changes := c.changes
 	c.mu.Unlock()
-	neighbour, fits := parent.Child(rand.Text())
+	name, fits := n.parent.Child(rand.Text())
 	if ok || !fits {
 		return data, nil
 	}
-	answer, err := c.query(ctx, neighbour, dnswire.TypeTXT)
+	answer, err := c.query(ctx, name, n.typ.Wire())
 	if err != nil {
 		return nil, err
 	}
-	data = dataAt(neighbour, answer)
+	data = dataAt(name, answer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if changes == c.changes {
-		c.neighbour[parent] = data
+		c.neighbours[n] = data
 	}
 	return data, nil
 }
@@ -231,7 +243,9 @@ func (c *RFC2136) forget(name string) {
 	owner, err := ownerName(name)
 	for err == nil && owner != dnswire.Root {
 		owner = owner.Parent().Fold()
-		delete(c.neighbour, owner)
+		for t := range wireTypes {
+			delete(c.neighbours, neighbour{owner, t})
+		}
 	}
 }
 
@@ -247,15 +261,15 @@ func dataAt(owner dnswire.Name, answer dnswire.Message) []string {
 	return data
 }
 
-func txtValues(answer dnswire.Message, owner dnswire.Name) (RRset, error) {
+func valuesAt(answer dnswire.Message, owner dnswire.Name, t Type) (RRset, error) {
 	var set RRset
 	for _, rr := range answer.Answers {
-		if rr.Type != dnswire.TypeTXT || rr.Class != dnswire.ClassIN || rr.Name.Fold() != owner.Fold() {
+		if rr.Type != t.Wire() || rr.Class != dnswire.ClassIN || rr.Name.Fold() != owner.Fold() {
 			continue
 		}
-		value, err := dnswire.ParseTXT(rr.Data)
+		value, err := t.Value(rr.Data)
 		if err != nil {
-			return RRset{}, &Error{Kind: BadAnswer, Detail: msg.Textf("TXT record at %s", nameText(owner)), Err: err}
+			return RRset{}, &Error{Kind: BadAnswer, Detail: msg.Textf("%s record at %s", t, nameText(owner)), Err: err}
 		}
 		set.TTL = rr.TTL
 		set.Values = append(set.Values, value)
@@ -268,11 +282,17 @@ func (c *RFC2136) Authority(context.Context, string) (Authority, error) {
 	return Authority{Server: c.server}, nil
 }
 
-var typeNames = map[dnswire.Type]string{dnswire.TypeSOA: "SOA", dnswire.TypeTXT: "TXT"}
+// typeName returns the name of a type that query asks for.
+func typeName(t dnswire.Type) string {
+	if t == dnswire.TypeSOA {
+		return "SOA"
+	}
+	return string(OnWire(t))
+}
 
 // query asks for records. It returns only a signed NOERROR or NXDOMAIN from an authoritative server.
 func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) (dnswire.Message, error) {
-	call := msg.Textf("query %s %s at %s", nameText(name), typeNames[t], c.server)
+	call := msg.Textf("query %s %s at %s", nameText(name), typeName(t), c.server)
 	question := dnswire.Question{Name: name, Type: t, Class: dnswire.ClassIN}
 	answer, signed, err := c.exchange(ctx, call, dnswire.Exchange, dnswire.Message{Questions: []dnswire.Question{question}})
 	if err != nil {

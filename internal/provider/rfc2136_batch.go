@@ -72,13 +72,17 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 // updatesOf returns the updates of the valid changes, and the errors of the others.
 func updatesOf(changes []Change) (all batch, errs []error) {
 	errs = make([]error, len(changes))
-	named := map[string]bool{}
+	type rrset struct {
+		name string
+		typ  Type
+	}
+	named := map[rrset]bool{}
 	for i, ch := range changes {
 		message, err := updateMessage(ch)
-		if name := dnsname.Fold(ch.Name); named[name] {
-			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", name)}
+		if set := (rrset{dnsname.Fold(ch.Name), ch.Type}); named[set] {
+			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", set.name)}
 		} else {
-			named[name] = true
+			named[set] = true
 		}
 		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
 			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", ch.Name)}
@@ -176,7 +180,7 @@ func (c *RFC2136) notPrimary(ctx context.Context, apex dnswire.Name) Kind {
 // changes nothing, even if the key has all rights.
 func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) error {
 	call := msg.Textf("update nothing in zone %s at %s", nameText(apex), c.server)
-	message, err := updateMessage(Change{Zone: apex.String(), Name: apex.String(), Seen: RRset{Values: []TXT{{rand.Text()}}}})
+	message, err := updateMessage(Change{Zone: apex.String(), Name: apex.String(), Type: TXT, Seen: RRset{Values: []Value{{rand.Text()}}}})
 	if err != nil {
 		return err
 	}
@@ -214,8 +218,11 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 	if err != nil {
 		return dnswire.Message{}, err
 	}
+	if ch.Type.Wire() == 0 {
+		return dnswire.Message{}, Unsupported(ch.Type)
+	}
 	for _, v := range slices.Concat(ch.Seen.Values, ch.Add, ch.Remove) {
-		if err := v.Check(); err != nil {
+		if err := ch.Type.Check(v); err != nil {
 			return dnswire.Message{}, &Error{Kind: Invalid, Detail: msg.Say(ch.Name), Err: err}
 		}
 	}
@@ -225,10 +232,10 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 		Answers:   []dnswire.RR{{Name: owner, Type: dnswire.TypeCNAME, Class: dnswire.ClassNONE}},
 	}
 	if len(ch.Seen.Values) == 0 {
-		message.Answers = append(message.Answers, dnswire.RR{Name: owner, Type: dnswire.TypeTXT, Class: dnswire.ClassNONE})
+		message.Answers = append(message.Answers, dnswire.RR{Name: owner, Type: ch.Type.Wire(), Class: dnswire.ClassNONE})
 	}
 	for _, v := range ch.Seen.Values {
-		message.Answers = append(message.Answers, txtRecord(owner, dnswire.ClassIN, 0, v))
+		message.Answers = append(message.Answers, ch.record(owner, dnswire.ClassIN, 0, v))
 	}
 	message.Authority = updates(owner, ch)
 	return message, nil
@@ -237,23 +244,26 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 func updates(owner dnswire.Name, ch Change) []dnswire.RR {
 	var records []dnswire.RR
 	for _, v := range ch.Remove {
-		records = append(records, txtRecord(owner, dnswire.ClassNONE, 0, v))
+		records = append(records, ch.record(owner, dnswire.ClassNONE, 0, v))
 	}
 	for _, v := range ch.Add {
 		if !slices.ContainsFunc(ch.Remove, v.Equal) {
-			records = append(records, txtRecord(owner, dnswire.ClassIN, ch.TTL, v))
+			records = append(records, ch.record(owner, dnswire.ClassIN, ch.TTL, v))
 		}
 	}
 	if len(records) == 0 {
 		// BIND checks its update-policy for records only, and accepts an update without
 		// records from every known key. No name has this value.
-		records = append(records, txtRecord(owner, dnswire.ClassNONE, 0, TXT{rand.Text()}))
+		none := Change{Type: TXT}
+		records = append(records, none.record(owner, dnswire.ClassNONE, 0, Value{rand.Text()}))
 	}
 	return records
 }
 
-func txtRecord(owner dnswire.Name, class dnswire.Class, ttl uint32, v TXT) dnswire.RR {
-	return dnswire.RR{Name: owner, Type: dnswire.TypeTXT, Class: class, TTL: ttl, Data: dnswire.TXTData(v)}
+// record returns a record of the change's type. The value is checked.
+func (ch Change) record(owner dnswire.Name, class dnswire.Class, ttl uint32, v Value) dnswire.RR {
+	data, _ := ch.Type.Data(v)
+	return dnswire.RR{Name: owner, Type: ch.Type.Wire(), Class: class, TTL: ttl, Data: data}
 }
 
 var updateErrors = map[dnswire.Rcode]meaning{

@@ -23,7 +23,7 @@ func newNames(count int, below string) []Change {
 	for i := range changes {
 		changes[i] = Change{
 			Zone: servertest.Zone, Name: fmt.Sprintf("_mesh.site-%05d.%s", i, below),
-			Add: []TXT{{fmt.Sprintf("v=mesh1 o=%012x tcp://192.0.2.1:11010", i)}}, TTL: testTTL,
+			Add: []Value{{fmt.Sprintf("v=mesh1 o=%012x tcp://192.0.2.1:11010", i)}}, TTL: testTTL,
 		}
 	}
 	return changes
@@ -79,15 +79,15 @@ func mixed(t *testing.T, s servertest.Server) ([]Change, map[string]Kind) {
 		`add gone.example.com 60 TXT "gone"`, `add same.example.com 60 TXT "same"`)
 	seen := func(texts ...string) (set RRset) {
 		for _, text := range texts {
-			set.Values = append(set.Values, TXT{text})
+			set.Values = append(set.Values, Value{text})
 		}
 		return set
 	}
-	ours := []TXT{{"ours"}}
+	ours := []Value{{"ours"}}
 	changes := append([]Change{
-		{Name: "one.example.com", Seen: seen("one"), Add: ours, Remove: []TXT{{"one"}}},
+		{Name: "one.example.com", Seen: seen("one"), Add: ours, Remove: []Value{{"one"}}},
 		{Name: "TWO.example.com", Seen: seen("two", "one"), Add: ours},
-		{Name: "gone.example.com", Seen: seen("gone"), Remove: []TXT{{"gone"}}},
+		{Name: "gone.example.com", Seen: seen("gone"), Remove: []Value{{"gone"}}},
 		{Name: "same.example.com", Seen: seen("same")},
 		{Name: "nothing.example.com"},
 		{Name: servertest.Zone, Add: ours},
@@ -96,12 +96,12 @@ func mixed(t *testing.T, s servertest.Server) ([]Change, map[string]Kind) {
 		{Name: "alias.example.com", Add: ours},
 		{Name: "a.example.org", Add: ours},
 		{Name: "a..example.com", Add: ours},
-		{Name: "long.example.com", Add: []TXT{{strings.Repeat("x", 256)}}},
+		{Name: "long.example.com", Add: []Value{{strings.Repeat("x", 256)}}},
 	}, newNames(100, servertest.Zone)...)
 	for i := range changes {
 		changes[i].Zone, changes[i].TTL = servertest.Zone, testTTL
 	}
-	changes = append(changes, Change{Zone: "example.org", Name: "b.example.org", Add: ours})
+	changes = append(changes, Change{Type: TXT, Zone: "example.org", Name: "b.example.org", Add: ours})
 	return changes, map[string]Kind{
 		"keep.example.com": Changed, "none.example.com": Changed, "alias.example.com": Changed, "a.example.org": Invalid,
 		"a..example.com": Invalid, "long.example.com": Invalid, "b.example.org": Invalid,
@@ -125,13 +125,13 @@ func TestRFC2136ChangeAll(t *testing.T) {
 		if err := failed["keep.example.com"]; err == nil || !strings.Contains(err.Error(), "update keep.example.com in zone") {
 			t.Errorf("the error is not the name's own: %v", err)
 		}
-		wantValues(t, c, s, "one.example.com", TXT{"ours"})
-		wantValues(t, c, s, "two.example.com", TXT{"one"}, TXT{"two"}, TXT{"ours"})
+		wantValues(t, c, s, "one.example.com", Value{"ours"})
+		wantValues(t, c, s, "two.example.com", Value{"one"}, Value{"two"}, Value{"ours"})
 		wantValues(t, c, s, "gone.example.com")
-		wantValues(t, c, s, "same.example.com", TXT{"same"})
-		wantValues(t, c, s, servertest.Zone, TXT{"ours"})
-		wantValues(t, c, s, "keep.example.com", TXT{"existing value"})
-		wantValues(t, c, s, "_mesh.site-00099.example.com", TXT{"v=mesh1 o=000000000063 tcp://192.0.2.1:11010"})
+		wantValues(t, c, s, "same.example.com", Value{"same"})
+		wantValues(t, c, s, servertest.Zone, Value{"ours"})
+		wantValues(t, c, s, "keep.example.com", Value{"existing value"})
+		wantValues(t, c, s, "_mesh.site-00099.example.com", Value{"v=mesh1 o=000000000063 tcp://192.0.2.1:11010"})
 		if errs := c.ChangeAll(t.Context(), nil); len(errs) > 0 {
 			t.Errorf("errors of no change: %v", errs)
 		}
@@ -199,7 +199,7 @@ func TestRFC2136ChangeAllUnknown(t *testing.T) {
 			below := fmt.Sprintf("u%d.example.com", n)
 			changes := newNames(1000, below)
 			for i := range changes {
-				changes[i].Add = []TXT{{"ours"}} // so that the count bounds a message, not its size
+				changes[i].Add = []Value{{"ours"}} // so that the count bounds a message, not its size
 			}
 			failed := failures(changes, c.ChangeAll(t.Context(), changes))
 			for name, err := range failed {
@@ -231,10 +231,10 @@ func TestRFC2136ChangeAllSizes(t *testing.T) {
 	c := newClient(t, address, servertest.Key, servertest.Secret)
 	changes := newNames(300, servertest.Zone)
 	for i := range changes {
-		changes[i].Add = []TXT{slices.Repeat(TXT{strings.Repeat("x", maxString)}, 8)}
+		changes[i].Add = []Value{slices.Repeat(Value{strings.Repeat("x", maxString)}, 8)}
 	}
 	huge := changes[150].Name
-	changes[150].Add = []TXT{slices.Repeat(TXT{strings.Repeat("x", maxString)}, 257)}
+	changes[150].Add = []Value{slices.Repeat(Value{strings.Repeat("x", maxString)}, 257)}
 	failed := failures(changes, c.ChangeAll(t.Context(), changes))
 	wantKind(t, failed[huge], Invalid, "do not fit", huge)
 	if len(failed) != 1 {

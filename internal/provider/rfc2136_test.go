@@ -66,7 +66,7 @@ func wantKind(t testing.TB, err error, kind Kind, words ...string) {
 
 func read(t testing.TB, c *RFC2136, name string) RRset {
 	t.Helper()
-	set, err := c.Read(t.Context(), servertest.Zone, name)
+	set, err := c.Read(t.Context(), servertest.Zone, name, TXT)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func read(t testing.TB, c *RFC2136, name string) RRset {
 }
 
 // change reads and changes a name, and fails the test when it cannot.
-func change(t testing.TB, c *RFC2136, name string, add, remove []TXT) {
+func change(t testing.TB, c *RFC2136, name string, add, remove []Value) {
 	t.Helper()
 	err := c.Change(t.Context(), Change{
 		Zone: servertest.Zone, Name: name, Seen: read(t, c, name), Add: add, Remove: remove, TTL: testTTL,
@@ -85,7 +85,7 @@ func change(t testing.TB, c *RFC2136, name string, add, remove []TXT) {
 }
 
 // sorted gives values in a form that can be compared: each string quoted.
-func sorted(values []TXT) []string {
+func sorted(values []Value) []string {
 	var texts []string
 	for _, v := range values {
 		texts = append(texts, presentation(v))
@@ -95,7 +95,7 @@ func sorted(values []TXT) []string {
 }
 
 // presentation writes a value as dig does.
-func presentation(v TXT) string {
+func presentation(v Value) string {
 	var quoted []string
 	for _, s := range v {
 		var text strings.Builder
@@ -115,7 +115,7 @@ func presentation(v TXT) string {
 }
 
 // wantValues checks the values at a name, as the client and dig read them.
-func wantValues(t testing.TB, c *RFC2136, s servertest.Server, name string, want ...TXT) {
+func wantValues(t testing.TB, c *RFC2136, s servertest.Server, name string, want ...Value) {
 	t.Helper()
 	if got := sorted(read(t, c, name).Values); !slices.Equal(got, sorted(want)) {
 		t.Errorf("read %q, want %q", got, sorted(want))
@@ -129,16 +129,16 @@ func TestRFC2136Publish(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c, name := rightClient(t, s), "_mesh.office.example.com"
 		wantValues(t, c, s, name)
-		change(t, c, name, []TXT{{"v=mesh1 o=1 tcp://192.0.2.1:1"}}, nil)
-		wantValues(t, c, s, name, TXT{"v=mesh1 o=1 tcp://192.0.2.1:1"})
+		change(t, c, name, []Value{{"v=mesh1 o=1 tcp://192.0.2.1:1"}}, nil)
+		wantValues(t, c, s, name, Value{"v=mesh1 o=1 tcp://192.0.2.1:1"})
 		if ttl := read(t, c, name).TTL; ttl != testTTL {
 			t.Errorf("TTL %d, want %d", ttl, testTTL)
 		}
-		change(t, c, name, []TXT{{"v=mesh1 o=1 tcp://192.0.2.2:1"}}, []TXT{{"v=mesh1 o=1 tcp://192.0.2.1:1"}})
-		wantValues(t, c, s, name, TXT{"v=mesh1 o=1 tcp://192.0.2.2:1"})
-		change(t, c, name, nil, []TXT{{"v=mesh1 o=1 tcp://192.0.2.2:1"}})
+		change(t, c, name, []Value{{"v=mesh1 o=1 tcp://192.0.2.2:1"}}, []Value{{"v=mesh1 o=1 tcp://192.0.2.1:1"}})
+		wantValues(t, c, s, name, Value{"v=mesh1 o=1 tcp://192.0.2.2:1"})
+		change(t, c, name, nil, []Value{{"v=mesh1 o=1 tcp://192.0.2.2:1"}})
 		wantValues(t, c, s, name)
-		wantValues(t, c, s, "keep.example.com", TXT{"existing value"})
+		wantValues(t, c, s, "keep.example.com", Value{"existing value"})
 	})
 }
 
@@ -146,10 +146,10 @@ func TestRFC2136Apex(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c, name := rightClient(t, s), servertest.Zone
 		s.Update(t, "add "+name+` 60 TXT "v=spf1 -all"`)
-		change(t, c, name, []TXT{{"ours"}}, nil)
-		wantValues(t, c, s, name, TXT{"v=spf1 -all"}, TXT{"ours"})
-		change(t, c, name, nil, []TXT{{"ours"}})
-		wantValues(t, c, s, name, TXT{"v=spf1 -all"})
+		change(t, c, name, []Value{{"ours"}}, nil)
+		wantValues(t, c, s, name, Value{"v=spf1 -all"}, Value{"ours"})
+		change(t, c, name, nil, []Value{{"ours"}})
+		wantValues(t, c, s, name, Value{"v=spf1 -all"})
 	})
 }
 
@@ -160,29 +160,29 @@ func TestRFC2136LetterCase(t *testing.T) {
 		if err != nil || zone != servertest.Zone {
 			t.Fatalf("zone %q, %v", zone, err)
 		}
-		change(t, c, "_mesh.Office.example.com", []TXT{{"Value"}}, nil)
-		change(t, c, "_MESH.office.EXAMPLE.com", []TXT{{"value"}}, nil)
-		wantValues(t, c, s, "_mesh.oFFICE.example.com", TXT{"Value"}, TXT{"value"})
+		change(t, c, "_mesh.Office.example.com", []Value{{"Value"}}, nil)
+		change(t, c, "_MESH.office.EXAMPLE.com", []Value{{"value"}}, nil)
+		wantValues(t, c, s, "_mesh.oFFICE.example.com", Value{"Value"}, Value{"value"})
 		if s.Name == "PowerDNS" {
 			// It compares values without case and finds each twice, so this set
 			// can never be the one that a change expects: nothing is changed.
-			err := c.Change(t.Context(), Change{Zone: zone, Name: "_mesh.office.example.com", Seen: read(t, c, "_mesh.office.example.com"), Remove: []TXT{{"Value"}}})
+			err := c.Change(t.Context(), Change{Type: TXT, Zone: zone, Name: "_mesh.office.example.com", Seen: read(t, c, "_mesh.office.example.com"), Remove: []Value{{"Value"}}})
 			wantKind(t, err, Changed)
-			wantValues(t, c, s, "_mesh.office.example.com", TXT{"Value"}, TXT{"value"})
+			wantValues(t, c, s, "_mesh.office.example.com", Value{"Value"}, Value{"value"})
 			return
 		}
-		change(t, c, "_mesh.office.example.com", nil, []TXT{{"Value"}})
-		wantValues(t, c, s, "_mesh.office.example.com", TXT{"value"})
+		change(t, c, "_mesh.office.example.com", nil, []Value{{"Value"}})
+		wantValues(t, c, s, "_mesh.office.example.com", Value{"value"})
 	})
 }
 
 // foreignValues are values of other programs that are easily damaged.
-func foreignValues() []TXT {
+func foreignValues() []Value {
 	var odd strings.Builder
 	for octet := range 128 {
 		odd.WriteByte(byte(octet))
 	}
-	return []TXT{
+	return []Value{
 		{"v=spf1 include:example.net -all"},
 		{`a "quote", a \ and a ; $ORIGIN ( @ )`},
 		{"caf\xc3\xa9 \xe4\xb8\xad \xff\x00"},
@@ -204,15 +204,15 @@ func TestRFC2136ForeignValues(t *testing.T) {
 			s.Update(t, "add "+name+" 60 TXT "+presentation(v))
 		}
 		wantValues(t, c, s, name, foreign...)
-		change(t, c, name, []TXT{{"ours 1"}}, nil)
-		wantValues(t, c, s, name, append(foreign, TXT{"ours 1"})...)
-		change(t, c, name, []TXT{{"ours 2"}}, []TXT{{"ours 1"}})
-		wantValues(t, c, s, name, append(foreign, TXT{"ours 2"})...)
-		change(t, c, name, nil, []TXT{{"ours 2"}})
+		change(t, c, name, []Value{{"ours 1"}}, nil)
+		wantValues(t, c, s, name, append(foreign, Value{"ours 1"})...)
+		change(t, c, name, []Value{{"ours 2"}}, []Value{{"ours 1"}})
+		wantValues(t, c, s, name, append(foreign, Value{"ours 2"})...)
+		change(t, c, name, nil, []Value{{"ours 2"}})
 		wantValues(t, c, s, name, foreign...)
 		// The cut is part of the value: only the one cut so goes.
-		change(t, c, name, nil, []TXT{{"a", "b"}})
-		left := slices.DeleteFunc(foreignValues(), TXT{"a", "b"}.Equal)
+		change(t, c, name, nil, []Value{{"a", "b"}})
+		left := slices.DeleteFunc(foreignValues(), Value{"a", "b"}.Equal)
 		wantValues(t, c, s, name, left...)
 		change(t, c, name, foreign, nil)
 		wantValues(t, c, s, name, foreign...)
@@ -229,9 +229,9 @@ func TestRFC2136TwoWriters(t *testing.T) {
 		var wg sync.WaitGroup
 		for w := range writers {
 			wg.Go(func() {
-				var mine []TXT
+				var mine []Value
 				for n := range changes {
-					next := []TXT{{fmt.Sprintf("writer %d change %d", w, n)}}
+					next := []Value{{fmt.Sprintf("writer %d change %d", w, n)}}
 					if err := replace(t.Context(), c, name, next, mine); err != nil {
 						t.Error(err)
 						return
@@ -241,18 +241,18 @@ func TestRFC2136TwoWriters(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		want := []TXT{{"foreign"}}
+		want := []Value{{"foreign"}}
 		for w := range writers {
-			want = append(want, TXT{fmt.Sprintf("writer %d change %d", w, changes-1)})
+			want = append(want, Value{fmt.Sprintf("writer %d change %d", w, changes-1)})
 		}
 		wantValues(t, c, s, name, want...)
 	})
 }
 
 // replace repeats reading and changing until no other writer comes between.
-func replace(ctx context.Context, c *RFC2136, name string, add, remove []TXT) error {
+func replace(ctx context.Context, c *RFC2136, name string, add, remove []Value) error {
 	for {
-		seen, err := c.Read(ctx, servertest.Zone, name)
+		seen, err := c.Read(ctx, servertest.Zone, name, TXT)
 		if err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func replace(ctx context.Context, c *RFC2136, name string, add, remove []TXT) er
 				return fmt.Errorf("%q is lost: %q", v, seen.Values)
 			}
 		}
-		err = c.Change(ctx, Change{Zone: servertest.Zone, Name: name, Seen: seen, Add: add, Remove: remove, TTL: testTTL})
+		err = c.Change(ctx, Change{Type: TXT, Zone: servertest.Zone, Name: name, Seen: seen, Add: add, Remove: remove, TTL: testTTL})
 		if err == nil || KindOf(err) != Changed {
 			return err
 		}
@@ -272,16 +272,16 @@ func TestRFC2136Changed(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c, name := rightClient(t, s), "moved.example.com"
 		s.Update(t, "add "+name+` 60 TXT "one"`, "add "+name+` 60 TXT "two"`)
-		for _, seen := range [][]TXT{nil, {{"one"}}, {{"one"}, {"two"}, {"three"}}, {{"one"}, {"t", "wo"}}} {
-			for _, add := range [][]TXT{nil, {{"ours"}}} {
+		for _, seen := range [][]Value{nil, {{"one"}}, {{"one"}, {"two"}, {"three"}}, {{"one"}, {"t", "wo"}}} {
+			for _, add := range [][]Value{nil, {{"ours"}}} {
 				err := c.Change(t.Context(), Change{
-					Zone: servertest.Zone, Name: name, Seen: RRset{Values: seen}, Add: add, Remove: []TXT{{"one"}}, TTL: testTTL,
+					Zone: servertest.Zone, Name: name, Seen: RRset{Values: seen}, Add: add, Remove: []Value{{"one"}}, TTL: testTTL,
 				})
 				wantKind(t, err, Changed, name, s.Addr)
 			}
 		}
-		wantValues(t, c, s, name, TXT{"one"}, TXT{"two"})
-		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "none.example.com", Seen: RRset{Values: []TXT{{"one"}}}})
+		wantValues(t, c, s, name, Value{"one"}, Value{"two"})
+		err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "none.example.com", Seen: RRset{Values: []Value{{"one"}}}})
 		wantKind(t, err, Changed)
 	})
 }
@@ -295,11 +295,11 @@ func TestRFC2136Wildcard(t *testing.T) {
 			if set := read(t, c, name); len(set.Values) > 0 {
 				t.Errorf("%s has %q, want nothing", name, set.Values)
 			}
-			change(t, c, name, []TXT{{"ours"}}, nil)
-			wantValues(t, c, s, name, TXT{"ours"})
-			change(t, c, name, []TXT{{"more"}}, nil)
-			change(t, c, name, nil, []TXT{{"ours"}})
-			wantValues(t, c, s, name, TXT{"more"})
+			change(t, c, name, []Value{{"ours"}}, nil)
+			wantValues(t, c, s, name, Value{"ours"})
+			change(t, c, name, []Value{{"more"}}, nil)
+			change(t, c, name, nil, []Value{{"ours"}})
+			wantValues(t, c, s, name, Value{"more"})
 		}
 		if got := s.TXT(t, "any.wild.example.com"); !slices.Equal(got, []string{`"from a wildcard"`}) {
 			t.Errorf("the wildcard gives %q", got)
@@ -333,8 +333,8 @@ func TestRFC2136Neighbour(t *testing.T) {
 			t.Errorf("%d questions for three names and their neighbour", got)
 		}
 		// The neighbours of a.b.wild lose the wildcard with its first value.
-		name, same := "a.b.wild.example.com", TXT{"from a wildcard"}
-		change(t, c, name, []TXT{same}, nil)
+		name, same := "a.b.wild.example.com", Value{"from a wildcard"}
+		change(t, c, name, []Value{same}, nil)
 		wantValues(t, c, s, name, same)
 		count.Store(0)
 		for range 3 {
@@ -344,7 +344,7 @@ func TestRFC2136Neighbour(t *testing.T) {
 			t.Errorf("%d questions for one name whose neighbours are known", got)
 		}
 		s.Update(t, "delete "+name+" TXT", "add e.b.wild.example.com 60 TXT e")
-		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: name, Seen: RRset{Values: []TXT{same}}})
+		err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: name, Seen: RRset{Values: []Value{same}}})
 		wantKind(t, err, Changed)
 		wantValues(t, c, s, name)
 	})
@@ -411,16 +411,16 @@ func testKey(t *testing.T, c *RFC2136, s servertest.Server, k keyCase) {
 	}
 	_, err := c.Zone(t.Context(), "_mesh.a.example.com")
 	check(err, k.query[s.Name])
-	_, err = c.Read(t.Context(), servertest.Zone, "keep.example.com")
+	_, err = c.Read(t.Context(), servertest.Zone, "keep.example.com", TXT)
 	check(err, k.query[s.Name])
 	// A change of nothing proves the rights, at a name with records and at one without.
-	err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+	err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "_mesh.a.example.com"})
 	check(err, k.update[s.Name])
-	seen := RRset{Values: []TXT{{"existing value"}}}
-	err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "keep.example.com", Seen: seen})
+	seen := RRset{Values: []Value{{"existing value"}}}
+	err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "keep.example.com", Seen: seen})
 	check(err, k.update[s.Name])
 	if k.update != nil {
-		err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com", Add: []TXT{{"ours"}}, TTL: testTTL})
+		err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "_mesh.a.example.com", Add: []Value{{"ours"}}, TTL: testTTL})
 		check(err, k.update[s.Name])
 	}
 }
@@ -438,7 +438,7 @@ func wantSkew(t *testing.T, err error, seconds int) {
 func TestRFC2136Outside(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c := rightClient(t, s)
-		add := []TXT{{"ours"}}
+		add := []Value{{"ours"}}
 		for _, ch := range []Change{
 			{Zone: "example.com", Name: "a.example.org", Add: add},
 			{Zone: "example.com", Name: "a.example.org"},
@@ -453,7 +453,7 @@ func TestRFC2136Outside(t *testing.T) {
 		} {
 			wantKind(t, c.Change(t.Context(), ch), ZoneNotFound, "NOTAUTH", ch.Name, ch.Zone)
 		}
-		_, err := c.Read(t.Context(), "example.org", "a.example.org")
+		_, err := c.Read(t.Context(), "example.org", "a.example.org", TXT)
 		wantKind(t, err, ZoneNotFound, "no such zone")
 	})
 }
@@ -461,9 +461,9 @@ func TestRFC2136Outside(t *testing.T) {
 func TestRFC2136ManyValues(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		c, name := rightClient(t, s), "many.example.com"
-		var values []TXT
+		var values []Value
 		for n := range 40 {
-			values = append(values, TXT{fmt.Sprintf("value %d %s", n, strings.Repeat("x", 40))})
+			values = append(values, Value{fmt.Sprintf("value %d %s", n, strings.Repeat("x", 40))})
 		}
 		change(t, c, name, values, nil)
 		wantValues(t, c, s, name, values...)
@@ -474,21 +474,21 @@ func TestRFC2136ManyValues(t *testing.T) {
 
 func TestRFC2136InvalidValues(t *testing.T) {
 	c := newClient(t, support.FreeAddress(t), servertest.Key, servertest.Secret)
-	long := TXT{strings.Repeat("x", 256)}
-	huge := make([]TXT, 300)
+	long := Value{strings.Repeat("x", 256)}
+	huge := make([]Value, 300)
 	for n := range huge {
-		huge[n] = TXT{fmt.Sprintf("%03d%s", n, strings.Repeat("x", 250))}
+		huge[n] = Value{fmt.Sprintf("%03d%s", n, strings.Repeat("x", 250))}
 	}
 	for name, ch := range map[string]Change{
-		"no string":        {Zone: "example.com", Name: "a.example.com", Add: []TXT{{}}},
-		"long string":      {Zone: "example.com", Name: "a.example.com", Add: []TXT{long}},
-		"long seen":        {Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []TXT{long}}},
-		"no string to go":  {Zone: "example.com", Name: "a.example.com", Remove: []TXT{{}}},
+		"no string":        {Zone: "example.com", Name: "a.example.com", Add: []Value{{}}},
+		"long string":      {Zone: "example.com", Name: "a.example.com", Add: []Value{long}},
+		"long seen":        {Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []Value{long}}},
+		"no string to go":  {Zone: "example.com", Name: "a.example.com", Remove: []Value{{}}},
 		"too much":         {Zone: "example.com", Name: "a.example.com", Add: huge},
 		"no name":          {Zone: "example.com"},
 		"no zone":          {Name: "a.example.com"},
 		"name not a name":  {Zone: "example.com", Name: "a..example.com"},
-		"one value 64 KiB": {Zone: "example.com", Name: "a.example.com", Add: []TXT{slices.Repeat(TXT{strings.Repeat("x", 255)}, 257)}},
+		"one value 64 KiB": {Zone: "example.com", Name: "a.example.com", Add: []Value{slices.Repeat(Value{strings.Repeat("x", 255)}, 257)}},
 	} {
 		t.Run(name, func(t *testing.T) { wantKind(t, c.Change(t.Context(), ch), Invalid) })
 	}
@@ -648,9 +648,9 @@ func TestRFC2136SpoiledAnswers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClient(t, relay(t, s.Addr, test.spoil), servertest.Key, servertest.Secret)
-			_, err := c.Read(t.Context(), servertest.Zone, "keep.example.com")
+			_, err := c.Read(t.Context(), servertest.Zone, "keep.example.com", TXT)
 			wantOutcome(t, err, test.query)
-			err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+			err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "_mesh.a.example.com"})
 			wantOutcome(t, err, test.update)
 		})
 	}
@@ -670,14 +670,14 @@ func TestRFC2136LostAnswer(t *testing.T) {
 	s := servertest.BIND(t)
 	name := "lost.example.com"
 	c := newClient(t, relay(t, s.Addr, func([]byte) []byte { return nil }), servertest.Key, servertest.Secret)
-	err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: name, Add: []TXT{{"ours"}}, TTL: testTTL})
+	err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: name, Add: []Value{{"ours"}}, TTL: testTTL})
 	wantKind(t, err, Network, name)
-	wantValues(t, rightClient(t, s), s, name, TXT{"ours"})
+	wantValues(t, rightClient(t, s), s, name, Value{"ours"})
 }
 
 func TestRFC2136Network(t *testing.T) {
 	s := servertest.BIND(t)
-	add := Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}, TTL: testTTL}
+	add := Change{Type: TXT, Zone: servertest.Zone, Name: "a.example.com", Add: []Value{{"ours"}}, TTL: testTTL}
 	t.Run("refused", func(t *testing.T) {
 		c := newClient(t, support.FreeAddress(t), servertest.Key, servertest.Secret)
 		_, err := c.Zone(t.Context(), "a.example.com")
@@ -695,13 +695,13 @@ func TestRFC2136Network(t *testing.T) {
 		wantKind(t, c.Change(t.Context(), add), BadAnswer)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := c.Read(ctx, servertest.Zone, "a.example.com")
+		_, err := c.Read(ctx, servertest.Zone, "a.example.com", TXT)
 		wantKind(t, err, Network)
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := rightClient(t, s).Read(ctx, servertest.Zone, "a.example.com")
+		_, err := rightClient(t, s).Read(ctx, servertest.Zone, "a.example.com", TXT)
 		wantKind(t, err, Network)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v is not context.Canceled", err)
@@ -730,7 +730,7 @@ func TestRFC2136BadStream(t *testing.T) {
 			c := newClient(t, stream(t, test.write, test.close), servertest.Key, servertest.Secret)
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			err := c.Change(ctx, Change{Zone: servertest.Zone, Name: "a.example.com"})
+			err := c.Change(ctx, Change{Type: TXT, Zone: servertest.Zone, Name: "a.example.com"})
 			wantKind(t, err, test.kind, "a.example.com")
 			if !test.close && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v is not context.DeadlineExceeded", err)
@@ -764,8 +764,8 @@ func stream(t *testing.T, text string, closes bool) string {
 // TestRFC2136Message reads an update as the server would.
 func TestRFC2136Message(t *testing.T) {
 	m, err := updateMessage(Change{
-		Zone: "example.com", Name: "a.example.com", Seen: RRset{TTL: 300, Values: []TXT{{"old"}, {"a", "b"}}},
-		Add: []TXT{{"new"}, {"both"}}, Remove: []TXT{{"old"}, {"both"}}, TTL: testTTL,
+		Zone: "example.com", Name: "a.example.com", Seen: RRset{TTL: 300, Values: []Value{{"old"}, {"a", "b"}}},
+		Add: []Value{{"new"}, {"both"}}, Remove: []Value{{"old"}, {"both"}}, TTL: testTTL,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -222,7 +222,7 @@ func (t *transfer) keep(name dnswire.Name, rr dnswire.RR) error {
 }
 
 // wants reports whether a value, or everything at its name, is wanted.
-func (t *transfer) wants(name dnswire.Name, value TXT) bool {
+func (t *transfer) wants(name dnswire.Name, value Value) bool {
 	return t.wanted == nil || t.wanted(nameText(name), nil) || value != nil && t.wanted(nameText(name), value)
 }
 

@@ -65,10 +65,10 @@ func TestRFC2136ZoneRemoved(t *testing.T) {
 				for _, name := range []string{servertest.Zone, "_mesh.a.example.com"} {
 					_, err := c.Zone(t.Context(), name)
 					wantKind(t, err, test.kind, "example.com", s.Addr)
-					_, err = c.Read(t.Context(), servertest.Zone, name)
+					_, err = c.Read(t.Context(), servertest.Zone, name, TXT)
 					wantKind(t, err, test.kind, "example.com", s.Addr)
 				}
-				change := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "a.example.com", Add: []TXT{{"ours"}}})
+				change := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "a.example.com", Add: []Value{{"ours"}}})
 				if s.Name == "PowerDNS" && test.kind == BadCredentials {
 					test.kind = Permission // its refusal of an update does not blame the key
 				}
@@ -114,9 +114,9 @@ func TestRFC2136ZoneKept(t *testing.T) {
 			c := newClient(t, relay(t, s.Addr, answers(test.query, test.update)), servertest.Key, servertest.Secret)
 			_, err := c.Zone(t.Context(), "_mesh.a.example.com")
 			wantOutcome(t, err, test.read)
-			_, err = c.Read(t.Context(), servertest.Zone, "_mesh.a.example.com")
+			_, err = c.Read(t.Context(), servertest.Zone, "_mesh.a.example.com", TXT)
 			wantOutcome(t, err, test.read)
-			err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com"})
+			err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "_mesh.a.example.com"})
 			wantOutcome(t, err, test.change)
 			if Unmade(err) {
 				t.Errorf("%v is not signed, and says that nothing was made", err)
@@ -152,16 +152,16 @@ func TestRFC2136NameHandedOn(t *testing.T) {
 		for name, target := range map[string]string{
 			"alias.example.com": "alias.example.com is an alias: it points to keep.example.com", "x.tree.example.com": "keep.example.com",
 		} {
-			_, err := c.Read(t.Context(), servertest.Zone, name)
+			_, err := c.Read(t.Context(), servertest.Zone, name, TXT)
 			wantKind(t, err, Conflict, name, target)
 		}
-		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "alias.example.com", Add: []TXT{{"ours"}}, TTL: testTTL})
+		err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "alias.example.com", Add: []Value{{"ours"}}, TTL: testTTL})
 		wantKind(t, err, Changed)
 		for _, name := range []string{"child.example.com", "x.child.example.com"} {
-			_, err := c.Read(t.Context(), servertest.Zone, name)
+			_, err := c.Read(t.Context(), servertest.Zone, name, TXT)
 			wantKind(t, err, ZoneNotFound, "child.example.com is delegated")
 		}
-		_, err = c.Read(t.Context(), "b.example.com", "a.b.example.com")
+		_, err = c.Read(t.Context(), "b.example.com", "a.b.example.com", TXT)
 		wantKind(t, err, ZoneNotFound, "is in zone example.com")
 	})
 }
@@ -186,7 +186,7 @@ func TestRFC2136ReadAll(t *testing.T) {
 			"ns1.child.example.com", "wild.example.com", "a.wild.example.com", "detour.example.com", "a.detour.example.com",
 		} {
 			listed := Listed(all, name)
-			single, err := c.Read(t.Context(), servertest.Zone, name)
+			single, err := c.Read(t.Context(), servertest.Zone, name, TXT)
 			if (err != nil) != (listed.Alias != "") {
 				t.Errorf("%s is listed as %v, and read alone %v", name, listed, err)
 			}
@@ -243,7 +243,7 @@ func TestRFC2136NotListed(t *testing.T) {
 			})
 		}
 		c := newClient(t, s.Addr, servertest.Key512, servertest.Secret512)
-		wantValues(t, c, s, "keep.example.com", TXT{"existing value"})
+		wantValues(t, c, s, "keep.example.com", Value{"existing value"})
 		c = rightClient(t, s)
 		c.now = func() time.Time { return time.Now().Add(1000 * time.Second) }
 		_, err := c.ReadAll(t.Context(), servertest.Zone, nil)
@@ -271,7 +271,7 @@ func TestRFC2136Overlap(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if set, err := c.Read(t.Context(), servertest.Zone, fmt.Sprintf("a%d.wild.example.com", n)); err != nil || len(set.Values) > 0 {
+				if set, err := c.Read(t.Context(), servertest.Zone, fmt.Sprintf("a%d.wild.example.com", n), TXT); err != nil || len(set.Values) > 0 {
 					t.Errorf("%v, %v", set, err)
 				}
 			})

@@ -347,7 +347,7 @@ type route53Change struct {
 	Set    route53Set `xml:"ResourceRecordSet"`
 }
 
-func (v *route53) fits(value TXT) error {
+func (v *route53) fits(value Value) error {
 	if err := value.Check(); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 	for _, name := range names {
 		wanted[name] = true
 	}
-	found := route53Found{newZoneSets(func(name string, _ TXT) bool { return wanted[name] }), newMarks()}
+	found := route53Found{newZoneSets(func(name string, _ Value) bool { return wanted[name] }), newMarks()}
 	var page route53Page
 	for range maxPages {
 		next := route53Order(route53Name(page.NextName))

@@ -86,7 +86,7 @@ var route53Zone = zone{id: "Z1D633PJN98FT9", name: "example.com"}
 func route53Standing(values ...string) recordSet {
 	set := recordSet{ttl: 300}
 	for _, v := range values {
-		set.records = append(set.records, record{value: TXT{v}})
+		set.records = append(set.records, record{value: Value{v}})
 	}
 	return set
 }
@@ -110,7 +110,7 @@ func TestRoute53Exchanges(t *testing.T) {
 			}
 		case "list TXT at name":
 			var set recordSet
-			if set, err = v.list(t.Context(), route53Zone, route53Node); !sameValues(set.values().Values, []TXT{{route53Value}}) || set.ttl != 300 {
+			if set, err = v.list(t.Context(), route53Zone, route53Node); !sameValues(set.values().Values, []Value{{route53Value}}) || set.ttl != 300 {
 				t.Error(e.Op, set)
 			}
 		case "delete TXT rrset":
@@ -257,31 +257,31 @@ func TestRoute53Unreadable(t *testing.T) {
 			}
 			c.Fail(cloudtest.Pass, cloudtest.Pass, cloudtest.Instead(cloudtest.Answer{Status: status, Body: body}))
 			clear(client.zones)
-			_, err := client.Read(t.Context(), cloudtest.Zone, name)
+			_, err := client.Read(t.Context(), cloudtest.Zone, name, TXT)
 			wantKind(t, err, kind, "ListResourceRecordSets")
 		}
 	}
 	c.Fail(cloudtest.Pass, cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "<ChangeResourceRecordSetsResponse/>"}))
-	wantKind(t, client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{"a"}}}), BadAnswer, "no id")
+	wantKind(t, client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"a"}}}), BadAnswer, "no id")
 }
 
 func TestRoute53Values(t *testing.T) {
 	v := &route53{}
-	for _, value := range []TXT{nil, {strings.Repeat("x", 256)}, cutTXT(strings.Repeat("x", 3955)), cutTXT(strings.Repeat("é", 500))} {
+	for _, value := range []Value{nil, {strings.Repeat("x", 256)}, cutTXT(strings.Repeat("x", 3955)), cutTXT(strings.Repeat("é", 500))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	_, client := route53Cloud(t)
-	for i, value := range []TXT{
+	for i, value := range []Value{
 		{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {route53Odds}, {""}, {"a", "", "b "}, {"\x00\xff\r\n<&>]]>\u2028"},
 		{`"\101"`, `\`}, cutTXT(strings.Repeat("x", 3953)),
 	} {
 		name := fmt.Sprintf("value%d.%s", i, cloudtest.Zone)
-		if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{value}, TTL: 60}); err != nil {
+		if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{value}, TTL: 60}); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
-		if set, err := client.Read(t.Context(), cloudtest.Zone, name); err != nil || !sameValues(set.Values, []TXT{value}) || set.TTL != 60 {
+		if set, err := client.Read(t.Context(), cloudtest.Zone, name, TXT); err != nil || !sameValues(set.Values, []Value{value}) || set.TTL != 60 {
 			t.Errorf("%v: %q, want %q", err, set.Values, value)
 		}
 	}
@@ -293,12 +293,12 @@ func TestRoute53Raw(t *testing.T) {
 	const name = "raw." + cloudtest.Zone
 	const spelled = "<Value>&#34;a\\075b\\073&#34; &#34;c&#34;</Value>" // not as we spell it
 	c.Add(t, name, []string{"a=b;", "c"})
-	set, err := client.Read(t.Context(), cloudtest.Zone, name)
-	if err != nil || !sameValues(set.Values, []TXT{{"a=b;", "c"}}) || set.TTL != 1 {
+	set, err := client.Read(t.Context(), cloudtest.Zone, name, TXT)
+	if err != nil || !sameValues(set.Values, []Value{{"a=b;", "c"}}) || set.TTL != 1 {
 		t.Fatal(set, err)
 	}
 	c.Asked()
-	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Seen: set, Add: []TXT{{"n=1"}}, TTL: 60}); err != nil {
+	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: set, Add: []Value{{"n=1"}}, TTL: 60}); err != nil {
 		t.Fatal(err)
 	}
 	var sent string
@@ -327,11 +327,11 @@ func TestRoute53Names(t *testing.T) {
 	}
 	c, client := route53Cloud(t)
 	const name = "*." + cloudtest.Zone
-	change := Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{"a"}}, TTL: 60}
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"a"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
-	change = Change{Zone: cloudtest.Zone, Name: name, Seen: RRset{TTL: 60, Values: []TXT{{"a"}}}, Add: []TXT{{"b"}}, Remove: []TXT{{"a"}}}
+	change = Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: RRset{TTL: 60, Values: []Value{{"a"}}}, Add: []Value{{"b"}}, Remove: []Value{{"a"}}}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func TestRoute53Others(t *testing.T) {
 	for _, other := range []string{"<Name>a.example.com.</Name><Type>SPF</Type>", "<Name>b.a.example.com.</Name><Type>TXT</Type>"} {
 		c.Fail(cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "<ListResourceRecordSetsResponse><ResourceRecordSets><ResourceRecordSet>" + other +
 			"<TTL>60</TTL><ResourceRecords><ResourceRecord><Value>&quot;a&quot;</Value></ResourceRecord></ResourceRecords></ResourceRecordSet></ResourceRecordSets></ListResourceRecordSetsResponse>"}))
-		if set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone); err != nil || len(set.Values) > 0 {
+		if set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT); err != nil || len(set.Values) > 0 {
 			t.Errorf("%s: %v, %v", other, set, err)
 		}
 	}
@@ -389,7 +389,7 @@ func TestRoute53Swap(t *testing.T) {
 func TestRoute53Conflicts(t *testing.T) {
 	c, client := route53Cloud(t)
 	add := func(name string) error {
-		return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{"ours"}}, TTL: 60})
+		return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"ours"}}, TTL: 60})
 	}
 	c.AddAlias("cname."+cloudtest.Zone, "elsewhere.example.net")
 	wantKind(t, add("cname."+cloudtest.Zone), Conflict, "CNAME")
@@ -398,10 +398,10 @@ func TestRoute53Conflicts(t *testing.T) {
 	c.AddOff(weighted, []string{"two"})
 	c.Asked()
 	wantKind(t, add(weighted), Conflict, "weighted")
-	if set, err := client.Read(t.Context(), cloudtest.Zone, weighted); err != nil || len(set.Values) > 0 {
+	if set, err := client.Read(t.Context(), cloudtest.Zone, weighted, TXT); err != nil || len(set.Values) > 0 {
 		t.Error(set, err)
 	}
-	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: weighted, Remove: []TXT{{"one"}}}); err != nil {
+	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: weighted, Remove: []Value{{"one"}}}); err != nil {
 		t.Error(err)
 	}
 	for _, special := range []string{
@@ -421,7 +421,7 @@ func TestRoute53Conflicts(t *testing.T) {
 
 func TestRoute53Pending(t *testing.T) {
 	c, client := route53Cloud(t)
-	change := Change{Zone: cloudtest.Zone, Name: "pending." + cloudtest.Zone, Add: []TXT{{"a"}}, TTL: 60}
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "pending." + cloudtest.Zone, Add: []Value{{"a"}}, TTL: 60}
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +468,7 @@ func TestRoute53Zones(t *testing.T) {
 			t.Error(zone, err)
 		}
 	}
-	if err := client.Change(t.Context(), Change{Zone: name, Name: "a." + name, Add: []TXT{{"a"}}, TTL: 60}); err != nil {
+	if err := client.Change(t.Context(), Change{Type: TXT, Zone: name, Name: "a." + name, Add: []Value{{"a"}}, TTL: 60}); err != nil {
 		t.Error(err)
 	}
 	authority, err := client.Authority(t.Context(), name)

@@ -63,7 +63,7 @@ func longList(t *testing.T, at int, records int, body string) *Client {
 	return client
 }
 
-func oursOnly(name string, _ TXT) bool { return strings.HasPrefix(name, "_mesh.") }
+func oursOnly(name string, _ Value) bool { return strings.HasPrefix(name, "_mesh.") }
 
 // TestLongLists reads zones whose lists are many times longer than other answers may be, and keeps only
 // the wanted records.
@@ -111,12 +111,12 @@ func TestBrokenLists(t *testing.T) {
 
 // TestWanted keeps the wanted part of a name: all values or single ones.
 func TestWanted(t *testing.T) {
-	sets := newZoneSets(func(name string, v TXT) bool { return name == "all" || v.Text() == "ours" })
+	sets := newZoneSets(func(name string, v Value) bool { return name == "all" || v.Text() == "ours" })
 	for _, text := range []string{"theirs", "ours", "other"} {
 		for _, name := range []string{"all", "some"} {
-			sets.add(name, record{value: TXT{text}})
+			sets.add(name, record{value: Value{text}})
 		}
-		sets.add("none", record{value: TXT{"theirs"}})
+		sets.add("none", record{value: Value{"theirs"}})
 	}
 	sets.alias("none", "elsewhere")
 	sets.alias("all", "elsewhere")
@@ -124,12 +124,12 @@ func TestWanted(t *testing.T) {
 		t.Errorf("%+v", sets.sets)
 	}
 	for n := 0; sets.kept <= maxKept; n++ {
-		sets.add("all", record{value: TXT{strings.Repeat("x", 1<<20)}})
+		sets.add("all", record{value: Value{strings.Repeat("x", 1<<20)}})
 		if n > maxKept>>20 {
 			t.Fatal("what is kept is not bounded")
 		}
 	}
-	sets.add("all", record{value: TXT{"more"}})
+	sets.add("all", record{value: Value{"more"}})
 	if records := sets.sets["all"].records; records[len(records)-1].value.Text() == "more" {
 		t.Error("more is kept than may be")
 	}

@@ -35,7 +35,7 @@ const (
 // DeleteRecord, and uses DescribePackageDetail and DescribeDomain if it may. Accounts of the
 // international site need the endpoint dnspod.intl.tencentcloudapi.com.
 func NewTencentCloud(c Credentials) (*Client, error) {
-	return openRecords(tencentEndpoint, c, func(a *api) recordVendor { return &tencentCloud{a} })
+	return openRecords(tencentEndpoint, c, func(a *api, _ Type) recordVendor { return &tencentCloud{a} })
 }
 
 // signTC3 signs a request over its content type, host and body. The timestamp and the date in the scope
@@ -270,24 +270,24 @@ func (v *tencentCloud) entries(ctx context.Context, z zone, name, kind string) p
 
 // tencentTXT parses a value, which is stored as it was written: as plain text, or by some tools as
 // quoted character-strings.
-func tencentTXT(text string) TXT {
+func tencentTXT(text string) Value {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return cutTXT(text)
 	}
 	return looseTXT(text)
 }
 
-func (v *tencentCloud) create(ctx context.Context, z zone, name string, value TXT, ttl uint32) error {
+func (v *tencentCloud) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
 	return v.write(ctx, "CreateRecord", z, name, "", value, ttl)
 }
 
-func (v *tencentCloud) update(ctx context.Context, z zone, name string, old record, value TXT, ttl uint32) error {
+func (v *tencentCloud) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
 	return v.write(ctx, "ModifyRecord", z, name, old.id, value, ttl)
 }
 
 // write creates a record, or changes the one with the id. A change without SubDomain would move the
 // record to the apex.
-func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, id string, value TXT, ttl uint32) error {
+func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, id string, value Value, ttl uint32) error {
 	return v.do(ctx, action, struct {
 		Domain, SubDomain, RecordType, RecordLine, Value string
 		TTL                                              uint32
@@ -303,4 +303,4 @@ func (v *tencentCloud) remove(ctx context.Context, z zone, _ string, old record)
 }
 
 // fits refuses values that could be read as quoted, because write sends plain text.
-func (v *tencentCloud) fits(value TXT) error { return plainText(value, tencentMaxValue, `"\`) }
+func (v *tencentCloud) fits(value Value) error { return plainText(value, tencentMaxValue, `"\`) }

@@ -57,11 +57,11 @@ func TestTencentCloudExchanges(t *testing.T) {
 				t.Errorf("%s: %+v", e.Op, set)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, TXT{value}, 600)
+			err = v.create(t.Context(), z, name, Value{value}, 600)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, TXT{oddText}, 600)
+			err = v.create(t.Context(), z, name, Value{oddText}, 600)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, record{id: "556507778"}, TXT{other}, 600)
+			err = v.update(t.Context(), z, name, record{id: "556507778"}, Value{other}, 600)
 		case "delete TXT":
 			err = v.remove(t.Context(), z, name, record{id: "556507778"})
 		case "error AuthFailure.SecretIdNotFound", "error AuthFailure.SignatureFailure":
@@ -139,12 +139,12 @@ func TestTencentCloudValues(t *testing.T) { testPlainValues(t, &tencentCloud{}) 
 // testPlainValues checks the values that a vendor of plain values of one character-string accepts.
 func testPlainValues(t *testing.T, v vendor) {
 	t.Helper()
-	for _, value := range []TXT{{""}, {`a "b"`}, {`"a"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
+	for _, value := range []Value{{""}, {`a "b"`}, {`"a"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, cutTXT(strings.Repeat("x", 255))} {
+	for _, value := range []Value{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, cutTXT(strings.Repeat("x", 255))} {
 		if err := v.fits(value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
@@ -153,7 +153,7 @@ func testPlainValues(t *testing.T, v vendor) {
 
 func TestTencentCloudSpellings(t *testing.T) {
 	x, y := strings.Repeat("x", 255), strings.Repeat("y", 45)
-	for text, want := range map[string]TXT{
+	for text, want := range map[string]Value{
 		"plain":             {"plain"},
 		"":                  {""},
 		x + y:               {x, y},
@@ -186,7 +186,7 @@ func testQuoted(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Clien
 	c.Add(t, name, []string{"a", "b"})
 	seen := readCloud(t, client, name)
 	c.Asked()
-	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Seen: seen, Add: []TXT{{"new"}}, Remove: []TXT{{"a", "b"}}, TTL: 600}); err != nil {
+	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: seen, Add: []Value{{"new"}}, Remove: []Value{{"a", "b"}}, TTL: 600}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.Values(t, name); len(got) != 1 || !slices.Equal(got[0], []string{"new"}) {
@@ -199,7 +199,7 @@ func testQuoted(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Clien
 
 func readCloud(t *testing.T, client *Client, name string) RRset {
 	t.Helper()
-	set, err := client.Read(t.Context(), cloudtest.Zone, name)
+	set, err := client.Read(t.Context(), cloudtest.Zone, name, TXT)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func testLag(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, 
 	client := openCloud(t, c, open)
 	c.SetLag(3)
 	for name, lost := range map[string]bool{"late." + cloudtest.Zone: false, "lost." + cloudtest.Zone: true} {
-		change := Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{"v=mesh1"}}, TTL: 600}
+		change := Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"v=mesh1"}}, TTL: 600}
 		attempts := 1
 		if lost {
 			c.Fail(cloudtest.Lost)
@@ -251,7 +251,7 @@ func TestTencentCloudLate(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"v=mesh1"}}, TTL: 600})
+	err := client.Change(ctx, Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v=mesh1"}}, TTL: 600})
 	if e, ok := err.(*Error); !ok || !e.Transient() {
 		t.Errorf("%v, want an error that passes", err)
 	}
@@ -279,7 +279,7 @@ func testPlan(t *testing.T, start func(testing.TB) *cloudtest.Cloud, open func(C
 		c.MinTTL = test.plan
 		client := openCloud(t, c, open)
 		c.Fail(append(slices.Repeat([]cloudtest.Fault{cloudtest.Pass}, pages), test.answer)...)
-		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"v=mesh1"}}, TTL: 60})
+		err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v=mesh1"}}, TTL: 60})
 		if got := c.TTL("a." + cloudtest.Zone); err != nil || got != test.want {
 			t.Errorf("%s: TTL %d, %v, want %d", test.name, got, err, test.want)
 		}
@@ -350,7 +350,7 @@ func TestTencentCloudOff(t *testing.T) {
 	}
 	c.Fail(cloudtest.Instead(tencentAnswer(map[string]any{"RecordCountInfo": map[string]any{"TotalCount": len(entries)}, "RecordList": entries})))
 	set := readCloud(t, client, "a."+cloudtest.Zone)
-	if !sameValues(set.Values, []TXT{{"on"}, {"translated"}, {"old"}}) {
+	if !sameValues(set.Values, []Value{{"on"}, {"translated"}, {"old"}}) {
 		t.Errorf("%q", set.Values)
 	}
 }
@@ -364,7 +364,7 @@ func testAlias(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client
 	c.AddAlias("alias."+cloudtest.Zone, "elsewhere.example")
 	c.AddOff("off."+cloudtest.Zone, []string{"v=mesh1"})
 	for _, name := range []string{"alias." + cloudtest.Zone, "off." + cloudtest.Zone} {
-		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{"v=mesh1"}}, TTL: 600})
+		err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"v=mesh1"}}, TTL: 600})
 		if KindOf(err) != Conflict {
 			t.Errorf("%s: %v, want %s", name, err, Conflict)
 		}
@@ -377,7 +377,7 @@ func TestTencentCloudRefusedValue(t *testing.T) {
 	client := openCloud(t, c, NewTencentCloud)
 	readCloud(t, client, "a."+cloudtest.Zone)
 	c.Fail(cloudtest.Pass, cloudtest.Instead(tencentFailure("InvalidParameter.RecordValueInvalid")))
-	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []TXT{{"v=mesh1"}}, TTL: 600})
+	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v=mesh1"}}, TTL: 600})
 	if KindOf(err) != Invalid {
 		t.Errorf("%v, want %s", err, Invalid)
 	}

@@ -11,7 +11,7 @@ import (
 
 // Check reports whether a TXT record can have the value: one or more character-strings of at most 255
 // octets each.
-func (t TXT) Check() error {
+func (t Value) Check() error {
 	if len(t) == 0 || slices.ContainsFunc(t, func(s string) bool { return len(s) > maxString }) {
 		return msg.Errorf("not character-strings of at most %d octets", maxString)
 	}
@@ -19,11 +19,11 @@ func (t TXT) Check() error {
 }
 
 // cutTXT splits a text into strings of 255 octets, the last one shorter.
-func cutTXT(text string) TXT {
+func cutTXT(text string) Value {
 	if text == "" {
-		return TXT{""}
+		return Value{""}
 	}
-	var v TXT
+	var v Value
 	for part := range slices.Chunk([]byte(text), maxString) {
 		v = append(v, string(part))
 	}
@@ -32,7 +32,7 @@ func cutTXT(text string) TXT {
 
 // quoteTXT returns a value as quoted character-strings separated by spaces (RFC 1035, section 5.1). odd
 // is the format of octets that are not printable ASCII, such as `\%03d`; "" leaves them unchanged.
-func quoteTXT(v TXT, odd string) string {
+func quoteTXT(v Value, odd string) string {
 	var quoted []string
 	for _, s := range v {
 		var text strings.Builder
@@ -55,8 +55,8 @@ var errQuoting = msg.Errorf("not quoted character-strings")
 
 // unquoteTXT parses quoted character-strings. Three digits after a backslash are an octet in the given
 // base: 10 in zone files, 8 at Route 53.
-func unquoteTXT(text string, base int) (TXT, error) {
-	var v TXT
+func unquoteTXT(text string, base int) (Value, error) {
+	var v Value
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimLeft(text, " \t") {
 		if text[0] != '"' {
 			return nil, errQuoting
@@ -102,7 +102,7 @@ func octetAt(text string, base int) (octet byte, length int, err error) {
 
 // looseTXT parses a value that a vendor stores as it was written, quoted or not. It splits strings that
 // are too long, as resolvers get them.
-func looseTXT(text string) (v TXT) {
+func looseTXT(text string) (v Value) {
 	quoted, err := unquoteTXT(text, 10)
 	if err != nil {
 		return cutTXT(text)
@@ -124,7 +124,7 @@ func printableASCII(text string) error {
 // plainText returns the reason why a vendor that stores values without quotes would not keep this one.
 // A value must have 1 to limit octets of printable ASCII without the characters in damaged, and no
 // space at either end.
-func plainText(v TXT, limit int, damaged string) error {
+func plainText(v Value, limit int, damaged string) error {
 	text := v.Text()
 	switch {
 	case text == "":

@@ -37,15 +37,15 @@ func TestVolcengineExchanges(t *testing.T) {
 		case "list TXT at name":
 			var set recordSet
 			set, err = v.list(t.Context(), z, name)
-			if want := (record{id: "1234567890", value: TXT{value}, ttl: 600}); len(set.records) != 1 || !sameRecord(set.records[0], want) {
+			if want := (record{id: "1234567890", value: Value{value}, ttl: 600}); len(set.records) != 1 || !sameRecord(set.records[0], want) {
 				t.Errorf("records %+v, want %+v", set.records, want)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, TXT{value}, 600)
+			err = v.create(t.Context(), z, name, Value{value}, 600)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, TXT{oddText}, 600)
+			err = v.create(t.Context(), z, name, Value{oddText}, 600)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, record{id: "1234567890"}, TXT{other}, 600)
+			err = v.update(t.Context(), z, name, record{id: "1234567890"}, Value{other}, 600)
 		case "delete TXT":
 			err = v.remove(t.Context(), z, name, record{id: "1234567890"})
 		default:
@@ -118,12 +118,12 @@ func TestVolcengineMalformed(t *testing.T) {
 
 func TestVolcengineValues(t *testing.T) {
 	v := &volcengine{}
-	for _, value := range []TXT{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
+	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
+	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
 		if err := v.fits(value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
@@ -149,8 +149,8 @@ func TestVolcengineOthers(t *testing.T) {
 	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{
 		"ResponseMetadata": map[string]any{}, "Result": map[string]any{"TotalCount": len(records), "Records": records},
 	})))
-	set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone)
-	if want := []TXT{{"plain"}, {"spelt"}, {"silent"}}; err != nil || !sameValues(set.Values, want) {
+	set, err := client.Read(t.Context(), cloudtest.Zone, "a."+cloudtest.Zone, TXT)
+	if want := []Value{{"plain"}, {"spelt"}, {"silent"}}; err != nil || !sameValues(set.Values, want) {
 		t.Errorf("%v, %v, want %v", set.Values, err, want)
 	}
 }
@@ -197,7 +197,7 @@ func TestVolcengineAlias(t *testing.T) {
 	c := cloudtest.Volcengine(t)
 	client := openCloud(t, c, NewVolcengine)
 	add := func(name, value string) error {
-		return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Add: []TXT{{value}}, TTL: 60})
+		return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{value}}, TTL: 60})
 	}
 	c.AddAlias("alias."+cloudtest.Zone, "elsewhere.example")
 	c.AddAlias(cloudtest.Zone, "elsewhere.example")
@@ -225,11 +225,11 @@ func TestVolcengineGone(t *testing.T) {
 	if err := v.remove(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
-	if err := v.update(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}, TXT{"v"}, 600); KindOf(err) != gone {
+	if err := v.update(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}, Value{"v"}, 600); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
 	c.Add(t, "a."+cloudtest.Zone, []string{"v"})
-	if err := v.create(t.Context(), z, "a."+cloudtest.Zone, TXT{"v"}, 600); KindOf(err) != exists {
+	if err := v.create(t.Context(), z, "a."+cloudtest.Zone, Value{"v"}, 600); KindOf(err) != exists {
 		t.Errorf("%v, want %s", err, exists)
 	}
 }

@@ -269,7 +269,7 @@ func (v *webhook) change(ctx context.Context, p plan) error {
 }
 
 // webhookTexts returns a list that is never null in JSON.
-func webhookTexts(values []TXT) []string {
+func webhookTexts(values []Value) []string {
 	list := []string{}
 	for _, v := range values {
 		list = append(list, v.Text())
@@ -278,7 +278,7 @@ func webhookTexts(values []TXT) []string {
 }
 
 // fits refuses values that a JSON string cannot have.
-func (v *webhook) fits(value TXT) error {
+func (v *webhook) fits(value Value) error {
 	switch text := value.Text(); {
 	case !utf8.ValidString(text):
 		return msg.Errorf("a bridge is asked in JSON, which has no octets but UTF-8")

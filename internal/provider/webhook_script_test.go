@@ -19,7 +19,7 @@ type scriptUser struct{ client *provider.Client }
 
 func (u scriptUser) read(t testing.TB, name string) provider.RRset {
 	t.Helper()
-	set, err := u.client.Read(t.Context(), "example.com", name)
+	set, err := u.client.Read(t.Context(), "example.com", name, provider.TXT)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +42,11 @@ func (u scriptUser) change(t testing.TB, c provider.Change) {
 }
 
 func (u scriptUser) Add(t testing.TB, name string, value []string) {
-	u.change(t, provider.Change{Name: strings.ToLower(name), Add: []provider.TXT{value}})
+	u.change(t, provider.Change{Name: strings.ToLower(name), Add: []provider.Value{value}})
 }
 
 func (u scriptUser) Remove(t testing.TB, name string, value []string) {
-	u.change(t, provider.Change{Name: strings.ToLower(name), Remove: []provider.TXT{value}})
+	u.change(t, provider.Change{Name: strings.ToLower(name), Remove: []provider.Value{value}})
 }
 
 // TestWebhookScript runs the contract test of all clients with the script in docs/webhook.md.
@@ -86,7 +86,7 @@ func TestWebhookScript(t *testing.T) {
 	user := scriptUser{open()}
 	user.Add(t, "list.example.com", []string{"v=spf1 -all"})
 	listed, err := client.ReadAll(t.Context(), "example.com", nil)
-	if err != nil || !slices.ContainsFunc(listed["list.example.com"].Values, func(v provider.TXT) bool { return v.Text() == "v=spf1 -all" }) {
+	if err != nil || !slices.ContainsFunc(listed["list.example.com"].Values, func(v provider.Value) bool { return v.Text() == "v=spf1 -all" }) {
 		t.Errorf("list: %v, %v", listed, err)
 	}
 	user.Remove(t, "list.example.com", []string{"v=spf1 -all"})

@@ -47,7 +47,7 @@ func TestWebhookProtocol(t *testing.T) {
 func hookStep(t *testing.T, v *webhook, step int) {
 	const name = "_mesh.a.b.example.com"
 	z := zone{name: "example.com", minTTL: 300, servers: []string{"ns1.example.net"}}
-	seen := recordSet{records: []record{{value: TXT{"v=spf1 -all"}}, {value: TXT{"é中文😀"}}}}
+	seen := recordSet{records: []record{{value: Value{"v=spf1 -all"}}, {value: Value{"é中文😀"}}}}
 	switch step {
 	case 0:
 		found, ok, err := v.zone(t.Context(), name)
@@ -55,7 +55,7 @@ func hookStep(t *testing.T, v *webhook, step int) {
 			t.Errorf("zone %+v, %v, %v", found, ok, err)
 		}
 	case 3:
-		if err := v.change(t.Context(), plan{zone: z, name: name, seen: seen, add: []TXT{{"new"}}, ttl: 300}); err != nil {
+		if err := v.change(t.Context(), plan{zone: z, name: name, seen: seen, add: []Value{{"new"}}, ttl: 300}); err != nil {
 			t.Error(err)
 		}
 	default:
@@ -89,7 +89,7 @@ func TestWebhookCalls(t *testing.T) {
 	if got := sent(); got != "" {
 		t.Errorf("no zone takes %s, where all are known", got)
 	}
-	change := Change{Zone: cloudtest.ChildZone, Name: deep, Add: []TXT{{"one"}, {"two"}}, TTL: 60}
+	change := Change{Type: TXT, Zone: cloudtest.ChildZone, Name: deep, Add: []Value{{"one"}, {"two"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
@@ -108,8 +108,8 @@ func TestWebhookCalls(t *testing.T) {
 func TestWebhookZones(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	client := openCloud(t, c, NewWebhook)
-	_, absent := client.Read(t.Context(), "a.b."+cloudtest.Zone, "x.a.b."+cloudtest.Zone)
-	_, below := client.Read(t.Context(), cloudtest.Zone, "x."+cloudtest.ChildZone)
+	_, absent := client.Read(t.Context(), "a.b."+cloudtest.Zone, "x.a.b."+cloudtest.Zone, TXT)
+	_, below := client.Read(t.Context(), cloudtest.Zone, "x."+cloudtest.ChildZone, TXT)
 	for _, err := range []error{absent, below} {
 		if KindOf(err) != ZoneNotFound || err == nil {
 			t.Errorf("%v, want %s", err, ZoneNotFound)
@@ -128,7 +128,7 @@ func TestWebhookChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{zone: z, name: name, seen: seen, add: []TXT{{"ours"}}, remove: []TXT{{"one"}}, ttl: c.MinTTL}
+	p := plan{zone: z, name: name, seen: seen, add: []Value{{"ours"}}, remove: []Value{{"one"}}, ttl: c.MinTTL}
 	c.Add(t, name, []string{"two"})
 	if err := v.change(t.Context(), p); KindOf(err) != Changed {
 		t.Errorf("%v, want %s", err, Changed)
@@ -143,7 +143,7 @@ func TestWebhookOnce(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	client := openCloud(t, c, NewWebhook)
 	client.poll = time.Millisecond
-	change := Change{Zone: cloudtest.Zone, Name: "once." + cloudtest.Zone, Add: []TXT{{"one"}}, TTL: 60}
+	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "once." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 60}
 	c.SetLag(2)
 	c.Fail(cloudtest.Lost)
 	for _, kind := range []Kind{Network, Changed} {
@@ -154,7 +154,7 @@ func TestWebhookOnce(t *testing.T) {
 	if err := client.Change(t.Context(), change); KindOf(err) != Changed {
 		t.Errorf("%v, want %s", err, Changed)
 	}
-	change.Seen = RRset{Values: []TXT{{"one"}}}
+	change.Seen = RRset{Values: []Value{{"one"}}}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
@@ -262,19 +262,19 @@ func TestWebhookAlias(t *testing.T) {
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Read(t.Context(), cloudtest.Zone, "www."+cloudtest.Zone); KindOf(err) != Conflict {
+	if _, err := client.Read(t.Context(), cloudtest.Zone, "www."+cloudtest.Zone, TXT); KindOf(err) != Conflict {
 		t.Errorf("%v, want %s", err, Conflict)
 	}
 }
 
 func TestWebhookValues(t *testing.T) {
 	v := &webhook{}
-	for _, value := range []TXT{{"a", "b"}, {"\xff"}, {strings.Repeat("x", 100), strings.Repeat("x", 200)}} {
+	for _, value := range []Value{{"a", "b"}, {"\xff"}, {strings.Repeat("x", 100), strings.Repeat("x", 200)}} {
 		if v.fits(value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
-	for _, value := range []TXT{
+	for _, value := range []Value{
 		{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {""}, {` "é" \ `}, cutTXT(strings.Repeat("x", 600)), cutTXT(strings.Repeat("é", 200)),
 	} {
 		if err := v.fits(value); err != nil {

@@ -41,6 +41,8 @@ type Usage struct {
 	NetworkName  string          `json:"network_name"`
 	TXTEndpoints []string        `json:"txt_endpoints"`
 	Description  string          `json:"description"`
+	Formats      []string        `json:"formats,omitempty"`
+	PeerID       string          `json:"peer_id,omitempty"`
 }
 
 // UsageOf returns a reserved usage in the form of a document. ok is false while it is being released.
@@ -48,6 +50,7 @@ func UsageOf(u mesh.Usage) (d Usage, ok bool) {
 	d = Usage{
 		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, NetworkName: mesh.NetworkName(u.Description),
 		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
+		Formats: u.Options.Formats, PeerID: u.Options.PeerID,
 	}
 	if u.Mode == mesh.CustomMode {
 		d.CustomPrefix = u.Prefix

@@ -124,7 +124,7 @@ func (c *connection) find(ctx context.Context, f *found, domain string) {
 
 // concerns reports whether a list keeps a value: at each name that can be reserved it keeps
 // all values, at other names values in this program's format.
-func concerns(name string, value provider.TXT) bool {
+func concerns(name string, value provider.Value) bool {
 	_, ours := mesh.Owner(value.Text())
 	return ours || strings.HasPrefix(name, mesh.Label+".")
 }
@@ -183,7 +183,7 @@ func readAll(ctx context.Context, client provider.ZoneReader, apex string) (map[
 	defer cancel(nil)
 	watch := time.AfterFunc(listPatience, func() { cancel(errSilent) })
 	defer watch.Stop()
-	sets, err := client.ReadAll(ctx, apex, func(name string, value provider.TXT) bool {
+	sets, err := client.ReadAll(ctx, apex, func(name string, value provider.Value) bool {
 		watch.Reset(listPatience)
 		return concerns(name, value)
 	})

@@ -58,7 +58,7 @@ func (n *news) changes(o Outcome) {
 func (n *news) crowdEnds(c *crowd) {
 	for _, kind := range slices.Sorted(maps.Keys(c.more)) {
 		names, first := c.more[kind].names, c.more[kind].first
-		n.journal.add(first.level(), "records", "names", names, "first", first.Name, "provider", first.Provider, "zone", first.Zone,
+		n.journal.add(first.level(), "records", "names", names, "first", first.Sibling.Of(first.Name), "provider", first.Provider, "zone", first.Zone,
 			"action", first.Action, "code", first.Fault.Code, "detail", first.Fault.Detail)
 	}
 	clear(c.more)

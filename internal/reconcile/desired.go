@@ -2,13 +2,16 @@ package reconcile
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/provider"
 )
 
 // Target is a name with its wanted records and the withdrawals there.
@@ -19,9 +22,10 @@ type Target struct {
 	Follow   bool // a value has to be withdrawn once the wanted one stands
 }
 
-// Record is one name at one account: a value to publish, or a place to withdraw.
+// Record is one record of a name at one account: a value to publish, or a place to withdraw.
 type Record struct {
-	Name, Network string // Network is "" for the configuration's own record
+	Name, Network string  // Network is "" for the configuration's own record
+	Sibling       Sibling // the zero Sibling: the TXT record with our mark
 	Account       Account
 	Domain        string  // of the service, or the zone of the place
 	Want          string  // the wanted value; "" to withdraw
@@ -48,6 +52,25 @@ type Withdrawal struct {
 type Refusal struct {
 	Name, Network string
 	Fault         Fault
+}
+
+// wantsBeside reports whether a value is wanted at another place of the record.
+func (r Record) wantsBeside(v provider.Value) bool {
+	return v.Text() == r.Withdrawal.Wanted || slices.Contains(SiblingValues(r.Withdrawal.Wanted), v.Text())
+}
+
+// ownerName returns the owner name of the record in DNS.
+func (r Record) ownerName() string {
+	name, _ := r.owner()
+	return name
+}
+
+// owner returns the owner name and the type of the record in DNS.
+func (r Record) owner() (name string, t provider.Type) {
+	if r.Sibling == (Sibling{}) {
+		return r.Name, provider.TXT
+	}
+	return r.Sibling.Owner, r.Sibling.Type
 }
 
 // wish returns the wish for the record's place.
@@ -85,20 +108,10 @@ func Desired(state State, addresses Addresses) (all []Target) {
 func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
 	t := Target{Name: n, Refusals: w.refused(n)}
-	for _, account := range w.accounts {
-		t.Records = append(t.Records, w.record(state.Owner, n, account, addresses))
+	values := w.values(n.Name, state.Owner, addresses)
+	for _, s := range siblings(values, n.Places) {
+		t.add(w, s, values[s], state.Heirs)
 	}
-	var old []Record
-	for _, p := range n.Places {
-		if !slices.ContainsFunc(t.Records, func(r Record) bool { return r.Place.ID == p.ID }) {
-			old = append(old, withdrawal(n, p, t.Records, state.Heirs[p.Account.ID]))
-		}
-	}
-	if slices.ContainsFunc(t.Records, func(r Record) bool { return !r.stands() }) {
-		t.Follow = len(old) > 0
-		old = w.before(old)
-	}
-	t.Records = append(t.Records, old...)
 	for i := range t.Records {
 		g := &t.Records[i].goal
 		g.owner, g.adopted = state.Owner, state.Adopted
@@ -107,6 +120,48 @@ func desired(state State, n Name, addresses Addresses) Target {
 		}
 	}
 	return t
+}
+
+// siblings returns the records of a name: those that are wanted and those that have places. The
+// TXT record with our mark comes first.
+func siblings(wanted map[Sibling]valueAt, places []Place) []Sibling {
+	all := slices.Collect(maps.Keys(wanted))
+	for _, p := range places {
+		all = append(all, p.Sibling)
+	}
+	slices.SortFunc(all, func(a, b Sibling) int {
+		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(string(a.Type), string(b.Type)))
+	})
+	return slices.Compact(all)
+}
+
+// add adds one record of the name: at each account its value, and the withdrawals at all its
+// other places.
+func (t *Target) add(w wanted, s Sibling, value valueAt, heirs map[int64]Account) {
+	places := slices.DeleteFunc(slices.Clone(t.Name.Places), func(p Place) bool { return p.Sibling != s })
+	var records, old []Record
+	if value.text != "" || value.fault.Code != "" {
+		for _, account := range w.accounts {
+			records = append(records, w.record(t.Name, s, value, account, places))
+		}
+	}
+	for _, p := range places {
+		if !slices.ContainsFunc(records, func(r Record) bool { return r.Place.ID == p.ID }) {
+			old = append(old, withdrawal(t.Name, p, records, heirs[p.Account.ID]))
+		}
+	}
+	if slices.ContainsFunc(records, func(r Record) bool { return !r.stands() }) {
+		t.Follow = t.Follow || len(old) > 0
+		old = w.before(old)
+	}
+	known := knownValues(places)
+	if len(w.accounts) > 1 { // which may reach one zone
+		known = append(known, SiblingValues(value.text)...)
+	}
+	for _, r := range slices.Concat(records, old) {
+		r.goal.sibling, r.goal.known = s != Sibling{}, known
+		t.Records = append(t.Records, r)
+	}
 }
 
 // before returns the withdrawals that are made while the wanted value does not stand yet. A
@@ -129,7 +184,7 @@ func (r Record) stands() bool { return r.Place.State == Published && r.Place.Sta
 
 func withdrawal(n Name, p Place, wanted []Record, heir Account) Record {
 	r := Record{
-		Name: n.Name, Network: mesh.Network(cmp.Or(p.Standing, p.Doubt.Value)),
+		Name: n.Name, Sibling: p.Sibling, Network: mesh.Network(cmp.Or(p.Standing, p.Doubt.Value)),
 		Account: p.Account, Domain: p.Zone, Place: p, Waited: waited(n, p), Withdrawal: Withdrawal{Heir: heir},
 	}
 	if r.Domain == "" {
@@ -159,6 +214,8 @@ type wanted struct {
 	endpoints []string
 	leased    []mesh.Endpoint
 	dead      []string
+	formats   []string
+	peerID    string
 	own       bool
 	nowhere   bool // the name is reserved, and there is no account to publish at
 }
@@ -175,7 +232,7 @@ func wantedAt(n Name) (w wanted) {
 		if u.Account == nil {
 			continue
 		}
-		w.domain, w.endpoints, w.leased, w.dead = u.Domain, u.Endpoints, u.Leased, u.Dead
+		w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
 		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
 			w.accounts = append(w.accounts, *u.Account)
 		}
@@ -187,47 +244,95 @@ func wantedAt(n Name) (w wanted) {
 	return w
 }
 
-func (w wanted) record(owner string, n Name, account Account, addresses Addresses) Record {
+// valueAt is the wanted value of one record of a name.
+type valueAt struct {
+	text    string
+	fault   Fault
+	unknown []string // endpoints whose address is not known now
+	hidden  bool     // resolvers cannot reach the built-in server
+}
+
+// values returns the wanted values of all records of a name, none if no value is wanted.
+func (w wanted) values(name, owner string, addresses Addresses) map[Sibling]valueAt {
+	if len(w.accounts) == 0 {
+		return nil
+	}
 	own, leased := w.living(addresses)
-	value, _ := mesh.Fit(w.network, owner, own, leased)
-	_, unknown := mesh.Expand(w.endpoints, addresses.Now)
+	value := valueAt{hidden: addresses.Hidden}
+	value.text, _ = w.marked(owner, own, leased)
+	_, value.unknown = mesh.Expand(w.endpoints, addresses.Now)
+	err := mesh.CheckOthers(w.endpoints)
+	if w.has(format.Mesh1) {
+		err = mesh.Check(w.network, owner, w.endpoints)
+	}
+	if err != nil {
+		value.fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
+	}
+	all := map[Sibling]valueAt{{}: value}
+	for _, set := range format.Sets(w.formats, below(name), slices.Concat(own, leased)) {
+		if len(set.Values) > 0 {
+			all[siblingOf(set)] = valueAt{text: siblingText(w.network, set.Values)}
+		}
+	}
+	return all
+}
+
+// marked returns the value with our mark, and the endpoints that it leaves out. It has
+// no endpoints if the formats of the usage do not name it: then it only marks the name as ours.
+func (w wanted) marked(owner string, own, leased []mesh.Endpoint) (value string, leftOut []mesh.Endpoint) {
+	if !w.has(format.Mesh1) {
+		return mesh.Value(w.network, owner, nil), nil
+	}
+	return mesh.Fit(w.network, owner, own, leased)
+}
+
+// has reports whether the usage has a format.
+func (w wanted) has(name string) bool {
+	return slices.Contains(w.formats, name) || len(w.formats) == 0 && name == format.Mesh1
+}
+
+// below returns the name below which the records in other formats are.
+func below(name string) string { return strings.TrimPrefix(name, mesh.Label+".") }
+
+func siblingOf(set format.Set) Sibling {
+	return Sibling{Owner: set.Name, Type: provider.Type(set.Type)}
+}
+
+// record returns the record of a wanted value at an account. places are all that the record has.
+func (w wanted) record(n Name, s Sibling, value valueAt, account Account, places []Place) Record {
 	r := Record{
-		Name: n.Name, Network: w.network, Account: account, Domain: w.domain,
-		Want:  value,
-		Place: Place{Name: n.Name, Account: account, State: Pending},
+		Name: n.Name, Sibling: s, Network: w.network, Account: account, Domain: w.domain, Want: value.text, Fault: value.fault,
+		Place: Place{Name: n.Name, Sibling: s, Account: account, State: Pending},
 	}
-	if err := mesh.Check(w.network, owner, w.endpoints); err != nil {
-		r.Fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
-	}
-	if reason := dnsname.Fault(n.Name); reason != "" {
+	name, _ := r.owner()
+	if reason := dnsname.Fault(name); reason != "" {
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
 	switch {
-	case addresses.Hidden && account.Provider == builtinProvider: // resolvers cannot reach the zone's server
+	case value.hidden && account.Provider == builtinProvider: // resolvers cannot reach the zone's server
 		r.Warning = Fault{Code: CodeZoneUnreachable, Detail: msg.Say("ns." + r.Domain)}
-	case len(unknown) > 0:
-		r.Warning = Fault{Code: CodeAddressUnknown, Detail: msg.Say(strings.Join(unknown, " "))}
+	case len(value.unknown) > 0:
+		r.Warning = Fault{Code: CodeAddressUnknown, Detail: msg.Say(strings.Join(value.unknown, " "))}
 	}
-	r.choosePlace(n.Places)
+	r.choosePlace(places)
 	r.Waited = waited(n, r.Place)
 	return r
 }
 
 // living returns the endpoints with their addresses, without the dead ones. If all are dead, it
 // returns all, because an empty value helps no client.
-func (w wanted) living(addresses Addresses) (own []string, leased []mesh.Endpoint) {
-	own, _ = mesh.Expand(w.endpoints, addresses.Last)
-	dead := func(text string) bool { return slices.Contains(w.dead, text) }
-	alive := slices.DeleteFunc(slices.Clone(own), dead)
-	for _, e := range w.leased {
-		if !dead(e.Text) {
-			leased = append(leased, e)
-		}
+func (w wanted) living(addresses Addresses) (own, leased []mesh.Endpoint) {
+	expanded, _ := mesh.Expand(w.endpoints, addresses.Last)
+	for _, text := range expanded {
+		own = append(own, mesh.Endpoint{Text: text, PeerID: w.peerID})
 	}
-	if len(alive)+len(leased) == 0 {
+	dead := func(e mesh.Endpoint) bool { return slices.Contains(w.dead, e.Text) }
+	ownAlive := slices.DeleteFunc(slices.Clone(own), dead)
+	leasedAlive := slices.DeleteFunc(slices.Clone(w.leased), dead)
+	if len(ownAlive)+len(leasedAlive) == 0 {
 		return own, w.leased
 	}
-	return alive, leased
+	return ownAlive, leasedAlive
 }
 
 // choosePlace picks the account's place for the wanted value: the only one that is not

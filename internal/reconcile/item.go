@@ -86,7 +86,7 @@ func (i *item) choosePlace(zone, id string, now time.Time) {
 	if i.place.Zone != zone {
 		old := i.place
 		if old.Zone != "" {
-			i.place = Place{Name: r.Name, Account: r.Account, State: Pending, Attempts: old.Attempts}
+			i.place = Place{Name: r.Name, Sibling: r.Sibling, Account: r.Account, State: Pending, Attempts: old.Attempts}
 		}
 		if at := slices.IndexFunc(r.Others, func(p Place) bool { return p.Zone == zone }); at >= 0 {
 			i.place = r.Others[at]
@@ -106,7 +106,7 @@ func (i *item) intended(now time.Time) Place {
 	e := Event{Kind: Intent}
 	if len(i.change.Add) > 0 {
 		e.Value = i.goal.want
-		e.More = slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() != i.place.Standing })
+		e.More = !i.goal.sibling && slices.ContainsFunc(i.change.Remove, func(v provider.Value) bool { return v.Text() != i.place.Standing })
 	}
 	p, _ := i.place.After(e, i.record.wish(), i.goal.mode, now)
 	return p

@@ -160,7 +160,7 @@ func (n *news) outcomes(all []Outcome) {
 	for _, kind := range slices.Sorted(maps.Keys(told)) {
 		same := told[kind]
 		if first := same[0]; len(same) > toldApart {
-			n.journal.add(first.level(), "records", "names", len(same), "first", first.Name, "provider", first.Provider,
+			n.journal.add(first.level(), "records", "names", len(same), "first", first.Sibling.Of(first.Name), "provider", first.Provider,
 				"action", first.Action, "code", first.Fault.Code, "was", first.was, "detail", first.Fault.Detail, "key", first.Fault.Key)
 			continue
 		}
@@ -172,7 +172,7 @@ func (n *news) outcomes(all []Outcome) {
 
 // record logs one record.
 func (n *news) record(o Outcome) {
-	n.journal.add(o.level(), "record", "name", o.Name, "provider", o.Provider, "action", o.Action,
+	n.journal.add(o.level(), "record", "name", o.Sibling.Of(o.Name), "provider", o.Provider, "action", o.Action,
 		"code", o.Fault.Code, "was", o.was, "detail", o.Fault.Detail, "key", o.Fault.Key, "attempts", o.Attempts)
 }
 

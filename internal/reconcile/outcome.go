@@ -24,6 +24,7 @@ const (
 	CodeAddressUnknown   = "address_unknown"      // this host's address is not known now: the endpoints in Detail need it
 	CodeSameOwner        = "same_owner_elsewhere" // another writer with our mark changes the value
 	CodeZoneUnreachable  = "zone_unreachable"     // no resolver finds the built-in zone
+	CodeSharedName       = "shared_name"          // TXT values without a mark stand beside the value
 	CodeDatabase         = "database_down"        // the database failed
 	CodeInterrupted      = "interrupted"          // the work was interrupted, and is done later
 	CodeOrphan           = "orphan"               // the value is an orphan
@@ -65,6 +66,7 @@ func (f Fault) transient() bool {
 // Outcome is the outcome of the work on one record.
 type Outcome struct {
 	Name     string        `json:"name"`
+	Sibling  Sibling       `json:"sibling,omitzero"`
 	Provider string        `json:"provider"`
 	Zone     string        `json:"zone"`
 	Network  string        `json:"network,omitempty"`
@@ -82,9 +84,12 @@ type Outcome struct {
 // bad reports whether the record failed or is in conflict.
 func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == ActionConflict }
 
+// warnings are the codes of faults of published values.
+var warnings = []string{CodeAddressUnknown, CodeSameOwner, CodeZoneUnreachable, CodeSharedName}
+
 // warning reports whether a record has a fault although its value is published.
 func (o Outcome) warning() bool {
-	return o.Fault.Code == CodeAddressUnknown || o.Fault.Code == CodeSameOwner || o.Fault.Code == CodeZoneUnreachable
+	return slices.Contains(warnings, o.Fault.Code)
 }
 
 // writes reports whether a value was added.

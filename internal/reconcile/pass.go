@@ -201,7 +201,7 @@ func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
 	t := desired(state, n, addresses)
 	for _, r := range t.Records {
 		o := Outcome{
-			Name: r.Name, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
+			Name: r.Name, Sibling: r.Sibling, Provider: r.Account.Provider, Zone: r.Place.Zone, Network: r.Network, Value: r.Want,
 			Fault: r.Place.Fault, Attempts: r.Place.Attempts, Action: ActionFailed, at: r.at(),
 		}
 		if r.Place.State == Conflict {

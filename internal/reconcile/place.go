@@ -46,13 +46,6 @@ type Place struct {
 	Attempts  int
 }
 
-// Sibling is a record of a name in another format: without our mark, of any type, with several
-// values, and at an owner name of its own.
-type Sibling struct {
-	Owner string // owner name
-	Type  string // of the record: TXT, A, AAAA or SRV
-}
-
 // Doubt is the values that may stand at a place, now or later, because writes had no clear
 // outcome. The zero Doubt means none.
 type Doubt struct {
@@ -80,6 +73,15 @@ func (d Doubt) None() bool { return d == Doubt{} }
 // with adds the value of a write.
 func (d Doubt) with(value string) Doubt {
 	return Doubt{Value: value, More: d.More || !d.None() && d.Value != value}
+}
+
+// doubting returns the doubt after a write of a value. That of a sibling record keeps the
+// values of every write, because they have no mark by which they are found.
+func (p Place) doubting(value string) Doubt {
+	if p.Sibling != (Sibling{}) {
+		return Doubt{Value: united(p.Doubt.Value, value)}
+	}
+	return p.Doubt.with(value)
 }
 
 // empty reports whether no value of ours can stand at the place.
@@ -209,7 +211,7 @@ func (p Place) left(forced bool) (Place, Step) {
 func (p Place) intended(e Event, w Wish, now time.Time) Place {
 	p.LookAt = now.Add(SecondLook)
 	if e.Value != "" {
-		p.Doubt = p.Doubt.with(e.Value)
+		p.Doubt = p.doubting(e.Value)
 	}
 	p.Doubt.More = p.Doubt.More || e.More
 	switch {

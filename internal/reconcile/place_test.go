@@ -235,15 +235,15 @@ func (w placeWorld) holds() string {
 func (w placeWorld) seen() (set provider.RRset) {
 	for n, value := range placeValues {
 		if w.stands[n] {
-			set.Values = append(set.Values, provider.TXT{value})
+			set.Values = append(set.Values, provider.Value{value})
 		}
 	}
 	return set
 }
 
-func placeSet(values []provider.TXT) (set [3]bool) {
+func placeSet(values []provider.Value) (set [3]bool) {
 	for n, value := range placeValues {
-		set[n] = slices.ContainsFunc(values, func(v provider.TXT) bool { return v.Text() == value })
+		set[n] = slices.ContainsFunc(values, func(v provider.Value) bool { return v.Text() == value })
 	}
 	return set
 }

@@ -33,11 +33,13 @@ func moves(items []*item, outcomes []Outcome) (all []Outcome) {
 		if i.record.Withdrawal.Keep {
 			old = &i.place
 		}
-		if old == nil || old.Standing == "" || slices.ContainsFunc(items, func(w *item) bool { return w != i && w.place.identity(*old) == SameZone }) {
+		if old == nil || old.Standing == "" || slices.ContainsFunc(items, func(w *item) bool {
+			return w != i && w.place.Sibling == old.Sibling && w.place.identity(*old) == SameZone
+		}) {
 			continue
 		}
 		o := Outcome{
-			Name: old.Name, Provider: old.Account.Provider, Zone: old.Zone, Network: mesh.Network(old.Standing),
+			Name: old.Name, Sibling: old.Sibling, Provider: old.Account.Provider, Zone: old.Zone, Network: mesh.Network(old.Standing),
 			Action: ActionDelete, Value: old.Standing,
 		}
 		if i.record.goal.mode == UpsertOnly {

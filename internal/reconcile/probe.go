@@ -52,12 +52,12 @@ func (e *Engine) oneZone(ctx context.Context, old *connection, wanted Place) (sa
 	if err := e.config.Database.AddProbe(ctx, &p); err != nil {
 		return false, err
 	}
-	value := provider.TXT{probe.Value}
-	err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Add: []provider.TXT{value}, TTL: recordTTL})
+	value := provider.Value{probe.Value}
+	err = conn.client.Change(ctx, provider.Change{Type: provider.TXT, Zone: p.Zone, Name: p.Name, Add: []provider.Value{value}, TTL: recordTTL})
 	if err != nil { // if the probe was written, the engine withdraws its place
 		return false, &provider.Error{Kind: provider.KindOf(err), Detail: msg.TextOf(err).Map(wanted.Account.Secret.ScrubLine)}
 	}
-	seen, err := old.client.Read(ctx, p.Zone, p.Name)
+	seen, err := old.client.Read(ctx, p.Zone, p.Name, provider.TXT)
 	if same = sees(seen, probe.Value); err != nil {
 		return false, err
 	}
@@ -73,12 +73,12 @@ type zonePair struct {
 
 // removeProbe removes a probe and its place. If that fails, the place stays, and the engine
 // withdraws the probe like any other value.
-func (e *Engine) removeProbe(ctx context.Context, conn *connection, p Place, value provider.TXT) error {
+func (e *Engine) removeProbe(ctx context.Context, conn *connection, p Place, value provider.Value) error {
 	ctx, cancel := provider.WriteContext(context.WithoutCancel(ctx))
 	defer cancel()
-	seen, err := conn.client.Read(ctx, p.Zone, p.Name)
+	seen, err := conn.client.Read(ctx, p.Zone, p.Name, provider.TXT)
 	if err == nil {
-		err = conn.client.Change(ctx, provider.Change{Zone: p.Zone, Name: p.Name, Seen: seen, Remove: []provider.TXT{value}})
+		err = conn.client.Change(ctx, provider.Change{Type: provider.TXT, Zone: p.Zone, Name: p.Name, Seen: seen, Remove: []provider.Value{value}})
 	}
 	if err != nil {
 		e.config.Log.Warn("a probe waits to be removed", "name", p.Name, "error", p.Account.Secret.ScrubLine(err.Error()))

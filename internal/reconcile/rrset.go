@@ -33,7 +33,9 @@ type goal struct {
 	standing string // the value of ours that is known to stand, which a new one replaces
 	doubt    Doubt  // values of ours that may stand
 	mode     Mode
-	spared   *string // the network whose values stay in any case; nil for none
+	spared   *string  // the network whose values stay in any case; nil for none
+	sibling  bool     // the values are those of a sibling record
+	known    []string // the values of a sibling record that its places know
 }
 
 // ours reports whether a value has our mark, or that of an adopted owner if a value is
@@ -47,6 +49,9 @@ func (g goal) ours(value string) (ours, theirs bool) {
 // plan works out the change from the seen values to the goal. It is a pure function. The
 // change never adds or removes values without a mark. The error is the one of excluded.
 func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
+	if g.sibling {
+		return g.planSibling(seen)
+	}
 	change = provider.Change{Seen: seen, TTL: recordTTL}
 	if err := g.excluded(seen); err != nil {
 		return change, err
@@ -57,7 +62,7 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 	case g.mode == LookOnly:
 		return change, nil
 	default:
-		change.Add = []provider.TXT{{g.want}}
+		change.Add = []provider.Value{{g.want}}
 	}
 	if !sees(seen, g.standing) {
 		g.standing = "" // then a new value replaces every value of ours
@@ -67,8 +72,8 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 			change.Remove = append(change.Remove, v)
 		}
 	}
-	if there && g.mode != UpsertOnly && slices.ContainsFunc(seen.Copies, func(v provider.TXT) bool { return v.Text() == g.want }) {
-		change.Copies = []provider.TXT{{g.want}}
+	if there && g.mode != UpsertOnly && slices.ContainsFunc(seen.Copies, func(v provider.Value) bool { return v.Text() == g.want }) {
+		change.Copies = []provider.Value{{g.want}}
 	}
 	if len(seen.Values) > len(change.Remove) {
 		change.TTL = seen.TTL // one TTL for a whole RRset (RFC 2181, section 5.2), and it is not ours alone
@@ -93,6 +98,9 @@ func (g goal) removes(value string, replaced bool) bool {
 // remains returns the value of ours that stands after a change: the wanted one, else the
 // one that stood before, else any, "" for none. more reports whether there are others.
 func (g goal) remains(change provider.Change) (value string, more bool) {
+	if g.sibling {
+		return g.siblingRemains(change), false
+	}
 	var left []string
 	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
 		if ours, _ := g.ours(v.Text()); ours && !slices.ContainsFunc(change.Remove, v.Equal) {
@@ -129,6 +137,17 @@ func (g goal) excluded(seen provider.RRset) error {
 	return nil
 }
 
+// shared returns a warning if values without a mark stand beside the wanted one: a client that
+// reads only one value at the name may get one of them.
+func (g goal) shared(seen provider.RRset) Fault {
+	for _, v := range seen.Values {
+		if _, marked := mesh.Owner(v.Text()); !marked && !g.sibling {
+			return Fault{Code: CodeSharedName, Detail: msg.Say(strconv.Quote(v.Text()))}
+		}
+	}
+	return Fault{}
+}
+
 // action returns the action that a report has for a change.
 func (g goal) action(change provider.Change) string {
 	switch {
@@ -144,17 +163,17 @@ func (g goal) action(change provider.Change) string {
 
 // sees reports whether a value is among the seen values.
 func sees(seen provider.RRset, value string) bool {
-	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool { return v.Text() == value })
+	return slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return v.Text() == value })
 }
 
 // disturbed reports whether another writer with our mark has replaced the published value:
 // another value of the same owner and network stands instead, although no write is in
 // doubt.
 func (g goal) disturbed(seen provider.RRset, p Place) bool {
-	if p.State != Published || p.Standing != g.want || !p.Doubt.None() || sees(seen, g.want) {
+	if g.sibling || p.State != Published || p.Standing != g.want || !p.Doubt.None() || sees(seen, g.want) {
 		return false
 	}
-	return slices.ContainsFunc(seen.Values, func(v provider.TXT) bool {
+	return slices.ContainsFunc(seen.Values, func(v provider.Value) bool {
 		owner, ours := mesh.Owner(v.Text())
 		return ours && owner == g.owner && mesh.Network(v.Text()) == mesh.Network(g.want)
 	})

@@ -14,12 +14,12 @@ func texts(values ...string) (set provider.RRset) {
 		set.TTL = 0
 	}
 	for _, v := range values {
-		set.Values = append(set.Values, provider.TXT{v})
+		set.Values = append(set.Values, provider.Value{v})
 	}
 	return set
 }
 
-func joined(values []provider.TXT) string {
+func joined(values []provider.Value) string {
 	var all []string
 	for _, v := range values {
 		all = append(all, v.Text())
@@ -45,7 +45,7 @@ func TestPlan(t *testing.T) {
 	look := want(ours1)
 	look.mode = LookOnly
 	copied := texts(ours1, foreign)
-	copied.Copies = []provider.TXT{{ours1}, {foreign}}
+	copied.Copies = []provider.Value{{ours1}, {foreign}}
 	for _, test := range []struct {
 		what                        string
 		goal                        goal
@@ -60,7 +60,7 @@ func TestPlan(t *testing.T) {
 		{"beside a foreign one", want(ours1), texts(foreign), ActionCreate, ours1, "", "", 3600},
 		{"in place of an adopted one", want(ours1), texts(lost), ActionUpdate, ours1, lost, "", recordTTL},
 		{"copies", want(ours1), copied, ActionUpdate, "", "", ours1, 3600},
-		{"a cut of its own", want(ours1), provider.RRset{TTL: 3600, Values: []provider.TXT{{ours1[:9], ours1[9:]}}}, ActionUnchanged, "", "", "", 3600},
+		{"a cut of its own", want(ours1), provider.RRset{TTL: 3600, Values: []provider.Value{{ours1[:9], ours1[9:]}}}, ActionUnchanged, "", "", "", 3600},
 		{"to withdraw", want(""), texts(ours1, foreign, ours2), ActionDelete, "", ours1 + ", " + ours2, "", 3600},
 		{"to withdraw nothing", want(""), texts(foreign), ActionUnchanged, "", "", "", 3600},
 		{"to withdraw beside a stranger's", want(""), texts(stranger, ours1), ActionDelete, "", ours1, "", 3600},
@@ -93,11 +93,11 @@ func TestPlanConflicts(t *testing.T) {
 		"a stranger's beside ours":        {ours1, texts(ours1, stranger), stranger},
 		"an alias":                        {ours1, provider.RRset{Alias: "elsewhere.example.net"}, "elsewhere.example.net"},
 		"an alias, to withdraw":           {"", provider.RRset{Alias: "elsewhere.example.net"}, ""},
-		"ours, switched off":              {ours1, provider.RRset{Off: []provider.TXT{{ours2}}}, ours2},
-		"ours, switched off, to withdraw": {"", provider.RRset{Off: []provider.TXT{{ours2}}}, ours2},
-		"a stranger's, switched off":      {ours1, provider.RRset{Off: []provider.TXT{{stranger}}}, stranger},
-		"a stranger's off, to withdraw":   {"", provider.RRset{Off: []provider.TXT{{stranger}}}, ""},
-		"a foreign one, switched off":     {ours1, provider.RRset{Off: []provider.TXT{{foreign}}}, ""},
+		"ours, switched off":              {ours1, provider.RRset{Off: []provider.Value{{ours2}}}, ours2},
+		"ours, switched off, to withdraw": {"", provider.RRset{Off: []provider.Value{{ours2}}}, ours2},
+		"a stranger's, switched off":      {ours1, provider.RRset{Off: []provider.Value{{stranger}}}, stranger},
+		"a stranger's off, to withdraw":   {"", provider.RRset{Off: []provider.Value{{stranger}}}, ""},
+		"a foreign one, switched off":     {ours1, provider.RRset{Off: []provider.Value{{foreign}}}, ""},
 		"another version":                 {ours1, texts("v=mesh2 o=ffffffffffff"), ""},
 	} {
 		_, err := goal{owner: testOwner, want: test.want}.plan(test.seen)
@@ -126,19 +126,19 @@ func FuzzPlan(f *testing.F) {
 		if err != nil {
 			return
 		}
-		isOurs := func(v provider.TXT) bool { owner, mesh := mesh.Owner(v.Text()); return mesh && owner == testOwner }
+		isOurs := func(v provider.Value) bool { owner, mesh := mesh.Owner(v.Text()); return mesh && owner == testOwner }
 		for _, v := range slices.Concat(change.Remove, change.Add, change.Copies) {
 			if !isOurs(v) {
 				t.Errorf("%q is not ours, and in %+v", v, change)
 			}
 		}
-		left := slices.DeleteFunc(slices.Concat(seen.Values, change.Add), func(v provider.TXT) bool {
+		left := slices.DeleteFunc(slices.Concat(seen.Values, change.Add), func(v provider.Value) bool {
 			return slices.ContainsFunc(change.Remove, v.Equal) || !isOurs(v)
 		})
-		if wanted != slices.ContainsFunc(left, func(v provider.TXT) bool { return v.Text() == ours1 }) && !upsertOnly {
+		if wanted != slices.ContainsFunc(left, func(v provider.Value) bool { return v.Text() == ours1 }) && !upsertOnly {
 			t.Errorf("wanted %t, and %q is left", wanted, left)
 		}
-		if !upsertOnly && slices.ContainsFunc(left, func(v provider.TXT) bool { return v.Text() != ours1 }) {
+		if !upsertOnly && slices.ContainsFunc(left, func(v provider.Value) bool { return v.Text() != ours1 }) {
 			t.Errorf("%q is left", left)
 		}
 		if nothing := len(change.Add)+len(change.Remove)+len(change.Copies) == 0; nothing != (g.action(change) == ActionUnchanged) {

@@ -118,7 +118,7 @@ func (e *Engine) Held(ctx context.Context, owner string) (held []string, err err
 		}
 		has := map[string]bool{}
 		for _, i := range items {
-			stands := slices.ContainsFunc(i.seen.Values, func(v provider.TXT) bool {
+			stands := slices.ContainsFunc(i.seen.Values, func(v provider.Value) bool {
 				o, mesh := mesh.Owner(v.Text())
 				return mesh && o == owner
 			})

@@ -48,12 +48,12 @@ func OwnState(state State, addresses Addresses) PlaceState {
 }
 
 // told works out the Told of a network's usage. It is about the place of the wanted value;
-// of several places about the first where the value does not stand. For a released usage it
-// is about a withdrawal that the usage waits for.
+// of several places about the first where the value does not stand. Records in other formats
+// have no part in it. For a released usage it is about a withdrawal that the usage waits for.
 func (t Target) told(network string, releasing bool) Told {
 	told, found := Told{State: None}, false
 	for _, r := range t.Records {
-		if r.Network != network || r.withdraws() && !(releasing && r.Waited) {
+		if r.Network != network || r.goal.sibling && !releasing || r.withdraws() && !(releasing && r.Waited) {
 			continue
 		}
 		state := r.Now().State

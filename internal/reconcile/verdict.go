@@ -32,7 +32,7 @@ type verdict struct {
 func (v verdict) conclude() (o Outcome, back Due) {
 	i, r := v.item, v.item.record
 	o = Outcome{
-		Name: r.Name, Provider: r.Account.Provider, Zone: cmp.Or(i.place.Zone, r.Place.Zone), Network: r.Network, Value: r.Want,
+		Name: r.Name, Sibling: r.Sibling, Provider: r.Account.Provider, Zone: cmp.Or(i.place.Zone, r.Place.Zone), Network: r.Network, Value: r.Want,
 		Fault: i.fault, Attempts: v.job.attempt + 1, Duration: i.took, at: r.at(), zoneDown: v.withZone(),
 	}
 	switch {
@@ -91,7 +91,7 @@ func (r Record) at() string {
 	if r.withdraws() {
 		return fmt.Sprint(r.Account.ID, " ", r.Place.ID)
 	}
-	return fmt.Sprint(r.Account.ID)
+	return fmt.Sprint(r.Account.ID, r.Sibling.Owner, r.Sibling.Type)
 }
 
 // succeeded returns the action of an item without a fault.
@@ -115,6 +115,9 @@ func (v verdict) succeeded(o *Outcome) string {
 	}
 	if o.Fault = r.Warning; i.place.Disturbed >= ownerDoubts {
 		o.Fault = Fault{Code: CodeSameOwner, Detail: msg.Say(r.goal.owner)}
+	}
+	if i.place.Fault = i.goal.shared(i.change.Seen); o.Fault.Code == "" {
+		o.Fault = i.place.Fault
 	}
 	switch lost := r.Place.Doubt.Value == r.Want && before != Published; {
 	case action != ActionUnchanged || !lost:

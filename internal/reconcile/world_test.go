@@ -384,18 +384,30 @@ func (c client) ZoneID(_ context.Context, zone string) (string, error) {
 	return zone + c.endpoint, nil
 }
 
+// at returns the name at which the vendor keeps the values of a type.
+func at(name string, t provider.Type) string {
+	if t == provider.TXT {
+		return name
+	}
+	return name + " " + string(t)
+}
+
 func (c client) set(name string) (set provider.RRset) {
 	c.v.mu.Lock()
 	defer c.v.mu.Unlock()
 	for _, v := range c.v.values[name] {
-		set.Values = append(set.Values, provider.TXT{v})
+		set.Values = append(set.Values, provider.Value{v})
 	}
 	return set
 }
 
-func (c client) Read(ctx context.Context, zone, name string) (provider.RRset, error) {
+func (c client) Types() []provider.Type {
+	return []provider.Type{provider.TXT, provider.A, provider.AAAA, provider.SRV}
+}
+
+func (c client) Read(ctx context.Context, zone, name string, t provider.Type) (provider.RRset, error) {
 	err := c.v.call(ctx, "read", name)
-	return c.set(name), err
+	return c.set(at(name, t)), err
 }
 
 func (c client) ReadAll(ctx context.Context, zone string, wanted provider.Wanted) (map[string]provider.RRset, error) {
@@ -428,14 +440,15 @@ func (c client) Change(ctx context.Context, change provider.Change) error {
 	}
 	c.v.mu.Lock()
 	defer c.v.mu.Unlock()
-	values := c.v.values[change.Name]
+	name := at(change.Name, change.Type)
+	values := c.v.values[name]
 	for _, add := range change.Add {
 		values = append(values, add.Text())
 	}
 	for _, remove := range change.Remove {
 		values = slices.DeleteFunc(values, func(v string) bool { return v == remove.Text() })
 	}
-	c.v.values[change.Name] = values
+	c.v.values[name] = values
 	return nil
 }
 

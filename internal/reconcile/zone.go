@@ -220,7 +220,7 @@ func (b *batch) zoneOf(ctx context.Context, r Record) (zone, id string, err erro
 	case zone != "" && len(b.items) >= bulkFrom:
 		zone, err = b.findAmongMany(ctx, r, zone)
 	default:
-		zone, err = b.conn.client.Zone(ctx, r.Name)
+		zone, err = b.conn.client.Zone(ctx, r.ownerName())
 	}
 	id = r.Place.ZoneID
 	if identifier, ok := b.conn.client.(provider.ZoneIdentifier); err == nil && ok && (id == "" || !r.withdraws()) {
@@ -245,7 +245,7 @@ func (b *batch) findAmongMany(ctx context.Context, r Record, stored string) (str
 			return stored, nil
 		}
 	}
-	return b.conn.client.Zone(ctx, r.Name)
+	return b.conn.client.Zone(ctx, r.ownerName())
 }
 
 // keep reads a value that stays until it stands at its new place. It ends the item without
@@ -279,7 +279,8 @@ func (b *batch) read(ctx context.Context) {
 
 // readOne reads the values at the name of one item.
 func (b *batch) readOne(ctx context.Context, i *item) (err error) {
-	i.seen, err = b.conn.client.Read(ctx, i.place.Zone, i.record.Name)
+	name, t := i.record.owner()
+	i.seen, err = b.conn.client.Read(ctx, i.place.Zone, name, t)
 	kind := provider.KindOf(err)
 	if i.record.withdraws() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
 		i.seen, err = provider.RRset{}, nil // beside an alias, or without the zone, no value of ours can stand
@@ -290,16 +291,19 @@ func (b *batch) readOne(ctx context.Context, i *item) (err error) {
 	return err
 }
 
-// readNames reads the values at the names of some items in one call.
+// readNames reads the values at the names of some items, in one call for each type.
 func (b *batch) readNames(ctx context.Context, client provider.BatchReader, apex string, items []*item) {
-	var names []string
+	names, types := map[provider.Type][]string{}, map[provider.Type][]*item{}
 	for _, i := range items {
-		names = append(names, i.record.Name)
+		name, t := i.record.owner()
+		names[t], types[t] = append(names[t], name), append(types[t], i)
 	}
-	sets, err := client.ReadNames(ctx, apex, names)
-	for _, i := range items {
-		if b.note(i, err); err == nil {
-			i.seen, i.phase = sets[i.record.Name], read
+	for t, items := range types {
+		sets, err := client.ReadNames(ctx, apex, t, names[t])
+		for n, i := range items {
+			if b.note(i, err); err == nil {
+				i.seen, i.phase = sets[names[t][n]], read
+			}
 		}
 	}
 }
@@ -317,6 +321,9 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 		return
 	}
 	for _, i := range items {
+		if i.goal.sibling { // a list has TXT records of reserved names only
+			continue
+		}
 		if set, ok := b.conn.listed(listed, i.record.Name); ok {
 			i.seen, i.phase = set, read
 		}
@@ -339,8 +346,9 @@ func (b *batch) planOne(ctx context.Context, i *item) {
 		i.fail(err)
 		return
 	}
-	i.change.Zone, i.change.Name = i.place.Zone, i.record.Name
-	if i.record.withdraws() && slices.ContainsFunc(i.change.Remove, func(v provider.TXT) bool { return v.Text() == i.record.Withdrawal.Wanted }) {
+	i.change.Zone = i.place.Zone
+	i.change.Name, i.change.Type = i.record.owner()
+	if i.record.withdraws() && slices.ContainsFunc(i.change.Remove, i.record.wantsBeside) {
 		same, err := b.sharesZone(ctx, i)
 		if err != nil {
 			i.fail(err)
@@ -434,6 +442,7 @@ func (b *batch) intendPart(ctx context.Context, items []*item) {
 		default:
 			before := i.place
 			i.before, i.place = &before, *p
+			i.goal.known = append(i.goal.known, SiblingValues(p.Doubt.Value)...)
 		}
 	}
 }
@@ -457,7 +466,7 @@ func (b *batch) stillWanted(state State, items []*item) map[*item]*Place {
 
 // same reports whether two records want the same value at the same place.
 func (r Record) same(s Record) bool {
-	return r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdraws() || r.Place.ID == s.Place.ID)
+	return r.Sibling == s.Sibling && r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdraws() || r.Place.ID == s.Place.ID)
 }
 
 // change makes the changes of the items, in one call per zone if the provider can. An item
@@ -465,7 +474,7 @@ func (r Record) same(s Record) bool {
 func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 	errs := map[*item]error{}
 	for _, i := range items {
-		b.conn.outdate(i.place.Zone, i.record.Name)
+		b.conn.outdate(i.place.Zone, i.record.ownerName())
 	}
 	many, ok := b.conn.client.(provider.BatchChanger)
 	if !ok || len(items) == 1 {

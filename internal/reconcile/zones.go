@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/metrics"
 	"meshddns/internal/provider"
+	"meshddns/internal/secrets"
 )
 
 // ZoneState is the state of a zone of an account at its last use.
@@ -147,5 +149,14 @@ func (e *Engine) noteZone(ctx context.Context, r Record) {
 		if z := e.news.zones[r.lane()]; z != nil {
 			z.noted = !state.down()
 		}
+	}
+}
+
+// WriteMetrics writes the zones that are down.
+func (e *Engine) WriteMetrics(page *metrics.Page) {
+	page.Family("meshddns_zone_down_since_timestamp_seconds", "gauge", "First failure of each zone that is down.")
+	for _, z := range e.DownZones() {
+		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
+			metrics.Label{Name: "code", Value: z.Fault.Code})
 	}
 }

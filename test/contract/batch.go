@@ -66,9 +66,9 @@ func (b Backend) mustChangeAll(t *testing.T, changes []provider.Change) {
 	}
 }
 
-func values(texts ...string) (values []provider.TXT) {
+func values(texts ...string) (values []provider.Value) {
 	for _, text := range texts {
-		values = append(values, provider.TXT{text})
+		values = append(values, provider.Value{text})
 	}
 	return values
 }
@@ -113,10 +113,10 @@ func testReadAll(t *testing.T, b Backend) {
 // testWanted asks for all at a name, and for a value wherever it is.
 func testWanted(t *testing.T, b Backend, name string) {
 	t.Helper()
-	one := b.some(t, func(at string, _ provider.TXT) bool { return at == name })
+	one := b.some(t, func(at string, _ provider.Value) bool { return at == name })
 	wantSame(t, name+" alone", one[name].Values, b.Foreign)
 	value := b.Foreign[0]
-	found := b.some(t, func(_ string, v provider.TXT) bool { return v.Equal(value) })
+	found := b.some(t, func(_ string, v provider.Value) bool { return v.Equal(value) })
 	for at, set := range found {
 		if len(set.Values) > 0 && !slices.ContainsFunc(set.Values, value.Equal) {
 			t.Errorf("%s has %q, of which nobody wants any", at, set.Values)
@@ -137,9 +137,9 @@ func testChangeAll(t *testing.T, b Backend) {
 	for i := range many {
 		name := b.name(fmt.Sprintf("_Mesh.many%d", i))
 		one, two := values(fmt.Sprintf("one %d", i)), values(fmt.Sprintf("two %d", i), "both")
-		adds = append(adds, provider.Change{Name: name, Add: one})
-		replaces = append(replaces, provider.Change{Name: name, Seen: provider.RRset{Values: one}, Add: two, Remove: one})
-		removes = append(removes, provider.Change{Name: name, Seen: provider.RRset{Values: two}, Remove: two})
+		adds = append(adds, provider.Change{Name: name, Type: provider.TXT, Add: one})
+		replaces = append(replaces, provider.Change{Name: name, Type: provider.TXT, Seen: provider.RRset{Values: one}, Add: two, Remove: one})
+		removes = append(removes, provider.Change{Name: name, Type: provider.TXT, Seen: provider.RRset{Values: two}, Remove: two})
 	}
 	for _, step := range [][]provider.Change{adds, replaces, removes} {
 		b.mustChangeAll(t, step)
@@ -162,12 +162,12 @@ func testChangeAllForeign(t *testing.T, b Backend) {
 		for _, v := range b.Foreign {
 			b.Outside.Add(t, name, v)
 		}
-		add = append(add, provider.Change{Name: name, Seen: b.read(t, name), Add: values("ours")})
+		add = append(add, provider.Change{Name: name, Type: provider.TXT, Seen: b.read(t, name), Add: values("ours")})
 	}
 	b.mustChangeAll(t, add)
 	for _, name := range names {
-		b.want(t, name, append(slices.Clone(b.Foreign), provider.TXT{"ours"})...)
-		remove = append(remove, provider.Change{Name: name, Seen: b.read(t, name), Remove: values("ours")})
+		b.want(t, name, append(slices.Clone(b.Foreign), provider.Value{"ours"})...)
+		remove = append(remove, provider.Change{Name: name, Type: provider.TXT, Seen: b.read(t, name), Remove: values("ours")})
 	}
 	b.mustChangeAll(t, remove)
 	for _, name := range names {
@@ -180,19 +180,19 @@ func testChangeAllForeign(t *testing.T, b Backend) {
 
 // testChangeAllBad has changes that cannot be made among others that can.
 func testChangeAllBad(t *testing.T, b Backend) {
-	b.Outside.Add(t, b.name("moved.together"), provider.TXT{"new"})
-	b.Outside.Add(t, b.name("same.together"), provider.TXT{"same"})
+	b.Outside.Add(t, b.name("moved.together"), provider.Value{"new"})
+	b.Outside.Add(t, b.name("same.together"), provider.Value{"same"})
 	changes := []provider.Change{
-		{Name: b.name("first.together"), Add: values("ours")},
-		{Name: b.name("moved.together"), Seen: provider.RRset{Values: values("old")}, Add: values("ours"), Remove: values("old")},
-		{Name: b.name("same.together"), Seen: provider.RRset{Values: values("same")}, Add: values("same")},
-		{Name: b.name("long.together"), Add: values(string(make([]byte, 5000)))},
-		{Name: b.name("last.together"), Add: values("ours")},
-		{Name: b.name("Last.together"), Add: values("a second change")},
+		{Name: b.name("first.together"), Type: provider.TXT, Add: values("ours")},
+		{Name: b.name("moved.together"), Type: provider.TXT, Seen: provider.RRset{Values: values("old")}, Add: values("ours"), Remove: values("old")},
+		{Name: b.name("same.together"), Type: provider.TXT, Seen: provider.RRset{Values: values("same")}, Add: values("same")},
+		{Name: b.name("long.together"), Type: provider.TXT, Add: values(string(make([]byte, 5000)))},
+		{Name: b.name("last.together"), Type: provider.TXT, Add: values("ours")},
+		{Name: b.name("Last.together"), Type: provider.TXT, Add: values("a second change")},
 	}
 	kinds := []provider.Kind{"", provider.Changed, "", provider.Invalid, "", provider.Invalid}
 	if b.Alias != "" {
-		changes = append(changes, provider.Change{Name: b.Alias, Add: values("ours")})
+		changes = append(changes, provider.Change{Name: b.Alias, Type: provider.TXT, Add: values("ours")})
 		kinds = append(kinds, provider.Conflict)
 	}
 	for i, err := range b.changeAll(t, changes) {
@@ -204,14 +204,14 @@ func testChangeAllBad(t *testing.T, b Backend) {
 			t.Errorf("%s: %v, want %q", changes[i].Name, err, kinds[i])
 		}
 	}
-	b.want(t, b.name("moved.together"), provider.TXT{"new"})
+	b.want(t, b.name("moved.together"), provider.Value{"new"})
 	b.want(t, b.name("long.together"))
 	for _, name := range []string{b.name("first.together"), b.name("last.together")} {
-		b.want(t, name, provider.TXT{"ours"})
+		b.want(t, name, provider.Value{"ours"})
 		b.change(t, name, nil, values("ours"))
 	}
-	b.Outside.Remove(t, b.name("moved.together"), provider.TXT{"new"})
-	b.Outside.Remove(t, b.name("same.together"), provider.TXT{"same"})
+	b.Outside.Remove(t, b.name("moved.together"), provider.Value{"new"})
+	b.Outside.Remove(t, b.name("same.together"), provider.Value{"same"})
 }
 
 // testCopies has a value in several records, where the provider has such.
@@ -222,7 +222,7 @@ func testCopies(t *testing.T, b Backend) {
 	names := []string{b.name("copy1"), b.name("copy2"), b.name("copy3")}
 	for _, name := range names {
 		for _, text := range []string{"thrice", "once", "thrice", "thrice"} {
-			b.Outside.Add(t, name, provider.TXT{text})
+			b.Outside.Add(t, name, provider.Value{text})
 		}
 		set := b.read(t, name)
 		wantSame(t, "values", set.Values, values("thrice", "once"))
@@ -230,20 +230,20 @@ func testCopies(t *testing.T, b Backend) {
 	}
 	wantSame(t, "copies in the zone", b.all(t)[names[0]].Copies, values("thrice"))
 	seen := b.read(t, names[0])
-	one := provider.Change{Zone: b.Zone, Name: names[0], Seen: seen, Copies: values("thrice", "once"), TTL: ttl}
+	one := provider.Change{Zone: b.Zone, Name: names[0], Type: provider.TXT, Seen: seen, Copies: values("thrice", "once"), TTL: ttl}
 	if err := b.Client.Change(t.Context(), one); err != nil {
 		t.Error(err)
 	}
 	b.want(t, names[0], values("thrice", "once")...)
 	b.mustChangeAll(t, []provider.Change{
-		{Name: names[1], Seen: seen, Copies: values("thrice"), Add: values("new"), Remove: values("once")},
-		{Name: names[2], Seen: seen, Remove: values("thrice")},
+		{Name: names[1], Type: provider.TXT, Seen: seen, Copies: values("thrice"), Add: values("new"), Remove: values("once")},
+		{Name: names[2], Type: provider.TXT, Seen: seen, Remove: values("thrice")},
 	})
 	b.want(t, names[1], values("thrice", "new")...)
 	b.want(t, names[2], values("once")...)
 	for _, name := range names {
 		for _, text := range []string{"thrice", "once", "new"} {
-			b.Outside.Remove(t, name, provider.TXT{text})
+			b.Outside.Remove(t, name, provider.Value{text})
 		}
 	}
 }
@@ -254,7 +254,7 @@ func testOverlapAll(t *testing.T, b Backend) {
 	b.mustChangeAll(t, nil)
 	var changes []provider.Change
 	for i := range 20 {
-		changes = append(changes, provider.Change{Name: b.name(fmt.Sprintf("overlap%d", i)), Add: values("ours")})
+		changes = append(changes, provider.Change{Name: b.name(fmt.Sprintf("overlap%d", i)), Type: provider.TXT, Add: values("ours")})
 	}
 	backward := slices.Clone(changes)
 	slices.Reverse(backward)
@@ -270,7 +270,7 @@ func testOverlapAll(t *testing.T, b Backend) {
 		}
 	}
 	for i := range changes {
-		b.want(t, changes[i].Name, provider.TXT{"ours"})
+		b.want(t, changes[i].Name, provider.Value{"ours"})
 		changes[i].Seen, changes[i].Add, changes[i].Remove = provider.RRset{Values: values("ours")}, nil, values("ours")
 	}
 	b.mustChangeAll(t, changes)

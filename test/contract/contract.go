@@ -27,7 +27,7 @@ type Backend struct {
 	Client  provider.DNS
 	Outside Outside
 	Zone    string
-	Foreign []provider.TXT // values of others that this provider can hold
+	Foreign []provider.Value // values of others that this provider can hold
 	Alias   string         // a name that is a CNAME, if there is one
 	Copies  bool           // a value can stand in several records
 
@@ -77,7 +77,7 @@ func (b Backend) name(label string) string { return label + "." + b.Zone }
 
 func (b Backend) read(t *testing.T, name string) provider.RRset {
 	t.Helper()
-	set, err := b.Client.Read(t.Context(), b.Zone, name)
+	set, err := b.Client.Read(t.Context(), b.Zone, name, provider.TXT)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (b Backend) read(t *testing.T, name string) provider.RRset {
 }
 
 // change reads a name and changes it.
-func (b Backend) change(t *testing.T, name string, add, remove []provider.TXT) {
+func (b Backend) change(t *testing.T, name string, add, remove []provider.Value) {
 	t.Helper()
 	if err := b.tryChange(t.Context(), name, add, remove); err != nil {
 		t.Fatal(err)
@@ -93,15 +93,15 @@ func (b Backend) change(t *testing.T, name string, add, remove []provider.TXT) {
 }
 
 // tryChange does it again for as long as others are faster.
-func (b Backend) tryChange(ctx context.Context, name string, add, remove []provider.TXT) error {
+func (b Backend) tryChange(ctx context.Context, name string, add, remove []provider.Value) error {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
 	for {
-		seen, err := b.Client.Read(ctx, b.Zone, name)
+		seen, err := b.Client.Read(ctx, b.Zone, name, provider.TXT)
 		if err != nil {
 			return err
 		}
-		err = b.Client.Change(ctx, provider.Change{Zone: b.Zone, Name: name, Seen: seen, Add: add, Remove: remove, TTL: ttl})
+		err = b.Client.Change(ctx, provider.Change{Zone: b.Zone, Name: name, Type: provider.TXT, Seen: seen, Add: add, Remove: remove, TTL: ttl})
 		if err == nil || provider.KindOf(err) != provider.Changed {
 			return err
 		}
@@ -109,9 +109,9 @@ func (b Backend) tryChange(ctx context.Context, name string, add, remove []provi
 }
 
 // want checks what stands at a name, as the client and as the public sees it.
-func (b Backend) want(t *testing.T, name string, want ...provider.TXT) {
+func (b Backend) want(t *testing.T, name string, want ...provider.Value) {
 	t.Helper()
-	var public []provider.TXT
+	var public []provider.Value
 	for _, v := range b.Outside.Values(t, name) {
 		public = append(public, v)
 	}
@@ -119,9 +119,9 @@ func (b Backend) want(t *testing.T, name string, want ...provider.TXT) {
 	wantSame(t, "the public sees", public, want)
 }
 
-func wantSame(t *testing.T, who string, got, want []provider.TXT) {
+func wantSame(t *testing.T, who string, got, want []provider.Value) {
 	t.Helper()
-	texts := func(values []provider.TXT) (texts []string) {
+	texts := func(values []provider.Value) (texts []string) {
 		for _, v := range values {
 			texts = append(texts, fmt.Sprintf("%q", []string(v)))
 		}
@@ -156,35 +156,35 @@ func testNothing(t *testing.T, b Backend) { b.want(t, b.name("nothing")) }
 
 func testLife(t *testing.T, b Backend) {
 	name := b.name("_mesh.life")
-	b.change(t, name, []provider.TXT{{"one two"}}, nil)
-	b.want(t, name, provider.TXT{"one two"})
+	b.change(t, name, []provider.Value{{"one two"}}, nil)
+	b.want(t, name, provider.Value{"one two"})
 	if set := b.read(t, name); set.TTL < ttl {
 		t.Errorf("TTL %d, want %d at least", set.TTL, ttl)
 	}
-	b.change(t, name, []provider.TXT{{"v=mesh1 n=1 o=a tcp://192.0.2.1:1 a+b~c*d%/=&'"}}, []provider.TXT{{"one two"}})
-	b.want(t, name, provider.TXT{"v=mesh1 n=1 o=a tcp://192.0.2.1:1 a+b~c*d%/=&'"})
-	b.change(t, name, []provider.TXT{{"three"}, {"four"}}, nil)
-	b.change(t, name, nil, []provider.TXT{{"v=mesh1 n=1 o=a tcp://192.0.2.1:1 a+b~c*d%/=&'"}, {"three"}})
-	b.want(t, name, provider.TXT{"four"})
-	b.change(t, name, nil, []provider.TXT{{"four"}})
+	b.change(t, name, []provider.Value{{"v=mesh1 n=1 o=a tcp://192.0.2.1:1 a+b~c*d%/=&'"}}, []provider.Value{{"one two"}})
+	b.want(t, name, provider.Value{"v=mesh1 n=1 o=a tcp://192.0.2.1:1 a+b~c*d%/=&'"})
+	b.change(t, name, []provider.Value{{"three"}, {"four"}}, nil)
+	b.change(t, name, nil, []provider.Value{{"v=mesh1 n=1 o=a tcp://192.0.2.1:1 a+b~c*d%/=&'"}, {"three"}})
+	b.want(t, name, provider.Value{"four"})
+	b.change(t, name, nil, []provider.Value{{"four"}})
 	b.want(t, name)
 }
 
 func testLetterCase(t *testing.T, b Backend) {
-	b.change(t, b.name("_Mesh.Case"), []provider.TXT{{"Value"}}, nil)
-	b.change(t, strings.ToUpper(b.name("_mesh.case")), []provider.TXT{{"new"}}, []provider.TXT{{"Value"}})
-	b.want(t, b.name("_mesh.case"), provider.TXT{"new"})
-	b.change(t, b.name("_mesh.case"), nil, []provider.TXT{{"new"}})
+	b.change(t, b.name("_Mesh.Case"), []provider.Value{{"Value"}}, nil)
+	b.change(t, strings.ToUpper(b.name("_mesh.case")), []provider.Value{{"new"}}, []provider.Value{{"Value"}})
+	b.want(t, b.name("_mesh.case"), provider.Value{"new"})
+	b.change(t, b.name("_mesh.case"), nil, []provider.Value{{"new"}})
 }
 
 func testApex(t *testing.T, b Backend) {
 	before := b.read(t, b.Zone).Values
-	b.Outside.Add(t, b.Zone, provider.TXT{"v=spf1 -all"})
-	b.change(t, b.Zone, []provider.TXT{{"ours"}}, nil)
-	b.want(t, b.Zone, append(slices.Clone(before), provider.TXT{"v=spf1 -all"}, provider.TXT{"ours"})...)
-	b.change(t, b.Zone, nil, []provider.TXT{{"ours"}})
-	b.want(t, b.Zone, append(slices.Clone(before), provider.TXT{"v=spf1 -all"})...)
-	b.Outside.Remove(t, b.Zone, provider.TXT{"v=spf1 -all"})
+	b.Outside.Add(t, b.Zone, provider.Value{"v=spf1 -all"})
+	b.change(t, b.Zone, []provider.Value{{"ours"}}, nil)
+	b.want(t, b.Zone, append(slices.Clone(before), provider.Value{"v=spf1 -all"}, provider.Value{"ours"})...)
+	b.change(t, b.Zone, nil, []provider.Value{{"ours"}})
+	b.want(t, b.Zone, append(slices.Clone(before), provider.Value{"v=spf1 -all"})...)
+	b.Outside.Remove(t, b.Zone, provider.Value{"v=spf1 -all"})
 }
 
 func testForeign(t *testing.T, b Backend) {
@@ -192,17 +192,17 @@ func testForeign(t *testing.T, b Backend) {
 	for _, v := range b.Foreign {
 		b.Outside.Add(t, name, v)
 	}
-	b.Outside.Add(t, b.name("neighbour"), provider.TXT{"neighbour"})
-	b.Outside.Add(t, b.name("below.foreign"), provider.TXT{"below"})
+	b.Outside.Add(t, b.name("neighbour"), provider.Value{"neighbour"})
+	b.Outside.Add(t, b.name("below.foreign"), provider.Value{"below"})
 	b.want(t, name, b.Foreign...)
-	b.change(t, name, []provider.TXT{{"ours 1"}}, nil)
-	b.want(t, name, append(slices.Clone(b.Foreign), provider.TXT{"ours 1"})...)
-	b.change(t, name, []provider.TXT{{"ours 2"}}, []provider.TXT{{"ours 1"}})
-	b.want(t, name, append(slices.Clone(b.Foreign), provider.TXT{"ours 2"})...)
-	b.change(t, name, nil, []provider.TXT{{"ours 2"}})
+	b.change(t, name, []provider.Value{{"ours 1"}}, nil)
+	b.want(t, name, append(slices.Clone(b.Foreign), provider.Value{"ours 1"})...)
+	b.change(t, name, []provider.Value{{"ours 2"}}, []provider.Value{{"ours 1"}})
+	b.want(t, name, append(slices.Clone(b.Foreign), provider.Value{"ours 2"})...)
+	b.change(t, name, nil, []provider.Value{{"ours 2"}})
 	b.want(t, name, b.Foreign...)
-	b.want(t, b.name("neighbour"), provider.TXT{"neighbour"})
-	b.want(t, b.name("below.foreign"), provider.TXT{"below"})
+	b.want(t, b.name("neighbour"), provider.Value{"neighbour"})
+	b.want(t, b.name("below.foreign"), provider.Value{"below"})
 	for _, v := range b.Foreign {
 		b.Outside.Remove(t, name, v)
 	}
@@ -210,15 +210,15 @@ func testForeign(t *testing.T, b Backend) {
 
 func testMany(t *testing.T, b Backend) {
 	name := b.name("many")
-	var values []provider.TXT
+	var values []provider.Value
 	for i := range 25 {
-		values = append(values, provider.TXT{fmt.Sprintf("value %d", i)})
+		values = append(values, provider.Value{fmt.Sprintf("value %d", i)})
 		b.Outside.Add(t, name, values[i])
 	}
 	b.want(t, name, values...)
-	b.change(t, name, []provider.TXT{{"ours"}}, []provider.TXT{values[24]})
-	b.want(t, name, append(slices.Clone(values[:24]), provider.TXT{"ours"})...)
-	for _, v := range append(values[:24], provider.TXT{"ours"}) {
+	b.change(t, name, []provider.Value{{"ours"}}, []provider.Value{values[24]})
+	b.want(t, name, append(slices.Clone(values[:24]), provider.Value{"ours"})...)
+	for _, v := range append(values[:24], provider.Value{"ours"}) {
 		b.Outside.Remove(t, name, v)
 	}
 }
@@ -226,52 +226,52 @@ func testMany(t *testing.T, b Backend) {
 func testTwice(t *testing.T, b Backend) {
 	name := b.name("twice")
 	for range 2 {
-		b.change(t, name, []provider.TXT{{"one"}}, []provider.TXT{{"never there"}})
-		b.want(t, name, provider.TXT{"one"})
+		b.change(t, name, []provider.Value{{"one"}}, []provider.Value{{"never there"}})
+		b.want(t, name, provider.Value{"one"})
 	}
 	for range 2 {
-		b.change(t, name, nil, []provider.TXT{{"one"}})
+		b.change(t, name, nil, []provider.Value{{"one"}})
 		b.want(t, name)
 	}
 }
 
 func testChanged(t *testing.T, b Backend) {
 	name := b.name("moved")
-	b.Outside.Add(t, name, provider.TXT{"one"})
+	b.Outside.Add(t, name, provider.Value{"one"})
 	seen := b.read(t, name)
-	b.Outside.Add(t, name, provider.TXT{"two"})
-	for _, add := range [][]provider.TXT{nil, {{"ours"}}} {
-		err := b.Client.Change(t.Context(), provider.Change{Zone: b.Zone, Name: name, Seen: seen, Add: add, Remove: []provider.TXT{{"one"}}, TTL: ttl})
+	b.Outside.Add(t, name, provider.Value{"two"})
+	for _, add := range [][]provider.Value{nil, {{"ours"}}} {
+		err := b.Client.Change(t.Context(), provider.Change{Zone: b.Zone, Name: name, Type: provider.TXT, Seen: seen, Add: add, Remove: []provider.Value{{"one"}}, TTL: ttl})
 		wantKind(t, err, provider.Changed)
 		if !provider.Unmade(err) {
 			t.Errorf("%v does not say that nothing was done", err)
 		}
 	}
-	b.want(t, name, provider.TXT{"one"}, provider.TXT{"two"})
-	b.Outside.Remove(t, name, provider.TXT{"one"})
-	b.Outside.Remove(t, name, provider.TXT{"two"})
+	b.want(t, name, provider.Value{"one"}, provider.Value{"two"})
+	b.Outside.Remove(t, name, provider.Value{"one"})
+	b.Outside.Remove(t, name, provider.Value{"two"})
 }
 
 func testEmpty(t *testing.T, b Backend) {
 	b.change(t, b.name("empty"), nil, nil)
 	b.want(t, b.name("empty"))
-	b.Outside.Add(t, b.name("empty"), provider.TXT{"one"})
+	b.Outside.Add(t, b.name("empty"), provider.Value{"one"})
 	b.change(t, b.name("empty"), nil, nil)
-	b.want(t, b.name("empty"), provider.TXT{"one"})
-	b.Outside.Remove(t, b.name("empty"), provider.TXT{"one"})
+	b.want(t, b.name("empty"), provider.Value{"one"})
+	b.Outside.Remove(t, b.name("empty"), provider.Value{"one"})
 }
 
 // testNeverNone looks at the name while its value is replaced.
 func testNeverNone(t *testing.T, b Backend) {
 	const changes = 20
 	name := b.name("never-none")
-	b.change(t, name, []provider.TXT{{"value 0"}}, nil)
+	b.change(t, name, []provider.Value{{"value 0"}}, nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for n := range changes {
-			old, next := provider.TXT{fmt.Sprintf("value %d", n)}, provider.TXT{fmt.Sprintf("value %d", n+1)}
-			if err := b.tryChange(t.Context(), name, []provider.TXT{next}, []provider.TXT{old}); err != nil {
+			old, next := provider.Value{fmt.Sprintf("value %d", n)}, provider.Value{fmt.Sprintf("value %d", n+1)}
+			if err := b.tryChange(t.Context(), name, []provider.Value{next}, []provider.Value{old}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -283,7 +283,7 @@ func testNeverNone(t *testing.T, b Backend) {
 		}
 		select {
 		case <-done:
-			b.change(t, name, nil, []provider.TXT{{fmt.Sprintf("value %d", changes)}})
+			b.change(t, name, nil, []provider.Value{{fmt.Sprintf("value %d", changes)}})
 			return
 		default:
 		}
@@ -292,14 +292,14 @@ func testNeverNone(t *testing.T, b Backend) {
 
 func testOverlap(t *testing.T, b Backend) {
 	const writers, changes = 4, 5
-	b.Outside.Add(t, b.name("busy"), provider.TXT{"foreign"})
+	b.Outside.Add(t, b.name("busy"), provider.Value{"foreign"})
 	var group sync.WaitGroup
 	for w := range writers {
 		for _, name := range []string{b.name("busy"), b.name(fmt.Sprintf("quiet%d", w))} {
 			group.Go(func() {
-				var mine []provider.TXT
+				var mine []provider.Value
 				for n := range changes {
-					next := []provider.TXT{{fmt.Sprintf("writer %d change %d", w, n)}}
+					next := []provider.Value{{fmt.Sprintf("writer %d change %d", w, n)}}
 					if err := b.tryChange(t.Context(), name, next, mine); err != nil {
 						t.Error(err)
 						return
@@ -310,12 +310,12 @@ func testOverlap(t *testing.T, b Backend) {
 		}
 	}
 	group.Wait()
-	all := []provider.TXT{{"foreign"}}
+	all := []provider.Value{{"foreign"}}
 	for w := range writers {
-		last := provider.TXT{fmt.Sprintf("writer %d change %d", w, changes-1)}
+		last := provider.Value{fmt.Sprintf("writer %d change %d", w, changes-1)}
 		all = append(all, last)
 		b.want(t, b.name(fmt.Sprintf("quiet%d", w)), last)
-		b.change(t, b.name(fmt.Sprintf("quiet%d", w)), nil, []provider.TXT{last})
+		b.change(t, b.name(fmt.Sprintf("quiet%d", w)), nil, []provider.Value{last})
 	}
 	b.want(t, b.name("busy"), all...)
 	b.change(t, b.name("busy"), nil, all)
@@ -325,8 +325,8 @@ func testContext(t *testing.T, b Backend) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, zoneErr := b.Client.Zone(ctx, "nowhere."+b.Zone+".invalid")
-	_, readErr := b.Client.Read(ctx, b.Zone, b.name("ended"))
-	changeErr := b.Client.Change(ctx, provider.Change{Zone: b.Zone, Name: b.name("ended"), Add: []provider.TXT{{"ours"}}, TTL: ttl})
+	_, readErr := b.Client.Read(ctx, b.Zone, b.name("ended"), provider.TXT)
+	changeErr := b.Client.Change(ctx, provider.Change{Zone: b.Zone, Name: b.name("ended"), Type: provider.TXT, Add: []provider.Value{{"ours"}}, TTL: ttl})
 	for _, err := range []error{zoneErr, readErr, changeErr} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want %v", err, context.Canceled)

@@ -10,12 +10,12 @@ import (
 
 // testUnmade makes changes whose answers cannot be read, and one that is never sent.
 func testUnmade(t *testing.T, b Backend) {
-	long := provider.Change{Zone: b.Zone, Name: b.name("long"), Add: values(string(make([]byte, 70_000))), TTL: ttl}
+	long := provider.Change{Zone: b.Zone, Name: b.name("long"), Type: provider.TXT, Add: values(string(make([]byte, 70_000))), TTL: ttl}
 	if err := b.Client.Change(t.Context(), long); !provider.Unmade(err) {
 		t.Errorf("%v does not say that nothing was done", err)
 	}
 	for n, unread := range b.Unread {
-		change := provider.Change{Zone: b.Zone, Name: b.name(fmt.Sprintf("unread%d", n)), Add: values("one", "two"), TTL: ttl}
+		change := provider.Change{Zone: b.Zone, Name: b.name(fmt.Sprintf("unread%d", n)), Type: provider.TXT, Add: values("one", "two"), TTL: ttl}
 		end := unread()
 		ctx, cancel := provider.WriteContext(t.Context())
 		err := b.Client.Change(ctx, change)
@@ -31,7 +31,7 @@ func testUnmadeAll(t *testing.T, b Backend) {
 	for n, unread := range b.Unread {
 		var changes []provider.Change
 		for i := range 6 {
-			changes = append(changes, provider.Change{Name: b.name(fmt.Sprintf("unread%d-%d", n, i)), Add: values("one")})
+			changes = append(changes, provider.Change{Name: b.name(fmt.Sprintf("unread%d-%d", n, i)), Type: provider.TXT, Add: values("one")})
 		}
 		end := unread()
 		errs := b.changeAll(t, changes)

@@ -63,7 +63,7 @@ func (suite Suite) testBuiltinContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contract.Test(t, contract.Backend{Client: client, Outside: dnsOutside{h}, Zone: servertest.Zone, Foreign: []provider.TXT{
+	contract.Test(t, contract.Backend{Client: client, Outside: dnsOutside{h}, Zone: servertest.Zone, Foreign: []provider.Value{
 		{"v=spf1 -all"}, {strings.Repeat("k", 255), "more"}, {"a", "b"}, {"ab"}, {" led and trailed "}, {"\x00 \"quoted\" \\ \xff"}, {""},
 	}})
 }
@@ -112,20 +112,20 @@ func (suite Suite) testBuiltinEmptyZone(t *testing.T) {
 func (suite Suite) testBuiltinChanged(t *testing.T) {
 	h := suite.newHost(t, dnsBuiltinServer)
 	client := builtin.Client{Store: h.Zones}
-	h.foreign(dnsBuiltinServer, dnsOffice, provider.TXT{"one"})
-	seen, err := client.Read(t.Context(), "example.com", dnsOffice)
+	h.foreign(dnsBuiltinServer, dnsOffice, provider.Value{"one"})
+	seen, err := client.Read(t.Context(), "example.com", dnsOffice, provider.TXT)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.foreign(dnsBuiltinServer, dnsOffice, provider.TXT{"two"})
-	change := provider.Change{Name: dnsOffice, Seen: seen, Add: []provider.TXT{{"ours"}}, Remove: []provider.TXT{{"one"}}, TTL: 60}
+	h.foreign(dnsBuiltinServer, dnsOffice, provider.Value{"two"})
+	change := provider.Change{Type: provider.TXT, Name: dnsOffice, Seen: seen, Add: []provider.Value{{"ours"}}, Remove: []provider.Value{{"one"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); provider.KindOf(err) != provider.Changed {
 		t.Errorf("%v", err)
 	}
 	h.wantStanding(dnsOffice, `"one"`, `"two"`)
 	for name, call := range map[string]func() error{
-		"read":   func() error { _, err := client.Read(t.Context(), "", "a..b"); return err },
-		"change": func() error { return client.Change(t.Context(), provider.Change{Name: "a..b"}) },
+		"read":   func() error { _, err := client.Read(t.Context(), "", "a..b", provider.TXT); return err },
+		"change": func() error { return client.Change(t.Context(), provider.Change{Type: provider.TXT, Name: "a..b"}) },
 	} {
 		if err := call(); provider.KindOf(err) != provider.Invalid {
 			t.Errorf("%s of a name that is none: %v", name, err)
@@ -154,7 +154,7 @@ func (suite Suite) testSerials(t *testing.T) {
 	remove := func(id string) func() error { return func() error { return h.program.DeleteService(t.Context(), id) } }
 	publish := func(name string) func() error {
 		return func() error {
-			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}, TTL: 60})
+			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Type: provider.TXT, Name: name, Add: []provider.Value{{"v"}}, TTL: 60})
 		}
 	}
 	configure := func(name, domain string) func() error {
@@ -226,7 +226,7 @@ func (suite Suite) testSerialAfterTheLast(t *testing.T) {
 		change func() error
 	}{
 		{1<<32 - 1, func() error {
-			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Name: "x.example.org", Add: []provider.TXT{{"v"}}})
+			return builtin.Client{Store: h.Zones}.Change(t.Context(), provider.Change{Type: provider.TXT, Name: "x.example.org", Add: []provider.Value{{"v"}}})
 		}},
 		{uint32(time.Now().Unix()) + 1_000_000, func() error {
 			if err := h.program.DeleteService(t.Context(), id); err != nil {
@@ -256,24 +256,24 @@ func (suite Suite) testNoWildcard(t *testing.T) {
 	h.service("example.com", "provider", "builtin")
 	client := builtin.Client{Store: h.Zones, Address: h.dnsAddress}
 	for _, name := range []string{"*.example.com", `\042.example.com`, "*.a.example.com", "*"} {
-		err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}})
+		err := client.Change(t.Context(), provider.Change{Type: provider.TXT, Name: name, Add: []provider.Value{{"v"}}})
 		if provider.KindOf(err) != provider.Invalid || !strings.Contains(err.Error(), "wildcard") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	h.foreign(servertest.Server{Name: builtin.Name}, "*.example.com", provider.TXT{"old"})
+	h.foreign(servertest.Server{Name: builtin.Name}, "*.example.com", provider.Value{"old"})
 	if answer := servertest.Ask(t, h.dnsAddress, "*.example.com", dnswire.TypeTXT); servertest.AnswerText(answer) != "TXT 120" {
 		t.Errorf("the name itself: %+v", answer)
 	}
 	if answer := servertest.Ask(t, h.dnsAddress, "x.example.com", dnswire.TypeTXT); answer.Rcode != dnswire.RcodeNXDomain {
 		t.Errorf("a name beside it: %+v", answer)
 	}
-	remove := provider.Change{Name: "*.example.com", Seen: provider.RRset{Values: []provider.TXT{{"old"}}}, Remove: []provider.TXT{{"old"}}}
+	remove := provider.Change{Type: provider.TXT, Name: "*.example.com", Seen: provider.RRset{Values: []provider.Value{{"old"}}}, Remove: []provider.Value{{"old"}}}
 	if err := client.Change(t.Context(), remove); err != nil {
 		t.Errorf("withdrawing it: %v", err)
 	}
 	for _, name := range []string{"a*.example.com", "*a.example.com", "x.*.example.com"} {
-		if err := client.Change(t.Context(), provider.Change{Name: name, Add: []provider.TXT{{"v"}}}); err != nil {
+		if err := client.Change(t.Context(), provider.Change{Type: provider.TXT, Name: name, Add: []provider.Value{{"v"}}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

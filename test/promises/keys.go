@@ -371,8 +371,8 @@ func (suite Suite) testProbe(t *testing.T) {
 			if err := h.Ledger.AddProbe(t.Context(), &place); err != nil {
 				t.Fatal(err)
 			}
-			other.put(servertest.Zone, probe.Name, provider.TXT{probe.Value})
-			other.put(servertest.Zone, probe.Name, provider.TXT{"another's"})
+			other.put(servertest.Zone, probe.Name, provider.Value{probe.Value})
+			other.put(servertest.Zone, probe.Name, provider.Value{"another's"})
 			h.run()
 			other.want(t, servertest.Zone, probe.Name, probe.Value, "another's")
 			h.later(reconcile.ProbeTime)

@@ -75,13 +75,13 @@ func (h *host) value(network string, endpoints ...string) string {
 
 // text is the value as dig prints it.
 func (h *host) text(network string, endpoints ...string) string {
-	return dnsQuoted(provider.TXT{h.value(network, endpoints...)})
+	return dnsQuoted(provider.Value{h.value(network, endpoints...)})
 }
 
 const dnsForeignTTL = 120
 
 // foreign adds a value as another program would.
-func (h *host) foreign(s servertest.Server, name string, v provider.TXT) {
+func (h *host) foreign(s servertest.Server, name string, v provider.Value) {
 	h.t.Helper()
 	if s.Name != builtin.Name {
 		s.Update(h.t, fmt.Sprintf("add %s %d TXT %s", name, dnsForeignTTL, dnsQuoted(v)))
@@ -157,7 +157,7 @@ func (h *host) leftovers() (names []string) {
 // standing gives the values in the zones of the built-in server.
 func (h *host) standing(name string) (texts []string) {
 	h.t.Helper()
-	set, err := builtin.Client{Store: h.Zones}.Read(context.Background(), "", name)
+	set, err := builtin.Client{Store: h.Zones}.Read(context.Background(), "", name, provider.TXT)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func wantTXT(t testing.TB, s servertest.Server, name string, want ...string) {
 }
 
 // dnsQuoted writes a value as dig does.
-func dnsQuoted(v provider.TXT) string {
+func dnsQuoted(v provider.Value) string {
 	var quoted []string
 	for _, s := range v {
 		var text strings.Builder

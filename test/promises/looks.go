@@ -131,7 +131,7 @@ func (suite Suite) testSecondLook(t *testing.T) {
 		u := h.reserve(h.service("example.com"), "office", 42)
 		h.run()
 		h.release(u, true)
-		v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
+		v.put(servertest.Zone, dnsOffice, provider.Value{h.value("42", dnsEndpoint)})
 		reads := v.called("read")
 		dnsPass(reconcile.SecondLook - time.Second)
 		if n := v.called("read") - reads; n > 0 {
@@ -162,7 +162,7 @@ func (suite Suite) testLateOverNewer(t *testing.T) {
 		h.publish(u, "tcp://192.0.2.9:1")
 		wantReport(t, h.run(), dnsOffice+" create", "1 unchanged")
 		v.mu.Lock()
-		v.values[[2]string{servertest.Zone, dnsOffice}] = []provider.TXT{{h.value("42", dnsEndpoint)}}
+		v.values[[2]string{servertest.Zone, dnsOffice}] = []provider.Value{{h.value("42", dnsEndpoint)}}
 		v.mu.Unlock()
 		h.publish(u, "tcp://192.0.2.9:1") // a change of nothing does not drop the look
 		dnsPass(2 * reconcile.SecondLook)
@@ -229,7 +229,7 @@ func (suite Suite) testRepairs(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	u := h.reserve(h.service("example.com"), "office", 42)
 	h.run()
-	v.make(servertest.Zone, provider.Change{Name: dnsOffice, Remove: []provider.TXT{{h.value("42", dnsEndpoint)}}})
+	v.make(servertest.Zone, provider.Change{Type: provider.TXT, Name: dnsOffice, Remove: []provider.Value{{h.value("42", dnsEndpoint)}}})
 	wantReport(t, h.run(), dnsOffice+" create", "1 unchanged")
 	if got, want := h.publishing(u), "published "+h.value("42", dnsEndpoint); got != want {
 		t.Errorf("publish is %q, want %q", got, want)
@@ -241,7 +241,7 @@ func (suite Suite) testRepairs(t *testing.T) {
 func (suite Suite) testCopies(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	h.run()
-	v.put(servertest.Zone, dnsHost, provider.TXT{h.value("", dnsEndpoint)})
+	v.put(servertest.Zone, dnsHost, provider.Value{h.value("", dnsEndpoint)})
 	wantReport(t, h.run(), dnsHost+" update")
 	v.want(t, servertest.Zone, dnsHost, h.value("", dnsEndpoint))
 	wantReport(t, h.run(), "1 unchanged")
@@ -259,7 +259,7 @@ func (suite Suite) testRestoredBackup(t *testing.T) {
 	h.run()
 	restored := h.opened(t, backup)
 	restored.release(u, true)
-	v.put(servertest.Zone, "_mesh.other.example.com", provider.TXT{dnsStranger})
+	v.put(servertest.Zone, "_mesh.other.example.com", provider.Value{dnsStranger})
 	orphans := []string{"_mesh.newer.example.com orphan", dnsOffice + " orphan", "1 unchanged"}
 	for range 2 {
 		r := restored.run()
@@ -283,9 +283,9 @@ func (suite Suite) testAdopts(t *testing.T) {
 	h, v := suite.newVendorHost(t)
 	service := h.service("example.com")
 	lost := func(network string) string { return mesh.Value(network, "aaaaaaaaaaaa", []string{dnsEndpoint}) }
-	v.put(servertest.Zone, dnsOffice, provider.TXT{lost("42")})
-	v.put(servertest.Zone, "_mesh.later.example.com", provider.TXT{lost("43")})
-	v.put(servertest.Zone, "_mesh.not.example.com", provider.TXT{lost("44")})
+	v.put(servertest.Zone, dnsOffice, provider.Value{lost("42")})
+	v.put(servertest.Zone, "_mesh.later.example.com", provider.Value{lost("43")})
+	v.put(servertest.Zone, "_mesh.not.example.com", provider.Value{lost("44")})
 	h.reserve(service, "office", 42)
 	wantReport(t, h.run(), dnsHost+" create", dnsOffice+" conflict")
 	if held, err := h.engine.Held(t.Context(), "aaaaaaaaaaaa"); err != nil || !slices.Equal(held, []string{dnsOffice}) {

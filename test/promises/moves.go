@@ -307,7 +307,7 @@ func (suite Suite) testPreviewOfMoves(t *testing.T) {
 // testPreviewOfSweep lists what a sweep would withdraw, and withdraws nothing.
 func (suite Suite) testPreviewOfSweep(t *testing.T) {
 	h, v := suite.newVendorHost(t)
-	v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
+	v.put(servertest.Zone, dnsOffice, provider.Value{h.value("42", dnsEndpoint)})
 	r, err := h.engine.PreviewSweep(t.Context())
 	if wantReport(t, r, dnsHost+" create", dnsOffice+" orphan"); err != nil || !r.OK() || r.Counts[reconcile.ActionOrphan] != 1 || r.Names != 1 {
 		t.Errorf("%+v, %v", r, err)

@@ -269,7 +269,7 @@ func (suite Suite) testJoinChange(t *testing.T) {
 		arrived, open := v.holds("change", dnsHost)
 		h.loop()
 		<-arrived
-		v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("9")})
+		v.put(servertest.Zone, dnsOffice, provider.Value{h.value("9")})
 		call := h.begin(t.Context())
 		synctest.Wait()
 		open()
@@ -295,7 +295,7 @@ func (suite Suite) testJoinSearch(t *testing.T) {
 		h.begin(t.Context())
 		<-arrived
 		for _, zone := range v.zones["key"] {
-			v.put(zone, "_mesh.office."+zone, provider.TXT{h.value("9")})
+			v.put(zone, "_mesh.office."+zone, provider.Value{h.value("9")})
 		}
 		call := h.begin(t.Context())
 		synctest.Wait()
@@ -468,7 +468,7 @@ func (suite Suite) testReportWaits(t *testing.T) {
 func (suite Suite) testSweepJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
-		v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
+		v.put(servertest.Zone, dnsOffice, provider.Value{h.value("42", dnsEndpoint)})
 		arrived, open := v.holds("change", dnsHost)
 		call := h.begin(t.Context())
 		<-arrived
@@ -487,7 +487,7 @@ func (suite Suite) testOrphansWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, v := suite.newVendorHost(t)
 		h.reserve(h.service("example.com"), "office", 42)
-		v.put(servertest.Zone, dnsOffice, provider.TXT{h.value("42", dnsEndpoint)})
+		v.put(servertest.Zone, dnsOffice, provider.Value{h.value("42", dnsEndpoint)})
 		arrived, open := v.holds("read", dnsOffice)
 		call := h.begin(t.Context())
 		<-arrived
@@ -699,7 +699,7 @@ func (suite Suite) testLogTellsOfChanges(t *testing.T) {
 				"WARN \"zone is down\" zone=example.com provider=vendor code=credentials detail=zone names=51"}},
 			{"well again", v.works, 20, []string{
 				"INFO \"zone is well again\" zone=example.com provider=vendor code=credentials after=", "INFO synchronised trigger=interval names=51 failed=0"}},
-			{"a stranger", func() { v.put("example.com", "_mesh.name7.example.com", provider.TXT{dnsStranger}) }, 20, []string{
+			{"a stranger", func() { v.put("example.com", "_mesh.name7.example.com", provider.Value{dnsStranger}) }, 20, []string{
 				"WARN record name=_mesh.name7.example.com provider=vendor action=conflict code=conflict", "WARN synchronised trigger=interval names=51 failed=1"}},
 			{"no quota", func() {
 				v.fails(func(_ context.Context, c dnsCall) error {

@@ -90,7 +90,7 @@ func (suite Suite) testLifecycle(t *testing.T) {
 
 // dnsForeign are values of other programs; PowerDNS and nsupdate have others
 // in the tests of the client.
-var dnsForeign = []provider.TXT{
+var dnsForeign = []provider.Value{
 	{"v=spf1 include:example.net -all"},
 	{"a \"quote\" and a \\"},
 	{"caf\xc3\xa9 \xff\x00"},
@@ -110,13 +110,13 @@ func (suite Suite) testForeignValues(t *testing.T) {
 		}
 		wantTXT(t, s, dnsOffice, foreign...)
 		u := h.reserve(h.service("example.com"), "office", 42)
-		wantReport(t, h.run(), dnsHost+" create", dnsOffice+" create")
+		wantReport(t, h.run(), dnsHost+" create", dnsOffice+" create shared_name")
 		wantTXT(t, s, dnsOffice, append(foreign, h.text("42", dnsEndpoint))...)
 		if ttl := servertest.Ask(t, s.Addr, dnsOffice, dnswire.TypeTXT).Answers[0].TTL; ttl != dnsForeignTTL {
 			t.Errorf("TTL %d, want that of the values there, %d", ttl, dnsForeignTTL)
 		}
 		h.publish(u, "udp://192.0.2.9:1")
-		wantReport(t, h.run(), dnsOffice+" update", "1 unchanged")
+		wantReport(t, h.run(), dnsOffice+" update shared_name", "1 unchanged")
 		wantTXT(t, s, dnsOffice, append(foreign, h.text("42", "udp://192.0.2.9:1"))...)
 		h.release(u, true)
 		wantTXT(t, s, dnsOffice, foreign...)
@@ -126,10 +126,10 @@ func (suite Suite) testForeignValues(t *testing.T) {
 // testApex publishes at the domain itself, beside what stands there.
 func (suite Suite) testApex(t *testing.T) {
 	suite.everywhere(t, func(t *testing.T, h *host, s servertest.Server) {
-		spf := provider.TXT{"v=spf1 -all"}
+		spf := provider.Value{"v=spf1 -all"}
 		h.foreign(s, "example.com", spf)
 		h.change(func(c *Configuration) { c.TXTRecordName = "@" })
-		wantReport(t, h.run(), "example.com create")
+		wantReport(t, h.run(), "example.com create shared_name")
 		wantTXT(t, s, "example.com", h.text("", dnsEndpoint), dnsQuoted(spf))
 		h.change(func(c *Configuration) { c.TXTRecordName = "_mesh-host" })
 		wantReport(t, h.run(), dnsHost+" create", "example.com delete")
@@ -194,7 +194,7 @@ func (suite Suite) testConflicts(t *testing.T) {
 		service := h.service("example.com")
 		h.reserve(service, "office", 42)
 		h.reserve(service, "alias", 43)
-		h.foreign(s, dnsOffice, provider.TXT{dnsStranger})
+		h.foreign(s, dnsOffice, provider.Value{dnsStranger})
 		s.Update(t, "add _mesh.alias.example.com 60 CNAME keep.example.com")
 		r := h.run()
 		wantReport(t, r, dnsHost+" create", "_mesh.alias.example.com conflict", dnsOffice+" conflict")
@@ -204,7 +204,7 @@ func (suite Suite) testConflicts(t *testing.T) {
 		if detail := string(r.Records[2].Fault.Detail); !strings.Contains(detail, dnsStranger) {
 			t.Errorf("%q does not show the other value", detail)
 		}
-		wantTXT(t, s, dnsOffice, dnsQuoted(provider.TXT{dnsStranger}))
+		wantTXT(t, s, dnsOffice, dnsQuoted(provider.Value{dnsStranger}))
 		h.wantPlaces(dnsOffice, "conflict conflict")
 		// Once the stranger has gone, the name is ours.
 		s.Update(t, "delete "+dnsOffice+" TXT", "delete _mesh.alias.example.com CNAME")
@@ -219,12 +219,12 @@ func (suite Suite) testStrangerComes(t *testing.T) {
 	suite.everywhere(t, func(t *testing.T, h *host, s servertest.Server) {
 		u := h.reserve(h.service("example.com"), "office", 42)
 		h.run()
-		h.foreign(s, dnsOffice, provider.TXT{dnsStranger})
+		h.foreign(s, dnsOffice, provider.Value{dnsStranger})
 		h.publish(u, "udp://192.0.2.9:1")
 		wantReport(t, h.run(), dnsOffice+" conflict", "1 unchanged")
-		wantTXT(t, s, dnsOffice, dnsQuoted(provider.TXT{dnsStranger}), h.text("42", dnsEndpoint))
+		wantTXT(t, s, dnsOffice, dnsQuoted(provider.Value{dnsStranger}), h.text("42", dnsEndpoint))
 		h.release(u, true)
-		wantTXT(t, s, dnsOffice, dnsQuoted(provider.TXT{dnsStranger}))
+		wantTXT(t, s, dnsOffice, dnsQuoted(provider.Value{dnsStranger}))
 	})
 }
 
@@ -283,7 +283,7 @@ func (suite Suite) testManyWriters(t *testing.T) {
 		}
 		var want []string
 		for round := range 2 * rounds {
-			v := provider.TXT{fmt.Sprint("foreign ", round)}
+			v := provider.Value{fmt.Sprint("foreign ", round)}
 			h := hosts[0]
 			h.foreign(s, dnsOffice, v)
 			want = append(want, dnsQuoted(v))
@@ -307,7 +307,7 @@ func (suite Suite) testBuiltinNotListening(t *testing.T) {
 // a clear record, and the secret is nowhere.
 func (suite Suite) testFailures(t *testing.T) {
 	s := servertest.BIND(t)
-	echo := provider.TXT{"v=mesh1 o=ffffffffffff " + servertest.Secret}
+	echo := provider.Value{"v=mesh1 o=ffffffffffff " + servertest.Secret}
 	s.Update(t, `add _mesh-echo.example.com 60 TXT `+dnsQuoted(echo))
 	right := dnsConfiguration(s)
 	for name, test := range map[string]struct {

@@ -47,6 +47,7 @@ type Program interface {
 	// Usages gives those whose record is in a state, "" for all.
 	Usages(ctx context.Context, state reconcile.PlaceState) ([]Usage, error)
 	Publish(ctx context.Context, id string, endpoints []string) error
+	Format(ctx context.Context, id string, formats []string) error
 	Keep(ctx context.Context, id string) error
 	// Release waits for the engine, as a client's call does. Free does not.
 	Release(ctx context.Context, id string) (freed bool, err error)
@@ -244,6 +245,11 @@ var publishing = map[string]func(Suite, *testing.T){
 	"SerialAfterTheLast":              Suite.testSerialAfterTheLast,
 	"NoWildcard":                      Suite.testNoWildcard,
 	"ToldIsTrue":                      Suite.testToldIsTrue,
+	"Siblings":                        Suite.testSiblings,
+	"ForeignSiblings":                 Suite.testForeignSiblings,
+	"SiblingsOfKeys":                  Suite.testSiblingsOfKeys,
+	"SiblingsAdopted":                 Suite.testSiblingsAdopted,
+	"SiblingHistories":                Suite.testSiblingHistories,
 }
 
 var database = map[string]func(Suite, *testing.T){

@@ -21,7 +21,7 @@ import (
 type dnsVendor struct {
 	mu      sync.Mutex
 	zones   map[string][]string // the zones that a key reaches; one of another id after a space
-	values  map[[2]string][]provider.TXT
+	values  map[[2]string][]provider.Value
 	history []string // of the changes that were made
 	calls   []dnsCall
 	before  func(ctx context.Context, c dnsCall) error // a failure is the call's
@@ -39,7 +39,7 @@ type dnsCall struct {
 // vendor registers a stand-in with a zone that the key "key" reaches.
 func (h *host) vendor(name string) *dnsVendor {
 	v := &dnsVendor{
-		zones: map[string][]string{"key": {servertest.Zone}}, values: map[[2]string][]provider.TXT{}, stale: map[string]int{},
+		zones: map[string][]string{"key": {servertest.Zone}}, values: map[[2]string][]provider.Value{}, stale: map[string]int{},
 		before: func(context.Context, dnsCall) error { return nil },
 	}
 	h.vendors[name] = v
@@ -119,7 +119,20 @@ func (c dnsVendorClient) Zone(ctx context.Context, name string) (zone string, er
 	return zone, nil
 }
 
-func (c dnsVendorClient) Read(ctx context.Context, zone, name string) (provider.RRset, error) {
+// Types returns all types.
+func (c dnsVendorClient) Types() []provider.Type {
+	return []provider.Type{provider.TXT, provider.A, provider.AAAA, provider.SRV}
+}
+
+// at is the place of the values of a type in a zone with an id.
+func at(id, name string, t provider.Type) [2]string {
+	if t == provider.TXT {
+		return [2]string{id, name}
+	}
+	return [2]string{id, name + " " + string(t)}
+}
+
+func (c dnsVendorClient) Read(ctx context.Context, zone, name string, t provider.Type) (provider.RRset, error) {
 	if err := c.call(ctx, dnsCall{what: "read", zone: zone, name: name}); err != nil {
 		return provider.RRset{}, err
 	}
@@ -132,11 +145,11 @@ func (c dnsVendorClient) Read(ctx context.Context, zone, name string) (provider.
 	if c.v.stale[name]--; c.v.stale[name] >= 0 {
 		return provider.RRset{}, nil
 	}
-	return dnsSet(c.v.values[[2]string{id, name}]), nil
+	return dnsSet(c.v.values[at(id, name, t)]), nil
 }
 
 // dnsSet is a set of values; the second of two equal ones is a copy.
-func dnsSet(values []provider.TXT) (set provider.RRset) {
+func dnsSet(values []provider.Value) (set provider.RRset) {
 	set.TTL = 60
 	for _, v := range values {
 		if slices.ContainsFunc(set.Values, v.Equal) {
@@ -157,7 +170,7 @@ func (c dnsVendorClient) ReadAll(ctx context.Context, zone string, wanted provid
 	defer c.v.mu.Unlock()
 	all := map[string]provider.RRset{}
 	for at, values := range c.v.values {
-		is := func(v provider.TXT) bool { return wanted(at[1], v) }
+		is := func(v provider.Value) bool { return wanted(at[1], v) }
 		if at[0] == c.id(zone) && len(values) > 0 && (wanted(at[1], nil) || slices.ContainsFunc(values, is)) {
 			all[at[1]] = dnsSet(values)
 		}
@@ -179,7 +192,7 @@ func (v *dnsVendor) make(id string, change provider.Change) error {
 	if id == "" {
 		return &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Text(change.Zone)}
 	}
-	at := [2]string{id, change.Name}
+	at := at(id, change.Name, change.Type)
 	values := slices.Clone(v.values[at])
 	for _, value := range change.Copies {
 		values = slices.DeleteFunc(values, value.Equal)
@@ -240,7 +253,7 @@ func (v *dnsVendor) holds(what, name string) (arrived <-chan struct{}, open func
 }
 
 // put lets a value appear that nobody here has written.
-func (v *dnsVendor) put(zone, name string, value provider.TXT) {
+func (v *dnsVendor) put(zone, name string, value provider.Value) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	at := [2]string{zone, name}
@@ -252,7 +265,7 @@ func (v *dnsVendor) remove(zone, name, value string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	at := [2]string{zone, name}
-	v.values[at] = slices.DeleteFunc(v.values[at], func(stands provider.TXT) bool { return stands.Text() == value })
+	v.values[at] = slices.DeleteFunc(v.values[at], func(stands provider.Value) bool { return stands.Text() == value })
 }
 
 // at gives what stands at a name in a zone.

@@ -1,0 +1,138 @@
+package reconcile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/provider"
+)
+
+// Sibling is a record of a name in another format: of any type, with several values, at an
+// owner name of its own. Its values have no mark. So a value is ours exactly if a place of
+// the name knows it, and every other value there is foreign.
+type Sibling struct {
+	Owner string        // owner name
+	Type  provider.Type // of the record
+}
+
+// Of returns the owner name and the type of a record of a name as people read them: only the name
+// for the TXT record with our mark.
+func (s Sibling) Of(name string) string {
+	if s == (Sibling{}) {
+		return name
+	}
+	return s.Owner + " " + string(s.Type)
+}
+
+// Shown returns a value of the record as people read it.
+func (s Sibling) Shown(value string) string {
+	if s == (Sibling{}) {
+		return value
+	}
+	return strings.Join(SiblingValues(value), ", ")
+}
+
+// siblingText returns the values of a sibling record as one text, "" for none. It is the
+// value of its place: the network, then one value in each line, sorted.
+func siblingText(network string, values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	sorted := slices.Compact(slices.Sorted(slices.Values(values)))
+	return "n=" + network + "\n" + strings.Join(sorted, "\n")
+}
+
+// SiblingValues returns the values in a text of a sibling record.
+func SiblingValues(text string) []string {
+	_, values, _ := strings.Cut(text, "\n")
+	if values == "" {
+		return nil
+	}
+	return strings.Split(values, "\n")
+}
+
+// united returns the text of the values of two sibling records; the network is that of the
+// second one.
+func united(a, b string) string {
+	return siblingText(mesh.Network(cmp.Or(b, a)), slices.Concat(SiblingValues(a), SiblingValues(b)))
+}
+
+// knownValues returns the values of a sibling record that stand or may stand by its places.
+// Places of several accounts count together, because several keys may reach one zone.
+func knownValues(places []Place) (all []string) {
+	for _, p := range places {
+		all = slices.Concat(all, SiblingValues(p.Standing), SiblingValues(p.Doubt.Value))
+	}
+	return all
+}
+
+// knows reports whether a value of a sibling record is ours. After owners were adopted, a value
+// counts as ours too if it is wanted, because the places of the lost database are not known.
+func (g goal) knows(value string) bool {
+	return slices.Contains(g.known, value) || len(g.adopted) > 0 && slices.Contains(SiblingValues(g.want), value)
+}
+
+// planSibling is plan for a sibling record.
+func (g goal) planSibling(seen provider.RRset) (change provider.Change, err error) {
+	change = provider.Change{Seen: seen, TTL: recordTTL}
+	if err := g.foreign(seen); err != nil {
+		return change, err
+	}
+	want := SiblingValues(g.want)
+	for _, value := range want {
+		if !sees(seen, value) {
+			change.Add = append(change.Add, provider.Value{value})
+		}
+	}
+	if g.mode == LookOnly && len(change.Add) > 0 {
+		change.Add = nil
+		return change, nil
+	}
+	keeps := g.mode == UpsertOnly && g.want == "" || g.spared != nil && mesh.Network(cmp.Or(g.standing, g.doubt.Value)) == *g.spared
+	for _, v := range seen.Values {
+		if text := v.Text(); !keeps && g.knows(text) && !slices.Contains(want, text) {
+			change.Remove = append(change.Remove, v)
+		}
+	}
+	for _, v := range seen.Copies {
+		if g.mode != UpsertOnly && slices.Contains(want, v.Text()) {
+			change.Copies = append(change.Copies, v)
+		}
+	}
+	return change, nil
+}
+
+// foreign returns an error if a sibling record is wanted, and an alias or a value that is
+// not ours stands there. A client would read it as ours, so none of ours is written beside it.
+func (g goal) foreign(seen provider.RRset) error {
+	if g.want == "" {
+		return nil
+	}
+	if seen.Alias != "" {
+		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("an alias: it points to %s", seen.Alias)}
+	}
+	for _, v := range seen.Values {
+		if !g.knows(v.Text()) {
+			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("%q is not from this program", v.Text())}
+		}
+	}
+	for _, v := range seen.Off {
+		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("disabled, or for some resolvers only: %q", v.Text())}
+	}
+	return nil
+}
+
+// siblingRemains is remains for a sibling record: the values of ours that stand after a change.
+func (g goal) siblingRemains(change provider.Change) string {
+	var left []string
+	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
+		added := slices.ContainsFunc(change.Add, v.Equal)
+		if (added || g.knows(v.Text())) && !slices.ContainsFunc(change.Remove, v.Equal) {
+			left = append(left, v.Text())
+		}
+	}
+	return siblingText(mesh.Network(cmp.Or(g.want, g.standing, g.doubt.Value)), left)
+}
