@@ -393,7 +393,7 @@ func refusedEndpoints(err error) error {
 		return msg.Refuse(msg.ValueTooLong, long.Octets, long.Most)
 	}
 	if bad, ok := errors.AsType[*mesh.EndpointError](err); ok {
-		return msg.Refuse(msg.EndpointInvalid, bad.Text)
+		return msg.Refuse(msg.EndpointInvalid, bad.Text, bad.After())
 	}
 	return err
 }
@@ -401,13 +401,13 @@ func refusedEndpoints(err error) error {
 // operations do the work of requests and provision files. Each checks in the order of the contract
 // and then calls the store. They know no HTTP.
 type operations struct {
-	store   *store
-	engine  *reconcile.Engine
-	clients clients
+	store     *store
+	engine    *reconcile.Engine
+	clients   clients
+	addresses *hostaddr.Book
 }
 
-// saveConfiguration checks and stores a configuration. members are the names in its body. It returns
-// warnings about parts that cannot work.
+// saveConfiguration checks and stores a configuration, with the members in its body, and warns of what cannot work.
 func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration, members []string) ([]answers.Warning, error) {
 	if err := checkConfiguration(c); err != nil {
 		return nil, err

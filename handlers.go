@@ -75,9 +75,8 @@ const (
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
 	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
-	handle := a.Handle
+	log, handle := feed.New(s.ops.store.events, a), a.Handle
 	s.adapter = a
-	log := feed.New(s.ops.store.events, a)
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
 	mux.Handle("PUT /api/v1/ddns/config", handle(s.putConfiguration))
 	mux.Handle("DELETE /api/v1/ddns/config", handle(s.deleteConfiguration))
@@ -110,6 +109,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("PUT /api/v1/ddns/notifications/{id}", handle(s.sender.Put))
 	mux.Handle("DELETE /api/v1/ddns/notifications/{id}", handle(s.sender.Delete))
 	mux.Handle("POST /api/v1/ddns/notifications/{id}/test", handle(s.sender.Test))
+	mux.Handle("GET /api/v1/ddns/addresses", handle(s.ops.addresses.List))
 	mux.Handle("GET /api/v1/ddns/secondaries", handle(s.ops.store.peers.List))
 	mux.Handle("GET /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Show))
 	mux.Handle("PUT /api/v1/ddns/secondaries/{id}", handle(s.ops.store.peers.Put))
@@ -571,7 +571,7 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		err = s.ops.saveUsage(ctx, u, change)
 	}
 	answer := envelope.Reply{Message: msg.UsageChanged}
-	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers))
+	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`

@@ -83,7 +83,7 @@ func startAppliance(t testing.TB, o api.Options) *api.Appliance {
 
 // book knows a public address.
 func book(t testing.TB, s *store, ipv4 string, log *slog.Logger) *hostaddr.Book {
-	return hostaddr.NewBook(source(t, hostaddr.IPv4, ipv4), source(t, hostaddr.IPv6, "none"), mesh.Addresses{}, s.SaveAddresses, log)
+	return hostaddr.NewBook(hostaddr.Sources{IPv4: source(t, hostaddr.IPv4, ipv4)}, mesh.Addresses{}, s.SaveAddresses, log)
 }
 
 // provisions sets the files of an appliance. The function that it returns gives the faults of the
@@ -136,7 +136,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	for _, f := range change {
 		f(a)
 	}
-	a.ops.engine = store.newEngine(engineConfig(store, a.ops.clients, a.addresses, time.Hour, log))
+	a.ops.addresses, a.ops.engine = a.addresses, store.newEngine(engineConfig(store, a.ops.clients, a.addresses, time.Hour, log))
 	web := httptest.NewServer(a.routes())
 	client := web.Client()
 	client.Timeout = support.Patience
@@ -699,7 +699,7 @@ func TestSyncUnfinishedSaysOfHowMany(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, mesh.Addresses{}, s.SaveAddresses, noLog)
+	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, s.SaveAddresses, noLog)
 	engine := s.newEngine(engineConfig(s, clients{ledger: s.ledger, zones: s.zones}, book, time.Hour, noLog)) // which does not run
 	routes := newServer(operations{store: s, engine: engine}, "", noLog).routes()
 	for language, want := range map[string]string{"en": "0 of 5 names", "zh": "0 / 5"} {

@@ -139,14 +139,14 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	addresses := hostaddr.NewBook(c.IPv4, c.IPv6, store.addresses, store.SaveAddresses, log)
+	addresses := hostaddr.NewBook(c.Addresses, store.addresses, store.SaveAddresses, log)
 	dns, err := listenDNS(ctx, c.DNS, store, addresses, log)
 	if err != nil {
 		return err
 	}
 	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
-	api := newServer(operations{store: store, engine: engine, clients: clients}, programVersion(), log)
+	api := newServer(operations{store: store, engine: engine, clients: clients, addresses: addresses}, programVersion(), log)
 	files := &provision.Files{Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &api.provisionFaults, Transact: api.ops.provision, Refused: api.ops.tellRefused}
 	if c.Provision != "" {
 		if err := files.Apply(ctx, true); err != nil {

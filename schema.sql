@@ -16,6 +16,13 @@ CREATE TABLE appliance (
     dns_hosts  TEXT    NOT NULL DEFAULT ''   -- the names of the DNS server that secondaries were last sent
 ) STRICT;
 
+-- The last known addresses of the named sources (-addr).
+CREATE TABLE addresses (
+    source TEXT NOT NULL PRIMARY KEY,
+    ipv4   TEXT NOT NULL, -- '' none
+    ipv6   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Owners of lost databases, whose values count as ours.
 CREATE TABLE adopted (
     owner TEXT NOT NULL PRIMARY KEY

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
 	"meshddns/internal/events"
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
@@ -105,10 +105,10 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 
 // selectAppliance reads the owner and the last known addresses.
 func selectAppliance(ctx context.Context, q sqlite.Queryer) (owner string, last mesh.Addresses, err error) {
-	var ipv4, ipv6 string
-	err = q.QueryRowContext(ctx, `SELECT owner, ipv4, ipv6 FROM appliance`).Scan(&owner, &ipv4, &ipv6)
-	last.IPv4, _ = netip.ParseAddr(ipv4) // "" is none
-	last.IPv6, _ = netip.ParseAddr(ipv6)
+	if err := q.QueryRowContext(ctx, `SELECT owner FROM appliance`).Scan(&owner); err != nil {
+		return "", last, err
+	}
+	last, err = hostaddr.Stored(ctx, q)
 	return owner, last, err
 }
 
@@ -763,13 +763,11 @@ func (s *store) ReleaseUsage(ctx context.Context, id string, force bool) (r rele
 // SaveAddresses stores changed addresses, and asks for a pass.
 func (s *store) SaveAddresses(ctx context.Context, a mesh.Addresses) error {
 	return s.db.Tx(events.By(ctx, reconcile.ByAddress), func(ctx context.Context, tx *sql.Tx) error {
-		_, before, err := selectAppliance(ctx, tx)
+		before, err := hostaddr.Stored(ctx, tx)
 		if err != nil {
 			return err
 		}
-		ipv4, _ := a.IPv4.MarshalText() // "" for none
-		ipv6, _ := a.IPv6.MarshalText()
-		if _, err := tx.ExecContext(ctx, `UPDATE appliance SET ipv4 = ?, ipv6 = ? WHERE id = 1`, string(ipv4), string(ipv6)); err != nil {
+		if err := hostaddr.Store(ctx, tx, a); err != nil {
 			return err
 		}
 		if err := s.events.Add(ctx, tx, events.OfAddresses(before, a)); err != nil {

@@ -6,7 +6,7 @@ _meshddns() {
     -db | -token-file | -provision) mapfile -t candidates < <(compgen -f -- "$word") ;;
     -language) candidates=(zh en) ;;
     -log-format) candidates=(text json) ;;
-    -ipv4 | -ipv6) candidates=(auto none interface: url:https://) ;;
+    -ipv4 | -ipv6) candidates=(auto none interface: file: url:https://) ;;
     -listen) candidates=(127.0.0.1:8053 unix:/run/meshddns.sock) ;;
     -socket-group) mapfile -t candidates < <(compgen -g -- "$word") ;;
     *) mapfile -t candidates < <(meshddns -h 2>&1 | sed -n 's/^  \(-[a-z0-9-]*\).*/\1/p') ;;

@@ -13,7 +13,7 @@ for line in (__meshddns_flags)
         case log-format
             complete -c meshddns -o $flag[1] -d "$flag[2]" -xa 'text json'
         case ipv4 ipv6
-            complete -c meshddns -o $flag[1] -d "$flag[2]" -xa 'auto none interface: url:https://'
+            complete -c meshddns -o $flag[1] -d "$flag[2]" -xa 'auto none interface: file: url:https://'
         case listen
             complete -c meshddns -o $flag[1] -d "$flag[2]" -xa '127.0.0.1:8053 unix:/run/meshddns.sock'
         case socket-group

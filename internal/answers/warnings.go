@@ -4,11 +4,10 @@
 package answers
 
 import (
-	"net/netip"
 	"slices"
-	"strings"
 
 	"meshddns/internal/dnsname"
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/strictjson"
@@ -137,20 +136,14 @@ func WarnEndpoints(endpoints []string) []Warning {
 	return []Warning{{ID: msg.WarnEndpoints}}
 }
 
-// shared is the range of addresses that carriers share among their customers (RFC 6598).
-var shared = netip.MustParsePrefix("100.64.0.0/10")
-
-// WarnAddresses warns of placeholders whose address cannot be reached from outside.
+// WarnAddresses warns of placeholders whose source is unknown, or whose address cannot be reached from outside.
 func WarnAddresses(endpoints []string, last mesh.Addresses) (all []Warning) {
-	for _, p := range []struct {
-		placeholder string
-		address     netip.Addr
-	}{{"{ipv4}", last.IPv4}, {"{ipv6}", last.IPv6}} {
-		a := p.address
-		hidden := a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsValid() && shared.Contains(a)
-		used := slices.ContainsFunc(endpoints, func(e string) bool { return strings.Contains(e, p.placeholder) })
-		if hidden && used {
-			all = append(all, Warning{msg.WarnPrivate, []any{p.placeholder, a.String()}})
+	for _, p := range mesh.Placeholders(endpoints) {
+		switch a := p.Of(last); {
+		case !p.Known(last):
+			all = append(all, Warning{msg.WarnSource, []any{p.Source, p.Text}})
+		case hostaddr.Hidden(a):
+			all = append(all, Warning{msg.WarnPrivate, []any{p.Text, a.String()}})
 		}
 	}
 	return all

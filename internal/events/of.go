@@ -102,13 +102,23 @@ func shownUsage(u mesh.Usage) json.RawMessage {
 }
 
 // OfAddresses returns the event of changed addresses of this host. An address that is not known is
-// "".
+// "". Named sources have a member only if there are any with an address.
 func OfAddresses(before, after mesh.Addresses) Event {
+	type pair struct {
+		IPv4 netip.Addr `json:"ipv4"`
+		IPv6 netip.Addr `json:"ipv6"`
+	}
 	shown := func(a mesh.Addresses) json.RawMessage {
+		named := map[string]pair{}
+		for name, p := range a.Named {
+			if p != (mesh.Pair{}) {
+				named[name] = pair(p)
+			}
+		}
 		return JSON(struct {
-			IPv4 netip.Addr `json:"ipv4"`
-			IPv6 netip.Addr `json:"ipv6"`
-		}{a.IPv4, a.IPv6})
+			pair
+			Named map[string]pair `json:"named,omitempty"`
+		}{pair{a.IPv4, a.IPv6}, named})
 	}
 	return Event{Kind: AddressChanged, Detail: Detail{Before: shown(before), After: shown(after)}}
 }

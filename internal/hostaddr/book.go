@@ -4,27 +4,45 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/tasks"
 )
+
+// Sources are the sources of a book.
+type Sources struct {
+	IPv4, IPv6 Source
+	Named      []Named
+}
 
 // Book has this host's public addresses. Only Watch looks them up; the other methods
 // return the known addresses at once.
 type Book struct {
-	sources [2]Source
+	entries []*entry
 	save    func(ctx context.Context, last mesh.Addresses) error
 	log     *slog.Logger
 	ready   chan struct{}
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards what follows, and the entries
 	last, now mesh.Addresses
 	saved     mesh.Addresses // the last addresses that save has stored
-	told      [2]string      // the note of each source that was logged last
+}
+
+// entry is one family of a source in the book.
+type entry struct {
+	name   string // of the -addr flag; "" of -ipv4 and -ipv6
+	source Source
+
+	last, now netip.Addr // the last known address, and what the last look found
+	verdict   Verdict    // of what the last look saw, or else of the last known address
+	note      msg.Text   // of the last look
+	since     time.Time  // of the last change of last or verdict; at first the start
 }
 
 // The pauses bound the lookups, because the kernel may report changes continuously, as when containers start and stop.
@@ -34,29 +52,64 @@ const (
 )
 
 // NewBook returns a book that starts with the last known addresses, and passes changed
-// ones to save. It drops the last address of a family whose source is none.
-func NewBook(ipv4, ipv6 Source, last mesh.Addresses, save func(context.Context, mesh.Addresses) error, log *slog.Logger) *Book {
-	b := &Book{sources: [2]Source{ipv4, ipv6}, save: save, log: log, ready: make(chan struct{}), last: last, saved: last}
-	if ipv4.isNone() {
-		b.last.IPv4 = netip.Addr{}
+// ones to save. It drops the last address of a source that is none or no longer there.
+func NewBook(sources Sources, last mesh.Addresses, save func(context.Context, mesh.Addresses) error, log *slog.Logger) *Book {
+	b := &Book{save: save, log: log, ready: make(chan struct{}), saved: last}
+	b.add("", sources.IPv4, IPv4, last.IPv4)
+	b.add("", sources.IPv6, IPv6, last.IPv6)
+	for _, n := range sources.Named {
+		b.add(n.Name, n.IPv4, IPv4, last.Named[n.Name].IPv4)
+		b.add(n.Name, n.IPv6, IPv6, last.Named[n.Name].IPv6)
 	}
-	if ipv6.isNone() {
-		b.last.IPv6 = netip.Addr{}
-	}
+	b.collect()
 	return b
 }
 
-// isNone reports whether the source is none.
-func (s Source) isNone() bool { return s == Source{family: s.family} }
+func (b *Book) add(name string, s Source, f Family, last netip.Addr) {
+	s.family = f // the zero Source has none
+	if s.isNone() {
+		last = netip.Addr{}
+	}
+	b.entries = append(b.entries, &entry{name: name, source: s, last: last, verdict: verdictOf(last), since: time.Now()})
+}
 
-// Known returns the last known addresses, and those that the last lookup found.
+// collect makes the addresses of the entries. The caller holds the lock, or is alone.
+func (b *Book) collect() {
+	b.last, b.now = mesh.Addresses{}, mesh.Addresses{}
+	for _, e := range b.entries {
+		e.put(&b.last, e.last)
+		e.put(&b.now, e.now)
+	}
+}
+
+func (e *entry) put(all *mesh.Addresses, a netip.Addr) {
+	pair := mesh.Pair{IPv4: all.IPv4, IPv6: all.IPv6}
+	if e.name != "" {
+		pair = all.Named[e.name]
+	}
+	if e.source.family == IPv4 {
+		pair.IPv4 = a
+	} else {
+		pair.IPv6 = a
+	}
+	if e.name == "" {
+		all.IPv4, all.IPv6 = pair.IPv4, pair.IPv6
+		return
+	}
+	if all.Named == nil {
+		all.Named = map[string]mesh.Pair{}
+	}
+	all.Named[e.name] = pair
+}
+
+// Known returns the last known addresses, and those that the last lookups found.
 func (b *Book) Known() (last, now mesh.Addresses) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.last, b.now
 }
 
-// All returns the last known addresses as a list.
+// All returns the last known addresses of the sources without a name as a list.
 func (b *Book) All() (all []netip.Addr) {
 	last, _ := b.Known()
 	for _, address := range []netip.Addr{last.IPv4, last.IPv6} {
@@ -67,52 +120,52 @@ func (b *Book) All() (all []netip.Addr) {
 	return all
 }
 
-// Reachable reports whether one of the last known addresses is not private, loopback or link-local.
+// Reachable reports whether one of the addresses of All is not private, loopback or link-local.
 func (b *Book) Reachable() bool {
-	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool {
-		return !isPrivate(a) && !a.IsLoopback() && !a.IsLinkLocalUnicast()
-	})
+	return slices.ContainsFunc(b.All(), func(a netip.Addr) bool { return !Hidden(a) })
 }
 
 // Ready returns a channel that is closed after the first lookup.
 func (b *Book) Ready() <-chan struct{} { return b.ready }
 
 // Watch looks the addresses up until ctx ends: at start, at every interval,
-// and when the kernel reports a change.
+// and when the kernel reports a change. Sources that ask a web service have a loop of their own, so that the others
+// wait neither for an answer nor for the pause between questions.
 func (b *Book) Watch(ctx context.Context, interval time.Duration) error {
-	reported := make(chan struct{}, 1)
+	quick, asking := b.loop(lookPause), b.loop(askPause)
+	for _, e := range b.entries {
+		if e.source.asks() {
+			asking.entries = append(asking.entries, e)
+		} else {
+			quick.entries = append(quick.entries, e)
+		}
+	}
 	failed := make(chan error, 1)
 	go func() {
 		failed <- tasks.Call(func() error {
-			return watchKernel(ctx, func() {
-				select {
-				case reported <- struct{}{}:
-				default:
-				}
-			})
+			return watchKernel(ctx, func() { quick.report(); asking.report() })
 		})
 	}()
-	b.look(ctx)
+	b.look(ctx, b.entries)
+	b.keepSaved(ctx)
 	close(b.ready)
-	return b.keep(ctx, interval, reported, failed)
+	looked := make(chan struct{}, 1)
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	for _, l := range []*loop{quick, asking} {
+		if len(l.entries) > 0 {
+			loops.Go(func() { l.keep(ctx, interval, looked) })
+		}
+	}
+	return b.keep(ctx, looked, failed)
 }
 
-// keep calls look at every interval and after a reported change. It pauses after each look;
-// changes in the pause cause one look at its end.
-func (b *Book) keep(ctx context.Context, interval time.Duration, reported <-chan struct{}, failed <-chan error) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
+// keep saves what the loops find, until ctx ends.
+func (b *Book) keep(ctx context.Context, looked <-chan struct{}, failed <-chan error) error {
+	for {
 		select {
-		case <-time.After(b.pause()):
-		case <-ctx.Done():
-			return nil
-		}
-		select {
-		case <-reported:
-			b.look(ctx)
-		case <-ticker.C:
-			b.look(ctx)
+		case <-looked:
+			b.keepSaved(ctx)
 		case err := <-failed:
 			if err == nil { // ctx has ended
 				return nil
@@ -120,43 +173,136 @@ func (b *Book) keep(ctx context.Context, interval time.Duration, reported <-chan
 			b.log.Warn("changes of addresses are seen at the next interval only", "error", err)
 			failed = nil
 		case <-ctx.Done():
+			return nil
 		}
 	}
-	return nil
 }
 
-// pause returns the least time between two lookups.
-func (b *Book) pause() time.Duration {
-	if b.sources[0].url != nil || b.sources[1].url != nil {
-		return askPause
+// loop looks some sources up, with a pause after each look.
+type loop struct {
+	book     *Book
+	pause    time.Duration
+	entries  []*entry
+	reported chan struct{}
+}
+
+func (b *Book) loop(pause time.Duration) *loop {
+	return &loop{book: b, pause: pause, reported: make(chan struct{}, 1)}
+}
+
+// report asks for a look.
+func (l *loop) report() {
+	select {
+	case l.reported <- struct{}{}:
+	default:
 	}
-	return lookPause
 }
 
-// look looks the addresses up. If it does not find one, the last known address stays, so that
+// keep looks at every interval and after a reported change, and sends to looked after each look.
+// Changes in the pause cause one look at its end.
+func (l *loop) keep(ctx context.Context, interval time.Duration, looked chan<- struct{}) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-time.After(l.pause):
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-l.reported:
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		l.book.look(ctx, l.entries)
+		select {
+		case looked <- struct{}{}:
+		default: // a saving is due already
+		}
+	}
+}
+
+// look looks sources up, all at once. If it does not find an address, the last known one stays, so that
 // a web service that is down, or a short time without a route, does not empty a record.
-func (b *Book) look(ctx context.Context) {
-	ipv4, err4 := b.sources[0].look(ctx)
-	ipv6, err6 := b.sources[1].look(ctx)
+func (b *Book) look(ctx context.Context, entries []*entry) {
+	found, faults := make([]finding, len(entries)), make([]error, len(entries))
+	var looks sync.WaitGroup
+	for i, e := range entries {
+		looks.Go(func() {
+			faults[i] = tasks.Call(func() (err error) {
+				found[i], err = e.source.look(ctx)
+				return err
+			})
+		})
+	}
+	looks.Wait()
 	if ctx.Err() != nil {
 		return
 	}
+	for i, e := range entries {
+		b.record(e, found[i], faults[i])
+	}
+}
+
+// record keeps the result of a look, and logs it if it is not like the one before.
+func (b *Book) record(e *entry, f finding, err error) {
+	message, level := "no public address", slog.LevelInfo
+	switch {
+	case err != nil:
+		f.note, message, level = msg.TextOf(err), "look up public address", slog.LevelWarn
+	case f.addr.IsValid():
+		message, level = "private address", slog.LevelWarn
+	case f.verdict != "":
+		level = slog.LevelWarn
+	}
 	b.mu.Lock()
-	b.now = mesh.Addresses{IPv4: ipv4.addr, IPv6: ipv6.addr}
-	if ipv4.addr.IsValid() {
-		b.last.IPv4 = ipv4.addr
-	}
-	if ipv6.addr.IsValid() {
-		b.last.IPv6 = ipv6.addr
-	}
-	last, saved := b.last, b.saved
+	told := e.note == f.note
+	b.note(e, f)
+	last := e.last
 	b.mu.Unlock()
-	b.tell(0, ipv4, err4, last.IPv4)
-	b.tell(1, ipv6, err6, last.IPv6)
-	if last == saved {
+	if told || f.note == "" {
 		return
 	}
-	b.log.Info("public addresses", "ipv4", last.IPv4, "ipv6", last.IPv6)
+	attrs := []slog.Attr{slog.String("family", fmt.Sprintf("IPv%d", e.source.family)), slog.String("source", e.source.String()), slog.Any("reason", f.note)}
+	if e.name != "" {
+		attrs = append(attrs, slog.String("name", e.name))
+	}
+	if last.IsValid() {
+		attrs = append(attrs, slog.Any("published", last))
+	}
+	b.log.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// note changes an entry after a look. The caller holds the lock.
+func (b *Book) note(e *entry, f finding) {
+	was := *e
+	e.now, e.note = f.addr, f.note
+	if f.addr.IsValid() {
+		e.last = f.addr
+	}
+	if e.verdict = f.verdict; f.verdict == "" {
+		e.verdict = verdictOf(e.last)
+	}
+	if e.last != was.last || e.verdict != was.verdict {
+		e.since = time.Now()
+	}
+	b.collect()
+}
+
+// keepSaved saves the last known addresses if they have changed.
+func (b *Book) keepSaved(ctx context.Context) {
+	b.mu.Lock()
+	last, saved := b.last, b.saved
+	b.mu.Unlock()
+	if ctx.Err() != nil || last.Equal(saved) {
+		return
+	}
+	attrs := []any{"ipv4", last.IPv4, "ipv6", last.IPv6}
+	for _, name := range slices.Sorted(maps.Keys(last.Named)) {
+		attrs = append(attrs, slog.Group(name, "ipv4", last.Named[name].IPv4, "ipv6", last.Named[name].IPv6))
+	}
+	b.log.Info("public addresses", attrs...)
 	if err := b.save(ctx, last); err != nil {
 		b.log.Error("store public addresses", "error", err)
 		return // the next look tries again
@@ -164,29 +310,4 @@ func (b *Book) look(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.saved = last
-}
-
-// tell logs the result of a lookup that found no public address, once until the
-// result changes. Only Watch calls it.
-func (b *Book) tell(number int, f finding, err error, last netip.Addr) {
-	source, message, level := b.sources[number], "no public address", slog.LevelInfo
-	switch {
-	case err != nil:
-		f.note, message, level = err.Error(), "look up public address", slog.LevelWarn
-	case f.addr.IsValid():
-		message, level = "private address", slog.LevelWarn
-	case f.seen:
-		level = slog.LevelWarn
-	}
-	if old := b.told[number]; f.note == old {
-		return
-	}
-	if b.told[number] = f.note; f.note == "" {
-		return
-	}
-	attrs := []slog.Attr{slog.String("family", fmt.Sprintf("IPv%d", source.family)), slog.String("source", source.String()), slog.String("reason", f.note)}
-	if last.IsValid() {
-		attrs = append(attrs, slog.Any("published", last))
-	}
-	b.log.LogAttrs(context.Background(), level, message, attrs...)
 }

@@ -1,14 +1,17 @@
-// Package hostaddr finds this host's public addresses, for the {ipv4} and {ipv6} placeholders of endpoints.
-// It asks the Linux kernel (rtnetlink, /proc/self/net) or a web service.
+// Package hostaddr finds this host's public addresses, for the placeholders of endpoints, such as {ipv4} and
+// {wan2.ipv6}. It asks the Linux kernel (rtnetlink, /proc/self/net), a web service or a file.
 package hostaddr
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
+	"slices"
 	"strings"
+	"sync"
+
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 )
 
 // Family is an IP address family, 4 or 6.
@@ -20,107 +23,109 @@ const (
 	IPv6 Family = 6
 )
 
-// Source is where the address of one family comes from. The zero Source has no address.
+// Source is where the address of one family comes from: one origin, or several of which two have to agree. The
+// zero Source has no address.
 type Source struct {
-	family Family
-
-	// At most one of these is set.
-	auto  bool
-	iface string
-	url   *url.URL
-	addr  netip.Addr
+	family  Family
+	origins []origin
 }
 
-// ParseSource reads the text of the -ipv4 or -ipv6 flag: auto, none, interface:NAME, url:URL or an address.
-// Its errors do not contain a URL, because it may have a password or a token.
+// ParseSource reads the text of the -ipv4 or -ipv6 flag: none, or origins separated by commas: auto, interface:NAME,
+// url:URL, file:PATH or an address. Its errors do not contain a URL, because it may have a password or a token.
 func ParseSource(f Family, text string) (Source, error) {
 	s := Source{family: f}
-	word, value, _ := strings.Cut(text, ":")
-	var err error
-	switch {
-	case text == "none":
-	case text == "auto":
-		s.auto = true
-	case word == "interface":
-		s.iface, err = value, checkName(value)
-	case word == "url":
-		s.url, err = parseURL(value)
-	default:
-		s.addr, err = parseAddr(f, text)
+	if text == "none" {
+		return s, nil
 	}
-	if err != nil {
-		return Source{}, err
+	for part := range strings.SplitSeq(text, ",") {
+		o, err := parseOrigin(f, strings.TrimSpace(part))
+		if err == nil {
+			err = s.add(o)
+		}
+		if err != nil {
+			return Source{}, err
+		}
 	}
 	return s, nil
 }
 
-// maxInterface is the most octets of an interface name (IFNAMSIZ, without the final NUL).
-const maxInterface = 15
+// add adds an origin. It refuses one that the source has, because it would agree with itself.
+func (s *Source) add(o origin) error {
+	if slices.ContainsFunc(s.origins, o.same) {
+		return fmt.Errorf("%s is given twice", o)
+	}
+	s.origins = append(s.origins, o)
+	return nil
+}
 
-func checkName(name string) error {
-	if name == "" || len(name) > maxInterface || strings.ContainsAny(name, "/ \t\n") {
-		return fmt.Errorf("interface:%.40q: want the name of an interface, such as eth0", name)
+// Named is a source with a name, for the placeholders {name.ipv4} and {name.ipv6}.
+type Named struct {
+	Name       string
+	IPv4, IPv6 Source
+}
+
+// ParseNamed reads the values of the -addr flag: name=origin, of which several may have one name. An address is of its
+// own family; any other origin is asked for both families.
+func ParseNamed(texts []string) (all []Named, err error) {
+	for _, text := range texts {
+		name, origin, found := strings.Cut(text, "=")
+		if !found || !mesh.IsSource(name) {
+			return nil, fmt.Errorf("want NAME=SOURCE, such as wan2=interface:ppp1; NAME has 1 to 32 of a-z, 0-9 and -, and is not ipv4 or ipv6")
+		}
+		at := slices.IndexFunc(all, func(n Named) bool { return n.Name == name })
+		if at < 0 {
+			at = len(all)
+			all = append(all, Named{Name: name, IPv4: Source{family: IPv4}, IPv6: Source{family: IPv6}})
+		}
+		if err := all[at].add(origin); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+func (n *Named) add(text string) error {
+	fixed, err := netip.ParseAddr(text)
+	for _, s := range []*Source{&n.IPv4, &n.IPv6} {
+		if err == nil && fixed.Is4() != (s.family == IPv4) {
+			continue
+		}
+		o, err := parseOrigin(s.family, text)
+		if err == nil {
+			err = s.add(o)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return nil, errors.New("url: want a valid URL") // err quotes the URL
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("url: want an http or https URL")
-	case u.Hostname() == "":
-		return nil, errors.New("url: want a URL with a host")
-	}
-	return u, nil
+// asks reports whether a look asks a web service.
+func (s Source) asks() bool {
+	return slices.ContainsFunc(s.origins, func(o origin) bool { return o.url != nil })
 }
 
-func parseAddr(f Family, text string) (netip.Addr, error) {
-	a, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%swant auto, none, interface:NAME, url:URL or an IPv%d address", shown(text), f)
-	}
-	return a, checkAddr(f, a)
-}
+// isNone reports whether the source is none.
+func (s Source) isNone() bool { return len(s.origins) == 0 }
 
-// shown begins an error with the text, except when the text may be a URL without its "url:".
-func shown(text string) string {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-_"
-	if strings.Trim(text, letters) != "" {
-		return ""
+// String returns the text of the flag. Of a URL it returns only the host, because the rest may be a secret.
+func (s Source) String() string {
+	if s.isNone() {
+		return "none"
 	}
-	return fmt.Sprintf("%q is not a source: ", text)
-}
-
-// checkAddr returns an error for an address that an A or AAAA record cannot hold, or that is useless in one. It accepts a
-// private address, because the operator may want it.
-func checkAddr(f Family, a netip.Addr) error {
-	switch {
-	case a.Is4() != (f == IPv4), a.Is4In6():
-		return fmt.Errorf("%s is not an IPv%d address", a, f)
-	case a.Zone() != "":
-		return fmt.Errorf("%s has a zone, which DNS cannot hold", a)
-	case a.IsUnspecified():
-		return fmt.Errorf("%s is the unspecified address", a)
-	case a.IsMulticast():
-		return fmt.Errorf("%s is a multicast address", a)
-	case a.IsLoopback():
-		return fmt.Errorf("%s is a loopback address, which no other host can reach", a)
-	case a.IsLinkLocalUnicast():
-		return fmt.Errorf("%s is a link-local address, which only hosts on its link can reach", a)
-	case !a.IsGlobalUnicast():
-		return fmt.Errorf("%s is a broadcast address", a)
+	var all []string
+	for _, o := range s.origins {
+		all = append(all, o.String())
 	}
-	return nil
+	return strings.Join(all, ",")
 }
 
 // finding is the result of one look at a source.
 type finding struct {
-	addr netip.Addr // the zero Addr: none
-	note string     // why there is none, or a remark for the log; "": nothing
-	seen bool       // there is an address, and it is not public
+	addr    netip.Addr // the zero Addr: none
+	note    msg.Text   // why there is none, or a remark; "": nothing
+	verdict Verdict    // of the address, or of one that was seen and not taken; "": none was seen
 }
 
 // look finds the current address. It is not an error if the host has none (without a default route, or with only private
@@ -128,38 +133,81 @@ type finding struct {
 func (s Source) look(ctx context.Context) (finding, error) {
 	f, err := s.find(ctx)
 	if err != nil {
-		return finding{}, fmt.Errorf("%s: %w", s, err)
+		return finding{}, err
+	}
+	if f.addr.IsValid() {
+		f.verdict = verdictOf(f.addr)
 	}
 	if isPrivate(f.addr) {
-		f.note, f.seen = fmt.Sprintf("%s is %s: it is published, and reached from its own network only", f.addr, kind(f.addr)), true
+		f.note = msg.Textf("%s is %s: it is published, and reached from its own network only", f.addr, kind(f.addr))
 	}
 	return f, nil
 }
 
-func (s Source) find(ctx context.Context) (f finding, err error) {
-	switch {
-	case s.auto:
-		return autoAddr(s.family)
-	case s.iface != "":
-		return interfaceAddr(s.family, s.iface)
-	case s.url != nil:
-		f.addr, err = ask(ctx, s.family, s.url)
-		return f, err
+func (s Source) find(ctx context.Context) (finding, error) {
+	switch len(s.origins) {
+	case 0:
+		return finding{}, nil
+	case 1:
+		return s.origins[0].look(ctx, s.family)
 	}
-	return finding{addr: s.addr}, nil
+	all := make([]told, len(s.origins))
+	var looks sync.WaitGroup
+	for i, o := range s.origins {
+		looks.Go(func() {
+			f, err := o.look(ctx, s.family)
+			all[i] = told{o, f, err}
+		})
+	}
+	looks.Wait()
+	return agreed(all), ctx.Err()
 }
 
-// String returns the text of the flag. Of a URL it returns only the host, because the rest may be a secret.
-func (s Source) String() string {
+// told is what an origin told.
+type told struct {
+	by origin
+	finding
+	err error
+}
+
+// text describes it for a note.
+func (t told) text() msg.Text {
 	switch {
-	case s.auto:
-		return "auto"
-	case s.iface != "":
-		return "interface:" + s.iface
-	case s.url != nil:
-		return "url:" + s.url.Host
-	case s.addr.IsValid():
-		return s.addr.String()
+	case t.err != nil:
+		return msg.TextOf(t.err)
+	case t.addr.IsValid():
+		return msg.Textf("%s has %s", t.by, t.addr)
 	}
-	return "none"
+	return msg.Textf("%s: %s", t.by, t.note)
+}
+
+// agreed returns the address that most origins tell, at least two. Addresses that equally many tell differ.
+func agreed(all []told) finding {
+	votes := map[netip.Addr]int{}
+	var best finding
+	most, tie := 0, false
+	for _, t := range all {
+		if t.addr.IsValid() {
+			votes[t.addr]++
+		}
+		if n := votes[t.addr]; n > most {
+			best.addr, most, tie = t.addr, n, false
+		} else if n == most && t.addr != best.addr {
+			tie = true
+		}
+		if best.verdict == "" {
+			best.verdict = t.verdict
+		}
+	}
+	if most > 1 && !tie {
+		return finding{addr: best.addr}
+	}
+	words := all[0].text()
+	for _, t := range all[1:] {
+		words = msg.Textf("%s, and %s", words, t.text())
+	}
+	if len(votes) > 1 {
+		return finding{note: msg.Textf("the sources differ: %s", words), verdict: Differs}
+	}
+	return finding{note: msg.Textf("two sources have to agree: %s", words), verdict: best.verdict}
 }

@@ -40,7 +40,7 @@ func TestParseSourceRefuses(t *testing.T) {
 		text   string
 		want   string // part of the error
 	}{
-		{IPv4, "", "want auto, none, interface:NAME, url:URL or an IPv4 address"},
+		{IPv4, "", "want auto, none, interface:NAME, url:URL, file:PATH or an IPv4 address"},
 		{IPv4, "eth0", `"eth0" is not a source: want auto`},
 		{IPv6, "Auto", "an IPv6 address"},
 		{IPv4, "192.0.2.300", "an IPv4 address"},

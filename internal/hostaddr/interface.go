@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"meshddns/internal/msg"
 )
 
 // autoAddr returns the first public address of the default route's interface.
@@ -23,17 +24,17 @@ func autoAddr(f Family) (finding, error) {
 		return finding{}, err
 	}
 	if name == "" {
-		return finding{note: fmt.Sprintf("there is no default route for IPv%d", f)}, nil
+		return finding{note: msg.Textf("there is no default route for IPv%d", f)}, nil
 	}
 	addrs, err := interfaceAddrs(f, name)
 	if a := first(addrs, isPublic); err != nil || a.IsValid() {
 		return finding{addr: a}, err
 	}
-	note := unfit(f, name+", the interface of the default route,", addrs)
-	if len(addrs) > 0 {
-		note += ": url:URL asks a service outside for the public one"
+	if len(addrs) == 0 {
+		return finding{note: msg.Textf("%s, the interface of the default route, has no IPv%d address", name, f)}, nil
 	}
-	return finding{note: note, seen: len(addrs) > 0}, nil
+	note := msg.Textf("%s, the interface of the default route, has only %s: url:URL asks a service outside for the public one", name, unfit(addrs))
+	return finding{note: note, verdict: verdictOf(addrs[0])}, nil
 }
 
 // interfaceAddr returns the first public address of an interface. Without one it returns a private address, because the
@@ -48,19 +49,23 @@ func interfaceAddr(f Family, name string) (finding, error) {
 			return finding{addr: a}, nil
 		}
 	}
-	return finding{note: unfit(f, name, addrs), seen: len(addrs) > 0}, nil
+	if len(addrs) == 0 {
+		return finding{note: msg.Textf("%s has no IPv%d address", name, f)}, nil
+	}
+	return finding{note: msg.Textf("%s has only %s", name, unfit(addrs)), verdict: verdictOf(addrs[0])}, nil
 }
 
 // unfit describes the unsuitable addresses of an interface.
-func unfit(f Family, name string, addrs []netip.Addr) string {
-	if len(addrs) == 0 {
-		return fmt.Sprintf("%s has no IPv%d address", name, f)
+func unfit(addrs []netip.Addr) (all msg.Text) {
+	for i, a := range addrs {
+		found := msg.Textf("%s, which is %s", a, kind(a))
+		if i == 0 {
+			all = found
+			continue
+		}
+		all = msg.Textf("%s, and %s", all, found)
 	}
-	var found []string
-	for _, a := range addrs {
-		found = append(found, fmt.Sprintf("%s, which is %s", a, kind(a)))
-	}
-	return fmt.Sprintf("%s has only %s", name, strings.Join(found, ", and "))
+	return all
 }
 
 func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
@@ -70,7 +75,7 @@ func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// interfaceAddrs returns the addresses of an interface, the most stable first. It reads IPv6 addresses from
+// interfaceAddrs returns the stable addresses of an interface. It reads IPv6 addresses from
 // a file; for IPv4 addresses, and to see whether the interface exists, it needs netlink.
 func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 	if f == IPv6 {
@@ -81,7 +86,7 @@ func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 	}
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", name, hinted(err))
+		return nil, msg.Errorf("%q: %w", name, hinted(err))
 	}
 	if f == IPv6 {
 		return nil, nil
@@ -98,7 +103,7 @@ func interfaceAddrs(f Family, name string) (addrs []netip.Addr, err error) {
 // hinted adds the systemd setting to an error that means that netlink sockets are forbidden.
 func hinted(err error) error {
 	if errors.Is(err, syscall.EAFNOSUPPORT) {
-		return fmt.Errorf("%w: RestrictAddressFamilies= has to have AF_NETLINK", err)
+		return msg.Errorf("%w: RestrictAddressFamilies= has to have AF_NETLINK", err)
 	}
 	return err
 }
@@ -170,26 +175,20 @@ func inUse(flags string) bool {
 	return err == nil && bits&(syscall.RTF_UP|syscall.RTF_REJECT) == syscall.RTF_UP
 }
 
-// parseInet6 reads the addresses of one interface from /proc/net/if_inet6: stable ones first, then temporary ones
-// (RFC 8981), each in ascending order, because the kernel lists them in the order of a hash.
-// It omits addresses that are deprecated, tentative, or duplicates of another host's.
-func parseInet6(r io.Reader, name string) ([]netip.Addr, error) {
-	const unusable = syscall.IFA_F_DEPRECATED | syscall.IFA_F_TENTATIVE | syscall.IFA_F_DADFAILED
-	var stable, temporary []netip.Addr
+// parseInet6 reads the addresses of one interface from /proc/net/if_inet6, in ascending order, because the kernel
+// lists them in the order of a hash. It omits addresses that are temporary (RFC 8981), deprecated, tentative, or
+// duplicates of another host's.
+func parseInet6(r io.Reader, name string) (addrs []netip.Addr, err error) {
+	const unusable = syscall.IFA_F_TEMPORARY | syscall.IFA_F_DEPRECATED | syscall.IFA_F_TENTATIVE | syscall.IFA_F_DADFAILED
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		a, flags, ok := parseInet6Line(strings.Fields(lines.Text()), name)
-		switch {
-		case !ok || flags&unusable != 0:
-		case flags&syscall.IFA_F_TEMPORARY != 0:
-			temporary = append(temporary, a)
-		default:
-			stable = append(stable, a)
+		if ok && flags&unusable == 0 {
+			addrs = append(addrs, a)
 		}
 	}
-	slices.SortFunc(stable, netip.Addr.Compare)
-	slices.SortFunc(temporary, netip.Addr.Compare)
-	return append(stable, temporary...), lines.Err()
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return addrs, lines.Err()
 }
 
 // parseInet6Line reads address, interface index, prefix length, scope, flags, all hexadecimal, and interface name.

@@ -174,7 +174,7 @@ func TestDeprecatedAndTentativeAddressesAreLeftOut(t *testing.T) {
 	checkAddrs(t, "auto", "none", "2620:4f:8000::3")
 }
 
-func TestStableAddressBeforeTemporary(t *testing.T) {
+func TestTemporaryAddressesAreLeftOut(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
@@ -191,6 +191,8 @@ func TestStableAddressBeforeTemporary(t *testing.T) {
 		return err == nil && len(output) > 0
 	})
 	checkAddrs(t, "auto", "none", "2620:4f:8000:0:ffff:ffff:ffff:ffff")
+	ip(t, "addr change 2620:4f:8000:0:ffff:ffff:ffff:ffff/64 dev wan0 preferred_lft 0")
+	checkAddrs(t, "interface:wan0", "none", "none")
 }
 
 func TestWatchReportsAddresses(t *testing.T) {

@@ -95,7 +95,7 @@ func TestWithoutNetlink(t *testing.T) {
 func newAutoBook(t *testing.T) *bookWorld {
 	t.Helper()
 	w := newBook(t, "auto", mesh.Addresses{})
-	w.sources[0] = mustParse(t, IPv4, "auto")
+	w.entries[0].source = mustParse(t, IPv4, "auto")
 	return w
 }
 
@@ -153,7 +153,7 @@ func TestPrivateAddressWarns(t *testing.T) {
 		"192.31.195.7": "", "100.128.0.1": "", "172.32.0.1": "",
 	} {
 		w := newBook(t, "none", mesh.Addresses{})
-		w.sources[0] = mustParse(t, IPv4, text)
+		w.entries[0].source = mustParse(t, IPv4, text)
 		for range 3 {
 			w.look(t.Context())
 		}

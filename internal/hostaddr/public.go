@@ -3,6 +3,8 @@ package hostaddr
 import (
 	"net/netip"
 	"slices"
+
+	"meshddns/internal/msg"
 )
 
 var ipv6Unicast = netip.MustParsePrefix("2000::/3")
@@ -40,24 +42,62 @@ func isPublic(a netip.Addr) bool {
 	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// shared is the network that carriers share among their customers (RFC 6598).
-var shared = netip.MustParsePrefix("100.64.0.0/10")
+// Verdict says what an address, or the look for one, is worth to a host outside.
+type Verdict string
+
+// The verdicts. Each row's verdict is the first of this list that one of its families has.
+const (
+	Differs Verdict = "differs" // the sources in one list do not agree
+	DSLite  Verdict = "ds-lite" // 192.0.0.0/29: the host's end of a tunnel to the carrier's NAT (RFC 6333)
+	CGNAT   Verdict = "cgnat"   // 100.64.0.0/10: shared with others behind a carrier's NAT (RFC 6598)
+	Private Verdict = "private" // any other address that is not globally reachable
+	Public  Verdict = "public"
+	None    Verdict = "none" // there is no address
+)
+
+// verdicts has all verdicts, the most telling first.
+var verdicts = []Verdict{Differs, DSLite, CGNAT, Private, Public, None}
+
+var (
+	shared = netip.MustParsePrefix("100.64.0.0/10")
+	dsLite = netip.MustParsePrefix("192.0.0.0/29")
+)
+
+// verdictOf returns the verdict of an address.
+func verdictOf(a netip.Addr) Verdict {
+	switch {
+	case !a.IsValid():
+		return None
+	case dsLite.Contains(a):
+		return DSLite
+	case shared.Contains(a):
+		return CGNAT
+	case isPrivate(a), !isPublic(a):
+		return Private
+	}
+	return Public
+}
 
 // isPrivate reports whether an address is reachable only inside one network (RFC 1918, RFC 4193,
-// RFC 6598).
-func isPrivate(a netip.Addr) bool { return a.IsPrivate() || shared.Contains(a) }
+// RFC 6333, RFC 6598).
+func isPrivate(a netip.Addr) bool { return a.IsPrivate() || shared.Contains(a) || dsLite.Contains(a) }
+
+// Hidden reports whether no host outside can reach an address.
+func Hidden(a netip.Addr) bool { return isPrivate(a) || a.IsLoopback() || a.IsLinkLocalUnicast() }
 
 // kind describes an address that is not public.
-func kind(a netip.Addr) string {
+func kind(a netip.Addr) msg.Text {
 	switch {
 	case shared.Contains(a):
-		return "shared with others behind a carrier's NAT (RFC 6598)"
+		return msg.Say("shared with others behind a carrier's NAT (RFC 6598)")
+	case dsLite.Contains(a):
+		return msg.Say("this end of a tunnel to a carrier's NAT (DS-Lite, RFC 6333)")
 	case a.IsPrivate():
-		return "private"
+		return msg.Say("private")
 	case a.IsLinkLocalUnicast():
-		return "link-local"
+		return msg.Say("link-local")
 	case a.IsLoopback():
-		return "loopback"
+		return msg.Say("loopback")
 	}
-	return "not reachable from everywhere"
+	return msg.Say("not reachable from everywhere")
 }

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"meshddns/internal/msg"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 	maxRedirects = 5
 )
 
-var errRedirect = errors.New("redirected too often or to a URL that is not safe to follow")
+var errRedirect = msg.Errorf("redirected too often or to a URL that is not safe to follow")
 
 // ask returns the client address that a web service reports. It connects over family f and without a proxy,
 // because the service would see the proxy's address.
@@ -33,7 +35,7 @@ func ask(ctx context.Context, f Family, u *url.URL) (netip.Addr, error) {
 	}
 	a, err := netip.ParseAddr(strings.TrimSpace(text))
 	if err != nil {
-		return netip.Addr{}, errors.New("the answer is not one address")
+		return netip.Addr{}, msg.Errorf("the answer is not one address")
 	}
 	return a, checkAddr(f, a)
 }
@@ -50,14 +52,14 @@ func fetch(ctx context.Context, f Family, u *url.URL) (string, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("status %d", response.StatusCode)
+		return "", msg.Errorf("status %d", response.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return "", cause(ctx, err)
 	}
 	if len(body) == maxAnswer {
-		return "", errors.New("the answer is too long for an address")
+		return "", msg.Errorf("the answer is too long for an address")
 	}
 	return string(body), nil
 }
@@ -98,5 +100,5 @@ func cause(ctx context.Context, err error) error {
 	case errors.As(err, &certificate):
 		return certificate
 	}
-	return errors.New("no valid HTTP answer")
+	return msg.Errorf("no valid HTTP answer")
 }

@@ -38,7 +38,6 @@ func shownValue(s reconcile.Sibling, value string) json.RawMessage {
 	return events.JSON(reconcile.SiblingValues(value))
 }
 
-
 // standing is which values stand, as far as is known.
 type standing map[spot][]string
 

@@ -103,48 +103,6 @@ func Texts(endpoints []Endpoint) (texts []string) {
 	return texts
 }
 
-// Placeholders for the public addresses of this host.
-const (
-	placeholderIPv4 = "{ipv4}"
-	placeholderIPv6 = "{ipv6}"
-)
-
-// Addresses replace the placeholders; a zero address is unknown.
-type Addresses struct{ IPv4, IPv6 netip.Addr }
-
-// longest has the longest text of each kind of address.
-var longest = Addresses{
-	IPv4: netip.MustParseAddr("255.255.255.255"),
-	IPv6: netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
-}
-
-// Expand replaces the placeholders by addresses. It returns an endpoint whose address is unknown in
-// missing.
-func Expand(endpoints []string, a Addresses) (expanded, missing []string) {
-	for _, endpoint := range endpoints {
-		text, ok := expand(endpoint, a)
-		if ok {
-			expanded = append(expanded, text)
-		} else {
-			missing = append(missing, endpoint)
-		}
-	}
-	return expanded, missing
-}
-
-func expand(endpoint string, a Addresses) (text string, ok bool) {
-	for placeholder, address := range map[string]netip.Addr{placeholderIPv4: a.IPv4, placeholderIPv6: a.IPv6} {
-		if !strings.Contains(endpoint, placeholder) {
-			continue
-		}
-		if !address.IsValid() {
-			return "", false
-		}
-		endpoint = strings.ReplaceAll(endpoint, placeholder, address.String())
-	}
-	return endpoint, true
-}
-
 // TooLongError is the error for a value or a list of endpoints that is too long.
 type TooLongError struct{ Octets, Most int }
 
@@ -156,13 +114,27 @@ func (e *TooLongError) Message() msg.Text {
 }
 
 // EndpointError is the error for a text that is not scheme://host:port.
-type EndpointError struct{ Text string }
+type EndpointError struct {
+	Text   string
+	Reason msg.Text // about a placeholder in it; "" for none
+}
 
 func (e *EndpointError) Error() string { return e.Message().String() }
 
 // Message returns the error in both languages.
 func (e *EndpointError) Message() msg.Text {
+	if e.Reason != "" {
+		return msg.Textf("%q: %s", e.Text, e.Reason)
+	}
 	return msg.Textf("%q is not scheme://host:port", e.Text)
+}
+
+// After returns the reason as what follows the sentence about the text, "" without one.
+func (e *EndpointError) After() msg.Text {
+	if e.Reason == "" {
+		return ""
+	}
+	return msg.Textf(": %s", e.Reason)
 }
 
 // Check reports whether the endpoints can be published for a network: each is scheme://host:port, and
@@ -180,10 +152,10 @@ func CheckOthers(endpoints []string) error { return check(endpoints, 0, MaxEndpo
 
 // check checks each endpoint, and the size of all of them with a space before each.
 func check(endpoints []string, size, most int) error {
-	expanded, _ := Expand(endpoints, longest)
+	expanded := stretch(endpoints)
 	for i, text := range expanded {
 		if !isEndpoint(text) {
-			return &EndpointError{endpoints[i]}
+			return &EndpointError{Text: endpoints[i], Reason: badPlaceholder(endpoints[i])}
 		}
 		size += len(" ") + len(text)
 	}

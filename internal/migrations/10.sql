@@ -104,3 +104,10 @@ CREATE TABLE zone_records (
 INSERT INTO zone_records (name, type, data, ttl) SELECT name, 16, data, ttl FROM old_zone_records;
 
 DROP TABLE old_zone_records;
+
+-- The last known addresses of the named sources (-addr).
+CREATE TABLE addresses (
+    source TEXT NOT NULL PRIMARY KEY,
+    ipv4   TEXT NOT NULL, -- '' none
+    ipv6   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -206,6 +206,7 @@ const (
 	WarnProviderLike ID = "warn_provider_like"
 	WarnMode         ID = "warn_sync_mode"
 	WarnPrivate      ID = "warn_private_address"
+	WarnSource       ID = "warn_unknown_source"
 	WarnNoProvider   ID = "warn_no_provider"
 	WarnSharedDomain ID = "warn_shared_domain"
 	WarnOutside      ID = "warn_services_outside"
@@ -286,7 +287,7 @@ var texts = map[ID][2]string{
 	SecretNotStored: {"仅当 provider、access_key_id、endpoint 与已保存的一致时才能沿用已保存的密钥，否则请填写完整密钥",
 		"a masked secret keeps the stored one only where provider, access_key_id and endpoint are the stored ones; send the secret itself"},
 	FormatInvalid:   {"formats 中的 %q 无效：%s", "formats: %q: %s"},
-	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port", "txt_endpoints: %q is not scheme://host:port"},
+	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port%s", "txt_endpoints: %q is not scheme://host:port%s"},
 	ValueTooLong:    {"TXT 记录值过长：%d 字节，最多 %d 字节", "the TXT value is too long: %d octets, %d at most"},
 
 	ServiceIDEmpty:       {"service_id 不能为空", "service_id must not be empty"},
@@ -441,6 +442,7 @@ var texts = map[ID][2]string{
 	WarnProviderLike: {"provider %q 不在支持的服务商之列，无法发布；是否应为 %q？", "provider %q is not in the list of providers: nothing can be published; is %q meant?"},
 	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
 	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
+	WarnSource:       {"没有名为 %q 的地址来源，无法替换 %s，含有它的地址不会发布；请检查 -addr", "there is no source of addresses named %q, so %s has no address and its endpoint is not published; check -addr"},
 	WarnDomain:       {"domain %q 不是合法的 DNS 域名，无法发布", "domain %q is not a DNS name: nothing can be published"},
 	WarnRecordName:   {"记录名 %q 不是合法的 DNS 名称，无法发布", "the record name %q is not a valid DNS name: the configuration's value cannot be published"},
 	WarnAccount:      {"无法发布：%s", "nothing can be published: %s"},

@@ -166,7 +166,7 @@ var advices = map[msg.ID][2]string{
 	msg.NetworkConflict:      {"释放其中一个网络的预留。", "Release the reservation of one of the two networks."},
 	msg.CredentialsGone:      {"在服务商处手动删除该值，或重新填写原来的密钥。", "Delete the value at the provider by hand, or enter its key again."},
 	msg.DeletesForbidden:     {"手动删除该值，或更改 sync_mode。", "Delete the value by hand, or change sync_mode."},
-	msg.AddressUnknown:       {"检查 -ipv4、-ipv6 的来源。", "Check the sources in -ipv4 and -ipv6."},
+	msg.AddressUnknown:       {"检查 -ipv4、-ipv6、-addr 的来源。", "Check the sources in -ipv4, -ipv6 and -addr."},
 	msg.SameOwner:            {"停用在别处运行的数据库副本。", "Stop the copy of this database that runs elsewhere."},
 	msg.Orphan:               {"用 POST /api/v1/ddns/sync?sweep=1 撤回。", "Withdraw it with POST /api/v1/ddns/sync?sweep=1."},
 	msg.NotSearched:          {"程序会在下次同步时重试。", "The next synchronisation tries again."},

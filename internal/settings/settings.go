@@ -23,7 +23,7 @@ type Settings struct {
 	SocketGroup  string   // group of unix sockets, by name or number; "": the program's own
 	DB           string   // path of the database file
 	DNS          nameserver.Config
-	IPv4, IPv6   hostaddr.Source
+	Addresses    hostaddr.Sources
 	AllowHosts   []string      // in the form of guard.Config.AllowHosts
 	Tokens       *guard.Tokens // nil: clients need no token
 	SyncInterval time.Duration // at least 1s

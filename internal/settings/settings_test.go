@@ -30,8 +30,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.Language == msg.Chinese, s.LogFormat, s.Version, s.Help)
-	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] [] <nil> <nil> } auto auto [] true 5m0s true text false false\n"; got != want {
+	got := fmt.Sprintln(s.Listen, s.DB, s.DNS, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.AllowHosts, s.Tokens == nil, s.SyncInterval, s.Language == msg.Chinese, s.LogFormat, s.Version, s.Help)
+	if want := "[127.0.0.1:8053] meshddns.db {[] []  1000 [] [] <nil> <nil> } auto auto [] [] true 5m0s true text false false\n"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -42,12 +42,12 @@ func TestBothWays(t *testing.T) {
 	token := tokenFile(t, 0o600)
 	given := [][2]string{
 		{"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
-		{"dns-nsid", "ams-1"}, {"dns-catalog", "Catalog.invalid"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"allow-host", "a.example,b.example:80 c.example"},
+		{"dns-nsid", "ams-1"}, {"dns-catalog", "Catalog.invalid"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"addr", "a=interface:x,b=192.0.2.1"}, {"allow-host", "a.example,b.example:80 c.example"},
 		{"token-file", token}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [a.example b.example:80 c.example] false 1m30s true json /etc/x true true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [{a interface:x interface:x} {b 192.0.2.1 none}] [a.example b.example:80 c.example] false 1m30s true json /etc/x true true true\n"
 	say := func(s Settings) string {
-		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.Catalog, s.DNS.RateLimit, s.IPv4, s.IPv6, s.AllowHosts, s.Tokens == nil,
+		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.Catalog, s.DNS.RateLimit, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.AllowHosts, s.Tokens == nil,
 			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
 	}
 	var flags, inline, environ, named []string
@@ -129,8 +129,8 @@ func TestNonsense(t *testing.T) {
 		{"db", "/var/lib/", `"/var/lib/" is not a file: want a path such as meshddns.db`},
 		{"ipv4", "127.0.0.1", `127.0.0.1 is a loopback address, which no other host can reach`},
 		{"ipv6", "fe80::1", `fe80::1 is a link-local address, which only hosts on its link can reach`},
-		{"ipv4", "eth0", `"eth0" is not a source: want auto, none, interface:NAME, url:URL or an IPv4 address`},
-		{"ipv6", "", `"" is not a source: want auto, none, interface:NAME, url:URL or an IPv6 address`},
+		{"ipv4", "eth0", `"eth0" is not a source: want auto, none, interface:NAME, url:URL, file:PATH or an IPv4 address`},
+		{"ipv6", "", `"" is not a source: want auto, none, interface:NAME, url:URL, file:PATH or an IPv6 address`},
 		{"ipv4", "interface:a/b", `interface:"a/b": want the name of an interface, such as eth0`},
 		{"dns-host", "bad host", `"bad host" is not a host name: want one such as ns1.example.com`},
 		{"dns-host", "a..b", `"a..b" is not a host name: want one such as ns1.example.com`},

@@ -174,12 +174,17 @@ func (s *Settings) readRateLimit(text string) error {
 }
 
 func (s *Settings) readIPv4(text string) (err error) {
-	s.IPv4, err = hostaddr.ParseSource(hostaddr.IPv4, text)
+	s.Addresses.IPv4, err = hostaddr.ParseSource(hostaddr.IPv4, text)
 	return err
 }
 
 func (s *Settings) readIPv6(text string) (err error) {
-	s.IPv6, err = hostaddr.ParseSource(hostaddr.IPv6, text)
+	s.Addresses.IPv6, err = hostaddr.ParseSource(hostaddr.IPv6, text)
+	return err
+}
+
+func (s *Settings) readAddr(texts []string) (err error) {
+	s.Addresses.Named, err = hostaddr.ParseNamed(texts)
 	return err
 }
 

@@ -83,10 +83,11 @@ func (suite Suite) testOpenAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		owners = append(owners, s.Owner)
-		if s.Addresses != saved {
+		if !s.Addresses.Equal(saved) {
 			t.Errorf("addresses %v, want %v", s.Addresses, saved)
 		}
-		saved = mesh.Addresses{IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(len(owners))}), IPv6: netip.MustParseAddr("2001:db8::7")}
+		saved = mesh.Addresses{IPv4: netip.AddrFrom4([4]byte{203, 0, 113, byte(len(owners))}), IPv6: netip.MustParseAddr("2001:db8::7"),
+			Named: map[string]mesh.Pair{"wan" + fmt.Sprint(len(owners)): {IPv4: netip.MustParseAddr("198.51.100.7")}, "wan": {IPv6: netip.MustParseAddr("2001:db8::8")}, "off": {}}}
 		if err := s.SaveAddresses(t.Context(), saved); err != nil {
 			t.Fatal(err)
 		}

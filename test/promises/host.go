@@ -94,7 +94,7 @@ func (h *host) logger() *slog.Logger { return slog.New(slog.NewTextHandler(h.log
 
 // renew makes the engine, as a program that begins does.
 func (h *host) renew() {
-	book := hostaddr.NewBook(hostaddr.Source{}, hostaddr.Source{}, mesh.Addresses{}, h.program.SaveAddresses, h.logger())
+	book := hostaddr.NewBook(hostaddr.Sources{}, mesh.Addresses{}, h.program.SaveAddresses, h.logger())
 	ready := make(chan struct{})
 	close(ready)
 	h.engine = h.program.NewEngine(book, 5*time.Minute, func(c *reconcile.Config) {
