@@ -21,6 +21,7 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
+	"meshddns/internal/check"
 	"meshddns/internal/dnsname"
 	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
@@ -370,7 +371,7 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
 		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain)
 	}
-	_, err = format.Parse(typed.Formats)
+	_, err = format.Members{Formats: typed.Formats, Check: typed.Check}.Change()
 	return v, cmp.Or(err, badEndpoints(mesh.AnyNetwork, typed.Endpoints))
 }
 
@@ -405,6 +406,7 @@ type operations struct {
 	engine    *reconcile.Engine
 	clients   clients
 	addresses *hostaddr.Book
+	checks    *check.Watch // nil: nothing is checked
 }
 
 // saveConfiguration checks and stores a configuration, with the members in its body, and warns of what cannot work.

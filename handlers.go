@@ -25,6 +25,7 @@ import (
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/feed"
+	"meshddns/internal/format"
 	"meshddns/internal/guard"
 	"meshddns/internal/httpserver"
 	"meshddns/internal/ledger"
@@ -385,7 +386,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		CustomPrefix string          `json:"custom_prefix"`
 		NetworkID    *mesh.NetworkID `json:"network_id"`
 		NetworkName  string          `json:"network_name"`
-		optionsBody
+		format.Members
 	}
 	ctx, cancel, waits, err := envelope.Waiting(r, 0)
 	if err != nil {
@@ -400,7 +401,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	options, err := body.change()
+	options, err := body.Change()
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -418,6 +419,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
+	publish, err := s.ops.awaited(ctx, waits, u, envelope.Language(r))
 	return envelope.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: struct {
 		ID         string                 `json:"id"`
 		ProviderID string                 `json:"provider_id"`
@@ -431,8 +433,8 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
 		Warnings: answers.WarningTexts(append(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
-		Publish:  awaited(waits, u.Publish, envelope.Language(r)),
-	}}, nil
+		Publish:  publish,
+	}}, err
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -524,19 +526,19 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	formats, err := s.ops.store.ledger.Formats(r.Context(), u.Name, u.Network.V.String())
 	shown := listed(u, envelope.Language(r))
-	shown.Publish.Formats = answers.Formats(formats, envelope.Language(r))
+	shown.Publish, err = s.ops.publishing(r.Context(), u, envelope.Language(r))
 	return envelope.Reply{Data: struct {
 		answers.ListedUsage
 		Status       mesh.BindingStatus `json:"status"`
 		TXTEndpoints []string           `json:"txt_endpoints"`
 		Formats      []string           `json:"formats"`
+		Check        json.RawMessage    `json:"check,omitempty"`
 		PeerID       string             `json:"peer_id,omitempty"`
 		CreatedAt    string             `json:"created_at"`
 	}{
 		ListedUsage: shown, Status: u.Status, TXTEndpoints: append([]string{}, u.Endpoints...),
-		Formats: append([]string{}, u.Options.Formats...), PeerID: u.Options.PeerID, CreatedAt: u.CreatedAt,
+		Formats: append([]string{}, u.Options.Formats...), Check: json.RawMessage(u.Options.Check), PeerID: u.Options.PeerID, CreatedAt: u.CreatedAt,
 	}}, err
 }
 
@@ -554,13 +556,13 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
 		Description  *string         `json:"description"`
 		NetworkName  *string         `json:"network_name"`
-		optionsBody
+		format.Members
 	}
 	members, err := envelope.DecodeMembers(r, &body)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	options, err := body.change()
+	options, err := body.Change()
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -570,15 +572,16 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	} else {
 		err = s.ops.saveUsage(ctx, u, change)
 	}
+	publish, unread := s.ops.awaited(ctx, waits, u, envelope.Language(r))
 	answer := envelope.Reply{Message: msg.UsageChanged}
 	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`
 			Publish  *answers.ListedPublish `json:"publish,omitempty"`
-		}{answers.WarningTexts(warnings, envelope.Language(r)), awaited(waits, u.Publish, envelope.Language(r))}
+		}{answers.WarningTexts(warnings, envelope.Language(r)), publish}
 	}
-	return answer, err
+	return answer, cmp.Or(err, unread)
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {

@@ -33,6 +33,7 @@ import (
 
 	"github.com/mattn/go-sqlite3"
 
+	"meshddns/internal/check"
 	"meshddns/internal/envelope"
 	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
@@ -147,6 +148,8 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
 	api := newServer(operations{store: store, engine: engine, clients: clients, addresses: addresses}, programVersion(), log)
+	checks := check.New(&check.Table{DB: store.db, Ledger: store.ledger, Events: store.events, Now: store.now}, &check.Control{Addresses: c.Controls}, addresses.Last, log)
+	api.ops.checks = checks
 	files := &provision.Files{Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &api.provisionFaults, Transact: api.ops.provision, Refused: api.ops.tellRefused}
 	if c.Provision != "" {
 		if err := files.Apply(ctx, true); err != nil {
@@ -158,7 +161,12 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		dns.close()
 		return err
 	}
-	api.dnsMetrics = func(page *metrics.Page) { front.WriteMetrics(page); dns.metrics(page); store.peers.WriteMetrics(page) }
+	api.dnsMetrics = func(page *metrics.Page) {
+		front.WriteMetrics(page)
+		dns.metrics(page)
+		store.peers.WriteMetrics(page)
+		checks.WriteMetrics(page)
+	}
 	for _, origin := range c.Unused(front.TCP(), dns.nameserver != nil) {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
@@ -175,6 +183,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		store.peers.Run,
 		func(ctx context.Context) error { store.db.Verify(ctx); return nil },
 		engine.Run,
+		checks.Run,
 		api.statusPage().Record,
 		func(ctx context.Context) error { return addresses.Watch(ctx, c.SyncInterval) },
 		func(ctx context.Context) error {

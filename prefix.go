@@ -84,24 +84,7 @@ type usageBody struct {
 	NetworkName  *string         `json:"network_name"`
 	TXTEndpoints sqlite.TextList `json:"txt_endpoints"`
 	Description  *string         `json:"description"`
-	optionsBody
-}
-
-// optionsBody has the options of a usage as clients write them.
-type optionsBody struct {
-	Formats sqlite.TextList `json:"formats"`
-	PeerID  *string         `json:"peer_id"`
-}
-
-// change checks the options.
-func (b optionsBody) change() (c mesh.OptionsChange, err error) {
-	c.PeerID = b.PeerID
-	if b.Formats != nil {
-		if c.Formats, err = format.Parse(b.Formats); c.Formats == nil {
-			c.Formats = []string{}
-		}
-	}
-	return c, err
+	format.Members
 }
 
 func (b usageBody) reservation() reservation {
@@ -131,7 +114,7 @@ func (b usageBody) wanted() (mesh.Usage, error) {
 // difference returns the members of a usage that a body changes, and reports whether there are any.
 func (b usageBody) difference(u mesh.Usage) (c mesh.UsageChange, differs bool, err error) {
 	c = mesh.UsageChange{Endpoints: b.TXTEndpoints, Description: describe(b.Description, b.NetworkName)}
-	c.Options, err = b.change()
+	c.Options, err = b.Change()
 	_, differs = c.Over(u)
 	return c, differs, err
 }
@@ -141,12 +124,21 @@ func shownPublish(p mesh.Publishing, language msg.Language) answers.ListedPublis
 	return answers.ListedPublish{State: p.State, Value: p.Value, Error: answers.FaultText(reconcile.Fault(p.Fault), language), Attempts: p.Attempts, At: p.At}
 }
 
-// awaited returns the state of publishing for an answer that has waited for it, else nil.
-func awaited(waits bool, p mesh.Publishing, language msg.Language) *answers.ListedPublish {
+// publishing returns the state of publishing of a usage, with its records and the states of its endpoints.
+func (o *operations) publishing(ctx context.Context, u mesh.Usage, language msg.Language) (answers.ListedPublish, error) {
+	shown := shownPublish(u.Publish, language)
+	formats, err := o.store.ledger.Formats(ctx, u.Name, u.Network.V.String())
+	shown.Formats, shown.Endpoints = answers.Formats(formats, language), o.checks.Endpoints(u.Seq)
+	return shown, err
+}
+
+// awaited is publishing for an answer that has waited for it, else nil.
+func (o *operations) awaited(ctx context.Context, waits bool, u mesh.Usage, language msg.Language) (*answers.ListedPublish, error) {
 	if !waits {
-		return nil
+		return nil, nil
 	}
-	return new(shownPublish(p, language))
+	shown, err := o.publishing(context.WithoutCancel(ctx), u, language)
+	return &shown, err
 }
 
 // listed returns a usage in the form of the list.

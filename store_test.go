@@ -386,21 +386,21 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			value := pointer.Elem().Interface()
 			for _, v := range []any{value, pointer.Interface(), []any{value}, map[string]any{"x": value}} {
 				for _, verb := range []string{"%v", "%+v", "%#v"} {
-					check(t, verb, fmt.Sprintf(verb, v))
+					hides(t, verb, fmt.Sprintf(verb, v))
 				}
 				if text, err := json.Marshal(v); err == nil {
-					check(t, "json", string(text))
+					hides(t, "json", string(text))
 				}
 				var log bytes.Buffer
 				slog.New(slog.NewTextHandler(&log, nil)).Info("x", "v", v)
 				slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "v", v)
-				check(t, "slog", log.String())
+				hides(t, "slog", log.String())
 			}
 		})
 	}
 }
 
-func check(t *testing.T, how, text string) {
+func hides(t *testing.T, how, text string) {
 	t.Helper()
 	decimal := strings.Trim(fmt.Sprint([]byte(hiddenSecret)), "[]") // as %v prints bytes
 	hex := fmt.Sprintf("%x", hiddenSecret)

@@ -44,7 +44,7 @@ var (
 	ConfigurationMembers = strictjson.Fields[Configuration]()
 	ServiceMembers       = append(strictjson.Fields[Service](), "zone", "warnings")
 	ServiceConfigMembers = strictjson.Fields[mesh.ServiceConfig]()
-	UsageMembers         = append(strictjson.Fields[ListedUsage](), "status", "txt_endpoints", "formats", "peer_id", "created_at")
+	UsageMembers         = append(strictjson.Fields[ListedUsage](), "status", "txt_endpoints", "formats", "check", "peer_id", "created_at")
 )
 
 // Members of a usage that its reservation does not set, and members that no change sets.

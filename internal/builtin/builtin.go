@@ -123,8 +123,8 @@ func (c Client) Read(ctx context.Context, zone, name string, t provider.Type) (p
 
 // ReadNames returns the values of a type at some names.
 func (c Client) ReadNames(ctx context.Context, _ string, t provider.Type, names []string) (map[string]provider.RRset, error) {
-	if t.Wire() == 0 {
-		return nil, provider.Unsupported(t)
+	if err := provider.CheckType(c, t); err != nil {
+		return nil, err
 	}
 	keys := make([]string, len(names))
 	asked := map[string]string{}
@@ -149,7 +149,7 @@ func setsOf(records []Record, t provider.Type, nameOf func(key string) string) (
 		if r.Type != t.Wire() {
 			continue
 		}
-		value, err := t.Value(r.Data)
+		value, err := t.ParseData(r.Data)
 		if err != nil {
 			return nil, fault(err)
 		}
@@ -263,8 +263,8 @@ func (c Client) ChangeAll(ctx context.Context, changes []provider.Change) []erro
 // unfit returns an error if a change cannot be stored. again means that an earlier change
 // of the call is of the same RRset.
 func unfit(change provider.Change, key string, again bool) error {
-	if change.Type.Wire() == 0 {
-		return provider.Unsupported(change.Type)
+	if err := provider.CheckType(Client{}, change.Type); err != nil {
+		return err
 	}
 	if again {
 		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s is in two changes of one call", change.Name), Unmade: true}

@@ -187,8 +187,8 @@ func selectZoneRecords(ctx context.Context, q sqlite.Queryer, names []string) ([
 func (t *Table) ZoneRecordsAfter(ctx context.Context, zone, after string, limit int) ([]Record, error) {
 	return sqlite.Collect(ctx, t.db.Reader, scanZoneRecord, `
 		SELECT name, type, data, ttl FROM zone_records
-		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/' AND type = 16
-		ORDER BY name, data LIMIT ?3 + 0`, after, zone, limit)
+		WHERE name > ?1 AND name >= ?2 AND name < ?2 || '/' AND +type = 16
+		ORDER BY name, type, data LIMIT ?3 + 0`, after, zone, limit)
 }
 
 // ZoneRecordsPage calls each for records after a name: limit records, and the others of the

@@ -10,6 +10,7 @@ package dnswire
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"meshddns/internal/msg"
 )
@@ -106,7 +107,7 @@ type Question struct {
 }
 
 // RR is a resource record. TTL is in seconds. Data is the RDATA without compression: Parse
-// expands names in the data of NS, CNAME, PTR, DNAME and SOA records.
+// expands names in the data of NS, CNAME, PTR, DNAME, SOA and SRV records.
 type RR struct {
 	Name  Name
 	Type  Type
@@ -295,6 +296,8 @@ func (r *reader) rdata(t Type, length int) []byte {
 		return []byte(r.name())
 	case TypeSOA:
 		return append([]byte(r.name()+r.name()), r.bytes(20)...)
+	case TypeSRV: // some servers compress the target, which RFC 2782 forbids
+		return append(slices.Clone(r.bytes(6)), r.name()...)
 	}
 	return append([]byte(nil), r.bytes(length)...)
 }
@@ -399,6 +402,22 @@ func ParseSOA(rr RR) (SOA, error) {
 	s := SOA{MName: r.name(), RName: r.name(), Serial: r.uint32(), Refresh: r.uint32(), Retry: r.uint32(), Expire: r.uint32(), Minimum: r.uint32()}
 	if rr.Type != TypeSOA || r.failed || r.at != len(rr.Data) {
 		return SOA{}, ErrFormat
+	}
+	return s, nil
+}
+
+// SRVData is the data of an SRV record (RFC 2782).
+type SRVData struct {
+	Priority, Weight, Port uint16
+	Target                 Name
+}
+
+// ParseSRV returns the data of an SRV record without compression. An error is ErrFormat.
+func ParseSRV(data []byte) (SRVData, error) {
+	r := reader{data: data}
+	s := SRVData{Priority: r.uint16(), Weight: r.uint16(), Port: r.uint16(), Target: r.name()}
+	if r.failed || r.at != len(data) {
+		return SRVData{}, ErrFormat
 	}
 	return s, nil
 }

@@ -43,6 +43,8 @@ const (
 	BackupMade           Kind = "backup.made"
 	SecondaryBehind      Kind = "secondary.behind" // for a minute
 	SecondaryCaughtUp    Kind = "secondary.caught-up"
+	EndpointDead         Kind = "endpoint.dead"
+	EndpointAlive        Kind = "endpoint.alive"
 
 	// Gap stands for events that are not kept any more. No row has it: Log.Page makes it.
 	Gap Kind = "gap"
@@ -53,6 +55,7 @@ var Kinds = []Kind{
 	ConfigurationChanged, ServiceCreated, ServiceChanged, ServiceDeleted, UsageReserved, UsageChanged, UsageReleasing, UsageReleased,
 	RecordPublished, RecordChanged, RecordWithdrawn, RecordFailed, RecordConflict, RecordRecovered, ZoneDown, ZoneRecovered,
 	AddressChanged, LeftoverAppeared, LeftoverGone, OrphanFound, ProvisionApplied, ProvisionRefused, BackupMade, SecondaryBehind, SecondaryCaughtUp,
+	EndpointDead, EndpointAlive,
 }
 
 // Event is something that happened.

@@ -97,8 +97,9 @@ func shownUsage(u mesh.Usage) json.RawMessage {
 		Description  string             `json:"description"`
 		Status       mesh.BindingStatus `json:"status"`
 		Formats      []string           `json:"formats,omitempty"`
+		Check        json.RawMessage    `json:"check,omitempty"`
 		PeerID       string             `json:"peer_id,omitempty"`
-	}{append([]string{}, u.Endpoints...), u.Description, u.Status, u.Options.Formats, u.Options.PeerID})
+	}{append([]string{}, u.Endpoints...), u.Description, u.Status, u.Options.Formats, json.RawMessage(u.Options.Check), u.Options.PeerID})
 }
 
 // OfAddresses returns the event of changed addresses of this host. An address that is not known is

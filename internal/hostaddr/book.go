@@ -109,6 +109,12 @@ func (b *Book) Known() (last, now mesh.Addresses) {
 	return b.last, b.now
 }
 
+// Last returns the last known addresses.
+func (b *Book) Last() mesh.Addresses {
+	last, _ := b.Known()
+	return last
+}
+
 // All returns the last known addresses of the sources without a name as a list.
 func (b *Book) All() (all []netip.Addr) {
 	last, _ := b.Known()

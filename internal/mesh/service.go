@@ -84,13 +84,14 @@ func (v Service) Documented() bool { return v.Domain.Valid }
 
 // ServiceConfig is the part of a service's config that the program reads.
 type ServiceConfig struct {
-	Domain      string         `json:"domain"`
-	Provider    string         `json:"provider"`
-	AccessKeyID string         `json:"access_key_id"`
-	Secret      secrets.Secret `json:"access_key_secret"`
-	Endpoint    string         `json:"endpoint"`
-	Endpoints   []string       `json:"txt_endpoints"`
-	Formats     []string       `json:"formats"`
+	Domain      string          `json:"domain"`
+	Provider    string          `json:"provider"`
+	AccessKeyID string          `json:"access_key_id"`
+	Secret      secrets.Secret  `json:"access_key_secret"`
+	Endpoint    string          `json:"endpoint"`
+	Endpoints   []string        `json:"txt_endpoints"`
+	Formats     []string        `json:"formats"`
+	Check       json.RawMessage `json:"check"`
 }
 
 // ParseServiceConfig fails if text is no JSON object. A member of the wrong type counts as absent,
@@ -105,7 +106,7 @@ func ParseServiceConfig(text secrets.Secret) (c ServiceConfig, err error) {
 	}
 	for name, into := range map[string]any{
 		"domain": &c.Domain, "provider": &c.Provider, "access_key_id": &c.AccessKeyID,
-		"access_key_secret": &c.Secret, "endpoint": &c.Endpoint,
+		"access_key_secret": &c.Secret, "endpoint": &c.Endpoint, "check": &c.Check,
 	} {
 		json.Unmarshal(entries[name], into)
 	}

@@ -223,10 +223,10 @@ var errorTexts = map[string]string{
 	"%s: the record set is disabled":                                   "%s：记录集已被停用",
 	"disabled, or for some resolvers only: %q":                         "被停用或仅对部分解析线路生效：%q",
 	"%s: a value there is not UTF-8, and would not go back as it is":   "%s：该处有非 UTF-8 的值，无法原样写回",
-	"%s: the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change": "%s：该处的 TXT 记录带权重、仅对部分线路生效、是别名或属于流量策略，本程序不予改动",
-	"%s: the provider could not carry out a change: record set %s has status ERROR":                                                       "%s：服务商未能完成更改：记录集 %s 的状态为 ERROR",
-	"%s: the provider is still at work on the record set":                                                                                 "%s：服务商仍在处理该记录集",
-	"look through the zone for disabled records (before version 5 there is no other way): %w":                                             "在区域中查找停用的记录（5.0 之前的版本只能如此）：%w",
+	"%s: the records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change": "%s：该处的记录带权重、仅对部分线路生效、是别名或属于流量策略，本程序不予改动",
+	"%s: the provider could not carry out a change: record set %s has status ERROR":                                                   "%s：服务商未能完成更改：记录集 %s 的状态为 ERROR",
+	"%s: the provider is still at work on the record set":                                                                             "%s：服务商仍在处理该记录集",
+	"look through the zone for disabled records (before version 5 there is no other way): %w":                                         "在区域中查找停用的记录（5.0 之前的版本只能如此）：%w",
 
 	// Values.
 	"value %q":                             "值 %q",
@@ -315,6 +315,14 @@ var errorTexts = map[string]string{
 	"%q is no endpoint id of iroh: want 64 hex digits or 52 characters of z-base-32": "%q 不是 iroh 的节点 ID，应为 64 位十六进制数或 52 个 z-base-32 字符",
 	"%q is no DNS name: a label has 1 to %d letters, digits, hyphens or underscores, a name at most %d octets": "%q 不是 DNS 名称：每段为 1 到 %d 个字母、数字、连字符或下划线，全长最多 %d 字节",
 
+	// Data of records.
+	"not the canonical form %q":              "不是规范形式 %q",
+	"not an address for a record of type %s": "不是 %s 记录的地址",
+	"no type of records: %q":                 "没有这种记录类型：%q",
+	"not priority, weight, port and target":  "应为优先级、权重、端口和目标",
+	"not a number from 0 to 65535: %q":       "应为 0 到 65535 的整数：%q",
+	"%q is not from this program":            "%q 不是本程序发布的",
+
 	// A bridge.
 	"not a status that a bridge answers with":     "不是脚本应返回的状态码",
 	"zone %q does not contain %s":                 "区域 %q 不包含 %s",
@@ -326,7 +334,7 @@ var errorTexts = map[string]string{
 	"%s is delegated to other servers":                                   "%s 已委派给其他服务器",
 	"the server does not serve the zone itself":                          "该服务器并不负责此区域",
 	"%s answers %s without authority":                                    "%s 应答 %s，非权威应答",
-	"%s record at %s":                                                    "%s 的 TXT 记录",
+	"%s record at %s":                                                    "%[2]s 的 %[1]s 记录",
 	"query %s %s at %s":                                                  "查询 %s %s（%s）",
 	"transfer zone %s from %s":                                           "从 %[2]s 传送区域 %[1]s",
 	"update nothing in zone %s at %s":                                    "在区域 %s 中试更新（%s）",

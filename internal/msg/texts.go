@@ -54,6 +54,7 @@ const (
 	SecretNotStored    ID = "secret_not_stored"
 	EndpointInvalid    ID = "endpoint_invalid"
 	FormatInvalid      ID = "format_invalid"
+	CheckInvalid       ID = "check_invalid"
 	ValueTooLong       ID = "value_too_long"
 
 	ServiceIDEmpty       ID = "service_id_empty"
@@ -170,6 +171,8 @@ const (
 	NotSearched      ID = "not_searched"
 	ZoneUnreachable  ID = "zone_unreachable"
 	SharedName       ID = "shared_name"
+	EndpointSilent   ID = "endpoint_silent"
+	UnsupportedType  ID = "unsupported_record_type"
 	DatabaseFailed   ID = "database_down"
 )
 
@@ -288,6 +291,8 @@ var texts = map[ID][2]string{
 		"a masked secret keeps the stored one only where provider, access_key_id and endpoint are the stored ones; send the secret itself"},
 	FormatInvalid:   {"formats 中的 %q 无效：%s", "formats: %q: %s"},
 	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port%s", "txt_endpoints: %q is not scheme://host:port%s"},
+	EndpointSilent:  {"节点地址没有应答", "the endpoint does not answer"},
+	CheckInvalid:    {"%s 无效，应为：%s", "%s is not valid: want %s"},
 	ValueTooLong:    {"TXT 记录值过长：%d 字节，最多 %d 字节", "the TXT value is too long: %d octets, %d at most"},
 
 	ServiceIDEmpty:       {"service_id 不能为空", "service_id must not be empty"},
@@ -402,6 +407,8 @@ var texts = map[ID][2]string{
 	"provision.applied":     {"预置文件已应用", "provision file applied"},
 	"provision.refused":     {"预置文件未能应用", "provision file refused"},
 	"backup.made":           {"备份已生成", "backup made"},
+	"endpoint.dead":         {"节点地址已失效", "endpoint dead"},
+	"endpoint.alive":        {"节点地址已恢复", "endpoint alive"},
 	"gap":                   {"部分事件已不再保留", "events are not kept any more"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
@@ -427,6 +434,7 @@ var texts = map[ID][2]string{
 	SameOwner:        {"记录反复被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
 	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
+	UnsupportedType:  {"服务商（或其接口）不支持该记录类型", "the provider has no records of this type"},
 	SharedName:       {"该名称下还有其他 TXT 记录，只读取一条的客户端可能读到它", "other TXT values stand at the name: a client that reads one value may get one of them"},
 	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	DatabaseFailed:   {"数据库故障，将在下次同步时重试", "the database fails; the next synchronisation tries again"},

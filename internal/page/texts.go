@@ -125,6 +125,8 @@ var eventTexts = map[events.Kind][2]string{
 	events.BackupMade:           {"已生成备份", "backup made"},
 	events.SecondaryBehind:      {"辅助服务器落后", "secondary behind"},
 	events.SecondaryCaughtUp:    {"辅助服务器已同步", "secondary caught up"},
+	events.EndpointDead:         {"节点地址失效", "endpoint dead"},
+	events.EndpointAlive:        {"节点地址恢复", "endpoint alive"},
 	events.Gap:                  {"更早的事件已不保留", "older events are not kept"},
 }
 
@@ -132,6 +134,7 @@ var eventTexts = map[events.Kind][2]string{
 var eventLevels = map[events.Kind]string{
 	events.RecordPublished: "good", events.RecordRecovered: "good", events.ZoneRecovered: "good", events.LeftoverGone: "good",
 	events.RecordFailed: "bad", events.RecordConflict: "bad", events.ZoneDown: "bad", events.ProvisionRefused: "bad", events.SecondaryBehind: "bad", events.SecondaryCaughtUp: "good",
+	events.EndpointDead: "bad", events.EndpointAlive: "good",
 	events.LeftoverAppeared: "busy", events.OrphanFound: "busy",
 }
 

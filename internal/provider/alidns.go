@@ -33,7 +33,7 @@ const (
 // rights alidns:DescribeDomains, DescribeDomainInfo, DescribeSubDomainRecords, AddDomainRecord,
 // UpdateDomainRecord and DeleteDomainRecord, and DescribeDomainRecords to list a whole zone.
 func NewAliDNS(c Credentials) (*Client, error) {
-	return openRecords(aliEndpoint, c, func(a *api, _ Type) recordVendor { return &aliDNS{a} })
+	return openRecords(aliEndpoint, c, func(a *api) recordVendor { return &aliDNS{a} })
 }
 
 // signACS3 signs the host, the content type and all x-acs headers of a request. The caller has set
@@ -164,7 +164,7 @@ type aliRecord struct {
 
 func (e aliRecord) entry(z zone) entry {
 	off := e.Line != aliLine || e.Status == "DISABLE" // disabled, or not for every resolver
-	return entry{record{id: e.RecordId, value: cutTXT(e.Value), ttl: e.TTL, off: off}, absolute(e.RR, z), e.Type, e.Value}
+	return entry{record{id: e.RecordId, value: valueOf(e.Type, e.Value, cutTXT), ttl: e.TTL, off: off}, absolute(e.RR, z), e.Type, e.Value}
 }
 
 // entries names the zone in the vendor's spelling, also within the full name, because the vendor
@@ -190,8 +190,8 @@ func (v *aliDNS) entries(ctx context.Context, z zone, name, kind string) pageOf[
 	}
 }
 
-func (v *aliDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	return listEntries(ctx, v, z, name)
+func (v *aliDNS) list(ctx context.Context, z zone, at setKey) (recordSet, error) {
+	return listEntries(ctx, v, z, at)
 }
 
 func (v *aliDNS) alias(ctx context.Context, z zone, name string) (string, error) {
@@ -202,24 +202,26 @@ func (v *aliDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return listZoneEntries(ctx, v, z, sets)
 }
 
-func (v *aliDNS) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
+func (v *aliDNS) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
 	return v.do(ctx, "AddDomainRecord", url.Values{
-		"DomainName": {z.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
+		"DomainName": {z.id}, "RR": {relative(at.name, z)}, "Type": {string(at.kind)}, "Value": {value.Text()},
 		"TTL": {strconv.FormatUint(uint64(ttl), 10)}, "Line": {aliLine},
 	}, &struct{}{})
 }
 
-func (v *aliDNS) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
+func (v *aliDNS) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
 	return v.do(ctx, "UpdateDomainRecord", url.Values{
-		"RecordId": {old.id}, "RR": {relative(name, z)}, "Type": {"TXT"}, "Value": {value.Text()},
+		"RecordId": {old.id}, "RR": {relative(at.name, z)}, "Type": {string(at.kind)}, "Value": {value.Text()},
 		"TTL": {strconv.FormatUint(uint64(ttl), 10)},
 	}, &struct{}{})
 }
 
-func (v *aliDNS) remove(ctx context.Context, _ zone, _ string, old record) error {
+func (v *aliDNS) remove(ctx context.Context, _ zone, _ setKey, old record) error {
 	return v.do(ctx, "DeleteDomainRecord", url.Values{"RecordId": {old.id}}, &struct{}{})
 }
 
+func (v *aliDNS) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+
 // fits refuses values that the vendor is known to change: it strips double quotes and outer spaces,
 // and damages backslashes.
-func (v *aliDNS) fits(value Value) error { return plainText(value, aliMaxValue, `"\`) }
+func (v *aliDNS) fits(_ Type, value Value) error { return plainText(value, aliMaxValue, `"\`) }

@@ -49,15 +49,15 @@ func TestAliDNSExchanges(t *testing.T) {
 		case "find zone":
 			_, _, err = v.domain(t.Context(), "example.com")
 		case "list TXT at name":
-			_, err = v.list(t.Context(), z, name)
+			_, err = v.list(t.Context(), z, setKey{name, TXT})
 		case "create TXT":
-			err = v.create(t.Context(), z, name, Value{value}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{value}, 600)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, Value{oddText}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{oddText}, 600)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, record{id: "9999985"}, Value{other}, 600)
+			err = v.update(t.Context(), z, setKey{name, TXT}, record{id: "9999985"}, Value{other}, 600)
 		case "delete TXT":
-			err = v.remove(t.Context(), z, name, record{id: "9999985"})
+			err = v.remove(t.Context(), z, setKey{name, TXT}, record{id: "9999985"})
 		case "list TXT at name (alternative)":
 			e.unused(t, "alidns", "one way to list is enough")
 			continue
@@ -102,12 +102,12 @@ func TestAliDNSErrors(t *testing.T) {
 func TestAliDNSValues(t *testing.T) {
 	v := &aliDNS{}
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1"}, cutTXT(strings.Repeat("x", 512))} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

@@ -49,7 +49,7 @@ func baiduMinTTL(productVersion string) uint32 {
 // account that has passed the vendor's real-name check. It needs the rights to list zones, and to
 // list, create, update and delete their records.
 func NewBaiduCloud(c Credentials) (*Client, error) {
-	return openRecords(baiduEndpoint, c, func(a *api, _ Type) recordVendor { return &baiduCloud{a} })
+	return openRecords(baiduEndpoint, c, func(a *api) recordVendor { return &baiduCloud{a} })
 }
 
 // bceAuthorization signs a request over the named headers. The signature covers the body only by a
@@ -204,10 +204,10 @@ func (r baiduRecord) off() bool {
 
 // list selects the TXT records among all records at the name. An alias there is a conflict, except
 // beside values, which can be removed.
-func (v *baiduCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	sets := newZoneSets(nil)
-	err = v.records(ctx, z, url.Values{"rr": {relative(name, z)}}, sets)
-	return sets.sets[name], err
+func (v *baiduCloud) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
+	sets := newZoneSets(nil, at.kind)
+	err = v.records(ctx, z, url.Values{"rr": {relative(at.name, z)}}, sets)
+	return sets.of(at), err
 }
 
 func (v *baiduCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
@@ -257,20 +257,20 @@ func (v *baiduCloud) write(ctx context.Context, c call, missing Kind, change *ba
 	return v.do(ctx, c, missing, nil)
 }
 
-func (v *baiduCloud) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
+func (v *baiduCloud) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
 	c := call{name: "CreateRecord", method: http.MethodPost, path: baiduRecords(z)}
-	return v.write(ctx, c, ZoneNotFound, &baiduChange{relative(name, z), "TXT", value.Text(), ttl, baiduLine})
+	return v.write(ctx, c, ZoneNotFound, &baiduChange{relative(at.name, z), string(at.kind), value.Text(), ttl, baiduLine})
 }
 
-func (v *baiduCloud) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
+func (v *baiduCloud) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
 	c := call{name: "UpdateRecord", method: http.MethodPut, path: baiduRecords(z) + "/" + escape(old.id)}
-	return v.write(ctx, c, gone, &baiduChange{RR: relative(name, z), Type: "TXT", Value: value.Text(), TTL: ttl})
+	return v.write(ctx, c, gone, &baiduChange{RR: relative(at.name, z), Type: string(at.kind), Value: value.Text(), TTL: ttl})
 }
 
-func (v *baiduCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+func (v *baiduCloud) remove(ctx context.Context, z zone, _ setKey, old record) error {
 	return v.write(ctx, call{name: "DeleteRecord", method: http.MethodDelete, path: baiduRecords(z) + "/" + escape(old.id)}, gone, nil)
 }
 
 // fits refuses values that other vendors without quotes are known to change. The behaviour of this
 // vendor is not documented.
-func (v *baiduCloud) fits(value Value) error { return plainText(value, baiduMaxValue, `"\`) }
+func (v *baiduCloud) fits(_ Type, value Value) error { return plainText(value, baiduMaxValue, `"\`) }

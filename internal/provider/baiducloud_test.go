@@ -46,18 +46,18 @@ func TestBaiduCloudExchanges(t *testing.T) {
 			e.Request.Body = "" // the vendor's client sends the parameters of this GET a second time
 		case "list TXT at name":
 			var set recordSet
-			set, err = v.list(t.Context(), z, name)
+			set, err = v.list(t.Context(), z, setKey{name, TXT})
 			if r := set.records; len(r) != 1 || r[0].id != "5001" || r[0].ttl != 300 || r[0].off || !r[0].value.Equal(Value{value}) {
 				t.Errorf("records %+v", r)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, Value{value}, 300)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{value}, 300)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, Value{oddText}, 300)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{oddText}, 300)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, record{id: "5001"}, Value{other}, 300)
+			err = v.update(t.Context(), z, setKey{name, TXT}, record{id: "5001"}, Value{other}, 300)
 		case "delete TXT":
-			err = v.remove(t.Context(), z, name, record{id: "5001"})
+			err = v.remove(t.Context(), z, setKey{name, TXT}, record{id: "5001"})
 		default:
 			t.Errorf("exchange %q is new", e.Op)
 		}
@@ -119,12 +119,12 @@ func TestBaiduCloudMalformed(t *testing.T) {
 func TestBaiduCloudValues(t *testing.T) {
 	v := &baiduCloud{}
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestBaiduCloudToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := v.create(t.Context(), z, "a."+cloudtest.Zone, Value{"v"}, 300); err != nil {
+			if err := v.create(t.Context(), z, setKey{"a." + cloudtest.Zone, TXT}, Value{"v"}, 300); err != nil {
 				t.Error(err)
 			}
 		}
@@ -237,7 +237,7 @@ func TestBaiduCloudToken(t *testing.T) {
 func TestBaiduCloudLostAnswer(t *testing.T) {
 	c := cloudtest.BaiduCloud(t)
 	client := openCloud(t, c, NewBaiduCloud)
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v"}}, TTL: 60}
+	change := Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"v"}}, TTL: 60}
 	c.Fail(cloudtest.Lost)
 	if err := client.Change(t.Context(), change); KindOf(err) != Network {
 		t.Errorf("%v, want %s", err, Network)
@@ -271,7 +271,7 @@ func TestBaiduCloudDoubles(t *testing.T) {
 		if err != nil || len(seen.Values) != 1 {
 			t.Fatal(seen, err)
 		}
-		if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: seen, Add: add, Remove: seen.Values, TTL: 300}); err != nil {
+		if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Seen: seen, Add: add, Remove: seen.Values, TTL: 300}); err != nil {
 			t.Error(err)
 		}
 		if got := c.Values(t, name); len(got) != len(add) {
@@ -288,14 +288,14 @@ func TestBaiduCloudGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := v.remove(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}); KindOf(err) != gone {
+	if err := v.remove(t.Context(), z, setKey{"a." + cloudtest.Zone, TXT}, record{id: "1"}); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
-	if err := v.update(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}, Value{"v"}, 300); KindOf(err) != gone {
+	if err := v.update(t.Context(), z, setKey{"a." + cloudtest.Zone, TXT}, record{id: "1"}, Value{"v"}, 300); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
 	z.id = "elsewhere.example"
-	if err := v.create(t.Context(), z, "a."+cloudtest.Zone, Value{"v"}, 300); KindOf(err) != ZoneNotFound {
+	if err := v.create(t.Context(), z, setKey{"a." + cloudtest.Zone, TXT}, Value{"v"}, 300); KindOf(err) != ZoneNotFound {
 		t.Errorf("%v, want %s", err, ZoneNotFound)
 	}
 }

@@ -16,19 +16,20 @@ import (
 
 // zoneVendor is a vendor that lists whole zones.
 type zoneVendor interface {
-	// listZone collects the records and aliases of a zone. An incomplete list is an error.
+	// listZone collects the records of the types in sets, and the aliases, of a zone. An incomplete
+	// list is an error.
 	listZone(ctx context.Context, z zone, sets *zoneSets) error
 }
 
 // namesVendor is a vendor that lists some names of a zone in few calls.
 type namesVendor interface {
-	// listNames returns the records at the names, and perhaps at others.
-	listNames(ctx context.Context, z zone, names []string) (map[string]recordSet, error)
+	// listNames collects the records and aliases at the names, and perhaps at others.
+	listNames(ctx context.Context, z zone, names []string, sets *zoneSets) error
 }
 
-// batchVendor is a vendor that makes changes of many names in few calls.
+// batchVendor is a vendor that makes many changes in few calls.
 type batchVendor interface {
-	// applyAll makes changes of different names of one zone and returns the error of each. If ok
+	// applyAll makes changes of different sets of one zone and returns the error of each. If ok
 	// is false, it did nothing because the vendor takes single changes only.
 	applyAll(ctx context.Context, z zone, plans []plan) (errs []error, ok bool)
 }
@@ -40,34 +41,36 @@ const (
 	listPage   = 1000
 )
 
-// ReadAll returns the values and aliases of a zone.
+// ReadAll returns the TXT values and aliases of a zone.
 func (c *Client) ReadAll(ctx context.Context, zone string, wanted Wanted) (map[string]RRset, error) {
 	z, err := c.named(ctx, zone)
 	if err != nil {
 		return nil, err
 	}
-	sets, err := c.listZone(ctx, z, wanted)
-	if err != nil {
+	sets := newZoneSets(wanted, TXT)
+	if err := c.listZone(ctx, z, sets); err != nil {
 		return nil, err
 	}
-	all := make(map[string]RRset, len(sets))
-	for name, set := range sets {
-		values := set.values()
-		values.Alias = msg.Say(dnsname.Fold(set.alias))
-		all[name] = values
-		delete(sets, name) // frees memory, because a zone may have many names
+	all := make(map[string]RRset, len(sets.sets))
+	for at, set := range sets.sets {
+		all[at.name] = set.values()
+		delete(sets.sets, at) // frees memory, because a zone may have many names
+	}
+	for name, target := range sets.aliases {
+		set := all[name]
+		set.Alias = msg.Say(dnsname.Fold(target))
+		all[name] = set
 	}
 	return all, nil
 }
 
 // listZone lists a zone, and remembers the cost in calls.
-func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[string]recordSet, error) {
+func (c *Client) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	v, ok := c.vendor.(zoneVendor)
 	if !ok {
-		return nil, &Error{Kind: Invalid, Detail: msg.Say(z.name), Err: ErrNotListed}
+		return &Error{Kind: Invalid, Detail: msg.Say(z.name), Err: ErrNotListed}
 	}
 	var calls atomic.Int64
-	sets := newZoneSets(wanted)
 	err := v.listZone(context.WithValue(ctx, callCount{}, &calls), z, sets)
 	e, failed := errors.AsType[*Error](err)
 	switch {
@@ -80,13 +83,11 @@ func (c *Client) listZone(ctx context.Context, z zone, wanted Wanted) (map[strin
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.costs[z.name] = int(calls.Load()) + sets.records/listPage; err == nil {
-		return sets.sets, nil
-	}
+	c.costs[z.name] = int(calls.Load()) + sets.records/listPage
 	if errors.Is(err, ErrNotListed) {
 		c.costs[z.name] = math.MaxInt
 	}
-	return nil, err
+	return err
 }
 
 // cost returns the number of calls for a list of the whole zone. It counts listPage records as one
@@ -100,7 +101,7 @@ func (c *Client) cost(z zone) int {
 // job is a change on its way through ChangeAll.
 type job struct {
 	change Change
-	name   string
+	at     setKey
 	set    recordSet // as listed last
 	plan   plan
 	over   bool // failed or done
@@ -131,20 +132,18 @@ func (c *Client) BatchSize() int {
 	return 64
 }
 
-// ChangeAll makes changes of different RRsets of one zone, one type after the other.
+// ChangeAll makes changes of different names or types in one zone.
 func (c *Client) ChangeAll(ctx context.Context, changes []Change) []error {
 	var all jobs
-	types := map[Type]jobs{}
 	for _, change := range changes {
-		j := &job{change: change, name: dnsname.Fold(change.Name)}
-		all, types[change.Type] = append(all, j), append(types[change.Type], j)
-	}
-	for t, some := range types {
-		if of, err := c.of(t); err != nil {
-			some.end(err)
-		} else {
-			of.changeAll(ctx, some)
+		j := &job{change: change, at: change.at()}
+		if err := c.fits(change); err != nil {
+			j.end(unmade(err))
 		}
+		all = append(all, j)
+	}
+	if todo := all.left(); len(todo) > 0 {
+		c.changeAll(ctx, todo)
 	}
 	errs := make([]error, len(all))
 	for i, j := range all {
@@ -162,18 +161,20 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	c.check(z, all)
 	todo := all.left()
 	// All callers take the turns in the same order, so that there is no deadlock.
-	slices.SortFunc(todo, func(a, b *job) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(todo, func(a, b *job) int {
+		return cmp.Or(cmp.Compare(a.at.name, b.at.name), cmp.Compare(a.at.kind, b.at.kind))
+	})
 	for i, j := range todo {
-		turn := c.turn(j.name)
+		turn := c.turn(j.at)
 		if !turn.take(ctx) {
-			todo[i:].end(&Error{Kind: Network, Detail: msg.Textf("%s: another change is under way", j.name), Err: ctx.Err()})
+			todo[i:].end(&Error{Kind: Network, Detail: msg.Textf("%s: another change is under way", j.at.name), Err: ctx.Err()})
 			break
 		}
 		defer turn.end()
 	}
 	c.look(ctx, z, todo.left())
 	for _, j := range todo.left() {
-		if j.plan, err = newPlan(z, j.name, j.set, j.change); err != nil || j.plan.empty() {
+		if j.plan, err = newPlan(z, j.at, j.set, j.change); err != nil || j.plan.empty() {
 			j.end(err)
 		}
 	}
@@ -190,17 +191,15 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 
 // check ends the jobs that cannot be done.
 func (c *Client) check(z zone, all jobs) {
-	named := map[string]bool{}
+	named := map[setKey]bool{}
 	for _, j := range all {
-		switch err := c.fits(j.change.Add); {
-		case err != nil:
-			j.end(err)
+		switch {
 		case dnsname.Fold(j.change.Zone) != z.name:
-			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", j.name)})
-		case named[j.name]:
-			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", j.name)})
+			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", j.at.name)})
+		case named[j.at]:
+			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", j.at.name)})
 		default:
-			named[j.name] = true
+			named[j.at] = true
 		}
 	}
 }
@@ -213,7 +212,7 @@ func (c *Client) look(ctx context.Context, z zone, todo jobs) {
 	sets, err := c.lookTogether(ctx, z, todo)
 	if errors.Is(err, ErrNotListed) {
 		for i, err := range each(len(todo), func(i int) (err error) {
-			todo[i].set, err = c.vendor.list(ctx, z, todo[i].name)
+			todo[i].set, err = c.vendor.list(ctx, z, todo[i].at)
 			return err
 		}) {
 			if err != nil {
@@ -224,30 +223,35 @@ func (c *Client) look(ctx context.Context, z zone, todo jobs) {
 	}
 	if err != nil {
 		todo.end(err)
+		return
 	}
 	for _, j := range todo {
-		j.set = sets[j.name]
+		j.set = sets.of(j.at)
 	}
 }
 
 // lookTogether reads the names together. ErrNotListed means that they must be read one by one.
-func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (map[string]recordSet, error) {
-	if v, ok := c.vendor.(namesVendor); ok {
-		var names []string
-		for _, j := range todo {
-			names = append(names, j.name)
+func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (*zoneSets, error) {
+	var names []string
+	var types []Type
+	wanted := map[string]bool{}
+	for _, j := range todo {
+		if !wanted[j.at.name] {
+			names, wanted[j.at.name] = append(names, j.at.name), true
 		}
-		return v.listNames(ctx, z, names)
+		if !slices.Contains(types, j.at.kind) {
+			types = append(types, j.at.kind)
+		}
+	}
+	sets := newZoneSets(func(name string, _ Value) bool { return wanted[name] }, types...)
+	if v, ok := c.vendor.(namesVendor); ok {
+		return sets, v.listNames(ctx, z, names, sets)
 	}
 	_, always := c.vendor.(interface{ alwaysLists() })
 	if cost := c.cost(z); len(todo) < cost && !(always && cost < math.MaxInt) {
 		return nil, ErrNotListed
 	}
-	names := map[string]bool{}
-	for _, j := range todo {
-		names[j.name] = true
-	}
-	return c.listZone(ctx, z, func(name string, _ Value) bool { return names[name] })
+	return sets, c.listZone(ctx, z, sets)
 }
 
 // applyAll makes the planned changes.
@@ -266,7 +270,7 @@ func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 	}
 	for i, err := range errs {
 		if err != nil {
-			todo[i].end(overtaken(todo[i].name, err))
+			todo[i].end(overtaken(todo[i].at.name, err))
 		}
 	}
 }
@@ -282,7 +286,7 @@ func (c *Client) confirmAll(ctx context.Context, z zone, todo jobs) {
 		}
 		if todo = todo.left(); len(todo) > 0 && !pause(ctx, wait) {
 			for _, j := range todo {
-				j.end(&Error{Kind: Temporary, Detail: msg.Say(j.name), Err: ErrUnseen})
+				j.end(&Error{Kind: Temporary, Detail: msg.Say(j.at.name), Err: ErrUnseen})
 			}
 			return
 		}
@@ -378,42 +382,57 @@ func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []
 
 // zoneSets collects the wanted records of a zone.
 type zoneSets struct {
+	types   []Type
 	wanted  Wanted
-	sets    map[string]recordSet // by folded name
-	records int                  // records that the vendor has shown
-	kept    int                  // estimated octets of memory; over maxKept nothing more is kept
+	sets    map[setKey]recordSet
+	aliases map[string]string // targets by folded name
+	records int               // records that the vendor has shown
+	kept    int               // estimated octets of memory; over maxKept nothing more is kept
 }
 
-func newZoneSets(wanted Wanted) *zoneSets {
-	return &zoneSets{wanted: wanted, sets: map[string]recordSet{}}
+func newZoneSets(wanted Wanted, types ...Type) *zoneSets {
+	return &zoneSets{types: types, wanted: wanted, sets: map[setKey]recordSet{}, aliases: map[string]string{}}
 }
 
-func (s *zoneSets) add(name string, r record) {
-	s.join(name, func(set recordSet) recordSet {
+// has reports whether the sets have records of a vendor's type.
+func (s *zoneSets) has(kind string) bool { return slices.Contains(s.types, Type(kind)) }
+
+// of returns the set of a name and type, with the alias of the name.
+func (s *zoneSets) of(at setKey) recordSet {
+	set := s.sets[at]
+	set.alias = s.aliases[at.name]
+	return set
+}
+
+func (s *zoneSets) add(at setKey, r record) {
+	s.join(at, func(set recordSet) recordSet {
 		set.records = append(set.records, r)
 		return set
 	})
 }
 
+// alias adds the alias of a name.
 func (s *zoneSets) alias(name, target string) {
-	s.join(name, func(set recordSet) recordSet {
-		set.alias = target
-		return set
-	})
+	s.records++
+	_, there := s.sets[setKey{name, TXT}]
+	if s.kept <= maxKept && (there || s.wanted == nil || s.wanted(name, nil)) {
+		s.kept += recordCost + len(name)
+		s.aliases[name] = target
+	}
 }
 
-// join changes the set of a name by add.
-func (s *zoneSets) join(name string, add func(recordSet) recordSet) {
+// join changes a set by add.
+func (s *zoneSets) join(at setKey, add func(recordSet) recordSet) {
 	s.records++
-	before, there := s.sets[name]
+	before, there := s.sets[at]
 	set := add(before)
-	is := func(r record) bool { return s.wanted(name, r.value) }
-	if s.kept > maxKept || !there && s.wanted != nil && !s.wanted(name, nil) && !slices.ContainsFunc(set.records, is) {
+	is := func(r record) bool { return s.wanted(at.name, r.value) }
+	if s.kept > maxKept || !there && s.wanted != nil && !s.wanted(at.name, nil) && !slices.ContainsFunc(set.records, is) {
 		return
 	}
-	s.kept += recordCost + len(name)
+	s.kept += recordCost + len(at.name)
 	for _, r := range set.records[len(before.records):] {
 		s.kept += recordCost + len(r.id) + len(r.raw) + len(r.value.Text())
 	}
-	s.sets[name] = set
+	s.sets[at] = set
 }

@@ -16,8 +16,7 @@ import (
 func together(n int) (changes []provider.Change) {
 	for i := range n {
 		changes = append(changes, provider.Change{
-			Type: provider.TXT,
-			Zone: cloudtest.Zone, Name: fmt.Sprintf("together%d.%s", i, cloudtest.Zone), Add: []provider.Value{{"ours"}}, TTL: 60,
+			Zone: cloudtest.Zone, Name: fmt.Sprintf("together%d.%s", i, cloudtest.Zone), Type: provider.TXT, Add: []provider.Value{{"ours"}}, TTL: 60,
 		})
 	}
 	return changes
@@ -206,6 +205,6 @@ func TestExistsMeansAlias(t *testing.T) {
 		"RequestId": "r", "Error": map[string]any{"Code": "InvalidParameter.DomainRecordExist", "Message": "The record exists."},
 	}})
 	c.Fail(cloudtest.Pass, cloudtest.Instead(exists))
-	err := client.Change(t.Context(), provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: faultyName, Add: []provider.Value{{"ours"}}, TTL: 60})
+	err := client.Change(t.Context(), provider.Change{Zone: cloudtest.Zone, Name: faultyName, Type: provider.TXT, Add: []provider.Value{{"ours"}}, TTL: 60})
 	wantKind(t, c, err, provider.Conflict)
 }

@@ -3,7 +3,6 @@ package provider
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,15 +15,10 @@ import (
 // Client is the client of a vendor with an HTTP API. It has the work that is the same for all
 // vendors: it finds the zone, compares the values at a name, leaves all others unchanged, and waits
 // until the vendor shows a change. It is safe for concurrent use.
-//
-// A Client works on TXT records. It has a client of its own for each other type of the vendor.
 type Client struct {
 	vendor vendor
 	apply  func(ctx context.Context, p plan) error
 	poll   time.Duration // the pause before confirm reads again
-
-	txt    *Client          // the client of TXT records, which finds the zones for those of all types
-	others map[Type]*Client // the clients of the other types; only of the client of TXT records
 
 	search turn // one search for zones at a time: the others use its result
 
@@ -32,40 +26,45 @@ type Client struct {
 	zones  map[string]known
 	listed bool // the vendor's list of zones was read, or the vendor has none
 	all    bool // zones has every zone of the account
-	names  map[string]turn
+	sets   map[setKey]turn
 	costs  map[string]int // by zone name: calls of the last list of the whole zone
 
 	unanswered int   // successive searches for zones whose failure would meet every other search
 	failure    error // of the last of them
 }
 
-// vendor is the API of any vendor, for records of one type.
+// vendor is the API of any vendor.
 type vendor interface {
 	// zone looks in the account for the public zone with exactly this name. A vendor that knows
 	// the longest zone that contains the name may return that zone.
 	zone(ctx context.Context, name string) (z zone, found bool, err error)
 
-	// list returns the records at exactly this name.
-	list(ctx context.Context, z zone, name string) (recordSet, error)
+	// list returns the records of exactly this name and type.
+	list(ctx context.Context, z zone, at setKey) (recordSet, error)
 
 	// fits returns the reason why the vendor would not keep a value unchanged, nil if it would.
-	fits(v Value) error
+	fits(t Type, v Value) error
+}
+
+// typesVendor is a vendor whose client has more types of records than TXT.
+type typesVendor interface {
+	types() []Type
 }
 
 // recordVendor changes single records by their ids.
 type recordVendor interface {
 	vendor
-	create(ctx context.Context, z zone, name string, v Value, ttl uint32) error
-	update(ctx context.Context, z zone, name string, old record, v Value, ttl uint32) error
-	remove(ctx context.Context, z zone, name string, old record) error
+	create(ctx context.Context, z zone, at setKey, v Value, ttl uint32) error
+	update(ctx context.Context, z zone, at setKey, old record, v Value, ttl uint32) error
+	remove(ctx context.Context, z zone, at setKey, old record) error
 }
 
-// setVendor replaces all TXT records at a name together.
+// setVendor replaces all records of a name and type together.
 type setVendor interface {
 	vendor
 	// replace puts one set in the place of another; a set without records deletes it. If the
 	// vendor can compare, replace fails with Changed when from is no longer there.
-	replace(ctx context.Context, z zone, name string, from, to recordSet) error
+	replace(ctx context.Context, z zone, at setKey, from, to recordSet) error
 }
 
 // zone is a zone of the account. Its name is folded and has no final dot.
@@ -79,7 +78,7 @@ type zone struct {
 	fault   error    // the reason why the zone must not be changed
 }
 
-// record is one record.
+// record is one record of a set.
 type record struct {
 	id    string // only of a recordVendor
 	value Value
@@ -88,7 +87,7 @@ type record struct {
 	off   bool // disabled or for some resolvers only: the client must not touch it
 }
 
-// recordSet is the records of one type and the alias at a name.
+// recordSet is the records of one type, and the alias, at a name.
 type recordSet struct {
 	id      string // of a vendor whose sets have ids
 	ttl     uint32
@@ -103,10 +102,10 @@ const (
 	gone   Kind = "gone"   // the record no longer exists
 )
 
-// plan is a change of the records at one name.
+// plan is a change of the records of one name and type.
 type plan struct {
 	zone        zone
-	name        string
+	at          setKey
 	seen        recordSet
 	add, remove []Value
 	copies      []Value // values that keep one record
@@ -124,71 +123,46 @@ func newRecordClient(v recordVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error { return p.changeRecords(ctx, v) })
 }
 
-// openRecords makes a client of a recordVendor, for TXT records and those of other types. The
-// credentials may replace the vendor's own endpoint.
-func openRecords(endpoint string, c Credentials, open func(*api, Type) recordVendor, others ...Type) (*Client, error) {
+// openRecords makes a client of a recordVendor. The credentials may replace the vendor's own endpoint.
+func openRecords(endpoint string, c Credentials, open func(*api) recordVendor) (*Client, error) {
 	a, err := newAPI(endpoint, c, false)
 	if err != nil {
 		return nil, err
 	}
-	return ofTypes(func(t Type) *Client { return newRecordClient(open(a, t)) }, others...), nil
-}
-
-// ofTypes returns the client of TXT records, with clients of other types.
-func ofTypes(open func(Type) *Client, others ...Type) *Client {
-	c := open(TXT)
-	for _, t := range others {
-		c.others[t] = open(t)
-		c.others[t].txt = c
-	}
-	return c
-}
-
-// Types returns the types of records that the vendor has here.
-func (c *Client) Types() []Type { return append([]Type{TXT}, slices.Sorted(maps.Keys(c.others))...) }
-
-// of returns the client of a type.
-func (c *Client) of(t Type) (*Client, error) {
-	if other := c.others[t]; other != nil {
-		return other, nil
-	}
-	if t == TXT {
-		return c, nil
-	}
-	return nil, Unsupported(t)
-}
-
-// Unsupported returns the error of a type that a client does not have.
-func Unsupported(t Type) error {
-	return &Error{Kind: UnsupportedType, Detail: msg.Say(string(t)), Unmade: true}
+	return newRecordClient(open(a)), nil
 }
 
 func newSetClient(v setVendor) *Client {
 	return clientOf(v, func(ctx context.Context, p plan) error {
-		return v.replace(ctx, p.zone, p.name, p.seen, p.after())
+		return v.replace(ctx, p.zone, p.at, p.seen, p.after())
 	})
 }
 
 func clientOf(v vendor, apply func(ctx context.Context, p plan) error) *Client {
-	c := &Client{
-		vendor: v, apply: apply, poll: pollInterval, search: newTurn(), others: map[Type]*Client{},
-		zones: map[string]known{}, names: map[string]turn{}, costs: map[string]int{},
+	return &Client{
+		vendor: v, apply: apply, poll: pollInterval, search: newTurn(),
+		zones: map[string]known{}, sets: map[setKey]turn{}, costs: map[string]int{},
 	}
-	c.txt = c
-	return c
+}
+
+// Types returns the types of records that the client has.
+func (c *Client) Types() []Type {
+	if v, ok := c.vendor.(typesVendor); ok {
+		return v.types()
+	}
+	return []Type{TXT}
 }
 
 // Read returns the values of a type at a name.
 func (c *Client) Read(ctx context.Context, zone, name string, t Type) (RRset, error) {
-	c, err := c.of(t)
-	if err != nil {
+	if err := CheckType(c, t); err != nil {
 		return RRset{}, err
 	}
 	z, err := c.named(ctx, zone)
 	if err != nil {
 		return RRset{}, err
 	}
-	set, err := c.vendor.list(ctx, z, dnsname.Fold(name))
+	set, err := c.vendor.list(ctx, z, setKey{dnsname.Fold(name), t})
 	values := set.values()
 	if err == nil && set.alias != "" && len(values.Values) == 0 {
 		err = aliased(dnsname.Fold(name), set.alias)
@@ -221,45 +195,48 @@ func (s recordSet) values() RRset {
 // Change makes the change and returns when the provider shows it. It reads the name first, and does
 // nothing if the values have changed since they were seen.
 func (c *Client) Change(ctx context.Context, ch Change) error {
-	c, err := c.of(ch.Type)
-	if err != nil {
-		return err
+	if err := c.fits(ch); err != nil {
+		return unmade(err)
 	}
-	name := dnsname.Fold(ch.Name)
-	turn := c.turn(name)
+	at := ch.at()
+	turn := c.turn(at)
 	if !turn.take(ctx) {
-		return &Error{Kind: Network, Detail: msg.Textf("%s: another change is under way", name), Err: ctx.Err(), Unmade: true}
+		return &Error{Kind: Network, Detail: msg.Textf("%s: another change is under way", at.name), Err: ctx.Err(), Unmade: true}
 	}
 	defer turn.end()
-	p, err := c.plan(ctx, name, ch)
+	p, err := c.plan(ctx, at, ch)
 	if err != nil || p.empty() {
 		return unmade(err)
 	}
-	if err := overtaken(name, c.apply(ctx, p)); err != nil {
+	if err := overtaken(at.name, c.apply(ctx, p)); err != nil {
 		return err
 	}
 	return unsure(c.confirm(ctx, p))
 }
 
+// at returns the set that a change is about.
+func (ch Change) at() setKey { return setKey{dnsname.Fold(ch.Name), ch.Type} }
+
 // plan reads the name and plans the change.
-func (c *Client) plan(ctx context.Context, name string, ch Change) (plan, error) {
-	if err := c.fits(ch.Add); err != nil {
-		return plan{}, err
-	}
+func (c *Client) plan(ctx context.Context, at setKey, ch Change) (plan, error) {
 	z, err := c.named(ctx, ch.Zone)
 	if err != nil {
 		return plan{}, err
 	}
-	seen, err := c.vendor.list(ctx, z, name)
+	seen, err := c.vendor.list(ctx, z, at)
 	if err != nil {
 		return plan{}, err
 	}
-	return newPlan(z, name, seen, ch)
+	return newPlan(z, at, seen, ch)
 }
 
-func (c *Client) fits(values []Value) error {
-	for _, v := range values {
-		if err := c.vendor.fits(v); err != nil {
+// fits returns the reason why the client cannot make the change, whatever is at the name.
+func (c *Client) fits(ch Change) error {
+	if err := CheckType(c, ch.Type); err != nil {
+		return err
+	}
+	for _, v := range ch.Add {
+		if err := cmp.Or(ch.Type.Check(v), c.vendor.fits(ch.Type, v)); err != nil {
 			return &Error{Kind: Invalid, Detail: msg.Textf("value %q", v.Text()), Err: err}
 		}
 	}
@@ -277,12 +254,12 @@ func overtaken(name string, err error) error {
 
 // newPlan plans only what is still to be done. A value to add that exists in a disabled record is a
 // conflict: a vendor refuses a second record, and the client must not enable the first.
-func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
-	p := plan{zone: z, name: name, seen: seen, ttl: max(ch.TTL, z.minTTL)}
+func newPlan(z zone, at setKey, seen recordSet, ch Change) (plan, error) {
+	p := plan{zone: z, at: at, seen: seen, ttl: max(ch.TTL, z.minTTL)}
 	now := seen.values()
 	standing := now.Values
 	if !sameValues(standing, ch.Seen.Values) {
-		return p, &Error{Kind: Changed, Detail: staleAt(name)}
+		return p, &Error{Kind: Changed, Detail: staleAt(at.name)}
 	}
 	stands := func(v Value) bool { return slices.ContainsFunc(standing, v.Equal) }
 	p.add = slices.DeleteFunc(slices.Clone(ch.Add), stands)
@@ -291,24 +268,24 @@ func newPlan(z zone, name string, seen recordSet, ch Change) (plan, error) {
 		return !slices.ContainsFunc(now.Copies, v.Equal) || slices.ContainsFunc(p.remove, v.Equal)
 	})
 	if seen.alias != "" && len(p.add) > 0 {
-		return p, aliased(name, seen.alias)
+		return p, aliased(at.name, seen.alias)
 	}
 	for _, r := range seen.records {
 		if r.off && slices.ContainsFunc(p.add, r.value.Equal) {
-			return p, &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled or for some resolvers only", name)}
+			return p, &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled or for some resolvers only", at.name)}
 		}
 	}
 	return p, nil
 }
 
-// turn returns the turn of a name, so that two changes of one name never overlap.
-func (c *Client) turn(name string) turn {
+// turn returns the turn of a set, so that two changes of one set never overlap.
+func (c *Client) turn(at setKey) turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.names[name] == nil {
-		c.names[name] = newTurn()
+	if c.sets[at] == nil {
+		c.sets[at] = newTurn()
 	}
-	return c.names[name]
+	return c.sets[at]
 }
 
 // turn admits one caller at a time. A waiting caller gives up when its context ends.
@@ -331,17 +308,17 @@ func (t turn) end() { <-t }
 func (p plan) changeRecords(ctx context.Context, v recordVendor) error {
 	_, old := p.split()
 	if len(p.add) == 1 && len(old) == 1 {
-		return p.orAlias(ctx, v, v.update(ctx, p.zone, p.name, old[0], p.add[0], p.ttl))
+		return p.orAlias(ctx, v, v.update(ctx, p.zone, p.at, old[0], p.add[0], p.ttl))
 	}
 	var steps []func() error
 	for _, value := range p.add {
 		steps = append(steps, func() error {
-			err := p.orAlias(ctx, v, v.create(ctx, p.zone, p.name, value, p.ttl))
+			err := p.orAlias(ctx, v, v.create(ctx, p.zone, p.at, value, p.ttl))
 			return unless(exists, err)
 		})
 	}
 	for _, r := range old {
-		steps = append(steps, func() error { return unless(gone, v.remove(ctx, p.zone, p.name, r)) })
+		steps = append(steps, func() error { return unless(gone, v.remove(ctx, p.zone, p.at, r)) })
 	}
 	for i, step := range steps {
 		if err := step(); err != nil && i > 0 {
@@ -374,11 +351,11 @@ func (p plan) orAlias(ctx context.Context, v vendor, err error) error {
 	if kind := KindOf(err); !can || kind != exists && kind != Invalid {
 		return err
 	}
-	target, failure := looks.alias(ctx, p.zone, p.name)
+	target, failure := looks.alias(ctx, p.zone, p.at.name)
 	if failure != nil || target == "" {
 		return err
 	}
-	conflict := aliased(p.name, target)
+	conflict := aliased(p.at.name, target)
 	conflict.Err, conflict.Unmade = err, Unmade(err)
 	return conflict
 }
@@ -424,7 +401,7 @@ func unspeakable(name string) error {
 // would make the program write the record again, or leave it behind.
 func (c *Client) confirm(ctx context.Context, p plan) error {
 	for wait := c.poll; ; wait = min(2*wait, longestPoll) {
-		set, err := c.vendor.list(ctx, p.zone, p.name)
+		set, err := c.vendor.list(ctx, p.zone, p.at)
 		if err != nil {
 			return err
 		}
@@ -432,7 +409,7 @@ func (c *Client) confirm(ctx context.Context, p plan) error {
 			return nil
 		}
 		if !pause(ctx, wait) {
-			return &Error{Kind: Temporary, Detail: msg.Say(p.name), Err: ErrUnseen}
+			return &Error{Kind: Temporary, Detail: msg.Say(p.at.name), Err: ErrUnseen}
 		}
 	}
 }

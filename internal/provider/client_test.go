@@ -106,7 +106,7 @@ func TestOtherOctets(t *testing.T) {
 		seen, err := client.Read(t.Context(), "example.com", "a.example.com", TXT)
 		if err == nil {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			client.Change(ctx, Change{Type: TXT, Zone: "example.com", Name: "a.example.com", Seen: seen, Add: []Value{{"ours"}}, TTL: 600})
+			client.Change(ctx, Change{Zone: "example.com", Name: "a.example.com", Type: TXT, Seen: seen, Add: []Value{{"ours"}}, TTL: 600})
 			cancel()
 		}
 		server.Close()

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -224,6 +225,15 @@ func cloudflarePublic(entries []cloudflareZone) (zones []zone) {
 type cloudflareShown struct {
 	ID, Name, Type, Content string
 	TTL                     uint32
+	Data                    *cloudflareSRV
+}
+
+// cloudflareSRV is the data of an SRV record, of which the content lacks the priority.
+type cloudflareSRV struct {
+	Priority uint16 `json:"priority"`
+	Weight   uint16 `json:"weight"`
+	Port     uint16 `json:"port"`
+	Target   string `json:"target"`
 }
 
 // entry marks a CNAME at the zone's own name as off: the vendor flattens it, so it excludes no record.
@@ -233,7 +243,11 @@ func (e cloudflareShown) entry(z zone) entry {
 	}
 	name := dnsname.Fold(e.Name)
 	off := e.Type == "CNAME" && name == z.name
-	return entry{record{id: e.ID, value: looseTXT(e.Content), ttl: e.TTL, off: off}, name, e.Type, e.Content}
+	text := e.Content
+	if d := e.Data; d != nil && e.Type == string(SRV) {
+		text = fmt.Sprintf("%d %d %d %s", d.Priority, d.Weight, d.Port, d.Target)
+	}
+	return entry{record{id: e.ID, value: valueOf(e.Type, text, looseTXT), ttl: e.TTL, off: off}, name, e.Type, text}
 }
 
 func (v *cloudflare) entries(ctx context.Context, z zone, name, kind string) pageOf[entry] {
@@ -249,8 +263,8 @@ func (v *cloudflare) entries(ctx context.Context, z zone, name, kind string) pag
 }
 
 // list does not see a CNAME: the vendor reports one when a record is created.
-func (v *cloudflare) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	return listEntries(ctx, v, z, name)
+func (v *cloudflare) list(ctx context.Context, z zone, at setKey) (recordSet, error) {
+	return listEntries(ctx, v, z, at)
 }
 
 func (v *cloudflare) alias(ctx context.Context, z zone, name string) (string, error) {
@@ -266,25 +280,41 @@ func cloudflarePath(z zone) string { return "/zones/" + escape(z.id) + "/dns_rec
 // cloudflareRecord is the part of a record that a write sets. An update keeps the other members
 // (comment, tags, proxied).
 type cloudflareRecord struct {
-	Content string `json:"content"`
-	Name    string `json:"name"`
-	TTL     uint32 `json:"ttl"`
-	Type    string `json:"type"`
+	Content string         `json:"content,omitempty"`
+	Name    string         `json:"name"`
+	TTL     uint32         `json:"ttl"`
+	Type    string         `json:"type"`
+	Data    *cloudflareSRV `json:"data,omitempty"`
 }
 
-func (v *cloudflare) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
+// cloudflareRecordOf returns the record of a value, which is checked.
+func cloudflareRecordOf(at setKey, value Value, ttl uint32) cloudflareRecord {
+	r := cloudflareRecord{Name: at.name, TTL: ttl, Type: string(at.kind)}
+	switch at.kind {
+	case TXT:
+		r.Content = quoteTXT(value, "")
+	case SRV:
+		r.Data = &cloudflareSRV{}
+		fmt.Sscan(value.Text(), &r.Data.Priority, &r.Data.Weight, &r.Data.Port, &r.Data.Target)
+	default:
+		r.Content = value.Text()
+	}
+	return r
+}
+
+func (v *cloudflare) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
 	_, err := v.do(ctx, call{name: "create record", method: http.MethodPost, path: cloudflarePath(z)},
-		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
+		cloudflareRecordOf(at, value, ttl), nil)
 	return err
 }
 
-func (v *cloudflare) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
+func (v *cloudflare) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
 	_, err := v.do(ctx, call{name: "edit record", method: http.MethodPatch, path: cloudflarePath(z) + "/" + escape(old.id)},
-		cloudflareRecord{quoteTXT(value, ""), name, ttl, "TXT"}, nil)
+		cloudflareRecordOf(at, value, ttl), nil)
 	return err
 }
 
-func (v *cloudflare) remove(ctx context.Context, z zone, _ string, old record) error {
+func (v *cloudflare) remove(ctx context.Context, z zone, _ setKey, old record) error {
 	_, err := v.do(ctx, call{name: "delete record", method: http.MethodDelete, path: cloudflarePath(z) + "/" + escape(old.id)}, nil, nil)
 	return err
 }
@@ -340,7 +370,7 @@ func cloudflareOperations(plans []plan) (steps cloudflareSteps) {
 	for _, p := range plans {
 		_, old := p.split()
 		for i, value := range p.add {
-			to := cloudflareRecord{quoteTXT(value, ""), p.name, p.ttl, "TXT"}
+			to := cloudflareRecordOf(p.at, value, p.ttl)
 			if i < len(old) {
 				steps.Patches = append(steps.Patches, cloudflarePatch{cloudflareID{old[i].id}, to})
 			} else {
@@ -366,9 +396,11 @@ func cloudflareFit(plans []plan) int {
 	return len(plans)
 }
 
+func (v *cloudflare) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+
 // fits checks the vendor's limits. The handling of octets that are not printable ASCII is not
 // documented.
-func (v *cloudflare) fits(value Value) error {
+func (v *cloudflare) fits(_ Type, value Value) error {
 	text := value.Text()
 	switch {
 	case text == "":

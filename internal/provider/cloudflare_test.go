@@ -52,22 +52,22 @@ func TestCloudflareExchanges(t *testing.T) {
 		case "list TXT at name":
 			headers = headers[:1]
 			var set recordSet
-			if set, err = v.list(t.Context(), z, name); len(set.records) != 1 || set.records[0].id != old.id || set.records[0].value.Text() != value {
+			if set, err = v.list(t.Context(), z, setKey{name, TXT}); len(set.records) != 1 || set.records[0].id != old.id || set.records[0].value.Text() != value {
 				t.Errorf("list %+v", set)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, Value{value}, 300)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{value}, 300)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, Value{oddText}, 300)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{oddText}, 300)
 		case "create TXT 400 bytes":
-			err = v.create(t.Context(), z, name, cutTXT(longText()), 300)
+			err = v.create(t.Context(), z, setKey{name, TXT}, cutTXT(longText()), 300)
 		case "edit TXT (PATCH)":
-			err = v.update(t.Context(), z, name, old, Value{other}, 300)
+			err = v.update(t.Context(), z, setKey{name, TXT}, old, Value{other}, 300)
 		case "delete TXT":
 			headers = headers[:1]
-			err = v.remove(t.Context(), z, name, old)
+			err = v.remove(t.Context(), z, setKey{name, TXT}, old)
 		case "error":
-			if err = v.create(t.Context(), z, name, Value{value}, 300); KindOf(err) != kinds[0] {
+			if err = v.create(t.Context(), z, setKey{name, TXT}, Value{value}, 300); KindOf(err) != kinds[0] {
 				t.Errorf("%v, want %s", err, kinds[0])
 			}
 			kinds, err = kinds[1:], nil
@@ -166,12 +166,12 @@ func TestCloudflareList(t *testing.T) {
 	const entry = `{"id":"aa","type":"TXT","name":"A.Example.com","content":"a","ttl":1},`
 	const others = `{"type":"TXT","name":"b.example.com","content":"b"},{"type":"CNAME","name":"a.example.com","content":"c"},null`
 	c.Fail(cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: `{"success":true,"result":[` + entry + others + `]}`}))
-	set, err := v.list(t.Context(), zone{id: "zz", name: "example.com"}, "a.example.com")
+	set, err := v.list(t.Context(), zone{id: "zz", name: "example.com"}, setKey{"a.example.com", TXT})
 	if err != nil || len(set.records) != 1 || set.records[0].id != "aa" || set.records[0].ttl != cloudflareAutoTTL {
 		t.Errorf("%+v, %v", set, err)
 	}
 	c.Fail(cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: `{}`}))
-	if err := v.create(t.Context(), zone{id: "zz"}, "a.example.com", Value{"a"}, 60); KindOf(err) != BadAnswer || err == nil {
+	if err := v.create(t.Context(), zone{id: "zz"}, setKey{"a.example.com", TXT}, Value{"a"}, 60); KindOf(err) != BadAnswer || err == nil {
 		t.Error("a write without success:", err)
 	}
 }
@@ -194,7 +194,7 @@ func TestCloudflareCNAME(t *testing.T) {
 	}
 	name := "alias." + cloudtest.Zone
 	c.AddAlias(name, "target.example.net")
-	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"value"}}}); KindOf(err) != Conflict {
+	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{"value"}}}); KindOf(err) != Conflict {
 		t.Error(err)
 	}
 }
@@ -233,14 +233,14 @@ func TestCloudflareValue(t *testing.T) {
 func TestCloudflareValues(t *testing.T) {
 	v := &cloudflare{}
 	for _, value := range []Value{{""}, {"", ""}, {"é"}, {"a\nb"}, {"\x00"}, {"\xff"}, cutTXT(strings.Repeat("x", 4081))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{
 		{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, {`a "b" \`}, {"a", "b"}, {" a "}, cutTXT(strings.Repeat("x", 4080)),
 	} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

@@ -37,7 +37,7 @@ func addCrowd(t *testing.T, client *provider.Client) {
 	for at := 0; at < crowd; at += slice {
 		var changes []provider.Change
 		for i := at; i < at+slice; i++ {
-			changes = append(changes, provider.Change{Zone: cloudtest.Zone, Name: crowdName(i), Add: []provider.Value{crowdValue(i)}, TTL: 60})
+			changes = append(changes, provider.Change{Zone: cloudtest.Zone, Name: crowdName(i), Type: provider.TXT, Add: []provider.Value{crowdValue(i)}, TTL: 60})
 		}
 		for i, err := range client.ChangeAll(t.Context(), changes) {
 			if err != nil {

@@ -6,25 +6,25 @@ import (
 	"meshddns/internal/msg"
 )
 
-// DNS reads and changes the values of one type at one name of a provider's zones. Names are in presentation
-// form without the final dot; letter case does not matter. Calls may overlap. Every error is, or
-// wraps, an *Error or the context's error.
+// DNS reads and changes the values of one type at one name of a provider's zones. Names are in
+// presentation form without the final dot; letter case does not matter. Calls may overlap. Every error
+// is, or wraps, an *Error or the context's error.
 type DNS interface {
 	// Zone returns the apex of the longest zone of the account that contains name. It changes
 	// nothing. Refused credentials are an error. ZoneNotFound means that the provider accepted the
 	// key, and the account has no such zone.
 	Zone(ctx context.Context, name string) (zone string, err error)
 
-	// Types returns the types of records that the client has. Read and Change of another type make
-	// no call and fail with UnsupportedType.
+	// Types returns the types of records that the client has. For any other type, all methods fail
+	// with UnsupportedType and make no call.
 	Types() []Type
 
 	// Read returns the values of a type at name; no values are no error. A CNAME there is a
 	// Conflict, here or, if only a write can tell, in Change.
 	Read(ctx context.Context, zone, name string, t Type) (RRset, error)
 
-	// Change adds and removes single values and leaves all others at the name unchanged. It adds
-	// new values before it removes old ones. Adding an existing value and removing a missing one
+	// Change adds and removes single values and leaves all others at the name unchanged, of its
+	// type and of the other types. It adds new values before it removes old ones. Adding an existing value and removing a missing one
 	// are no errors. If the values have changed since Seen, and the provider can compare and swap,
 	// Change does nothing and fails with Changed. An empty change tests whether the key may write,
 	// if the provider can tell. After an error the change may be made, wholly or in part, unless
@@ -50,14 +50,14 @@ type Wanted func(name string, value Value) bool
 
 // BatchReader is a DNS that reads several names of a zone in one call.
 type BatchReader interface {
-	// ReadNames returns the names that have values of a type.
+	// ReadNames returns the names that have values of the type.
 	ReadNames(ctx context.Context, zone string, t Type, names []string) (map[string]RRset, error)
 }
 
 // BatchChanger is a DNS that makes many changes of one zone in few calls.
 type BatchChanger interface {
-	// ChangeAll makes changes of different RRsets of one zone, each as Change would, and returns
-	// their errors in the same order. A failed change does not prevent the others. After an attempt
+	// ChangeAll makes changes of different names or types in one zone, each as Change would, and
+	// returns their errors in the same order. A failed change does not prevent the others. After an attempt
 	// with an unknown outcome, the error of a retry is never Unmade.
 	ChangeAll(ctx context.Context, changes []Change) []error
 	// BatchSize returns the best number of changes for one call of ChangeAll.

@@ -223,8 +223,8 @@ func (v *dnsPod) entries(ctx context.Context, z zone, name, kind string) pageOf[
 	}
 }
 
-func (v *dnsPod) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	return listEntries(ctx, v, z, name)
+func (v *dnsPod) list(ctx context.Context, z zone, at setKey) (recordSet, error) {
+	return listEntries(ctx, v, z, at)
 }
 
 func (v *dnsPod) alias(ctx context.Context, z zone, name string) (string, error) {
@@ -244,14 +244,14 @@ func (e dnspodRecord) everywhere() bool {
 	return fmt.Sprint(e.LineID) == tencentLineID
 }
 
-func (v *dnsPod) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
-	return v.do(ctx, "Record.Create", dnspodForm(z, name, value, ttl), &struct{}{})
+func (v *dnsPod) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
+	return v.do(ctx, "Record.Create", dnspodForm(z, at.name, value, ttl), &struct{}{})
 }
 
 // update must not repeat a change that is made already: after five such calls the vendor locks the
 // record for an hour.
-func (v *dnsPod) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
-	parameters := dnspodForm(z, name, value, ttl)
+func (v *dnsPod) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
+	parameters := dnspodForm(z, at.name, value, ttl)
 	parameters.Set("record_id", old.id)
 	return v.do(ctx, "Record.Modify", parameters, &struct{}{})
 }
@@ -264,9 +264,9 @@ func dnspodForm(z zone, name string, value Value, ttl uint32) url.Values {
 	}
 }
 
-func (v *dnsPod) remove(ctx context.Context, z zone, _ string, old record) error {
+func (v *dnsPod) remove(ctx context.Context, z zone, _ setKey, old record) error {
 	return v.do(ctx, "Record.Remove", url.Values{"domain_id": {z.id}, "record_id": {old.id}}, &struct{}{})
 }
 
 // fits has the rules of the newer API, which serves the same records.
-func (v *dnsPod) fits(value Value) error { return plainText(value, tencentMaxValue, `"\`) }
+func (v *dnsPod) fits(_ Type, value Value) error { return plainText(value, tencentMaxValue, `"\`) }

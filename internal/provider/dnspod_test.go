@@ -18,15 +18,17 @@ func TestDNSPodRequests(t *testing.T) {
 		call func(v *dnsPod) error
 		form string
 	}{
-		{"/Record.List", func(v *dnsPod) error { _, err := v.list(t.Context(), z, name); return err },
+		{"/Record.List", func(v *dnsPod) error { _, err := v.list(t.Context(), z, setKey{name, TXT}); return err },
 			"domain_id=2317346&sub_domain=_mesh.node-1&record_type=TXT&offset=0&length=3000"},
-		{"/Record.List", func(v *dnsPod) error { _, err := v.list(t.Context(), z, z.name); return err },
+		{"/Record.List", func(v *dnsPod) error { _, err := v.list(t.Context(), z, setKey{z.name, TXT}); return err },
 			"domain_id=2317346&sub_domain=@&record_type=TXT&offset=0&length=3000"},
-		{"/Record.Create", func(v *dnsPod) error { return v.create(t.Context(), z, name, Value{"a b+c&d=e"}, 600) },
+		{"/Record.Create", func(v *dnsPod) error { return v.create(t.Context(), z, setKey{name, TXT}, Value{"a b+c&d=e"}, 600) },
 			"domain_id=2317346&sub_domain=_mesh.node-1&record_type=TXT&record_line=默认&value=a+b%2Bc%26d%3De&ttl=600"},
-		{"/Record.Modify", func(v *dnsPod) error { return v.update(t.Context(), z, name, record{id: "16894439"}, Value{"x"}, 600) },
+		{"/Record.Modify", func(v *dnsPod) error {
+			return v.update(t.Context(), z, setKey{name, TXT}, record{id: "16894439"}, Value{"x"}, 600)
+		},
 			"domain_id=2317346&record_id=16894439&sub_domain=_mesh.node-1&record_type=TXT&record_line=默认&value=x&ttl=600"},
-		{"/Record.Remove", func(v *dnsPod) error { return v.remove(t.Context(), z, name, record{id: "16894439"}) },
+		{"/Record.Remove", func(v *dnsPod) error { return v.remove(t.Context(), z, setKey{name, TXT}, record{id: "16894439"}) },
 			"domain_id=2317346&record_id=16894439"},
 	} {
 		var e exchange
@@ -80,9 +82,11 @@ func TestDNSPodErrors(t *testing.T) {
 // TestDNSPodCodes checks codes whose meaning depends on the action.
 func TestDNSPodCodes(t *testing.T) {
 	z := zone{id: "1", name: cloudtest.Zone}
-	write := func(v *dnsPod) error { return v.create(t.Context(), z, "a."+z.name, Value{"x"}, 600) }
-	change := func(v *dnsPod) error { return v.update(t.Context(), z, "a."+z.name, record{id: "1"}, Value{"x"}, 600) }
-	remove := func(v *dnsPod) error { return v.remove(t.Context(), z, "a."+z.name, record{id: "1"}) }
+	write := func(v *dnsPod) error { return v.create(t.Context(), z, setKey{"a." + z.name, TXT}, Value{"x"}, 600) }
+	change := func(v *dnsPod) error {
+		return v.update(t.Context(), z, setKey{"a." + z.name, TXT}, record{id: "1"}, Value{"x"}, 600)
+	}
+	remove := func(v *dnsPod) error { return v.remove(t.Context(), z, setKey{"a." + z.name, TXT}, record{id: "1"}) }
 	for _, test := range []struct {
 		name string
 		call func(v *dnsPod) error

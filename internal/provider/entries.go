@@ -29,8 +29,8 @@ func entriesAt(ctx context.Context, v entryVendor, z zone, name, kind string) ([
 }
 
 // listEntries implements list for an entryVendor.
-func listEntries(ctx context.Context, v entryVendor, z zone, name string) (set recordSet, err error) {
-	entries, err := entriesAt(ctx, v, z, name, "TXT")
+func listEntries(ctx context.Context, v entryVendor, z zone, at setKey) (set recordSet, err error) {
+	entries, err := entriesAt(ctx, v, z, at.name, string(at.kind))
 	for _, e := range entries {
 		set.records = append(set.records, e.record)
 	}
@@ -50,7 +50,7 @@ func aliasEntry(ctx context.Context, v entryVendor, z zone, name string) (string
 
 // listZoneEntries implements listZone for an entryVendor.
 func listZoneEntries(ctx context.Context, v entryVendor, z zone, sets *zoneSets) error {
-	for _, kind := range []string{"TXT", "CNAME"} {
+	for _, kind := range sets.kinds() {
 		if err := wholePages(entry.key, v.entries(ctx, z, "", kind), sets.entry); err != nil {
 			return err
 		}
@@ -58,14 +58,22 @@ func listZoneEntries(ctx context.Context, v entryVendor, z zone, sets *zoneSets)
 	return nil
 }
 
+// kinds returns the types of records to list: those of the sets, and the aliases.
+func (s *zoneSets) kinds() (kinds []string) {
+	for _, t := range s.types {
+		kinds = append(kinds, string(t))
+	}
+	return append(kinds, "CNAME")
+}
+
 // key identifies a record in a list.
 func (e entry) key() string { return e.id }
 
-// entry adds a TXT record or an alias to its name. It ignores all other records.
+// entry adds a record of the sets' types or an alias to its name. It ignores all other records.
 func (s *zoneSets) entry(e entry) {
 	switch {
-	case e.kind == "TXT":
-		s.add(e.name, e.record)
+	case s.has(e.kind):
+		s.add(setKey{e.name, Type(e.kind)}, e.record)
 	case e.kind == "CNAME" && !e.off:
 		s.alias(e.name, e.text)
 	}

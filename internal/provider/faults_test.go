@@ -64,7 +64,7 @@ func replace(ctx context.Context, client *provider.Client, add, remove []provide
 	if err != nil {
 		return err
 	}
-	return client.Change(ctx, provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: faultyName, Seen: seen, Add: add, Remove: remove, TTL: 60})
+	return client.Change(ctx, provider.Change{Zone: cloudtest.Zone, Name: faultyName, Type: provider.TXT, Seen: seen, Add: add, Remove: remove, TTL: 60})
 }
 
 // replaceAtLast repeats replace as long as a retry may help.
@@ -113,7 +113,7 @@ func TestCloudIDN(t *testing.T) {
 	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
 		client := newClient(t, c)
 		for _, name := range []string{zone, "_mesh.a." + zone} {
-			err := client.Change(t.Context(), provider.Change{Type: provider.TXT, Zone: zone, Name: name, Add: []provider.Value{{"ours"}}, TTL: 60})
+			err := client.Change(t.Context(), provider.Change{Zone: zone, Name: name, Type: provider.TXT, Add: []provider.Value{{"ours"}}, TTL: 60})
 			if err != nil {
 				t.Error(err)
 			}
@@ -421,7 +421,7 @@ func TestCloudOff(t *testing.T) {
 		if !slices.Contains([]string{"route53", "huaweicloud", "powerdns"}, c.Provider) { // their sets have a value only once
 			c.Add(t, "both."+faultyName, []string{"twice"})
 			c.AddOff("both."+faultyName, []string{"twice"})
-			change := provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: "both." + faultyName, Seen: provider.RRset{Values: []provider.Value{{"twice"}}}, Remove: []provider.Value{{"twice"}}}
+			change := provider.Change{Zone: cloudtest.Zone, Name: "both." + faultyName, Type: provider.TXT, Seen: provider.RRset{Values: []provider.Value{{"twice"}}}, Remove: []provider.Value{{"twice"}}}
 			if err := client.Change(t.Context(), change); err != nil || len(c.Off("both."+faultyName)) != 1 || len(c.Values(t, "both."+faultyName)) != 0 {
 				t.Errorf("%v, and %q is left in the record that is switched off", err, c.Off("both."+faultyName))
 			}
@@ -458,7 +458,7 @@ func TestCloudWaits(t *testing.T) {
 	c.Fail(cloudtest.Slow)
 	slow, end := context.WithCancel(t.Context())
 	first := make(chan error)
-	change := provider.Change{Type: provider.TXT, Zone: cloudtest.Zone, Name: faultyName, Add: []provider.Value{{"ours"}}, TTL: 60}
+	change := provider.Change{Zone: cloudtest.Zone, Name: faultyName, Type: provider.TXT, Add: []provider.Value{{"ours"}}, TTL: 60}
 	go func() { first <- client.Change(slow, change) }()
 	<-c.Arrived()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -114,7 +114,7 @@ func checkClient(t *testing.T, client *Client, h *hostile) {
 	h.calls = calls
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	wellSaid(t, "change", client.Change(ctx, Change{Type: TXT, Zone: "example.com", Name: name, Add: []Value{{"ours"}}, Remove: []Value{{"old"}}, Seen: RRset{Values: []Value{{"old"}}}, TTL: 60}))
+	wellSaid(t, "change", client.Change(ctx, Change{Zone: "example.com", Name: name, Type: TXT, Add: []Value{{"ours"}}, Remove: []Value{{"old"}}, Seen: RRset{Values: []Value{{"old"}}}, TTL: 60}))
 }
 
 var kinds = []Kind{Network, Temporary, Throttled, BadCredentials, Permission, ClockSkew, ZoneNotFound, Conflict, Changed, Invalid, Quota, BadAnswer}
@@ -229,7 +229,7 @@ func recorded(f testing.TB, vendor string) string {
 	if err != nil {
 		f.Fatal(err)
 	}
-	err = client.Change(f.Context(), Change{Type: TXT, Zone: "example.com", Name: "_mesh.a.example.com", Seen: seen, Add: []Value{{"ours"}}, Remove: []Value{{"old"}}, TTL: 600})
+	err = client.Change(f.Context(), Change{Zone: "example.com", Name: "_mesh.a.example.com", Type: TXT, Seen: seen, Add: []Value{{"ours"}}, Remove: []Value{{"old"}}, TTL: 600})
 	if err != nil {
 		f.Fatal(err)
 	}

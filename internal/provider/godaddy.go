@@ -140,9 +140,9 @@ func goDaddyNamed(r goDaddyRecord, name string, z zone) bool {
 }
 
 // list reads the TXT records of a name.
-func (v *goDaddy) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	err = v.records(ctx, goDaddyPath(z.id, "TXT", relative(name, z)), func(r goDaddyRecord) {
-		if r.Type == "TXT" && goDaddyNamed(r, name, z) {
+func (v *goDaddy) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
+	err = v.records(ctx, goDaddyPath(z.id, string(at.kind), relative(at.name, z)), func(r goDaddyRecord) {
+		if r.Type == string(at.kind) && goDaddyNamed(r, at.name, z) {
 			set = r.addTo(set)
 		}
 	})
@@ -165,7 +165,7 @@ func (v *goDaddy) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 		err := v.records(ctx, "/v1/domains/"+url.PathEscape(z.id)+"/records/"+kind, func(r goDaddyRecord) {
 			switch name := absolute(r.Name, z); {
 			case r.Type == "TXT":
-				sets.join(name, r.addTo)
+				sets.join(setKey{name, TXT}, r.addTo)
 			case r.Type == "CNAME":
 				sets.alias(name, r.Data)
 			}
@@ -208,8 +208,8 @@ func (v *goDaddy) records(ctx context.Context, path string, take func(goDaddyRec
 
 // replace sends each old value back with its TTL. The vendor refuses an empty set, so that replace
 // sends a DELETE instead.
-func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to recordSet) error {
-	c := call{name: "ReplaceRecords", method: http.MethodPut, path: goDaddyPath(z.id, "TXT", relative(name, z))}
+func (v *goDaddy) replace(ctx context.Context, z zone, at setKey, _, to recordSet) error {
+	c := call{name: "ReplaceRecords", method: http.MethodPut, path: goDaddyPath(z.id, string(at.kind), relative(at.name, z))}
 	if len(to.records) == 0 {
 		c.name, c.method = "DeleteRecords", http.MethodDelete
 		_, err := v.do(ctx, c, nil)
@@ -221,7 +221,7 @@ func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to record
 	var records []goDaddyRecord
 	for _, r := range to.records {
 		if strings.ContainsRune(r.raw, utf8.RuneError) {
-			return unspeakable(name)
+			return unspeakable(at.name)
 		}
 		if r.raw == "" {
 			r.ttl = max(r.ttl, z.minTTL) // the old set may have a TTL below today's minimum
@@ -237,4 +237,4 @@ func (v *goDaddy) replace(ctx context.Context, z zone, name string, _, to record
 }
 
 // fits accepts plain text only: the handling of quotes and backslashes is not documented.
-func (v *goDaddy) fits(value Value) error { return plainText(value, goDaddyMaxValue, `"\`) }
+func (v *goDaddy) fits(_ Type, value Value) error { return plainText(value, goDaddyMaxValue, `"\`) }

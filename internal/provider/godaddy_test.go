@@ -20,10 +20,10 @@ func TestGoDaddyRequests(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
 	client := openCloud(t, c, NewGoDaddy)
 	for _, ch := range []Change{
-		{Name: name, Add: []Value{{"one"}}, TTL: 60},
-		{Name: name, Seen: RRset{Values: []Value{{"one"}}}, Add: []Value{{"a b+c%/"}}, TTL: 900},
-		{Name: name, Seen: RRset{Values: []Value{{"one"}, {"a b+c%/"}}}, Remove: []Value{{"one"}, {"a b+c%/"}}},
-		{Name: cloudtest.Zone, Add: []Value{{"apex"}}, TTL: 900},
+		{Name: name, Type: TXT, Add: []Value{{"one"}}, TTL: 60},
+		{Name: name, Type: TXT, Seen: RRset{Values: []Value{{"one"}}}, Add: []Value{{"a b+c%/"}}, TTL: 900},
+		{Name: name, Type: TXT, Seen: RRset{Values: []Value{{"one"}, {"a b+c%/"}}}, Remove: []Value{{"one"}, {"a b+c%/"}}},
+		{Name: cloudtest.Zone, Type: TXT, Add: []Value{{"apex"}}, TTL: 900},
 	} {
 		ch.Zone = cloudtest.Zone
 		if err := client.Change(t.Context(), ch); err != nil {
@@ -157,7 +157,7 @@ func TestGoDaddyOffset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := (&goDaddy{a}).list(t.Context(), zone{id: "example.com", name: "example.com"}, "a.example.com")
+		set, err := (&goDaddy{a}).list(t.Context(), zone{id: "example.com", name: "example.com"}, setKey{"a.example.com", TXT})
 		if err != nil || len(set.records) != total-others {
 			t.Errorf("step %d: %d records, %v, want %d", step, len(set.records), err, total-others)
 		}
@@ -179,7 +179,7 @@ func TestGoDaddyOthers(t *testing.T) {
 	}))
 	c.Fail(records, records)
 	seen := RRset{Values: []Value{{`"quoted" \`}, {"two"}, {""}}}
-	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Seen: seen, Add: []Value{{"ours"}}, Remove: []Value{{"two"}}, TTL: 60})
+	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Seen: seen, Add: []Value{{"ours"}}, Remove: []Value{{"two"}}, TTL: 60})
 	if err == nil || !strings.Contains(err.Error(), "records[0].ttl") {
 		t.Errorf("%v, want the service's refusal of a TTL that we leave as it is", err)
 	}
@@ -193,12 +193,12 @@ func TestGoDaddyBlocked(t *testing.T) {
 	c := cloudtest.GoDaddy(t)
 	client := openCloud(t, c, NewGoDaddy)
 	c.AddAlias("alias."+cloudtest.Zone, "www."+cloudtest.Zone)
-	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "alias." + cloudtest.Zone, Add: []Value{{"ours"}}, TTL: 600})
+	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "alias." + cloudtest.Zone, Type: TXT, Add: []Value{{"ours"}}, TTL: 600})
 	if err == nil || KindOf(err) != Conflict {
 		t.Errorf("beside a CNAME: %v, want %s", err, Conflict)
 	}
 	v := client.vendor.(*goDaddy)
-	if err := v.replace(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, "gone."+cloudtest.Zone, recordSet{}, recordSet{}); err != nil {
+	if err := v.replace(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, setKey{"gone." + cloudtest.Zone, TXT}, recordSet{}, recordSet{}); err != nil {
 		t.Errorf("deleted what is gone: %v", err)
 	}
 }
@@ -208,7 +208,7 @@ func TestGoDaddyLate(t *testing.T) {
 	client := openCloud(t, c, NewGoDaddy)
 	client.poll = time.Millisecond
 	c.SetLag(3)
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 600}
+	change := Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"one"}}, TTL: 600}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
@@ -220,12 +220,12 @@ func TestGoDaddyLate(t *testing.T) {
 func TestGoDaddyValues(t *testing.T) {
 	v := &goDaddy{}
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -36,7 +37,7 @@ func TestHuaweiCloudExchanges(t *testing.T) {
 		case "find zone":
 			_, _, err = v.zone(t.Context(), "example.com")
 		case "list TXT at name":
-			_, err = v.list(t.Context(), z, name)
+			_, err = v.list(t.Context(), z, setKey{name, TXT})
 		case "create TXT":
 			err = v.write(t.Context(), z, name, recordSet{}, recordSet{ttl: 300, records: []record{one}})
 		case "create TXT odd characters":
@@ -154,7 +155,7 @@ func TestHuaweiCloudPending(t *testing.T) {
 		{add: []Value{{"three"}}, remove: []Value{{"one"}}},
 		{remove: []Value{{"two"}, {"three"}}},
 	} {
-		change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: there}, Add: step.add, Remove: step.remove, TTL: 60}
+		change := Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Seen: RRset{Values: there}, Add: step.add, Remove: step.remove, TTL: 60}
 		if err := client.Change(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +177,7 @@ func TestHuaweiCloudUnderWay(t *testing.T) {
 	if err := v.write(t.Context(), z, huaweiName, recordSet{}, recordSet{records: []record{{value: Value{"one"}}}}); err != nil {
 		t.Fatal(err)
 	}
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Seen: RRset{Values: []Value{{"one"}}}, Add: []Value{{"two"}}, TTL: 60}
+	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Seen: RRset{Values: []Value{{"one"}}}, Add: []Value{{"two"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err == nil || KindOf(err) != Changed || !strings.Contains(err.Error(), "DNS.0314") {
 		t.Errorf("%v, want %s with DNS.0314", err, Changed)
 	}
@@ -190,17 +191,17 @@ func TestHuaweiCloudRace(t *testing.T) {
 	c, _, v, z := huaweiClient(t)
 	to := recordSet{records: []record{{value: Value{"ours"}}}}
 	c.Add(t, huaweiName, Value{"theirs"})
-	if err := overtaken(huaweiName, v.replace(t.Context(), z, huaweiName, recordSet{}, to)); KindOf(err) != Changed || err == nil {
+	if err := overtaken(huaweiName, v.replace(t.Context(), z, setKey{huaweiName, TXT}, recordSet{}, to)); KindOf(err) != Changed || err == nil {
 		t.Errorf("created where a set is: %v, want %s", err, Changed)
 	}
-	if err := overtaken(huaweiName, v.replace(t.Context(), z, huaweiName, recordSet{id: "0a0b"}, to)); KindOf(err) != Changed || err == nil {
+	if err := overtaken(huaweiName, v.replace(t.Context(), z, setKey{huaweiName, TXT}, recordSet{id: "0a0b"}, to)); KindOf(err) != Changed || err == nil {
 		t.Errorf("updated what is gone: %v, want %s", err, Changed)
 	}
-	if err := v.replace(t.Context(), z, huaweiName, recordSet{id: "0a0b"}, recordSet{}); err != nil {
+	if err := v.replace(t.Context(), z, setKey{huaweiName, TXT}, recordSet{id: "0a0b"}, recordSet{}); err != nil {
 		t.Errorf("deleted what is gone: %v", err)
 	}
 	c.AddAlias("alias."+cloudtest.Zone, "www."+cloudtest.Zone)
-	if err := v.replace(t.Context(), z, "alias."+cloudtest.Zone, recordSet{}, to); err == nil || KindOf(err) != Conflict {
+	if err := v.replace(t.Context(), z, setKey{"alias." + cloudtest.Zone, TXT}, recordSet{}, to); err == nil || KindOf(err) != Conflict {
 		t.Errorf("beside a CNAME: %v, want %s", err, Conflict)
 	}
 }
@@ -208,7 +209,7 @@ func TestHuaweiCloudRace(t *testing.T) {
 func TestHuaweiCloudFails(t *testing.T) {
 	c, client, _, _ := huaweiClient(t)
 	c.Fail(cloudtest.Pass, cloudtest.Pass, huaweiRecordSets("ERROR", "default_view", `"one"`))
-	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
+	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
 	if err == nil || KindOf(err) != Temporary || !strings.Contains(err.Error(), "ERROR") {
 		t.Errorf("%v, want %s", err, Temporary)
 	}
@@ -221,7 +222,7 @@ func TestHuaweiCloudPendingTooLong(t *testing.T) {
 	v.poll = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	err := client.Change(ctx, Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
+	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
 	if err == nil || KindOf(err) != Temporary {
 		t.Errorf("%v, want %s", err, Temporary)
 	}
@@ -231,7 +232,7 @@ func TestHuaweiCloudPendingTooLong(t *testing.T) {
 func TestHuaweiCloudLines(t *testing.T) {
 	c, client, v, z := huaweiClient(t)
 	c.AddOff(huaweiName, Value{"for some"})
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"for some"}}, TTL: 60}
+	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"for some"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err == nil || KindOf(err) != Conflict {
 		t.Errorf("the value of another line: %v, want %s", err, Conflict)
 	}
@@ -246,7 +247,7 @@ func TestHuaweiCloudLines(t *testing.T) {
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
-	set, err := v.list(t.Context(), z, huaweiName)
+	set, err := v.list(t.Context(), z, setKey{huaweiName, TXT})
 	if err != nil || set.id != "" || len(set.records) != 1 || !set.records[0].off || !set.records[0].value.Equal(Value{"for some"}) {
 		t.Errorf("%+v, %v, want the other line's value", set, err)
 	}
@@ -261,7 +262,7 @@ func TestHuaweiCloudDisabled(t *testing.T) {
 		if set, err := client.Read(t.Context(), cloudtest.Zone, huaweiName, TXT); err != nil || len(set.Values) != 0 {
 			t.Errorf("%s: %v, %v", status, set, err)
 		}
-		err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
+		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
 		if err == nil || KindOf(err) != Conflict {
 			t.Errorf("%s: %v, want %s", status, err, Conflict)
 		}
@@ -282,7 +283,7 @@ func TestHuaweiCloudRaw(t *testing.T) {
 		t.Errorf("%q, %v, want %q", set.Values, err, want)
 	}
 	long := cutTXT(strings.Repeat("x", 300))
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Seen: set, Add: []Value{long}, Remove: []Value{{"ab"}}, TTL: 60}
+	change := Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Seen: set, Add: []Value{long}, Remove: []Value{{"ab"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); KindOf(err) != Changed || err == nil {
 		t.Errorf("%v, want %s: the service does not have the set", err, Changed)
 	}
@@ -305,7 +306,7 @@ func TestHuaweiCloudLookAlikes(t *testing.T) {
 	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusOK, map[string]any{"recordsets": []any{
 		set("x"+huaweiName+".", "TXT"), set("x."+huaweiName+".", "TXT"), set(huaweiName+".", "A"), set(strings.ToUpper(huaweiName)+".", "TXT"),
 	}})))
-	got, err := v.list(t.Context(), z, huaweiName)
+	got, err := v.list(t.Context(), z, setKey{huaweiName, TXT})
 	if want := strings.ToUpper(huaweiName) + ".TXT"; err != nil || got.id != want || len(got.records) != 1 {
 		t.Errorf("%+v, %v, want only %s", got, err, want)
 	}
@@ -342,12 +343,12 @@ func TestHuaweiCloudPages(t *testing.T) {
 func TestHuaweiCloudValues(t *testing.T) {
 	v := &huaweiCloud{}
 	for _, value := range []Value{{}, {`a "b"`}, {`a\b`}, {"é"}, {"a\tb"}, {"a", `b"`}, {strings.Repeat("x", 256)}} {
-		if v.fits(value) == nil {
+		if cmp.Or(TXT.Check(value), v.fits(TXT, value)) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{""}, {" a "}, {"a", "b"}, cutTXT(strings.Repeat("x", 600)), {`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -365,7 +366,7 @@ func TestHuaweiCloudPolls(t *testing.T) {
 	c.Asked()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	client.Change(ctx, Change{Type: TXT, Zone: cloudtest.Zone, Name: huaweiName, Add: []Value{{"one"}}, TTL: 60})
+	client.Change(ctx, Change{Zone: cloudtest.Zone, Name: huaweiName, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
 	if n := len(c.Asked()); n > 15 {
 		t.Errorf("%d requests in two hundred times the first pause", n)
 	}

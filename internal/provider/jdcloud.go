@@ -39,7 +39,7 @@ var (
 // needs the right to the calls describeDomains, describeResourceRecord, createResourceRecord,
 // modifyResourceRecord and deleteResourceRecord of domainservice.
 func NewJDCloud(c Credentials) (*Client, error) {
-	return openRecords(jdEndpoint, c, func(a *api, _ Type) recordVendor { return &jdCloud{a} })
+	return openRecords(jdEndpoint, c, func(a *api) recordVendor { return &jdCloud{a} })
 }
 
 // signJDCloud signs a request, whose content type, date and nonce are set.
@@ -162,13 +162,13 @@ func (v *jdCloud) zones(ctx context.Context) ([]zone, error) {
 
 // list gets the records of any type whose host contains the name. This includes a CNAME, beside which
 // there is no value.
-func (v *jdCloud) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(name, z)}}))
-	sets := newZoneSets(nil)
+func (v *jdCloud) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
+	entries, err := paged(v.records(ctx, z, url.Values{"search": {relative(at.name, z)}}))
+	sets := newZoneSets(nil, at.kind)
 	for _, e := range entries {
 		sets.entry(e)
 	}
-	return sets.sets[name], err
+	return sets.of(at), err
 }
 
 func (v *jdCloud) listZone(ctx context.Context, z zone, sets *zoneSets) error {
@@ -208,20 +208,20 @@ func jdRecord(name string, z zone, value Value, ttl uint32) map[string]any {
 	}
 }
 
-func (v *jdCloud) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
+func (v *jdCloud) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
 	return v.do(ctx, call{name: "CreateResourceRecord", method: http.MethodPost, path: jdRecords(z)}, map[string]any{
-		"regionId": jdRegion, "domainId": z.id, "req": jdRecord(name, z, value, ttl),
+		"regionId": jdRegion, "domainId": z.id, "req": jdRecord(at.name, z, value, ttl),
 	}, nil)
 }
 
-func (v *jdCloud) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
-	to := jdRecord(name, z, value, ttl)
+func (v *jdCloud) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
+	to := jdRecord(at.name, z, value, ttl)
 	to["domainName"] = z.name
 	c := call{name: "ModifyResourceRecord", method: http.MethodPut, path: jdRecords(z) + "/" + escape(old.id)}
 	return jdGone(v.do(ctx, c, map[string]any{"regionId": jdRegion, "domainId": z.id, "resourceRecordId": old.id, "req": to}, nil))
 }
 
-func (v *jdCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+func (v *jdCloud) remove(ctx context.Context, z zone, _ setKey, old record) error {
 	return jdGone(v.do(ctx, call{name: "DeleteResourceRecord", method: http.MethodDelete, path: jdRecords(z) + "/" + escape(old.id)}, nil, nil))
 }
 
@@ -235,4 +235,4 @@ func jdGone(err error) error {
 }
 
 // fits accepts plain text only, because the vendor's handling of values is not documented.
-func (v *jdCloud) fits(value Value) error { return plainText(value, jdMaxValue, `"\`) }
+func (v *jdCloud) fits(_ Type, value Value) error { return plainText(value, jdMaxValue, `"\`) }

@@ -40,17 +40,17 @@ func TestJDCloudExchanges(t *testing.T) {
 				t.Errorf("zone %+v", found)
 			}
 		case "list-odd-query":
-			_, err = v.list(t.Context(), z, "_mesh.a+~*=&%é.example.com")
+			_, err = v.list(t.Context(), z, setKey{"_mesh.a+~*=&%é.example.com", TXT})
 		case "create-plain":
-			err = v.create(t.Context(), z, name, Value{value}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{value}, 600)
 		case "create-odd-chars":
-			err = v.create(t.Context(), z, name, Value{oddText}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{oddText}, 600)
 		case "create-400-bytes":
-			err = v.create(t.Context(), z, "example.com", cutTXT(long400()), 600)
+			err = v.create(t.Context(), z, setKey{"example.com", TXT}, cutTXT(long400()), 600)
 		case "update":
-			err = v.update(t.Context(), z, name, record{id: "991"}, Value{value}, 600)
+			err = v.update(t.Context(), z, setKey{name, TXT}, record{id: "991"}, Value{value}, 600)
 		case "delete":
-			err = v.remove(t.Context(), z, name, record{id: "991"})
+			err = v.remove(t.Context(), z, setKey{name, TXT}, record{id: "991"})
 		}
 		if err != nil {
 			t.Error(e.Op, err)
@@ -192,7 +192,7 @@ func TestJDCloudLines(t *testing.T) {
 	if set, err := client.Read(t.Context(), cloudtest.Zone, name, TXT); err != nil || len(set.Values) != 0 {
 		t.Errorf("%v, %v", set, err)
 	}
-	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"paused"}}, TTL: 60}); KindOf(err) != Conflict {
+	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{"paused"}}, TTL: 60}); KindOf(err) != Conflict {
 		t.Errorf("%v, want %s", err, Conflict)
 	}
 }
@@ -201,7 +201,7 @@ func TestJDCloudAlias(t *testing.T) {
 	c := cloudtest.JDCloud(t)
 	client := openCloud(t, c, NewJDCloud)
 	c.AddAlias("www."+cloudtest.Zone, "target.example.net")
-	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "www." + cloudtest.Zone, Add: []Value{{"ours"}}, TTL: 60})
+	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "www." + cloudtest.Zone, Type: TXT, Add: []Value{{"ours"}}, TTL: 60})
 	if KindOf(err) != Conflict || !strings.Contains(err.Error(), "target.example.net") {
 		t.Errorf("%v, want %s", err, Conflict)
 	}
@@ -230,7 +230,7 @@ func TestJDCloudOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: seen, Add: step.add, Remove: step.remove, TTL: 60})
+			return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Seen: seen, Add: step.add, Remove: step.remove, TTL: 60})
 		}
 		c.Fail(cloudtest.Lost)
 		if err := change(); KindOf(err) != Network {
@@ -256,14 +256,14 @@ func TestJDCloudGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := v.remove(t.Context(), z, cloudtest.Zone, record{id: "1"}); KindOf(err) != gone {
+	if err := v.remove(t.Context(), z, setKey{cloudtest.Zone, TXT}, record{id: "1"}); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
-	if err := v.update(t.Context(), z, cloudtest.Zone, record{id: "1"}, Value{"x"}, jdMinTTL); KindOf(err) != gone {
+	if err := v.update(t.Context(), z, setKey{cloudtest.Zone, TXT}, record{id: "1"}, Value{"x"}, jdMinTTL); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
 	z.id = "1"
-	if err := v.create(t.Context(), z, cloudtest.Zone, Value{"x"}, jdMinTTL); KindOf(err) != ZoneNotFound {
+	if err := v.create(t.Context(), z, setKey{cloudtest.Zone, TXT}, Value{"x"}, jdMinTTL); KindOf(err) != ZoneNotFound {
 		t.Errorf("%v, want %s", err, ZoneNotFound)
 	}
 }
@@ -271,12 +271,12 @@ func TestJDCloudGone(t *testing.T) {
 func TestJDCloudValues(t *testing.T) {
 	v := &jdCloud{}
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {strings.Repeat("x", 255)}} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

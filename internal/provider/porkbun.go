@@ -209,10 +209,10 @@ func (v *porkbun) checkKeys(ctx context.Context) error {
 	return v.do(ctx, call{name: "ping", path: "/ping"}, nil, &struct{}{})
 }
 
-func (v *porkbun) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	sets := newZoneSets(nil)
+func (v *porkbun) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
+	sets := newZoneSets(nil, at.kind)
 	err = v.listZone(ctx, z, sets)
-	return sets.sets[name], err
+	return sets.of(at), err
 }
 
 func (v *porkbun) listZone(ctx context.Context, z zone, sets *zoneSets) error {
@@ -223,7 +223,7 @@ func (v *porkbun) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 			sets.alias(name, e.Content)
 		case "TXT":
 			ttl, _ := strconv.ParseUint(string(e.TTL), 10, 32) // 0 if absent
-			sets.add(name, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
+			sets.add(setKey{name, TXT}, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
 		}
 	}
 	return err
@@ -235,20 +235,20 @@ func porkbunFields(z zone, name string, value Value, ttl uint32) map[string]stri
 	return map[string]string{"name": below, "type": "TXT", "content": value.Text(), "ttl": strconv.FormatUint(uint64(ttl), 10)}
 }
 
-func (v *porkbun) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
+func (v *porkbun) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
 	c := call{name: "dns/create", path: "/dns/create/" + escape(z.id)}
-	return v.do(ctx, c, porkbunFields(z, name, value, ttl), &struct{}{})
+	return v.do(ctx, c, porkbunFields(z, at.name, value, ttl), &struct{}{})
 }
 
-func (v *porkbun) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
+func (v *porkbun) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
 	c := call{name: "dns/edit", path: "/dns/edit/" + escape(z.id) + "/" + escape(old.id)}
-	return v.do(ctx, c, porkbunFields(z, name, value, ttl), &struct{}{})
+	return v.do(ctx, c, porkbunFields(z, at.name, value, ttl), &struct{}{})
 }
 
-func (v *porkbun) remove(ctx context.Context, z zone, _ string, old record) error {
+func (v *porkbun) remove(ctx context.Context, z zone, _ setKey, old record) error {
 	c := call{name: "dns/delete", path: "/dns/delete/" + escape(z.id) + "/" + escape(old.id)}
 	return v.do(ctx, c, nil, &struct{}{})
 }
 
 // fits refuses values that the vendor refuses: an empty text, and spaces at the end.
-func (v *porkbun) fits(value Value) error { return plainText(value, porkbunMaxValue, "") }
+func (v *porkbun) fits(_ Type, value Value) error { return plainText(value, porkbunMaxValue, "") }

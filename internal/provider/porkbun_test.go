@@ -25,15 +25,15 @@ func TestPorkbunExchanges(t *testing.T) {
 		switch e.Op {
 		case "list records of the zone":
 			var set recordSet
-			if set, err = v.list(t.Context(), z, name); len(set.records) != 1 || set.records[0].id != old.id || set.records[0].ttl != 600 {
+			if set, err = v.list(t.Context(), z, setKey{name, TXT}); len(set.records) != 1 || set.records[0].id != old.id || set.records[0].ttl != 600 {
 				t.Errorf("list %+v", set)
 			}
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, Value{oddText}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{oddText}, 600)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, old, Value{"v=mesh1;id=1001;ep=203.0.113.7:51820"}, 600)
+			err = v.update(t.Context(), z, setKey{name, TXT}, old, Value{"v=mesh1;id=1001;ep=203.0.113.7:51820"}, 600)
 		case "delete TXT":
-			err = v.remove(t.Context(), z, name, old)
+			err = v.remove(t.Context(), z, setKey{name, TXT}, old)
 		default:
 			t.Errorf("nothing is said of %q", e.Op)
 		}
@@ -135,7 +135,7 @@ func TestPorkbunKeysStayHidden(t *testing.T) {
 	c.Fail(cloudtest.Instead(cloudtest.JSON(http.StatusBadRequest, map[string]string{
 		"status": "ERROR", "code": c.AccessKeySecret, "message": strings.Repeat("x", secrets.MaxPart-10) + c.AccessKeyID + c.AccessKeySecret,
 	})))
-	_, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, cloudtest.Zone)
+	_, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: cloudtest.Zone, name: cloudtest.Zone}, setKey{cloudtest.Zone, TXT})
 	for _, part := range []string{c.AccessKeyID[:6], c.AccessKeySecret[:6]} {
 		if err == nil || strings.Contains(err.Error(), part) {
 			t.Errorf("%v shows %s", err, part)
@@ -151,7 +151,7 @@ func TestPorkbunList(t *testing.T) {
 		map[string]any{"id": nil, "name": "a.example.com", "type": "A", "content": "192.0.2.1", "ttl": nil},
 		map[string]any{"id": "9", "name": "b.example.com", "type": "TXT", "content": "c", "ttl": "600"},
 	}})))
-	set, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: "example.com", name: "example.com"}, "a.example.com")
+	set, err := newPorkbun(t, c, c.AccessKeySecret).list(t.Context(), zone{id: "example.com", name: "example.com"}, setKey{"a.example.com", TXT})
 	if err != nil || len(set.records) != 2 || set.records[0].id != "7" || set.records[0].ttl != 900 || set.records[1].ttl != 0 || set.records[1].value.Text() != `"b"` {
 		t.Errorf("%+v, %v", set, err)
 	}
@@ -170,12 +170,12 @@ func TestPorkbunCNAME(t *testing.T) {
 func TestPorkbunValues(t *testing.T) {
 	v := &porkbun{}
 	for _, value := range []Value{{""}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 765))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, {`a "b" \`}, cutTXT(strings.Repeat("x", 764))} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

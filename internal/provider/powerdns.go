@@ -174,14 +174,23 @@ func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zon
 	c := call{name: "read zone", method: http.MethodGet, path: "/zones/" + url.PathEscape(z.id), query: query}
 	c.list = &list{"rrsets", func(d *json.Decoder) error {
 		var s pdnsSet
-		if err := d.Decode(&s); err != nil || s.Type != "TXT" && s.Type != "CNAME" {
+		if err := d.Decode(&s); err != nil {
 			return err
 		}
-		sets.join(dnsname.Fold(s.Name), func(set recordSet) recordSet {
-			set, err := s.addTo(set)
-			unread = cmp.Or(unread, err)
-			return set
-		})
+		name := dnsname.Fold(s.Name)
+		switch {
+		case s.Type == "CNAME":
+			target, err := s.target()
+			if unread = cmp.Or(unread, err); target != "" {
+				sets.alias(name, target)
+			}
+		case sets.has(s.Type):
+			sets.join(setKey{name, Type(s.Type)}, func(set recordSet) recordSet {
+				set, err := s.addTo(set)
+				unread = cmp.Or(unread, err)
+				return set
+			})
+		}
 		return nil
 	}}
 	switch err := v.do(ctx, c, &answer); {
@@ -195,20 +204,24 @@ func (v *powerDNS) sets(ctx context.Context, z zone, query url.Values, sets *zon
 	return nil
 }
 
-// addTo adds the records of a set to the set of its name.
+// target returns the target of an alias, "" if the alias is disabled.
+func (s pdnsSet) target() (target string, err error) {
+	for _, raw := range s.Records {
+		var entry pdnsEntry
+		if err := json.Unmarshal(raw, &entry); err != nil {
+			return "", err
+		}
+		if !entry.Disabled {
+			target = entry.Content
+		}
+	}
+	return target, nil
+}
+
+// addTo adds the records of a set to those of its name and type.
 func (s pdnsSet) addTo(set recordSet) (recordSet, error) {
 	for _, raw := range s.Records {
-		if s.Type == "CNAME" {
-			var entry pdnsEntry
-			if err := json.Unmarshal(raw, &entry); err != nil {
-				return set, err
-			}
-			if !entry.Disabled {
-				set.alias = entry.Content
-			}
-			continue
-		}
-		r, err := pdnsRead(raw)
+		r, err := pdnsRead(Type(s.Type), raw)
 		if err != nil {
 			return set, err
 		}
@@ -226,18 +239,18 @@ type pdnsEntry struct {
 
 // pdnsRead parses a record. In its answers to resolvers the server splits strings that are too long,
 // and leaves out values that it cannot parse.
-func pdnsRead(raw json.RawMessage) (record, error) {
+func pdnsRead(t Type, raw json.RawMessage) (record, error) {
 	var entry pdnsEntry
 	if err := json.Unmarshal(escapeOctets(raw), &entry); err != nil {
 		return record{}, err
 	}
 	r := record{raw: string(raw), off: entry.Disabled}
-	parts, err := unquoteTXT(entry.Content, 10)
+	value, err := t.Parse(entry.Content)
 	if err != nil {
 		r.off = true
 	}
-	for _, part := range parts {
-		r.value = append(r.value, cutTXT(part)...)
+	if r.value = value; t == TXT {
+		r.value = recut(value)
 	}
 	return r, nil
 }
@@ -259,14 +272,10 @@ func escapeOctets(text []byte) []byte {
 }
 
 // list does not look for an alias at the name: beside one the server refuses other records.
-func (v *powerDNS) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	sets := newZoneSets(nil)
-	err := v.sets(ctx, z, url.Values{"rrset_name": {name + "."}, "rrset_type": {"TXT"}}, sets)
-	set := sets.sets[name]
-	if set.alias = ""; len(set.records) == 0 {
-		set = recordSet{}
-	}
-	return set, err
+func (v *powerDNS) list(ctx context.Context, z zone, at setKey) (recordSet, error) {
+	sets := newZoneSets(nil, at.kind)
+	err := v.sets(ctx, z, url.Values{"rrset_name": {at.name + "."}, "rrset_type": {string(at.kind)}}, sets)
+	return sets.sets[at], err
 }
 
 // listZone reads the zone with its disabled records in one call.
@@ -278,18 +287,18 @@ func (v *powerDNS) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 // disabled records must be known.
 func (v *powerDNS) alwaysLists() {}
 
-func (v *powerDNS) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
-	disabled, err := v.unlisted(ctx, z, name, from)
+func (v *powerDNS) replace(ctx context.Context, z zone, at setKey, from, to recordSet) error {
+	disabled, err := v.unlisted(ctx, z, at, from)
 	if err != nil {
 		return unmade(err)
 	}
 	for _, r := range disabled.records {
 		if slices.ContainsFunc(to.records, func(t record) bool { return t.raw == "" && t.value.Equal(r.value) }) {
-			return &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled", name), Unmade: true}
+			return &Error{Kind: Conflict, Detail: msg.Textf("%s: the record is there, but disabled", at.name), Unmade: true}
 		}
 	}
 	to.records = slices.Concat(to.records, disabled.records)
-	return v.write(ctx, z, pdnsChange(name, to, cmp.Or(disabled.ttl, from.ttl)))
+	return v.write(ctx, z, pdnsChange(at, to, cmp.Or(disabled.ttl, from.ttl)))
 }
 
 // applyAll changes many sets in one call, which is one transaction. The plans know the disabled
@@ -299,16 +308,16 @@ func (v *powerDNS) applyAll(ctx context.Context, z zone, plans []plan) ([]error,
 	return inBatches(plans, fit, func(batch []plan) error {
 		var changes []any
 		for _, p := range batch {
-			changes = append(changes, pdnsChange(p.name, p.after(), p.seen.ttl))
+			changes = append(changes, pdnsChange(p.at, p.after(), p.seen.ttl))
 		}
 		return v.write(ctx, z, changes...)
 	}), true
 }
 
-// unlisted returns the records at a name that list did not return: the disabled ones, which older
+// unlisted returns the records of a set that list did not return: the disabled ones, which older
 // servers show only in a list of the whole zone. A server that does not tell its version counts as
 // old.
-func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed recordSet) (recordSet, error) {
+func (v *powerDNS) unlisted(ctx context.Context, z zone, at setKey, listed recordSet) (recordSet, error) {
 	var server struct{ Version string }
 	if v.do(ctx, call{name: "read server", method: http.MethodGet}, &server) == nil {
 		major, _, _ := strings.Cut(server.Version, ".")
@@ -316,11 +325,11 @@ func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed rec
 			return recordSet{}, nil
 		}
 	}
-	sets := newZoneSets(func(n string, _ Value) bool { return n == name })
+	sets := newZoneSets(func(name string, _ Value) bool { return name == at.name }, at.kind)
 	if err := v.sets(ctx, z, nil, sets); err != nil {
 		return recordSet{}, msg.Errorf("look through the zone for disabled records (before version 5 there is no other way): %w", err)
 	}
-	all := sets.sets[name]
+	all := sets.sets[at]
 	all.records = slices.DeleteFunc(all.records, func(r record) bool {
 		return !r.off || slices.ContainsFunc(listed.records, func(l record) bool { return l.raw == r.raw })
 	})
@@ -329,18 +338,18 @@ func (v *powerDNS) unlisted(ctx context.Context, z zone, name string, listed rec
 
 // pdnsChange returns the replacement of a set. Without a member for comments the set keeps its
 // comments. Disabled records share the TTL of the set, so it does not change beside them.
-func pdnsChange(name string, set recordSet, ttl uint32) any {
+func pdnsChange(at setKey, set recordSet, ttl uint32) any {
 	if slices.ContainsFunc(set.records, func(r record) bool { return r.off }) {
 		set.ttl = ttl
 	}
-	change := map[string]any{"name": name + ".", "type": "TXT", "changetype": "DELETE"}
+	change := map[string]any{"name": at.name + ".", "type": string(at.kind), "changetype": "DELETE"}
 	if len(set.records) > 0 {
 		var records []any
 		for _, r := range set.records {
 			if r.raw != "" {
 				records = append(records, json.RawMessage(r.raw))
 			} else {
-				records = append(records, map[string]any{"content": quoteTXT(r.value, `\%03d`), "disabled": false})
+				records = append(records, map[string]any{"content": at.kind.spell(r.value, `\%03d`), "disabled": false})
 			}
 		}
 		change["changetype"], change["ttl"], change["records"] = "REPLACE", set.ttl, records
@@ -362,10 +371,12 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	return v.do(ctx, c, nil)
 }
 
+func (v *powerDNS) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+
 // fits limits the length of a value: the server accepts any, and cannot serve a longer one.
-func (v *powerDNS) fits(value Value) error {
+func (v *powerDNS) fits(_ Type, value Value) error {
 	if len(value)+len(value.Text()) > pdnsRecord { // one octet for the length of each string
 		return msg.Errorf("a record holds at most %d octets", pdnsRecord)
 	}
-	return value.Check()
+	return nil
 }

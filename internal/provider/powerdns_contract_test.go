@@ -156,7 +156,7 @@ func changeNow(t *testing.T, client *provider.Client, name string, add, remove [
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: name, Seen: seen, Add: add, Remove: remove, TTL: 60})
+	return client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: name, Type: provider.TXT, Seen: seen, Add: add, Remove: remove, TTL: 60})
 }
 
 // TestPowerDNSKeeps changes a name with everything that others can have there.
@@ -210,7 +210,7 @@ func TestPowerDNSRefusals(t *testing.T) {
 	wantPDNSKind(t, "a zone that is a copy", err, provider.Permission)
 	err = changeNow(t, client, "alias.example.com", []provider.Value{{"one"}}, nil)
 	wantPDNSKind(t, "beside a CNAME", err, provider.Conflict)
-	err = client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: "a.example.net", Add: []provider.Value{{"one"}}, TTL: 60})
+	err = client.Change(t.Context(), provider.Change{Zone: servertest.Zone, Name: "a.example.net", Type: provider.TXT, Add: []provider.Value{{"one"}}, TTL: 60})
 	wantPDNSKind(t, "out of the zone", err, provider.Invalid)
 	for _, c := range []struct {
 		what, id, key string

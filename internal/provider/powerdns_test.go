@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ func pdnsContents(t *testing.T, e exchange) (raw, spelled recordSet) {
 	}
 	raw.ttl, spelled.ttl = body.RRsets[0].TTL, body.RRsets[0].TTL
 	for _, text := range body.RRsets[0].Records {
-		r, err := pdnsRead(text)
+		r, err := pdnsRead(TXT, text)
 		if err != nil {
 			t.Fatal(e.Op, err)
 		}
@@ -77,7 +78,7 @@ func pdnsSend(t *testing.T, v *powerDNS, e exchange) (kind Kind, err error) {
 		if spellAnew {
 			raw = spelled
 		}
-		return kind, v.write(t.Context(), z, pdnsChange(pdnsName(e), raw, raw.ttl))
+		return kind, v.write(t.Context(), z, pdnsChange(setKey{pdnsName(e), TXT}, raw, raw.ttl))
 	}
 	switch e.Op {
 	case "find zone", "find zone, unknown":
@@ -130,7 +131,7 @@ func pdnsListed(t *testing.T, v *powerDNS, z zone, op string) error {
 	case "list missing name":
 		name, want = "_mesh.none", []string{}
 	}
-	set, err := v.list(t.Context(), z, name+".example.com")
+	set, err := v.list(t.Context(), z, setKey{name + ".example.com", TXT})
 	var texts []string
 	for _, r := range set.records {
 		texts = append(texts, r.value.Text())
@@ -193,17 +194,17 @@ func TestPowerDNSErrors(t *testing.T) {
 func TestPowerDNSValues(t *testing.T) {
 	v := &powerDNS{}
 	for _, value := range []Value{nil, {strings.Repeat("x", 256)}, slices.Repeat(Value{strings.Repeat("x", 255)}, 256)} {
-		if v.fits(value) == nil {
+		if cmp.Or(TXT.Check(value), v.fits(TXT, value)) == nil {
 			t.Errorf("%.300q is taken", value)
 		}
 	}
 	for _, value := range []Value{
 		{""}, {"a", "", "b"}, {`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {"é\x00\xff"}, {strings.Repeat("x", 255), "y"},
 	} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
-		r, err := pdnsRead(pdnsSpelled(t, value))
+		r, err := pdnsRead(TXT, pdnsSpelled(t, value))
 		if err != nil || r.off || !r.value.Equal(value) {
 			t.Errorf("%q came back as %q, %v", value, r.value, err)
 		}
@@ -233,7 +234,7 @@ func TestPowerDNSRead(t *testing.T) {
 		`{"content":"\"cut","disabled":false}`:                {off: true},
 		`{"content":"\"\\300\"","disabled":false}`:            {off: true},
 	} {
-		r, err := pdnsRead([]byte(text))
+		r, err := pdnsRead(TXT, []byte(text))
 		if err != nil || !r.value.Equal(want.value) || r.off != want.off || r.raw != text {
 			t.Errorf("%s: %+v, %v, want %+v", text, r, err, want)
 		}
@@ -313,7 +314,7 @@ func TestPowerDNSUnfiltered(t *testing.T) {
 		t.Errorf("null for a list of zones: %v", err)
 	}
 	on := Value{"on A.example.com.TXT"}
-	err = client.Change(t.Context(), Change{Type: TXT, Zone: "example.com", Name: "a.example.com", Seen: RRset{TTL: 5, Values: []Value{on}}, Add: []Value{{"new"}}, TTL: 60})
+	err = client.Change(t.Context(), Change{Zone: "example.com", Name: "a.example.com", Type: TXT, Seen: RRset{TTL: 5, Values: []Value{on}}, Add: []Value{{"new"}}, TTL: 60})
 	if err != nil {
 		t.Error(err)
 	}
@@ -340,7 +341,7 @@ func TestPowerDNSVersions(t *testing.T) {
 		}
 		c.Asked()
 		c.Fail(cloudtest.Pass, cloudtest.Instead(cloudtest.JSON(200, map[string]any{"version": version})))
-		err = client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 60})
+		err = client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
 		asked := slices.ContainsFunc(c.Asked(), func(r cloudtest.Request) bool {
 			return r.Method == http.MethodGet && r.Target == "/api/v1/servers/localhost/zones/example.com."
 		})
@@ -361,7 +362,7 @@ func TestPowerDNSDisabled(t *testing.T) {
 	name := "a." + cloudtest.Zone
 	c.AddOff(name, []string{"off"})
 	change := func(seen []Value, add, remove []Value) error {
-		return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: RRset{Values: seen}, Add: add, Remove: remove, TTL: 60})
+		return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Seen: RRset{Values: seen}, Add: add, Remove: remove, TTL: 60})
 	}
 	if err := change(nil, []Value{{"off"}}, nil); KindOf(err) != Conflict {
 		t.Errorf("a disabled value once more: %v", err)
@@ -378,7 +379,7 @@ func TestPowerDNSDisabled(t *testing.T) {
 		t.Errorf("the disabled record is gone: %v", err)
 	}
 	c.AddAlias("b."+cloudtest.Zone, "a."+cloudtest.Zone)
-	err = client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "b." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 60})
+	err = client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "b." + cloudtest.Zone, Type: TXT, Add: []Value{{"one"}}, TTL: 60})
 	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Conflict {
 		t.Errorf("beside a CNAME: %v", err)
 	}
@@ -394,7 +395,7 @@ func TestPowerDNSTurn(t *testing.T) {
 	v.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := v.write(ctx, zone{}, pdnsChange("a.example.com", recordSet{}, 0)); !errors.Is(err, context.Canceled) || KindOf(err) != Network {
+	if err := v.write(ctx, zone{}, pdnsChange(setKey{"a.example.com", TXT}, recordSet{}, 0)); !errors.Is(err, context.Canceled) || KindOf(err) != Network {
 		t.Error(err)
 	}
 }
@@ -427,7 +428,7 @@ func TestPowerDNSDisabledTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = client.Change(t.Context(), Change{Type: TXT, Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []Value{{"ours"}}}, Remove: []Value{{"ours"}}, TTL: 60})
+	err = client.Change(t.Context(), Change{Zone: "example.com", Name: "a.example.com", Type: TXT, Seen: RRset{Values: []Value{{"ours"}}}, Remove: []Value{{"ours"}}, TTL: 60})
 	if err != nil || !strings.Contains(patch, `"ttl":3600`) {
 		t.Errorf("%v, sent %s", err, patch)
 	}

@@ -1,15 +1,13 @@
 // Package provider has the clients of DNS providers, one file for each provider.
 //
-// A client reads the values of one type at one name and changes single values there. Every value that
-// a change does not name stays unchanged. The interface DNS documents these guarantees, and one test
+// A client reads the values of one type at one name and changes single values there. Every value that a
+// change does not name stays unchanged, and so does every value of another type. The interface DNS documents these guarantees, and one test
 // suite checks them for every client.
 package provider
 
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"meshddns/internal/msg"
@@ -23,29 +21,6 @@ type Credentials struct {
 	Endpoint        string // address of the provider's API; empty means the vendor's own
 }
 
-// Type is the type of a record.
-type Type string
-
-// The types of records. Every client has TXT.
-const (
-	TXT  Type = "TXT"
-	A    Type = "A"
-	AAAA Type = "AAAA"
-	SRV  Type = "SRV"
-)
-
-// Value is one value of an RRset. Of type TXT it is the character-strings in order, each of at most
-// 255 octets; the split into strings is part of the value. Of any other type it is one string, the
-// data in presentation form: an address as RFC 5952 writes it, or "priority weight port target" in
-// lower case and without the final dot (RFC 2782).
-type Value []string
-
-// Text returns the joined character-strings, as readers see the value.
-func (t Value) Text() string { return strings.Join(t, "") }
-
-// Equal reports whether two values have the same octets and the same split.
-func (t Value) Equal(u Value) bool { return slices.Equal(t, u) }
-
 // RRset is the values of one type at a name, in no order, and their TTL in seconds (0 without values).
 type RRset struct {
 	TTL    uint32
@@ -55,8 +30,8 @@ type RRset struct {
 	Alias  msg.Text // only in ReadAll: the target of a CNAME at the name
 }
 
-// Change adds and removes single values of one type at one name. Names are in presentation form without the
-// final dot.
+// Change adds and removes single values of one type at one name. Names are in presentation form without
+// the final dot.
 type Change struct {
 	Zone   string // as Zone returned it
 	Name   string
@@ -104,7 +79,8 @@ const (
 	Quota          Kind = "quota"          // the plan allows no more records or requests
 	BadAnswer      Kind = "bad_answer"     // the answer is unreadable, or its signature is wrong
 
-	UnsupportedType Kind = "unsupported_record_type" // the client has no records of this type
+	// UnsupportedType means that the client has no records of this type. It made no call.
+	UnsupportedType Kind = "unsupported_record_type"
 )
 
 // Error is a failure of a provider.

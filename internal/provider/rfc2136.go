@@ -30,9 +30,9 @@ type RFC2136 struct {
 	key    dnswire.Key
 	now    func() time.Time
 
-	mu         sync.Mutex
-	neighbours map[neighbour][]string // the data of each
-	changes    int
+	mu        sync.Mutex
+	neighbour map[dnswire.Name]map[Type][]string // by parent: the data of an unregistered name below it
+	changes   int
 }
 
 const (
@@ -53,7 +53,7 @@ func NewRFC2136(c Credentials) (*RFC2136, error) {
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Detail: msg.Say("key"), Err: err}
 	}
-	return &RFC2136{server: server, key: key, now: time.Now, neighbours: map[neighbour][]string{}}, nil
+	return &RFC2136{server: server, key: key, now: time.Now, neighbour: map[dnswire.Name]map[Type][]string{}}, nil
 }
 
 // serverAddress parses host, host:port, or an IPv6 address with or without brackets. The default port
@@ -150,8 +150,8 @@ func (c *RFC2136) Types() []Type { return []Type{TXT, A, AAAA, SRV} }
 // Read returns the values of a type at a name. An alias or a delegation at or above the name is an error: an
 // update there would report success, and no resolver would see its value.
 func (c *RFC2136) Read(ctx context.Context, zone, name string, t Type) (RRset, error) {
-	if t.Wire() == 0 {
-		return RRset{}, Unsupported(t)
+	if err := CheckType(c, t); err != nil {
+		return RRset{}, err
 	}
 	apex, err := ownerName(zone)
 	if err != nil {
@@ -200,36 +200,33 @@ func (c *RFC2136) fromWildcard(ctx context.Context, owner dnswire.Name, t Type, 
 	if len(data) == 0 {
 		return false, nil
 	}
-	other, err := c.askNeighbour(ctx, neighbour{owner.Parent().Fold(), t})
+	other, err := c.askNeighbour(ctx, owner.Parent().Fold(), t)
 	return err == nil && slices.Equal(data, other), err
 }
 
-// neighbour is the records of a type at an unregistered name below a parent.
-type neighbour struct {
-	parent dnswire.Name
-	typ    Type
-}
-
-// askNeighbour returns the data of a neighbour. It asks the server once for each, until a change may
-// have altered the data.
-func (c *RFC2136) askNeighbour(ctx context.Context, n neighbour) ([]string, error) {
+// askNeighbour returns the data of an unregistered name below parent. It asks the server once for each
+// parent and type, until a change may have altered the data.
+func (c *RFC2136) askNeighbour(ctx context.Context, parent dnswire.Name, t Type) ([]string, error) {
 	c.mu.Lock()
-	data, ok := c.neighbours[n]
+	data, ok := c.neighbour[parent][t]
 	changes := c.changes
 	c.mu.Unlock()
-	name, fits := n.parent.Child(rand.Text())
+	neighbour, fits := parent.Child(rand.Text())
 	if ok || !fits {
 		return data, nil
 	}
-	answer, err := c.query(ctx, name, n.typ.Wire())
+	answer, err := c.query(ctx, neighbour, t.Wire())
 	if err != nil {
 		return nil, err
 	}
-	data = dataAt(name, answer)
+	data = dataAt(neighbour, answer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if changes == c.changes {
-		c.neighbours[n] = data
+		if c.neighbour[parent] == nil {
+			c.neighbour[parent] = map[Type][]string{}
+		}
+		c.neighbour[parent][t] = data
 	}
 	return data, nil
 }
@@ -243,9 +240,7 @@ func (c *RFC2136) forget(name string) {
 	owner, err := ownerName(name)
 	for err == nil && owner != dnswire.Root {
 		owner = owner.Parent().Fold()
-		for t := range wireTypes {
-			delete(c.neighbours, neighbour{owner, t})
-		}
+		delete(c.neighbour, owner)
 	}
 }
 
@@ -267,9 +262,9 @@ func valuesAt(answer dnswire.Message, owner dnswire.Name, t Type) (RRset, error)
 		if rr.Type != t.Wire() || rr.Class != dnswire.ClassIN || rr.Name.Fold() != owner.Fold() {
 			continue
 		}
-		value, err := t.Value(rr.Data)
+		value, err := t.ParseData(rr.Data)
 		if err != nil {
-			return RRset{}, &Error{Kind: BadAnswer, Detail: msg.Textf("%s record at %s", t, nameText(owner)), Err: err}
+			return RRset{}, &Error{Kind: BadAnswer, Detail: msg.Textf("%s record at %s", string(t), nameText(owner)), Err: err}
 		}
 		set.TTL = rr.TTL
 		set.Values = append(set.Values, value)
@@ -282,17 +277,11 @@ func (c *RFC2136) Authority(context.Context, string) (Authority, error) {
 	return Authority{Server: c.server}, nil
 }
 
-// typeName returns the name of a type that query asks for.
-func typeName(t dnswire.Type) string {
-	if t == dnswire.TypeSOA {
-		return "SOA"
-	}
-	return string(OnWire(t))
-}
+var typeNames = map[dnswire.Type]string{dnswire.TypeSOA: "SOA", dnswire.TypeTXT: "TXT", dnswire.TypeA: "A", dnswire.TypeAAAA: "AAAA", dnswire.TypeSRV: "SRV"}
 
 // query asks for records. It returns only a signed NOERROR or NXDOMAIN from an authoritative server.
 func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) (dnswire.Message, error) {
-	call := msg.Textf("query %s %s at %s", nameText(name), typeName(t), c.server)
+	call := msg.Textf("query %s %s at %s", nameText(name), typeNames[t], c.server)
 	question := dnswire.Question{Name: name, Type: t, Class: dnswire.ClassIN}
 	answer, signed, err := c.exchange(ctx, call, dnswire.Exchange, dnswire.Message{Questions: []dnswire.Question{question}})
 	if err != nil {

@@ -4,16 +4,17 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/netip"
 	"slices"
+	"strings"
 
-	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/msg"
 )
 
 // Limits of ChangeAll.
 const (
-	maxBatch   = 400                       // names in one message
+	maxBatch   = 400                       // changes in one message
 	maxUpdate  = dnswire.MaxMessage - 1024 // octets of a message of several names, before it is signed
 	maxRefused = 32                        // successive refused messages
 )
@@ -72,17 +73,13 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 // updatesOf returns the updates of the valid changes, and the errors of the others.
 func updatesOf(changes []Change) (all batch, errs []error) {
 	errs = make([]error, len(changes))
-	type rrset struct {
-		name string
-		typ  Type
-	}
-	named := map[rrset]bool{}
+	named := map[setKey]bool{}
 	for i, ch := range changes {
 		message, err := updateMessage(ch)
-		if set := (rrset{dnsname.Fold(ch.Name), ch.Type}); named[set] {
-			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", set.name)}
+		if at := ch.at(); named[at] {
+			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", at.name)}
 		} else {
-			named[set] = true
+			named[at] = true
 		}
 		if err == nil && len(all) > 0 && message.Questions[0].Name.Fold() != all[0].message.Questions[0].Name.Fold() {
 			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", ch.Name)}
@@ -210,6 +207,9 @@ func divisible(err error) bool {
 // updateMessage makes the message of a change. Its prerequisites are exactly the seen values and no
 // CNAME: beside a CNAME a server ignores added values and reports success (RFC 2136, section 3.4.2.2).
 func updateMessage(ch Change) (dnswire.Message, error) {
+	if err := CheckType((*RFC2136)(nil), ch.Type); err != nil {
+		return dnswire.Message{}, err
+	}
 	zone, err := ownerName(ch.Zone)
 	if err != nil {
 		return dnswire.Message{}, err
@@ -217,9 +217,6 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 	owner, err := ownerName(ch.Name)
 	if err != nil {
 		return dnswire.Message{}, err
-	}
-	if ch.Type.Wire() == 0 {
-		return dnswire.Message{}, Unsupported(ch.Type)
 	}
 	for _, v := range slices.Concat(ch.Seen.Values, ch.Add, ch.Remove) {
 		if err := ch.Type.Check(v); err != nil {
@@ -235,7 +232,7 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 		message.Answers = append(message.Answers, dnswire.RR{Name: owner, Type: ch.Type.Wire(), Class: dnswire.ClassNONE})
 	}
 	for _, v := range ch.Seen.Values {
-		message.Answers = append(message.Answers, ch.record(owner, dnswire.ClassIN, 0, v))
+		message.Answers = append(message.Answers, ch.Type.record(owner, dnswire.ClassIN, 0, v))
 	}
 	message.Authority = updates(owner, ch)
 	return message, nil
@@ -244,26 +241,38 @@ func updateMessage(ch Change) (dnswire.Message, error) {
 func updates(owner dnswire.Name, ch Change) []dnswire.RR {
 	var records []dnswire.RR
 	for _, v := range ch.Remove {
-		records = append(records, ch.record(owner, dnswire.ClassNONE, 0, v))
+		records = append(records, ch.Type.record(owner, dnswire.ClassNONE, 0, v))
 	}
 	for _, v := range ch.Add {
 		if !slices.ContainsFunc(ch.Remove, v.Equal) {
-			records = append(records, ch.record(owner, dnswire.ClassIN, ch.TTL, v))
+			records = append(records, ch.Type.record(owner, dnswire.ClassIN, ch.TTL, v))
 		}
 	}
 	if len(records) == 0 {
 		// BIND checks its update-policy for records only, and accepts an update without
-		// records from every known key. No name has this value.
-		none := Change{Type: TXT}
-		records = append(records, none.record(owner, dnswire.ClassNONE, 0, Value{rand.Text()}))
+		// records from every known key. The name does not have this value.
+		records = append(records, ch.Type.record(owner, dnswire.ClassNONE, 0, absentValue(ch)))
 	}
 	return records
 }
 
-// record returns a record of the change's type. The value is checked.
-func (ch Change) record(owner dnswire.Name, class dnswire.Class, ttl uint32, v Value) dnswire.RR {
-	data, _ := ch.Type.Data(v)
-	return dnswire.RR{Name: owner, Type: ch.Type.Wire(), Class: class, TTL: ttl, Data: data}
+// absentValue returns a value that is not among those seen.
+func absentValue(ch Change) Value {
+	for n := byte(0); ; n++ {
+		v := map[Type]Value{
+			TXT: {rand.Text()}, A: {netip.AddrFrom4([4]byte{192, 0, 2, n}).String()},
+			AAAA: {netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 15: n}).String()}, SRV: {"0 0 0 " + strings.ToLower(rand.Text()) + ".invalid"},
+		}[ch.Type]
+		if n == 255 || !slices.ContainsFunc(ch.Seen.Values, v.Equal) {
+			return v
+		}
+	}
+}
+
+// record returns a record with a value that Check has accepted.
+func (t Type) record(owner dnswire.Name, class dnswire.Class, ttl uint32, v Value) dnswire.RR {
+	data, _ := t.Data(v)
+	return dnswire.RR{Name: owner, Type: t.Wire(), Class: class, TTL: ttl, Data: data}
 }
 
 var updateErrors = map[dnswire.Rcode]meaning{

@@ -22,7 +22,7 @@ func newNames(count int, below string) []Change {
 	changes := make([]Change, count)
 	for i := range changes {
 		changes[i] = Change{
-			Zone: servertest.Zone, Name: fmt.Sprintf("_mesh.site-%05d.%s", i, below),
+			Type: TXT, Zone: servertest.Zone, Name: fmt.Sprintf("_mesh.site-%05d.%s", i, below),
 			Add: []Value{{fmt.Sprintf("v=mesh1 o=%012x tcp://192.0.2.1:11010", i)}}, TTL: testTTL,
 		}
 	}
@@ -85,23 +85,23 @@ func mixed(t *testing.T, s servertest.Server) ([]Change, map[string]Kind) {
 	}
 	ours := []Value{{"ours"}}
 	changes := append([]Change{
-		{Name: "one.example.com", Seen: seen("one"), Add: ours, Remove: []Value{{"one"}}},
-		{Name: "TWO.example.com", Seen: seen("two", "one"), Add: ours},
-		{Name: "gone.example.com", Seen: seen("gone"), Remove: []Value{{"gone"}}},
-		{Name: "same.example.com", Seen: seen("same")},
-		{Name: "nothing.example.com"},
-		{Name: servertest.Zone, Add: ours},
-		{Name: "keep.example.com", Add: ours},
-		{Name: "none.example.com", Seen: seen("one"), Add: ours},
-		{Name: "alias.example.com", Add: ours},
-		{Name: "a.example.org", Add: ours},
-		{Name: "a..example.com", Add: ours},
-		{Name: "long.example.com", Add: []Value{{strings.Repeat("x", 256)}}},
+		{Name: "one.example.com", Type: TXT, Seen: seen("one"), Add: ours, Remove: []Value{{"one"}}},
+		{Name: "TWO.example.com", Type: TXT, Seen: seen("two", "one"), Add: ours},
+		{Name: "gone.example.com", Type: TXT, Seen: seen("gone"), Remove: []Value{{"gone"}}},
+		{Name: "same.example.com", Type: TXT, Seen: seen("same")},
+		{Type: TXT, Name: "nothing.example.com"},
+		{Name: servertest.Zone, Type: TXT, Add: ours},
+		{Name: "keep.example.com", Type: TXT, Add: ours},
+		{Name: "none.example.com", Type: TXT, Seen: seen("one"), Add: ours},
+		{Name: "alias.example.com", Type: TXT, Add: ours},
+		{Name: "a.example.org", Type: TXT, Add: ours},
+		{Name: "a..example.com", Type: TXT, Add: ours},
+		{Name: "long.example.com", Type: TXT, Add: []Value{{strings.Repeat("x", 256)}}},
 	}, newNames(100, servertest.Zone)...)
 	for i := range changes {
 		changes[i].Zone, changes[i].TTL = servertest.Zone, testTTL
 	}
-	changes = append(changes, Change{Type: TXT, Zone: "example.org", Name: "b.example.org", Add: ours})
+	changes = append(changes, Change{Zone: "example.org", Name: "b.example.org", Type: TXT, Add: ours})
 	return changes, map[string]Kind{
 		"keep.example.com": Changed, "none.example.com": Changed, "alias.example.com": Changed, "a.example.org": Invalid,
 		"a..example.com": Invalid, "long.example.com": Invalid, "b.example.org": Invalid,

@@ -77,7 +77,7 @@ func read(t testing.TB, c *RFC2136, name string) RRset {
 func change(t testing.TB, c *RFC2136, name string, add, remove []Value) {
 	t.Helper()
 	err := c.Change(t.Context(), Change{
-		Zone: servertest.Zone, Name: name, Seen: read(t, c, name), Add: add, Remove: remove, TTL: testTTL,
+		Zone: servertest.Zone, Name: name, Type: TXT, Seen: read(t, c, name), Add: add, Remove: remove, TTL: testTTL,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestRFC2136LetterCase(t *testing.T) {
 		if s.Name == "PowerDNS" {
 			// It compares values without case and finds each twice, so this set
 			// can never be the one that a change expects: nothing is changed.
-			err := c.Change(t.Context(), Change{Type: TXT, Zone: zone, Name: "_mesh.office.example.com", Seen: read(t, c, "_mesh.office.example.com"), Remove: []Value{{"Value"}}})
+			err := c.Change(t.Context(), Change{Zone: zone, Name: "_mesh.office.example.com", Type: TXT, Seen: read(t, c, "_mesh.office.example.com"), Remove: []Value{{"Value"}}})
 			wantKind(t, err, Changed)
 			wantValues(t, c, s, "_mesh.office.example.com", Value{"Value"}, Value{"value"})
 			return
@@ -261,7 +261,7 @@ func replace(ctx context.Context, c *RFC2136, name string, add, remove []Value) 
 				return fmt.Errorf("%q is lost: %q", v, seen.Values)
 			}
 		}
-		err = c.Change(ctx, Change{Type: TXT, Zone: servertest.Zone, Name: name, Seen: seen, Add: add, Remove: remove, TTL: testTTL})
+		err = c.Change(ctx, Change{Zone: servertest.Zone, Name: name, Type: TXT, Seen: seen, Add: add, Remove: remove, TTL: testTTL})
 		if err == nil || KindOf(err) != Changed {
 			return err
 		}
@@ -275,13 +275,13 @@ func TestRFC2136Changed(t *testing.T) {
 		for _, seen := range [][]Value{nil, {{"one"}}, {{"one"}, {"two"}, {"three"}}, {{"one"}, {"t", "wo"}}} {
 			for _, add := range [][]Value{nil, {{"ours"}}} {
 				err := c.Change(t.Context(), Change{
-					Zone: servertest.Zone, Name: name, Seen: RRset{Values: seen}, Add: add, Remove: []Value{{"one"}}, TTL: testTTL,
+					Zone: servertest.Zone, Name: name, Type: TXT, Seen: RRset{Values: seen}, Add: add, Remove: []Value{{"one"}}, TTL: testTTL,
 				})
 				wantKind(t, err, Changed, name, s.Addr)
 			}
 		}
 		wantValues(t, c, s, name, Value{"one"}, Value{"two"})
-		err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "none.example.com", Seen: RRset{Values: []Value{{"one"}}}})
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "none.example.com", Type: TXT, Seen: RRset{Values: []Value{{"one"}}}})
 		wantKind(t, err, Changed)
 	})
 }
@@ -344,7 +344,7 @@ func TestRFC2136Neighbour(t *testing.T) {
 			t.Errorf("%d questions for one name whose neighbours are known", got)
 		}
 		s.Update(t, "delete "+name+" TXT", "add e.b.wild.example.com 60 TXT e")
-		err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: name, Seen: RRset{Values: []Value{same}}})
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: name, Type: TXT, Seen: RRset{Values: []Value{same}}})
 		wantKind(t, err, Changed)
 		wantValues(t, c, s, name)
 	})
@@ -417,10 +417,10 @@ func testKey(t *testing.T, c *RFC2136, s servertest.Server, k keyCase) {
 	err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "_mesh.a.example.com"})
 	check(err, k.update[s.Name])
 	seen := RRset{Values: []Value{{"existing value"}}}
-	err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "keep.example.com", Seen: seen})
+	err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "keep.example.com", Type: TXT, Seen: seen})
 	check(err, k.update[s.Name])
 	if k.update != nil {
-		err = c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "_mesh.a.example.com", Add: []Value{{"ours"}}, TTL: testTTL})
+		err = c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "_mesh.a.example.com", Type: TXT, Add: []Value{{"ours"}}, TTL: testTTL})
 		check(err, k.update[s.Name])
 	}
 }
@@ -440,16 +440,16 @@ func TestRFC2136Outside(t *testing.T) {
 		c := rightClient(t, s)
 		add := []Value{{"ours"}}
 		for _, ch := range []Change{
-			{Zone: "example.com", Name: "a.example.org", Add: add},
-			{Zone: "example.com", Name: "a.example.org"},
-			{Zone: "example.com", Name: "notexample.com", Add: add},
+			{Zone: "example.com", Name: "a.example.org", Type: TXT, Add: add},
+			{Type: TXT, Zone: "example.com", Name: "a.example.org"},
+			{Zone: "example.com", Name: "notexample.com", Type: TXT, Add: add},
 		} {
 			wantKind(t, c.Change(t.Context(), ch), Invalid, "outside the zone", ch.Name, ch.Zone)
 		}
 		for _, ch := range []Change{
-			{Zone: "example.org", Name: "a.example.org", Add: add},
-			{Zone: "a.example.com", Name: "b.a.example.com", Add: add},
-			{Zone: "com", Name: "keep.example.com"},
+			{Zone: "example.org", Name: "a.example.org", Type: TXT, Add: add},
+			{Zone: "a.example.com", Name: "b.a.example.com", Type: TXT, Add: add},
+			{Type: TXT, Zone: "com", Name: "keep.example.com"},
 		} {
 			wantKind(t, c.Change(t.Context(), ch), ZoneNotFound, "NOTAUTH", ch.Name, ch.Zone)
 		}
@@ -480,15 +480,15 @@ func TestRFC2136InvalidValues(t *testing.T) {
 		huge[n] = Value{fmt.Sprintf("%03d%s", n, strings.Repeat("x", 250))}
 	}
 	for name, ch := range map[string]Change{
-		"no string":        {Zone: "example.com", Name: "a.example.com", Add: []Value{{}}},
-		"long string":      {Zone: "example.com", Name: "a.example.com", Add: []Value{long}},
-		"long seen":        {Zone: "example.com", Name: "a.example.com", Seen: RRset{Values: []Value{long}}},
-		"no string to go":  {Zone: "example.com", Name: "a.example.com", Remove: []Value{{}}},
-		"too much":         {Zone: "example.com", Name: "a.example.com", Add: huge},
-		"no name":          {Zone: "example.com"},
-		"no zone":          {Name: "a.example.com"},
-		"name not a name":  {Zone: "example.com", Name: "a..example.com"},
-		"one value 64 KiB": {Zone: "example.com", Name: "a.example.com", Add: []Value{slices.Repeat(Value{strings.Repeat("x", 255)}, 257)}},
+		"no string":        {Zone: "example.com", Name: "a.example.com", Type: TXT, Add: []Value{{}}},
+		"long string":      {Zone: "example.com", Name: "a.example.com", Type: TXT, Add: []Value{long}},
+		"long seen":        {Zone: "example.com", Name: "a.example.com", Type: TXT, Seen: RRset{Values: []Value{long}}},
+		"no string to go":  {Zone: "example.com", Name: "a.example.com", Type: TXT, Remove: []Value{{}}},
+		"too much":         {Zone: "example.com", Name: "a.example.com", Type: TXT, Add: huge},
+		"no name":          {Type: TXT, Zone: "example.com"},
+		"no zone":          {Type: TXT, Name: "a.example.com"},
+		"name not a name":  {Type: TXT, Zone: "example.com", Name: "a..example.com"},
+		"one value 64 KiB": {Zone: "example.com", Name: "a.example.com", Type: TXT, Add: []Value{slices.Repeat(Value{strings.Repeat("x", 255)}, 257)}},
 	} {
 		t.Run(name, func(t *testing.T) { wantKind(t, c.Change(t.Context(), ch), Invalid) })
 	}
@@ -670,14 +670,14 @@ func TestRFC2136LostAnswer(t *testing.T) {
 	s := servertest.BIND(t)
 	name := "lost.example.com"
 	c := newClient(t, relay(t, s.Addr, func([]byte) []byte { return nil }), servertest.Key, servertest.Secret)
-	err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: name, Add: []Value{{"ours"}}, TTL: testTTL})
+	err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: name, Type: TXT, Add: []Value{{"ours"}}, TTL: testTTL})
 	wantKind(t, err, Network, name)
 	wantValues(t, rightClient(t, s), s, name, Value{"ours"})
 }
 
 func TestRFC2136Network(t *testing.T) {
 	s := servertest.BIND(t)
-	add := Change{Type: TXT, Zone: servertest.Zone, Name: "a.example.com", Add: []Value{{"ours"}}, TTL: testTTL}
+	add := Change{Zone: servertest.Zone, Name: "a.example.com", Type: TXT, Add: []Value{{"ours"}}, TTL: testTTL}
 	t.Run("refused", func(t *testing.T) {
 		c := newClient(t, support.FreeAddress(t), servertest.Key, servertest.Secret)
 		_, err := c.Zone(t.Context(), "a.example.com")
@@ -764,7 +764,7 @@ func stream(t *testing.T, text string, closes bool) string {
 // TestRFC2136Message reads an update as the server would.
 func TestRFC2136Message(t *testing.T) {
 	m, err := updateMessage(Change{
-		Zone: "example.com", Name: "a.example.com", Seen: RRset{TTL: 300, Values: []Value{{"old"}, {"a", "b"}}},
+		Zone: "example.com", Name: "a.example.com", Type: TXT, Seen: RRset{TTL: 300, Values: []Value{{"old"}, {"a", "b"}}},
 		Add: []Value{{"new"}, {"both"}}, Remove: []Value{{"old"}, {"both"}}, TTL: testTTL,
 	})
 	if err != nil {

@@ -68,7 +68,7 @@ func TestRFC2136ZoneRemoved(t *testing.T) {
 					_, err = c.Read(t.Context(), servertest.Zone, name, TXT)
 					wantKind(t, err, test.kind, "example.com", s.Addr)
 				}
-				change := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "a.example.com", Add: []Value{{"ours"}}})
+				change := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "a.example.com", Type: TXT, Add: []Value{{"ours"}}})
 				if s.Name == "PowerDNS" && test.kind == BadCredentials {
 					test.kind = Permission // its refusal of an update does not blame the key
 				}
@@ -155,7 +155,7 @@ func TestRFC2136NameHandedOn(t *testing.T) {
 			_, err := c.Read(t.Context(), servertest.Zone, name, TXT)
 			wantKind(t, err, Conflict, name, target)
 		}
-		err := c.Change(t.Context(), Change{Type: TXT, Zone: servertest.Zone, Name: "alias.example.com", Add: []Value{{"ours"}}, TTL: testTTL})
+		err := c.Change(t.Context(), Change{Zone: servertest.Zone, Name: "alias.example.com", Type: TXT, Add: []Value{{"ours"}}, TTL: testTTL})
 		wantKind(t, err, Changed)
 		for _, name := range []string{"child.example.com", "x.child.example.com"} {
 			_, err := c.Read(t.Context(), servertest.Zone, name, TXT)

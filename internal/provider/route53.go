@@ -14,7 +14,7 @@ import (
 )
 
 // route53 is Amazon Route 53, API version 2013-04-01: XML documents, signed with AWS Signature Version 4.
-// All TXT values at a name are one set. A batch replaces a set atomically, and only if the set is
+// All values of a name and type are one set. A batch replaces a set atomically, and only if the set is
 // still as it was read.
 type route53 struct {
 	api      *api
@@ -299,46 +299,55 @@ func route53Sets(z zone) string { return "/hostedzone/" + escape(z.id) + "/rrset
 
 // list asks for one set, because all are special if a name has several of one type. Name and type in
 // the query are only the beginning of the list.
-func (v *route53) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
+func (v *route53) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
 	var answer struct {
 		XMLName xml.Name     `xml:"ListResourceRecordSetsResponse"`
 		Sets    []route53Set `xml:"ResourceRecordSets>ResourceRecordSet"`
 	}
 	err = v.do(ctx, call{name: "ListResourceRecordSets", method: http.MethodGet, path: route53Sets(z), query: url.Values{
-		"name": {name + "."}, "type": {"TXT"}, "maxitems": {"1"},
+		"name": {at.name + "."}, "type": {string(at.kind)}, "maxitems": {"1"},
 	}}, &answer)
 	if err != nil {
 		return recordSet{}, err
 	}
 	for _, s := range answer.Sets {
-		if s.Type == "TXT" && route53Name(s.Name) == name {
+		if s.Type == string(at.kind) && route53Name(s.Name) == at.name {
 			set = s.addTo(set)
 		}
 	}
 	return set, nil
 }
 
-// addTo adds a set to the records of its name.
+// target returns the target of an alias.
+func (s route53Set) target() string {
+	if len(s.Records) == 0 {
+		return "what the provider chooses"
+	}
+	return s.Records[0].Value
+}
+
+// addTo adds a set to the records of its name and type.
 func (s route53Set) addTo(set recordSet) recordSet {
-	switch {
-	case s.Type == "CNAME" && len(s.Records) > 0:
-		set.alias = s.Records[0].Value
-	case s.Type == "CNAME":
-		set.alias = "what the provider chooses"
-	case s.Type == "TXT":
-		set.ttl = s.TTL
-		if s.special() && len(s.Records) == 0 {
-			set.records = append(set.records, record{off: true}) // an alias: its values are elsewhere
-		}
-		for _, r := range s.Records {
-			value, err := unquoteTXT(r.Value, 8)
-			if err != nil {
-				value = cutTXT(r.Value)
-			}
-			set.records = append(set.records, record{value: value, raw: r.Value, ttl: s.TTL, off: s.special()})
-		}
+	set.ttl = s.TTL
+	if s.special() && len(s.Records) == 0 {
+		set.records = append(set.records, record{off: true}) // an alias: its values are elsewhere
+	}
+	for _, r := range s.Records {
+		set.records = append(set.records, record{value: readRoute53(Type(s.Type), r.Value), raw: r.Value, ttl: s.TTL, off: s.special()})
 	}
 	return set
+}
+
+// readRoute53 parses the vendor's spelling of a value. One that cannot be read is kept as text.
+func readRoute53(t Type, text string) Value {
+	if t != TXT {
+		return readValue(t, text)
+	}
+	value, err := unquoteTXT(text, 8)
+	if err != nil {
+		return cutTXT(text)
+	}
+	return value
 }
 
 // route53Change is a step of a batch, CREATE or DELETE.
@@ -347,11 +356,10 @@ type route53Change struct {
 	Set    route53Set `xml:"ResourceRecordSet"`
 }
 
-func (v *route53) fits(value Value) error {
-	if err := value.Check(); err != nil {
-		return err
-	}
-	if len(quoteTXT(value, route53Odd)) > route53MaxValue {
+func (v *route53) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+
+func (v *route53) fits(t Type, value Value) error {
+	if len(t.spell(value, route53Odd)) > route53MaxValue {
 		return msg.Errorf("the provider takes at most %d characters, quotes and escapes included", route53MaxValue)
 	}
 	return nil

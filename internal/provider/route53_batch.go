@@ -58,13 +58,9 @@ func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 }
 
 // listNames reads the list from one wanted name to the next: a page also has the names close to it.
-func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[string]recordSet, error) {
+func (v *route53) listNames(ctx context.Context, z zone, names []string, sets *zoneSets) error {
 	names = slices.SortedFunc(slices.Values(names), func(a, b string) int { return strings.Compare(route53Order(a), route53Order(b)) })
-	wanted := map[string]bool{}
-	for _, name := range names {
-		wanted[name] = true
-	}
-	found := route53Found{newZoneSets(func(name string, _ Value) bool { return wanted[name] }), newMarks()}
+	found := route53Found{sets, newMarks()}
 	var page route53Page
 	for range maxPages {
 		next := route53Order(route53Name(page.NextName))
@@ -72,7 +68,7 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 			names = slices.DeleteFunc(names, func(name string) bool { return route53Order(name) < next })
 		}
 		if len(names) == 0 {
-			return found.sets.sets, nil
+			return nil
 		}
 		query := url.Values{"name": {names[0] + "."}, "maxitems": {route53SetsPage}}
 		if page.IsTruncated && route53Order(names[0]) == next {
@@ -80,10 +76,10 @@ func (v *route53) listNames(ctx context.Context, z zone, names []string) (map[st
 		}
 		var err error
 		if page, err = v.page(ctx, z, query, found); err != nil || !page.IsTruncated {
-			return found.sets.sets, err
+			return err
 		}
 	}
-	return nil, &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
+	return &Error{Kind: BadAnswer, Detail: msg.Say("the list of record sets does not end")}
 }
 
 // route53Found collects sets from pages; a repeated set counts once.
@@ -94,8 +90,13 @@ type route53Found struct {
 
 func (f route53Found) add(s route53Set) {
 	name := route53Name(s.Name)
-	if (s.Type == "TXT" || s.Type == "CNAME") && !f.seen.again([3]string{name, s.Type, s.SetIdentifier}) {
-		f.sets.join(name, s.addTo)
+	alias := s.Type == "CNAME"
+	switch {
+	case !alias && !f.sets.has(s.Type) || f.seen.again([3]string{name, s.Type, s.SetIdentifier}):
+	case alias:
+		f.sets.alias(name, s.target())
+	default:
+		f.sets.join(setKey{name, Type(s.Type)}, s.addTo)
 	}
 }
 
@@ -115,8 +116,8 @@ func (v *route53) page(ctx context.Context, z zone, query url.Values, found rout
 }
 
 // replace deletes the old set exactly as it was read and creates the new one, in one atomic batch.
-func (v *route53) replace(ctx context.Context, z zone, name string, from, to recordSet) error {
-	batch, err := route53Steps(name, from, to)
+func (v *route53) replace(ctx context.Context, z zone, at setKey, from, to recordSet) error {
+	batch, err := route53Steps(at, from, to)
 	if err != nil {
 		return err
 	}
@@ -128,18 +129,18 @@ func (v *route53) replace(ctx context.Context, z zone, name string, from, to rec
 	return nil
 }
 
-// route53Steps returns the steps from one set of a name to another.
-func route53Steps(name string, from, to recordSet) (steps []route53Change, err error) {
+// route53Steps returns the steps from one set of a name and type to another.
+func route53Steps(at setKey, from, to recordSet) (steps []route53Change, err error) {
 	for _, r := range from.records {
 		if r.off {
-			return nil, &Error{Kind: Conflict, Detail: msg.Textf("%s: the TXT records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change", name), Unmade: true}
+			return nil, &Error{Kind: Conflict, Detail: msg.Textf("%s: the records there are weighted, for some resolvers only, an alias or a traffic policy's, which this program does not change", at.name), Unmade: true}
 		}
 	}
 	if len(from.records) > 0 {
-		steps = append(steps, route53Change{"DELETE", from.route53(name)})
+		steps = append(steps, route53Change{"DELETE", from.route53(at)})
 	}
 	if len(to.records) > 0 {
-		steps = append(steps, route53Change{"CREATE", to.route53(name)})
+		steps = append(steps, route53Change{"CREATE", to.route53(at)})
 	}
 	return steps, nil
 }
@@ -150,7 +151,7 @@ func (v *route53) applyAll(ctx context.Context, z zone, plans []plan) ([]error, 
 	errs := inBatches(plans, route53Fit, func(batch []plan) error {
 		var steps []route53Change
 		for _, p := range batch {
-			own, err := route53Steps(p.name, p.seen, p.after())
+			own, err := route53Steps(p.at, p.seen, p.after())
 			if err != nil {
 				return err
 			}
@@ -175,7 +176,7 @@ func route53Fit(plans []plan) int {
 		for _, set := range []recordSet{p.seen, p.after()} {
 			for _, r := range set.records {
 				elements++
-				characters += len(cmp.Or(r.raw, quoteTXT(r.value, route53Odd)))
+				characters += len(cmp.Or(r.raw, p.at.kind.spell(r.value, route53Odd)))
 			}
 		}
 		if elements > route53Elements || characters > route53Characters {
@@ -185,10 +186,10 @@ func route53Fit(plans []plan) int {
 	return len(plans)
 }
 
-func (s recordSet) route53(name string) route53Set {
-	set := route53Set{Name: name + ".", Type: "TXT", TTL: s.ttl}
+func (s recordSet) route53(at setKey) route53Set {
+	set := route53Set{Name: at.name + ".", Type: string(at.kind), TTL: s.ttl}
 	for _, r := range s.records {
-		set.Records = append(set.Records, route53Record{cmp.Or(r.raw, quoteTXT(r.value, route53Odd))})
+		set.Records = append(set.Records, route53Record{cmp.Or(r.raw, at.kind.spell(r.value, route53Odd))})
 	}
 	return set
 }

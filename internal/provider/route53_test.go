@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"net/http"
@@ -93,7 +94,7 @@ func route53Standing(values ...string) recordSet {
 
 func TestRoute53Exchanges(t *testing.T) {
 	one := route53Standing(route53Value)
-	create := []route53Change{{"CREATE", one.route53(route53Node)}}
+	create := []route53Change{{"CREATE", one.route53(setKey{route53Node, TXT})}}
 	for _, e := range exchanges(t, "route53", "") {
 		address, got := e.replay(t)
 		a, err := newAPI(route53Endpoint, Credentials{Endpoint: address}, false)
@@ -110,15 +111,15 @@ func TestRoute53Exchanges(t *testing.T) {
 			}
 		case "list TXT at name":
 			var set recordSet
-			if set, err = v.list(t.Context(), route53Zone, route53Node); !sameValues(set.values().Values, []Value{{route53Value}}) || set.ttl != 300 {
+			if set, err = v.list(t.Context(), route53Zone, setKey{route53Node, TXT}); !sameValues(set.values().Values, []Value{{route53Value}}) || set.ttl != 300 {
 				t.Error(e.Op, set)
 			}
 		case "delete TXT rrset":
-			_, err = v.submit(t.Context(), route53Zone, []route53Change{{"DELETE", one.route53(route53Node)}})
+			_, err = v.submit(t.Context(), route53Zone, []route53Change{{"DELETE", one.route53(setKey{route53Node, TXT})}})
 		case "replace TXT rrset, odd characters + second value":
 			without = []string{"the action: CREATE after DELETE, to compare and swap"}
 			_, err = v.submit(t.Context(), route53Zone, []route53Change{
-				{"DELETE", one.route53(route53Node)}, {"CREATE", route53Standing(route53Odds, route53Value).route53(route53Node)},
+				{"DELETE", one.route53(setKey{route53Node, TXT})}, {"CREATE", route53Standing(route53Odds, route53Value).route53(setKey{route53Node, TXT})},
 			})
 		case "poll change":
 			v.inSync(t.Context(), "C2682N5HXP0BZ4")
@@ -262,13 +263,13 @@ func TestRoute53Unreadable(t *testing.T) {
 		}
 	}
 	c.Fail(cloudtest.Pass, cloudtest.Instead(cloudtest.Answer{Status: http.StatusOK, Body: "<ChangeResourceRecordSetsResponse/>"}))
-	wantKind(t, client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"a"}}}), BadAnswer, "no id")
+	wantKind(t, client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{"a"}}}), BadAnswer, "no id")
 }
 
 func TestRoute53Values(t *testing.T) {
 	v := &route53{}
 	for _, value := range []Value{nil, {strings.Repeat("x", 256)}, cutTXT(strings.Repeat("x", 3955)), cutTXT(strings.Repeat("é", 500))} {
-		if v.fits(value) == nil {
+		if cmp.Or(TXT.Check(value), v.fits(TXT, value)) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
@@ -278,7 +279,7 @@ func TestRoute53Values(t *testing.T) {
 		{`"\101"`, `\`}, cutTXT(strings.Repeat("x", 3953)),
 	} {
 		name := fmt.Sprintf("value%d.%s", i, cloudtest.Zone)
-		if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{value}, TTL: 60}); err != nil {
+		if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{value}, TTL: 60}); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 		if set, err := client.Read(t.Context(), cloudtest.Zone, name, TXT); err != nil || !sameValues(set.Values, []Value{value}) || set.TTL != 60 {
@@ -298,7 +299,7 @@ func TestRoute53Raw(t *testing.T) {
 		t.Fatal(set, err)
 	}
 	c.Asked()
-	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: set, Add: []Value{{"n=1"}}, TTL: 60}); err != nil {
+	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Seen: set, Add: []Value{{"n=1"}}, TTL: 60}); err != nil {
 		t.Fatal(err)
 	}
 	var sent string
@@ -327,11 +328,11 @@ func TestRoute53Names(t *testing.T) {
 	}
 	c, client := route53Cloud(t)
 	const name = "*." + cloudtest.Zone
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"a"}}, TTL: 60}
+	change := Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{"a"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
-	change = Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: RRset{TTL: 60, Values: []Value{{"a"}}}, Add: []Value{{"b"}}, Remove: []Value{{"a"}}}
+	change = Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Seen: RRset{TTL: 60, Values: []Value{{"a"}}}, Add: []Value{{"b"}}, Remove: []Value{{"a"}}}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
@@ -366,20 +367,20 @@ func TestRoute53Swap(t *testing.T) {
 	const name = "swap." + cloudtest.Zone
 	none, ours := recordSet{}, route53Standing("ours")
 	ours.ttl = 60
-	wantKind(t, v.replace(t.Context(), z, name, ours, none), Changed, "not found")
-	wantKind(t, v.replace(t.Context(), z, name, ours, route53Standing("new")), Changed, "not found")
+	wantKind(t, v.replace(t.Context(), z, setKey{name, TXT}, ours, none), Changed, "not found")
+	wantKind(t, v.replace(t.Context(), z, setKey{name, TXT}, ours, route53Standing("new")), Changed, "not found")
 	c.Add(t, name, []string{"another's"})
-	wantKind(t, v.replace(t.Context(), z, name, none, ours), Changed, "already exists")
-	wantKind(t, v.replace(t.Context(), z, name, ours, none), Changed, "do not match")
-	seen, err := v.list(t.Context(), z, name)
+	wantKind(t, v.replace(t.Context(), z, setKey{name, TXT}, none, ours), Changed, "already exists")
+	wantKind(t, v.replace(t.Context(), z, setKey{name, TXT}, ours, none), Changed, "do not match")
+	seen, err := v.list(t.Context(), z, setKey{name, TXT})
 	if err != nil {
 		t.Fatal(err)
 	}
 	late := seen
 	late.ttl++
-	wantKind(t, v.replace(t.Context(), z, name, late, ours), Changed, "do not match")
+	wantKind(t, v.replace(t.Context(), z, setKey{name, TXT}, late, ours), Changed, "do not match")
 	c.Add(t, name, []string{"a third's"})
-	wantKind(t, v.replace(t.Context(), z, name, seen, ours), Changed, "do not match")
+	wantKind(t, v.replace(t.Context(), z, setKey{name, TXT}, seen, ours), Changed, "do not match")
 	if got := c.Values(t, name); !reflect.DeepEqual(got, [][]string{{"another's"}, {"a third's"}}) {
 		t.Error(got)
 	}
@@ -389,7 +390,7 @@ func TestRoute53Swap(t *testing.T) {
 func TestRoute53Conflicts(t *testing.T) {
 	c, client := route53Cloud(t)
 	add := func(name string) error {
-		return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"ours"}}, TTL: 60})
+		return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{"ours"}}, TTL: 60})
 	}
 	c.AddAlias("cname."+cloudtest.Zone, "elsewhere.example.net")
 	wantKind(t, add("cname."+cloudtest.Zone), Conflict, "CNAME")
@@ -401,7 +402,7 @@ func TestRoute53Conflicts(t *testing.T) {
 	if set, err := client.Read(t.Context(), cloudtest.Zone, weighted, TXT); err != nil || len(set.Values) > 0 {
 		t.Error(set, err)
 	}
-	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: weighted, Remove: []Value{{"one"}}}); err != nil {
+	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: weighted, Type: TXT, Remove: []Value{{"one"}}}); err != nil {
 		t.Error(err)
 	}
 	for _, special := range []string{
@@ -421,7 +422,7 @@ func TestRoute53Conflicts(t *testing.T) {
 
 func TestRoute53Pending(t *testing.T) {
 	c, client := route53Cloud(t)
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "pending." + cloudtest.Zone, Add: []Value{{"a"}}, TTL: 60}
+	change := Change{Zone: cloudtest.Zone, Name: "pending." + cloudtest.Zone, Type: TXT, Add: []Value{{"a"}}, TTL: 60}
 	if _, err := client.Zone(t.Context(), cloudtest.Zone); err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +469,7 @@ func TestRoute53Zones(t *testing.T) {
 			t.Error(zone, err)
 		}
 	}
-	if err := client.Change(t.Context(), Change{Type: TXT, Zone: name, Name: "a." + name, Add: []Value{{"a"}}, TTL: 60}); err != nil {
+	if err := client.Change(t.Context(), Change{Zone: name, Name: "a." + name, Type: TXT, Add: []Value{{"a"}}, TTL: 60}); err != nil {
 		t.Error(err)
 	}
 	authority, err := client.Authority(t.Context(), name)

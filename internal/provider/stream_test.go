@@ -111,26 +111,26 @@ func TestBrokenLists(t *testing.T) {
 
 // TestWanted keeps the wanted part of a name: all values or single ones.
 func TestWanted(t *testing.T) {
-	sets := newZoneSets(func(name string, v Value) bool { return name == "all" || v.Text() == "ours" })
+	sets := newZoneSets(func(name string, v Value) bool { return name == "all" || v.Text() == "ours" }, TXT)
 	for _, text := range []string{"theirs", "ours", "other"} {
 		for _, name := range []string{"all", "some"} {
-			sets.add(name, record{value: Value{text}})
+			sets.add(setKey{name, TXT}, record{value: Value{text}})
 		}
-		sets.add("none", record{value: Value{"theirs"}})
+		sets.add(setKey{"none", TXT}, record{value: Value{"theirs"}})
 	}
 	sets.alias("none", "elsewhere")
 	sets.alias("all", "elsewhere")
-	if n := len(sets.sets); n != 2 || len(sets.sets["all"].records) != 3 || sets.sets["all"].alias == "" || len(sets.sets["some"].records) != 2 {
+	if n := len(sets.sets); n != 2 || len(sets.sets[setKey{"all", TXT}].records) != 3 || sets.of(setKey{"all", TXT}).alias == "" || len(sets.sets[setKey{"some", TXT}].records) != 2 {
 		t.Errorf("%+v", sets.sets)
 	}
 	for n := 0; sets.kept <= maxKept; n++ {
-		sets.add("all", record{value: Value{strings.Repeat("x", 1<<20)}})
+		sets.add(setKey{"all", TXT}, record{value: Value{strings.Repeat("x", 1<<20)}})
 		if n > maxKept>>20 {
 			t.Fatal("what is kept is not bounded")
 		}
 	}
-	sets.add("all", record{value: Value{"more"}})
-	if records := sets.sets["all"].records; records[len(records)-1].value.Text() == "more" {
+	sets.add(setKey{"all", TXT}, record{value: Value{"more"}})
+	if records := sets.sets[setKey{"all", TXT}].records; records[len(records)-1].value.Text() == "more" {
 		t.Error("more is kept than may be")
 	}
 }

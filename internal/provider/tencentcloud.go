@@ -35,7 +35,7 @@ const (
 // DeleteRecord, and uses DescribePackageDetail and DescribeDomain if it may. Accounts of the
 // international site need the endpoint dnspod.intl.tencentcloudapi.com.
 func NewTencentCloud(c Credentials) (*Client, error) {
-	return openRecords(tencentEndpoint, c, func(a *api, _ Type) recordVendor { return &tencentCloud{a} })
+	return openRecords(tencentEndpoint, c, func(a *api) recordVendor { return &tencentCloud{a} })
 }
 
 // signTC3 signs a request over its content type, host and body. The timestamp and the date in the scope
@@ -215,8 +215,8 @@ func (v *tencentCloud) describe(ctx context.Context, name string) (z zone, found
 	return z, err == nil && z.name == name, err
 }
 
-func (v *tencentCloud) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	return listEntries(ctx, v, z, name)
+func (v *tencentCloud) list(ctx context.Context, z zone, at setKey) (recordSet, error) {
+	return listEntries(ctx, v, z, at)
 }
 
 func (v *tencentCloud) alias(ctx context.Context, z zone, name string) (string, error) {
@@ -234,7 +234,7 @@ type tencentRecord struct {
 }
 
 func (e tencentRecord) entry(z zone) entry {
-	return entry{record{id: e.RecordId.String(), value: tencentTXT(e.Value), ttl: e.TTL, off: e.off()}, absolute(e.Name, z), e.Type, e.Value}
+	return entry{record{id: e.RecordId.String(), value: valueOf(e.Type, e.Value, tencentTXT), ttl: e.TTL, off: e.off()}, absolute(e.Name, z), e.Type, e.Value}
 }
 
 // off reports whether the record is disabled or not for every resolver.
@@ -277,30 +277,34 @@ func tencentTXT(text string) Value {
 	return looseTXT(text)
 }
 
-func (v *tencentCloud) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
-	return v.write(ctx, "CreateRecord", z, name, "", value, ttl)
+func (v *tencentCloud) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
+	return v.write(ctx, "CreateRecord", z, at, "", value, ttl)
 }
 
-func (v *tencentCloud) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
-	return v.write(ctx, "ModifyRecord", z, name, old.id, value, ttl)
+func (v *tencentCloud) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
+	return v.write(ctx, "ModifyRecord", z, at, old.id, value, ttl)
 }
 
 // write creates a record, or changes the one with the id. A change without SubDomain would move the
 // record to the apex.
-func (v *tencentCloud) write(ctx context.Context, action string, z zone, name, id string, value Value, ttl uint32) error {
+func (v *tencentCloud) write(ctx context.Context, action string, z zone, at setKey, id string, value Value, ttl uint32) error {
 	return v.do(ctx, action, struct {
 		Domain, SubDomain, RecordType, RecordLine, Value string
 		TTL                                              uint32
 		RecordId                                         json.Number `json:",omitempty"`
-	}{z.id, relative(name, z), "TXT", tencentLine, value.Text(), ttl, json.Number(id)}, &struct{}{})
+	}{z.id, relative(at.name, z), string(at.kind), tencentLine, value.Text(), ttl, json.Number(id)}, &struct{}{})
 }
 
-func (v *tencentCloud) remove(ctx context.Context, z zone, _ string, old record) error {
+func (v *tencentCloud) remove(ctx context.Context, z zone, _ setKey, old record) error {
 	return v.do(ctx, "DeleteRecord", struct {
 		Domain   string
 		RecordId json.Number
 	}{z.id, json.Number(old.id)}, &struct{}{})
 }
 
+func (v *tencentCloud) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+
 // fits refuses values that could be read as quoted, because write sends plain text.
-func (v *tencentCloud) fits(value Value) error { return plainText(value, tencentMaxValue, `"\`) }
+func (v *tencentCloud) fits(_ Type, value Value) error {
+	return plainText(value, tencentMaxValue, `"\`)
+}

@@ -52,25 +52,25 @@ func TestTencentCloudExchanges(t *testing.T) {
 		case "find zone":
 			_, _, err = v.domain(t.Context(), "example.com")
 		case "list TXT at name":
-			set, err = v.list(t.Context(), z, name)
+			set, err = v.list(t.Context(), z, setKey{name, TXT})
 			if len(set.records) != 1 || set.records[0].id != "556507778" || set.records[0].value.Text() != value || set.records[0].off {
 				t.Errorf("%s: %+v", e.Op, set)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, Value{value}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{value}, 600)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, Value{oddText}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{oddText}, 600)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, record{id: "556507778"}, Value{other}, 600)
+			err = v.update(t.Context(), z, setKey{name, TXT}, record{id: "556507778"}, Value{other}, 600)
 		case "delete TXT":
-			err = v.remove(t.Context(), z, name, record{id: "556507778"})
+			err = v.remove(t.Context(), z, setKey{name, TXT}, record{id: "556507778"})
 		case "error AuthFailure.SecretIdNotFound", "error AuthFailure.SignatureFailure":
-			_, err = v.list(t.Context(), z, name)
+			_, err = v.list(t.Context(), z, setKey{name, TXT})
 			want = BadCredentials
 		case "error ResourceNotFound.NoDataOfRecord":
-			set, err = v.list(t.Context(), z, name)
+			set, err = v.list(t.Context(), z, setKey{name, TXT})
 		case "error RequestLimitExceeded":
-			_, err = v.list(t.Context(), z, name)
+			_, err = v.list(t.Context(), z, setKey{name, TXT})
 			want = Throttled
 		default:
 			t.Errorf("%s: what is that?", e.Op)
@@ -140,12 +140,12 @@ func TestTencentCloudValues(t *testing.T) { testPlainValues(t, &tencentCloud{}) 
 func testPlainValues(t *testing.T, v vendor) {
 	t.Helper()
 	for _, value := range []Value{{""}, {`a "b"`}, {`"a"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 256))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{"v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'"}, cutTXT(strings.Repeat("x", 255))} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -186,7 +186,7 @@ func testQuoted(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Clien
 	c.Add(t, name, []string{"a", "b"})
 	seen := readCloud(t, client, name)
 	c.Asked()
-	if err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Seen: seen, Add: []Value{{"new"}}, Remove: []Value{{"a", "b"}}, TTL: 600}); err != nil {
+	if err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Seen: seen, Add: []Value{{"new"}}, Remove: []Value{{"a", "b"}}, TTL: 600}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.Values(t, name); len(got) != 1 || !slices.Equal(got[0], []string{"new"}) {
@@ -217,7 +217,7 @@ func testLag(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client, 
 	client := openCloud(t, c, open)
 	c.SetLag(3)
 	for name, lost := range map[string]bool{"late." + cloudtest.Zone: false, "lost." + cloudtest.Zone: true} {
-		change := Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"v=mesh1"}}, TTL: 600}
+		change := Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{"v=mesh1"}}, TTL: 600}
 		attempts := 1
 		if lost {
 			c.Fail(cloudtest.Lost)
@@ -251,7 +251,7 @@ func TestTencentCloudLate(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	err := client.Change(ctx, Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v=mesh1"}}, TTL: 600})
+	err := client.Change(ctx, Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"v=mesh1"}}, TTL: 600})
 	if e, ok := err.(*Error); !ok || !e.Transient() {
 		t.Errorf("%v, want an error that passes", err)
 	}
@@ -279,7 +279,7 @@ func testPlan(t *testing.T, start func(testing.TB) *cloudtest.Cloud, open func(C
 		c.MinTTL = test.plan
 		client := openCloud(t, c, open)
 		c.Fail(append(slices.Repeat([]cloudtest.Fault{cloudtest.Pass}, pages), test.answer)...)
-		err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v=mesh1"}}, TTL: 60})
+		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"v=mesh1"}}, TTL: 60})
 		if got := c.TTL("a." + cloudtest.Zone); err != nil || got != test.want {
 			t.Errorf("%s: TTL %d, %v, want %d", test.name, got, err, test.want)
 		}
@@ -364,7 +364,7 @@ func testAlias(t *testing.T, c *cloudtest.Cloud, open func(Credentials) (*Client
 	c.AddAlias("alias."+cloudtest.Zone, "elsewhere.example")
 	c.AddOff("off."+cloudtest.Zone, []string{"v=mesh1"})
 	for _, name := range []string{"alias." + cloudtest.Zone, "off." + cloudtest.Zone} {
-		err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{"v=mesh1"}}, TTL: 600})
+		err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{"v=mesh1"}}, TTL: 600})
 		if KindOf(err) != Conflict {
 			t.Errorf("%s: %v, want %s", name, err, Conflict)
 		}
@@ -377,7 +377,7 @@ func TestTencentCloudRefusedValue(t *testing.T) {
 	client := openCloud(t, c, NewTencentCloud)
 	readCloud(t, client, "a."+cloudtest.Zone)
 	c.Fail(cloudtest.Pass, cloudtest.Instead(tencentFailure("InvalidParameter.RecordValueInvalid")))
-	err := client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Add: []Value{{"v=mesh1"}}, TTL: 600})
+	err := client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: TXT, Add: []Value{{"v=mesh1"}}, TTL: 600})
 	if KindOf(err) != Invalid {
 		t.Errorf("%v, want %s", err, Invalid)
 	}

@@ -9,10 +9,10 @@ import (
 	"meshddns/internal/msg"
 )
 
-// Check reports whether a TXT record can have the value: one or more character-strings of at most 255
-// octets each.
-func (t Value) Check() error {
-	if len(t) == 0 || slices.ContainsFunc(t, func(s string) bool { return len(s) > maxString }) {
+// checkTXT reports whether a TXT record can have the value: one or more character-strings of at most
+// 255 octets each.
+func checkTXT(v Value) error {
+	if len(v) == 0 || slices.ContainsFunc(v, func(s string) bool { return len(s) > maxString }) {
 		return msg.Errorf("not character-strings of at most %d octets", maxString)
 	}
 	return nil
@@ -102,15 +102,20 @@ func octetAt(text string, base int) (octet byte, length int, err error) {
 
 // looseTXT parses a value that a vendor stores as it was written, quoted or not. It splits strings that
 // are too long, as resolvers get them.
-func looseTXT(text string) (v Value) {
+func looseTXT(text string) Value {
 	quoted, err := unquoteTXT(text, 10)
 	if err != nil {
 		return cutTXT(text)
 	}
-	for _, s := range quoted {
-		v = append(v, cutTXT(s)...)
+	return recut(quoted)
+}
+
+// recut splits the strings of a value that are too long, as servers do.
+func recut(v Value) (cut Value) {
+	for _, s := range v {
+		cut = append(cut, cutTXT(s)...)
 	}
-	return v
+	return cut
 }
 
 // printableASCII returns an error for a text with other octets, which vendors may change.

@@ -37,7 +37,7 @@ var volcScope = scoped{algorithm: "HMAC-SHA256", region: "cn-beijing", service: 
 // the secret looks like base64, and is used as it is shown. The key needs the rights dns:ListZones,
 // ListRecords, CreateRecord, UpdateRecord and DeleteRecord, and QueryZone to read the name servers.
 func NewVolcengine(c Credentials) (*Client, error) {
-	return openRecords(volcEndpoint, c, func(a *api, _ Type) recordVendor { return &volcengine{a} })
+	return openRecords(volcEndpoint, c, func(a *api) recordVendor { return &volcengine{a} })
 }
 
 // signVolcengine signs a request whose content type is set.
@@ -210,8 +210,8 @@ func (v *volcengine) entries(ctx context.Context, z zone, name, kind string) pag
 	}
 }
 
-func (v *volcengine) list(ctx context.Context, z zone, name string) (recordSet, error) {
-	return listEntries(ctx, v, z, name)
+func (v *volcengine) list(ctx context.Context, z zone, at setKey) (recordSet, error) {
+	return listEntries(ctx, v, z, at)
 }
 
 func (v *volcengine) alias(ctx context.Context, z zone, name string) (string, error) {
@@ -222,22 +222,22 @@ func (v *volcengine) listZone(ctx context.Context, z zone, sets *zoneSets) error
 	return listZoneEntries(ctx, v, z, sets)
 }
 
-func (v *volcengine) create(ctx context.Context, z zone, name string, value Value, ttl uint32) error {
+func (v *volcengine) create(ctx context.Context, z zone, at setKey, value Value, ttl uint32) error {
 	return v.write(ctx, "CreateRecord", map[string]any{
-		"ZID": json.Number(z.id), "Host": relative(name, z), "Type": "TXT", "Value": value.Text(), "TTL": ttl, "Line": volcLine,
+		"ZID": json.Number(z.id), "Host": relative(at.name, z), "Type": string(at.kind), "Value": value.Text(), "TTL": ttl, "Line": volcLine,
 	})
 }
 
-func (v *volcengine) update(ctx context.Context, z zone, name string, old record, value Value, ttl uint32) error {
+func (v *volcengine) update(ctx context.Context, z zone, at setKey, old record, value Value, ttl uint32) error {
 	return v.write(ctx, "UpdateRecord", map[string]any{
-		"RecordID": old.id, "Host": relative(name, z), "Type": "TXT", "Value": value.Text(), "TTL": ttl, "Line": volcLine,
+		"RecordID": old.id, "Host": relative(at.name, z), "Type": string(at.kind), "Value": value.Text(), "TTL": ttl, "Line": volcLine,
 	})
 }
 
-func (v *volcengine) remove(ctx context.Context, _ zone, _ string, old record) error {
+func (v *volcengine) remove(ctx context.Context, _ zone, _ setKey, old record) error {
 	return v.write(ctx, "DeleteRecord", map[string]any{"RecordID": old.id})
 }
 
 // fits refuses values that other vendors without quotes are known to change. The behaviour of this
 // vendor is not documented.
-func (v *volcengine) fits(value Value) error { return plainText(value, volcMaxValue, `"\`) }
+func (v *volcengine) fits(_ Type, value Value) error { return plainText(value, volcMaxValue, `"\`) }

@@ -36,18 +36,18 @@ func TestVolcengineExchanges(t *testing.T) {
 			}
 		case "list TXT at name":
 			var set recordSet
-			set, err = v.list(t.Context(), z, name)
+			set, err = v.list(t.Context(), z, setKey{name, TXT})
 			if want := (record{id: "1234567890", value: Value{value}, ttl: 600}); len(set.records) != 1 || !sameRecord(set.records[0], want) {
 				t.Errorf("records %+v, want %+v", set.records, want)
 			}
 		case "create TXT":
-			err = v.create(t.Context(), z, name, Value{value}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{value}, 600)
 		case "create TXT odd characters":
-			err = v.create(t.Context(), z, name, Value{oddText}, 600)
+			err = v.create(t.Context(), z, setKey{name, TXT}, Value{oddText}, 600)
 		case "update TXT":
-			err = v.update(t.Context(), z, name, record{id: "1234567890"}, Value{other}, 600)
+			err = v.update(t.Context(), z, setKey{name, TXT}, record{id: "1234567890"}, Value{other}, 600)
 		case "delete TXT":
-			err = v.remove(t.Context(), z, name, record{id: "1234567890"})
+			err = v.remove(t.Context(), z, setKey{name, TXT}, record{id: "1234567890"})
 		default:
 			t.Errorf("exchange %q is new", e.Op)
 		}
@@ -119,12 +119,12 @@ func TestVolcengineMalformed(t *testing.T) {
 func TestVolcengineValues(t *testing.T) {
 	v := &volcengine{}
 	for _, value := range []Value{{""}, {`a "b"`}, {`a\b`}, {"a "}, {" a"}, {"é"}, {"a", "b"}, cutTXT(strings.Repeat("x", 513))} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, cutTXT(strings.Repeat("x", 512))} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestVolcengineAlias(t *testing.T) {
 	c := cloudtest.Volcengine(t)
 	client := openCloud(t, c, NewVolcengine)
 	add := func(name, value string) error {
-		return client.Change(t.Context(), Change{Type: TXT, Zone: cloudtest.Zone, Name: name, Add: []Value{{value}}, TTL: 60})
+		return client.Change(t.Context(), Change{Zone: cloudtest.Zone, Name: name, Type: TXT, Add: []Value{{value}}, TTL: 60})
 	}
 	c.AddAlias("alias."+cloudtest.Zone, "elsewhere.example")
 	c.AddAlias(cloudtest.Zone, "elsewhere.example")
@@ -222,14 +222,14 @@ func TestVolcengineGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := v.remove(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}); KindOf(err) != gone {
+	if err := v.remove(t.Context(), z, setKey{"a." + cloudtest.Zone, TXT}, record{id: "1"}); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
-	if err := v.update(t.Context(), z, "a."+cloudtest.Zone, record{id: "1"}, Value{"v"}, 600); KindOf(err) != gone {
+	if err := v.update(t.Context(), z, setKey{"a." + cloudtest.Zone, TXT}, record{id: "1"}, Value{"v"}, 600); KindOf(err) != gone {
 		t.Errorf("%v, want %s", err, gone)
 	}
 	c.Add(t, "a."+cloudtest.Zone, []string{"v"})
-	if err := v.create(t.Context(), z, "a."+cloudtest.Zone, Value{"v"}, 600); KindOf(err) != exists {
+	if err := v.create(t.Context(), z, setKey{"a." + cloudtest.Zone, TXT}, Value{"v"}, 600); KindOf(err) != exists {
 		t.Errorf("%v, want %s", err, exists)
 	}
 }

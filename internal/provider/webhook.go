@@ -38,6 +38,10 @@ import (
 //	200 or 204, with any body: done
 //	409: the values are no longer those in seen; nothing was done
 //
+// Records of other types have the same two calls with the type: &type=A in the first one, "type": "A"
+// in the second one, for A, AAAA and SRV. The answer to the first one repeats it as "type". A bridge that
+// does not has TXT records only. Values are addresses, or "priority weight port target".
+//
 // seen has the values that were read before, in any order. add and remove are always present, and may
 // be empty. The bridge does not change values that are not named, and adds before it removes. Adding an
 // existing value and removing a missing one succeed. The next read must show the change.
@@ -168,11 +172,11 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 			Name, Alias string
 		}
 		err := d.Decode(&n)
-		sets.join(dnsname.Fold(n.Name), func(recordSet) recordSet {
-			set := n.set()
-			set.alias = n.Alias
-			return set
-		})
+		name := dnsname.Fold(n.Name)
+		sets.join(setKey{name, TXT}, func(recordSet) recordSet { return n.set() })
+		if n.Alias != "" {
+			sets.alias(name, n.Alias)
+		}
 		return err
 	}}
 	switch known, err := v.many(ctx, url.Values{"zone": {z.name}}, &answer, &names); {
@@ -207,14 +211,18 @@ func (v *webhook) refused(c call, ans answer) error {
 type webhookAnswer struct {
 	Zone    string
 	ID      string
+	Type    Type
 	TTL     uint32
 	Values  []string
 	MinTTL  uint32 `json:"min_ttl"`
 	Servers []string
 }
 
-func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err error) {
+func (v *webhook) read(ctx context.Context, name string, t Type) (a webhookAnswer, err error) {
 	c := call{name: "read", method: http.MethodGet, query: url.Values{"name": {name}}}
+	if t != TXT {
+		c.query.Set("type", string(t))
+	}
 	if err := v.do(ctx, c, &a); err != nil {
 		return a, err
 	}
@@ -222,6 +230,8 @@ func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err e
 	switch {
 	case a.Zone == "" || name != a.Zone && !strings.HasSuffix(name, "."+a.Zone):
 		return a, &Error{Kind: BadAnswer, Detail: v.api.asked(c), Err: msg.Errorf("zone %q does not contain %s", a.Zone, name)}
+	case t != TXT && a.Type != t: // a bridge that knows no types, and may show TXT values
+		return a, CheckType(txtOnly{}, t)
 	case a.Values == nil:
 		return a, v.api.lacks(c, "list of values")
 	}
@@ -231,15 +241,15 @@ func (v *webhook) read(ctx context.Context, name string) (a webhookAnswer, err e
 // zone returns the longest zone that contains the name. No zone is an error, because the names above
 // are not in a zone either.
 func (v *webhook) zone(ctx context.Context, name string) (z zone, found bool, err error) {
-	a, err := v.read(ctx, name)
+	a, err := v.read(ctx, name, TXT)
 	return zone{name: a.Zone, unique: a.ID, minTTL: a.MinTTL, servers: a.Servers}, err == nil, err
 }
 
 // list fails if the name is in another zone now.
-func (v *webhook) list(ctx context.Context, z zone, name string) (set recordSet, err error) {
-	a, err := v.read(ctx, name)
+func (v *webhook) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
+	a, err := v.read(ctx, at.name, at.kind)
 	if err == nil && a.Zone != z.name {
-		err = &Error{Kind: ZoneNotFound, Detail: msg.Textf("the bridge has %s in the zone %s, not in %s", name, a.Zone, z.name)}
+		err = &Error{Kind: ZoneNotFound, Detail: msg.Textf("the bridge has %s in the zone %s, not in %s", at.name, a.Zone, z.name)}
 	}
 	if err != nil {
 		return set, err
@@ -250,7 +260,7 @@ func (v *webhook) list(ctx context.Context, z zone, name string) (set recordSet,
 func (a webhookAnswer) set() recordSet {
 	set := recordSet{ttl: a.TTL}
 	for _, text := range a.Values {
-		set.records = append(set.records, record{value: cutTXT(text)})
+		set.records = append(set.records, record{value: valueOf(string(a.Type), text, cutTXT)})
 	}
 	return set
 }
@@ -258,11 +268,14 @@ func (a webhookAnswer) set() recordSet {
 // change sends the whole change to the bridge, which knows best how to make it at its provider.
 func (v *webhook) change(ctx context.Context, p plan) error {
 	c := call{name: "change", method: http.MethodPost, header: map[string]string{"Content-Type": "application/json"}}
-	err := c.json(map[string]any{
-		"zone": p.zone.name, "name": p.name, "ttl": p.ttl,
+	body := map[string]any{
+		"zone": p.zone.name, "name": p.at.name, "ttl": p.ttl,
 		"seen": webhookTexts(p.seen.values().Values), "add": webhookTexts(p.add), "remove": webhookTexts(p.remove),
-	})
-	if err != nil {
+	}
+	if p.at.kind != TXT {
+		body["type"] = p.at.kind
+	}
+	if err := c.json(body); err != nil {
 		return err
 	}
 	return v.do(ctx, c, nil)
@@ -277,8 +290,15 @@ func webhookTexts(values []Value) []string {
 	return list
 }
 
+func (v *webhook) types() []Type { return []Type{TXT, A, AAAA, SRV} }
+
+// txtOnly is a client of TXT records.
+type txtOnly struct{}
+
+func (txtOnly) Types() []Type { return []Type{TXT} }
+
 // fits refuses values that a JSON string cannot have.
-func (v *webhook) fits(value Value) error {
+func (v *webhook) fits(_ Type, value Value) error {
 	switch text := value.Text(); {
 	case !utf8.ValidString(text):
 		return msg.Errorf("a bridge is asked in JSON, which has no octets but UTF-8")

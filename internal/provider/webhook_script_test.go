@@ -42,11 +42,11 @@ func (u scriptUser) change(t testing.TB, c provider.Change) {
 }
 
 func (u scriptUser) Add(t testing.TB, name string, value []string) {
-	u.change(t, provider.Change{Name: strings.ToLower(name), Add: []provider.Value{value}})
+	u.change(t, provider.Change{Name: strings.ToLower(name), Type: provider.TXT, Add: []provider.Value{value}})
 }
 
 func (u scriptUser) Remove(t testing.TB, name string, value []string) {
-	u.change(t, provider.Change{Name: strings.ToLower(name), Remove: []provider.Value{value}})
+	u.change(t, provider.Change{Name: strings.ToLower(name), Type: provider.TXT, Remove: []provider.Value{value}})
 }
 
 // TestWebhookScript runs the contract test of all clients with the script in docs/webhook.md.

@@ -55,11 +55,11 @@ func hookStep(t *testing.T, v *webhook, step int) {
 			t.Errorf("zone %+v, %v, %v", found, ok, err)
 		}
 	case 3:
-		if err := v.change(t.Context(), plan{zone: z, name: name, seen: seen, add: []Value{{"new"}}, ttl: 300}); err != nil {
+		if err := v.change(t.Context(), plan{zone: z, at: setKey{name, TXT}, seen: seen, add: []Value{{"new"}}, ttl: 300}); err != nil {
 			t.Error(err)
 		}
 	default:
-		if set, err := v.list(t.Context(), z, name); err != nil || len(set.records) < 2 || set.values().TTL != 60 {
+		if set, err := v.list(t.Context(), z, setKey{name, TXT}); err != nil || len(set.records) < 2 || set.values().TTL != 60 {
 			t.Errorf("%v, %v", set, err)
 		}
 	}
@@ -89,7 +89,7 @@ func TestWebhookCalls(t *testing.T) {
 	if got := sent(); got != "" {
 		t.Errorf("no zone takes %s, where all are known", got)
 	}
-	change := Change{Type: TXT, Zone: cloudtest.ChildZone, Name: deep, Add: []Value{{"one"}, {"two"}}, TTL: 60}
+	change := Change{Zone: cloudtest.ChildZone, Name: deep, Type: TXT, Add: []Value{{"one"}, {"two"}}, TTL: 60}
 	if err := client.Change(t.Context(), change); err != nil {
 		t.Error(err)
 	}
@@ -124,11 +124,11 @@ func TestWebhookChanged(t *testing.T) {
 	name := "_mesh." + cloudtest.Zone
 	z := zone{name: cloudtest.Zone}
 	c.Add(t, name, []string{"one"})
-	seen, err := v.list(t.Context(), z, name)
+	seen, err := v.list(t.Context(), z, setKey{name, TXT})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{zone: z, name: name, seen: seen, add: []Value{{"ours"}}, remove: []Value{{"one"}}, ttl: c.MinTTL}
+	p := plan{zone: z, at: setKey{name, TXT}, seen: seen, add: []Value{{"ours"}}, remove: []Value{{"one"}}, ttl: c.MinTTL}
 	c.Add(t, name, []string{"two"})
 	if err := v.change(t.Context(), p); KindOf(err) != Changed {
 		t.Errorf("%v, want %s", err, Changed)
@@ -143,7 +143,7 @@ func TestWebhookOnce(t *testing.T) {
 	c := cloudtest.Webhook(t)
 	client := openCloud(t, c, NewWebhook)
 	client.poll = time.Millisecond
-	change := Change{Type: TXT, Zone: cloudtest.Zone, Name: "once." + cloudtest.Zone, Add: []Value{{"one"}}, TTL: 60}
+	change := Change{Zone: cloudtest.Zone, Name: "once." + cloudtest.Zone, Type: TXT, Add: []Value{{"one"}}, TTL: 60}
 	c.SetLag(2)
 	c.Fail(cloudtest.Lost)
 	for _, kind := range []Kind{Network, Changed} {
@@ -221,7 +221,7 @@ func TestWebhookDone(t *testing.T) {
 		cloudtest.Instead(cloudtest.Answer{Status: http.StatusAccepted}):               false,
 	} {
 		c.Fail(answer)
-		err := v.change(t.Context(), plan{zone: zone{name: cloudtest.Zone}, name: cloudtest.Zone, ttl: c.MinTTL})
+		err := v.change(t.Context(), plan{zone: zone{name: cloudtest.Zone}, at: setKey{cloudtest.Zone, TXT}, ttl: c.MinTTL})
 		if done && err != nil || !done && KindOf(err) != BadAnswer {
 			t.Errorf("%v, want done: %v", err, done)
 		}
@@ -270,14 +270,14 @@ func TestWebhookAlias(t *testing.T) {
 func TestWebhookValues(t *testing.T) {
 	v := &webhook{}
 	for _, value := range []Value{{"a", "b"}, {"\xff"}, {strings.Repeat("x", 100), strings.Repeat("x", 200)}} {
-		if v.fits(value) == nil {
+		if v.fits(TXT, value) == nil {
 			t.Errorf("%q is taken", value)
 		}
 	}
 	for _, value := range []Value{
 		{`v=mesh1 n=1 o=a tcp://[2001:db8::1]:1?a=b&c=d+e~f*g%20'`}, {""}, {` "é" \ `}, cutTXT(strings.Repeat("x", 600)), cutTXT(strings.Repeat("é", 200)),
 	} {
-		if err := v.fits(value); err != nil {
+		if err := v.fits(TXT, value); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

@@ -82,7 +82,7 @@ func (c *Client) ZonesKnown(ctx context.Context) (bool, error) {
 // named returns a zone by its name.
 func (c *Client) named(ctx context.Context, name string) (zone, error) {
 	name = dnsname.Fold(name)
-	z, found, err := c.txt.find(ctx, name)
+	z, found, err := c.find(ctx, name)
 	if err == nil && (!found || z.name != name) {
 		err = &Error{Kind: ZoneNotFound, Detail: msg.Textf("the account has no zone %q", name)}
 	}

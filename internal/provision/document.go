@@ -138,11 +138,11 @@ var (
 	}}
 	serviceForm = form{members: serviceTypes(), required: []string{"config", "id", "name"}}
 	configForm  = form{others: true, members: map[string]string{
-		"domain": aText, "provider": aText, "access_key_id": aText, "endpoint": aText, "txt_endpoints": texts, "formats": texts,
+		"domain": aText, "provider": aText, "access_key_id": aText, "endpoint": aText, "txt_endpoints": texts, "formats": texts, "check": anObject,
 	}}
 	usageForm = form{members: map[string]string{
 		"service_id": aText, "prefix_mode": aText, "custom_prefix": aText, "network_id": aNatural, "network_name": aText,
-		"txt_endpoints": texts, "description": aText, "formats": texts, "peer_id": aText,
+		"txt_endpoints": texts, "description": aText, "formats": texts, "check": anObject, "peer_id": aText,
 	}}
 	// otherForms are the parts whose entries depend on no other entry.
 	otherForms = map[string]form{

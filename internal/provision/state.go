@@ -42,6 +42,7 @@ type Usage struct {
 	TXTEndpoints []string        `json:"txt_endpoints"`
 	Description  string          `json:"description"`
 	Formats      []string        `json:"formats,omitempty"`
+	Check        json.RawMessage `json:"check,omitempty"`
 	PeerID       string          `json:"peer_id,omitempty"`
 }
 
@@ -50,7 +51,7 @@ func UsageOf(u mesh.Usage) (d Usage, ok bool) {
 	d = Usage{
 		ServiceID: u.ServiceID, Mode: u.Mode, NetworkID: u.Network.V, NetworkName: mesh.NetworkName(u.Description),
 		TXTEndpoints: append([]string{}, u.Endpoints...), Description: u.Description,
-		Formats: u.Options.Formats, PeerID: u.Options.PeerID,
+		Formats: u.Options.Formats, Check: json.RawMessage(u.Options.Check), PeerID: u.Options.PeerID,
 	}
 	if u.Mode == mesh.CustomMode {
 		d.CustomPrefix = u.Prefix

@@ -49,6 +49,8 @@ var options = []option{
 		usage: "public IPv6 address: auto, interface:NAME, url:URL, file:PATH, none, or an address; of several with commas two must agree"},
 	{name: "addr", value: "name=source", several: true, read: (*Settings).readAddr,
 		usage: "source of addresses with a name, for the placeholders {name.ipv4} and {name.ipv6}; of several with one name two must agree"},
+	{name: "check-control", value: "host:port", several: true, read: (*Settings).readCheckControls,
+		usage: "address that accepts a connection while this host is not cut off, for the checks of endpoints; without it: the default gateway"},
 	{name: "allow-host", value: "name", several: true, tcp: true, read: (*Settings).readAllowHosts,
 		usage: "Host name to accept, with or without a port; addresses and loopback names are always accepted"},
 	{name: "token-file", value: "file", tcp: true, read: one((*Settings).readTokenFile),

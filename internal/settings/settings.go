@@ -24,6 +24,7 @@ type Settings struct {
 	DB           string   // path of the database file
 	DNS          nameserver.Config
 	Addresses    hostaddr.Sources
+	Controls     []string      // host:port, for checks of endpoints
 	AllowHosts   []string      // in the form of guard.Config.AllowHosts
 	Tokens       *guard.Tokens // nil: clients need no token
 	SyncInterval time.Duration // at least 1s

@@ -47,6 +47,17 @@ func (s *Settings) readListen(texts []string) error {
 	return err
 }
 
+func (s *Settings) readCheckControls(texts []string) error {
+	s.Controls = texts
+	return eachOnce(texts, func(text string) error {
+		host, port, err := net.SplitHostPort(text)
+		if number, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || number == 0 {
+			return fmt.Errorf("%q is not host:port, such as 192.0.2.1:443", text)
+		}
+		return nil
+	})
+}
+
 func (s *Settings) readSocketGroup(text string) error {
 	s.SocketGroup = text
 	return nil

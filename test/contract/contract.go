@@ -28,8 +28,8 @@ type Backend struct {
 	Outside Outside
 	Zone    string
 	Foreign []provider.Value // values of others that this provider can hold
-	Alias   string         // a name that is a CNAME, if there is one
-	Copies  bool           // a value can stand in several records
+	Alias   string           // a name that is a CNAME, if there is one
+	Copies  bool             // a value can stand in several records
 
 	// Unread are ways in which the provider makes the next write, gives an answer to it that
 	// may not be readable, and refuses the writes after it, until end is called.

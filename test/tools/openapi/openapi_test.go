@@ -147,8 +147,8 @@ func TestWrongAnswersAreRefused(t *testing.T) {
 func mutants(body any) map[string]any {
 	found := map[string]any{}
 	walk(body, "", func(at string, o object) {
-		if strings.HasSuffix(at, "/config") {
-			return // of a service, which may have any entries
+		if strings.HasSuffix(at, "/config") || strings.HasSuffix(at, "/check") {
+			return // of a service, which may have any entries; a check, of which requests may lack any
 		}
 		o["surplus"] = true
 		found["a member more at "+at] = clone(body)
@@ -174,6 +174,7 @@ func mutants(body any) map[string]any {
 var optional = map[string]bool{
 	"next_cursor": true, "updated_at": true, "network_id": true, "provider": true, "next_at": true, "warnings": true,
 	"configuration": true, "publish": true, "secret": true, "retry_interval": true, "max_retries": true,
+	"formats": true, "endpoints": true, "check": true, "peer_id": true, "slot": true,
 }
 
 // optionalOfEvent reports whether a member is one that an event may lack.

@@ -1,0 +1,229 @@
+package check
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"meshddns/internal/events"
+	"meshddns/internal/ledger"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+// Table has the SQL of checks: which endpoints are checked, and the table dead_endpoints.
+type Table struct {
+	DB     *sqlite.Database
+	Ledger *ledger.Ledger
+	Events *events.Log
+	Now    func() time.Time
+}
+
+// key identifies an endpoint.
+type key struct {
+	usage    int64 // its seq
+	endpoint string
+}
+
+// target is an endpoint of a usage that has a check.
+type target struct {
+	key
+	slot  string
+	of    mesh.Usage
+	check mesh.Checking
+	write account
+	dead  bool
+	since time.Time // dead since
+	error string    // why it is dead
+}
+
+// account is where a change of a name is written.
+type account struct {
+	id       int64
+	provider string
+}
+
+// checked is a usage with its check.
+type checked struct {
+	of    mesh.Usage
+	check string
+}
+
+// selectChecked reads usages with a check of their own or of their service. Services are read first,
+// because a config may have 64 KiB and a service a million usages.
+const selectChecked = `
+	WITH services_checked (id, checking) AS MATERIALIZED (
+	    SELECT id, config -> '$.check' FROM services WHERE json_valid(config) AND json_type(config, '$.check') = 'object')
+	SELECT u.seq, u.id, u.name, u.provider_id, b.network_id, coalesce(nullif(o.checking, ''), s.checking)
+	FROM usages u JOIN bindings b ON b.seq = u.seq
+	LEFT JOIN usage_options o ON o.usage = u.seq LEFT JOIN services_checked s ON s.id = u.provider_id
+	WHERE b.status = 'active' AND u.record_type = 'TXT' AND
+	      u.seq IN (SELECT usage FROM usage_options WHERE checking <> ''
+	                UNION SELECT seq FROM usages WHERE provider_id IN (SELECT id FROM services_checked))`
+
+func scanChecked(row sqlite.Scanner) (c checked, err error) {
+	err = row.Scan(&c.of.Seq, &c.of.ID, &c.of.Name, &c.of.ServiceID, &c.of.Network, &c.check)
+	return c, err
+}
+
+// targets reads the endpoints of at most limit usages with a check, and reports whether these are all.
+func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int) (all []target, whole bool, err error) {
+	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` ORDER BY u.seq LIMIT ? + 0`, limit)
+	if err != nil || len(usages) == 0 {
+		return nil, true, err
+	}
+	all, err = t.endpoints(ctx, usages, addresses)
+	return all, len(usages) < limit, err
+}
+
+// endpoints returns what the usages would publish.
+func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.Addresses) (all []target, err error) {
+	var names []string
+	for _, u := range usages {
+		names = append(names, u.of.Name)
+	}
+	slices.Sort(names)
+	state, err := t.Ledger.State(ctx, slices.Compact(names))
+	if err != nil {
+		return nil, err
+	}
+	stored := map[string]reconcile.Usage{}
+	for _, n := range state.Names {
+		for _, u := range n.Usages {
+			stored[u.ID] = u
+		}
+	}
+	dead, err := t.dead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range usages {
+		c, err := mesh.ParseCheck([]byte(u.check))
+		s, found := stored[u.of.ID]
+		if err != nil || c == nil || c.Kind == mesh.CheckNone || !found || s.Account == nil {
+			continue // rows from before the checks may have any config
+		}
+		own, _ := mesh.Expand(s.Endpoints, addresses)
+		var endpoints []mesh.Endpoint
+		for _, text := range own {
+			endpoints = append(endpoints, mesh.Endpoint{Text: text})
+		}
+		for _, e := range append(endpoints, s.Leased...) {
+			one := target{key: key{u.of.Seq, e.Text}, slot: e.Slot, of: u.of, check: *c, write: account{s.Account.ID, s.Account.Provider}}
+			if d, ok := dead[one.key]; ok {
+				one.dead, one.since, one.error = true, d.since, d.error
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+type death struct {
+	key
+	since time.Time
+	error string
+}
+
+// dead reads all rows of dead_endpoints.
+func (t *Table) dead(ctx context.Context) (map[key]death, error) {
+	rows, err := sqlite.Collect(ctx, t.DB.Reader, func(row sqlite.Scanner) (d death, err error) {
+		var since int64
+		err = row.Scan(&d.usage, &d.endpoint, &since, &d.error)
+		d.since = sqlite.Stamped(since)
+		return d, err
+	}, `SELECT usage, endpoint, since, error FROM dead_endpoints`)
+	all := map[key]death{}
+	for _, d := range rows {
+		all[d.key] = d
+	}
+	return all, err
+}
+
+// forget deletes the rows of endpoints that are not checked any more, and makes their names due. It
+// deletes none if kept is nil.
+func (t *Table) forget(ctx context.Context, kept map[key]bool) error {
+	if kept == nil {
+		return nil
+	}
+	dead, err := t.dead(ctx)
+	if err != nil {
+		return err
+	}
+	for k := range dead {
+		if kept[k] {
+			continue
+		}
+		err := t.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			var name string
+			if err := tx.QueryRowContext(ctx, `SELECT name FROM usages WHERE seq = ?`, k.usage).Scan(&name); err != nil {
+				return sqlite.Absent(err, nil)
+			}
+			if _, err := tx.ExecContext(ctx, `DELETE FROM dead_endpoints WHERE usage = ? AND endpoint = ?`, k.usage, k.endpoint); err != nil {
+				return err
+			}
+			return t.Ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change is an endpoint that has died, or lives again.
+type change struct {
+	target
+	now   time.Time
+	error string // "" if it lives again
+}
+
+// save stores the changes of one name, with their events, and makes the name due. A usage that was
+// released meanwhile changes nothing.
+func (t *Table) save(ctx context.Context, changes []change) error {
+	return t.DB.Tx(events.By(ctx, By), func(ctx context.Context, tx *sql.Tx) error {
+		changed := false
+		for _, c := range changes {
+			kind := events.EndpointAlive
+			query, args := `DELETE FROM dead_endpoints WHERE usage = ? AND endpoint = ?`, []any{c.usage, c.endpoint}
+			if c.error != "" {
+				kind = events.EndpointDead
+				query = `INSERT INTO dead_endpoints (usage, endpoint, since, error) SELECT seq, ?2, ?3, ?4 FROM usages WHERE seq = ?1 ON CONFLICT DO NOTHING`
+				args = append(args, sqlite.Stamp(c.now), c.error)
+			}
+			result, err := tx.ExecContext(ctx, query, args...)
+			if err != nil {
+				return err
+			}
+			if count, err := result.RowsAffected(); err != nil || count == 0 {
+				continue
+			}
+			changed = true
+			if err := t.Events.Add(ctx, tx, eventOf(kind, c)); err != nil {
+				return err
+			}
+		}
+		if !changed {
+			return nil
+		}
+		return t.Ledger.MarkDue(ctx, tx, changes[0].of.Name, reconcile.LaneChanged)
+	})
+}
+
+// By is the caller of the changes that checks make.
+const By = "check"
+
+func eventOf(kind events.Kind, c change) events.Event {
+	e := events.OfUsage(kind, c.of)
+	e.Detail.After = events.JSON(struct {
+		Endpoint string `json:"endpoint"`
+		Slot     string `json:"slot,omitempty"`
+	}{c.endpoint, c.slot})
+	if c.error != "" {
+		e.Detail.Fault = mesh.Fault{Code: string(msg.EndpointSilent), Detail: msg.Say(c.error)}
+	}
+	return e
+}

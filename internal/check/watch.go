@@ -1,0 +1,449 @@
+// Package check finds out which endpoints live, and takes the dead ones out of the published values:
+// it stores them in the table dead_endpoints, which package reconcile reads. It never declares an
+// endpoint dead while this host may be cut off, never the last one of a usage, and changes a name at
+// most once a minute.
+package check
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"meshddns/internal/answers"
+	"meshddns/internal/mesh"
+	"meshddns/internal/metrics"
+	"meshddns/internal/sqlite"
+)
+
+// Bounds.
+const (
+	maxUsages    = 4096 // with a check
+	maxEndpoints = 4096 // further ones count as unchecked
+	maxProbes    = 64   // at once
+	reloadEvery  = 5 * time.Second
+	quietTime    = time.Minute // between two changes of a name
+
+	// WritesPerHour is the budget of changes that checks cause at one account. deSEC allows 300
+	// writes a day (https://desec.readthedocs.io/en/latest/rate-limits.html).
+	WritesPerHour = 12
+)
+
+// Watch checks endpoints.
+type Watch struct {
+	table     *Table
+	control   *Control
+	addresses func() mesh.Addresses
+	log       *slog.Logger
+	now       func() time.Time
+	probe     func(context.Context, mesh.Checking, string) error
+
+	mu      sync.Mutex
+	targets []target
+	states  map[key]*state
+	changed map[string]time.Time   // of each name that checks have changed within quietTime
+	writes  map[account]*allowance // by the account
+	stands  bool                   // a death was not believed, which is logged
+}
+
+// New makes a Watch. addresses gives the last known addresses of this host.
+func New(table *Table, control *Control, addresses func() mesh.Addresses, log *slog.Logger) *Watch {
+	return &Watch{
+		table: table, control: control, addresses: addresses, log: log, now: table.Now, probe: probe,
+		states: map[key]*state{}, changed: map[string]time.Time{}, writes: map[account]*allowance{},
+	}
+}
+
+// state is what the probes of an endpoint have shown since the start.
+type state struct {
+	due         time.Time
+	seen, alive time.Time // of the last probe, and of the last success
+	since       time.Time // of the last change between success and failure
+	fails, wins int       // in a row
+	error       string    // of the last probe, "" if it succeeded
+}
+
+// record notes the outcome of a probe.
+func (s *state) record(now time.Time, err error) {
+	if s.seen = now; err == nil {
+		if s.wins == 0 {
+			s.since = now
+		}
+		s.fails, s.error, s.alive = 0, "", now
+		s.wins++
+		return
+	}
+	if s.fails == 0 {
+		s.since = now
+	}
+	s.wins, s.error = 0, err.Error()
+	s.fails++
+}
+
+// allowance counts the writes of the last hour at an account.
+type allowance struct {
+	at   []time.Time
+	told bool // that it is used up
+}
+
+// left returns how many writes are left.
+func (a *allowance) left(now time.Time) int {
+	a.at = slices.DeleteFunc(a.at, func(t time.Time) bool { return now.Sub(t) >= time.Hour })
+	return WritesPerHour - len(a.at)
+}
+
+// Run checks until ctx ends.
+func (w *Watch) Run(ctx context.Context) error {
+	w.control.Reachable(ctx) // a gateway that answers now is a control later
+	for {
+		next, err := w.round(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.log.Error("the checks of endpoints cannot use the database", "error", err)
+		}
+		select {
+		case <-time.After(next):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// round reads what to check, probes what is due, and stores what has changed. It returns the time to
+// the next round.
+func (w *Watch) round(ctx context.Context) (next time.Duration, err error) {
+	if err := w.load(ctx); err != nil {
+		return reloadEvery, err
+	}
+	now := w.now()
+	w.probeAll(ctx, w.due(now))
+	if ctx.Err() != nil {
+		return reloadEvery, ctx.Err()
+	}
+	if err := w.apply(ctx); err != nil {
+		return reloadEvery, err
+	}
+	return w.pause(), nil
+}
+
+// load reads the endpoints to check, and forgets those that are not wanted any more.
+func (w *Watch) load(ctx context.Context) error {
+	targets, whole, err := w.table.targets(ctx, w.addresses(), maxUsages)
+	if err != nil {
+		return err
+	}
+	kept := map[key]bool{}
+	for _, t := range targets {
+		kept[t.key] = kept[t.key] || Testable(t.endpoint)
+	}
+	if !whole { // a dead endpoint may be that of a usage that was not read
+		kept = nil
+	}
+	if err := w.table.forget(ctx, kept); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.targets = targets
+	for k := range w.states {
+		if !kept[k] {
+			delete(w.states, k)
+		}
+	}
+	for _, t := range targets {
+		if w.states[t.key] == nil && kept[t.key] && len(w.states) < maxEndpoints {
+			w.states[t.key] = &state{due: w.now().Add(rand.N(min(time.Second, t.check.Every())))}
+		}
+	}
+	now := w.now()
+	for name, at := range w.changed {
+		if now.Sub(at) >= quietTime {
+			delete(w.changed, name)
+		}
+	}
+	return nil
+}
+
+// due returns the targets whose time has come, and sets their next time, a tenth earlier or later.
+func (w *Watch) due(now time.Time) (all []target) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.targets {
+		s := w.states[t.key]
+		if s == nil || s.due.After(now) {
+			continue
+		}
+		every := t.check.Every()
+		s.due = now.Add(every*9/10 + rand.N(every/5))
+		all = append(all, t)
+	}
+	return all
+}
+
+// probeAll probes targets, maxProbes at once.
+func (w *Watch) probeAll(ctx context.Context, all []target) {
+	room := make(chan struct{}, maxProbes)
+	var running sync.WaitGroup
+	for _, t := range all {
+		room <- struct{}{}
+		running.Go(func() {
+			defer func() { <-room }()
+			err := w.probe(ctx, t.check, t.endpoint)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if s := w.states[t.key]; s != nil && ctx.Err() == nil {
+				s.record(w.now(), err)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// pause returns the time to the next probe, between a tenth of a second and reloadEvery.
+func (w *Watch) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := w.now().Add(reloadEvery)
+	for _, s := range w.states {
+		if s.due.Before(next) {
+			next = s.due
+		}
+	}
+	return max(next.Sub(w.now()), 100*time.Millisecond)
+}
+
+// apply stores the changes that the probes have shown, name by name.
+func (w *Watch) apply(ctx context.Context) error {
+	deaths := deathsOf(w.changes(func(key) bool { return true }))
+	believed := len(deaths) > 0 && w.believed(ctx, deaths)
+	w.judge(deaths, believed)
+	sure := func(k key) bool {
+		return believed && slices.ContainsFunc(deaths, func(t target) bool { return t.key == k })
+	}
+	for _, changes := range w.changes(sure) {
+		if !w.spend(changes) {
+			continue
+		}
+		if err := w.table.save(ctx, changes); err != nil {
+			return err
+		}
+		w.applied(changes)
+		w.log.Info("endpoints have died or live again", "name", changes[0].of.Name, "changes", len(changes))
+	}
+	return nil
+}
+
+// applied notes stored changes, until the next round reads them.
+func (w *Watch) applied(changes []change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range changes {
+		for i := range w.targets {
+			if t := &w.targets[i]; t.key == c.key {
+				t.dead, t.since, t.error = c.error != "", c.now, c.error
+			}
+		}
+	}
+}
+
+// deathsOf returns the targets that changes declare dead.
+func deathsOf(changes map[string][]change) (all []target) {
+	for _, of := range changes {
+		for _, c := range of {
+			if c.error != "" {
+				all = append(all, c.target)
+			}
+		}
+	}
+	return all
+}
+
+// ripe reports whether a name has not been changed for quietTime. The caller holds mu.
+func (w *Watch) ripe(name string) bool {
+	at, ok := w.changed[name]
+	return !ok || w.now().Sub(at) >= quietTime
+}
+
+// believed reports whether this host is not cut off. Between two answers of a control the endpoints
+// are probed once more, because the failures may come from a cut that has just ended.
+func (w *Watch) believed(ctx context.Context, deaths []target) bool {
+	if !w.connected(ctx) {
+		return false
+	}
+	w.probeAll(ctx, deaths)
+	return ctx.Err() == nil && w.connected(ctx)
+}
+
+// connected reports whether a control answers. Without one, another checked endpoint must have
+// answered within its interval.
+func (w *Watch) connected(ctx context.Context) bool {
+	ok, known := w.control.Reachable(ctx)
+	if known {
+		return ok
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.targets, func(t target) bool {
+		s := w.states[t.key]
+		return s != nil && s.wins > 0 && w.now().Sub(s.alive) <= t.check.Every()*11/10
+	})
+}
+
+// judge takes one failure of deaths back that are not believed, so that an endpoint has to fail once
+// more after the host is connected again. It warns of the first of them.
+func (w *Watch) judge(deaths []target, believed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if believed || len(deaths) == 0 {
+		w.stands = w.stands && !believed
+		return
+	}
+	for _, t := range deaths {
+		if s := w.states[t.key]; s != nil {
+			s.fails = min(s.fails, t.check.Fall-1)
+		}
+	}
+	if !w.stands {
+		w.stands = true
+		w.log.Warn("this host seems to be cut off: no endpoint is declared dead", "endpoints", len(deaths))
+	}
+}
+
+// changes returns the changes of each name that has been quiet. mayDie selects the endpoints that may
+// be declared dead.
+func (w *Watch) changes(mayDie func(key) bool) map[string][]change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	living := map[int64]int{}
+	for _, t := range w.targets {
+		if !t.dead {
+			living[t.usage]++
+		}
+	}
+	all := map[string][]change{}
+	for _, dying := range []bool{false, true} { // first those that live again: they may save the others
+		for _, t := range w.targets {
+			s := w.states[t.key]
+			switch {
+			case s == nil || t.dead == dying || !w.ripe(t.of.Name):
+			case !dying && s.wins >= t.check.Rise:
+				living[t.usage]++
+				all[t.of.Name] = append(all[t.of.Name], change{target: t, now: w.now()})
+			case dying && s.fails >= t.check.Fall && living[t.usage] > 1 && mayDie(t.key):
+				living[t.usage]--
+				all[t.of.Name] = append(all[t.of.Name], change{target: t, now: w.now(), error: s.error})
+			}
+		}
+	}
+	return all
+}
+
+// spend takes a write for a name from the budgets of its accounts. It reports false, and warns once,
+// if one is used up.
+func (w *Watch) spend(changes []change) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, name := w.now(), changes[0].of.Name
+	accounts := map[account]*allowance{}
+	for _, t := range w.targets {
+		if t.of.Name != name {
+			continue
+		}
+		if w.writes[t.write] == nil {
+			w.writes[t.write] = &allowance{}
+		}
+		accounts[t.write] = w.writes[t.write]
+	}
+	for at, a := range accounts {
+		if a.left(now) <= 0 {
+			if !a.told {
+				w.log.Warn("the hour's writes for checks are used up: the last known state stands", "provider", at.provider, "writes", WritesPerHour)
+			}
+			a.told = true
+			return false
+		}
+		a.told = false
+	}
+	for _, a := range accounts {
+		a.at = append(a.at, now)
+	}
+	w.changed[name] = now
+	return true
+}
+
+// Reachable reports whether a control answers, so that this host is not cut off.
+func (w *Watch) Reachable(ctx context.Context) (ok, known bool) { return w.control.Reachable(ctx) }
+
+// Endpoints returns the states of the endpoints of a usage with a check, which is given by its seq.
+// Without a Watch there are none.
+func (w *Watch) Endpoints(usage int64) (all []answers.ListedEndpoint) {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.targets {
+		if t.usage == usage {
+			all = append(all, w.shown(t))
+		}
+	}
+	return all
+}
+
+func (w *Watch) shown(t target) answers.ListedEndpoint {
+	e := answers.ListedEndpoint{Endpoint: t.endpoint, Slot: t.slot}
+	s := w.states[t.key]
+	switch {
+	case t.dead:
+		e.Alive, e.Since, e.Error = new(false), sqlite.Shown(t.since), t.error
+	case s != nil && !s.seen.IsZero():
+		e.Alive, e.Since, e.Error = new(true), sqlite.Shown(s.since), s.error
+	}
+	return e
+}
+
+// WriteMetrics writes the states and the budgets.
+func (w *Watch) WriteMetrics(page *metrics.Page) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	counts := map[string]uint64{}
+	for _, t := range w.targets {
+		switch alive := w.shown(t).Alive; {
+		case alive == nil:
+			counts["unchecked"]++
+		case *alive:
+			counts["alive"]++
+		default:
+			counts["dead"]++
+		}
+	}
+	page.Family("meshddns_endpoints", "gauge", "Endpoints of usages with a check, by state.")
+	for _, state := range []string{"alive", "dead", "unchecked"} {
+		page.Figure(counts[state], metrics.Label{Name: "state", Value: state})
+	}
+	page.Family("meshddns_check_writes_left", "gauge", "Writes that checks may still cause this hour, the least of the accounts of a provider.")
+	for _, provider := range w.providers() {
+		page.Figure(uint64(max(0, w.left(provider))), metrics.Label{Name: "provider", Value: provider})
+	}
+}
+
+// providers returns the providers with accounts that checks may write to, sorted.
+func (w *Watch) providers() (all []string) {
+	for _, t := range w.targets {
+		all = append(all, t.write.provider)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// left returns the least number of writes left at the accounts of a provider.
+func (w *Watch) left(provider string) int {
+	least := WritesPerHour
+	for at, a := range w.writes {
+		if at.provider == provider {
+			least = min(least, a.left(w.now()))
+		}
+	}
+	return least
+}

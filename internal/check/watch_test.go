@@ -1,0 +1,196 @@
+package check
+
+import (
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const every5 = `{"kind":"tcp","interval":5,"fall":3,"rise":2}`
+
+// TestDeath takes an endpoint out after three failures, with one event and one change of the name,
+// and puts it back after two successes.
+func TestDeath(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	w := newWorld(t, every5, a.endpoint(), b.endpoint(), "udp://127.0.0.1:1")
+	w.pass(8 * time.Second)
+	w.wantDead()
+	a.die()
+	w.pass(8 * time.Second) // two failures at most
+	w.wantDead()
+	w.pass(10 * time.Second)
+	w.wantDead(a.endpoint())
+	if got := w.count(`SELECT count(*) FROM names WHERE name = '` + name + `' AND due IS NOT NULL`); got != 1 {
+		t.Fatal("the name is not due")
+	}
+	states := w.Endpoints(1)
+	if len(states) != 3 || states[0].Alive == nil || *states[0].Alive || states[0].Error == "" || !*states[1].Alive || states[2].Alive != nil {
+		t.Fatalf("states: %+v", states)
+	}
+	for _, line := range []string{`state="alive"} 1`, `state="dead"} 1`, `state="unchecked"} 1`, `meshddns_check_writes_left{provider="builtin"} 11`} {
+		if !strings.Contains(w.figures(), line) {
+			t.Fatalf("%s is not in %s", line, w.figures())
+		}
+	}
+	a.live()
+	w.pass(30 * time.Second) // within a minute the name is not changed again
+	w.wantDead(a.endpoint())
+	w.pass(40 * time.Second)
+	w.wantDead()
+	if dead, alive := w.count(`SELECT count(*) FROM events WHERE kind = 'endpoint.dead'`), w.count(`SELECT count(*) FROM events WHERE kind = 'endpoint.alive'`); dead != 1 || alive != 1 {
+		t.Fatalf("events: %d deaths, %d lives", dead, alive)
+	}
+}
+
+// TestNeverTheLast keeps the last living endpoint of a usage.
+func TestNeverTheLast(t *testing.T) {
+	a, b, other := newPeer(t), newPeer(t), newPeer(t)
+	w := newWorld(t, every5, a.endpoint(), b.endpoint())
+	w.control.Addresses = []string{other.address}
+	w.pass(8 * time.Second)
+	a.die()
+	b.die()
+	w.pass(3 * time.Minute)
+	if got := w.dead(); len(got) != 1 {
+		t.Fatalf("dead: %v, want one", got)
+	}
+}
+
+// TestCutOff declares nothing dead while no control answers, and needs a fresh failure afterwards.
+func TestCutOff(t *testing.T) {
+	a, b, control := newPeer(t), newPeer(t), newPeer(t)
+	w := newWorld(t, every5, a.endpoint(), b.endpoint())
+	w.control.Addresses = []string{control.address}
+	w.pass(8 * time.Second)
+	control.die()
+	a.die()
+	w.pass(2 * time.Minute)
+	w.wantDead()
+	if ok, known := w.Reachable(t.Context()); ok || !known {
+		t.Fatal("a cut is not seen")
+	}
+	if count := strings.Count(w.said.String(), "cut off"); count != 1 {
+		t.Fatalf("%d warnings, want one: %s", count, &w.said)
+	}
+	control.live()
+	a.live()
+	w.pass(10 * time.Second)
+	w.wantDead()
+	a.die()
+	w.pass(20 * time.Second)
+	w.wantDead(a.endpoint())
+}
+
+// TestWithoutControl believes a death only if another endpoint has answered.
+func TestWithoutControl(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	w := newWorld(t, every5, a.endpoint(), b.endpoint())
+	w.pass(8 * time.Second)
+	a.die()
+	b.die()
+	w.pass(time.Minute)
+	w.wantDead()
+	b.live()
+	w.pass(20 * time.Second)
+	w.wantDead(a.endpoint())
+}
+
+// TestFlapping changes a name at most ten times in ten minutes, whatever an endpoint does.
+func TestFlapping(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	w := newWorld(t, `{"kind":"tcp","interval":5,"fall":1,"rise":1}`, a.endpoint(), b.endpoint())
+	w.pass(8 * time.Second)
+	alive := true
+	for range 600 {
+		if alive {
+			a.die()
+		} else {
+			a.live()
+		}
+		alive = !alive
+		w.pass(time.Second)
+	}
+	writes := w.count(`SELECT count(*) FROM events WHERE kind GLOB 'endpoint.*'`)
+	t.Logf("%d writes in ten minutes of flapping", writes)
+	if writes < 2 || writes > 10 {
+		t.Fatalf("%d writes, want 2 to 10", writes)
+	}
+}
+
+// TestBudget stops after the writes of an hour, says so once, and goes on later.
+func TestBudget(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	w := newWorld(t, `{"kind":"tcp","interval":5,"fall":1,"rise":1}`, a.endpoint(), b.endpoint())
+	w.pass(8 * time.Second)
+	for range 10 {
+		a.die()
+		w.pass(67 * time.Second)
+		a.live()
+		w.pass(67 * time.Second)
+	}
+	if writes := w.count(`SELECT count(*) FROM events WHERE kind GLOB 'endpoint.*'`); writes != WritesPerHour {
+		t.Fatalf("%d writes, want %d", writes, WritesPerHour)
+	}
+	if count := strings.Count(w.said.String(), "used up"); count != 1 || !strings.Contains(w.figures(), `writes_left{provider="builtin"} 0`) {
+		t.Fatalf("%d warnings, want one; %s", count, w.figures())
+	}
+	a.die()
+	w.pass(time.Hour)
+	w.wantDead(a.endpoint())
+}
+
+// TestUnwanted deletes the rows of endpoints that are not checked any more, and makes the name due.
+func TestUnwanted(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	w := newWorld(t, every5, a.endpoint(), b.endpoint())
+	w.pass(8 * time.Second)
+	a.die()
+	w.pass(20 * time.Second)
+	w.wantDead(a.endpoint())
+	w.exec(`UPDATE names SET due = NULL`)
+	w.exec(`INSERT INTO usage_options (usage, formats, checking, peer_id) VALUES (1, '[]', '{"kind":"none"}', '')`)
+	w.pass(time.Second)
+	w.wantDead()
+	if got := w.count(`SELECT count(*) FROM names WHERE due IS NOT NULL`); got != 1 || len(w.Endpoints(1)) != 0 {
+		t.Fatal("the endpoint is not published again")
+	}
+}
+
+// TestDraw replays EasyTier's draw: one of the published URLs at random, first attempt. With one dead
+// of four a quarter of the attempts fails; without the dead one less than one of a hundred.
+func TestDraw(t *testing.T) {
+	var peers []*peer
+	var endpoints []string
+	for range 4 {
+		p := newPeer(t)
+		peers, endpoints = append(peers, p), append(endpoints, p.endpoint())
+	}
+	w := newWorld(t, every5, endpoints...)
+	w.pass(8 * time.Second)
+	peers[2].die()
+	before := failedDraws(endpoints)
+	w.pass(20 * time.Second)
+	dead := w.dead()
+	after := failedDraws(slices.DeleteFunc(slices.Clone(endpoints), func(e string) bool { return slices.Contains(dead, e) }))
+	t.Logf("failed first attempts: %.1f %% before, %.1f %% after", before, after)
+	if before < 18 || before > 32 || after >= 1 {
+		t.Fatalf("failed first attempts: %.1f %% before, %.1f %% after", before, after)
+	}
+}
+
+// failedDraws returns how many of 1 000 first attempts fail, in percent.
+func failedDraws(published []string) float64 {
+	failed := 0
+	for range 1000 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(published[rand.IntN(len(published))], "tcp://"))
+		if err != nil {
+			failed++
+			continue
+		}
+		conn.Close()
+	}
+	return float64(failed) / 10
+}

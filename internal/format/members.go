@@ -1,0 +1,34 @@
+package format
+
+import (
+	"encoding/json"
+
+	"meshddns/internal/mesh"
+)
+
+// Members are the options of a usage as clients write them. "formats": [] and "check": {} return to
+// what the service has.
+type Members struct {
+	Formats []string        `json:"formats"`
+	Check   json.RawMessage `json:"check"`
+	PeerID  *string         `json:"peer_id"`
+}
+
+// Change returns the change of the options, or the refusal of the first member that is not valid.
+func (m Members) Change() (c mesh.OptionsChange, err error) {
+	c.PeerID = m.PeerID
+	if m.Check != nil {
+		checking, err := mesh.ParseCheck(m.Check)
+		if err != nil {
+			return c, err
+		}
+		c.Check = new(checking.Text())
+	}
+	if m.Formats == nil {
+		return c, nil
+	}
+	if c.Formats, err = Parse(m.Formats); c.Formats == nil {
+		c.Formats = []string{}
+	}
+	return c, err
+}

@@ -1,0 +1,40 @@
+package mesh
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestParseCheck reads checks with defaults, and sees each wrong member refused by its name.
+func TestParseCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:               "",
+		`{"kind": "none"}`: `{"kind":"none","interval":10,"fall":3,"rise":2}`,
+		`{"kind": "ws", "interval": 5, "fall": 1, "rise": 10, "path": "/a?b"}`: `{"kind":"ws","interval":5,"fall":1,"rise":10,"path":"/a?b"}`,
+		`{"kind": "tcp", "rise": null}`:                                        `{"kind":"tcp","interval":10,"fall":3,"rise":2}`,
+	} {
+		c, err := ParseCheck([]byte(text))
+		if err != nil || c.Text() != want {
+			t.Errorf("ParseCheck(%s) = %s, %v, want %s", text, c.Text(), err, want)
+		}
+	}
+	for text, member := range map[string]string{
+		`[]`:                                   "check ",
+		`{"interval": 10}`:                     "check.kind",
+		`{"kind": "udp"}`:                      "check.kind",
+		`{"kind": "tcp", "interval": 4}`:       "check.interval",
+		`{"kind": "tcp", "interval": 3601}`:    "check.interval",
+		`{"kind": "tcp", "interval": "10"}`:    "check.interval",
+		`{"kind": "tcp", "interval": 10.5}`:    "check.interval",
+		`{"kind": "tcp", "fall": 0}`:           "check.fall",
+		`{"kind": "tcp", "rise": 11}`:          "check.rise",
+		`{"kind": "http", "path": "x"}`:        "check.path",
+		`{"kind": "http", "path": "/ HTTP/1"}`: "check.path",
+		`{"kind": "tcp", "intervall": 10}`:     `check."intervall"`,
+	} {
+		_, err := ParseCheck([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), member) {
+			t.Errorf("ParseCheck(%s): %v, want a refusal of %s", text, err, member)
+		}
+	}
+}
