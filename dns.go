@@ -584,8 +584,7 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	}
 	engine, _, _ := sqlite3.Version()
 	page.Family("meshddns_build_info", "gauge", "Version of the program, of Go and of SQLite.")
-	page.Figure(1, metrics.Label{Name: "version", Value: version}, metrics.Label{Name: "goversion", Value: runtime.Version()},
-		metrics.Label{Name: "sqlite", Value: engine})
+	page.Figure(1, metrics.Label{Name: "version", Value: version}, metrics.Label{Name: "goversion", Value: runtime.Version()}, metrics.Label{Name: "sqlite", Value: engine})
 	page.Family("meshddns_services", "gauge", "Registered services.")
 	page.Figure(totals["services"])
 	page.Family("meshddns_usages", "gauge", "Reserved prefixes.")
@@ -595,5 +594,6 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
 	}
 	o.engine.WriteMetrics(page)
+	o.store.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
 	return nil
 }

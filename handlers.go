@@ -28,6 +28,7 @@ import (
 	"meshddns/internal/format"
 	"meshddns/internal/guard"
 	"meshddns/internal/httpserver"
+	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
@@ -75,7 +76,7 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
-	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.countRequest, Broken: broken}
+	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.requests.Count, Broken: broken}
 	log, handle := feed.New(s.ops.store.events, a), a.Handle
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
@@ -95,6 +96,10 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
 	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage, "wait"))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force", "wait"))
+
+	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.Post, "replace"))
+	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.List))
+	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", handle(s.ops.store.leases.Remove))
 
 	mux.Handle("GET /api/v1/ddns/usages/{id}/events", a.Stream(log.Usage))
 	mux.HandleFunc("GET /api/v1/ddns/events", log.Events)
@@ -128,7 +133,7 @@ func (s *server) routes() http.Handler {
 }
 
 // failures has the refusals that clients get for errors of the store and the engine.
-var failures = append(slices.Concat(notify.Failures, secondary.Failures), []envelope.Answer{
+var failures = append(slices.Concat(notify.Failures, secondary.Failures, lease.Failures), []envelope.Answer{
 	{Err: errNoConfiguration, ID: msg.UnknownConfiguration},
 	{Err: errNoService, ID: msg.UnknownService},
 	{Err: errNoUsage, ID: msg.UnknownUsage},
@@ -178,7 +183,7 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, refusal guard.Deni
 		failure.Args = []any{refusal.Host}
 	}
 	s.adapter.Refuse(w, r, failure)
-	s.countRequest("", refusal.Status, refusal.Code)
+	s.requests.Count("", refusal.Status, refusal.Code)
 }
 
 func (s *server) configuration(r *http.Request) (envelope.Reply, error) {
@@ -782,11 +787,6 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	metrics.WriteProcess(page)
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Write(out.Bytes())
-}
-
-// countRequest counts an answer. The label is the route, never the path.
-func (s *server) countRequest(route string, status int, reason string) {
-	s.requests.Count(route, status, reason)
 }
 
 // contract is the HTTP contract as OpenAPI 3.1, for programs.

@@ -40,6 +40,7 @@ import (
 	"meshddns/internal/httpserver"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
+	"meshddns/internal/node"
 	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
@@ -149,7 +150,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
 	api := newServer(operations{store: store, engine: engine, clients: clients, addresses: addresses}, programVersion(), log)
 	checks := check.New(&check.Table{DB: store.db, Ledger: store.ledger, Events: store.events, Now: store.now}, &check.Control{Addresses: c.Controls}, addresses.Last, log)
-	api.ops.checks = checks
+	api.ops.checks, store.leases.Reachable = checks, checks.Reachable
 	files := &provision.Files{Path: c.Provision, Credentials: credentialFolder(c), Log: log, Faults: &api.provisionFaults, Transact: api.ops.provision, Refused: api.ops.tellRefused}
 	if c.Provision != "" {
 		if err := files.Apply(ctx, true); err != nil {
@@ -161,26 +162,33 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		dns.close()
 		return err
 	}
+	nodes, err := listenNodes(c, manager.Sockets.Node, api)
+	if err != nil {
+		dns.close()
+		return errors.Join(err, front.Close())
+	}
 	api.dnsMetrics = func(page *metrics.Page) {
-		front.WriteMetrics(page)
+		front.WriteMetrics(page, "meshddns_http")
+		nodes.WriteMetrics(page)
 		dns.metrics(page)
 		store.peers.WriteMetrics(page)
 		checks.WriteMetrics(page)
 	}
-	for _, origin := range c.Unused(front.TCP(), dns.nameserver != nil) {
+	for _, origin := range c.Unused(front.TCP(), dns.nameserver != nil, nodes.Listening() != "") {
 		log.Warn("a setting has no effect", "setting", origin)
 	}
 	steps := reloadSteps(c, files, dns)
 	listen := strings.Join(front.Addrs(), ",")
 	unit := systemd.Unit{Manager: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
-	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "db", c.DB)
-	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, dns.serve}, tasks.List{
+	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "nodes", nodes.Listening(), "db", c.DB)
+	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, nodes.Serve, dns.serve}, tasks.List{
 		unit.Watch,
 		dns.keep,
 		store.db.Checkpoint,
 		store.events.Keep,
 		api.sender.Run,
 		store.peers.Run,
+		store.leases.Run,
 		func(ctx context.Context) error { store.db.Verify(ctx); return nil },
 		engine.Run,
 		checks.Run,
@@ -338,6 +346,12 @@ func listenHTTP(c settings.Settings, inherited []net.Listener, api *server) (*ht
 		Unix:        envelope.Speaking(c.Language, api.adapter.Safe(guard.Unix(guards, routes))),
 		ConnContext: guard.ConnContext, ShutdownTime: shutdownTime, Log: api.log,
 	}), nil
+}
+
+// listenNodes listens on all addresses of the nodes' listener or on none.
+func listenNodes(c settings.Settings, inherited []net.Listener, api *server) (*node.Listener, error) {
+	routes := node.New(node.Config{Leases: api.ops.store.leases, Proxies: c.Proxies, Listed: api.ops.store.ledger.Listed, Answers: failures, Broken: broken, Log: api.log})
+	return node.Listen(node.ListenConfig{Addresses: c.NodeListen, Inherited: inherited, Language: c.Language, ShutdownTime: shutdownTime}, routes)
 }
 
 // credentialFolder returns the folder with the secrets of the provision file.

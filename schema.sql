@@ -255,6 +255,17 @@ CREATE TRIGGER places_stated AFTER UPDATE OF state ON places WHEN OLD.state <> N
     INSERT INTO totals VALUES (NEW.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
 END;
 
+-- 'leases' is the number of all leases, 'live leases' of those with endpoints.
+CREATE TRIGGER leases_counted AFTER INSERT ON leases BEGIN
+    INSERT INTO totals VALUES ('leases', 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER leases_discounted AFTER DELETE ON leases BEGIN
+    UPDATE totals SET count = count - 1 WHERE what = 'leases' OR what = 'live leases' AND OLD.endpoints <> '[]';
+END;
+CREATE TRIGGER leases_recounted AFTER UPDATE OF endpoints ON leases WHEN (OLD.endpoints = '[]') <> (NEW.endpoints = '[]') BEGIN
+    INSERT INTO totals VALUES ('live leases', 1) ON CONFLICT DO UPDATE SET count = count + iif(NEW.endpoints = '[]', -1, 1);
+END;
+
 -- Records of the zones of the built-in DNS server. The name begins at the root
 -- ('com.example.office._mesh'), so that the names below one name are adjacent: one
 -- search finds an empty non-terminal.

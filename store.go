@@ -23,6 +23,7 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/events"
 	"meshddns/internal/hostaddr"
+	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/migrations"
@@ -77,6 +78,7 @@ type store struct {
 	events    *events.Log
 	targets   *notify.Table
 	peers     *secondary.Notifier
+	leases    *lease.Table
 	zones     *builtin.Table
 	now       func() time.Time
 	newID     func() (string, error)
@@ -94,14 +96,17 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	s.events = events.New(s.db.Reader, s.db.Tx, now)
 	s.ledger = ledger.New(s.db.Reader, s.db.Tx, now, s.owner, s.events)
 	s.ledger.Erase = s.db.Erase
-	s.targets = notify.NewTable(s.db, now)
-	s.peers = secondary.NewNotifier(s.db, s.events, log)
+	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
 	s.zones.Journal = s.peers.Any
-	if err := errors.Join(err, s.peers.Load(ctx)); err != nil {
+	s.leases = lease.NewTable(lease.Config{Database: s.db, Ledger: s.ledger, Events: s.events, Now: now, NewID: func() (string, error) { return s.newID() }, Log: log})
+	if err := errors.Join(err, s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
 	}
 	return s, nil
 }
+
+// Close closes the database.
+func (s *store) Close() error { return s.db.Close() }
 
 // selectAppliance reads the owner and the last known addresses.
 func selectAppliance(ctx context.Context, q sqlite.Queryer) (owner string, last mesh.Addresses, err error) {
@@ -111,9 +116,6 @@ func selectAppliance(ctx context.Context, q sqlite.Queryer) (owner string, last 
 	last, err = hostaddr.Stored(ctx, q)
 	return owner, last, err
 }
-
-// Close closes the database.
-func (s *store) Close() error { return s.db.Close() }
 
 // changeSecrets runs a transaction that may replace or delete secrets and change the set of
 // built-in zones. After the commit the old secrets are erased from the files.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"meshddns/internal/guard"
 	"meshddns/internal/msg"
@@ -33,7 +34,19 @@ type Reply struct {
 	ID      string // of the created object, also when creating failed, for the audit line
 
 	Replayed bool // it is the answer to an earlier request, and nothing was changed
+
+	Audit Audit
 }
+
+// Audit says whether a successful request gets an audit line.
+type Audit int
+
+// By default all methods except GET and HEAD get one.
+const (
+	AuditByMethod Audit = iota
+	Audited
+	NotAudited
+)
 
 // Public returns a copy of the failure without the text of its cause, which may have paths. It
 // keeps the code and the advice.
@@ -54,6 +67,8 @@ type Failure struct {
 	ID     msg.ID
 	Args   []any
 	Cause  error
+
+	RetryAfter time.Duration // 0: the answer does not say
 }
 
 func (f *Failure) Error() string { return f.in(msg.English) }
@@ -74,6 +89,8 @@ var statuses = map[msg.ID]int{
 	msg.BodyTooLarge: http.StatusRequestEntityTooLarge, msg.ServiceExists: http.StatusConflict,
 	msg.UnknownNotification: http.StatusNotFound, msg.TooManyNotifications: http.StatusConflict,
 	msg.UnknownSecondary: http.StatusNotFound, msg.TooManySecondaries: http.StatusConflict,
+	msg.UnknownLease: http.StatusNotFound, msg.LeaseExists: http.StatusConflict, msg.TooManyLeases: http.StatusConflict,
+	msg.LeaseReleased: http.StatusConflict, msg.LeaseTooSoon: http.StatusTooManyRequests,
 	msg.ServiceInUse: http.StatusConflict, msg.ServiceDomainInUse: http.StatusConflict, msg.BackupRuns: http.StatusConflict,
 	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
@@ -119,7 +136,7 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 				result, err = attempt(answer, r)
 			}
 		}
-		if changes(r) {
+		if result.Audit == Audited || result.Audit == AuditByMethod && changes(r) {
 			a.audit(r, result, err)
 		}
 		if err != nil {
@@ -240,6 +257,9 @@ func (a Adapter) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	a.logCause(r, f)
+	if f.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
+	}
 	w.Header().Set("X-Error-Code", string(f.ID))
 	writeJSON(w, f.Status, map[string]string{"error": f.in(Language(r))})
 }

@@ -45,6 +45,11 @@ const (
 	SecondaryCaughtUp    Kind = "secondary.caught-up"
 	EndpointDead         Kind = "endpoint.dead"
 	EndpointAlive        Kind = "endpoint.alive"
+	LeaseCreated         Kind = "lease.created"
+	LeaseRenewed         Kind = "lease.renewed" // with other endpoints
+	LeaseExpired         Kind = "lease.expired"
+	LeaseEnded           Kind = "lease.ended"
+	LeaseHeld            Kind = "lease.held" // leases whose time is over, which do not end
 
 	// Gap stands for events that are not kept any more. No row has it: Log.Page makes it.
 	Gap Kind = "gap"
@@ -56,6 +61,7 @@ var Kinds = []Kind{
 	RecordPublished, RecordChanged, RecordWithdrawn, RecordFailed, RecordConflict, RecordRecovered, ZoneDown, ZoneRecovered,
 	AddressChanged, LeftoverAppeared, LeftoverGone, OrphanFound, ProvisionApplied, ProvisionRefused, BackupMade, SecondaryBehind, SecondaryCaughtUp,
 	EndpointDead, EndpointAlive,
+	LeaseCreated, LeaseRenewed, LeaseExpired, LeaseEnded, LeaseHeld,
 }
 
 // Event is something that happened.

@@ -56,8 +56,11 @@ func TCP(cfg Config, next http.Handler) http.Handler {
 // Unix guards a unix socket. It checks the site only, because a proxy may forward a browser's request. File permissions
 // limit the clients, and DNS rebinding cannot reach a socket.
 func Unix(cfg Config, next http.Handler) http.Handler {
-	return newGuard(cfg).checkSite(next)
+	return Site(cfg, next)
 }
+
+// Site refuses the requests that a browser sends for another site.
+func Site(cfg Config, next http.Handler) http.Handler { return newGuard(cfg).checkSite(next) }
 
 // guard has the state of the checks.
 type guard struct {
@@ -206,6 +209,11 @@ type callerKey struct{}
 
 func withCaller(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// WithCaller returns a request whose Caller is the given one.
+func WithCaller(r *http.Request, caller string) *http.Request {
+	return r.WithContext(withCaller(r.Context(), caller))
 }
 
 // ConnContext stores the user and process at the other end of a unix socket, for Caller. It is an http.Server.ConnContext.

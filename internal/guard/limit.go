@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"log/slog"
 	"maps"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -12,6 +14,28 @@ const (
 	window      = time.Minute
 	maxNetworks = 4096 // in the table; about a megabyte
 )
+
+// Attempts counts the wrong tokens of a listener that checks tokens of its own, and logs them.
+type Attempts struct {
+	wrong *wrongTokens
+	log   *refusals
+}
+
+// NewAttempts returns an empty count. The log gets at most one line a second; nil: none.
+func NewAttempts(log *slog.Logger) *Attempts {
+	return &Attempts{newWrongTokens(nil), &refusals{log: log}}
+}
+
+// Wrong counts a request with a wrong token. If its network has had too many, Wrong returns the time
+// until it counts the next one.
+func (a *Attempts) Wrong(r *http.Request) (wait time.Duration) {
+	refusal := Denial{Status: http.StatusUnauthorized, Code: "unauthorized"}
+	if wait = a.wrong.wrongToken(network(r.RemoteAddr)); wait > 0 {
+		refusal = Denial{Status: http.StatusTooManyRequests, Code: "too_many_attempts"}
+	}
+	a.log.note(r, refusal)
+	return wait
+}
 
 // wrongTokens counts the wrong tokens of each network.
 type wrongTokens struct {

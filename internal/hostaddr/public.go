@@ -34,6 +34,9 @@ var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("3fff::/20"),       // documentation
 }
 
+// IsPublic reports whether the address is unicast and globally reachable.
+func IsPublic(a netip.Addr) bool { return isPublic(a) }
+
 // isPublic reports whether the address is unicast and globally reachable.
 func isPublic(a netip.Addr) bool {
 	if !a.Is4() && !ipv6Unicast.Contains(a) {

@@ -3,6 +3,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -29,9 +30,9 @@ const (
 	writeTime    = 15 * time.Second       // for a client to take 32 KiB of an answer
 	patienceTime = 5 * time.Second        // from the stop on, for requests that wait for other work
 
-	// descriptorEighths is the share of the descriptors for connections. The DNS
-	// server has a quarter; the database and the providers need the rest.
-	descriptorEighths = 3
+	// DescriptorEighths is the share of the descriptors for connections of the API. The DNS server and
+	// the listener of nodes have a quarter each; the database and the providers need the rest.
+	DescriptorEighths = 3
 )
 
 // Config has the sockets and the handlers of a Server.
@@ -42,6 +43,7 @@ type Config struct {
 	// ConnContext is http.Server.ConnContext for the accepted connection; nil: none.
 	ConnContext  func(context.Context, net.Conn) context.Context
 	ShutdownTime time.Duration // from the stop on, for requests in flight
+	Eighths      uint64        // of the descriptors, for connections; 0: DescriptorEighths
 	Log          *slog.Logger
 }
 
@@ -58,7 +60,7 @@ type Server struct {
 
 // New returns a server that is not started.
 func New(c Config) *Server {
-	s := &Server{config: c, limiter: newLimiter(connlimit.Places(descriptorEighths))}
+	s := &Server{config: c, limiter: newLimiter(connlimit.Places(cmp.Or(c.Eighths, DescriptorEighths)))}
 	s.patience, s.hurry = context.WithCancel(context.Background())
 	s.running, s.halt = context.WithCancel(context.Background())
 	return s
@@ -89,14 +91,14 @@ func (s *Server) listeners() []net.Listener {
 	return append(append([]net.Listener(nil), s.config.Listeners...), s.config.Inherited...)
 }
 
-// WriteMetrics writes the metrics of the connections.
-func (s *Server) WriteMetrics(page *metrics.Page) {
+// WriteMetrics writes the metrics of the connections. Their names begin with a prefix.
+func (s *Server) WriteMetrics(page *metrics.Page, prefix string) {
 	open, working, crowdedOut := s.limiter.Counts()
-	page.Family("meshddns_http_connections", "gauge", "Open HTTP connections.")
+	page.Family(prefix+"_connections", "gauge", "Open HTTP connections.")
 	page.Figure(uint64(open))
-	page.Family("meshddns_http_requests_in_flight", "gauge", "HTTP requests that are worked on.")
+	page.Family(prefix+"_requests_in_flight", "gauge", "HTTP requests that are worked on.")
 	page.Figure(uint64(working))
-	page.Family("meshddns_http_connections_crowded_out_total", "counter", "HTTP connections that were closed to make room.")
+	page.Family(prefix+"_connections_crowded_out_total", "counter", "HTTP connections that were closed to make room.")
 	page.Figure(crowdedOut)
 }
 

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 type ListenConfig struct {
 	List  []string // host:port or unix:/path
 	Group string   // group of unix sockets, by name or number; "": the program's own
+	Flag  string   // that gave the list, for errors; "": -listen
 	Token bool     // clients need a token, so addresses that are not loopback are allowed
 }
 
@@ -59,7 +61,7 @@ func Listen(c ListenConfig) (listeners []net.Listener, err error) {
 		}
 		listeners = append(listeners, listener)
 		if err := Guarded(listener, c.Token); err != nil {
-			return listeners, fmt.Errorf("-listen: %q %w", address, err)
+			return listeners, fmt.Errorf("%s: %q %w", c.flag(), address, err)
 		}
 	}
 	return listeners, nil
@@ -85,15 +87,17 @@ func networkOf(address string) string {
 	return "tcp"
 }
 
+func (c ListenConfig) flag() string { return cmp.Or(c.Flag, "-listen") }
+
 func (c ListenConfig) listen(address string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
-		return nil, fmt.Errorf("-listen: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.flag(), err)
 	}
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
 		listener, err := net.Listen(networkOf(address), address)
 		if err != nil {
-			return nil, fmt.Errorf("-listen: %w", err)
+			return nil, fmt.Errorf("%s: %w", c.flag(), err)
 		}
 		return listener, nil
 	}

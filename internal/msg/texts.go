@@ -114,6 +114,25 @@ const (
 	SecondaryZones        ID = "secondary_zones_invalid"
 	SecondarySecretMasked ID = "secondary_secret_not_stored"
 	SecondaryKeyDiffers   ID = "secondary_key_differs"
+
+	UnknownLease          ID = "unknown_lease"
+	LeaseExists           ID = "lease_exists"
+	TooManyLeases         ID = "too_many_leases"
+	LeaseSlot             ID = "lease_slot_invalid"
+	LeaseTTL              ID = "lease_ttl_invalid"
+	LeaseSchemes          ID = "lease_schemes_invalid"
+	LeaseCIDRs            ID = "lease_cidrs_invalid"
+	LeaseTemplate         ID = "lease_template_invalid"
+	LeasePeerID           ID = "lease_peer_id_invalid"
+	LeaseNoTemplate       ID = "lease_template_missing"
+	LeaseNoAddress        ID = "lease_address_missing"
+	LeaseScheme           ID = "lease_scheme_refused"
+	LeaseAddress          ID = "lease_address_refused"
+	LeaseTooManyEndpoints ID = "lease_too_many_endpoints"
+	LeaseEndpoint         ID = "lease_endpoint_invalid"
+	LeaseEndpointsMissing ID = "lease_endpoints_missing"
+	LeaseReleased         ID = "lease_usage_released"
+	LeaseTooSoon          ID = "lease_too_soon"
 )
 
 // Results of a request.
@@ -141,6 +160,9 @@ const (
 	SecondarySaved    ID = "secondary_saved"
 	SecondaryDeleted  ID = "secondary_deleted"
 	SecondaryUnsigned ID = "warn_unsigned"
+
+	LeaseCreated ID = "lease_created"
+	LeaseEnded   ID = "lease_ended"
 )
 
 // Reasons of a record's fault. Those from a provider have the names of package provider's kinds.
@@ -349,6 +371,25 @@ var texts = map[ID][2]string{
 	SecondarySecretMasked: {"仅当 key_name 与 key_algorithm 和已保存的一致时才能沿用已保存的 key_secret，否则请填写完整密钥", "a masked key_secret keeps the stored one only where key_name and key_algorithm are the stored ones; send the secret itself"},
 	SecondaryKeyDiffers:   {"另一辅助服务器有同名密钥，但密钥或算法不同", "another secondary has a key of this name with another secret or algorithm"},
 
+	UnknownLease:          {"租约不存在", "no such lease"},
+	LeaseExists:           {"该槽位已有租约；用 ?replace=1 替换", "the slot has a lease; ?replace=1 replaces it"},
+	TooManyLeases:         {"该前缀的租约已有 256 个，请先删除一个", "the prefix has 256 leases, which is the most: delete one first"},
+	LeaseSlot:             {"slot 无效：应为 1 到 32 个小写字母、数字或 -", "slot is not valid: want 1 to 32 of a-z, 0-9 and -"},
+	LeaseTTL:              {"ttl 无效：应为 %d 到 %d 秒", "ttl is not valid: want %d to %d seconds"},
+	LeaseSchemes:          {"schemes 无效：应为小写的协议名，最多 %d 项", "schemes is not valid: want schemes in lower case, at most %d"},
+	LeaseCIDRs:            {"cidrs 中的 %q 无效：应为地址范围，最多 %d 项", "cidrs: %q is not valid: want address ranges, at most %d"},
+	LeaseTemplate:         {"template 中的 %q 无效：应为以 {ip} 代替主机的 协议://主机:端口，最多 %d 项", "template: %q is not valid: want scheme://{ip}:port, at most %d"},
+	LeasePeerID:           {"peer_id 无效：应为字母和数字，最多 %d 个", "peer_id is not valid: want letters and digits, at most %d"},
+	LeaseNoTemplate:       {"租约没有 template，该前缀也没有租约允许的端点可供填入地址", "the lease has no template, and the prefix has no endpoint that the lease permits to put the address into"},
+	LeaseNoAddress:        {"请求没有地址，而发送方的地址 %s 不是公网地址", "the request has no address, and that of the client, %s, is not a public one"},
+	LeaseScheme:           {"租约不允许协议 %q；允许：%s", "the lease does not permit the scheme %q; it permits %s"},
+	LeaseAddress:          {"租约不允许主机 %q；允许的地址：%s", "the lease does not permit the host %q; it permits addresses in %s"},
+	LeaseTooManyEndpoints: {"端点过多：最多 %d 个", "there are too many endpoints: at most %d"},
+	LeaseEndpoint:         {"端点 %q 无效：应为 协议://主机:端口", "the endpoint %q is not scheme://host:port"},
+	LeaseEndpointsMissing: {"缺少 endpoints；空列表表示撤回", "endpoints is missing; an empty list withdraws them"},
+	LeaseReleased:         {"该前缀正在释放，不再接受续租", "the prefix is being released and takes no renewal"},
+	LeaseTooSoon:          {"端点在 5 秒内已更改过，请稍后再试", "the endpoints have changed within 5 seconds: try again later"},
+
 	ConfigurationSaved:   {"配置已保存", "the configuration is saved"},
 	ConfigurationDeleted: {"配置已删除，其记录已撤回", "the configuration is deleted, and its value is withdrawn"},
 	ConfigurationLeaving: {"配置已删除；其记录尚未撤回，后台将继续重试", "the configuration is deleted; its value is not withdrawn yet, which is tried again in the background"},
@@ -371,6 +412,9 @@ var texts = map[ID][2]string{
 	SecondarySaved:    {"辅助服务器已保存", "the secondary is saved"},
 	SecondaryDeleted:  {"辅助服务器已删除", "the secondary is deleted"},
 	SecondaryUnsigned: {"没有密钥：传送不经签名，仅允许回环地址和私有地址", "there is no key: transfers are not signed, and only loopback and private addresses get them"},
+
+	LeaseCreated: {"租约已创建；令牌只显示这一次", "the lease is created; its token is shown only now"},
+	LeaseEnded:   {"租约已结束", "the lease is ended"},
 
 	MessageTitles:   {"meshddns: %d 个事件", "meshddns: %d events"},
 	MessageTest:     {"meshddns: 测试消息", "meshddns: test message"},

@@ -21,12 +21,14 @@ import (
 // listAge says for how long a client may use a list without asking again: as long as a record.
 const listAge = "max-age=60"
 
+// ListedFunc returns the endpoints of a folded name. found is false for an unknown name and for one
+// without the format "urls".
+type ListedFunc func(ctx context.Context, name string) (endpoints []string, found bool, err error)
+
 // URLs answers "GET /d/{name}", where name is a full record name in any letter case: with one endpoint a
 // line, or with ?one=1 by a redirect to one of them. EasyTier reads both.
 type URLs struct {
-	// Lookup returns the endpoints of a folded name. found is false for an unknown name and for one
-	// without the format "urls".
-	Lookup func(ctx context.Context, name string) (endpoints []string, found bool, err error)
+	Lookup ListedFunc
 
 	// Caller returns the address of the client, which a proxy may have told. It may be invalid.
 	Caller func(*http.Request) netip.Addr

@@ -127,6 +127,11 @@ var eventTexts = map[events.Kind][2]string{
 	events.SecondaryCaughtUp:    {"辅助服务器已同步", "secondary caught up"},
 	events.EndpointDead:         {"节点地址失效", "endpoint dead"},
 	events.EndpointAlive:        {"节点地址恢复", "endpoint alive"},
+	events.LeaseCreated:         {"租约已创建", "lease created"},
+	events.LeaseRenewed:         {"租约端点已更改", "lease has other endpoints"},
+	events.LeaseExpired:         {"租约已过期", "lease expired"},
+	events.LeaseEnded:           {"租约已结束", "lease ended"},
+	events.LeaseHeld:            {"多个租约同时未续，端点保留", "many leases not renewed, endpoints kept"},
 	events.Gap:                  {"更早的事件已不保留", "older events are not kept"},
 }
 
@@ -135,7 +140,7 @@ var eventLevels = map[events.Kind]string{
 	events.RecordPublished: "good", events.RecordRecovered: "good", events.ZoneRecovered: "good", events.LeftoverGone: "good",
 	events.RecordFailed: "bad", events.RecordConflict: "bad", events.ZoneDown: "bad", events.ProvisionRefused: "bad", events.SecondaryBehind: "bad", events.SecondaryCaughtUp: "good",
 	events.EndpointDead: "bad", events.EndpointAlive: "good",
-	events.LeftoverAppeared: "busy", events.OrphanFound: "busy",
+	events.LeftoverAppeared: "busy", events.OrphanFound: "busy", events.LeaseExpired: "busy", events.LeaseHeld: "bad",
 }
 
 // advice returns what to do about a fault.

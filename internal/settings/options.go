@@ -17,6 +17,7 @@ type option struct {
 	several bool // repeatable, or one value with commas
 	tcp     bool // has an effect on HTTP over TCP only
 	dns     bool // has an effect on the DNS server only
+	node    bool // has an effect on the listener of nodes only
 	read    func(s *Settings, values []string) error
 }
 
@@ -55,6 +56,10 @@ var options = []option{
 		usage: "Host name to accept, with or without a port; addresses and loopback names are always accepted"},
 	{name: "token-file", value: "file", tcp: true, read: one((*Settings).readTokenFile),
 		usage: "file with one or two tokens, one a line; required on an address that is not loopback"},
+	{name: "node-listen", value: "address", several: true, read: (*Settings).readNodeListen,
+		usage: "address at which nodes renew their leases, over HTTP: host:port; without it there is no such listener"},
+	{name: "trusted-proxy", value: "range", several: true, node: true, read: (*Settings).readProxies,
+		usage: "addresses of proxies in front of -node-listen: the client of their requests is in X-Forwarded-For"},
 	{name: "sync-interval", value: "time", preset: "5m", read: one((*Settings).readSyncInterval),
 		usage: "time between synchronisations in the modes auto and upsert-only"},
 	{name: "provision", value: "file", read: one((*Settings).readProvision),

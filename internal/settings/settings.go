@@ -5,6 +5,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +20,11 @@ import (
 
 // Settings has the values of the command line and the environment.
 type Settings struct {
-	Listen       []string // at least one; each host:port or unix:/path
-	SocketGroup  string   // group of unix sockets, by name or number; "": the program's own
-	DB           string   // path of the database file
+	Listen       []string       // at least one; each host:port or unix:/path
+	SocketGroup  string         // group of unix sockets, by name or number; "": the program's own
+	NodeListen   []string       // of the nodes' listener; each host:port
+	Proxies      []netip.Prefix // in front of it, whose X-Forwarded-For counts
+	DB           string         // path of the database file
 	DNS          nameserver.Config
 	Addresses    hostaddr.Sources
 	Controls     []string      // host:port, for checks of endpoints
@@ -88,11 +91,11 @@ func (s *Settings) open() error {
 	return nil
 }
 
-// Unused returns the origins of given settings that have no effect without HTTP over TCP or
-// without DNS.
-func (s *Settings) Unused(tcp, dns bool) (origins []string) {
+// Unused returns the origins of given settings that have no effect without HTTP over TCP, without
+// DNS, or without the listener of nodes.
+func (s *Settings) Unused(tcp, dns, node bool) (origins []string) {
 	for _, o := range options {
-		if origin, ok := s.given[o.name]; ok && (o.tcp && !tcp || o.dns && !dns) {
+		if origin, ok := s.given[o.name]; ok && (o.tcp && !tcp || o.dns && !dns || o.node && !node) {
 			origins = append(origins, origin)
 		}
 	}
@@ -135,6 +138,10 @@ func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
 	if len(sockets.HTTP) > 0 {
 		s.Listen = nil
 		unused = append(unused, s.given["listen"], s.given["socket-group"])
+	}
+	if len(sockets.Node) > 0 {
+		s.NodeListen = nil
+		unused = append(unused, s.given["node-listen"])
 	}
 	if len(sockets.DNSTCP)+len(sockets.DNSUDP) > 0 {
 		s.DNS.Addresses, s.DNS.Listeners, s.DNS.PacketConns = nil, sockets.DNSTCP, sockets.DNSUDP

@@ -23,6 +23,7 @@ const (
 	maxUnixPath  = 107 // octets, the limit of the kernel (unix(7))
 	minInterval  = time.Second
 	listenForm   = "want host:port, such as 127.0.0.1:8053, or unix:/path"
+	nodeForm     = "want host:port, such as 0.0.0.0:8054"
 	dnsForm      = "want host:port, such as 192.0.2.53:53 or [2001:db8::53]:53"
 	intervalForm = "such as 5m"
 )
@@ -105,6 +106,27 @@ func checkHostPort(text, form string) error {
 		return fmt.Errorf("%q has a host that is neither an address nor a name: %s", text, form)
 	}
 	return nil
+}
+
+func (s *Settings) readNodeListen(texts []string) error {
+	s.NodeListen = texts
+	return eachOnce(texts, func(text string) error { return checkHostPort(text, nodeForm) })
+}
+
+func (s *Settings) readProxies(texts []string) error {
+	var faults []error
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if address, fault := netip.ParseAddr(text); fault == nil && address.Zone() == "" {
+			prefix, err = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%q is not a range of addresses: want one such as 192.0.2.1 or 10.0.0.0/8", text))
+			continue
+		}
+		s.Proxies = append(s.Proxies, prefix.Masked())
+	}
+	return errors.Join(faults...)
 }
 
 func (s *Settings) readDB(text string) error {

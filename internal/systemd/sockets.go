@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -13,6 +14,7 @@ import (
 const (
 	nameHTTP = "http" // TCP or a unix stream
 	nameDNS  = "dns"  // TCP and UDP
+	nameNode = "node" // TCP
 )
 
 const (
@@ -24,16 +26,14 @@ const (
 // connections and packets that arrive while the program is stopped wait for the next start.
 type Sockets struct {
 	HTTP   []net.Listener   // *net.TCPListener or *net.UnixListener
+	Node   []net.Listener   // *net.TCPListener
 	DNSTCP []net.Listener   // *net.TCPListener
 	DNSUDP []net.PacketConn // *net.UDPConn
 }
 
 // Close closes all sockets of this process.
 func (s Sockets) Close() (err error) {
-	for _, socket := range s.HTTP {
-		err = errors.Join(err, socket.Close())
-	}
-	for _, socket := range s.DNSTCP {
+	for _, socket := range slices.Concat(s.HTTP, s.Node, s.DNSTCP) {
 		err = errors.Join(err, socket.Close())
 	}
 	for _, socket := range s.DNSUDP {
@@ -60,8 +60,8 @@ func inherit(first int, names []string) (s Sockets, err error) {
 
 // add adds a socket to the list for its name and kind.
 func (s *Sockets) add(file *os.File, name string) error {
-	if name != nameHTTP && name != nameDNS {
-		return fmt.Errorf("unknown name: want %s or %s (FileDescriptorName= in the socket unit)", nameHTTP, nameDNS)
+	if name != nameHTTP && name != nameDNS && name != nameNode {
+		return fmt.Errorf("unknown name: want %s, %s or %s (FileDescriptorName= in the socket unit)", nameHTTP, nameDNS, nameNode)
 	}
 	kind, err := syscall.GetsockoptInt(int(file.Fd()), syscall.SOL_SOCKET, syscall.SO_TYPE)
 	if err != nil {
@@ -101,6 +101,8 @@ func (s *Sockets) addListener(file *os.File, name string) error {
 	switch address := listener.Addr(); {
 	case isTCP && name == nameDNS:
 		s.DNSTCP = append(s.DNSTCP, listener)
+	case isTCP && name == nameNode:
+		s.Node = append(s.Node, listener)
 	case isTCP, name == nameHTTP && address.Network() == "unix" && strings.HasPrefix(address.String(), "/"):
 		s.HTTP = append(s.HTTP, listener)
 	default: // also an abstract socket, because every user could open it
@@ -112,7 +114,10 @@ func (s *Sockets) addListener(file *os.File, name string) error {
 // wrongKind returns an error with the kind of the socket and the kinds that its name allows.
 func wrongKind(name string, address net.Addr) error {
 	want := "TCP, or a unix stream socket with a path (ListenStream=)"
-	if name == nameDNS {
+	switch name {
+	case nameNode:
+		want = "TCP (ListenStream=)"
+	case nameDNS:
 		want = "TCP or UDP (ListenStream=, ListenDatagram=)"
 	}
 	return fmt.Errorf("it is %s %s: want %s", address.Network(), address, want)

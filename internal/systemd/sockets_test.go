@@ -107,7 +107,7 @@ func TestWrongSockets(t *testing.T) {
 		{"unix", "dns", "it is unix /"},
 		{"connection", "http", "it does not listen: want Accept=no in the socket unit"},
 		{"file", "http", "it is no socket: "},
-		{"tcp", "meshddns.socket", "unknown name: want http or dns (FileDescriptorName= in the socket unit)"},
+		{"tcp", "meshddns.socket", "unknown name: want http, dns or node (FileDescriptorName= in the socket unit)"},
 		{"tcp", "", "unknown name: "},
 	} {
 		first := given(t, files["tcp"], files[test.kind])

@@ -233,10 +233,8 @@ func (s *siblings) step() {
 			s.reserveAgain()
 			return
 		}
-		if freed, err := s.program.Free(s.t.Context(), s.usage.ID, s.random.IntN(3) == 0); err != nil || freed {
-			s.usage = nil
-		} else {
-			_ = s.program.Keep(s.t.Context(), s.usage.ID)
+		if freed, err := s.program.Free(s.t.Context(), s.usage.ID, s.random.IntN(3) == 0); err != nil || freed || s.program.Keep(s.t.Context(), s.usage.ID) != nil {
+			s.usage = nil // a pass may free it before it is kept
 		}
 	case 7:
 		s.fail()

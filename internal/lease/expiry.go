@@ -1,0 +1,240 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"meshddns/internal/events"
+	"meshddns/internal/metrics"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+const (
+	// More than fewEnds leases, and more than a third of all, that end within endWindow are held back.
+	endWindow = time.Minute
+	fewEnds   = 3
+	endShare  = 3
+
+	endBatch               = 256 // leases that one transaction ends
+	shortLook, longestLook = time.Second, 30 * time.Second
+)
+
+// Run ends the leases whose time is over, until ctx ends.
+func (t *Table) Run(ctx context.Context) error {
+	for {
+		pause := time.NewTimer(t.untilNext())
+		select {
+		case <-pause.C:
+			if err := t.Expire(ctx); err != nil && ctx.Err() == nil {
+				t.log.Error("leases whose time is over are not ended: the next look tries again", "error", err)
+			}
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		}
+	}
+}
+
+// untilNext returns the time until the next look. It is shorter than the least time of a new lease.
+func (t *Table) untilNext() time.Duration {
+	t.clocks.mu.Lock()
+	defer t.clocks.mu.Unlock()
+	next := longestLook
+	for _, k := range t.clocks.all {
+		if k.live {
+			next = min(next, k.ends.Sub(t.now()))
+		}
+	}
+	return max(next, shortLook)
+}
+
+// Expire ends the leases whose time is over, unless so many end together that this program itself may
+// be cut off.
+func (t *Table) Expire(ctx context.Context) error {
+	now := t.now()
+	due, newlyHeld, crowd := t.clocks.due(now)
+	if crowd {
+		if newlyHeld > 0 {
+			if err := t.tellHeld(ctx, newlyHeld); err != nil {
+				return err
+			}
+		}
+		due = t.released(ctx, due, now)
+	}
+	var faults error
+	for len(due) > 0 {
+		batch := due[:min(len(due), endBatch)]
+		due = due[len(batch):]
+		faults = errors.Join(faults, t.endAll(ctx, batch, now))
+	}
+	return faults
+}
+
+// due returns the leases whose time is over. crowd reports whether they are held back; newlyHeld are
+// those of them that were not before.
+func (c *clocks) due(now time.Time) (due []int64, newlyHeld int, crowd bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.recent) > 0 && now.Sub(c.recent[0]) >= endWindow {
+		c.recent = c.recent[1:]
+	}
+	total, over, held := len(c.recent), len(c.recent), false
+	for seq, k := range c.all {
+		switch {
+		case k.live:
+			total++
+			if !k.ends.After(now) {
+				over++
+				due = append(due, seq)
+				held = held || !k.held.IsZero()
+			}
+		case now.Sub(k.changed) >= changePause:
+			delete(c.all, seq)
+		}
+	}
+	crowd = held || over > fewEnds && over*endShare > total
+	for _, seq := range due {
+		if k := c.all[seq]; crowd && k.held.IsZero() {
+			k.held = now
+			newlyHeld++
+		}
+	}
+	return due, newlyHeld, crowd && len(due) > 0
+}
+
+// released returns those of the leases held back that may end: all of them when the control answers,
+// none when it does not. Without a control a lease ends when it is overdue by its whole time once
+// more, and another lease has been renewed since: then nodes reach this program.
+func (t *Table) released(ctx context.Context, held []int64, now time.Time) (free []int64) {
+	if t.Reachable != nil {
+		if ok, known := t.Reachable(ctx); known {
+			if ok {
+				return held
+			}
+			return nil
+		}
+	}
+	t.clocks.mu.Lock()
+	defer t.clocks.mu.Unlock()
+	for _, seq := range held {
+		k := t.clocks.all[seq]
+		if k != nil && now.Sub(k.ends) >= k.ttl && t.clocks.renewed.After(k.held) {
+			free = append(free, seq)
+		}
+	}
+	return free
+}
+
+// tellHeld tells that leases are held back.
+func (t *Table) tellHeld(ctx context.Context, count int) error {
+	t.log.Warn("many leases have not been renewed at once: their endpoints stay until a control shows that this host is not cut off", "count", count)
+	return t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}})
+}
+
+// endAll withdraws the endpoints of leases in one transaction.
+func (t *Table) endAll(ctx context.Context, seqs []int64, now time.Time) error {
+	seqs = t.clocks.begin(seqs, now)
+	err := t.db.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+		for _, seq := range seqs {
+			if err := t.expire(ctx, tx, seq, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.clocks.abandon(seqs)
+	}
+	return err
+}
+
+// begin marks leases whose time is still over as ending, and returns them. From then on a renewal
+// takes a transaction.
+func (c *clocks) begin(seqs []int64, now time.Time) (ending []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, seq := range seqs {
+		if k := c.all[seq]; k != nil && !k.ends.After(now) {
+			k.ending = true
+			ending = append(ending, seq)
+		}
+	}
+	return ending
+}
+
+// abandon takes begin back.
+func (c *clocks) abandon(seqs []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, seq := range seqs {
+		if k := c.all[seq]; k != nil {
+			k.ending = false
+		}
+	}
+}
+
+// stillEnding reports whether a lease was not renewed after begin.
+func (c *clocks) stillEnding(seq int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.all[seq]
+	return k != nil && k.ending
+}
+
+// ended removes the clock of a lease that has ended, unless the lease was renewed in the same commit.
+func (c *clocks) ended(seq int64, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.all[seq]; k != nil && k.ending {
+		delete(c.all, seq)
+		c.recent = append(c.recent, now)
+	}
+}
+
+// expire withdraws the endpoints of a lease that is still ending.
+func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time) error {
+	if !t.clocks.stillEnding(seq) {
+		return nil
+	}
+	sqlite.After(ctx, func(context.Context) { t.clocks.ended(seq, now) })
+	l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ? AND l.endpoints <> '[]'`, seq))
+	if err == ErrUnknown {
+		return nil // it went with its usage
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE leases SET endpoints = '[]' WHERE seq = ?`, seq); err != nil {
+		return err
+	}
+	if err := t.events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{})); err != nil {
+		return err
+	}
+	return t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
+}
+
+// WriteMetrics writes the figures of the leases.
+func (t *Table) WriteMetrics(page *metrics.Page, all, live uint64) {
+	page.Family("meshddns_leases", "gauge", "Leases: live ones have endpoints, ended ones have not been renewed in time, or never.")
+	page.Figure(live, metrics.Label{Name: "state", Value: "live"})
+	page.Figure(all-live, metrics.Label{Name: "state", Value: "ended"})
+	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
+	page.Figure(t.clocks.held())
+	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")
+	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals that were refused.")
+}
+
+// held counts the leases that are held back.
+func (c *clocks) held() (n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.all {
+		if !k.held.IsZero() {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,81 @@
+package lease
+
+import (
+	"net/http"
+	"time"
+
+	"meshddns/internal/envelope"
+	"meshddns/internal/msg"
+	"meshddns/internal/sqlite"
+)
+
+// shown is a lease in an answer.
+type shown struct {
+	ID        string   `json:"id"`
+	Slot      string   `json:"slot"`
+	Schemes   []string `json:"schemes"`
+	CIDRs     []string `json:"cidrs"`
+	TTL       int64    `json:"ttl"`
+	Template  []string `json:"template"`
+	PeerID    string   `json:"peer_id"`
+	Endpoints []string `json:"endpoints"`
+	RenewedAt string   `json:"renewed_at"`
+	ExpiresAt string   `json:"expires_at"`
+	From      string   `json:"from"`
+}
+
+func (t *Table) show(l Lease) shown {
+	return shown{
+		ID: l.ID, Slot: l.Slot, Schemes: listed(l.Schemes), CIDRs: l.ranges(), TTL: int64(l.TTL / time.Second), Template: listed(l.Template),
+		PeerID: l.PeerID, Endpoints: listed(l.Endpoints), RenewedAt: Shown(l.RenewedAt), ExpiresAt: Shown(t.ExpiresAt(l.Seq)), From: l.RenewedBy,
+	}
+}
+
+// Shown returns a time for an answer, "" for none.
+func Shown(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return sqlite.Shown(at)
+}
+
+// List answers with the leases of a usage.
+func (t *Table) List(r *http.Request) (envelope.Reply, error) {
+	leases, err := t.OfUsage(r.Context(), r.PathValue("id"))
+	all := []shown{}
+	for _, l := range leases {
+		all = append(all, t.show(l))
+	}
+	return envelope.Reply{Data: all}, err
+}
+
+// Post makes a lease. Only this answer has its token.
+func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
+	flags, err := envelope.Flags(r, "replace")
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	var b body
+	if err := envelope.Decode(r, &b); err != nil {
+		return envelope.Reply{}, err
+	}
+	rules, err := b.rules()
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	l, token, err := t.Create(r.Context(), r.PathValue("id"), rules, flags["replace"])
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	return envelope.Reply{Message: msg.LeaseCreated, ID: l.ID, Data: struct {
+		ID        string `json:"id"`
+		Slot      string `json:"slot"`
+		Token     Token  `json:"token"`
+		ExpiresAt string `json:"expires_at"`
+	}{l.ID, l.Slot, token, Shown(t.now().Add(l.TTL))}}, nil
+}
+
+// Remove ends a lease.
+func (t *Table) Remove(r *http.Request) (envelope.Reply, error) {
+	return envelope.Reply{Message: msg.LeaseEnded}, t.Delete(r.Context(), r.PathValue("id"), r.PathValue("lease"))
+}

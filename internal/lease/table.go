@@ -1,0 +1,308 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"meshddns/internal/events"
+	"meshddns/internal/ledger"
+	"meshddns/internal/metrics"
+	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+// Table is the stored leases and the time that each has left.
+type Table struct {
+	// Reachable reports whether a control outside of this host answers; known is false without one.
+	// nil: there is no control.
+	Reachable func(ctx context.Context) (ok, known bool)
+
+	db     *sqlite.Database
+	ledger *ledger.Ledger
+	events *events.Log
+	now    func() time.Time
+	newID  func() (string, error)
+	log    *slog.Logger
+
+	clocks   clocks
+	renewals metrics.Counter
+	refused  metrics.Counter
+}
+
+// Config has the parts of a Table.
+type Config struct {
+	Database *sqlite.Database
+	Ledger   *ledger.Ledger
+	Events   *events.Log
+	Now      func() time.Time
+	NewID    func() (string, error)
+	Log      *slog.Logger
+}
+
+// NewTable returns the leases of a database; call Load before use.
+func NewTable(c Config) *Table {
+	t := &Table{db: c.Database, ledger: c.Ledger, events: c.Events, now: c.Now, newID: c.NewID, log: c.Log, clocks: clocks{all: map[int64]*clock{}}}
+	t.renewals.Add(0, changedLabel(true))
+	t.renewals.Add(0, changedLabel(false))
+	return t
+}
+
+// Load gives each lease with endpoints its full time from now on, because no node could renew while
+// the program was down.
+func (t *Table) Load(ctx context.Context) error {
+	live, err := sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.endpoints <> '[]'`)
+	for _, l := range live {
+		t.clocks.set(l, t.now(), true)
+	}
+	return err
+}
+
+const selectLeases = `
+	SELECT l.seq, l.id, l.usage, u.id, u.name, u.provider_id, b.network_id, b.status = 'releasing',
+	       l.slot, l.schemes, l.cidrs, l.ttl, l.template, l.peer_id, l.endpoints, l.renewed_at, l.renewed_by
+	FROM leases l JOIN usages u ON u.seq = l.usage JOIN bindings b ON b.seq = l.usage`
+
+func scanLease(row sqlite.Scanner) (l Lease, err error) {
+	var ranges sqlite.TextList
+	var seconds, renewed int64
+	err = row.Scan(&l.Seq, &l.ID, &l.Usage, &l.UsageID, &l.Name, &l.ServiceID, &l.Network, &l.Releasing,
+		&l.Slot, (*sqlite.TextList)(&l.Schemes), &ranges, &seconds, (*sqlite.TextList)(&l.Template), &l.PeerID,
+		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy)
+	for _, text := range ranges {
+		prefix, fault := netip.ParsePrefix(text)
+		err = errors.Join(err, fault) // a range that is not read must not become "all"
+		l.CIDRs = append(l.CIDRs, prefix)
+	}
+	l.TTL, l.RenewedAt = time.Duration(seconds)*time.Second, sqlite.Stamped(renewed)
+	return l, sqlite.Absent(err, ErrUnknown)
+}
+
+// Find returns the lease of a token, or ErrUnknown.
+func (t *Table) Find(ctx context.Context, token Token) (Lease, error) {
+	return scanLease(t.db.Reading(ctx).QueryRowContext(ctx, selectLeases+` WHERE l.token = ?`, token.hash()))
+}
+
+// OfUsage returns the leases of a usage in the order of their slots, or ErrUnknownUsage.
+func (t *Table) OfUsage(ctx context.Context, usage string) (all []Lease, err error) {
+	q := t.db.Reading(ctx)
+	if _, err := selectUsage(ctx, q, usage); err != nil {
+		return nil, err
+	}
+	return sqlite.Collect(ctx, q, scanLease, selectLeases+` WHERE u.id = ? ORDER BY l.slot`, usage)
+}
+
+// selectUsage returns what a lease tells of its usage.
+func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (l Lease, err error) {
+	err = q.QueryRowContext(ctx, `
+		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id, b.status = 'releasing'
+		FROM usages u JOIN bindings b ON b.seq = u.seq WHERE u.id = ? AND u.record_type = 'TXT'`, id).Scan(
+		&l.Usage, &l.UsageID, &l.Name, &l.ServiceID, &l.Network, &l.Releasing)
+	return l, sqlite.Absent(err, ErrUnknownUsage)
+}
+
+// Create makes a lease for a slot of a usage, and returns it with its token. With replace it ends the
+// slot's lease first.
+func (t *Table) Create(ctx context.Context, usage string, r Rules, replace bool) (made Lease, token Token, err error) {
+	id, err := t.newID()
+	if err != nil {
+		return made, "", err
+	}
+	token = newToken()
+	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		l, err := selectUsage(ctx, tx, usage)
+		if err != nil {
+			return err
+		}
+		if l.Releasing {
+			return ErrReleased
+		}
+		old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, r.Slot))
+		switch {
+		case err == nil && !replace:
+			return ErrExists
+		case err == nil:
+			err = t.end(ctx, tx, old)
+		case errors.Is(err, ErrUnknown):
+			err = checkRoom(ctx, tx, l.Usage)
+		}
+		if err != nil {
+			return err
+		}
+		l.ID, l.Rules = id, r
+		made = l
+		return t.insert(ctx, tx, l, token)
+	})
+	return made, token, err
+}
+
+// checkRoom returns ErrTooMany if a usage has MaxLeases.
+func checkRoom(ctx context.Context, tx *sql.Tx, usage int64) error {
+	var count int
+	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM leases WHERE usage = ?`, usage).Scan(&count)
+	if err == nil && count >= MaxLeases {
+		return ErrTooMany
+	}
+	return err
+}
+
+func (t *Table) insert(ctx context.Context, tx *sql.Tx, l Lease, token Token) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '[]', 0, '')`,
+		l.ID, l.Usage, l.Slot, token.hash(), sqlite.TextList(l.Schemes), sqlite.TextList(l.ranges()), int64(l.TTL/time.Second),
+		sqlite.TextList(l.Template), l.PeerID)
+	if err != nil {
+		return err
+	}
+	return t.events.Add(ctx, tx, l.event(events.LeaseCreated, nil, []string{}))
+}
+
+// Delete ends a lease of a usage and withdraws its endpoints, or returns ErrUnknown.
+func (t *Table) Delete(ctx context.Context, usage, id string) error {
+	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.id = ? AND u.id = ?`, id, usage))
+		if err != nil {
+			return err
+		}
+		return t.end(ctx, tx, l)
+	})
+}
+
+// end deletes a lease in a transaction.
+func (t *Table) end(ctx context.Context, tx *sql.Tx, l Lease) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM leases WHERE seq = ?`, l.Seq); err != nil {
+		return err
+	}
+	if err := t.events.Add(ctx, tx, l.event(events.LeaseEnded, listed(l.Endpoints), nil)); err != nil {
+		return err
+	}
+	sqlite.After(ctx, func(context.Context) { t.clocks.forget(l.Seq) })
+	if len(l.Endpoints) == 0 {
+		return nil
+	}
+	return t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
+}
+
+// listed returns endpoints as a list that is not nil.
+func listed(endpoints []string) []string { return append([]string{}, endpoints...) }
+
+// Renewal is the result of Renew.
+type Renewal struct {
+	Endpoints []string
+	ExpiresAt time.Time // zero without endpoints
+	Changed   bool
+}
+
+// TooSoonError is the error for a change less than changePause after the last one of the lease.
+type TooSoonError struct{ Wait time.Duration }
+
+func (e *TooSoonError) Error() string { return "the lease has changed less than 5 seconds ago" }
+
+// Renew publishes the endpoints of a lease that Find returned, and starts its time again; without
+// endpoints it withdraws those that stand. If the endpoints are the published ones, it writes at most
+// the time, once in a quarter of the lease's time. The error is ErrUnknown, ErrReleased, a
+// TooSoonError or a msg.Refusal; then nothing has changed.
+func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from netip.Addr) (r Renewal, err error) {
+	defer func() { t.count(r, err) }()
+	if l.Releasing {
+		return r, ErrReleased
+	}
+	if err := l.Check(endpoints); err != nil {
+		return r, err
+	}
+	now := t.now()
+	r.Endpoints = listed(endpoints)
+	if slices.Equal(l.Endpoints, endpoints) && (len(endpoints) == 0 || t.clocks.extend(l, now)) {
+		r.ExpiresAt = t.ExpiresAt(l.Seq)
+		if written := now.Sub(l.RenewedAt); len(endpoints) > 0 && (written < 0 || written >= l.TTL/4) {
+			err = t.note(ctx, l, now, from)
+		}
+		return r, err
+	}
+	wait, undo := t.clocks.change(l, now)
+	if wait > 0 {
+		return r, &TooSoonError{wait}
+	}
+	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		r.Changed, err = t.change(ctx, tx, l.Seq, endpoints, now, from)
+		return err
+	})
+	if err != nil {
+		undo()
+	}
+	r.ExpiresAt = t.ExpiresAt(l.Seq)
+	return r, err
+}
+
+// note stores the time of a renewal without a change.
+func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) error {
+	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE leases SET renewed_at = ?, renewed_by = ? WHERE seq = ?`, sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), l.Seq)
+		return err
+	})
+}
+
+// change stores the endpoints of a lease, and reports whether they differ from the stored ones. It
+// sets the clock before the commit, so that an expiry in the same commit sees the renewal.
+func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, endpoints []string, now time.Time, from netip.Addr) (changed bool, err error) {
+	l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ?`, seq))
+	switch {
+	case err != nil:
+		return false, err
+	case l.Releasing:
+		return false, ErrReleased
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE leases SET endpoints = ?, renewed_at = ?, renewed_by = ? WHERE seq = ?`,
+		sqlite.TextList(endpoints), sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), seq)
+	if err != nil {
+		return false, err
+	}
+	t.clocks.set(l, now, len(endpoints) > 0)
+	if slices.Equal(l.Endpoints, endpoints) {
+		return false, nil
+	}
+	if err := t.events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), listed(endpoints))); err != nil {
+		return false, err
+	}
+	return true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
+}
+
+func shownAddr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+func changedLabel(changed bool) metrics.Label {
+	if changed {
+		return metrics.Label{Name: "result", Value: "changed"}
+	}
+	return metrics.Label{Name: "result", Value: "unchanged"}
+}
+
+// count counts a renewal or its refusal.
+func (t *Table) count(r Renewal, err error) {
+	if err == nil {
+		t.renewals.Add(1, changedLabel(r.Changed))
+		return
+	}
+	reason := string(msg.InternalError)
+	if refusal, ok := errors.AsType[*msg.Refusal](err); ok {
+		reason = string(refusal.ID)
+	} else if _, ok := errors.AsType[*TooSoonError](err); ok {
+		reason = string(msg.LeaseTooSoon)
+	}
+	for _, known := range Failures {
+		if errors.Is(err, known.Err) {
+			reason = string(known.ID)
+		}
+	}
+	t.refused.Add(1, metrics.Label{Name: "reason", Value: reason})
+}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"meshddns/internal/envelope"
+	"meshddns/internal/httpserver"
+	"meshddns/internal/metrics"
+	"meshddns/internal/msg"
+)
+
+// eighths is the share of the descriptors for connections of nodes, of which 512 are the most.
+const eighths = 2
+
+// Listener is a Server on its sockets. Without sockets it does nothing.
+type Listener struct {
+	server *Server
+	front  *httpserver.Server // nil without sockets
+}
+
+// ListenConfig has the sockets of a Listener.
+type ListenConfig struct {
+	Addresses    []string       // host:port
+	Inherited    []net.Listener // from the service manager
+	Language     msg.Language   // of texts for requests without Accept-Language
+	ShutdownTime time.Duration
+}
+
+// Listen binds all addresses or none. It allows all of them, because each request needs a token.
+func Listen(c ListenConfig, s *Server) (*Listener, error) {
+	listeners, err := httpserver.Listen(httpserver.ListenConfig{List: c.Addresses, Flag: "-node-listen", Token: true})
+	if err != nil || len(listeners)+len(c.Inherited) == 0 {
+		return &Listener{}, err
+	}
+	handler := envelope.Speaking(c.Language, s.Handler())
+	return &Listener{server: s, front: httpserver.New(httpserver.Config{
+		Listeners: listeners, Inherited: c.Inherited, TCP: handler, Unix: http.NotFoundHandler(),
+		ShutdownTime: c.ShutdownTime, Eighths: eighths, Log: s.Log,
+	})}, nil
+}
+
+// Listening returns the addresses, "" without sockets.
+func (l *Listener) Listening() string {
+	if l.front == nil {
+		return ""
+	}
+	return strings.Join(l.front.Addrs(), ",")
+}
+
+// Serve answers requests until ctx ends, as httpserver.Server does.
+func (l *Listener) Serve(ctx context.Context) error {
+	if l.front == nil {
+		return nil
+	}
+	return l.front.Serve(ctx)
+}
+
+// WriteMetrics writes the figures of the listener.
+func (l *Listener) WriteMetrics(page *metrics.Page) {
+	if l.front != nil {
+		l.server.WriteMetrics(page)
+		l.front.WriteMetrics(page, "meshddns_node")
+	}
+}
