@@ -247,6 +247,9 @@ func (c *Client) lookTogether(ctx context.Context, z zone, todo jobs) (*zoneSets
 	if v, ok := c.vendor.(namesVendor); ok {
 		return sets, v.listNames(ctx, z, names, sets)
 	}
+	if _, only := c.vendor.(interface{ listsTXT() }); only && !slices.Equal(types, []Type{TXT}) {
+		return nil, ErrNotListed
+	}
 	_, always := c.vendor.(interface{ alwaysLists() })
 	if cost := c.cost(z); len(todo) < cost && !(always && cost < math.MaxInt) {
 		return nil, ErrNotListed

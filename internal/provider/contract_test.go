@@ -130,3 +130,51 @@ func TestContractServers(t *testing.T) {
 		})
 	})
 }
+
+func TestTypesClouds(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		client := newClient(t, c)
+		if c.Provider == "powerdns" || len(client.Types()) == 1 { // PowerDNS itself is tested
+			t.Skip("the stand-in has TXT records only")
+		}
+		const alias = "alias." + cloudtest.Zone
+		c.AddAlias(alias, "elsewhere.example.net")
+		contract.TestTypes(t, contract.Backend{Client: client, Outside: c, Zone: cloudtest.Zone, Alias: alias})
+	})
+}
+
+func TestTypesServers(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s servertest.Server) {
+		client, err := provider.NewRFC2136(provider.Credentials{AccessKeyID: servertest.Key, AccessKeySecret: servertest.Secret, Endpoint: s.Addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		contract.TestTypes(t, contract.Backend{
+			Client: client, Outside: s, Zone: servertest.Zone, Alias: "alias.example.com", Cased: s.Name == "PowerDNS",
+		})
+	})
+}
+
+// TestUnsupportedTypes has the types that a client does not have: no call is made.
+func TestUnsupportedTypes(t *testing.T) {
+	cloudtest.Each(t, func(t *testing.T, c *cloudtest.Cloud) {
+		client := newClient(t, c)
+		for _, kind := range []provider.Type{provider.A, provider.AAAA, provider.SRV, "MX", ""} {
+			if slices.Contains(client.Types(), kind) {
+				continue
+			}
+			change := provider.Change{Zone: cloudtest.Zone, Name: "a." + cloudtest.Zone, Type: kind, TTL: 600}
+			_, read := client.Read(t.Context(), change.Zone, change.Name, kind)
+			for what, err := range map[string]error{
+				"read": read, "change": client.Change(t.Context(), change), "change all": client.ChangeAll(t.Context(), []provider.Change{change})[0],
+			} {
+				if provider.KindOf(err) != provider.UnsupportedType || !provider.Unmade(err) {
+					t.Errorf("%s of type %q: %v, want %s, unmade", what, kind, err, provider.UnsupportedType)
+				}
+			}
+		}
+		if n := c.Requests(); n > 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}

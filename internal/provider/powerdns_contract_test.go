@@ -149,6 +149,14 @@ func TestContractPowerDNS(t *testing.T) {
 	contract.Test(t, contract.Backend{Client: client, Outside: s, Zone: servertest.Zone, Foreign: foreign, Alias: "alias.example.com"})
 }
 
+func TestTypesPowerDNS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	s, client := newPDNSServer(t)
+	contract.TestTypes(t, contract.Backend{Client: client, Outside: s, Zone: servertest.Zone, Alias: "alias.example.com"})
+}
+
 // changeNow reads a name and changes it.
 func changeNow(t *testing.T, client *provider.Client, name string, add, remove []provider.Value) error {
 	t.Helper()

@@ -25,7 +25,8 @@ const (
 //
 // PowerDNS compares the seen values in its own spelling and without letter case. It refuses every
 // change, as Changed, beside two values that differ in case only, and beside a value that its HTTP API
-// stored unescaped or in a string that is too long. The client of that API has no such limit.
+// stored unescaped or in a string that is too long. It does not remove an SRV record whose target another
+// program has written with capital letters, and reports success. The client of that API has no such limit.
 func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 	message, err := updateMessage(ch)
 	if err != nil {

@@ -120,7 +120,7 @@ func TestWanted(t *testing.T) {
 	}
 	sets.alias("none", "elsewhere")
 	sets.alias("all", "elsewhere")
-	if n := len(sets.sets); n != 2 || len(sets.sets[setKey{"all", TXT}].records) != 3 || sets.of(setKey{"all", TXT}).alias == "" || len(sets.sets[setKey{"some", TXT}].records) != 2 {
+	if n := len(sets.sets); n != 2 || len(sets.sets[setKey{"all", TXT}].records) != 3 || sets.of(setKey{"all", TXT}).alias == "" || sets.of(setKey{"none", TXT}).alias != "" || len(sets.sets[setKey{"some", TXT}].records) != 2 {
 		t.Errorf("%+v", sets.sets)
 	}
 	for n := 0; sets.kept <= maxKept; n++ {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,8 @@ import (
 //
 // Records of other types have the same two calls with the type: &type=A in the first one, "type": "A"
 // in the second one, for A, AAAA and SRV. The answer to the first one repeats it as "type". A bridge that
-// does not has TXT records only. Values are addresses, or "priority weight port target".
+// does not has TXT records only. Values are addresses, or "priority weight port target". seen and remove
+// have the spelling of the bridge. The list of a zone has TXT values only.
 //
 // seen has the values that were read before, in any order. add and remove are always present, and may
 // be empty. The bridge does not change values that are not named, and adds before it removes. Adding an
@@ -190,6 +192,9 @@ func (v *webhook) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 	return nil
 }
 
+// listsTXT marks a vendor whose list of a zone has no other types of records.
+func (v *webhook) listsTXT() {}
+
 // sharesNames marks a vendor at which two keys may reach two zones of one name. Only an id of the bridge
 // distinguishes them.
 func (v *webhook) sharesNames() {}
@@ -260,7 +265,11 @@ func (v *webhook) list(ctx context.Context, z zone, at setKey) (set recordSet, e
 func (a webhookAnswer) set() recordSet {
 	set := recordSet{ttl: a.TTL}
 	for _, text := range a.Values {
-		set.records = append(set.records, record{value: valueOf(string(a.Type), text, cutTXT)})
+		r := record{value: valueOf(string(a.Type), text, cutTXT)}
+		if text != r.value.Text() {
+			r.raw = text
+		}
+		set.records = append(set.records, r)
 	}
 	return set
 }
@@ -270,7 +279,7 @@ func (v *webhook) change(ctx context.Context, p plan) error {
 	c := call{name: "change", method: http.MethodPost, header: map[string]string{"Content-Type": "application/json"}}
 	body := map[string]any{
 		"zone": p.zone.name, "name": p.at.name, "ttl": p.ttl,
-		"seen": webhookTexts(p.seen.values().Values), "add": webhookTexts(p.add), "remove": webhookTexts(p.remove),
+		"seen": p.webhookTexts(p.seen.values().Values), "add": p.webhookTexts(p.add), "remove": p.webhookTexts(p.remove),
 	}
 	if p.at.kind != TXT {
 		body["type"] = p.at.kind
@@ -281,11 +290,16 @@ func (v *webhook) change(ctx context.Context, p plan) error {
 	return v.do(ctx, c, nil)
 }
 
-// webhookTexts returns a list that is never null in JSON.
-func webhookTexts(values []Value) []string {
+// webhookTexts returns a list that is never null in JSON. A value that the bridge has shown is in the
+// bridge's spelling, because the bridge compares texts.
+func (p plan) webhookTexts(values []Value) []string {
 	list := []string{}
 	for _, v := range values {
-		list = append(list, v.Text())
+		text := v.Text()
+		if at := slices.IndexFunc(p.seen.records, func(r record) bool { return r.value.Equal(v) }); at >= 0 {
+			text = cmp.Or(p.seen.records[at].raw, text)
+		}
+		list = append(list, text)
 	}
 	return list
 }

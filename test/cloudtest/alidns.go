@@ -141,22 +141,26 @@ func aliList(c *Cloud, r Request, most int) Answer {
 }
 
 // aliStored is what the service makes of a value.
-func aliStored(value string) string {
+func aliStored(kind, value string) string {
+	if kind != "TXT" {
+		return value
+	}
 	return strings.TrimRight(strings.ReplaceAll(value, `"`, ""), " ")
 }
 
 // aliRefusal checks what a record is to be.
 func aliRefusal(c *Cloud, r Request, name string) *Answer {
 	fail := func(code string) *Answer { a := aliFailure(http.StatusBadRequest, code, code); return &a }
-	value := aliStored(r.Query("Value"))
+	kind := r.Query("Type")
+	value := aliStored(kind, r.Query("Value"))
 	switch {
-	case value == "" || len(value) > 512:
+	case value == "" || len(value) > 512 || !rightData(kind, value):
 		return fail("InvalidValue")
 	case number(r.Query("TTL")) < int(c.MinTTL):
 		return fail("InvalidTTL")
 	case c.aliased(name):
 		return fail("DomainRecordConflict")
-	case c.same(name, "TXT", value) != nil:
+	case c.same(name, kind, value) != nil:
 		return fail("DomainRecordDuplicate")
 	}
 	return nil
@@ -164,14 +168,14 @@ func aliRefusal(c *Cloud, r Request, name string) *Answer {
 
 func aliAdd(c *Cloud, r Request) Answer {
 	z, ok := aliZone(c, r.Query("DomainName"))
-	if !ok || r.Query("RR") == "" || r.Query("Type") != "TXT" {
+	if !ok || r.Query("RR") == "" {
 		return aliFailure(http.StatusBadRequest, "IncorrectDomainUser", "The domain name does not belong to you.")
 	}
 	name := fullName(r.Query("RR"), z.name)
 	if refusal := aliRefusal(c, r, name); refusal != nil {
 		return *refusal
 	}
-	made := c.insert(name, "TXT", aliStored(r.Query("Value")), uint32(number(r.Query("TTL"))))
+	made := c.insert(name, r.Query("Type"), aliStored(r.Query("Type"), r.Query("Value")), uint32(number(r.Query("TTL"))))
 	return JSON(http.StatusOK, map[string]any{"RecordId": strconv.Itoa(made.id), "RequestId": "r"})
 }
 
@@ -185,6 +189,7 @@ func aliUpdate(c *Cloud, r Request) Answer {
 		return *refusal
 	}
 	c.changes++
-	old.name, old.content, old.ttl = name, aliStored(r.Query("Value")), uint32(number(r.Query("TTL")))
+	old.name, old.kind, old.ttl = name, r.Query("Type"), uint32(number(r.Query("TTL")))
+	old.content = aliStored(old.kind, r.Query("Value"))
 	return JSON(http.StatusOK, map[string]any{"RecordId": strconv.Itoa(old.id), "RequestId": "r"})
 }

@@ -138,16 +138,43 @@ func cfList(c *Cloud, r Request, z zone) Answer {
 }
 
 func cfShown(r *record) map[string]any {
-	return map[string]any{
+	shown := map[string]any{
 		"id": cfID(r.id), "name": r.name, "type": r.kind, "content": r.content, "ttl": r.ttl,
 		"proxiable": false, "proxied": false, "settings": map[string]any{}, "meta": map[string]any{}, "comment": nil, "tags": []string{},
 	}
+	if r.kind == "SRV" { // the content lacks the priority
+		var data cfSRV
+		fmt.Sscan(r.content, &data.Priority, &data.Weight, &data.Port, &data.Target)
+		shown["content"] = fmt.Sprintf("%d %d %s", data.Weight, data.Port, data.Target)
+		shown["priority"], shown["data"] = data.Priority, data
+	}
+	return shown
+}
+
+// cfSRV is the data of an SRV record.
+type cfSRV struct {
+	Priority uint16 `json:"priority"`
+	Weight   uint16 `json:"weight"`
+	Port     uint16 `json:"port"`
+	Target   string `json:"target"`
 }
 
 // cfBody is a record in a request. What an edit does not name stays.
 type cfBody struct {
 	Type, Name, Content string
 	TTL                 int
+	Data                *cfSRV
+}
+
+// parse reads the body of a request into the record. The content of an SRV record is made of its data.
+func (b *cfBody) parse(r Request) bool {
+	if err := json.Unmarshal(r.Body, b); err != nil || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		return false
+	}
+	if b.Type == "SRV" && b.Data != nil {
+		b.Content = fmt.Sprintf("%d %d %d %s", b.Data.Priority, b.Data.Weight, b.Data.Port, b.Data.Target)
+	}
+	return true
 }
 
 // cfName completes a name that is not in the zone, which is easily a surprise.
@@ -167,10 +194,10 @@ func cfRefusal(c *Cloud, b cfBody, name, zone string, old *record) *Answer {
 		}
 	}
 	switch {
-	case b.Type != "TXT":
+	case !slices.Contains(kinds, b.Type):
 		return fail(cfInvalid(9000, "DNS name is invalid."))
-	case strings.Join(cfRead(b.Content), "") == "":
-		return fail(cfInvalid(9009, "Content for TXT record is invalid."))
+	case strings.Join(cfRead(b.Content), "") == "" || !rightData(b.Type, b.Content) || b.Type == "SRV" && b.Data == nil && old == nil:
+		return fail(cfInvalid(9009, "Content for "+b.Type+" record is invalid."))
 	case b.TTL != 1 && (b.TTL < 60 || b.TTL > 86400):
 		return fail(cfInvalid(9021, "Invalid TTL. Must be between 60 and 86400 seconds, or 1 for Automatic."))
 	case name != zone && c.aliased(name): // at the zone's own name a CNAME is flattened, and excludes nothing
@@ -227,7 +254,7 @@ func cfStep(c *Cloud, r Request, z zone, kind int) Answer {
 
 func cfCreate(c *Cloud, r Request, z zone) Answer {
 	var b cfBody
-	if err := json.Unmarshal(r.Body, &b); err != nil || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+	if !b.parse(r) {
 		return cfFailure(http.StatusBadRequest, 9207, "Failed to parse request body")
 	}
 	name := cfName(b.Name, z.name)
@@ -238,8 +265,8 @@ func cfCreate(c *Cloud, r Request, z zone) Answer {
 }
 
 func cfPatch(c *Cloud, r Request, z zone, old *record) Answer {
-	b := cfBody{old.kind, old.name, old.content, int(old.ttl)}
-	if err := json.Unmarshal(r.Body, &b); err != nil || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+	b := cfBody{Type: old.kind, Name: old.name, Content: old.content, TTL: int(old.ttl)}
+	if !b.parse(r) {
 		return cfFailure(http.StatusBadRequest, 9207, "Failed to parse request body")
 	}
 	name := cfName(b.Name, z.name)

@@ -102,7 +102,7 @@ type record struct {
 	id      int
 	zone    string
 	name    string // full, lower case
-	kind    string // TXT or CNAME
+	kind    string // TXT, A, AAAA, SRV or CNAME
 	content string // as the vendor spells it
 	ttl     uint32
 	off     bool // disabled, or for some resolvers only

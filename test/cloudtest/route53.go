@@ -363,7 +363,7 @@ func r53Apply(c *Cloud, z zone, step r53Step) (message string) {
 	}
 	what := fmt.Sprintf("resource record set [name='%s', type='%s']", r53Name(name), set.Type)
 	sets := r53Sets(c, z, name)
-	at := slices.IndexFunc(sets, func(s r53Set) bool { return s.Name == r53Name(name) && s.Type == "TXT" && s.SetIdentifier == "" })
+	at := slices.IndexFunc(sets, func(s r53Set) bool { return s.Name == r53Name(name) && s.Type == set.Type && s.SetIdentifier == "" })
 	switch {
 	case step.Action == "DELETE" && at < 0:
 		return "Tried to delete " + what + " but it was not found"
@@ -371,18 +371,18 @@ func r53Apply(c *Cloud, z zone, step r53Step) (message string) {
 		return "Tried to delete " + what + " but the values provided do not match the current values"
 	case step.Action == "DELETE":
 		c.changes++
-		c.records = slices.DeleteFunc(slices.Clone(c.records), func(r *record) bool { return r.name == name && r.kind == "TXT" && !r.off })
+		c.records = slices.DeleteFunc(slices.Clone(c.records), func(r *record) bool { return r.name == name && r.kind == set.Type && !r.off })
 	case step.Action != "CREATE":
 		return "no action " + step.Action
 	case c.aliased(name):
-		return "RRSet of type TXT with DNS name " + r53Name(name) + " is not permitted because a conflicting RRSet of type  CNAME with the same DNS name already exists in zone " + r53Name(z.name)
+		return "RRSet of type " + set.Type + " with DNS name " + r53Name(name) + " is not permitted because a conflicting RRSet of type  CNAME with the same DNS name already exists in zone " + r53Name(z.name)
 	case at >= 0:
 		return "Tried to create " + what + " but it already exists"
-	case slices.ContainsFunc(sets, func(s r53Set) bool { return s.Name == r53Name(name) && s.Type == "TXT" }):
-		return "RRSet with DNS name " + r53Name(name) + ", type TXT, SetIdentifier null cannot be created as other RRSets exist with the same name and type."
+	case slices.ContainsFunc(sets, func(s r53Set) bool { return s.Name == r53Name(name) && s.Type == set.Type }):
+		return "RRSet with DNS name " + r53Name(name) + ", type " + set.Type + ", SetIdentifier null cannot be created as other RRSets exist with the same name and type."
 	default:
 		for _, record := range set.Records {
-			c.insert(name, "TXT", record.Value, *set.TTL).hidden = 0
+			c.insert(name, set.Type, record.Value, *set.TTL).hidden = 0
 		}
 	}
 	return ""
@@ -394,8 +394,8 @@ func r53Wrong(z zone, set r53Set) string {
 	switch {
 	case z.private || name != z.name && !strings.HasSuffix(name, "."+z.name):
 		return "RRSet with DNS name " + set.Name + " is not permitted in zone " + r53Name(z.name)
-	case set.Type != "TXT" || set.SetIdentifier != "" || set.TTL == nil || len(set.Records) == 0:
-		return "Invalid request: expected a TTL and at least one record of type TXT"
+	case !slices.Contains(kinds, set.Type) || set.SetIdentifier != "" || set.TTL == nil || len(set.Records) == 0:
+		return "Invalid request: expected a TTL and at least one record of a known type"
 	}
 	for i, value := range set.values() {
 		switch {
@@ -403,7 +403,9 @@ func r53Wrong(z zone, set r53Set) string {
 			return "Duplicate Resource Record: '" + value + "'"
 		case len(value) > 4000:
 			return "Invalid Resource Record: 'FATAL problem: TXTRDATATooLong (Value is too long) encountered with '" + value + "''"
-		case r53Read(value) == nil:
+		case !rightData(set.Type, value):
+			return "Invalid Resource Record: 'FATAL problem: " + set.Type + "RRDATAIllegal (Value is not valid) encountered with '" + value + "''"
+		case set.Type == "TXT" && r53Read(value) == nil:
 			return "Invalid Resource Record: 'FATAL problem: InvalidCharacterString (Value should be enclosed in quotation marks) encountered with '" + value + "''"
 		}
 	}

@@ -201,32 +201,41 @@ func tencentWrite(c *Cloud, p tencentCall, modify bool) Answer {
 		return tencentNoDomain()
 	}
 	old := c.record(p.number("RecordId"))
-	name, value, ttl := fullName(p.text("SubDomain"), z.name), p.text("Value"), p.number("TTL")
+	name, ttl := fullName(p.text("SubDomain"), z.name), p.number("TTL")
+	kind, value := p.text("RecordType"), tencentStored(p.text("RecordType"), p.text("Value"))
 	if p.text("TTL") == "" {
 		ttl = 600
 	}
 	switch {
 	case modify && (old == nil || old.zone != z.name):
 		return tencentFailure("InvalidParameter.RecordIdInvalid", "The record number is incorrect.")
-	case p.text("RecordType") != "TXT":
+	case !slices.Contains(kinds, kind):
 		return tencentFailure("InvalidParameter.RecordTypeInvalid", "The record type is incorrect.")
 	case p.text("RecordLine") != "默认":
 		return tencentFailure("InvalidParameter.RecordLineInvalid", "The record split zone is incorrect.")
-	case value == "":
+	case !rightData(kind, value):
 		return tencentFailure("InvalidParameter.RecordValueInvalid", "The record value is incorrect.")
 	case ttl < int(c.MinTTL) || ttl > 604800:
 		return tencentFailure("LimitExceeded.RecordTtlLimit", "The TTL value of the record exceeds the limit.")
 	case c.aliased(name):
 		return tencentFailure("InvalidParameter.CustomMessage", "There is a conflict with another record.")
-	case c.same(name, "TXT", value) != nil:
+	case c.same(name, kind, value) != nil:
 		return tencentFailure("InvalidParameter.DomainRecordExist", "The record already exists and does not need to be added again.")
 	}
 	if !modify {
-		return tencentAnswer(map[string]any{"RecordId": c.insert(name, "TXT", value, uint32(ttl)).id})
+		return tencentAnswer(map[string]any{"RecordId": c.insert(name, kind, value, uint32(ttl)).id})
 	}
 	c.changes++
-	old.name, old.content, old.ttl, old.off = name, value, uint32(ttl), false
+	old.name, old.kind, old.content, old.ttl, old.off = name, kind, value, uint32(ttl), false
 	return tencentAnswer(map[string]any{"RecordId": old.id})
+}
+
+// tencentStored is what the service makes of a value: a host name in it ends with a dot.
+func tencentStored(kind, value string) string {
+	if kind == "SRV" && !strings.HasSuffix(value, ".") {
+		return value + "."
+	}
+	return value
 }
 
 // tencentSpell writes plain text, as most do, and quotes as some other tools

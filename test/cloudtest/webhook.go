@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -42,7 +43,7 @@ func hookServe(c *Cloud, r Request) Answer {
 	case r.Method == http.MethodGet && r.Query("zone") != "":
 		return hookNames(c, r.Query("zone"))
 	case r.Method == http.MethodGet:
-		return hookRead(c, r.Query("name"))
+		return hookRead(c, r.Query("name"), cmp.Or(r.Query("type"), "TXT"))
 	case r.Method == http.MethodPost:
 		return hookChange(c, r)
 	}
@@ -69,7 +70,7 @@ func hookNames(c *Cloud, name string) Answer {
 	}
 	at, names := map[string]map[string]any{}, []any{}
 	for _, r := range c.at(z.name, "", "") {
-		if r.off {
+		if r.off || r.kind != "TXT" && r.kind != "CNAME" {
 			continue
 		}
 		if at[r.name] == nil {
@@ -85,38 +86,42 @@ func hookNames(c *Cloud, name string) Answer {
 	return JSON(http.StatusOK, map[string]any{"zone": z.name, "names": names})
 }
 
-func hookRead(c *Cloud, name string) Answer {
+func hookRead(c *Cloud, name, kind string) Answer {
 	z := c.zoneOf(name)
 	switch {
-	case name == "" || name != fold(name):
-		return hookFailure(http.StatusBadRequest, "invalid", "want a name in lower case, without the final dot")
+	case name == "" || name != fold(name) || !slices.Contains(kinds, kind):
+		return hookFailure(http.StatusBadRequest, "invalid", "want a name in lower case, without the final dot, and a type of records")
 	case z.name == "":
 		return hookFailure(http.StatusNotFound, "", "none of my zones")
 	case c.aliased(name):
 		return hookFailure(http.StatusConflict, "conflict", "a CNAME is there")
 	}
 	values, ttl := []string{}, uint32(0)
-	for _, record := range c.at(z.name, name, "TXT") {
+	for _, record := range c.at(z.name, name, kind) {
 		if !record.off {
 			values, ttl = append(values, record.content), record.ttl
 		}
 	}
 	return JSON(http.StatusOK, map[string]any{
-		"zone": z.name, "ttl": ttl, "values": values, "min_ttl": c.MinTTL, "servers": hookServers,
+		"zone": z.name, "type": kind, "ttl": ttl, "values": values, "min_ttl": c.MinTTL, "servers": hookServers,
 	})
 }
 
 // hookChange compares with all values, also with those that do not show yet.
 func hookChange(c *Cloud, r Request) Answer {
 	var change struct {
-		Zone, Name        string
+		Zone, Name, Type  string
 		TTL               uint32
 		Seen, Add, Remove []string
 	}
 	err := json.Unmarshal(r.Body, &change)
+	kind := cmp.Or(change.Type, "TXT")
+	wrong := func(value string) bool { return !rightData(kind, value) }
 	switch {
 	case err != nil || change.Name != fold(change.Name) || change.Seen == nil || change.Add == nil || change.Remove == nil:
 		return hookFailure(http.StatusBadRequest, "invalid", "not a change")
+	case slices.ContainsFunc(change.Add, wrong):
+		return hookFailure(http.StatusBadRequest, "invalid", "no value of this type of records")
 	case change.Zone != c.zoneOf(change.Name).name:
 		return hookFailure(http.StatusNotFound, "", "the name is not in this zone")
 	case c.aliased(change.Name):
@@ -126,7 +131,7 @@ func hookChange(c *Cloud, r Request) Answer {
 	}
 	there := map[string]*record{}
 	for _, record := range c.records {
-		if record.name == change.Name && record.kind == "TXT" && !record.off {
+		if record.name == change.Name && record.kind == kind && !record.off {
 			there[record.content] = record
 		}
 	}
@@ -136,7 +141,7 @@ func hookChange(c *Cloud, r Request) Answer {
 	}
 	for _, value := range change.Add {
 		if unseen(value) {
-			c.insert(change.Name, "TXT", value, change.TTL)
+			c.insert(change.Name, kind, value, change.TTL)
 		}
 	}
 	for _, value := range change.Remove {

@@ -30,6 +30,7 @@ type Backend struct {
 	Foreign []provider.Value // values of others that this provider can hold
 	Alias   string           // a name that is a CNAME, if there is one
 	Copies  bool             // a value can stand in several records
+	Cased   bool             // the server removes a target of an SRV record only in its own letter case
 
 	// Unread are ways in which the provider makes the next write, gives an answer to it that
 	// may not be readable, and refuses the writes after it, until end is called.

@@ -68,6 +68,16 @@ func (suite Suite) testBuiltinContract(t *testing.T) {
 	}})
 }
 
+// testBuiltinTypes holds the built-in client to the promises about the types of records.
+func (suite Suite) testBuiltinTypes(t *testing.T) {
+	h := suite.serving(t)
+	client, err := h.program.Client(reconcile.Account{Provider: builtin.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	contract.TestTypes(t, contract.Backend{Client: client, Outside: dnsOutside{h}, Zone: servertest.Zone})
+}
+
 // dnsOutside is another program that writes into the built-in zones.
 type dnsOutside struct{ h *host }
 
@@ -84,6 +94,36 @@ func (o dnsOutside) Remove(t testing.TB, name string, value []string) {
 
 func (o dnsOutside) Values(t testing.TB, name string) [][]string {
 	return servertest.Server{Addr: o.h.dnsAddress}.Values(t, name)
+}
+
+// Records gives the data of a type as dig prints it.
+func (o dnsOutside) Records(t testing.TB, name, kind string) []string {
+	return servertest.Server{Addr: o.h.dnsAddress}.Records(t, name, kind)
+}
+
+func (o dnsOutside) AddRecord(t testing.TB, name, kind, text string) {
+	o.record(t, `INSERT INTO zone_records (name, type, data, ttl) VALUES (?, ?, ?, 60)`, name, provider.Type(kind), text)
+}
+
+func (o dnsOutside) RemoveRecord(t testing.TB, name, kind, text string) {
+	o.record(t, `DELETE FROM zone_records WHERE name = ? AND type = ? AND data = ?`, name, provider.Type(kind), text)
+}
+
+// record runs a statement with the name, type and data of a record.
+func (o dnsOutside) record(t testing.TB, statement, name string, kind provider.Type, text string) {
+	t.Helper()
+	value, err := kind.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := kind.Data(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.h.Writer.Exec(statement, dnsKey(name), kind.Wire(), data); err != nil {
+		t.Fatal(err)
+	}
+	o.h.Zones.Changed(context.Background(), []string{dnsKey(name)}, nil)
 }
 
 // testBuiltinEmptyZone asks for a name between two zones, of which the

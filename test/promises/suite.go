@@ -239,6 +239,7 @@ var publishing = map[string]func(Suite, *testing.T){
 	"PreviewOfSweep":                  Suite.testPreviewOfSweep,
 	"BuiltinAnswers":                  Suite.testBuiltinAnswers,
 	"BuiltinContract":                 Suite.testBuiltinContract,
+	"BuiltinTypes":                    Suite.testBuiltinTypes,
 	"BuiltinEmptyZone":                Suite.testBuiltinEmptyZone,
 	"BuiltinChanged":                  Suite.testBuiltinChanged,
 	"Serials":                         Suite.testSerials,

@@ -380,6 +380,32 @@ func (s Server) Remove(t testing.TB, name string, value []string) {
 	s.Update(t, "delete "+name+" TXT "+presentation(value))
 }
 
+// Records gives the data of a type at a name as dig prints them.
+func (s Server) Records(t testing.TB, name, kind string) []string {
+	t.Helper()
+	return s.dig(t, name, kind)
+}
+
+// AddRecord adds a record of a type other than TXT as another program would.
+func (s Server) AddRecord(t testing.TB, name, kind, text string) {
+	t.Helper()
+	s.Update(t, "add "+name+" 60 "+kind+" "+recordText(kind, text))
+}
+
+// RemoveRecord takes a record away as another program would.
+func (s Server) RemoveRecord(t testing.TB, name, kind, text string) {
+	t.Helper()
+	s.Update(t, "delete "+name+" "+kind+" "+recordText(kind, text))
+}
+
+// recordText completes the target of an SRV record, which nsupdate takes as relative without a dot.
+func recordText(kind, text string) string {
+	if kind == "SRV" && !strings.HasSuffix(text, ".") {
+		return text + "."
+	}
+	return text
+}
+
 // presentation writes a value as zone files have it (RFC 1035, section 5.1).
 func presentation(value []string) string {
 	var text strings.Builder
