@@ -16,6 +16,7 @@ type clock struct {
 	changed time.Time // when the endpoints changed last, as far as is known
 	live    bool      // endpoints are published
 	ending  bool      // a transaction that ends the lease runs
+	gone    bool      // the usage is released, so the end says nothing about the way from the node
 	held    time.Time // since when the end is held back; zero: it is not
 }
 
@@ -65,17 +66,17 @@ func (c *clocks) note(k *clock, now time.Time) {
 	if k.held.IsZero() {
 		c.renewed = now
 	}
-	k.ending, k.held = false, time.Time{}
+	k.ending, k.gone, k.held = false, false, time.Time{}
 }
 
 // change begins a change of a lease, or returns the time until the next one is allowed. undo takes the
-// beginning back if the change fails.
+// beginning back if the change fails, and what set has done for it.
 func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
-	before := k.changed
-	if wait = before.Add(changePause).Sub(now); !before.IsZero() && wait > 0 {
+	before := *k
+	if wait = k.changed.Add(changePause).Sub(now); !k.changed.IsZero() && wait > 0 {
 		return wait, nil
 	}
 	k.changed = now
@@ -83,7 +84,10 @@ func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if k.changed.Equal(now) {
-			k.changed = before
+			k.changed = before.changed
+		}
+		if k.ends.Equal(now.Add(k.ttl)) { // no other renewal has set it since
+			k.ends, k.live, k.held = before.ends, before.live, before.held
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"meshddns/internal/events"
@@ -55,22 +56,61 @@ func (t *Table) untilNext() time.Duration {
 // be cut off.
 func (t *Table) Expire(ctx context.Context) error {
 	now := t.now()
+	faults := t.endGone(ctx, now)
 	due, newlyHeld, crowd := t.clocks.due(now)
 	if crowd {
 		if newlyHeld > 0 {
 			if err := t.tellHeld(ctx, newlyHeld); err != nil {
-				return err
+				return errors.Join(faults, err)
 			}
 		}
 		due = t.released(ctx, due, now)
 	}
-	var faults error
-	for len(due) > 0 {
-		batch := due[:min(len(due), endBatch)]
-		due = due[len(batch):]
-		faults = errors.Join(faults, t.endAll(ctx, batch, now))
+	return errors.Join(faults, t.endAll(ctx, due, now))
+}
+
+// endGone ends the leases whose time is over and whose usage is released or has been.
+func (t *Table) endGone(ctx context.Context, now time.Time) error {
+	over := t.clocks.over(now)
+	if len(over) == 0 {
+		return nil
 	}
-	return faults
+	scan := func(row sqlite.Scanner) (seq int64, err error) { err = row.Scan(&seq); return seq, err }
+	stay, err := sqlite.Collect(ctx, t.db.Reader, scan, `
+		SELECT l.seq FROM leases l JOIN bindings b ON b.seq = l.usage
+		WHERE l.endpoints <> '[]' AND b.status <> 'releasing' ORDER BY l.seq`)
+	if err != nil {
+		return err
+	}
+	gone := slices.DeleteFunc(over, func(seq int64) bool {
+		_, stays := slices.BinarySearch(stay, seq)
+		return stays
+	})
+	t.clocks.leave(gone)
+	return t.endAll(ctx, gone, now)
+}
+
+// over returns the leases whose time is over.
+func (c *clocks) over(now time.Time) (seqs []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for seq, k := range c.all {
+		if k.live && !k.ends.After(now) {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
+}
+
+// leave notes that the usages of leases are released.
+func (c *clocks) leave(seqs []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, seq := range seqs {
+		if k := c.all[seq]; k != nil {
+			k.gone = true
+		}
+	}
 }
 
 // due returns the leases whose time is over. crowd reports whether they are held back; newlyHeld are
@@ -134,8 +174,16 @@ func (t *Table) tellHeld(ctx context.Context, count int) error {
 	return t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}})
 }
 
-// endAll withdraws the endpoints of leases in one transaction.
-func (t *Table) endAll(ctx context.Context, seqs []int64, now time.Time) error {
+// endAll withdraws the endpoints of leases, some in each transaction.
+func (t *Table) endAll(ctx context.Context, seqs []int64, now time.Time) (faults error) {
+	for batch := range slices.Chunk(seqs, endBatch) {
+		faults = errors.Join(faults, t.endTogether(ctx, batch, now))
+	}
+	return faults
+}
+
+// endTogether withdraws the endpoints of leases in one transaction.
+func (t *Table) endTogether(ctx context.Context, seqs []int64, now time.Time) error {
 	seqs = t.clocks.begin(seqs, now)
 	err := t.db.Tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
 		for _, seq := range seqs {
@@ -190,7 +238,9 @@ func (c *clocks) ended(seq int64, now time.Time) {
 	defer c.mu.Unlock()
 	if k := c.all[seq]; k != nil && k.ending {
 		delete(c.all, seq)
-		c.recent = append(c.recent, now)
+		if !k.gone {
+			c.recent = append(c.recent, now)
+		}
 	}
 }
 

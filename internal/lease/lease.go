@@ -156,11 +156,11 @@ func (r Rules) checkTemplate() error {
 		return msg.Refuse(msg.LeaseTemplate, "", maxEntries)
 	}
 	for _, text := range r.Template {
-		filled := fill(text, netip.IPv4Unspecified())
-		if !strings.Contains(text, placeholder) || !isEndpoint(filled) {
+		scheme, rest, _ := strings.Cut(text, "://")
+		if !strings.HasPrefix(rest, placeholder+":") || !isEndpoint(fill(text, netip.IPv4Unspecified())) {
 			return msg.Refuse(msg.LeaseTemplate, text, maxEntries)
 		}
-		if scheme, _, _ := strings.Cut(text, "://"); !r.permits(scheme) {
+		if !r.permits(scheme) {
 			return msg.Refuse(msg.LeaseScheme, scheme, strings.Join(r.Schemes, " | "))
 		}
 	}

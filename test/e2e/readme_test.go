@@ -74,18 +74,21 @@ func TestPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	support.Need(t, "curl", "jq", "dig", "sqlite3", "bash", "knotd", "keymgr", "delv", "pdns_server")
+	support.Need(t, "curl", "jq", "dig", "sqlite3", "bash", "knotd", "keymgr", "delv", "pdns_server", "ddclient")
 	if !inNamespace(t) {
 		return
 	}
 	ip(t, "link set lo up")
 	readme, before := readPage(t, "../../README.md", 6)
 	_, flags, _ := strings.Cut(firstCommand(t, readme), " . ")
-	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "operate": 16, "providers": 3, "secondaries": 24} {
+	for page, least := range map[string]int{"api": 24, "clients": 11, "dns": 5, "image": 9, "nodes": 6, "operate": 16, "providers": 3, "secondaries": 24} {
 		t.Run(page, func(t *testing.T) {
 			_, all := readPage(t, "../../docs/"+page+".md", least)
 			more := ""
-			if page == "secondaries" {
+			switch page {
+			case "nodes":
+				more = " -node-listen 127.0.0.1:8054"
+			case "secondaries":
 				more = " -dns-catalog catalog.invalid"
 			}
 			startAsSaid(t, binary(t)+" "+flags+more)

@@ -1,0 +1,199 @@
+package lease
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/internal/msg"
+)
+
+// TestPost: only the answer has the token, and a token of 32 octets; the files of the database have a
+// hash of it.
+func TestPost(t *testing.T) {
+	w := newWorld(t)
+	status, _, answer := w.ask("POST", "/usages/u1/leases", `{"slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.9/24","2001:db8::1"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3Koo"}`)
+	if status != 200 || !strings.Contains(answer, `"expires_at":"2026-03-04T12:01:00.000Z"`) || !strings.Contains(answer, `"slot":"node-1"`) {
+		t.Fatalf("%d %s", status, answer)
+	}
+	_, rest, _ := strings.Cut(answer, `"token":"`)
+	token, _, _ := strings.Cut(rest, `"`)
+	if len(token) != 43 {
+		t.Errorf("the token is %q", token)
+	}
+	_, _, list := w.ask("GET", "/usages/u1/leases", "")
+	want := `{"data":[{"id":"l1","slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.0/24","2001:db8::1/128"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3Koo","endpoints":[],"renewed_at":"","expires_at":"","from":""}]}`
+	if strings.TrimSpace(list) != want {
+		t.Errorf("the list is %s\nwant %s", list, want)
+	}
+	w.renew(Token(token), "tcp://192.0.2.7:1")
+	w.want(`SELECT kind || ' ' || before || ' ' || after FROM events ORDER BY seq`,
+		`lease.created  {"id":"l1","slot":"node-1","endpoints":[]}`,
+		`lease.renewed {"id":"l1","slot":"node-1","endpoints":[]} {"id":"l1","slot":"node-1","endpoints":["tcp://192.0.2.7:1"]}`)
+	hash := hex.EncodeToString(Token(token).hash())
+	w.want(`SELECT lower(hex(token)) FROM leases`, hash)
+	w.must(w.db.Close())
+	var files []byte
+	for _, end := range []string{"", "-wal", "-shm", "-journal"} {
+		part, err := os.ReadFile(w.path + end)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		files = append(files, part...)
+	}
+	if bytes.Contains(files, []byte(token)) || !bytes.Contains(files, []byte("node-1")) {
+		t.Error("the token is in the files of the database, or the slot is not")
+	}
+	if strings.Contains(w.said.String(), token) {
+		t.Error("the token is in the log")
+	}
+}
+
+// TestPostRefuses: what is refused changes nothing.
+func TestPostRefuses(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`UPDATE bindings SET status = 'releasing' WHERE seq = 1`)
+	w.usage(2, "_mesh.b.example.com")
+	w.exec(`UPDATE usages SET record_type = 'A' WHERE seq = 2`)
+	w.usage(3, "_mesh.c.example.com")
+	seventeen := strings.Repeat(`"tcp",`, 16) + `"tcp"`
+	for _, test := range []struct {
+		path, body string
+		status     int
+		code       msg.ID
+	}{
+		{"u3", `{"slot":"","ttl":60}`, 400, msg.LeaseSlot},
+		{"u3", `{"ttl":60}`, 400, msg.LeaseSlot},
+		{"u3", `{"slot":"A","ttl":60}`, 400, msg.LeaseSlot},
+		{"u3", `{"slot":"a_b","ttl":60}`, 400, msg.LeaseSlot},
+		{"u3", `{"slot":"a\n","ttl":60}`, 400, msg.LeaseSlot},
+		{"u3", `{"slot":"` + strings.Repeat("a", 33) + `","ttl":60}`, 400, msg.LeaseSlot},
+		{"u3", `{"slot":"a"}`, 400, msg.LeaseTTL},
+		{"u3", `{"slot":"a","ttl":59}`, 400, msg.LeaseTTL},
+		{"u3", `{"slot":"a","ttl":604801}`, 400, msg.LeaseTTL},
+		{"u3", `{"slot":"a","ttl":9223372036854775807}`, 400, msg.LeaseTTL},
+		{"u3", `{"slot":"a","ttl":-60}`, 400, msg.LeaseTTL},
+		{"u3", `{"slot":"a","ttl":60,"schemes":["TCP"]}`, 400, msg.LeaseSchemes},
+		{"u3", `{"slot":"a","ttl":60,"schemes":["tcp://"]}`, 400, msg.LeaseSchemes},
+		{"u3", `{"slot":"a","ttl":60,"schemes":[""]}`, 400, msg.LeaseSchemes},
+		{"u3", `{"slot":"a","ttl":60,"schemes":[` + seventeen + `]}`, 400, msg.LeaseSchemes},
+		{"u3", `{"slot":"a","ttl":60,"cidrs":["192.0.2.0/33"]}`, 400, msg.LeaseCIDRs},
+		{"u3", `{"slot":"a","ttl":60,"cidrs":["a.example"]}`, 400, msg.LeaseCIDRs},
+		{"u3", `{"slot":"a","ttl":60,"cidrs":["192.0.2.0/24",""]}`, 400, msg.LeaseCIDRs},
+		{"u3", `{"slot":"a","ttl":60,"cidrs":["fe80::1%eth0"]}`, 400, msg.LeaseCIDRs},
+		{"u3", `{"slot":"a","ttl":60,"cidrs":[` + seventeen + `]}`, 400, msg.LeaseCIDRs},
+		{"u3", `{"slot":"a","ttl":60,"template":["tcp://192.0.2.1:1"]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"template":["tcp://{ip}"]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"template":["{ip}:1"]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"template":["tcp://{ip}{ip}:1"]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"template":["tcp://a{ip}:1"]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"template":["tcp://{ip}:{port}"]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"template":["tcp://{ip}:1","udp://{ipv4}:1"]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"schemes":["tcp"],"template":["udp://{ip}:1"]}`, 400, msg.LeaseScheme},
+		{"u3", `{"slot":"a","ttl":60,"template":[` + seventeen + `]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"peer_id":"a b"}`, 400, msg.LeasePeerID},
+		{"u3", `{"slot":"a","ttl":60,"peer_id":"` + strings.Repeat("a", 129) + `"}`, 400, msg.LeasePeerID},
+		{"u3", `{"slot":"a","ttl":"60"}`, 400, ""},
+		{"u3?replace=yes", `{"slot":"a","ttl":60}`, 400, msg.QueryInvalid},
+		{"u3?force=1", `{"slot":"a","ttl":60}`, 400, msg.QueryInvalid},
+		{"u9", `{"slot":"a","ttl":60}`, 404, msg.UnknownUsage},
+		{"u2", `{"slot":"a","ttl":60}`, 404, msg.UnknownUsage},
+		{"u1", `{"slot":"a","ttl":60}`, 409, msg.LeaseReleased},
+	} {
+		usage, query, _ := strings.Cut(test.path, "?")
+		status, code, answer := w.ask("POST", "/usages/"+usage+"/leases?"+query, test.body)
+		if status != test.status || test.code != "" && code != test.code {
+			t.Errorf("%s %s: %d %s %s, want %d %s", test.path, test.body, status, code, answer, test.status, test.code)
+		}
+	}
+	if status, code, _ := w.ask("GET", "/usages/u9/leases", ""); status != 404 || code != msg.UnknownUsage {
+		t.Errorf("the list of an unknown usage: %d %s", status, code)
+	}
+	w.want(`SELECT id FROM leases`)
+	w.want(`SELECT kind FROM events`)
+	w.want(`SELECT name FROM names`)
+}
+
+// TestReplace: a slot has one lease; the one that is replaced is worth nothing any more.
+func TestReplace(t *testing.T) {
+	w := newWorld(t)
+	_, first := w.lease(`{"slot":"a","ttl":60}`)
+	_, other := w.lease(`{"slot":"b","ttl":60}`)
+	w.renew(first, "tcp://192.0.2.7:1")
+	w.renew(other, "tcp://192.0.2.8:1")
+	before := w.published()
+	if status, code, answer := w.ask("POST", "/usages/u1/leases", `{"slot":"a","ttl":90}`); status != 409 || code != msg.LeaseExists {
+		t.Errorf("a slot that has one: %d %s", status, answer)
+	}
+	w.renew(first, "tcp://192.0.2.7:1")
+	if w.published() != before {
+		t.Error("a refused lease publishes")
+	}
+	status, _, answer := w.ask("POST", "/usages/u1/leases?replace=1", `{"slot":"a","ttl":90}`)
+	if status != 200 || strings.Contains(answer, string(first)) {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if _, err := w.try(first, "tcp://192.0.2.7:1"); err != ErrUnknown {
+		t.Errorf("the old token: %v", err)
+	}
+	w.want(`SELECT slot || ' ' || ttl || ' ' || endpoints FROM leases ORDER BY slot`, "a 90 []", `b 60 ["tcp://192.0.2.8:1"]`)
+	if w.published() == before {
+		t.Error("the old endpoints are not withdrawn")
+	}
+	if got := w.told(); got != "lease.created lease.created lease.renewed lease.renewed lease.ended lease.created" {
+		t.Error(got)
+	}
+	if status, _, answer := w.ask("POST", "/usages/u1/leases?replace=1", `{"slot":"c","ttl":60}`); status != 200 {
+		t.Errorf("replace of nothing: %d %s", status, answer)
+	}
+}
+
+// TestPostBound: a usage has 256 leases at most; one of them can be replaced.
+func TestPostBound(t *testing.T) {
+	w := newWorld(t)
+	for i := range MaxLeases {
+		w.lease(`{"slot":"s` + strconv.Itoa(i) + `","ttl":60}`)
+	}
+	if status, code, answer := w.ask("POST", "/usages/u1/leases", `{"slot":"a","ttl":60}`); status != 409 || code != msg.TooManyLeases {
+		t.Errorf("%d %s", status, answer)
+	}
+	if status, _, answer := w.ask("POST", "/usages/u1/leases?replace=1", `{"slot":"s0","ttl":60}`); status != 200 {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// TestRemove: a lease that is deleted is withdrawn, and its token is worth nothing.
+func TestRemove(t *testing.T) {
+	w := newWorld(t)
+	id, token := w.lease(`{"slot":"a","ttl":60}`)
+	unused, _ := w.lease(`{"slot":"b","ttl":60}`)
+	w.renew(token, "tcp://192.0.2.7:1")
+	w.usage(2, "_mesh.b.example.com")
+	before := w.published()
+	for _, path := range []string{"/usages/u1/leases/l9", "/usages/u2/leases/" + id, "/usages/u9/leases/" + id} {
+		if status, code, _ := w.ask("DELETE", path, ""); status != 404 || code != msg.UnknownLease {
+			t.Errorf("%s: %d %s", path, status, code)
+		}
+	}
+	if status, _, answer := w.ask("DELETE", "/usages/u1/leases/"+unused, ""); status != 200 || w.published() != before {
+		t.Errorf("a lease without endpoints: %d %s, %s publications", status, answer, w.published())
+	}
+	if status, _, answer := w.ask("DELETE", "/usages/u1/leases/"+id, ""); status != 200 || w.published() == before {
+		t.Errorf("%d %s, %s publications", status, answer, w.published())
+	}
+	if _, err := w.try(token, "tcp://192.0.2.7:1"); err != ErrUnknown {
+		t.Errorf("the token: %v", err)
+	}
+	if status, _, _ := w.ask("DELETE", "/usages/u1/leases/"+id, ""); status != 404 {
+		t.Errorf("a second time: %d", status)
+	}
+	w.pass(2 * time.Minute)
+	if got := w.told(); got != "lease.created lease.created lease.renewed lease.ended lease.ended" {
+		t.Error(got)
+	}
+}

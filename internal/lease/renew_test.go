@@ -1,0 +1,253 @@
+package lease
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"meshddns/internal/msg"
+)
+
+// TestRenew: a change is stored, told and published; the same endpoints only start the time again.
+func TestRenew(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":600}`)
+	r := w.renew(token, "tcp://192.0.2.7:1", "udp://[2001:db8::7]:1")
+	if !r.Changed || !r.ExpiresAt.Equal(w.at.Add(10*time.Minute)) || len(r.Endpoints) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	w.want(`SELECT renewed_by FROM leases`, "192.0.2.9")
+	told, published := w.told(), w.published()
+	if told != "lease.created lease.renewed" || published == "0" {
+		t.Fatalf("%s, %s publications", told, published)
+	}
+	first := w.texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`)
+	for range 30 {
+		w.pass(time.Minute)
+		r := w.renew(token, "tcp://192.0.2.7:1", "udp://[2001:db8::7]:1")
+		if r.Changed || !r.ExpiresAt.Equal(w.at.Add(10*time.Minute)) {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if w.told() != told || w.published() != published {
+		t.Errorf("the same endpoints: %s, %s publications", w.told(), w.published())
+	}
+	if slices.Equal(w.texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`), first) {
+		t.Error("no renewal in half an hour is stored")
+	}
+	if r := w.renew(token, "tcp://192.0.2.8:1"); !r.Changed || w.told() != told+" lease.renewed" || w.published() == published {
+		t.Errorf("a change: %+v, %s, %s publications", r, w.told(), w.published())
+	}
+	for _, line := range []string{`meshddns_lease_renewals_total{result="changed"} 2`, `meshddns_lease_renewals_total{result="unchanged"} 30`} {
+		if !strings.Contains(w.figures(), line+"\n") {
+			t.Errorf("no %s in\n%s", line, w.figures())
+		}
+	}
+}
+
+// TestRenewWritesSeldom: the time of a renewal is stored once in a quarter of the lease's time.
+func TestRenewWritesSeldom(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":600}`)
+	w.renew(token, "tcp://192.0.2.7:1")
+	stored := map[string]bool{}
+	for range 60 {
+		w.pass(10 * time.Second)
+		w.renew(token, "tcp://192.0.2.7:1")
+		stored[w.texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`)[0]] = true
+	}
+	if len(stored) != 5 { // at the beginning, and after each quarter
+		t.Errorf("%d times are stored in 10 minutes", len(stored))
+	}
+}
+
+// TestRenewNothing: no endpoints withdraw those that stand, and no time runs.
+func TestRenewNothing(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	if r := w.renew(token); r.Changed || !r.ExpiresAt.IsZero() || r.Endpoints == nil || w.told() != "lease.created" {
+		t.Errorf("nothing of nothing: %+v", r)
+	}
+	w.renew(token, "tcp://192.0.2.7:1")
+	before := w.published()
+	w.at = w.at.Add(5 * time.Second)
+	if r := w.renew(token); !r.Changed || !r.ExpiresAt.IsZero() || w.leased() != "" || w.published() == before {
+		t.Errorf("%+v %s", r, w.leased())
+	}
+	w.pass(time.Hour)
+	if got := w.told(); got != "lease.created lease.renewed lease.renewed" {
+		t.Error(got)
+	}
+}
+
+// TestRenewTooSoon: a lease changes once in 5 seconds; a change that fails does not count.
+func TestRenewTooSoon(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	_, other := w.lease(`{"slot":"b","ttl":60}`)
+	w.renew(token, "tcp://192.0.2.7:1")
+	w.at = w.at.Add(2 * time.Second)
+	_, err := w.try(token, "tcp://192.0.2.7:2")
+	if soon, ok := errors.AsType[*TooSoonError](err); !ok || soon.Wait != 3*time.Second {
+		t.Errorf("%v", err)
+	}
+	if r := w.renew(token, "tcp://192.0.2.7:1"); r.Changed || !r.ExpiresAt.Equal(w.at.Add(time.Minute)) {
+		t.Errorf("the published endpoints: %+v", r)
+	}
+	w.renew(other, "tcp://192.0.2.7:2")
+	w.at = w.at.Add(3 * time.Second)
+	w.renew(token, "tcp://192.0.2.7:3")
+
+	w.at = w.at.Add(5 * time.Second)
+	w.exec(`CREATE TRIGGER broken BEFORE UPDATE OF endpoints ON leases BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+	if _, err := w.try(token, "tcp://192.0.2.7:4"); err == nil {
+		t.Fatal("no error")
+	}
+	w.exec(`DROP TRIGGER broken`)
+	if r := w.renew(token, "tcp://192.0.2.7:4"); !r.Changed {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRenewFails: a change that is not stored leaves the lease the time that it has.
+func TestRenewFails(t *testing.T) {
+	for _, endpoints := range [][]string{{"tcp://192.0.2.7:2"}, {}} {
+		w := newWorld(t)
+		_, token := w.lease(`{"slot":"a","ttl":60}`)
+		w.renew(token, "tcp://192.0.2.7:1")
+		w.at = w.at.Add(30 * time.Second)
+		w.exec(`CREATE TRIGGER broken BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+		if _, err := w.try(token, endpoints...); err == nil {
+			t.Fatal("no error")
+		}
+		w.exec(`DROP TRIGGER broken`)
+		w.pass(29 * time.Second)
+		if w.leased() == "" {
+			t.Errorf("after %s the lease has ended too soon", endpoints)
+		}
+		w.pass(time.Second)
+		if w.leased() != "" {
+			t.Errorf("after %s the lease does not end", endpoints)
+		}
+	}
+}
+
+// TestRenewRefuses: what the lease does not permit changes nothing.
+func TestRenewRefuses(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60,"schemes":["tcp","udp"],"cidrs":["192.0.2.0/24","2001:db8::/32"]}`)
+	w.renew(token, "tcp://192.0.2.7:1")
+	w.at = w.at.Add(30 * time.Second)
+	for _, test := range []struct {
+		endpoints string
+		code      msg.ID
+	}{
+		{"wss://192.0.2.7:1", msg.LeaseScheme},
+		{"udp://198.51.100.1:1", msg.LeaseAddress},
+		{"udp://[2001:db9::1]:1", msg.LeaseAddress},
+		{"udp://a.example:1", msg.LeaseAddress},
+		{"udp://192.0.2.7:1 udp://198.51.100.1:1", msg.LeaseAddress},
+		{"udp://192.0.2.7", msg.LeaseEndpoint},
+		{"udp://192.0.2.7:0", msg.LeaseEndpoint},
+		{"udp://192.0.2.7:1/", msg.LeaseEndpoint},
+		{"UDP://192.0.2.7:1", msg.LeaseEndpoint},
+		{"192.0.2.7:1", msg.LeaseEndpoint},
+		{"udp://{ipv4}:1", msg.LeaseEndpoint},
+		{"udp://192.0.2.7:1\x00", msg.LeaseEndpoint},
+		{"udp://" + strings.Repeat("a", 60000) + ":1", msg.LeaseEndpoint},
+		{strings.TrimSpace(strings.Repeat("udp://192.0.2.7:1 ", MaxEndpoints+1)), msg.LeaseTooManyEndpoints},
+		{strings.TrimSpace(strings.Repeat("udp://[2001:db8:1111:2222:3333:4444:5555:6666]:11010 ", MaxEndpoints)), msg.ValueTooLong},
+	} {
+		_, err := w.try(token, strings.Split(test.endpoints, " ")...)
+		if refusal, ok := errors.AsType[*msg.Refusal](err); !ok || refusal.ID != test.code || len(refusal.Error()) > 1000 {
+			t.Errorf("%.80q: %.300v, want %s", test.endpoints, err, test.code)
+		}
+	}
+	if got := w.told(); got != "lease.created lease.renewed" || w.leased() != `["tcp://192.0.2.7:1"]` {
+		t.Errorf("%s %s", got, w.leased())
+	}
+	if !strings.Contains(w.figures(), `meshddns_lease_refused_total{reason="lease_address_refused"} 4`+"\n") {
+		t.Error(w.figures())
+	}
+	for _, good := range []string{"udp://192.0.2.255:65535", "tcp://[2001:db8::1]:1", "tcp://[::ffff:192.0.2.1]:1"} {
+		w.at = w.at.Add(5 * time.Second)
+		if _, err := w.try(token, good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+}
+
+// TestReleased: a usage that is being released takes no renewal, and its leases go with it.
+func TestReleased(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	_, unused := w.lease(`{"slot":"b","ttl":60}`)
+	w.renew(token, "tcp://192.0.2.7:1")
+	stale, err := w.Find(t.Context(), unused)
+	w.must(err)
+	w.exec(`UPDATE bindings SET status = 'releasing'`)
+	for _, endpoints := range [][]string{{"tcp://192.0.2.7:1"}, {"tcp://192.0.2.7:2"}, {}} {
+		if _, err := w.try(token, endpoints...); err != ErrReleased {
+			t.Errorf("%s: %v", endpoints, err)
+		}
+	}
+	if _, err := w.Renew(t.Context(), stale, []string{"tcp://192.0.2.7:3"}, node); err != ErrReleased {
+		t.Errorf("a renewal that began before: %v", err)
+	}
+	w.exec(`DELETE FROM usages`)
+	w.want(`SELECT id FROM leases`)
+	if _, err := w.try(token, "tcp://192.0.2.7:1"); err != ErrUnknown {
+		t.Errorf("the token: %v", err)
+	}
+	if _, err := w.Renew(t.Context(), Lease{Seq: stale.Seq, Rules: stale.Rules}, []string{"tcp://192.0.2.7:1"}, node); err != ErrUnknown {
+		t.Errorf("a renewal that began before: %v", err)
+	}
+	w.pass(time.Hour)
+	if got := w.told(); got != "lease.created lease.created lease.renewed" {
+		t.Error(got)
+	}
+	if len(w.clocks.all) != 0 {
+		t.Errorf("%d clocks are left", len(w.clocks.all))
+	}
+}
+
+// TestAddressed: addresses go into the template, by default into the usage's own endpoints.
+func TestAddressed(t *testing.T) {
+	w := newWorld(t)
+	w.usage(2, "_mesh.b.example.com")
+	w.exec(`UPDATE usages SET txt_endpoints = '["tcp://192.0.2.1:11010","udp://{ipv4}:11011","tcp://[2001:db8::1]:11010"]' WHERE seq = 1`)
+	for _, test := range []struct{ body, addresses, want string }{
+		{`{"slot":"a","ttl":60}`, "192.0.2.7", "tcp://192.0.2.7:11010 udp://192.0.2.7:11011"},
+		{`{"slot":"b","ttl":60,"schemes":["udp"]}`, "192.0.2.7 2001:db8::7", "udp://192.0.2.7:11011 udp://[2001:db8::7]:11011"},
+		{`{"slot":"c","ttl":60,"template":["wss://{ip}:443","ws://{ip}:80"]}`, "2001:db8::7", "wss://[2001:db8::7]:443 ws://[2001:db8::7]:80"},
+		{`{"slot":"d","ttl":60,"schemes":["wss"]}`, "192.0.2.7", ""},
+	} {
+		_, token := w.lease(test.body)
+		l, err := w.Find(t.Context(), token)
+		w.must(err)
+		var addresses []netip.Addr
+		for text := range strings.FieldsSeq(test.addresses) {
+			addresses = append(addresses, netip.MustParseAddr(text))
+		}
+		got, err := w.Addressed(t.Context(), l, addresses)
+		if (err == ErrNoTemplate) != (test.want == "") || err != nil && err != ErrNoTemplate || strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %s %v, want %s", test.body, got, err, test.want)
+		}
+	}
+}
+
+// TestHas: a lease answers to its record name with and without the first label.
+func TestHas(t *testing.T) {
+	l := Lease{Name: name}
+	for host, want := range map[string]bool{
+		"a.example.com": true, "A.Example.COM.": true, "_mesh.a.example.com": true, "_MESH.a.example.com": true,
+		"": false, ".": false, "example.com": false, "b.example.com": false, "a.example.com.x": false, "_mesh._mesh.a.example.com": false,
+	} {
+		if l.Has(host) != want {
+			t.Errorf("%q: %v", host, !want)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package lease
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/mattn/go-sqlite3"
+
+	"meshddns/internal/envelope"
+	"meshddns/internal/events"
+	"meshddns/internal/ledger"
+	"meshddns/internal/metrics"
+	"meshddns/internal/msg"
+	"meshddns/internal/reconcile"
+	"meshddns/internal/sqlite"
+)
+
+const name = "_mesh.a.example.com"
+
+var node = netip.MustParseAddr("192.0.2.9")
+
+// world is a database with a usage, a Table with a clock of its own, and the calls of the
+// administrator.
+type world struct {
+	*Table
+	t    *testing.T
+	path string
+	db   *sqlite.Database
+	at   time.Time
+	said bytes.Buffer
+	mux  *http.ServeMux
+	made int // ids
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db"), at: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
+	w.open()
+	t.Cleanup(func() {
+		if w.db != nil {
+			w.db.Close()
+		}
+	})
+	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, '0123456789ab')`)
+	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		account, err := ledger.UseAccount(ctx, tx, reconcile.Account{Provider: "builtin"})
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
+			VALUES ('s', '', '{}', 'example.com', 'example.com', 'com.example', 'builtin', '[]', ?, '', '')`, account)
+		return err
+	})
+	w.must(err)
+	w.usage(1, name, "tcp://192.0.2.1:11010", "udp://{ipv4}:11011")
+	return w
+}
+
+// open makes the Table anew, as a program that begins does.
+func (w *world) open() {
+	w.t.Helper()
+	tables, err := os.ReadFile("../../schema.sql")
+	w.must(err)
+	log := slog.New(slog.NewTextHandler(&w.said, nil))
+	w.db, err = sqlite.Open(w.t.Context(), w.path, sqlite.Schema{
+		Tables: string(tables), Own: []string{"appliance"}, First: func(context.Context, *sql.Tx) error { return nil },
+	}, log)
+	w.must(err)
+	now := func() time.Time { return w.at }
+	history := events.New(w.db.Reader, w.db.Tx, now)
+	w.Table = NewTable(Config{
+		Database: w.db, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, now, "0123456789ab", history),
+		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
+	})
+	w.must(w.Load(w.t.Context()))
+	a := envelope.Adapter{Log: log, Answers: Failures, Counted: func(string, int, string) {}}
+	w.mux = http.NewServeMux()
+	w.mux.Handle("POST /usages/{id}/leases", a.Handle(w.Post, "replace"))
+	w.mux.Handle("GET /usages/{id}/leases", a.Handle(w.List))
+	w.mux.Handle("DELETE /usages/{id}/leases/{lease}", a.Handle(w.Remove))
+}
+
+// restart ends the program and begins it again.
+func (w *world) restart() {
+	w.t.Helper()
+	w.must(w.db.Close())
+	w.open()
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) exec(statement string, args ...any) {
+	w.t.Helper()
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	}))
+}
+
+func (w *world) usage(seq int64, name string, endpoints ...string) {
+	w.t.Helper()
+	w.exec(`INSERT INTO usages (seq, id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
+		VALUES (?1, 'u' || ?1, 's', '', 'auto', 'p' || ?1, 'TXT', '', 1, ?2, ?3, '')`, seq, sqlite.TextList(endpoints), name)
+	w.exec(`INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?1, ?1, 7, 'u' || ?1, 's', 'active')`, seq)
+}
+
+// texts returns the rows of a query of one column.
+func (w *world) texts(query string) []string {
+	w.t.Helper()
+	all, err := sqlite.Collect(w.t.Context(), w.db.Reader, sqlite.Text, query)
+	w.must(err)
+	return all
+}
+
+// want compares the rows of a query of one column.
+func (w *world) want(query string, want ...string) {
+	w.t.Helper()
+	if got := w.texts(query); !slices.Equal(got, want) {
+		w.t.Errorf("%s: %v, want %v", query, got, want)
+	}
+}
+
+// told returns the kinds of the events so far.
+func (w *world) told() string {
+	w.t.Helper()
+	return strings.Join(w.texts(`SELECT kind FROM events ORDER BY seq`), " ")
+}
+
+// published counts how often the names were made due.
+func (w *world) published() string {
+	w.t.Helper()
+	return w.texts(`SELECT CAST(coalesce(sum(version), 0) AS TEXT) FROM names`)[0]
+}
+
+// leased returns the published endpoints.
+func (w *world) leased() string {
+	w.t.Helper()
+	return strings.Join(w.texts(`SELECT endpoints FROM leases WHERE endpoints <> '[]' ORDER BY seq`), " ")
+}
+
+// ask sends a request of the administrator, and returns the status, the error code and the body.
+func (w *world) ask(method, path, body string) (status int, code msg.ID, answer string) {
+	w.t.Helper()
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(w.t.Context(), method, path, strings.NewReader(body))
+	w.mux.ServeHTTP(recorder, request)
+	return recorder.Code, msg.ID(recorder.Header().Get("X-Error-Code")), recorder.Body.String()
+}
+
+// lease makes a lease of usage u1, and returns its id and token.
+func (w *world) lease(body string) (id string, token Token) {
+	w.t.Helper()
+	status, _, answer := w.ask("POST", "/usages/u1/leases", body)
+	var made struct {
+		Data struct {
+			ID    string `json:"id"`
+			Token Token  `json:"token"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != 200 || made.Data.Token == "" {
+		w.t.Fatalf("%s: %d %s", body, status, answer)
+	}
+	return made.Data.ID, made.Data.Token
+}
+
+// slots makes leases of 60 seconds for some slots, each with an endpoint.
+func (w *world) slots(count int) (tokens []Token) {
+	w.t.Helper()
+	for i := range count {
+		_, token := w.lease(`{"slot":"s` + strconv.Itoa(i) + `","ttl":60}`)
+		tokens = append(tokens, token)
+		w.renew(token, "tcp://192.0.2.7:"+strconv.Itoa(1000+i))
+	}
+	return tokens
+}
+
+// try renews the lease of a token.
+func (w *world) try(token Token, endpoints ...string) (Renewal, error) {
+	w.t.Helper()
+	l, err := w.Find(w.t.Context(), token)
+	if err != nil {
+		return Renewal{}, err
+	}
+	return w.Renew(w.t.Context(), l, endpoints, node)
+}
+
+// renew is try without an error.
+func (w *world) renew(token Token, endpoints ...string) Renewal {
+	w.t.Helper()
+	r, err := w.try(token, endpoints...)
+	w.must(err)
+	return r
+}
+
+// pass lets time pass, and then looks for leases whose time is over.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
+	w.at = w.at.Add(d)
+	w.must(w.Expire(w.t.Context()))
+}
+
+func (w *world) figures() string {
+	var out bytes.Buffer
+	w.WriteMetrics(metrics.NewPage(&out), 0, 0)
+	return out.String()
+}
