@@ -23,6 +23,7 @@ const (
 	maxUsages    = 4096 // with a check
 	maxEndpoints = 4096 // further ones count as unchecked
 	maxProbes    = 64   // at once
+	maxWitnesses = 8    // that tell whether this host is cut off
 	reloadEvery  = 5 * time.Second
 	quietTime    = time.Minute // between two changes of a name
 
@@ -266,28 +267,40 @@ func (w *Watch) ripe(name string) bool {
 }
 
 // believed reports whether this host is not cut off. Between two answers of a control the endpoints
-// are probed once more, because the failures may come from a cut that has just ended.
+// are probed once more, because the failures may come from a cut that has just ended. Without a
+// control another endpoint must answer at the same time.
 func (w *Watch) believed(ctx context.Context, deaths []target) bool {
-	if !w.connected(ctx) {
+	ok, known := w.control.Reachable(ctx)
+	if known && !ok {
 		return false
 	}
-	w.probeAll(ctx, deaths)
-	return ctx.Err() == nil && w.connected(ctx)
-}
-
-// connected reports whether a control answers. Without one, another checked endpoint must have
-// answered within its interval.
-func (w *Watch) connected(ctx context.Context) bool {
-	ok, known := w.control.Reachable(ctx)
 	if known {
-		return ok
+		w.probeAll(ctx, deaths)
+		ok, _ = w.control.Reachable(ctx)
+		return ok && ctx.Err() == nil
 	}
+	others := w.witnesses(deaths)
+	if len(others) == 0 {
+		return false
+	}
+	w.probeAll(ctx, slices.Concat(others, deaths))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.targets, func(t target) bool {
+	return ctx.Err() == nil && slices.ContainsFunc(others, func(t target) bool { return w.states[t.key] != nil && w.states[t.key].wins > 0 })
+}
+
+// witnesses returns at most maxWitnesses endpoints that have answered their last probe.
+func (w *Watch) witnesses(deaths []target) (all []target) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.targets {
 		s := w.states[t.key]
-		return s != nil && s.wins > 0 && w.now().Sub(s.alive) <= t.check.Every()*11/10
-	})
+		dying := slices.ContainsFunc(deaths, func(d target) bool { return d.key == t.key })
+		if s != nil && s.wins > 0 && !t.dead && !dying && len(all) < maxWitnesses {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // judge takes one failure of deaths back that are not believed, so that an endpoint has to fail once
@@ -296,7 +309,7 @@ func (w *Watch) judge(deaths []target, believed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if believed || len(deaths) == 0 {
-		w.stands = w.stands && !believed
+		w.stands = w.stands && !believed && w.failing()
 		return
 	}
 	for _, t := range deaths {
@@ -308,6 +321,14 @@ func (w *Watch) judge(deaths []target, believed bool) {
 		w.stands = true
 		w.log.Warn("this host seems to be cut off: no endpoint is declared dead", "endpoints", len(deaths))
 	}
+}
+
+// failing reports whether an endpoint failed at its last probe and is not dead. The caller holds mu.
+func (w *Watch) failing() bool {
+	return slices.ContainsFunc(w.targets, func(t target) bool {
+		s := w.states[t.key]
+		return s != nil && !t.dead && s.error != ""
+	})
 }
 
 // changes returns the changes of each name that has been quiet. mayDie selects the endpoints that may

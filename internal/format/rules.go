@@ -197,7 +197,7 @@ func dnsAddr(name string, e endpoint) ([]record, msg.Text) {
 	}
 	value := fmt.Sprintf("dnsaddr=%s%s%d%s/p2p/%s", host, parts.before, e.port, parts.after, e.PeerID)
 	if len(value) > mesh.MaxValue {
-		return nil, (&mesh.TooLongError{Octets: len(value)}).Message()
+		return nil, (&mesh.TooLongError{Octets: len(value), Most: mesh.MaxValue}).Message()
 	}
 	return []record{{name, typeTXT, value}}, ""
 }

@@ -29,7 +29,7 @@ import (
 // The answer is the status, the X-Error-Code, the headers that matter and the
 // body; "go test -update" writes it anew, and the diff is the review. What
 // differs from run to run stands as <id-1>, <owner>, <dns> (the address of the
-// built-in DNS server), <time> and <ms>; the first three may be used in
+// built-in DNS server), <time>, <ms> and <token>; the first three may be used in
 // requests too. In a request <70000 x> is as many letters, and a body
 // bytes "..." is a Go string. Beside requests there are
 //
@@ -166,6 +166,7 @@ var (
 	timeText = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	took     = regexp.MustCompile(`"duration_ms":\d+`)
 	planned  = regexp.MustCompile(`,"next_at":"[^"]*"`) // of the next pass: testNextPass
+	token    = regexp.MustCompile(`"token":"[A-Za-z0-9_-]{43}"`)
 	fromPort = regexp.MustCompile(`127\.0\.0\.1:\d+->`)
 )
 
@@ -186,6 +187,7 @@ func (s *script) shown(text string) string {
 		text = planned.ReplaceAllString(text, "")
 	}
 	text = fromPort.ReplaceAllString(timeText.ReplaceAllString(text, "<time>"), "<client>->")
+	text = token.ReplaceAllString(text, `"token":"<token>"`)
 	text = took.ReplaceAllString(text, `"duration_ms":"<ms>"`)
 	if json.Valid([]byte(text)) {
 		text = layout(json.RawMessage(text), "")
