@@ -125,7 +125,7 @@ func (a *appliance) change(t *testing.T, r round) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := a.must(t, "PATCH", fmt.Sprintf("/usages/%s?wait=10", a.usage), string(body))
+	answer := a.must(t, "PATCH", fmt.Sprintf("/usages/%s?wait=30", a.usage), string(body))
 	var changed struct {
 		Data struct {
 			Publish struct {
@@ -142,11 +142,11 @@ func (a *appliance) change(t *testing.T, r round) {
 	}
 	publish := changed.Data.Publish
 	if r.has("mesh1") && publish.State != "published" {
-		t.Fatalf("not published after 10 seconds: %s", answer)
+		t.Fatalf("not published after 30 seconds: %s", answer)
 	}
 	for _, set := range publish.Formats {
 		if set.State != "published" && len(set.Values) > 0 {
-			t.Fatalf("%s is not published after 10 seconds: %s", set.Format, answer)
+			t.Fatalf("%s is not published after 30 seconds: %s", set.Format, answer)
 		}
 	}
 }

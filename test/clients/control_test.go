@@ -26,20 +26,32 @@ func serve(t *testing.T, zone string) (address string) {
 	if err := parser.Err(); err != nil {
 		t.Fatal(err)
 	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", packets.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets, listener := listenBoth(t)
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, question *dns.Msg) { answer(w, question, records) })
 	for _, server := range []*dns.Server{{PacketConn: packets, Handler: handler}, {Listener: listener, Handler: handler}} {
 		go server.ActivateAndServe()
 		t.Cleanup(func() { server.Shutdown() })
 	}
 	return packets.LocalAddr().String()
+}
+
+// listenBoth listens at one port over UDP and TCP. A port that is free for one may be taken for the other.
+func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	var err error
+	for range 20 {
+		listener, listens := net.Listen("tcp", "127.0.0.1:0")
+		if listens != nil {
+			t.Fatal(listens)
+		}
+		var packets net.PacketConn
+		if packets, err = net.ListenPacket("udp", listener.Addr().String()); err == nil {
+			return packets, listener
+		}
+		listener.Close()
+	}
+	t.Fatal(err)
+	return nil, nil
 }
 
 // answer writes the records at the name of a question, those that UDP has room for.
