@@ -50,7 +50,7 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "a write leaves no doubt", file: "internal/reconcile/place.go",
-		old: "p.Doubt = p.Doubt.with(e.Value)", new: "_ = e",
+		old: "p.Doubt = p.doubting(e.Value)", new: "_ = e",
 		within: 300, finds: `.`,
 	},
 	{

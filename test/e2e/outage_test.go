@@ -573,6 +573,7 @@ func (h *outageHouse) says() error {
 	var said [][]string
 	err = h.wait("the log says it", func() bool {
 		said = troubles.FindAllStringSubmatch(h.p.log.String(), -1)
+		said = slices.DeleteFunc(said, func(line []string) bool { return line[1] == "shared_name" }) // of the foreign value
 		return len(said) > 0
 	})
 	if err != nil {
