@@ -185,7 +185,7 @@ func (l Lease) Check(endpoints []string) error {
 	}
 	err := mesh.Check(l.Network.V.String(), mesh.AnyOwner, endpoints)
 	if long, ok := errors.AsType[*mesh.TooLongError](err); ok {
-		return msg.Refuse(msg.ValueTooLong, long.Octets, mesh.MaxValue)
+		return msg.Refuse(msg.ValueTooLong, long.Octets, long.Most)
 	}
 	return err
 }

@@ -32,7 +32,7 @@ const (
 	checkQuiet    = time.Minute // between two changes of a name
 )
 
-// An endpoint that nobody serves any more leaves DNS, and returns when somebody does, a minute after the last change.
+// An endpoint without a listener leaves DNS. When it has one again it returns, a minute after the last change.
 // The only endpoint of a usage stays. No control is given: the endpoint that lives is the proof that this host is not
 // cut off.
 func TestEndpointDies(t *testing.T) {
