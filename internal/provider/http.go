@@ -26,6 +26,7 @@ const (
 	callTime  = 10 * time.Second // limit for one request and its answer
 	listTime  = time.Minute      // for the rest of a list of which over maxAnswer octets came in callTime
 	maxAnswer = 4 << 20          // octets of an answer
+	shortRead = 256 << 10        // octets of an answer that are read without a place in longReads
 	maxStream = 256 << 20        // octets of an answer that is read as a stream
 	maxSkew   = 5 * time.Minute  // greatest clock error that the strictest vendors accept
 	userAgent = "meshddns"
@@ -162,7 +163,7 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	if c.list != nil && response.StatusCode == http.StatusOK {
 		return a.stream(ctx, c, response, func() { late.Reset(listTime) })
 	}
-	body, tooLong, err := readAnswer(response.Body)
+	body, tooLong, err := readAnswer(ctx, response.Body)
 	if err != nil {
 		return answer{}, a.unreached(ctx, c, err)
 	}
@@ -177,11 +178,26 @@ func (a *api) send(ctx context.Context, c call, sign func(r *http.Request, body 
 	return answer{}, &Error{Kind: BadAnswer, Detail: a.asked(c), Err: err}
 }
 
+// longReads bounds the long answers that are read at a time: many zones at once must not fill the
+// memory of a small machine.
+var longReads = make(chan struct{}, 2)
+
 // readAnswer reads an answer, unless it has over maxAnswer octets. The blocks are joined only at the end,
 // so that an answer that is too long costs no more memory than its limit.
-func readAnswer(from io.Reader) (body []byte, tooLong bool, err error) {
+func readAnswer(ctx context.Context, from io.Reader) (body []byte, tooLong bool, err error) {
 	var read blocks
-	octets, err := io.Copy(&read, io.LimitReader(from, maxAnswer+1))
+	octets, err := io.Copy(&read, io.LimitReader(from, shortRead))
+	if err == nil && octets == shortRead {
+		select {
+		case longReads <- struct{}{}:
+			defer func() { <-longReads }()
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+		var rest int64
+		rest, err = io.Copy(&read, io.LimitReader(from, maxAnswer-shortRead+1))
+		octets += rest
+	}
 	if err != nil || octets > maxAnswer {
 		return nil, octets > maxAnswer, err
 	}
