@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -79,73 +77,6 @@ func (p *program) leased(prefix string) (endpoints []string) {
 	}
 	slices.Sort(endpoints)
 	return endpoints
-}
-
-// ddclient and inadyn publish the address of their host. Without a change they write nothing, and a
-// wrong password changes nothing.
-func TestNodeClients(t *testing.T) {
-	t.Parallel()
-	support.Need(t, "ddclient", "inadyn", "dig")
-	p, nodes := startNodes(t, filepath.Join(t.TempDir(), "meshddns.db"))
-	p.configure("auto", "tcp://203.0.113.7:1")
-	for _, c := range []struct {
-		name                   string
-		config                 string // of the listener, the token, the address and the host name
-		args                   string
-		said, unchanged, wrong string
-	}{
-		{
-			name:   "ddclient",
-			config: "protocol=dyndns2\nuse=ip\nip=%[3]s\nserver=%[1]s\nssl=no\nlogin=node\npassword='%[2]s'\n%[4]s\n",
-			args:   "-daemon=0 -foreground -noquiet -verbose -cache DIR/cache -file FILE", said: "good: IP address set to", unchanged: "nochg", wrong: "authorization failed",
-		},
-		{
-			name: "inadyn",
-			config: "verify-address = false\ncustom mesh {\n ssl = false\n username = node\n password = \"%[2]s\"\n checkip-command = \"echo %[3]s\"\n" +
-				" ddns-server = \"%[1]s\"\n ddns-path = \"/nic/update?hostname=%%h&myip=%%i\"\n hostname = \"%[4]s\"\n}\n",
-			args: "-1 -n --no-pidfile -l debug --cache-dir DIR -f FILE", said: "\ngood 192.31.195.7", unchanged: "\nnochg", wrong: "badauth",
-		},
-	} {
-		usage := p.reserve(c.name)
-		token := p.lend(usage, "home")
-		folder := t.TempDir()
-		// run runs the client once, and returns what it says.
-		run := func(token, address string, more ...string) (said string, err error) {
-			file := filepath.Join(folder, "client.conf")
-			text := fmt.Sprintf(c.config, nodes.http, token, address, c.name+".mesh.example.com")
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			args := strings.Fields(strings.NewReplacer("DIR", folder, "FILE", file).Replace(c.args))
-			out, err := exec.CommandContext(t.Context(), c.name, append(args, more...)...).CombinedOutput()
-			return string(out), err
-		}
-		if said, err := run(token, "192.31.195.7"); err != nil || !strings.Contains(said, c.said) {
-			t.Errorf("%s: %v, and no %q:\n%s", c.name, err, c.said, said)
-		}
-		p.eventually("the address of "+c.name+" is in DNS", func() bool {
-			return slices.Equal(p.leased(c.name), []string{"tcp://192.31.195.7:11010"})
-		})
-		p.settled()
-		last := p.lastEvent()
-		if said, err := run(token, "192.31.195.7"); err != nil {
-			t.Errorf("%s, once more: %v\n%s", c.name, err, said)
-		}
-		force := map[string]string{"ddclient": "-force", "inadyn": "--force"}[c.name]
-		if said, err := run(token, "192.31.195.7", force); err != nil || !strings.Contains(said, c.unchanged) {
-			t.Errorf("%s, forced: %v, and no %q:\n%s", c.name, err, c.unchanged, said)
-		}
-		if said, err := run("wrong"+token, "192.31.195.8", force); err == nil || !strings.Contains(said, c.wrong) {
-			t.Errorf("%s with a wrong password: %v, and no %q:\n%s", c.name, err, c.wrong, said)
-		}
-		p.settled()
-		if now := p.lastEvent(); now != last {
-			t.Errorf("%s: the runs without a change made the events after %d: %s", c.name, last, p.call(200, "GET", fmt.Sprintf("/api/v1/ddns/events?after=%d", last), "").body)
-		}
-		if got := p.leased(c.name); !slices.Equal(got, []string{"tcp://192.31.195.7:11010"}) {
-			t.Errorf("%s: %q is published", c.name, got)
-		}
-	}
 }
 
 // tenant is a node that remembers which endpoints were acknowledged. No other node has its slot.
