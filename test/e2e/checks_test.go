@@ -229,18 +229,29 @@ func startChecks(t *testing.T, db string, more ...string) *program {
 // reserveChecked makes a usage with a check, and waits until its endpoints are published and found alive.
 func (p *program) reserveChecked(prefix, check string, endpoints ...string) (id string) {
 	p.t.Helper()
+	id = p.addChecked(prefix, check, endpoints...)
+	p.publishes(limit, prefix, strings.Join(endpoints, " "))
+	support.Eventually(p.t, limit, "the endpoints of "+prefix+" are alive", seldom(func() bool { return p.alive(id, len(endpoints)) }))
+	return id
+}
+
+// addChecked makes a usage with a check.
+func (p *program) addChecked(prefix, check string, endpoints ...string) (id string) {
+	p.t.Helper()
 	id = p.call(200, "POST", usagesPath, fmt.Sprintf(`{"service_id":"svc","prefix_mode":"custom","custom_prefix":%q,"network_id":1,"check":%s}`, prefix, check)).field("id")
 	body, err := json.Marshal(map[string][]string{"txt_endpoints": endpoints})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.call(200, "PATCH", usagesPath+"/"+id, string(body))
-	p.publishes(limit, prefix, strings.Join(endpoints, " "))
-	support.Eventually(p.t, limit, "the endpoints of "+prefix+" are alive", seldom(func() bool {
-		states := p.states(id)
-		return len(states) == len(endpoints) && !slices.ContainsFunc(states, func(s endpointState) bool { return s.Alive == nil || !*s.Alive || s.Error != "" })
-	}))
 	return id
+}
+
+// alive reports whether all endpoints of a usage have answered their last probe.
+func (p *program) alive(id string, count int) bool {
+	p.t.Helper()
+	states := p.states(id)
+	return len(states) == count && !slices.ContainsFunc(states, func(s endpointState) bool { return s.Alive == nil || !*s.Alive || s.Error != "" })
 }
 
 // publishes waits until the usage of a prefix has the endpoints in DNS, and no others.
@@ -252,7 +263,12 @@ func (p *program) publishes(limit time.Duration, prefix, endpoints string) {
 // published returns the endpoints of a prefix in DNS.
 func (p *program) published(prefix string) string {
 	p.t.Helper()
-	_, value, _ := strings.Cut(strings.Trim(p.dig("+short", "_mesh."+prefix+".mesh.example.com", "TXT"), "\"\n"), " o=")
+	return endpointsOf(p.dig("+short", "_mesh."+prefix+".mesh.example.com", "TXT"))
+}
+
+// endpointsOf returns the endpoints of a TXT record that dig prints.
+func endpointsOf(record string) string {
+	_, value, _ := strings.Cut(strings.Trim(record, "\"\n"), " o=")
 	_, value, _ = strings.Cut(value, " ")
 	return value
 }
