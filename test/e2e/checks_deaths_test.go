@@ -30,6 +30,7 @@ const (
 // a second name, where it stays. Each death is of another name, because checks change a name at most once a minute.
 // MESHDDNS_DEATHS says how many deaths of each kind there are.
 func TestDeaths(t *testing.T) {
+	long(t, "MESHDDNS_DEATHS")
 	support.Need(t, "nsenter")
 	if !checksRun(t) {
 		return
