@@ -25,7 +25,6 @@ const (
 	maxProbes    = 64   // at once
 	maxWitnesses = 8    // that tell whether this host is cut off
 	reloadEvery  = 5 * time.Second
-	quietTime    = time.Minute // between two changes of a name
 
 	// WritesPerHour is the budget of changes that checks cause at one account. deSEC allows 300
 	// writes a day (https://desec.readthedocs.io/en/latest/rate-limits.html).

@@ -24,10 +24,15 @@ var nodesAt = regexp.MustCompile(`msg=started .*nodes=(\S+)`)
 func startNodes(t *testing.T, db string) (p, nodes *program) {
 	t.Helper()
 	p = start(t, "-db", db, "-node-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-sync-interval", "1h")
-	nodes = &program{t: t, http: nodesAt.FindStringSubmatch(p.log.String())[1]}
+	return p, nodesOf(p)
+}
+
+// nodesOf returns the listener for nodes of a program.
+func nodesOf(p *program) (nodes *program) {
+	nodes = &program{t: p.t, http: nodesAt.FindStringSubmatch(p.log.String())[1]}
 	nodes.connect()
 	nodes.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
-	return p, nodes
+	return nodes
 }
 
 // reserve reserves a prefix below mesh.example.com.
