@@ -133,7 +133,7 @@ func (e *Engine) beginPass(ctx context.Context, automatic bool) (next time.Time,
 		return next, err
 	}
 	e.mu.Lock()
-	e.join(requested)
+	e.join(requested, now)
 	trigger, at := e.trigger(requested, automatic, now)
 	e.mu.Unlock()
 	if trigger == "" || at.After(now) {
@@ -256,7 +256,7 @@ func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) =
 // join lets new callers wait for the running pass, except in four cases: the caller wants a
 // sweep and the pass has none, the pass is unhurried, its search for orphans has begun, or a
 // change since its begin requests another one. The caller holds the lock.
-func (e *Engine) join(requested Request) {
+func (e *Engine) join(requested Request, now time.Time) {
 	if e.pass == nil || e.unhurried() || e.pass.progress.Orphans || requested.Trigger != "" {
 		return
 	}
@@ -264,7 +264,7 @@ func (e *Engine) join(requested Request) {
 		joins := !r.sweep || e.pass.progress.Sweep
 		if joins {
 			e.pass.waiting = append(e.pass.waiting, r)
-			e.pass.horizon = e.config.Now() // the caller may have come after the begin of this round
+			e.pass.horizon = now
 		}
 		return joins
 	})
