@@ -53,7 +53,7 @@ func TestLongReads(t *testing.T) {
 		from, to := io.Pipe()
 		ends = append(ends, to)
 		reads.Go(func() { readAnswer(t.Context(), from) })
-		if _, err := to.Write(make([]byte, shortRead+1)); err != nil { // is read by now, but for what nobody waits for
+		if _, err := to.Write(make([]byte, shortRead+1)); err != nil { // returns once the octet is read that needs a place
 			t.Fatal(err)
 		}
 	}

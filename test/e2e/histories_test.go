@@ -49,12 +49,24 @@ func TestHistories(t *testing.T) {
 	count, first := number(t, "MESHDDNS_HISTORIES", fewHistories), number(t, "MESHDDNS_HISTORY_SEED", 1)
 	quickBinary(t)
 	tally := &tally{counts: map[string]int{}}
+	runSeeds(t, first, count, historyWorkers, func(t *testing.T, seed int) { runHistory(t, uint64(seed), tally) })
+	for _, s := range historyChoices {
+		tally.add("step: "+s.name, 0)
+	}
+	for _, kind := range slices.Concat(writeFaults, anyFaults) {
+		tally.add("fault: "+string(kind), 0)
+	}
+	tally.report(t, count >= manyHistories)
+}
+
+// runSeeds runs a test for each of count seeds, some at a time.
+func runSeeds(t *testing.T, first, count, atOnce int, run func(t *testing.T, seed int)) {
 	seeds := make(chan int)
 	var workers sync.WaitGroup
-	for range min(historyWorkers, count) {
+	for range min(atOnce, count) {
 		workers.Go(func() {
 			for seed := range seeds {
-				t.Run(strconv.Itoa(seed), func(t *testing.T) { runHistory(t, uint64(seed), tally) })
+				t.Run(strconv.Itoa(seed), func(t *testing.T) { run(t, seed) })
 			}
 		})
 	}
@@ -63,7 +75,6 @@ func TestHistories(t *testing.T) {
 	}
 	close(seeds)
 	workers.Wait()
-	tally.report(t, count >= manyHistories)
 }
 
 // quickBinary gives the program with a short time between the two looks.
@@ -98,14 +109,8 @@ func (c *tally) add(what string, n int) {
 	c.counts[what] += n
 }
 
-// report prints the counts. What never happened was never tested.
+// report prints the counts. What was added as 0 and never happened was never tested.
 func (c *tally) report(t *testing.T, all bool) {
-	for _, s := range historyChoices {
-		c.add("step: "+s.name, 0)
-	}
-	for _, kind := range slices.Concat(writeFaults, anyFaults) {
-		c.add("fault: "+string(kind), 0)
-	}
 	for _, what := range slices.Sorted(maps.Keys(c.counts)) {
 		t.Logf("%7d %s", c.counts[what], what)
 		if c.counts[what] == 0 && all {

@@ -3,12 +3,10 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +18,6 @@ import (
 
 const (
 	lifeSteps   = 60
-	fewLives    = 12  // under plain go test
 	manyLives   = 100 // in which everything has to happen
 	lifeWorkers = 12  // they mostly wait
 
@@ -39,40 +36,17 @@ const (
 func TestLives(t *testing.T) {
 	long(t, "MESHDDNS_LIVES")
 	t.Parallel()
-	count, first := number(t, "MESHDDNS_LIVES", fewLives), number(t, "MESHDDNS_LIVES_SEED", 1)
+	count, first := number(t, "MESHDDNS_LIVES", 0), number(t, "MESHDDNS_LIVES_SEED", 1)
 	quickBinary(t)
 	tally := &tally{counts: map[string]int{}}
-	seeds := make(chan int)
-	var workers sync.WaitGroup
-	for range min(lifeWorkers, count) {
-		workers.Go(func() {
-			for seed := range seeds {
-				t.Run(strconv.Itoa(seed), func(t *testing.T) { runLife(t, seed, tally) })
-			}
-		})
-	}
-	for seed := first; seed < first+count; seed++ {
-		seeds <- seed
-	}
-	close(seeds)
-	workers.Wait()
-	tally.reportLives(t, count >= manyLives)
-}
-
-// reportLives prints the counts. What never happened was never tested.
-func (c *tally) reportLives(t *testing.T, all bool) {
-	for _, s := range lifeChoices {
-		c.add(s.name, 0)
+	runSeeds(t, first, count, lifeWorkers, func(t *testing.T, seed int) { runLife(t, seed, tally) })
+	for _, c := range lifeChoices {
+		tally.add(c.name, 0)
 	}
 	for _, kind := range []string{"lease.renewed", "endpoint.dead", "endpoint.alive", "record.failed", "record.conflict", "record.recovered", "usage.releasing"} {
-		c.add(kind, 0)
+		tally.add(kind, 0)
 	}
-	for _, what := range slices.Sorted(maps.Keys(c.counts)) {
-		t.Logf("%7d %s", c.counts[what], what)
-		if c.counts[what] == 0 && all {
-			t.Errorf("never happened: %s", what)
-		}
-	}
+	tally.report(t, count >= manyLives)
 }
 
 // life is a usage with all that may happen to it.

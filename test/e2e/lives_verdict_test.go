@@ -183,6 +183,11 @@ func (l *life) end() {
 	}
 	l.settles("in the end", l.synchronised)
 	l.stands()
+	if l.check && l.random.IntN(2) == 0 {
+		l.check = false
+		l.patch(map[string]any{"check": map[string]any{"kind": "none"}})
+		l.settles("without a check", l.verdict)
+	}
 	l.openAll()
 	l.settles("with all endpoints open", l.verdict)
 	if l.usage != "" {

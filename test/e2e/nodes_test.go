@@ -58,10 +58,9 @@ func (u updater) run(t *testing.T, token, address, host string, more ...string) 
 // until runs the client until it says something.
 func (u updater) until(t *testing.T, p *program, said, token, address, host string) {
 	t.Helper()
-	var last string
 	p.eventually(u.name+" says "+said, func() bool {
-		last, _ = u.run(t, token, address, host, u.force)
-		return strings.Contains(last, said)
+		told, _ := u.run(t, token, address, host, u.force)
+		return strings.Contains(told, said)
 	})
 }
 

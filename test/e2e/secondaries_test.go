@@ -462,6 +462,7 @@ type poll struct {
 	stop         func()
 }
 
+// asking begins to ask.
 func asking(t *testing.T, peers []*peer, name string) *poll {
 	asked, err := dnswire.ParseName(name)
 	if err != nil {
