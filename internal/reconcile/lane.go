@@ -293,8 +293,11 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 		if t.page != nil {
 			t.page.again = append(t.page.again, name)
 		}
-	case p != nil && p == e.pass: // else the name is marked for another pass, or for none
+	case e.pass == nil:
+	case p == e.pass:
 		p.count(t)
+	case name <= e.pass.progress.Cursor: // the pass began meanwhile, and left out this name because it was in work
+		e.pass.again = append(e.pass.again, name)
 	}
 	for _, w := range e.awaited[name] {
 		w.see(t.name.Version)

@@ -335,11 +335,11 @@ func (e *Engine) workPass(ctx context.Context) (next time.Time, err error) {
 	progress.Report.Counts = maps.Clone(p.progress.Report.Counts)
 	progress.Report.Records = slices.Clone(p.progress.Report.Records)
 	e.mu.Unlock()
-	if progress.Orphans {
-		return next, e.finish(ctx, p)
-	}
 	if again {
 		return e.workAgain(ctx, p)
+	}
+	if progress.Orphans {
+		return next, e.finish(ctx, p)
 	}
 	return e.workPage(ctx, p, progress)
 }
@@ -447,7 +447,7 @@ func (e *Engine) endSearch(p *pass, found search, err error) {
 }
 
 // finish ends the pass if no name that belongs to it is due or in work: a name in work
-// because it was due is still due in the database. If work is settled during this check,
+// because it was due is still due in the database. If work is settled during this check, or left a name to take again,
 // the check is repeated.
 func (e *Engine) finish(ctx context.Context, p *pass) error {
 	e.mu.Lock()
@@ -457,7 +457,7 @@ func (e *Engine) finish(ctx context.Context, p *pass) error {
 		return err
 	}
 	e.mu.Lock()
-	if e.settled != settled || e.settling > 0 {
+	if e.settled != settled || e.settling > 0 || len(p.again) > 0 {
 		e.mu.Unlock()
 		e.Wake()
 		return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -398,6 +399,33 @@ func TestPassCountsWhatIsTakenBack(t *testing.T) {
 		wantOutcomes(t, r, foreign+" conflict conflict")
 		if r.Names != 3 || r.Bad != 1 {
 			t.Errorf("%d names, %d bad", r.Names, r.Bad)
+		}
+	})
+}
+
+// TestPassTakesWhatEndsAtItsBegin has a pass begin and reach a name while the outcome of earlier work at
+// that name is stored: the pass takes the name after that.
+func TestPassTakesWhatEndsAtItsBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		name := w.reserve("example.com", "a")
+		w.sync(time.Minute)
+		stores, stored := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		w.fault = func(what string) error {
+			if what == "settled" {
+				once.Do(func() { close(stores); <-stored })
+			}
+			return nil
+		}
+		w.due(name, reconcile.LaneChanged)
+		<-stores
+		result := w.begin(false)
+		after(time.Second)
+		close(stored)
+		if r := <-result; r.Names != 2 || r.Counts[reconcile.ActionUnchanged] != 2 {
+			t.Errorf("%d names, %v; want both unchanged", r.Names, r.Counts)
 		}
 	})
 }
