@@ -11,7 +11,6 @@ import (
 	"errors"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -109,23 +108,38 @@ type body struct {
 	PeerID   string   `json:"peer_id"`
 }
 
-var (
-	slotForm   = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
-	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,31}$`)
-	peerForm   = regexp.MustCompile(`^[A-Za-z0-9]*$`)
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	digits = "0123456789"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+	maxWord = 32 // characters of a slot or a scheme
 )
+
+func isSlot(text string) bool {
+	return text != "" && len(text) <= maxWord && strings.Trim(text, lower+digits+"-") == ""
+}
+
+// isScheme reports whether a text is a scheme in lower case (RFC 3986, section 3.1).
+func isScheme(text string) bool {
+	return text != "" && len(text) <= maxWord && strings.Contains(lower, text[:1]) && strings.Trim(text, lower+digits+"+.-") == ""
+}
+
+func isPeerID(text string) bool {
+	return len(text) <= maxPeerID && strings.Trim(text, lower+upper+digits) == ""
+}
 
 // rules checks the body. The error is a msg.Refusal.
 func (b body) rules() (r Rules, err error) {
 	r = Rules{Slot: b.Slot, Schemes: b.Schemes, TTL: time.Duration(b.TTL) * time.Second, Template: b.Template, PeerID: b.PeerID}
 	switch {
-	case !slotForm.MatchString(b.Slot):
+	case !isSlot(b.Slot):
 		return r, msg.Refuse(msg.LeaseSlot)
 	case b.TTL < int64(minTTL/time.Second) || b.TTL > int64(maxTTL/time.Second):
 		return r, msg.Refuse(msg.LeaseTTL, int64(minTTL/time.Second), int64(maxTTL/time.Second))
-	case len(b.Schemes) > maxEntries || slices.ContainsFunc(b.Schemes, func(s string) bool { return !schemeForm.MatchString(s) }):
+	case len(b.Schemes) > maxEntries || slices.ContainsFunc(b.Schemes, func(s string) bool { return !isScheme(s) }):
 		return r, msg.Refuse(msg.LeaseSchemes, maxEntries)
-	case len(b.PeerID) > maxPeerID || !peerForm.MatchString(b.PeerID):
+	case !isPeerID(b.PeerID):
 		return r, msg.Refuse(msg.LeasePeerID, maxPeerID)
 	case len(b.CIDRs) > maxEntries:
 		return r, msg.Refuse(msg.LeaseCIDRs, "", maxEntries)
