@@ -46,10 +46,12 @@ FROM services WHERE usage_count <> (SELECT count(*) FROM usages WHERE provider_i
 
 SELECT 'a total that is wrong: ' || what
 FROM (SELECT 'services' AS what, (SELECT count(*) FROM services) AS counted
+      UNION ALL SELECT 'leases', count(*) FROM leases
+      UNION ALL SELECT 'live leases', count(*) FROM leases WHERE endpoints <> '[]'
       UNION ALL SELECT state, count(*) FROM usages GROUP BY state
       UNION ALL SELECT state, count(*) FROM places WHERE state IN ('leftover', 'withdrawn') GROUP BY state
       UNION ALL SELECT what, 0 FROM totals
-                WHERE what <> 'services' AND what NOT IN (SELECT state FROM usages) AND
+                WHERE what NOT IN ('services', 'leases', 'live leases') AND what NOT IN (SELECT state FROM usages) AND
                       what NOT IN (SELECT state FROM places WHERE state IN ('leftover', 'withdrawn'))) c
 WHERE counted <> coalesce((SELECT count FROM totals WHERE totals.what = c.what), 0);
 

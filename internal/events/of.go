@@ -58,14 +58,17 @@ func shownService(v mesh.Service) json.RawMessage {
 		return nil
 	}
 	c, _ := mesh.ParseServiceConfig(v.Config)
+	checking, _ := mesh.ParseCheck(c.Check)
 	return JSON(struct {
-		Name         string   `json:"name"`
-		Domain       string   `json:"domain"`
-		Provider     string   `json:"provider"`
-		AccessKeyID  string   `json:"access_key_id"`
-		Endpoint     string   `json:"endpoint"`
-		TXTEndpoints []string `json:"txt_endpoints"`
-	}{v.Name, c.Domain, c.Provider, c.AccessKeyID, c.Endpoint, append([]string{}, c.Endpoints...)})
+		Name         string          `json:"name"`
+		Domain       string          `json:"domain"`
+		Provider     string          `json:"provider"`
+		AccessKeyID  string          `json:"access_key_id"`
+		Endpoint     string          `json:"endpoint"`
+		TXTEndpoints []string        `json:"txt_endpoints"`
+		Formats      []string        `json:"formats,omitempty"`
+		Check        json.RawMessage `json:"check,omitempty"`
+	}{v.Name, c.Domain, c.Provider, c.AccessKeyID, c.Endpoint, append([]string{}, c.Endpoints...), c.Formats, json.RawMessage(checking.Text())})
 }
 
 // OfUsage returns an event of a usage.

@@ -73,6 +73,8 @@ func ParseCheck(text []byte) (*Checking, error) {
 		name, value := m.Name.Text, m.Value
 		at := slices.IndexFunc(numbers, func(n number) bool { return n.name == name })
 		switch {
+		case at < 0 && name != "kind" && name != "path":
+			return nil, msg.Refuse(msg.CheckInvalid, "check."+strconv.Quote(name[:min(len(name), maxPath/4)]), checkMembers)
 		case value.Kind == strictjson.KindNull:
 		case at >= 0:
 			if want := numbers[at].read(value); want != "" {
@@ -80,12 +82,10 @@ func ParseCheck(text []byte) (*Checking, error) {
 			}
 		case name == "kind":
 			c.Kind = CheckKind(value.Text)
-		case name == "path":
+		default:
 			if c.Path = value.Text; value.Kind != strictjson.KindString || !goodPath(c.Path) {
 				return nil, msg.Refuse(msg.CheckInvalid, "check.path", "/...")
 			}
-		default:
-			return nil, msg.Refuse(msg.CheckInvalid, "check."+strconv.Quote(name[:min(len(name), maxPath/4)]), checkMembers)
 		}
 	}
 	if !slices.Contains([]CheckKind{CheckTCP, CheckTLS, CheckWS, CheckHTTP, CheckNone}, c.Kind) {

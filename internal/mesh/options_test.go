@@ -31,6 +31,7 @@ func TestParseCheck(t *testing.T) {
 		`{"kind": "http", "path": "x"}`:        "check.path",
 		`{"kind": "http", "path": "/ HTTP/1"}`: "check.path",
 		`{"kind": "tcp", "intervall": 10}`:     `check."intervall"`,
+		`{"kind": "tcp", "Fall": null}`:        `check."Fall"`,
 	} {
 		_, err := ParseCheck([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), member) {

@@ -81,18 +81,29 @@ func (c *client) response(method string) (*http.Response, error) {
 // learn keeps what later requests can be about.
 func (g *generator) learn(r request, a answer) {
 	path, _, _ := strings.Cut(r.target, "?")
-	kind, id, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/ddns/"), "/")
-	ids := map[string]*[]string{"usages": &g.usages, "services": &g.services}[kind]
-	switch {
-	case ids == nil:
-	case a.status == http.StatusOK && r.method == "POST":
-		var made struct{ Data struct{ ID string } }
-		if json.Unmarshal(a.body, &made) == nil && made.Data.ID != "" && !strings.HasPrefix(made.Data.ID, "svc-") {
-			*ids = append(*ids, made.Data.ID)
-		}
-	case r.method == "DELETE" && (a.status == http.StatusOK || a.status == http.StatusNotFound):
-		if at := slices.Index(*ids, id); at >= 0 {
-			*ids = slices.Delete(*ids, at, at+1)
-		}
+	parts := strings.Split(strings.TrimPrefix(path, "/api/v1/ddns/"), "/")
+	var made struct{ Data struct{ ID string } }
+	if r.method == "POST" && a.status == http.StatusOK {
+		json.Unmarshal(a.body, &made) // an answer without an id leaves it empty
 	}
+	id, gone := made.Data.ID, r.method == "DELETE" && (a.status == http.StatusOK || a.status == http.StatusNotFound)
+	switch {
+	case parts[0] == "usages" && len(parts) == 3 && parts[2] == "leases" && id != "":
+		g.leases = append(g.leases, lease{parts[1], id})
+	case parts[0] == "usages" && len(parts) == 4 && gone:
+		g.leases = without(g.leases, lease{parts[1], parts[3]})
+	case parts[0] == "usages" && len(parts) == 1 && id != "":
+		g.usages = append(g.usages, id)
+	case parts[0] == "usages" && len(parts) == 2 && gone:
+		g.usages = without(g.usages, parts[1])
+		g.leases = slices.DeleteFunc(g.leases, func(l lease) bool { return l.usage == parts[1] })
+	case parts[0] == "services" && len(parts) == 1 && id != "" && !strings.HasPrefix(id, "svc-"):
+		g.services = append(g.services, id)
+	case parts[0] == "services" && len(parts) == 2 && gone:
+		g.services = without(g.services, parts[1])
+	}
+}
+
+func without[T comparable](all []T, one T) []T {
+	return slices.DeleteFunc(all, func(each T) bool { return each == one })
 }

@@ -201,6 +201,7 @@ func TestLeftoversAreFound(t *testing.T) {
 	}
 	for _, change := range []string{
 		"DELETE FROM bindings WHERE seq = (SELECT min(seq) FROM bindings)", "UPDATE totals SET count = count + 1 WHERE what = 'services'",
+		"INSERT INTO totals VALUES ('live leases', 99) ON CONFLICT DO UPDATE SET count = 99",
 		"UPDATE services SET usage_count = 99 WHERE id = (SELECT min(id) FROM services)", "UPDATE appliance SET owner = ''",
 	} {
 		if wrong := p.unsound(t, change); len(wrong) == 0 {

@@ -69,8 +69,11 @@ type generator struct {
 	client   int
 	usages   []string // that were made, and not released
 	services []string // whose id the program has chosen, and that are not deleted
+	leases   []lease  // that were given, and not ended
 	networks uint64
 }
+
+type lease struct{ usage, id string }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
@@ -86,6 +89,9 @@ var domains = []string{"mesh.example.com", "example.com", "a.mesh.example.com", 
 func (g *generator) hint(name string) (string, bool) {
 	switch name {
 	case "service_id", "id":
+		if name == "service_id" && len(g.services) > 0 && g.chance(50) {
+			return pick(g, g.services...), true
+		}
 		return g.service(), true
 	case "custom_prefix", "prefix":
 		return fmt.Sprintf("p-%d-%d", g.client, g.IntN(40)), true
@@ -117,6 +123,14 @@ func (g *generator) hint(name string) (string, bool) {
 		return pick(g, "", "ns2.example", "ns3.example"), true
 	case "key_secret":
 		return pick(g, "c2VjcmV0IGtleSB0ZXh0", "********", ""), true
+	case "schemes":
+		return pick(g, "tcp", "udp", "wss"), true
+	case "cidrs":
+		return pick(g, "203.0.113.0/24", "198.51.100.7", "2001:db8::/32"), true
+	case "template":
+		return pick(g, "tcp://{ip}:11010", "udp://{ip}:11011"), true
+	case "peer_id":
+		return pick(g, "", "12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA"), true
 	case "zones":
 		return pick(g, append(domains, "*")...), true
 	case "owner":
@@ -151,7 +165,11 @@ func (g *generator) value(schema any, name string) tree {
 	case "array":
 		l := &list{}
 		for range g.IntN(4) {
-			l.items = append(l.items, g.value(s["items"], name))
+			item := g.value(s["items"], name)
+			if s["uniqueItems"] == true && slices.Contains(l.items, item) {
+				continue
+			}
+			l.items = append(l.items, item)
 		}
 		return l
 	case "integer":
@@ -177,11 +195,11 @@ func (g *generator) object(s object) tree {
 	properties, _ := s["properties"].(object)
 	required, _ := s["required"].([]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if slices.Contains(required, any(name)) || g.chance(60) {
+		if slices.Contains(required, any(name)) || name == "kind" || g.chance(60) { // a check has a kind, or no members
 			o.all = append(o.all, named{name, g.value(properties[name], name)})
 		}
 	}
-	if g.chance(10) {
+	if g.chance(10) && (s["additionalProperties"] != false || g.chance(10)) {
 		o.all = append(o.all, named{pick(g, "x", "Provider", "x_token", ""), g.anything(3)})
 	}
 	g.Shuffle(len(o.all), func(i, j int) { o.all[i], o.all[j] = o.all[j], o.all[i] })
@@ -206,6 +224,11 @@ func (g *generator) integer(s object) string {
 		}
 		return pick(g, "0", "1", "9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551615")
 	}
+	least, lowest := s["minimum"].(json.Number)
+	most, highest := s["maximum"].(json.Number)
+	if lowest && highest && !g.chance(5) {
+		return pick(g, least, most).String()
+	}
 	return pick(g, "0", "1", "-1", "5", "3600", "-9223372036854775808", "9223372036854775807")
 }
 
@@ -218,6 +241,12 @@ var patterns = []struct {
 		return []string{"tcp://{ipv4}:11010", "udp://203.0.113.7:1", "wss://[{ipv6}]:443", "quic://host.example.com:65535", "x://y"}
 	}},
 	{"0-9a-f", func(g *generator) []string { return []string{fmt.Sprintf("%012x", g.Uint64()>>16)} }},
+	{"mesh1", func(*generator) []string {
+		return []string{"mesh1", "urls", "hostport", "a", "easytier-srv", "ip4p", "dnsaddr", "iroh", "srv:_minecraft._tcp"}
+	}},
+	{"{1,32}", func(*generator) []string { return []string{"node-1", "node-2", "x"} }},
+	{"^/", func(*generator) []string { return []string{"/", "/health?x=y"} }},
+	{"[12][0-9]", func(*generator) []string { return []string{"1", "2"} }}, // of the 30 seconds that a wait may take
 	{"~-", func(g *generator) []string { return []string{g.service()} }},
 	{"[1-9]", func(*generator) []string { return []string{"", "1", "7", "1000"} }},
 	{"{0,20}", func(g *generator) []string {

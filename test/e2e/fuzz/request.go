@@ -131,6 +131,10 @@ func (g *generator) path(o *operation) string {
 	if !ok {
 		return o.path
 	}
+	if strings.Contains(after, "{lease}") && len(g.leases) > 0 && g.chance(90) {
+		l := pick(g, g.leases...)
+		return before + l.usage + strings.Replace(after, "{lease}", l.id, 1)
+	}
 	id := g.service()
 	switch {
 	case strings.HasSuffix(before, "/usages/") && len(g.usages) > 0:
