@@ -13,6 +13,7 @@ SRC_URI = " \
     file://meshddns.service \
     file://meshddns.socket \
     file://meshddns-dns.socket \
+    file://meshddns-node.socket \
 "
 S = "${UNPACKDIR}"
 UNPACKDIR ??= "${WORKDIR}"
@@ -32,9 +33,9 @@ do_install() {
     install -D -m 0755 ${UNPACKDIR}/meshddns ${D}${bindir}/meshddns
     install -d ${D}${systemd_system_unitdir}
     install -m 0644 ${UNPACKDIR}/meshddns.service ${UNPACKDIR}/meshddns.socket ${UNPACKDIR}/meshddns-dns.socket \
-        ${D}${systemd_system_unitdir}
+        ${UNPACKDIR}/meshddns-node.socket ${D}${systemd_system_unitdir}
 }
 
-# meshddns-dns.socket is for the operator to enable: it takes port 53.
+# The other sockets are for the operator to enable: they take ports 53 and 8054.
 SYSTEMD_SERVICE:${PN} = "meshddns.service meshddns.socket"
-FILES:${PN} += "${systemd_system_unitdir}/meshddns-dns.socket"
+FILES:${PN} += "${systemd_system_unitdir}/meshddns-dns.socket ${systemd_system_unitdir}/meshddns-node.socket"

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"meshddns/test/cloudtest"
@@ -42,8 +43,8 @@ var updaters = []updater{
 	},
 }
 
-// run runs the client once, and returns what it says. inadyn that is sent away waits for ten minutes, so a
-// client is ended after ten seconds.
+// run runs the client once, and returns what it says. MESHDDNS_DDCLIENT is the path of another ddclient than
+// the installed one. inadyn that is sent away waits for ten minutes, so a client is ended after ten seconds.
 func (u updater) run(t *testing.T, token, address, host string, more ...string) (said string, err error) {
 	file := filepath.Join(u.folder, "client.conf")
 	text := fmt.Sprintf(u.config, u.server, token, address, host)
@@ -51,7 +52,11 @@ func (u updater) run(t *testing.T, token, address, host string, more ...string) 
 		t.Fatal(err)
 	}
 	args := strings.Fields(strings.NewReplacer("DIR", u.folder, "FILE", file).Replace(u.args))
-	out, err := exec.CommandContext(t.Context(), "timeout", slices.Concat([]string{"10", u.name}, args, more)...).CombinedOutput()
+	program := u.name
+	if other := os.Getenv("MESHDDNS_DDCLIENT"); other != "" && program == "ddclient" {
+		program = other
+	}
+	out, err := exec.CommandContext(t.Context(), "timeout", slices.Concat([]string{"10", program}, args, more)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -130,6 +135,45 @@ func (u updater) tooSoon(t *testing.T, p, nodes *program, token, host string) {
 	p.wants(u.name, fmt.Sprintf("192.31.195.%d", last))
 }
 
+// way leads to a cloud. While it is closed it refuses connections, and while it is held no request arrives.
+type way struct {
+	t       *testing.T
+	address string
+	proxy   http.Handler
+	server  *http.Server
+	held    sync.RWMutex
+}
+
+// serviceAt makes the service "cloud" at a cloud, to which the way is closed.
+func (p *program) serviceAt(cloud *cloudtest.Cloud, provider string) *way {
+	p.t.Helper()
+	target, err := url.Parse(cloud.URL)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	w := &way{t: p.t, address: support.FreeAddress(p.t), proxy: httputil.NewSingleHostReverseProxy(target)}
+	p.call(200, "PUT", servicesPath+"cloud", fmt.Sprintf(`{"name":"Cloud","config":{"domain":%q,"provider":%q,"endpoint":"http://%s","access_key_id":%q,"access_key_secret":%q}}`,
+		cloudtest.Zone, provider, w.address, cloud.AccessKeyID, cloud.AccessKeySecret))
+	return w
+}
+
+func (w *way) open() {
+	w.t.Helper()
+	l, err := net.Listen("tcp", w.address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.server = &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.held.RLock()
+		defer w.held.RUnlock()
+		w.proxy.ServeHTTP(rw, r)
+	})}
+	go w.server.Serve(l)
+	w.t.Cleanup(w.close)
+}
+
+func (w *way) close() { w.server.Close() }
+
 // While a provider is down a change is acknowledged, and is published when the provider is back.
 func TestNodeClientsProviderDown(t *testing.T) {
 	t.Parallel()
@@ -137,9 +181,7 @@ func TestNodeClientsProviderDown(t *testing.T) {
 	p, nodes := startNodes(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	p.configure("auto", "tcp://203.0.113.7:1")
 	cloud := cloudtest.Webhook(t)
-	front := support.FreeAddress(t)
-	p.call(200, "PUT", servicesPath+"cloud", fmt.Sprintf(`{"name":"Cloud","config":{"domain":%q,"provider":"webhook","endpoint":"http://%s","access_key_id":%q,"access_key_secret":%q}}`,
-		cloudtest.Zone, front, cloud.AccessKeyID, cloud.AccessKeySecret))
+	way := p.serviceAt(cloud, "webhook")
 	for _, u := range updaters {
 		u.folder, u.server = t.TempDir(), nodes.http
 		usage := p.call(200, "POST", usagesPath, fmt.Sprintf(`{"service_id":"cloud","prefix_mode":"custom","custom_prefix":%q,"network_id":1}`, u.name)).field("id")
@@ -150,17 +192,7 @@ func TestNodeClientsProviderDown(t *testing.T) {
 			t.Errorf("%s: published at a provider that is down: %s", u.name, a.body)
 		}
 	}
-	bridge, err := url.Parse(cloud.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", front)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: httputil.NewSingleHostReverseProxy(bridge)}
-	go server.Serve(l)
-	defer server.Close()
+	way.open()
 	for _, u := range updaters {
 		p.settled()
 		if got := fmt.Sprint(cloud.Values(t, "_mesh."+u.name+"."+cloudtest.Zone)); !strings.Contains(got, "tcp://192.31.195.7:11010") {
