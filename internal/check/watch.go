@@ -39,7 +39,11 @@ type Watch struct {
 	log       *slog.Logger
 	now       func() time.Time
 	probe     func(context.Context, mesh.Checking, string) error
+	room      chan struct{}  // has an element for each probe that runs
+	probes    sync.WaitGroup // that Run has begun
+	news      chan struct{}  // a probe may have decided on its endpoint
 
+	stored  sync.Mutex // held while the database and the targets change together
 	mu      sync.Mutex
 	targets []target
 	states  map[key]*state
@@ -52,6 +56,7 @@ type Watch struct {
 func New(table *Table, control *Control, addresses func() mesh.Addresses, log *slog.Logger) *Watch {
 	return &Watch{
 		table: table, control: control, addresses: addresses, log: log, now: table.Now, probe: probe,
+		room: make(chan struct{}, maxProbes), news: make(chan struct{}, 1),
 		states: map[key]*state{}, changed: map[string]time.Time{}, writes: map[account]*allowance{},
 	}
 }
@@ -59,6 +64,7 @@ func New(table *Table, control *Control, addresses func() mesh.Addresses, log *s
 // state is what the probes of an endpoint have shown since the start.
 type state struct {
 	due         time.Time
+	probed      bool      // a probe is under way
 	seen, alive time.Time // of the last probe, and of the last success
 	since       time.Time // of the last change between success and failure
 	fails, wins int       // in a row
@@ -94,41 +100,49 @@ func (a *allowance) left(now time.Time) int {
 	return WritesPerHour - len(a.at)
 }
 
-// Run checks until ctx ends.
+// Run checks until ctx ends. A decision takes the time of several probes, so it has a loop of its own, and
+// all other endpoints are probed meanwhile.
 func (w *Watch) Run(ctx context.Context) error {
 	w.control.Reachable(ctx) // a gateway that answers now is a control later
-	for {
-		next, err := w.round(ctx)
-		if err != nil && ctx.Err() == nil {
-			w.log.Error("the checks of endpoints cannot use the database", "error", err)
-		}
+	w.probes.Go(func() { w.decide(ctx) })
+	for ctx.Err() == nil {
+		err := w.load(ctx)
+		w.told(ctx, err)
+		w.begin(ctx)
 		select {
-		case <-time.After(next):
+		case <-time.After(w.pause()):
 		case <-ctx.Done():
-			return nil
 		}
+	}
+	w.probes.Wait()
+	return nil
+}
+
+// told logs an error of the database.
+func (w *Watch) told(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		w.log.Error("the checks of endpoints cannot use the database", "error", err)
 	}
 }
 
-// round reads what to check, probes what is due, and stores what has changed. It returns the time to
-// the next round.
-func (w *Watch) round(ctx context.Context) (next time.Duration, err error) {
-	if err := w.load(ctx); err != nil {
-		return reloadEvery, err
+// decide stores what the probes have shown until ctx ends: when one may have decided on its endpoint, and from time
+// to time, because a name rests after a change.
+func (w *Watch) decide(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-w.news:
+		case <-time.After(reloadEvery):
+		case <-ctx.Done():
+			return
+		}
+		w.told(ctx, w.apply(ctx))
 	}
-	now := w.now()
-	w.probeAll(ctx, w.due(now))
-	if ctx.Err() != nil {
-		return reloadEvery, ctx.Err()
-	}
-	if err := w.apply(ctx); err != nil {
-		return reloadEvery, err
-	}
-	return w.pause(), nil
 }
 
 // load reads the endpoints to check, and forgets those that are not wanted any more.
 func (w *Watch) load(ctx context.Context) error {
+	w.stored.Lock()
+	defer w.stored.Unlock()
 	targets, whole, err := w.table.targets(ctx, w.addresses(), maxUsages)
 	if err != nil {
 		return err
@@ -171,17 +185,50 @@ func (w *Watch) due(now time.Time) (all []target) {
 	defer w.mu.Unlock()
 	for _, t := range w.targets {
 		s := w.states[t.key]
-		if s == nil || s.due.After(now) {
+		if s == nil || s.probed || s.due.After(now) {
 			continue
 		}
 		every := t.check.Every()
-		s.due = now.Add(every*9/10 + rand.N(every/5))
+		s.due, s.probed = now.Add(every*9/10+rand.N(every/5)), true
 		all = append(all, t)
 	}
 	return all
 }
 
-// probeAll probes targets, maxProbes at once.
+// begin begins the probes that are due. They wait for room, which silent endpoints take for three seconds.
+func (w *Watch) begin(ctx context.Context) {
+	for _, t := range w.due(w.now()) {
+		w.probes.Go(func() {
+			w.room <- struct{}{}
+			defer func() { <-w.room }()
+			if w.probeOne(ctx, t) {
+				select {
+				case w.news <- struct{}{}:
+				default: // there is news already
+				}
+			}
+		})
+	}
+}
+
+// probeOne probes a target, and reports whether that may change what is published.
+func (w *Watch) probeOne(ctx context.Context, t target) bool {
+	err := w.probe(ctx, t.check, t.endpoint)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.states[t.key]
+	if s == nil {
+		return false
+	}
+	s.probed = false
+	if ctx.Err() != nil {
+		return false
+	}
+	s.record(w.now(), err)
+	return t.dead && s.wins >= t.check.Rise || !t.dead && s.fails >= t.check.Fall
+}
+
+// probeAll probes targets, maxProbes at once, and waits for them.
 func (w *Watch) probeAll(ctx context.Context, all []target) {
 	room := make(chan struct{}, maxProbes)
 	var running sync.WaitGroup
@@ -189,12 +236,7 @@ func (w *Watch) probeAll(ctx context.Context, all []target) {
 		room <- struct{}{}
 		running.Go(func() {
 			defer func() { <-room }()
-			err := w.probe(ctx, t.check, t.endpoint)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if s := w.states[t.key]; s != nil && ctx.Err() == nil {
-				s.record(w.now(), err)
-			}
+			w.probeOne(ctx, t)
 		})
 	}
 	running.Wait()
@@ -206,7 +248,7 @@ func (w *Watch) pause() time.Duration {
 	defer w.mu.Unlock()
 	next := w.now().Add(reloadEvery)
 	for _, s := range w.states {
-		if s.due.Before(next) {
+		if !s.probed && s.due.Before(next) {
 			next = s.due
 		}
 	}
@@ -225,17 +267,21 @@ func (w *Watch) apply(ctx context.Context) error {
 		if !w.spend(changes) {
 			continue
 		}
-		if err := w.table.save(ctx, changes); err != nil {
+		if err := w.store(ctx, changes); err != nil {
 			return err
 		}
-		w.applied(changes)
 		w.log.Info("endpoints have died or live again", "name", changes[0].of.Name, "changes", len(changes))
 	}
 	return nil
 }
 
-// applied notes stored changes, until the next round reads them.
-func (w *Watch) applied(changes []change) {
+// store stores changes, and notes them until load reads them.
+func (w *Watch) store(ctx context.Context, changes []change) error {
+	w.stored.Lock()
+	defer w.stored.Unlock()
+	if err := w.table.save(ctx, changes); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range changes {
@@ -245,6 +291,7 @@ func (w *Watch) applied(changes []change) {
 			}
 		}
 	}
+	return nil
 }
 
 // deathsOf returns the targets that changes declare dead.

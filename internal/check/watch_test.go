@@ -1,12 +1,17 @@
 package check
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/internal/mesh"
+	"meshddns/test/support"
 )
 
 const every5 = `{"kind":"tcp","interval":5,"fall":3,"rise":2}`
@@ -193,4 +198,36 @@ func failedDraws(published []string) float64 {
 		conn.Close()
 	}
 	return float64(failed) / 10
+}
+
+// TestSilent probes and declares dead what refuses connections while the probe of another endpoint waits for an answer.
+func TestSilent(t *testing.T) {
+	const silent, refusing, living = "tcp://192.0.2.1:1", "tcp://192.0.2.2:1", "tcp://192.0.2.3:1"
+	w := newWorld(t, every5, silent, refusing, living)
+	answer := make(chan struct{})
+	defer w.probes.Wait()
+	defer close(answer)
+	w.probe = func(_ context.Context, _ mesh.Checking, endpoint string) error {
+		switch endpoint {
+		case silent:
+			<-answer
+		case refusing:
+			return errors.New("refused")
+		}
+		return nil
+	}
+	waiting := func(endpoint string) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.states[key{1, endpoint}].probed
+	}
+	for range 3 * 6 {
+		w.step()
+		support.Eventually(t, support.Limit, "the others have answered", func() bool { return !waiting(refusing) && !waiting(living) })
+		w.must(w.apply(t.Context()))
+	}
+	if !waiting(silent) {
+		t.Error("the silent endpoint has answered")
+	}
+	w.wantDead(refusing)
 }

@@ -90,16 +90,30 @@ func (w *world) usage(seq int64, name string, endpoints ...string) {
 	w.exec(`INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?1, ?1, 7, 'u' || ?1, 's', 'active')`, seq)
 }
 
-// pass lets time pass, with a round each second.
+// step lets a second pass, and begins the probes that are due.
+func (w *world) step() {
+	w.t.Helper()
+	w.lock.Lock()
+	w.at = w.at.Add(time.Second)
+	w.lock.Unlock()
+	w.must(w.load(w.t.Context()))
+	w.begin(w.t.Context())
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pass lets time pass. Each second the probes that are due end, and what they have shown is stored.
 func (w *world) pass(d time.Duration) {
 	w.t.Helper()
 	for range d / time.Second {
-		w.lock.Lock()
-		w.at = w.at.Add(time.Second)
-		w.lock.Unlock()
-		if _, err := w.round(w.t.Context()); err != nil {
-			w.t.Fatal(err)
-		}
+		w.step()
+		w.probes.Wait()
+		w.must(w.apply(w.t.Context()))
 	}
 }
 

@@ -20,9 +20,8 @@ const (
 	dyingTime    = 12 * time.Second // the deaths of a round come within it
 	deathsWithin = 3 * time.Minute  // a round; how long a death takes does not decide the test
 
-	// All probes that are due together end before the next ones begin, and so does the judgement of a death. Beside endpoints
-	// that hang, each probe may be as late as one round of both.
-	checkedBeside = checkedWithin + checkCount*4*3*time.Second
+	// One judgement at a time: a death may wait for the one before it, of an endpoint that hangs.
+	checkedBeside = checkedWithin + 3*3*time.Second
 )
 
 // One of three endpoints of a name dies at a random moment: its process is killed, or stopped so that only the kernel

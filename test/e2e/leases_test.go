@@ -190,20 +190,20 @@ func (p *program) leasesOf(usage string) map[string][]string {
 
 // A renewal that was answered is stored and in DNS after SIGKILL at a random moment.
 // MESHDDNS_LEASE_KILLS says how often it comes, MESHDDNS_LEASE_NODES how many nodes there are in each of
-// two usages, MESHDDNS_KILL_SEED what they do.
+// four usages, MESHDDNS_KILL_SEED what they do.
 func TestLeaseKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
 	t.Parallel()
 	support.Need(t, "dig")
-	kills, nodesEach, seed := number(t, "MESHDDNS_LEASE_KILLS", 25), number(t, "MESHDDNS_LEASE_NODES", 4), uint64(number(t, "MESHDDNS_KILL_SEED", 1))
+	kills, nodesEach, seed := number(t, "MESHDDNS_LEASE_KILLS", 25), number(t, "MESHDDNS_LEASE_NODES", 2), uint64(number(t, "MESHDDNS_KILL_SEED", 1))
 	t.Logf("seed %d", seed)
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	p, nodes := startNodes(t, db)
 	p.configure("auto", "tcp://203.0.113.7:1")
 	var all []*tenant
-	for _, prefix := range []string{"a", "b"} {
+	for _, prefix := range []string{"a", "b", "c", "d"} {
 		usage := p.reserve(prefix)
 		p.call(200, "PATCH", usagesPath+"/"+usage, `{"formats":["mesh1","urls"]}`)
 		for i := range nodesEach {
