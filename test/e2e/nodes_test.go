@@ -33,7 +33,7 @@ var updaters = []updater{
 	{
 		name:   "ddclient",
 		config: "protocol=dyndns2\nuse=ip\nip=%[3]s\nserver=%[1]s\nssl=no\nlogin=node\npassword='%[2]s'\n%[4]s\n",
-		args:   "-daemon=0 -foreground -noquiet -verbose -cache DIR/cache -file FILE", force: "-force", good: "good: IP address set to",
+		args:   "-daemon=0 -foreground -noquiet -verbose -cache DIR/cache -file FILE", force: "-force", good: "address set to 192.31.195.",
 	},
 	{
 		name: "inadyn",
@@ -100,9 +100,8 @@ func TestNodeClients(t *testing.T) {
 		if said, err := u.run(t, token, "192.31.195.7", host, u.force); err != nil || !strings.Contains(said, "nochg") {
 			t.Errorf("%s, forced: %v, and no nochg:\n%s", u.name, err, said)
 		}
-		wrong := map[string]string{"ddclient": "authorization failed", "inadyn": "badauth"}[u.name]
-		if said, err := u.run(t, "wrong"+token, "192.31.195.8", host, u.force); err == nil || !strings.Contains(said, wrong) {
-			t.Errorf("%s with a wrong password: %v, and no %q:\n%s", u.name, err, wrong, said)
+		if said, err := u.run(t, "wrong"+token, "192.31.195.8", host, u.force); err == nil || !strings.Contains(said, "badauth") {
+			t.Errorf("%s with a wrong password: %v, and no badauth:\n%s", u.name, err, said)
 		}
 		if said, _ := u.run(t, token, "192.31.195.8", "other.mesh.example.com", u.force); !strings.Contains(said, "nohost") {
 			t.Errorf("%s with an unknown host: no nohost:\n%s", u.name, said)
