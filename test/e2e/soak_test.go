@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -362,18 +363,13 @@ func (s *soaked) failing(injection string) func() int64 {
 func (s *soaked) fullDisk() func() int64 {
 	folder, before := filepath.Dir(s.db), s.refused.Load()
 	s.end(syscall.SIGTERM)
-	content, err := os.ReadFile(s.db)
-	if err == nil {
-		err = syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d", len(content)+4<<20))
-	}
-	if err == nil {
-		err = os.WriteFile(s.db, content, 0o600)
-	}
-	if err != nil {
+	files, octets := s.files()
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d", octets+4<<20)); err != nil {
 		s.t.Fatal(err)
 	}
 	undo := sync.OnceFunc(func() { syscall.Unmount(folder, syscall.MNT_DETACH) })
 	s.t.Cleanup(undo)
+	s.put(files)
 	s.launch()
 	s.look() // a client without an answer goes on
 	ballast, err := os.Create(filepath.Join(folder, "ballast"))
@@ -391,15 +387,34 @@ func (s *soaked) fullDisk() func() int64 {
 	ballast.Close()
 	s.look()
 	s.end(syscall.SIGTERM)
-	if content, err = os.ReadFile(s.db); err != nil {
-		s.t.Fatal(err)
-	}
+	files, _ = s.files()
 	undo()
-	if err := os.WriteFile(s.db, content, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	s.put(files)
 	s.launch()
 	return func() int64 { return s.refused.Load() - before }
+}
+
+// files reads the file of the database, and its WAL, which stays if a reader outlives the writer.
+func (s *soaked) files() (files [2][]byte, octets int) {
+	s.t.Helper()
+	for i, end := range []string{"", "-wal"} {
+		content, err := os.ReadFile(s.db + end)
+		if err != nil && !(end != "" && errors.Is(err, os.ErrNotExist)) {
+			s.t.Fatal(err)
+		}
+		files[i], octets = content, octets+len(content)
+	}
+	return files, octets
+}
+
+// put writes what files has read.
+func (s *soaked) put(files [2][]byte) {
+	s.t.Helper()
+	for i, end := range []string{"", "-wal"} {
+		if err := os.WriteFile(s.db+end, files[i], 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // zeros has no end.
