@@ -392,7 +392,7 @@ func TestThousandChanges(t *testing.T) {
 		}
 	}
 	t.Logf("%d changed names: %d calls at the provider, of which %d are changes", len(all), len(asked), changes)
-	if changes < 3 || changes > 12 { // the names that came first may have timed out, and go alone
+	if changes < 3 || changes > 50 { // on a slow machine the calls that are held time out, and their names go alone
 		t.Errorf("%d changes at the provider", changes)
 	}
 }
