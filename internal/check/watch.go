@@ -22,7 +22,7 @@ import (
 const (
 	maxUsages    = 4096 // with a check
 	maxEndpoints = 4096 // further ones count as unchecked
-	maxProbes    = 64   // at once
+	maxProbes    = 64   // at once, and as many more to decide on deaths
 	maxWitnesses = 8    // that tell whether this host is cut off
 	reloadEvery  = 5 * time.Second
 
@@ -106,11 +106,14 @@ func (w *Watch) Run(ctx context.Context) error {
 	w.control.Reachable(ctx) // a gateway that answers now is a control later
 	w.probes.Go(func() { w.decide(ctx) })
 	for ctx.Err() == nil {
+		pause := reloadEvery
 		err := w.load(ctx)
-		w.told(ctx, err)
-		w.begin(ctx)
+		if w.told(ctx, err); err == nil {
+			w.begin(ctx)
+			pause = w.pause()
+		}
 		select {
-		case <-time.After(w.pause()):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
@@ -125,8 +128,8 @@ func (w *Watch) told(ctx context.Context, err error) {
 	}
 }
 
-// decide stores what the probes have shown until ctx ends: when one may have decided on its endpoint, and from time
-// to time, because a name rests after a change.
+// decide stores what the probes have shown until ctx ends: when one may have decided on its endpoint, and from
+// time to time, because a name rests after a change.
 func (w *Watch) decide(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
