@@ -233,7 +233,10 @@ func TestLeaseRights(t *testing.T) {
 		"PUT": {"/lease", fmt.Sprintf(`{"endpoints":["tcp://192.31.195.3:1"],"slot":"node-2","usage":%q,"id":%q}`, w.other, w.leases[w.other+"node-1"])},
 		"GET": {"/nic/update?hostname=other.mesh.example.com,own.mesh.example.com&myip=192.31.195.3", ""},
 	} {
-		w.nodes.call(200, method, request[0], request[1], "Authorization", "Bearer "+w.token)
+		w.nodes.eventually(method+" is granted, 5 seconds after the last change", func() bool {
+			a, err := w.nodes.try(method, request[0], request[1], "Authorization", "Bearer "+w.token)
+			return err == nil && a.status == 200
+		})
 	}
 	w.admin.settled()
 	if got := w.admin.leased("own"); !slices.Equal(got, []string{"tcp://192.31.195.2:1", "tcp://192.31.195.3:1"}) {
