@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -457,6 +458,36 @@ func TestPassTakesBackWhatIsWell(t *testing.T) {
 		wantOutcomes(t, r, "_host.example.com create", mended+" create", foreign+" conflict conflict", slow+" create")
 		if r.Names != 4 || r.Bad != 1 || r.Counts[reconcile.ActionConflict] != 1 {
 			t.Errorf("%d names, %d bad, %v", r.Names, r.Bad, r.Counts)
+		}
+	})
+}
+
+// TestSlowBatch loses the answer to a write, and has another write of the batch take longer than a second
+// look waits: the look follows soon, and ends the release.
+func TestSlowBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		lost, slow := w.reserve("example.com", "a"), w.reserve("example.com", "b")
+		w.sync(time.Minute)
+		var once atomic.Bool
+		w.vendor.on(func(_ context.Context, what, name string) error {
+			switch {
+			case what != "change":
+			case name == slow:
+				<-time.After(reconcile.SecondLook + time.Second)
+			case once.CompareAndSwap(false, true):
+				w.vendor.put(lost)
+				return &provider.Error{Kind: provider.Network}
+			}
+			return nil
+		})
+		w.release(lost)
+		w.release(slow)
+		w.engine.Wake()
+		after(3 * reconcile.SecondLook)
+		if w.vendor.stands(lost) || w.vendor.stands(slow) || w.count(`SELECT count(*) FROM usages`) > 0 {
+			t.Errorf("%d usages are left\n%s", w.count(`SELECT count(*) FROM usages`), w.log.String())
 		}
 	})
 }

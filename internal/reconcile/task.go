@@ -9,6 +9,7 @@ import (
 // task is the work on one name, whose records may be in several zones.
 type task struct {
 	name     Name
+	began    time.Time
 	turn     turn
 	jobs     []*job
 	begun    bool // one of its jobs has begun, or it has none
@@ -103,7 +104,11 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	}
 	d.Kept = t.look && d.At.IsZero()
 	if look := nextLook(t.places); !d.Lane.OfZone() && !look.IsZero() {
-		if d.Look = look; !look.After(now) {
+		switch d.Look = look; {
+		case look.After(now):
+		case look.After(t.began): // it became due meanwhile
+			d.Look = now.Add(SecondLook)
+		default:
 			d.Look = now.Add(lookAgain)
 		}
 	}
