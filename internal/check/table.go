@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
@@ -45,6 +46,9 @@ type account struct {
 	id       int64
 	provider string
 }
+
+// limited reports whether the writes of an hour are limited there. The built-in server costs no provider anything.
+func (a account) limited() bool { return a.provider != builtin.Name }
 
 // checked is a usage with its check.
 type checked struct {

@@ -26,7 +26,7 @@ const (
 	maxWitnesses = 8    // that tell whether this host is cut off
 	reloadEvery  = 5 * time.Second
 
-	// WritesPerHour is the budget of changes that checks cause at one account. deSEC allows 300
+	// WritesPerHour is the budget of changes that checks cause at one account of a provider. deSEC allows 300
 	// writes a day (https://desec.readthedocs.io/en/latest/rate-limits.html).
 	WritesPerHour = 12
 )
@@ -417,7 +417,7 @@ func (w *Watch) spend(changes []change) bool {
 	now, name := w.now(), changes[0].of.Name
 	accounts := map[account]*allowance{}
 	for _, t := range w.targets {
-		if t.of.Name != name {
+		if t.of.Name != name || !t.write.limited() {
 			continue
 		}
 		if w.writes[t.write] == nil {
@@ -501,7 +501,9 @@ func (w *Watch) WriteMetrics(page *metrics.Page) {
 // providers returns the providers with accounts that checks may write to, sorted.
 func (w *Watch) providers() (all []string) {
 	for _, t := range w.targets {
-		all = append(all, t.write.provider)
+		if t.write.limited() {
+			all = append(all, t.write.provider)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

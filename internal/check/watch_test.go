@@ -35,7 +35,7 @@ func TestDeath(t *testing.T) {
 	if len(states) != 3 || states[0].Alive == nil || *states[0].Alive || states[0].Error == "" || !*states[1].Alive || states[2].Alive != nil {
 		t.Fatalf("states: %+v", states)
 	}
-	for _, line := range []string{`state="alive"} 1`, `state="dead"} 1`, `state="unchecked"} 1`, `meshddns_check_writes_left{provider="builtin"} 11`} {
+	for _, line := range []string{`state="alive"} 1`, `state="dead"} 1`, `state="unchecked"} 1`, `meshddns_check_writes_left{provider="desec"} 11`} {
 		if !strings.Contains(w.figures(), line) {
 			t.Fatalf("%s is not in %s", line, w.figures())
 		}
@@ -125,6 +125,26 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
+// TestNoBudget has more deaths in an hour than the budget has writes: the built-in server takes them all.
+func TestNoBudget(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	w := newWorld(t, `{"kind":"tcp","interval":5,"fall":1,"rise":1}`, a.endpoint(), b.endpoint())
+	w.exec(`UPDATE accounts SET provider = 'builtin'`)
+	w.pass(8 * time.Second)
+	for range WritesPerHour {
+		a.die()
+		w.pass(67 * time.Second)
+		a.live()
+		w.pass(67 * time.Second)
+	}
+	if writes := w.count(`SELECT count(*) FROM events WHERE kind GLOB 'endpoint.*'`); writes != 2*WritesPerHour {
+		t.Fatalf("%d writes, want %d", writes, 2*WritesPerHour)
+	}
+	if figures := w.figures(); strings.Contains(figures, "writes_left{") || strings.Contains(w.said.String(), "used up") {
+		t.Fatalf("there is a budget: %s\n%s", figures, w.said.String())
+	}
+}
+
 // TestBudget stops after the writes of an hour, says so once, and goes on later.
 func TestBudget(t *testing.T) {
 	a, b := newPeer(t), newPeer(t)
@@ -139,7 +159,7 @@ func TestBudget(t *testing.T) {
 	if writes := w.count(`SELECT count(*) FROM events WHERE kind GLOB 'endpoint.*'`); writes != WritesPerHour {
 		t.Fatalf("%d writes, want %d", writes, WritesPerHour)
 	}
-	if count := strings.Count(w.said.String(), "used up"); count != 1 || !strings.Contains(w.figures(), `writes_left{provider="builtin"} 0`) {
+	if count := strings.Count(w.said.String(), "used up"); count != 1 || !strings.Contains(w.figures(), `writes_left{provider="desec"} 0`) {
 		t.Fatalf("%d warnings, want one; %s", count, w.figures())
 	}
 	a.die()

@@ -55,12 +55,12 @@ func newWorld(t *testing.T, check string, endpoints ...string) *world {
 	table := &Table{DB: db, Events: log, Now: now, Ledger: ledger.New(db.Reader, db.Tx, now, "0123456789ab", log)}
 	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, '0123456789ab')`)
 	err = db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		account, err := ledger.UseAccount(ctx, tx, reconcile.Account{Provider: "builtin"})
+		account, err := ledger.UseAccount(ctx, tx, reconcile.Account{Provider: "desec"})
 		if err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-			VALUES ('s', '', ?, 'example.com', 'example.com', 'com.example', 'builtin', '[]', ?, '', '')`, `{"check":`+check+`}`, account)
+			VALUES ('s', '', ?, 'example.com', 'example.com', 'com.example', 'desec', '[]', ?, '', '')`, `{"check":`+check+`}`, account)
 		return err
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	deathsARound = 12               // changes an hour that checks may cause, docs/checks.md
+	deathsARound = 12               // each has a link of its own
 	dyingTime    = 12 * time.Second // the deaths of a round come within it
 	deathsWithin = 3 * time.Minute  // a round; how long a death takes does not decide the test
 
