@@ -211,10 +211,12 @@ func (l *life) gone() {
 		l.fail("the usage is not released: %v %d %s", err, a.status, a.body)
 	}
 	l.usage = ""
-	support.Eventually(l.t, limit, "the usage is gone", func() bool {
-		a, err := l.p.try("GET", path, "")
+	if !support.Within(limit, func() bool {
+		a, err = l.p.try("GET", path, "")
 		return err == nil && a.status == 404
-	})
+	}) {
+		l.fail("the usage is not gone: %v %d %s", err, a.status, a.body)
+	}
 }
 
 // settles waits until a verdict finds nothing wrong.
