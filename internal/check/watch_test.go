@@ -129,7 +129,7 @@ func TestFlapping(t *testing.T) {
 func TestNoBudget(t *testing.T) {
 	a, b := newPeer(t), newPeer(t)
 	w := newWorld(t, `{"kind":"tcp","interval":5,"fall":1,"rise":1}`, a.endpoint(), b.endpoint())
-	w.exec(`UPDATE accounts SET provider = 'builtin'`)
+	w.db.Exec(`UPDATE accounts SET provider = 'builtin'`)
 	w.pass(8 * time.Second)
 	for range WritesPerHour {
 		a.die()
@@ -175,8 +175,8 @@ func TestUnwanted(t *testing.T) {
 	a.die()
 	w.pass(20 * time.Second)
 	w.wantDead(a.endpoint())
-	w.exec(`UPDATE names SET due = NULL`)
-	w.exec(`INSERT INTO usage_options (usage, formats, checking, peer_id) VALUES (1, '[]', '{"kind":"none"}', '')`)
+	w.db.Exec(`UPDATE names SET due = NULL`)
+	w.db.Exec(`INSERT INTO usage_options (usage, formats, checking, peer_id) VALUES (1, '[]', '{"kind":"none"}', '')`)
 	w.pass(time.Second)
 	w.wantDead()
 	if got := w.count(`SELECT count(*) FROM names WHERE due IS NOT NULL`); got != 1 || len(w.Endpoints(1)) != 0 {

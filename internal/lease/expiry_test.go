@@ -43,12 +43,12 @@ func TestExpiry(t *testing.T) {
 func TestExpiryFails(t *testing.T) {
 	w := newWorld(t)
 	w.slots(1)
-	w.exec(`CREATE TRIGGER broken BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+	w.db.Exec(`CREATE TRIGGER broken BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken'); END`)
 	w.at = w.at.Add(time.Minute)
 	if err := w.Expire(t.Context()); err == nil || w.leased() == "" {
 		t.Fatalf("%v %s", err, w.leased())
 	}
-	w.exec(`DROP TRIGGER broken`)
+	w.db.Exec(`DROP TRIGGER broken`)
 	w.pass(time.Second)
 	if w.leased() != "" {
 		t.Error(w.leased())
@@ -172,12 +172,12 @@ func TestCrowdOfReleased(t *testing.T) {
 	for _, statement := range []string{`UPDATE bindings SET status = 'releasing' WHERE seq = 2`, `DELETE FROM usages WHERE seq = 2`} {
 		w := newWorld(t)
 		w.Reachable = func(context.Context) (bool, bool) { return false, true }
-		w.usage(2, "_mesh.b.example.com")
+		w.db.Usage(2, "_mesh.b.example.com")
 		w.slots(6)
-		w.exec(`UPDATE leases SET usage = 2`)
+		w.db.Exec(`UPDATE leases SET usage = 2`)
 		_, token := w.lease(`{"slot":"a","ttl":60}`)
 		w.renew(token, "tcp://192.0.2.8:1")
-		w.exec(statement)
+		w.db.Exec(statement)
 		w.pass(time.Minute)
 		w.pass(time.Second)
 		if strings.Contains(w.told(), "held") || !strings.HasSuffix(w.told(), "lease.expired") || w.leased() != "" {

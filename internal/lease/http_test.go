@@ -57,10 +57,10 @@ func TestPost(t *testing.T) {
 // TestPostRefuses: what is refused changes nothing.
 func TestPostRefuses(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`UPDATE bindings SET status = 'releasing' WHERE seq = 1`)
-	w.usage(2, "_mesh.b.example.com")
-	w.exec(`UPDATE usages SET record_type = 'A' WHERE seq = 2`)
-	w.usage(3, "_mesh.c.example.com")
+	w.db.Exec(`UPDATE bindings SET status = 'releasing' WHERE seq = 1`)
+	w.db.Usage(2, "_mesh.b.example.com")
+	w.db.Exec(`UPDATE usages SET record_type = 'A' WHERE seq = 2`)
+	w.db.Usage(3, "_mesh.c.example.com")
 	seventeen := strings.Repeat(`"tcp",`, 16) + `"tcp"`
 	for _, test := range []struct {
 		path, body string
@@ -173,7 +173,7 @@ func TestRemove(t *testing.T) {
 	id, token := w.lease(`{"slot":"a","ttl":60}`)
 	unused, _ := w.lease(`{"slot":"b","ttl":60}`)
 	w.renew(token, "tcp://192.0.2.7:1")
-	w.usage(2, "_mesh.b.example.com")
+	w.db.Usage(2, "_mesh.b.example.com")
 	before := w.published()
 	for _, path := range []string{"/usages/u1/leases/l9", "/usages/u2/leases/" + id, "/usages/u9/leases/" + id} {
 		if status, code, _ := w.ask("DELETE", path, ""); status != 404 || code != msg.UnknownLease {

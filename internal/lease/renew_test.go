@@ -24,7 +24,7 @@ func TestRenew(t *testing.T) {
 	if told != "lease.created lease.renewed" || published == "0" {
 		t.Fatalf("%s, %s publications", told, published)
 	}
-	first := w.texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`)
+	first := w.db.Texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`)
 	for range 30 {
 		w.pass(time.Minute)
 		r := w.renew(token, "tcp://192.0.2.7:1", "udp://[2001:db8::7]:1")
@@ -35,7 +35,7 @@ func TestRenew(t *testing.T) {
 	if w.told() != told || w.published() != published {
 		t.Errorf("the same endpoints: %s, %s publications", w.told(), w.published())
 	}
-	if slices.Equal(w.texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`), first) {
+	if slices.Equal(w.db.Texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`), first) {
 		t.Error("no renewal in half an hour is stored")
 	}
 	if r := w.renew(token, "tcp://192.0.2.8:1"); !r.Changed || w.told() != told+" lease.renewed" || w.published() == published {
@@ -57,7 +57,7 @@ func TestRenewWritesSeldom(t *testing.T) {
 	for range 60 {
 		w.pass(10 * time.Second)
 		w.renew(token, "tcp://192.0.2.7:1")
-		stored[w.texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`)[0]] = true
+		stored[w.db.Texts(`SELECT CAST(renewed_at AS TEXT) FROM leases`)[0]] = true
 	}
 	if len(stored) != 5 { // at the beginning, and after each quarter
 		t.Errorf("%d times are stored in 10 minutes", len(stored))
@@ -102,11 +102,11 @@ func TestRenewTooSoon(t *testing.T) {
 	w.renew(token, "tcp://192.0.2.7:3")
 
 	w.at = w.at.Add(5 * time.Second)
-	w.exec(`CREATE TRIGGER broken BEFORE UPDATE OF endpoints ON leases BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+	w.db.Exec(`CREATE TRIGGER broken BEFORE UPDATE OF endpoints ON leases BEGIN SELECT RAISE(ABORT, 'broken'); END`)
 	if _, err := w.try(token, "tcp://192.0.2.7:4"); err == nil {
 		t.Fatal("no error")
 	}
-	w.exec(`DROP TRIGGER broken`)
+	w.db.Exec(`DROP TRIGGER broken`)
 	if r := w.renew(token, "tcp://192.0.2.7:4"); !r.Changed {
 		t.Errorf("%+v", r)
 	}
@@ -119,11 +119,11 @@ func TestRenewFails(t *testing.T) {
 		_, token := w.lease(`{"slot":"a","ttl":60}`)
 		w.renew(token, "tcp://192.0.2.7:1")
 		w.at = w.at.Add(30 * time.Second)
-		w.exec(`CREATE TRIGGER broken BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+		w.db.Exec(`CREATE TRIGGER broken BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken'); END`)
 		if _, err := w.try(token, endpoints...); err == nil {
 			t.Fatal("no error")
 		}
-		w.exec(`DROP TRIGGER broken`)
+		w.db.Exec(`DROP TRIGGER broken`)
 		w.pass(29 * time.Second)
 		if w.leased() == "" {
 			t.Errorf("after %s the lease has ended too soon", endpoints)
@@ -188,7 +188,7 @@ func TestReleased(t *testing.T) {
 	w.renew(token, "tcp://192.0.2.7:1")
 	stale, err := w.Find(t.Context(), unused)
 	w.must(err)
-	w.exec(`UPDATE bindings SET status = 'releasing'`)
+	w.db.Exec(`UPDATE bindings SET status = 'releasing'`)
 	for _, endpoints := range [][]string{{"tcp://192.0.2.7:1"}, {"tcp://192.0.2.7:2"}, {}} {
 		if _, err := w.try(token, endpoints...); err != ErrReleased {
 			t.Errorf("%s: %v", endpoints, err)
@@ -197,7 +197,7 @@ func TestReleased(t *testing.T) {
 	if _, err := w.Renew(t.Context(), stale, []string{"tcp://192.0.2.7:3"}, node); err != ErrReleased {
 		t.Errorf("a renewal that began before: %v", err)
 	}
-	w.exec(`DELETE FROM usages`)
+	w.db.Exec(`DELETE FROM usages`)
 	w.want(`SELECT id FROM leases`)
 	if _, err := w.try(token, "tcp://192.0.2.7:1"); err != ErrUnknown {
 		t.Errorf("the token: %v", err)
@@ -217,8 +217,8 @@ func TestReleased(t *testing.T) {
 // TestAddressed: addresses go into the template, by default into the usage's own endpoints.
 func TestAddressed(t *testing.T) {
 	w := newWorld(t)
-	w.usage(2, "_mesh.b.example.com")
-	w.exec(`UPDATE usages SET txt_endpoints = '["tcp://192.0.2.1:11010","udp://{ipv4}:11011","tcp://[2001:db8::1]:11010"]' WHERE seq = 1`)
+	w.db.Usage(2, "_mesh.b.example.com")
+	w.db.Exec(`UPDATE usages SET txt_endpoints = '["tcp://192.0.2.1:11010","udp://{ipv4}:11011","tcp://[2001:db8::1]:11010"]' WHERE seq = 1`)
 	for _, test := range []struct{ body, addresses, want string }{
 		{`{"slot":"a","ttl":60}`, "192.0.2.7", "tcp://192.0.2.7:11010 udp://192.0.2.7:11011"},
 		{`{"slot":"b","ttl":60,"schemes":["udp"]}`, "192.0.2.7 2001:db8::7", "udp://192.0.2.7:11011 udp://[2001:db8::7]:11011"},

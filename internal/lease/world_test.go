@@ -2,14 +2,11 @@ package lease
 
 import (
 	"bytes"
-	"context"
-	"database/sql"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,15 +14,12 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/mattn/go-sqlite3"
-
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
-	"meshddns/internal/reconcile"
-	"meshddns/internal/sqlite"
+	"meshddns/test/tables"
 )
 
 const name = "_mesh.a.example.com"
@@ -38,7 +32,7 @@ type world struct {
 	*Table
 	t    *testing.T
 	path string
-	db   *sqlite.Database
+	db   *tables.Database
 	at   time.Time
 	said bytes.Buffer
 	mux  *http.ServeMux
@@ -49,40 +43,20 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db"), at: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
 	w.open()
-	t.Cleanup(func() {
-		if w.db != nil {
-			w.db.Close()
-		}
-	})
-	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, '0123456789ab')`)
-	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		account, err := ledger.UseAccount(ctx, tx, reconcile.Account{Provider: "builtin"})
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-			VALUES ('s', '', '{}', 'example.com', 'example.com', 'com.example', 'builtin', '[]', ?, '', '')`, account)
-		return err
-	})
-	w.must(err)
-	w.usage(1, name, "tcp://192.0.2.1:11010", "udp://{ipv4}:11011")
+	w.db.Fill("builtin", "{}")
+	w.db.Usage(1, name, "tcp://192.0.2.1:11010", "udp://{ipv4}:11011")
 	return w
 }
 
 // open makes the Table anew, as a program that begins does.
 func (w *world) open() {
 	w.t.Helper()
-	tables, err := os.ReadFile("../../schema.sql")
-	w.must(err)
 	log := slog.New(slog.NewTextHandler(&w.said, nil))
-	w.db, err = sqlite.Open(w.t.Context(), w.path, sqlite.Schema{
-		Tables: string(tables), Own: []string{"appliance"}, First: func(context.Context, *sql.Tx) error { return nil },
-	}, log)
-	w.must(err)
+	w.db = tables.Open(w.t, w.path, log)
 	now := func() time.Time { return w.at }
 	history := events.New(w.db.Reader, w.db.Tx, now)
 	w.Table = NewTable(Config{
-		Database: w.db, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, now, "0123456789ab", history),
+		Database: w.db.Database, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, now, tables.Owner, history),
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
 	w.must(w.Load(w.t.Context()))
@@ -107,33 +81,10 @@ func (w *world) must(err error) {
 	}
 }
 
-func (w *world) exec(statement string, args ...any) {
-	w.t.Helper()
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
-	}))
-}
-
-func (w *world) usage(seq int64, name string, endpoints ...string) {
-	w.t.Helper()
-	w.exec(`INSERT INTO usages (seq, id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
-		VALUES (?1, 'u' || ?1, 's', '', 'auto', 'p' || ?1, 'TXT', '', 1, ?2, ?3, '')`, seq, sqlite.TextList(endpoints), name)
-	w.exec(`INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?1, ?1, 7, 'u' || ?1, 's', 'active')`, seq)
-}
-
-// texts returns the rows of a query of one column.
-func (w *world) texts(query string) []string {
-	w.t.Helper()
-	all, err := sqlite.Collect(w.t.Context(), w.db.Reader, sqlite.Text, query)
-	w.must(err)
-	return all
-}
-
 // want compares the rows of a query of one column.
 func (w *world) want(query string, want ...string) {
 	w.t.Helper()
-	if got := w.texts(query); !slices.Equal(got, want) {
+	if got := w.db.Texts(query); !slices.Equal(got, want) {
 		w.t.Errorf("%s: %v, want %v", query, got, want)
 	}
 }
@@ -141,19 +92,19 @@ func (w *world) want(query string, want ...string) {
 // told returns the kinds of the events so far.
 func (w *world) told() string {
 	w.t.Helper()
-	return strings.Join(w.texts(`SELECT kind FROM events ORDER BY seq`), " ")
+	return strings.Join(w.db.Texts(`SELECT kind FROM events ORDER BY seq`), " ")
 }
 
 // published counts how often the names were made due.
 func (w *world) published() string {
 	w.t.Helper()
-	return w.texts(`SELECT CAST(coalesce(sum(version), 0) AS TEXT) FROM names`)[0]
+	return w.db.Texts(`SELECT CAST(coalesce(sum(version), 0) AS TEXT) FROM names`)[0]
 }
 
 // leased returns the published endpoints.
 func (w *world) leased() string {
 	w.t.Helper()
-	return strings.Join(w.texts(`SELECT endpoints FROM leases WHERE endpoints <> '[]' ORDER BY seq`), " ")
+	return strings.Join(w.db.Texts(`SELECT endpoints FROM leases WHERE endpoints <> '[]' ORDER BY seq`), " ")
 }
 
 // ask sends a request of the administrator, and returns the status, the error code and the body.

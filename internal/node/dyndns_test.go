@@ -86,7 +86,7 @@ func TestDyndnsTrouble(t *testing.T) {
 	if answer, text := w.do("GET", "/nic/update?hostname=a.example.com&myip=192.0.2.8", "", password("me", tokens["a"])); answer.StatusCode != 503 || text != "911" {
 		t.Errorf("a change too soon: %d %s", answer.StatusCode, text)
 	}
-	w.exec(`UPDATE bindings SET status = 'releasing'`)
+	w.db.Exec(`UPDATE bindings SET status = 'releasing'`)
 	if answer, text := w.do("GET", "/nic/update?hostname=a.example.com&myip=192.0.2.8", "", password("me", tokens["a"])); answer.StatusCode != 200 || text != "nohost" {
 		t.Errorf("a usage that is released: %d %s", answer.StatusCode, text)
 	}

@@ -81,7 +81,7 @@ func TestPutRefuses(t *testing.T) {
 	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "5" || answer.Header.Get("X-Error-Code") != string(msg.LeaseTooSoon) {
 		t.Errorf("a change too soon: %d %v %s", answer.StatusCode, answer.Header, text)
 	}
-	w.exec(`UPDATE bindings SET status = 'releasing'`)
+	w.db.Exec(`UPDATE bindings SET status = 'releasing'`)
 	if answer, text := w.do("PUT", "/lease", `{"endpoints":["tcp://192.0.2.7:2"]}`, bearer(token)); answer.StatusCode != 409 {
 		t.Errorf("a usage that is released: %d %s", answer.StatusCode, text)
 	}

@@ -2,29 +2,22 @@ package node
 
 import (
 	"bytes"
-	"context"
-	"database/sql"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	_ "github.com/mattn/go-sqlite3"
-
 	"meshddns/internal/events"
 	"meshddns/internal/lease"
 	"meshddns/internal/ledger"
-	"meshddns/internal/reconcile"
-	"meshddns/internal/sqlite"
+	"meshddns/test/tables"
 )
 
 const (
@@ -36,7 +29,7 @@ const (
 // trusts loopback as a proxy, one trusts nothing.
 type world struct {
 	t      *testing.T
-	db     *sqlite.Database
+	db     *tables.Database
 	leases *lease.Table
 	behind string // URL of the routes that trust loopback
 	plain  string // URL of the routes that do not
@@ -68,30 +61,15 @@ func (b *buffer) String() string {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, at: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
-	tables, err := os.ReadFile("../../schema.sql")
-	w.must(err)
 	log := slog.New(slog.NewTextHandler(&w.log, nil))
-	w.db, err = sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), sqlite.Schema{
-		Tables: string(tables), First: func(context.Context, *sql.Tx) error { return nil },
-	}, log)
-	w.must(err)
-	t.Cleanup(func() { w.db.Close() })
-	w.exec(`INSERT INTO appliance (id, owner) VALUES (1, '0123456789ab')`)
-	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		account, err := ledger.UseAccount(ctx, tx, reconcile.Account{Provider: "builtin"})
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO services (id, name, config, domain, zone, zone_key, provider, txt_endpoints, account, created_at, updated_at)
-			VALUES ('s', '', '{"formats":["urls"]}', 'example.com', 'example.com', 'com.example', 'builtin', '[]', ?, '', '')`, account)
-		return err
-	}))
-	w.usage(1, full, "tcp://192.0.2.1:11010")
-	w.usage(2, "_mesh.b.example.com", "tcp://192.0.2.2:11010")
+	w.db = tables.Open(t, filepath.Join(t.TempDir(), "x.db"), log)
+	w.db.Fill("builtin", `{"formats":["urls"]}`)
+	w.db.Usage(1, full, "tcp://192.0.2.1:11010")
+	w.db.Usage(2, "_mesh.b.example.com", "tcp://192.0.2.2:11010")
 	history := events.New(w.db.Reader, w.db.Tx, w.now)
-	book := ledger.New(w.db.Reader, w.db.Tx, w.now, "0123456789ab", history)
+	book := ledger.New(w.db.Reader, w.db.Tx, w.now, tables.Owner, history)
 	w.leases = lease.NewTable(lease.Config{
-		Database: w.db, Events: history, Now: w.now, Log: log, Ledger: book,
+		Database: w.db.Database, Events: history, Now: w.now, Log: log, Ledger: book,
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
 	w.must(w.leases.Load(t.Context()))
@@ -124,21 +102,6 @@ func (w *world) must(err error) {
 	}
 }
 
-func (w *world) exec(statement string, args ...any) {
-	w.t.Helper()
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
-	}))
-}
-
-func (w *world) usage(seq int64, name string, endpoints ...string) {
-	w.t.Helper()
-	w.exec(`INSERT INTO usages (seq, id, provider_id, usage_type, prefix_mode, record_prefix, record_type, description, is_exclusive, txt_endpoints, name, created_at)
-		VALUES (?1, 'u' || ?1, 's', '', 'auto', 'p' || ?1, 'TXT', '', 1, ?2, ?3, '')`, seq, sqlite.TextList(endpoints), name)
-	w.exec(`INSERT INTO bindings (seq, id, network_id, usage_id, provider_id, status) VALUES (?1, ?1, 7, 'u' || ?1, 's', 'active')`, seq)
-}
-
 // lease makes a lease of a usage, and returns its token.
 func (w *world) lease(usage string, rules lease.Rules) string {
 	w.t.Helper()
@@ -151,17 +114,13 @@ func (w *world) lease(usage string, rules lease.Rules) string {
 // leased returns the endpoints of all leases by their slots.
 func (w *world) leased() string {
 	w.t.Helper()
-	all, err := sqlite.Collect(w.t.Context(), w.db.Reader, sqlite.Text, `SELECT slot || endpoints FROM leases ORDER BY slot`)
-	w.must(err)
-	return strings.Join(all, " ")
+	return strings.Join(w.db.Texts(`SELECT slot || endpoints FROM leases ORDER BY slot`), " ")
 }
 
 // callers returns the kinds and callers of the events from one on.
 func (w *world) callers(from int) []string {
 	w.t.Helper()
-	all, err := sqlite.Collect(w.t.Context(), w.db.Reader, sqlite.Text, `SELECT kind || ' by ' || caller FROM events ORDER BY seq`)
-	w.must(err)
-	return slices.Clone(all[from:])
+	return w.db.Texts(`SELECT kind || ' by ' || caller FROM events ORDER BY seq`)[from:]
 }
 
 // do sends a request with a body and headers "Name: value" ("" is none) to the routes behind a proxy, which tells
