@@ -31,6 +31,9 @@ var (
 //
 //	go test ./test/bench -count=1 -v -run Peers -acme-dns /path/to/acme-dns -ddns-go /path/to/ddns-go
 func TestPeers(t *testing.T) {
+	if *acmeDNSPath == "" || *ddnsGoPath == "" {
+		t.Skip("-acme-dns and -ddns-go do not say where they are")
+	}
 	peers := []peer{
 		{name: "meshddns", path: built(t), alive: "/healthz", asks: "reservations", request: posts(64, nil).request,
 			prepare: registerService,
@@ -42,11 +45,6 @@ func TestPeers(t *testing.T) {
 			command: func(dir, listen, _ string) []string {
 				return []string{"-l", listen, "-c", filepath.Join(dir, "config.yaml")}
 			}},
-	}
-	for _, p := range peers {
-		if p.path == "" {
-			t.Skip("-acme-dns and -ddns-go do not say where they are")
-		}
 	}
 	fmt.Println("| | binary | from exec to the first answer | memory idle | after 1 000 requests of 64 clients |\n|---|---|---|---|---|")
 	for _, p := range peers {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"meshddns/internal/format"
 	"meshddns/internal/mesh"
@@ -202,8 +203,15 @@ func (l *life) end() {
 }
 
 // gone releases the usage, and waits until its prefix is free: a lost answer to a write may hold it until the second look.
+// Answers may be slower than that look waits.
 func (l *life) gone() {
 	l.t.Helper()
+	if l.random.IntN(2) == 0 {
+		l.did("  answers are slow, and one is lost")
+		l.cloud.Delay(300 * time.Millisecond)
+		l.cloud.Fail(cloudtest.Lost)
+		defer l.cloud.Delay(0)
+	}
 	path := usagesPath + "/" + l.usage
 	a, err := l.p.try("DELETE", path+"?wait=10", "")
 	l.did("release in the end: %d", a.status)
