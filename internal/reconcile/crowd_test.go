@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"meshddns/internal/provider"
 )
 
 // Of many records of a zone that change within a second the first nine have a line each, and the
@@ -68,7 +70,10 @@ func TestNewsOfAZoneThatIsNotFound(t *testing.T) {
 		n.mu.Unlock()
 		n.passBegins(number)
 		for i := range 51 {
-			n.outcomes([]Outcome{{Name: fmt.Sprint("name", i), Zone: "z", Provider: "builtin", Action: action, Fault: Fault{Code: code}, at: "1"}})
+			o := Outcome{Name: fmt.Sprint("name", i), Zone: "z", Provider: "builtin", Action: action, at: "1"}
+			other := o // a record in another format has no warning
+			o.Fault, other.Sibling, other.at = Fault{Code: code}, Sibling{Owner: "a", Type: provider.A}, "2"
+			n.outcomes([]Outcome{o, other})
 		}
 		n.passEnds(Report{Trigger: TriggerInterval})
 		n.mu.Lock()

@@ -123,10 +123,10 @@ func (n *news) zoneSearched(z Zone, err error) {
 }
 
 // reach logs that no resolver finds the zone of a record, or that resolvers find it again.
-// There is one line for the zone, because all its records have the same fault.
+// There is one line for the zone, because all its records with our mark have the same fault.
 func (n *news) reach(o Outcome) {
 	found := o.Fault.Code == "" && (o.writes() || o.Action == ActionUnchanged)
-	if o.Zone == "" || !found && o.Fault.Code != CodeZoneUnreachable {
+	if o.Zone == "" || o.Sibling != (Sibling{}) || !found && o.Fault.Code != CodeZoneUnreachable {
 		return
 	}
 	before, isNew := n.note(n.views, "reach "+o.Provider+" "+o.Zone, o.Fault.Code)
