@@ -70,11 +70,11 @@ func (e *entry) addTo(s *shownSource, language msg.Language) {
 		s.Verdict = e.verdict
 	}
 	s.Since = max(s.Since, sqlite.Shown(e.since))
-	if e.note == "" {
-		return
+	switch note := secrets.ScrubLine(e.note.In(language), 400); {
+	case note == s.Error: // both fail for one reason
+	case s.Error != "" && note != "":
+		s.Error += "; " + note
+	case note != "":
+		s.Error = note
 	}
-	if s.Error != "" {
-		s.Error += "; "
-	}
-	s.Error += secrets.ScrubLine(e.note.In(language), 400)
 }

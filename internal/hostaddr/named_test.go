@@ -102,6 +102,20 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// The errors of both families are told, and once if they are the same.
+func TestErrorsOfASource(t *testing.T) {
+	for notes, want := range map[[2]string]string{{"", ""}: "", {"a", ""}: "a", {"", "b"}: "b", {"a", "b"}: "a; b", {"a", "a"}: "a"} {
+		var s shownSource
+		for i, note := range notes {
+			e := entry{source: Source{family: []Family{IPv4, IPv6}[i]}, note: msg.Say(note), verdict: verdicts[0]}
+			e.addTo(&s, msg.English)
+		}
+		if s.Error != want {
+			t.Errorf("%q: %q, want %q", notes, s.Error, want)
+		}
+	}
+}
+
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "address")
 	for text, want := range map[string]string{
