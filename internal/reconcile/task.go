@@ -9,7 +9,7 @@ import (
 // task is the work on one name, whose records may be in several zones.
 type task struct {
 	name     Name
-	began    time.Time
+	taken    time.Time
 	turn     turn
 	jobs     []*job
 	begun    bool // one of its jobs has begun, or it has none
@@ -106,7 +106,7 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	if look := nextLook(t.places); !d.Lane.OfZone() && !look.IsZero() {
 		switch d.Look = look; {
 		case look.After(now):
-		case look.After(t.began): // it became due meanwhile
+		case look.After(t.taken): // it became due meanwhile
 			d.Look = now.Add(SecondLook)
 		default:
 			d.Look = now.Add(lookAgain)
