@@ -3,9 +3,6 @@ package check
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,42 +179,6 @@ func TestUnwanted(t *testing.T) {
 	if got := w.count(`SELECT count(*) FROM names WHERE due IS NOT NULL`); got != 1 || len(w.Endpoints(1)) != 0 {
 		t.Fatal("the endpoint is not published again")
 	}
-}
-
-// TestDraw replays EasyTier's draw: one of the published URLs at random, first attempt. With one dead
-// of four a quarter of the attempts fails; without the dead one less than one of a hundred.
-func TestDraw(t *testing.T) {
-	var peers []*peer
-	var endpoints []string
-	for range 4 {
-		p := newPeer(t)
-		peers, endpoints = append(peers, p), append(endpoints, p.endpoint())
-	}
-	w := newWorld(t, every5, endpoints...)
-	w.pass(8 * time.Second)
-	peers[2].die()
-	before := failedDraws(endpoints)
-	w.pass(20 * time.Second)
-	dead := w.dead()
-	after := failedDraws(slices.DeleteFunc(slices.Clone(endpoints), func(e string) bool { return slices.Contains(dead, e) }))
-	t.Logf("failed first attempts: %.1f %% before, %.1f %% after", before, after)
-	if before < 18 || before > 32 || after >= 1 {
-		t.Fatalf("failed first attempts: %.1f %% before, %.1f %% after", before, after)
-	}
-}
-
-// failedDraws returns how many of 1 000 first attempts fail, in percent.
-func failedDraws(published []string) float64 {
-	failed := 0
-	for range 1000 {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(published[rand.IntN(len(published))], "tcp://"))
-		if err != nil {
-			failed++
-			continue
-		}
-		conn.Close()
-	}
-	return float64(failed) / 10
 }
 
 // TestSilent probes and declares dead what refuses connections while the probe of another endpoint waits for an answer.
