@@ -18,6 +18,7 @@ const soon = 2 * time.Second
 // Addresses of named interfaces are in DNS soon after they change, though a web service hangs and the next look by the
 // clock is an hour away. Addresses that end soon are never taken. Each source has its verdict.
 func TestNamedSources(t *testing.T) {
+	notShort(t)
 	support.Need(t, "dig", "ip")
 	if !inNamespace(t) {
 		return

@@ -315,9 +315,7 @@ func tidied(t *testing.T, s servertest.Server, path, owner, theirs string) (orph
 // A backup that is restored when more has been published since leaves nothing in the
 // zone after a sweep.
 func TestRestoreLeavesNoOrphan(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	servertest.Each(t, func(t *testing.T, s servertest.Server) {
 		dir := t.TempDir()

@@ -39,18 +39,13 @@ func TestFlapping(t *testing.T) {
 	flaps := 0
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for end := time.After(length); ; flaps++ {
+	for end := time.Now().Add(length); time.Now().Before(end); flaps++ {
 		if flapping.close(); flaps%2 == 1 {
 			if err := flapping.listen(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		select {
-		case <-tick.C:
-			continue
-		case <-end:
-		}
-		break
+		<-tick.C
 	}
 	writes := 0
 	for _, r := range cloud.Asked() {

@@ -202,9 +202,7 @@ func TestDeadOverRestart(t *testing.T) {
 // checksRun is inNamespace for the tests of this file, which wait most of the time.
 func checksRun(t *testing.T) bool {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	support.Need(t, "dig", "ip")
 	t.Parallel()
 	if !inNamespace(t) {

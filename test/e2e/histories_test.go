@@ -43,9 +43,7 @@ const (
 // MESHDDNS_HISTORIES says how many, MESHDDNS_HISTORY_SEED the seed of the
 // first: MESHDDNS_HISTORIES=1 with the seed that is printed runs one again.
 func TestHistories(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	count, first := number(t, "MESHDDNS_HISTORIES", fewHistories), number(t, "MESHDDNS_HISTORY_SEED", 1)
 	quickBinary(t)
 	tally := &tally{counts: map[string]int{}}

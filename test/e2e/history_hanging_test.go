@@ -16,9 +16,7 @@ import (
 // TestManyHangingZones has an account of forty zones accept calls and answer none. What
 // is at another account is changed meanwhile, before the first call is given up.
 func TestManyHangingZones(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	const zones = 40
 	w := &history{t: t, host: newHost()}

@@ -22,9 +22,7 @@ import (
 // Whatever was acknowledged is there after SIGKILL at a random moment, and nothing is
 // half there. MESHDDNS_KILLS says how often it comes, MESHDDNS_KILL_SEED when.
 func TestKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	binary(t) // no start waits for it
 	kills := number(t, "MESHDDNS_KILLS", 25)

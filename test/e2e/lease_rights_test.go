@@ -202,6 +202,7 @@ func (w *rightsWorld) trespasses(token string) (allowed []string, tried int) {
 // path at the listener of administrators or of nodes, no other scheme, address, slot or usage. A token that
 // was replaced does nothing.
 func TestLeaseRights(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "dig")
 	w := newRightsWorld(t)
@@ -256,6 +257,7 @@ func (w *rightsWorld) others() string {
 
 // The same attempts are allowed with the token of an administrator, and with that of a lease without rules.
 func TestLeaseRightsControl(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "dig")
 	w := newRightsWorld(t)

@@ -192,9 +192,7 @@ func (p *program) leasesOf(usage string) map[string][]string {
 // MESHDDNS_LEASE_KILLS says how often it comes, MESHDDNS_LEASE_NODES how many nodes there are in each of
 // four usages, MESHDDNS_KILL_SEED what they do.
 func TestLeaseKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "dig")
 	kills, nodesEach, seed := number(t, "MESHDDNS_LEASE_KILLS", 25), number(t, "MESHDDNS_LEASE_NODES", 2), uint64(number(t, "MESHDDNS_KILL_SEED", 1))
@@ -300,9 +298,7 @@ func checkTenants(p, nodes *program, all []*tenant) {
 
 // A thousand nodes that renew without a change write nothing.
 func TestThousandNodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "dig")
 	const usages, leases = 4, 250
@@ -354,9 +350,7 @@ func TestThousandNodes(t *testing.T) {
 // A thousand renewals with a change while a provider is slow cost it a change a batch of 400 names, or two
 // where the text of one is too long for Route 53 (32 000 characters).
 func TestThousandChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	p, nodes := startNodes(t, filepath.Join(t.TempDir(), "meshddns.db"))
 	p.configure("auto", "tcp://203.0.113.7:1")

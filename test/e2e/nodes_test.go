@@ -80,6 +80,7 @@ func (p *program) wants(prefix, address string) {
 // ddclient and inadyn publish the address of their host, and the next one. What is refused changes nothing:
 // a wrong password, an unknown host, a change too soon. A renewal without a change writes nothing.
 func TestNodeClients(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "ddclient", "inadyn", "dig")
 	p, nodes := startNodes(t, filepath.Join(t.TempDir(), "meshddns.db"))

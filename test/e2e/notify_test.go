@@ -139,9 +139,7 @@ func (g *pager) has(seqs []int64) bool {
 // TestNotifications kills the program 20 times, at random moments of incidents and of messages about
 // them. Each incident and each recovery is told at least once, and once more only after a kill.
 func TestNotifications(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	w := newIncidents(t)
 	for range number(t, "MESHDDNS_NOTIFY_KILLS", 20) {

@@ -238,6 +238,14 @@ func (p *program) stop() {
 	}
 }
 
+// notShort skips a test that takes long, with -short.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long")
+	}
+}
+
 // long skips what takes minutes or a quiet machine, unless a variable asks for it.
 func long(t *testing.T, variable string) {
 	t.Helper()

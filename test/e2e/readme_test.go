@@ -71,9 +71,7 @@ func TestReadme(t *testing.T) {
 // A reader of a page in docs has done what the README says, and goes on with the
 // page's commands, in a folder of their own.
 func TestPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	support.Need(t, "curl", "jq", "dig", "sqlite3", "bash", "knotd", "keymgr", "delv", "pdns_server", "ddclient")
 	if !inNamespace(t) {
 		return

@@ -140,9 +140,7 @@ func (at replicaPlaces) end(t *testing.T, path string) {
 // A machine is lost under load, with its disk. The database that Litestream restores has
 // everything that it was seen to have before, and is sound; the program goes on with it.
 func TestReplica(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	support.Need(t, "litestream", "sqlite3")
 	t.Parallel()
 	s := servertest.Knot(t)
@@ -182,9 +180,7 @@ func TestReplica(t *testing.T) {
 
 // What is not replicated any more is found wanting; what was published meanwhile is swept.
 func TestReplicaFindsLoss(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	support.Need(t, "litestream", "sqlite3")
 	t.Parallel()
 	s := servertest.Knot(t)

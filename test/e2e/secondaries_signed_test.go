@@ -28,6 +28,7 @@ var signers = []struct {
 // TestSigned: Unbound and delv trust what a secondary has signed: values, changes, and that a name or type
 // is not there. A zone within the zone is insecure, not bogus.
 func TestSigned(t *testing.T) {
+	notShort(t)
 	support.Need(t, "unbound", "delv", "keymgr")
 	t.Parallel()
 	if !inNamespace(t) {

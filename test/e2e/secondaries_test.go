@@ -300,6 +300,7 @@ func (s *secondaries) lags() {
 // TestSecondaries: servers of other makers have each change within seconds, and the zone of a new service
 // without a hand on them.
 func TestSecondaries(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	if !inNamespace(t) {
 		return

@@ -36,9 +36,7 @@ type place struct {
 // ours too, and the clouds fail now and then. After each step every name has
 // the values of the other program, and of ours what is reserved.
 func TestSequences(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	t.Parallel()
 	t.Run("builtin", func(t *testing.T) {
 		t.Parallel()

@@ -29,9 +29,7 @@ const (
 // A thousand clients that are slow to ask or do not read, where descriptors are few,
 // keep no other client out and take no memory.
 func TestSlowClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	notShort(t)
 	db := filepath.Join(t.TempDir(), "meshddns.db")
 	fillUsages(t, db, 20_000)
 	for name, behave := range map[string]func(net.Conn, <-chan time.Time) error{

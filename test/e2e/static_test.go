@@ -137,6 +137,7 @@ func mustHave(p *program, path string, acknowledged map[string]bool) {
 // While calls of the shipped binary fail, writes are refused and reads go on; afterwards
 // it writes, without a restart.
 func TestStaticFaultWindows(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "strace", "dig")
 	for name, injections := range map[string][]string{
@@ -191,6 +192,7 @@ func TestStaticFaultWindows(t *testing.T) {
 // the copy before an upgrade, its sync and its name), fails call by call: the program
 // starts or says why not, and the next start has everything.
 func TestStaticStartFaults(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "strace")
 	last := 2
@@ -259,6 +261,7 @@ func damaged(t *testing.T, path string) string {
 
 // On a disk that is full, reads and DNS go on; when it has grown, writes are done again.
 func TestStaticFullDisk(t *testing.T) {
+	notShort(t)
 	support.Need(t, "dig", "mount")
 	if !inNamespaces(t, 0, syscall.CLONE_NEWNS) {
 		return
