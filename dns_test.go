@@ -158,11 +158,7 @@ func (p program) Format(ctx context.Context, id string, formats []string) error 
 }
 
 func (p program) Keep(ctx context.Context, id string) error {
-	u, err := p.ops.store.Usage(ctx, id)
-	if err != nil {
-		return err
-	}
-	return p.ops.store.KeepUsage(ctx, u)
+	return p.ops.store.KeepUsage(ctx, id)
 }
 
 func (p program) Release(ctx context.Context, id string) (freed bool, err error) {

@@ -500,7 +500,7 @@ func (a *applier) SaveUsage(ctx context.Context, body []byte) (provision.Change,
 	}
 	c, err := a.changeUsage(ctx, b, same[number])
 	if err == nil && same[number].Status == mesh.Releasing {
-		return provision.Did("POST usages", same[number].ID, a.ops.store.KeepUsage(ctx, same[number]))
+		return provision.Did("POST usages", same[number].ID, a.ops.store.KeepUsage(ctx, same[number].ID))
 	}
 	return c, err
 }

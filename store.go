@@ -656,9 +656,13 @@ func (s *store) UsageName(ctx context.Context, service, prefix string) string {
 	return dnsname.Fold(mesh.FullName(prefix, zone.zone))
 }
 
-// KeepUsage cancels the release of a usage.
-func (s *store) KeepUsage(ctx context.Context, u mesh.Usage) error {
+// KeepUsage cancels the release of a usage, or returns errNoUsage if the usage is freed already.
+func (s *store) KeepUsage(ctx context.Context, id string) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		u, err := scanUsage(tx.QueryRowContext(ctx, selectUsages+` WHERE u.id = ?`, id))
+		if err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, `UPDATE bindings SET status = ? WHERE seq = ?`, mesh.Active, u.Seq); err != nil {
 			return err
 		}

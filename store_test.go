@@ -228,6 +228,28 @@ func goneInState(t *testing.T, s *store, state reconcile.PlaceState) reconcile.P
 	return p
 }
 
+// A usage that was freed before its release is cancelled does not come back, and no event says so.
+func TestKeepFreedUsage(t *testing.T) {
+	s := filledStore(t)
+	u, err := s.CreateUsage(t.Context(), custom("Office", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.ReleaseUsage(t.Context(), u.ID, true); err != nil || !r.freed {
+		t.Fatalf("freed %t, %v", r.freed, err)
+	}
+	count := func() (n int) {
+		if err := s.db.Reader.QueryRow(`SELECT count(*) FROM events`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	if err := s.KeepUsage(t.Context(), u.ID); !errors.Is(err, errNoUsage) || count() != before {
+		t.Errorf("%v, %d events more", err, count()-before)
+	}
+}
+
 // A usage and its binding: both or neither.
 func TestCreateUsage(t *testing.T) {
 	s := filledStore(t)
