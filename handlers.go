@@ -424,7 +424,6 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	publish, err := s.ops.awaited(ctx, waits, u, envelope.Language(r))
 	return envelope.Reply{Message: msg.UsageCreated, ID: u.ID, Replayed: repeated, Data: struct {
 		ID         string                 `json:"id"`
 		ProviderID string                 `json:"provider_id"`
@@ -438,8 +437,8 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
 		Warnings: answers.WarningTexts(append(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
-		Publish:  publish,
-	}}, err
+		Publish:  s.ops.awaited(ctx, waits, u, envelope.Language(r)),
+	}}, nil
 }
 
 func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
@@ -577,16 +576,18 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	} else {
 		err = s.ops.saveUsage(ctx, u, change)
 	}
-	publish, unread := s.ops.awaited(ctx, waits, u, envelope.Language(r))
+	if err != nil {
+		return envelope.Reply{}, err
+	}
 	answer := envelope.Reply{Message: msg.UsageChanged}
 	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`
 			Publish  *answers.ListedPublish `json:"publish,omitempty"`
-		}{answers.WarningTexts(warnings, envelope.Language(r)), publish}
+		}{answers.WarningTexts(warnings, envelope.Language(r)), s.ops.awaited(ctx, waits, u, envelope.Language(r))}
 	}
-	return answer, cmp.Or(err, unread)
+	return answer, nil
 }
 
 func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
@@ -604,13 +605,13 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	if !freed {
-		settings, err := s.ops.store.ledger.Settings(context.WithoutCancel(ctx))
+		settings, _ := s.ops.store.ledger.Settings(context.WithoutCancel(ctx)) // the release stands, whether they are read or not
 		answer := map[string]mesh.BindingStatus{"status": mesh.Releasing}
 		reply := envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}
 		if settings.Configured && !settings.Enabled {
 			reply.Message = msg.UsageHeld
 		}
-		return reply, err
+		return reply, nil
 	}
 	answer := envelope.Reply{Message: msg.UsageReleased}
 	if waits {

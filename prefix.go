@@ -132,13 +132,14 @@ func (o *operations) publishing(ctx context.Context, u mesh.Usage, language msg.
 	return shown, err
 }
 
-// awaited is publishing for an answer that has waited for it, else nil.
-func (o *operations) awaited(ctx context.Context, waits bool, u mesh.Usage, language msg.Language) (*answers.ListedPublish, error) {
+// awaited is publishing for an answer that has waited for it, else nil. It leaves out records that cannot
+// be read, because what the answer is about is stored.
+func (o *operations) awaited(ctx context.Context, waits bool, u mesh.Usage, language msg.Language) *answers.ListedPublish {
 	if !waits {
-		return nil, nil
+		return nil
 	}
-	shown, err := o.publishing(context.WithoutCancel(ctx), u, language)
-	return &shown, err
+	shown, _ := o.publishing(context.WithoutCancel(ctx), u, language)
+	return &shown
 }
 
 // listed returns a usage in the form of the list.
@@ -211,30 +212,27 @@ func (o *operations) reserveAndWait(ctx context.Context, want reservation) (u me
 	defer waiter.Close()
 	u, repeated, err = o.reserve(ctx, want)
 	if err == nil {
-		u.Publish, err = o.published(ctx, waiter, u)
+		u.Publish = o.published(ctx, waiter, u)
 	}
 	return u, repeated, err
 }
 
 // published waits until the value of a usage stands at its provider or has failed, or ctx ends, and
-// returns the state. It does not wait for a person, when nothing else works on the name.
-func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage) (mesh.Publishing, error) {
+// returns the state: pending if it cannot be read, because what is waited for is stored. It does not wait
+// for a person, when nothing else works on the name.
+func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage) mesh.Publishing {
 	read := context.WithoutCancel(ctx)
-	version, err := o.store.ledger.NameVersion(read, u.Name)
-	if err != nil {
-		return mesh.Publishing{}, err
-	}
+	version, fault := o.store.ledger.NameVersion(read, u.Name)
 	for first := true; ; first = false {
-		settings, err := o.store.ledger.Settings(read)
-		if err != nil {
-			return mesh.Publishing{}, err
-		}
+		settings, unset := o.store.ledger.Settings(read)
 		now, err := o.store.Usage(read, u.ID)
 		switch state := reconcile.PlaceState(now.Publish.State); {
 		case errors.Is(err, errNoUsage): // released meanwhile
-			return mesh.Publishing{State: string(reconcile.None)}, nil
-		case err != nil, !settings.Enabled, !settings.Automatic, state == reconcile.None, ctx.Err() != nil, !first && state != reconcile.Pending:
-			return now.Publish, err
+			return mesh.Publishing{State: string(reconcile.None)}
+		case cmp.Or(fault, unset, err) != nil:
+			return mesh.Publishing{State: string(reconcile.Pending)}
+		case !settings.Enabled, !settings.Automatic, state == reconcile.None, ctx.Err() != nil, !first && state != reconcile.Pending:
+			return now.Publish
 		}
 		waiter.Wait(ctx, version)
 	}
@@ -283,7 +281,7 @@ func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.
 	if err := o.saveUsage(ctx, u, c); err != nil {
 		return mesh.Publishing{}, err
 	}
-	return o.published(ctx, waiter, u)
+	return o.published(ctx, waiter, u), nil
 }
 
 // releaseAndWait releases a usage, and waits until the engine has tried to withdraw its value. It
@@ -303,10 +301,7 @@ func (o *operations) releaseAndWait(ctx context.Context, id string, force bool) 
 		return true, nil
 	}
 	_, err = o.store.Usage(context.WithoutCancel(ctx), id)
-	if errors.Is(err, errNoUsage) {
-		return true, nil
-	}
-	return false, err
+	return errors.Is(err, errNoUsage), nil // what cannot be read is not known to be free
 }
 
 // provision applies a document in one transaction, by the operations of requests.

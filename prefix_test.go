@@ -1,17 +1,23 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
+	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/test/api"
 )
 
 func TestPrefixFault(t *testing.T) {
@@ -54,6 +60,43 @@ func TestPrefixFault(t *testing.T) {
 		if got := mesh.PrefixFault(prefix); got != want {
 			t.Errorf("mesh.PrefixFault(%q) = %q, want %q", prefix, got, want)
 		}
+	}
+}
+
+// A change that is committed is not answered as a failure, whatever fails while the answer waits.
+func TestCommittedWhileReadsFail(t *testing.T) {
+	for _, request := range []struct{ method, path, body, want string }{
+		{"POST", "", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"new","network_id":8}`, `"publish":{"state":"pending"`},
+		{"PATCH", "/<id>", `{"description":"other"}`, `"publish":{"state":"pending"`},
+		{"DELETE", "/<id>", "", `"status":"releasing"`},
+	} {
+		t.Run(request.method, func(t *testing.T) {
+			log := slog.New(slog.DiscardHandler)
+			s, err := openStore(t.Context(), filepath.Join(t.TempDir(), "meshddns.db"), log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			c := clients{ledger: s.ledger, zones: s.zones, dnsAddress: "127.0.0.1:53"}
+			addresses := book(t, s, "203.0.113.7", log)
+			engine := s.newEngine(engineConfig(s, c, addresses, time.Hour, log))
+			stop := serveAll(t, engine.Run, func(ctx context.Context) error { return addresses.Watch(ctx, time.Hour) })
+			routes := newServer(operations{store: s, clients: c, engine: engine}, "", log).routes()
+			call := func(method, path, body string) string {
+				w := httptest.NewRecorder()
+				routes.ServeHTTP(w, httptest.NewRequest(method, "/api/v1/ddns/"+path, strings.NewReader(body)))
+				return w.Body.String()
+			}
+			call("PUT", "config", `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@","enabled":true,"sync_mode":"auto","txt_endpoints":["tcp://203.0.113.7:1"]}`)
+			call("POST", "services", `{"id":"svc","name":"S","config":{"domain":"example.com"}}`)
+			id := api.UUIDText.FindString(call("POST", "usages?wait=10", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"old","network_id":7}`))
+			stop()
+			s.db.Committed = func() { s.db.Reader.Close() }
+			answer := call(request.method, "usages"+strings.Replace(request.path, "<id>", id, 1)+"?wait=1", request.body)
+			if !strings.Contains(answer, request.want) {
+				t.Errorf("%s, want %s", answer, request.want)
+			}
+		})
 	}
 }
 
