@@ -132,11 +132,15 @@ func (a *Appliance) ForgetRefusals(t testing.TB) int64 {
 // Rest waits until no pass runs or is requested, and no change waits to be worked on.
 func (a *Appliance) Rest(t testing.TB) {
 	t.Helper()
-	support.Eventually(t, time.Minute, "no pass and no change", func() bool {
-		return support.Rows(t, a.Reader, `
-			SELECT (SELECT count(*) FROM pass WHERE running <> '' OR requested <> '') +
-			       (SELECT count(*) FROM names WHERE lane = '' AND due IS NOT NULL)`)[0] == "0"
-	})
+	var busy []string
+	if !support.Within(time.Minute, func() bool {
+		busy = support.Rows(t, a.Reader, `
+			SELECT 'pass', running, requested FROM pass WHERE running <> '' OR requested <> ''
+			UNION ALL SELECT name, due, version FROM names WHERE lane = '' AND due IS NOT NULL`)
+		return len(busy) == 0
+	}) {
+		t.Fatalf("a pass or a change still waits: %q; the log is\n%s", busy, a.Logs)
+	}
 }
 
 // AddUsages puts many usages into the database, every third without a binding.
