@@ -23,7 +23,7 @@ import (
 
 const (
 	historySteps   = 8
-	fewHistories   = 15  // under plain go test
+	fewHistories   = 6   // under plain go test
 	manyHistories  = 500 // in which everything has to happen
 	historyWorkers = 12  // they mostly wait
 	leftoversPath  = "/api/v1/ddns/leftovers"

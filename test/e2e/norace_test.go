@@ -7,6 +7,4 @@ const (
 	// restMemory is what the collector keeps of what was used, and what SQLite keeps of the
 	// file, in KiB.
 	restMemory = 48 << 10
-
-	sequences = 12 // at each provider, unless MESHDDNS_SEQUENCES says otherwise
 )

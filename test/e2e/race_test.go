@@ -6,6 +6,4 @@ package e2e
 const (
 	buildFlag  = "-race"
 	restMemory = 256 << 10 // most of it is the race detector's
-
-	sequences = 6
 )

@@ -25,7 +25,7 @@ func TestAnswersAlike(t *testing.T) {
 	s.call(200, "POST", usagesPath+"?wait=20", `{"service_id":"inner","prefix_mode":"custom","custom_prefix":"deep","network_id":9}`)
 	s.fill(300)
 	s.rest(meshZone, "inner.mesh.example.com")
-	s.alike(number(t, "MESHDDNS_ALIKE", 10_000))
+	s.alike(number(t, "MESHDDNS_ALIKE", 4_000))
 	s.stop()
 	s.ipv4 = "none"
 	s.start()

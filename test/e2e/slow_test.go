@@ -118,6 +118,10 @@ func crowd(address string, behave func(net.Conn, <-chan time.Time) error) (end f
 				behave(c, ticker.C)
 				stop()
 				c.Close()
+				select { // connecting without a pause would take all time of this machine
+				case <-ticker.C:
+				case <-ctx.Done():
+				}
 			}
 		})
 	}
