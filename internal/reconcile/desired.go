@@ -109,8 +109,12 @@ func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
 	t := Target{Name: n, Refusals: w.refused(n)}
 	values := w.values(n.Name, state.Owner, addresses)
-	for _, s := range siblings(values, n.Places) {
-		t.add(w, s, values[s], state.Heirs)
+	places := map[Sibling][]Place{}
+	for _, p := range n.Places {
+		places[p.Sibling] = append(places[p.Sibling], p)
+	}
+	for _, s := range siblings(values, places) {
+		t.add(w, s, values[s], places[s], state.Heirs)
 	}
 	for i := range t.Records {
 		g := &t.Records[i].goal
@@ -124,21 +128,17 @@ func desired(state State, n Name, addresses Addresses) Target {
 
 // siblings returns the records of a name: those that are wanted and those that have places. The
 // TXT record with our mark comes first.
-func siblings(wanted map[Sibling]valueAt, places []Place) []Sibling {
-	all := slices.Collect(maps.Keys(wanted))
-	for _, p := range places {
-		all = append(all, p.Sibling)
-	}
+func siblings(wanted map[Sibling]valueAt, places map[Sibling][]Place) []Sibling {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(wanted)), maps.Keys(places))
 	slices.SortFunc(all, func(a, b Sibling) int {
 		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(string(a.Type), string(b.Type)))
 	})
 	return slices.Compact(all)
 }
 
-// add adds one record of the name: at each account its value, and the withdrawals at all its
-// other places.
-func (t *Target) add(w wanted, s Sibling, value valueAt, heirs map[int64]Account) {
-	places := slices.DeleteFunc(slices.Clone(t.Name.Places), func(p Place) bool { return p.Sibling != s })
+// add adds one record of the name: at each account its value, and the withdrawals at its other
+// places. places are all that the record has.
+func (t *Target) add(w wanted, s Sibling, value valueAt, places []Place, heirs map[int64]Account) {
 	var records, old []Record
 	if value.text != "" || value.fault.Code != "" {
 		for _, account := range w.accounts {

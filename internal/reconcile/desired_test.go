@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,5 +225,30 @@ func TestNextLook(t *testing.T) {
 		if got := nextLook(test.places); !got.Equal(test.want) {
 			t.Errorf("%v: %v, want %v", test.places, got, test.want)
 		}
+	}
+}
+
+// The work on a name grows with the number of its records, not with its square. It is measured
+// in allocated octets, because most of it is copies.
+func TestDesiredIsLinear(t *testing.T) {
+	octets := func(records int) uint64 {
+		n := Name{Name: testName, Usages: []Usage{used(1, &accountA, "tcp://203.0.113.7:1")}}
+		for id := range records {
+			n.Places = append(n.Places, Place{
+				ID: int64(id), Name: testName, Sibling: Sibling{Owner: fmt.Sprintf("h%d.office.example.com", id), Type: "A"},
+				Account: accountA, Zone: "example.com", State: Withdrawn,
+			})
+		}
+		state := State{Owner: testOwner, Names: []Name{n}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		Desired(state, Addresses{})
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := octets(50), octets(500)
+	t.Logf("50 records take %d octets, 500 take %d", few, many)
+	if many > 20*few {
+		t.Errorf("ten times the records take %d times the octets", many/few)
 	}
 }

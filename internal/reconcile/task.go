@@ -51,7 +51,7 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 	}
 	if i.step == End || i.step == EndThenLook {
 		s.Ended = append(s.Ended, i.place)
-		t.places = slices.DeleteFunc(slices.Clone(t.places), func(p Place) bool { return p.ID == i.place.ID })
+		t.places = slices.DeleteFunc(t.places, func(p Place) bool { return p.ID == i.place.ID })
 		return
 	}
 	for _, p := range i.store {
@@ -60,7 +60,6 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 			continue
 		}
 		s.Places = append(s.Places, *p)
-		t.places = slices.Clone(t.places)
 		if at >= 0 {
 			t.places[at] = *p
 		} else {
