@@ -29,7 +29,7 @@ const (
 	pageNames = 1000 // names of a page
 	// spreadNames is the number of marked names that one transaction makes due.
 	spreadNames = 250
-	laneRoom    = 1000            // records that wait in memory for their zone
+	laneRoom    = 1000            // records that wait in memory for their zone, and those of one more name
 	breath      = 5 * time.Second // pause after a fault of the database
 	// pace is the least time between two searches for due names. Each commit wakes the
 	// engine, and commits may come faster.

@@ -130,7 +130,9 @@ func (why taking) outdated(n Name, now time.Time) bool {
 }
 
 // enqueue puts the records of a task into the queues of their zones. If a queue is full,
-// the name waits in the database, unless a person ordered it. The caller holds the lock.
+// the name waits in the database, unless a person ordered it. The records of one zone go into its
+// queue together, because a name may have more of them than a queue has room for. The caller
+// holds the lock.
 func (e *Engine) enqueue(t *task, target Target, why taking) {
 	if !e.ending {
 		t.follow = target.Follow
@@ -143,7 +145,8 @@ func (e *Engine) enqueue(t *task, target Target, why taking) {
 			continue
 		}
 		l := e.lane(r.lane())
-		if len(l.queue) >= laneRoom && why.lane != LaneAsked {
+		begun := slices.ContainsFunc(t.jobs, func(j *job) bool { return j.lane == l })
+		if len(l.queue) >= laneRoom && !begun && why.lane != LaneAsked {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
 			continue
 		}
