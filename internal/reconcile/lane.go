@@ -299,6 +299,9 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 	case name <= e.pass.progress.Cursor: // the pass began meanwhile, and left out this name because it was in work
 		e.pass.again = append(e.pass.again, name)
 	}
+	if t.deferred {
+		return // the work goes on
+	}
 	for _, w := range e.awaited[name] {
 		w.see(t.name.Version)
 	}

@@ -52,6 +52,36 @@ func TestManyRecordsOfAName(t *testing.T) {
 	})
 }
 
+// TestWaiterOfFullQueue has a caller wait for a name while the queue of its zone is full: it is told
+// when the value stands.
+func TestWaiterOfFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		open := make(chan struct{})
+		w.vendor.on(func(context.Context, string, string) error { <-open; return nil })
+		w.start()
+		for i := range 1100 {
+			w.due(w.reserve("example.com", fmt.Sprint("old", i)), reconcile.LaneChanged)
+		}
+		after(time.Second)
+		name := w.reserve("example.com", "young")
+		waiter := w.engine.Expect(name)
+		defer waiter.Close()
+		w.due(name, reconcile.LaneChanged)
+		told := make(chan bool)
+		go func() {
+			waiter.Wait(t.Context(), 2)
+			told <- w.vendor.stands(name)
+		}()
+		after(time.Second)
+		close(open)
+		if !<-told {
+			t.Error("the caller is told before the value stands")
+		}
+	})
+}
+
 // TestChangesGoFirst has a name change while the names of its zone are looked at by a pass: its write
 // does not wait for the reads of those that are unchanged.
 func TestChangesGoFirst(t *testing.T) {

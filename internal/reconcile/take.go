@@ -148,6 +148,7 @@ func (e *Engine) enqueue(t *task, target Target, why taking) {
 		begun := slices.ContainsFunc(t.jobs, func(j *job) bool { return j.lane == l })
 		if len(l.queue) >= laneRoom && !begun && why.lane != LaneAsked {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
+			t.deferred = true
 			continue
 		}
 		j := &job{task: t, lane: l, record: r}

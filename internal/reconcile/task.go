@@ -14,6 +14,7 @@ type task struct {
 	jobs     []*job
 	begun    bool // one of its jobs has begun, or it has none
 	waiting  int  // jobs that have not ended
+	deferred bool // one of its records has found a full queue
 	outcomes []Outcome
 	places   []Place // of the name, brought up to date by each job
 	next     Due     // the earliest next try
