@@ -176,7 +176,7 @@ func (s *soaked) ask(r *soakRequest) (a answer, how outcome) {
 		}
 		return a, refused
 	}
-	s.add(&s.result.Unexpected, "%s %s %s: %s %s", r.method, r.path, r.body, status, a.body[:min(len(a.body), 500)])
+	s.add(&s.result.Unexpected, "%s %s %s: %s %s", r.method, r.path, r.body, status, a.body[:min(len(a.body), 2000)])
 	return a, broken
 }
 
