@@ -145,8 +145,7 @@ func (e *Engine) enqueue(t *task, target Target, why taking) {
 			continue
 		}
 		l := e.lane(r.lane())
-		begun := slices.ContainsFunc(t.jobs, func(j *job) bool { return j.lane == l })
-		if len(l.queue) >= laneRoom && !begun && why.lane != LaneAsked {
+		if len(l.queue) >= laneRoom && why.lane != LaneAsked && !t.queuedIn(l) {
 			t.comeBack(Due{At: e.config.Now(), Lane: l.key})
 			t.deferred = true
 			continue

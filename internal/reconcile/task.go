@@ -37,6 +37,11 @@ type job struct {
 // looks does not, nor does a task that an earlier pass has begun.
 func (t *task) belongs(p *pass) bool { return !t.look && (t.page == nil || t.page == p) }
 
+// queuedIn reports whether a record of the task was put into the queue of a lane.
+func (t *task) queuedIn(l *zoneLane) bool {
+	return slices.ContainsFunc(t.jobs, func(j *job) bool { return j.lane == l })
+}
+
 // comeBack records a next try of the name. The earliest counts.
 func (t *task) comeBack(d Due) {
 	if t.next.At.IsZero() || d.At.Before(t.next.At) {
