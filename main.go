@@ -181,7 +181,8 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	listen := strings.Join(front.Addrs(), ",")
 	unit := systemd.Unit{Manager: manager, Serves: serves(listen, dns.listening()), Work: work(store), Log: log}
 	log.Info("started", "version", api.version, "listen", listen, "dns", dns.listening(), "nodes", nodes.Listening(), "db", c.DB)
-	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, nodes.Serve, dns.serve}, tasks.List{
+	// A request in flight may ask the DNS server, as POST /test does.
+	return tasks.Serve(ctx, log, tasks.List{unit.Begin, front.Serve, nodes.Serve}, tasks.List{dns.serve}, tasks.List{
 		unit.Watch,
 		dns.keep,
 		store.db.Checkpoint,

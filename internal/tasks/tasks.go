@@ -11,27 +11,29 @@ import (
 // List has tasks that run concurrently, each until its context ends.
 type List []func(context.Context) error
 
-// Serve runs the tasks in front, which answer clients, and the tasks behind, which these answers may
-// wait for. When ctx ends or a task fails, it ends the tasks in front first, then the tasks behind.
-// It returns the error of the first task that failed. A panic counts as an error and is logged.
-func Serve(ctx context.Context, log *slog.Logger, front, behind List) error {
+// Serve runs the tasks of all groups. When ctx ends or a task fails, it ends one group after the other,
+// because the last answers of a group may need the groups after it. It returns the error of the
+// first task that failed. A panic counts as an error and is logged.
+func Serve(ctx context.Context, log *slog.Logger, groups ...List) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	work, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
 	failed := func(err error) {
 		if crashed, ok := errors.AsType[*Panic](err); ok {
 			log.Error("a part of the program has crashed", "error", crashed)
 		}
 		cancel(err)
 	}
-	answering := front.run(ctx, failed)
-	working := behind.run(work, failed)
+	var ends []func()
+	for _, group := range groups {
+		work, end := context.WithCancel(context.WithoutCancel(ctx))
+		running := group.run(work, failed)
+		ends = append(ends, func() { end(); running.Wait() })
+	}
 	<-ctx.Done()
 	log.Info("stopping")
-	answering.Wait()
-	end()
-	working.Wait()
+	for _, end := range ends {
+		end()
+	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

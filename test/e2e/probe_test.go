@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"meshddns/test/cloudtest"
@@ -52,6 +54,47 @@ func TestProbeAfterKill(t *testing.T) {
 	p.eventually("the key is erased", func() bool { return !inFiles(t, db, secret) })
 	if a := p.call(200, "GET", "/api/v1/ddns/leftovers", ""); strings.Contains(a.body, "_mesh-test-") {
 		t.Errorf("leftovers: %s", a.body)
+	}
+}
+
+// A connection test that is in flight when the program is stopped is finished, and sees its value at the
+// built-in server.
+func TestProbeAtStop(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshddns.db")
+	p := startAt(t, quickBinary(t), "-db", path)
+	p.configure("manual", "tcp://203.0.113.7:1")
+	db := openDatabase(t, path)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	run := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("BEGIN IMMEDIATE") // the test waits with its value
+	said := make(chan string)
+	go func() {
+		a, err := p.try("POST", "/api/v1/ddns/test", `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"mesh.example.com","txt_record_name":"@","write_test":true}`)
+		said <- fmt.Sprint(a.body, err)
+	}()
+	p.eventually("the test is in flight", func() bool {
+		return strings.Contains(p.call(200, "GET", "/metrics", "").body, "meshddns_http_requests_in_flight 2\n")
+	})
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.eventually("the program refuses requests", func() bool {
+		conn, err := net.Dial("tcp", p.http)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	run("ROLLBACK")
+	if got := <-said; strings.Count(got, `"ok":true`) != 9 {
+		t.Errorf("the test: %s", got)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
