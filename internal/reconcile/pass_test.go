@@ -27,6 +27,9 @@ func (w *world) release(name string) {
 // TestManyRecordsOfAName has a usage with more records than a zone's queue has room for: one pass
 // publishes them all.
 func TestManyRecordsOfAName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "auto")
 		w.service("example.com", w.account("key"))

@@ -122,13 +122,13 @@ func (f *beyond) round(t *testing.T, kinds []string) (all []*mortal) {
 		m.id, m.aloneID = p.addChecked(m.name, httpCheck, whole...), p.addChecked(m.alone, httpCheck, m.endpoint)
 		all = append(all, m)
 	}
-	support.Eventually(t, limit, "all endpoints are published", seldom(func() bool {
+	support.Eventually(t, limit, "all endpoints are published", func() bool {
 		published := p.allPublished(all)
 		return !slices.ContainsFunc(all, func(m *mortal) bool { return m.see(time.Now(), published) != nil })
-	}))
-	support.Eventually(t, limit, "all endpoints are alive", seldom(func() bool {
+	})
+	support.Eventually(t, limit, "all endpoints are alive", func() bool {
 		return !slices.ContainsFunc(all, func(m *mortal) bool { return !p.alive(m.id, 3) || !p.alive(m.aloneID, 1) })
-	}))
+	})
 	f.die(p, all)
 	for _, m := range all {
 		dead := p.endpointEvents(m.id)
@@ -147,7 +147,7 @@ func (f *beyond) round(t *testing.T, kinds []string) (all []*mortal) {
 func (f *beyond) die(p *program, all []*mortal) {
 	p.t.Helper()
 	began := time.Now()
-	over := support.Within(deathsWithin, seldom(func() bool {
+	over := support.Within(deathsWithin, func() bool {
 		for _, m := range all {
 			if m.died.IsZero() && time.Since(began) >= m.at {
 				m.died = time.Now()
@@ -164,7 +164,7 @@ func (f *beyond) die(p *program, all []*mortal) {
 			}
 		}
 		return !slices.ContainsFunc(all, func(m *mortal) bool { return m.failed.IsZero() || now.Sub(m.failed) < checkCount*checkEvery*11/10 })
-	}))
+	})
 	if !over {
 		for _, m := range all {
 			if m.failed.IsZero() {

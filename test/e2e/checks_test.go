@@ -56,7 +56,7 @@ func TestEndpointDies(t *testing.T) {
 		t.Fatalf("events: %+v", dead)
 	}
 	probes := living.accepted.Load()
-	support.Eventually(t, 5*2*checkEvery, "the only endpoint of a usage has failed as often", seldom(func() bool { return living.accepted.Load() >= probes+4 }))
+	support.Eventually(t, 5*2*checkEvery, "the only endpoint of a usage has failed as often", func() bool { return living.accepted.Load() >= probes+4 })
 
 	began = time.Now()
 	dying.open(t)
@@ -134,24 +134,24 @@ func TestUplinkCut(t *testing.T) {
 	} {
 		began := time.Now()
 		cut.set("down")
-		support.Eventually(t, checkedWithin, "the endpoints beyond the link fail, and the one on this side does not", seldom(func() bool {
+		support.Eventually(t, checkedWithin, "the endpoints beyond the link fail, and the one on this side does not", func() bool {
 			return slices.Equal(p.failing(id), all[1:])
-		}))
+		})
 		p.eventually("each cut has its warning", func() bool { return strings.Count(p.log.String(), "this host seems to be cut off") == i+1 })
 		// All are probed at the same pace, give or take a tenth.
 		probes := near.accepted.Load()
-		support.Eventually(t, 5*2*checkEvery, "more probes, none of which takes an endpoint out", seldom(func() bool {
+		support.Eventually(t, 5*2*checkEvery, "more probes, none of which takes an endpoint out", func() bool {
 			if p.published("three") != strings.Join(all, " ") {
 				t.Fatalf("%q is published while the link is cut", p.published("three"))
 			}
 			return near.accepted.Load() >= probes+4
-		}))
+		})
 		t.Logf("the link was cut %s for %.1f s", cut.where, time.Since(began).Seconds())
 		if failing := p.failing(id); !slices.Equal(failing, all[1:]) {
 			t.Errorf("while the link is cut, these fail: %v", failing)
 		}
 		cut.set("up")
-		support.Eventually(t, 3*checkEvery, "all endpoints answer", seldom(func() bool { return len(p.failing(id)) == 0 }))
+		support.Eventually(t, 3*checkEvery, "all endpoints answer", func() bool { return len(p.failing(id)) == 0 })
 		if told := p.endpointEvents(id); len(told) > 0 || p.published("three") != strings.Join(all, " ") {
 			t.Fatalf("after the cut %q is published, events %+v", p.published("three"), told)
 		}
@@ -181,12 +181,12 @@ func TestDeadOverRestart(t *testing.T) {
 
 	p = start(t, checksArgs(db)...)
 	probes := living.accepted.Load()
-	support.Eventually(t, 5*2*checkEvery, "more probes after the restart, none of which puts it back", seldom(func() bool {
+	support.Eventually(t, 5*2*checkEvery, "more probes after the restart, none of which puts it back", func() bool {
 		if got := p.published("two"); got != "tcp://"+living.address {
 			t.Fatalf("%q is published after the restart", got)
 		}
 		return living.accepted.Load() >= probes+4
-	}))
+	})
 	if kinds := kindsOf(p.endpointEvents(id)); kinds != "endpoint.dead" {
 		t.Errorf("after the restart: events %q", kinds)
 	}
@@ -229,7 +229,7 @@ func (p *program) reserveChecked(prefix, check string, endpoints ...string) (id 
 	p.t.Helper()
 	id = p.addChecked(prefix, check, endpoints...)
 	p.publishes(limit, prefix, strings.Join(endpoints, " "))
-	support.Eventually(p.t, limit, "the endpoints of "+prefix+" are alive", seldom(func() bool { return p.alive(id, len(endpoints)) }))
+	support.Eventually(p.t, limit, "the endpoints of "+prefix+" are alive", func() bool { return p.alive(id, len(endpoints)) })
 	return id
 }
 
@@ -255,7 +255,7 @@ func (p *program) alive(id string, count int) bool {
 // publishes waits until the usage of a prefix has the endpoints in DNS, and no others.
 func (p *program) publishes(limit time.Duration, prefix, endpoints string) {
 	p.t.Helper()
-	support.Eventually(p.t, limit, endpoints+" is published", seldom(func() bool { return p.published(prefix) == endpoints }))
+	support.Eventually(p.t, limit, endpoints+" is published", func() bool { return p.published(prefix) == endpoints })
 }
 
 // published returns the endpoints of a prefix in DNS.
@@ -269,18 +269,6 @@ func endpointsOf(record string) string {
 	_, value, _ := strings.Cut(strings.Trim(record, "\"\n"), " o=")
 	_, value, _ = strings.Cut(value, " ")
 	return value
-}
-
-// seldom asks a condition twice a second, because each answer costs a process or a request.
-func seldom(holds func() bool) func() bool {
-	var last time.Time
-	return func() bool {
-		if time.Since(last) < time.Second/2 {
-			return false
-		}
-		last = time.Now()
-		return holds()
-	}
 }
 
 // endpointState is an entry of publish.endpoints.

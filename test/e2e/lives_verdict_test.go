@@ -179,7 +179,7 @@ func (l *life) end() {
 		l.removeForeign()
 	}
 	if l.usage == "" && l.random.IntN(2) == 0 {
-		support.Eventually(l.t, limit, "the prefix is free", seldom(func() bool { l.synchronise(""); l.reserve(); return l.usage != "" }))
+		support.Eventually(l.t, limit, "the prefix is free", func() bool { l.synchronise(""); l.reserve(); return l.usage != "" })
 		l.setEndpoints()
 	}
 	l.settles("in the end", l.synchronised)

@@ -416,12 +416,8 @@ func (h *host) force(u Usage) {
 // until waits for a condition outside of bubbles.
 func (h *host) until(what string, holds func() bool) {
 	h.t.Helper()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for limit := time.Now().Add(dnsPatience); !holds(); <-ticker.C {
-		if time.Now().After(limit) {
-			h.t.Fatalf("in vain: %s\n%s", what, h.log)
-		}
+	if !support.Within(dnsPatience, holds) {
+		h.t.Fatalf("in vain: %s\n%s", what, h.log)
 	}
 }
 

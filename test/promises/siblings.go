@@ -160,7 +160,11 @@ func (suite Suite) testSiblingsAdopted(t *testing.T) {
 // fail before or after they are made. No foreign value is ever touched, and in the end exactly what is
 // wanted stands.
 func (suite Suite) testSiblingHistories(t *testing.T) {
-	for seed := range uint64(60) {
+	count := uint64(60)
+	if testing.Short() {
+		count = 10
+	}
+	for seed := range count {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { suite.siblingHistory(t, rand.New(rand.NewPCG(seed, 20))) })
 		})
