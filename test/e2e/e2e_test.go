@@ -1,13 +1,11 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -138,7 +136,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	p.configure("manual", "tcp://203.0.113.7:1")
 	p.logged(fmt.Sprintf("who=\"uid %d pid %d\"", os.Getuid(), os.Getpid()))
-	if second := exec.Command(binary(t), "-listen", "unix:"+socket, "-db", filepath.Join(dir, "second.db")); second.Run() == nil {
+	if second := command(t, "-listen", "unix:"+socket, "-db", filepath.Join(dir, "second.db")); second.Run() == nil {
 		t.Error("a second program took the socket")
 	}
 	p.call(200, "GET", "/healthz", "")
@@ -228,13 +226,10 @@ func TestRefusedStart(t *testing.T) {
 		"is not an address to listen on": {"-listen", "127.0.0.1"},
 	} {
 		t.Run(want, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), support.Slowest*limit)
-			defer cancel()
 			if !slices.Contains(args, "-listen") {
 				args = append(args, "-listen", "127.0.0.1:0")
 			}
-			cmd := exec.CommandContext(ctx, binary(t), append([]string{"-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
-			cmd.Env = support.Environ()
+			cmd := command(t, append([]string{"-db", filepath.Join(t.TempDir(), "a.db")}, args...)...)
 			if strings.HasPrefix(want, "MESHDDNS_") {
 				cmd.Env = append(cmd.Env, "MESHDDNS_SYNC_INTERVAL=soon")
 			}
@@ -247,7 +242,7 @@ func TestRefusedStart(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	out, err := exec.Command(binary(t), "-version").Output()
+	out, err := command(t, "-version").Output()
 	if err != nil || !strings.HasPrefix(string(out), "meshddns ") {
 		t.Errorf("-version: %q, %v", out, err)
 	}

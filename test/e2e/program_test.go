@@ -90,6 +90,16 @@ func startAt(t *testing.T, path string, args ...string) *program {
 	return startWith(t, nil, []string{path}, args...)
 }
 
+// command is the program with arguments, which ends by itself.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), support.Slowest*limit)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, binary(t), args...)
+	cmd.Env = support.Environ()
+	return cmd
+}
+
 // after gives the words of a command that does what a line of shell says, and then becomes
 // the program of other words. No test writes a script and runs it: while a file is open for
 // writing, another test's fork can inherit it, and the kernel does not run such a file

@@ -57,12 +57,12 @@ func TestProvisionedBoot(t *testing.T) {
 
 	answers(start(t, "-db", filepath.Join(t.TempDir(), "three.db"), "-provision", state), "2")
 
-	out, err := exec.Command(binary(t), "-check", "-provision", dir).CombinedOutput()
+	out, err := command(t, "-check", "-provision", dir).CombinedOutput()
 	if err != nil || string(out) != "ok\n" {
 		t.Errorf("-check: %v %s", err, out)
 	}
 	write(file, `{"owner": 7}`)
-	out, err = exec.Command(binary(t), "-check", "-provision", dir).Output()
+	out, err = command(t, "-check", "-provision", dir).Output()
 	if code := exitCode(err); code != 1 || string(out) != file+":1: owner: is 7, want a string\n" {
 		t.Errorf("-check: status %d, %s", code, out)
 	}
