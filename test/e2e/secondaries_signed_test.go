@@ -12,7 +12,8 @@ import (
 	"meshddns/test/support"
 )
 
-// signers sign the zones on the way. ds gives the DS record of the zone, after what turns signing on.
+// signers sign the zones on the way. ds gives the DS record of the zone, after what turns signing on. A command
+// is tried again: pdnsutil fails while the server it writes beside stores a zone ("database is locked").
 var signers = []struct {
 	maker
 	ds []string
@@ -49,12 +50,13 @@ func TestSigned(t *testing.T) {
 			})
 			ds := ""
 			for _, command := range signer.ds {
-				cmd := exec.Command("sh", "-c", command)
-				cmd.Dir = p.folder
-				out, err := cmd.Output()
-				if ds = string(out); err != nil {
-					t.Fatalf("%s: %v", command, err)
-				}
+				s.eventually(command, func() bool {
+					cmd := exec.Command("sh", "-c", command)
+					cmd.Dir, cmd.Stderr = p.folder, &p.log
+					out, err := cmd.Output()
+					ds = string(out)
+					return err == nil
+				})
 			}
 			validator := startUnbound(t, p, ds)
 			for _, test := range []struct{ name, kind, want string }{
