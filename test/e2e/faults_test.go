@@ -483,6 +483,7 @@ func sampleOf(t *testing.T, usual int) int64 {
 // Every operation on the database's files fails in turn, once and for as long as it
 // lasts. MESHDDNS_FAULTS=all fails each, a number that many of each kind in each way.
 func TestFaults(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	support.Need(t, "dig")
 	sample := sampleOf(t, 1)

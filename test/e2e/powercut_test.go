@@ -393,6 +393,7 @@ func (rec *recording) asNormal(i int) bool {
 // cuts behind each, a number behind so many. The control, the same disk and the same cuts
 // without the syncs that synchronous=NORMAL does without, must lose.
 func TestPowerCuts(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	sample := sampleOf(t, 20)
 	for name, c := range map[string]struct {

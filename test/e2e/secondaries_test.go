@@ -362,6 +362,7 @@ func (s *secondaries) fill(count int) {
 // TestSecondariesKilled: after kills of the program and of secondaries, also of one that was away for more
 // than the journal holds, all have the same zone.
 func TestSecondariesKilled(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	if !inNamespace(t) {
 		return
