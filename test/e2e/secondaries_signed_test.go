@@ -51,7 +51,7 @@ func TestSigned(t *testing.T) {
 			ds := ""
 			for _, command := range signer.ds {
 				s.eventually(command, func() bool {
-					cmd := exec.Command("sh", "-c", command)
+					cmd := exec.Command("bash", "-o", "pipefail", "-c", command)
 					cmd.Dir, cmd.Stderr = p.folder, &p.log
 					out, err := cmd.Output()
 					ds = string(out)
