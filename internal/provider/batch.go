@@ -106,6 +106,8 @@ type job struct {
 	plan   plan
 	over   bool // failed or done
 	err    error
+
+	repeated bool // it is made by a retry, after an attempt with an unknown outcome
 }
 
 func (j *job) end(err error) { j.over, j.err = true, err }
@@ -185,7 +187,9 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	made := todo.left()
 	c.confirmAll(ctx, z, made)
 	for _, j := range made {
-		j.err = unsure(j.err)
+		if j.err = unsure(j.err); j.repeated {
+			j.err = repeated(j.err)
+		}
 	}
 }
 
@@ -272,7 +276,7 @@ func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 		errs = each(len(todo), func(i int) error { return c.apply(ctx, todo[i].plan) })
 	}
 	for i, err := range errs {
-		if err != nil {
+		if todo[i].repeated = errors.Is(err, ErrRepeated); err != nil && !todo[i].repeated {
 			todo[i].end(overtaken(todo[i].at.name, err))
 		}
 	}
@@ -351,7 +355,7 @@ func each(n int, f func(i int) error) []error {
 
 // inBatches submits plans in batches; fit returns the size of the next one. It halves a refused batch
 // until each refused plan is alone. It stops after a failure of the vendor as a whole. After a failure
-// that is not Unmade, the errors of all retries are unsure.
+// that is not Unmade, the results of all retries are those of repeated.
 func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []error {
 	errs := make([]error, len(plans))
 	var state health
@@ -362,14 +366,15 @@ func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []
 			err = submit(plans[from:to])
 			err = cmp.Or(state.note(err), err)
 		}
-		if doubted = doubted || err != nil && !Unmade(err); doubted {
-			err = unsure(err)
-		}
 		if err != nil && to-from > 1 && state.failure() == nil {
 			middle := (from + to) / 2
+			doubted = doubted || !Unmade(err)
 			try(from, middle, doubted)
 			try(middle, to, doubted)
 			return
+		}
+		if doubted {
+			err = repeated(err)
 		}
 		for i := from; i < to; i++ {
 			errs[i] = err

@@ -58,7 +58,7 @@ type BatchReader interface {
 type BatchChanger interface {
 	// ChangeAll makes changes of different names or types in one zone, each as Change would, and
 	// returns their errors in the same order. A failed change does not prevent the others. After an attempt
-	// with an unknown outcome, the error of a retry is never Unmade.
+	// with an unknown outcome, the error of a retry is never Unmade, and a retry that succeeds gives ErrRepeated.
 	ChangeAll(ctx context.Context, changes []Change) []error
 	// BatchSize returns the best number of changes for one call of ChangeAll.
 	BatchSize() int

@@ -44,7 +44,7 @@ func (c *RFC2136) BatchSize() int { return maxBatch }
 // error.
 //
 // If the outcome of a message is unknown, ChangeAll sends it again only after the server reported that
-// it failed; the errors of its changes are then never Unmade.
+// it failed; the errors of its changes are then never Unmade, and the result of a success is ErrRepeated.
 func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 	all, errs := updatesOf(changes)
 	refused := 0
@@ -107,7 +107,7 @@ func (b batch) give(errs []error, err error) {
 	for i := range b {
 		u := &b[i]
 		if errs[u.at] = err; u.unsure {
-			errs[u.at] = unsure(err)
+			errs[u.at] = repeated(err)
 		}
 		u.unsure = u.unsure || err != nil && !Unmade(err)
 	}

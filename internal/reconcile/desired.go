@@ -19,7 +19,7 @@ type Target struct {
 	Name     Name
 	Records  []Record
 	Refusals []Refusal
-	Follow   bool // a value has to be withdrawn once the wanted one stands
+	Follow   []Sibling // records of which a value has to be withdrawn once the wanted one stands
 }
 
 // Record is one record of a name at one account: a value to publish, or a place to withdraw.
@@ -30,7 +30,8 @@ type Record struct {
 	Domain        string  // of the service, or the zone of the place
 	Want          string  // the wanted value; "" to withdraw
 	Place         Place   // of the wanted value, or to withdraw; its ID is 0 if it is not stored
-	Others        []Place // unwanted places of the account: the wanted value may return to one of them
+	Places        []Place // all that the RRset has, at any account
+	Elsewhere     bool    // the value is wanted at other accounts too, whose keys may reach the same zone
 	Waited        bool    // a released usage waits for the withdrawal at the place
 	Fault         Fault   // known without a call to the provider
 	Warning       Fault   // of a value that is published nevertheless
@@ -42,7 +43,7 @@ type Record struct {
 // Withdrawal has the data of a record that withdraws.
 type Withdrawal struct {
 	Beside []Place // the places of the wanted value
-	Wanted string  // the wanted value, "" for none
+	Wanted string  // the wanted value with our mark, "" for none
 	Heir   Account // of the place's account; its ID is 0 if there is none
 	Keep   bool    // the value stays until the wanted one stands
 }
@@ -54,9 +55,13 @@ type Refusal struct {
 	Fault         Fault
 }
 
-// wantsBeside reports whether a value is wanted at another place of the record.
+// wantsBeside reports whether a value may be that of the wanted record, seen with another key. A
+// sibling record has only the values that its place knows.
 func (r Record) wantsBeside(v provider.Value) bool {
-	return v.Text() == r.Withdrawal.Wanted || slices.Contains(SiblingValues(r.Withdrawal.Wanted), v.Text())
+	if r.Sibling.marked() {
+		return v.Text() == r.Withdrawal.Wanted
+	}
+	return slices.ContainsFunc(r.Withdrawal.Beside, func(p Place) bool { return p.knows(v.Text()) })
 }
 
 // ownerName returns the owner name of the record in DNS.
@@ -151,15 +156,13 @@ func (t *Target) add(w wanted, s Sibling, value valueAt, places []Place, heirs m
 		}
 	}
 	if slices.ContainsFunc(records, func(r Record) bool { return !r.stands() }) {
-		t.Follow = t.Follow || len(old) > 0
+		if len(old) > 0 {
+			t.Follow = append(t.Follow, s)
+		}
 		old = w.before(old)
 	}
-	known := knownValues(places)
-	if len(w.accounts) > 1 { // which may reach one zone
-		known = append(known, SiblingValues(value.text)...)
-	}
 	for _, r := range slices.Concat(records, old) {
-		r.goal.sibling, r.goal.known = s != Sibling{}, known
+		r.goal.sibling, r.Places, r.Elsewhere = !s.marked(), places, len(records) > 1
 		t.Records = append(t.Records, r)
 	}
 }
@@ -335,16 +338,13 @@ func (w wanted) living(addresses Addresses) (own, leased []mesh.Endpoint) {
 	return ownAlive, leasedAlive
 }
 
-// choosePlace picks the account's place for the wanted value: the only one that is not
-// unwanted, else one whose zone was never found. Without either the zone decides later.
+// choosePlace picks the account's place for the wanted value: one that is not unwanted, else
+// one whose zone was never found, else one in the built-in zones, which are one table. Without them the zone decides later.
 func (r *Record) choosePlace(places []Place) {
 	for _, p := range places {
-		switch {
-		case p.Account.ID != r.Account.ID:
-		case !p.unwanted(), p.Zone == "" && r.Place.ID == 0:
+		first := r.Place.ID == 0 && (p.Zone == "" || p.Account.Provider == builtinProvider)
+		if p.Account.ID == r.Account.ID && (!p.unwanted() || first) {
 			r.Place = p
-		default:
-			r.Others = append(r.Others, p)
 		}
 	}
 }

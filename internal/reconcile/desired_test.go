@@ -73,7 +73,6 @@ func recordText(r Record, follow bool) string {
 		holds bool
 	}{
 		{"at " + fmt.Sprint(r.Place.ID), r.Want != "" && r.Place.ID != 0},
-		{fmt.Sprint("others ", len(r.Others)), len(r.Others) > 0},
 		{fmt.Sprint("beside ", len(r.Withdrawal.Beside)), len(r.Withdrawal.Beside) > 0},
 		{"waited", r.Waited},
 		{"follow", follow && r.Want != ""},
@@ -103,7 +102,7 @@ func (test desiredTest) check(t *testing.T) {
 	var got []string
 	target := Desired(State{Owner: testOwner, Names: []Name{test.name}}, Addresses{Last: testAddresses, Now: testAddresses})[0]
 	for _, r := range target.Records {
-		got = append(got, recordText(r, target.Follow))
+		got = append(got, recordText(r, slices.Contains(target.Follow, r.Sibling)))
 	}
 	for _, r := range target.Refusals {
 		got = append(got, "nowhere "+r.Network+" "+r.Fault.Code)
@@ -173,7 +172,7 @@ func TestDesiredPlaces(t *testing.T) {
 			"b v=mesh1 n=1 a://b:1 at 6 follow", "a keep 5 beside 1"}},
 		{"a tombstone beside a new value", Name{Usages: []Usage{used(1, &accountA, "a://b:1")},
 			Places: []Place{stands(5, accountA, Withdrawn, "1"), stands(6, accountA, Published, "1")}}, []string{
-			"a v=mesh1 n=1 a://b:1 at 6 others 1", "a withdraw 5 beside 1"}},
+			"a v=mesh1 n=1 a://b:1 at 6", "a withdraw 5 beside 1"}},
 	} {
 		test.check(t)
 	}

@@ -19,6 +19,9 @@ type item struct {
 	left   *Place // the old place of a value that moves to another zone
 	seen   provider.RRset
 	change provider.Change
+
+	conflict error // of the change: values of others exclude what is wanted, also after the change
+
 	fault  Fault
 	wait   time.Duration // the pause that the provider asked for
 	began  time.Time
@@ -42,11 +45,32 @@ func (i *item) ended() bool { return i.phase >= done }
 
 func newItem(r Record, manualLook bool) *item {
 	i := &item{record: r, place: r.Place, goal: r.goal}
-	i.goal.want, i.goal.standing, i.goal.doubt = r.Want, r.Place.Standing, r.Place.Doubt
+	i.goal.want = r.Want
 	if manualLook && !r.withdraws() {
 		i.goal.mode = LookOnly
 	}
+	i.learn()
 	return i
+}
+
+// learn brings what the places of the item's zone know into the goal. A value that only a place
+// of another zone knows is not ours here.
+func (i *item) learn() {
+	g := &i.goal
+	if g.standing, g.doubt = i.place.Standing, i.place.Doubt; !g.sibling {
+		return
+	}
+	g.known, g.beside = SiblingValues(i.place.known()), nil
+	for _, p := range i.record.Places {
+		if p.identity(i.place) == SameZone {
+			g.known = append(g.known, SiblingValues(p.known())...)
+		}
+	}
+	for _, p := range i.record.Withdrawal.Beside {
+		if p.identity(i.place) == SameZone {
+			g.beside = append(g.beside, SiblingValues(p.known())...)
+		}
+	}
 }
 
 // restate brings the state of the place into line with the current wish.
@@ -57,12 +81,19 @@ func (i *item) happens(e Event, now time.Time) {
 	i.place, i.step = i.place.After(e, i.record.wish(), i.goal.mode, now)
 }
 
+// sees tells the place the values of ours that stand after a change, which may be empty.
+func (i *item) sees(change provider.Change, now time.Time) {
+	e := Event{Kind: Seen}
+	e.Value, e.More = i.goal.remains(change)
+	i.happens(e, now)
+}
+
 // looked ends the work on an item with the values that stand there now.
 func (i *item) looked(now time.Time) {
-	e := Event{Kind: Seen}
-	e.Value, e.More = i.goal.remains(i.change)
-	i.happens(e, now)
-	i.phase = done
+	i.sees(i.change, now)
+	if i.phase = done; i.conflict != nil {
+		i.fail(i.conflict)
+	}
 }
 
 // fail ends the work on an item with an error.
@@ -76,29 +107,37 @@ func (i *item) fail(err error) {
 // zoneless reports whether the provider has no zone for the wanted value.
 func (i *item) zoneless() bool { return i.fault.Code == string(provider.ZoneNotFound) }
 
-// choosePlace picks the item's place in the zone that was found. A value that stands in
-// another zone of the account moves, and its old place is left.
+// choosePlace picks the item's place in the zone that was found.
 func (i *item) choosePlace(zone, id string, now time.Time) {
-	r := i.record
-	if r.withdraws() {
-		i.place.Zone = zone // an older database may lack it
-	}
 	if i.place.Zone != zone {
-		old := i.place
-		if old.Zone != "" {
-			i.place = Place{Name: r.Name, Sibling: r.Sibling, Account: r.Account, State: Pending, Attempts: old.Attempts}
-		}
-		if at := slices.IndexFunc(r.Others, func(p Place) bool { return p.Zone == zone }); at >= 0 {
-			i.place = r.Others[at]
-		}
-		if i.place.ID != old.ID && old.ID != 0 {
-			old, _ = old.After(Event{Kind: Unwanted}, Wish{}, Write, now)
-			i.left = &old
-		}
-		i.place.Zone = zone
-		i.goal.standing, i.goal.doubt = i.place.Standing, i.place.Doubt
+		i.moveTo(zone, now)
 	}
 	i.place.ZoneID = id
+	i.learn()
+}
+
+// moveTo moves the item to its place in another zone. A value that stands in another zone of the
+// account moves, and its old place is left. Of two places in one zone only one may exist: it is the
+// item's, or it ends a withdrawal, because it finds every value by its mark. The built-in zones are one
+// table, so a place there only gets the name of another zone.
+func (i *item) moveTo(zone string, now time.Time) {
+	r, old := i.record, i.place
+	at := slices.IndexFunc(r.Places, func(p Place) bool { return p.Account.ID == r.Account.ID && p.Zone == zone && p.ID != old.ID })
+	switch {
+	case at >= 0 && r.withdraws():
+		i.happens(Event{Kind: Shared}, now)
+		i.phase = done
+		return
+	case at >= 0:
+		i.place = r.Places[at]
+	case old.Zone != "" && r.Account.Provider != builtinProvider && !r.withdraws():
+		i.place = Place{Name: r.Name, Sibling: r.Sibling, Account: r.Account, State: Pending, Attempts: old.Attempts}
+	}
+	if i.place.ID != old.ID && old.ID != 0 {
+		old, _ = old.After(Event{Kind: Unwanted}, Wish{}, Write, now)
+		i.left = &old
+	}
+	i.place.Zone = zone
 }
 
 // intended returns the place as it is stored before the write.

@@ -185,7 +185,9 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 		if t.page != nil && t.page.progress.Report.Trigger == TriggerAddress {
 			s.By = ByAddress
 		}
-		t.follow = t.follow || i.verify || i.left != nil || i.step == EndThenLook
+		if i.verify || i.left != nil || i.step == EndThenLook {
+			t.follow = append(t.follow, i.record.Sibling)
+		}
 		t.take(&s, i, o, back)
 		if t.waiting--; t.waiting == 0 {
 			ended = append(ended, t)

@@ -84,6 +84,9 @@ type Outcome struct {
 // bad reports whether the record failed or is in conflict.
 func (o Outcome) bad() bool { return o.Action == ActionFailed || o.Action == ActionConflict }
 
+// waits reports whether the record is tried again before its fault counts.
+func (o Outcome) waits() bool { return o.Action == "" && o.Fault.Code != "" }
+
 // warnings are the codes of faults of published values.
 var warnings = []string{CodeAddressUnknown, CodeSameOwner, CodeZoneUnreachable, CodeSharedName}
 

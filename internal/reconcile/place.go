@@ -28,8 +28,9 @@ const (
 var PlaceStates = []PlaceState{Pending, Published, Failed, Conflict, Withdrawing, Leftover, Withdrawn}
 
 // Place is a name in a zone of an account where a value of ours stands, stood, or may
-// stand. A value that was written, or may have been, is in Standing or Doubt until a look
-// shows that it is gone.
+// stand. A value that was written, or may have been, is in Standing, Doubt or Gone until a
+// second look shows that it is gone. A value with our mark needs no Gone, because the look
+// finds it by the mark.
 type Place struct {
 	ID        int64 // 0: not stored yet
 	Name      string
@@ -40,6 +41,7 @@ type Place struct {
 	State     PlaceState
 	Standing  string // the value of ours that is known to stand there, "" for none
 	Doubt     Doubt
+	Gone      string    // of a sibling record: values that stood, until a second look sees none of them
 	LookAt    time.Time // of the second look; zero: none
 	Disturbed int       // changes in a row by another writer with our mark
 	Fault     Fault
@@ -50,7 +52,7 @@ type Place struct {
 // outcome. The zero Doubt means none.
 type Doubt struct {
 	Value string // of the last of these writes
-	More  bool   // other values of ours may stand too
+	More  bool   // other values of ours, perhaps of another network, may stand too
 }
 
 // ParseDoubt is the inverse of Doubt.String.
@@ -78,14 +80,30 @@ func (d Doubt) with(value string) Doubt {
 // doubting returns the doubt after a write of a value. That of a sibling record keeps the
 // values of every write, because they have no mark by which they are found.
 func (p Place) doubting(value string) Doubt {
-	if p.Sibling != (Sibling{}) {
-		return Doubt{Value: united(p.Doubt.Value, value)}
+	d := p.Doubt
+	if !p.Sibling.marked() {
+		others := d.Value != "" && mesh.Network(d.Value) != mesh.Network(value)
+		return Doubt{Value: united(d.Value, value), More: d.More || others}
 	}
-	return p.Doubt.with(value)
+	return d.with(value)
 }
 
 // empty reports whether no value of ours can stand at the place.
-func (p Place) empty() bool { return p.Standing == "" && p.Doubt.None() }
+func (p Place) empty() bool { return p.Standing == "" && p.Doubt.None() && p.Gone == "" }
+
+// known returns the values of a sibling record that stand, may stand, or may come back.
+func (p Place) known() string { return united(united(p.Gone, p.Doubt.Value), p.Standing) }
+
+// knows reports whether a value of a sibling record is among them.
+func (p Place) knows(value string) bool { return slices.Contains(SiblingValues(p.known()), value) }
+
+// absorbed returns a place of a sibling record with what another place of its zone knows, which
+// ends in the same transaction.
+func (p Place) absorbed(q Place, now time.Time) Place {
+	p.Gone, p.LookAt = united(p.Gone, q.known()), now.Add(SecondLook)
+	p.Doubt.More = p.Doubt.More || q.Standing != "" || !q.Doubt.None()
+	return p
+}
 
 // unwanted reports whether no value is wanted at the place.
 func (p Place) unwanted() bool {
@@ -159,8 +177,8 @@ const (
 	EndThenLook             // the place is deleted, and the wanted value is read again
 )
 
-// After returns the place after an event, and the next step. No other code changes the
-// State, Standing, Doubt or LookAt of a place.
+// After returns the place after an event, and the next step. No other code except absorbed
+// changes the State, Standing, Doubt, Gone or LookAt of a place.
 func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	switch e.Kind {
 	case Wanted:
@@ -229,8 +247,9 @@ func (p Place) intended(e Event, w Wish, now time.Time) Place {
 func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 	looked := p.looks(now)
 	if looked || p.LookAt.IsZero() {
-		p.Doubt, p.LookAt = Doubt{}, time.Time{}
+		p.Doubt, p.Gone, p.LookAt = Doubt{}, "", time.Time{}
 	}
+	p = p.missed(e.Value, now)
 	if e.More && (m == LookOnly || w.Value == "") { // Standing has room for one value only
 		p.Doubt.More = true
 	}
@@ -251,6 +270,18 @@ func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 		p.State = Pending
 	}
 	return p, p.rest()
+}
+
+// missed keeps the values of a sibling record that stood and are not seen now, until a second
+// look: the provider may show an old view, or a late write may bring them back.
+func (p Place) missed(seen string, now time.Time) Place {
+	if p.Sibling.marked() {
+		return p
+	}
+	if gone := without(p.Standing, seen); gone != "" {
+		p.Gone, p.LookAt = united(p.Gone, gone), now.Add(SecondLook)
+	}
+	return p
 }
 
 // rest returns the step of a place that needs at most a look.
@@ -282,7 +313,7 @@ func (p Place) lost(f Fault, w Wish, now time.Time) Place {
 	case p.LookAt.IsZero():
 		p.LookAt = now.Add(SecondLook)
 	case p.looks(now):
-		p.Standing, p.Doubt, p.LookAt = "", Doubt{}, time.Time{}
+		p.Standing, p.Doubt, p.Gone, p.LookAt = "", Doubt{}, "", time.Time{}
 	}
 	return p
 }
@@ -317,8 +348,9 @@ func (p Place) failed(e Event, w Wish) (Place, Step) {
 }
 
 // shared returns the place and the step if the wanted value has its own place in the same
-// zone. That place takes over all values at the name, so this one ends, but not before a
-// write in doubt can have arrived.
+// zone. That place takes over all values with our mark at the name, so this one ends, but not
+// before a write in doubt can have arrived. The place of a sibling record meets no such event:
+// it is absorbed.
 func (p Place) shared(now time.Time) (Place, Step) {
 	switch {
 	case p.Doubt.None():
@@ -339,18 +371,21 @@ const (
 	OtherZone                 // they are in two zones
 )
 
-// identity compares the zones of two places by their providers' data. Two addresses may be
-// two spellings of one server, so they prove nothing. Only at one address are the ids of
+// identity tells whether two places are in one zone, by their providers' data. The built-in
+// zones are one table, in which a record does not depend on the zone. Elsewhere two addresses may be two
+// spellings of one server, so they prove nothing. Only at one address are the ids of
 // zones comparable, and do equal key ids mean one user.
 func (p Place) identity(q Place) Identity {
 	a, b := p.Account, q.Account
-	oneAddress := a.Provider == b.Provider && a.Endpoint == b.Endpoint
+	oneAddress := a.address() == b.address()
 	switch {
-	case a.ID == b.ID && p.Zone == q.Zone:
+	case a.Provider == builtinProvider && b.Provider == builtinProvider, a.ID == b.ID && p.Zone == q.Zone:
 		return SameZone
+	case a.Provider == builtinProvider || b.Provider == builtinProvider:
+		return OtherZone
 	case p.Zone == "" || q.Zone == "":
 		return Unsure
-	case p.Zone != q.Zone, (a.Provider == builtinProvider) != (b.Provider == builtinProvider):
+	case p.Zone != q.Zone:
 		return OtherZone
 	case oneAddress && p.ZoneID != "" && q.ZoneID != "":
 		if p.ZoneID == q.ZoneID {

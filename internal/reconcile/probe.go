@@ -16,17 +16,63 @@ func (r Record) inOneZone() bool {
 }
 
 // sharesZone reports whether a value to withdraw is the wanted value itself, seen with
-// another key. If the providers' data do not tell, it writes a probe.
+// another key. If the providers' data do not tell, it writes a probe. The values of a sibling
+// record then belong to the wanted place that knows them.
 func (b *batch) sharesZone(ctx context.Context, i *item) (bool, error) {
 	for _, p := range i.record.Withdrawal.Beside {
-		if b.dry || i.record.Place.identity(p) != Unsure {
+		if b.dry || p.Zone == "" || i.place.identity(p) != Unsure { // without a zone nothing was written
 			continue
 		}
 		if same, err := b.probe(ctx, b.conn, p); same || err != nil {
+			i.goal.beside = append(i.goal.beside, SiblingValues(p.known())...)
 			return same, err
 		}
 	}
 	return false, nil
+}
+
+// recognise finds, for a sibling record, values that are ours because a place of another account
+// wrote them into this zone. It reads the places again, because another lane may have
+// written meanwhile.
+func (b *batch) recognise(ctx context.Context, i *item) error {
+	others := i.record.Elsewhere || len(i.record.Places) > 1
+	unknown := slices.DeleteFunc(slices.Clone(i.seen.Values), func(v provider.Value) bool { return i.goal.knows(v.Text()) })
+	if !i.goal.sibling || !others || len(unknown) == 0 {
+		return nil
+	}
+	state, err := b.db.State(ctx, []string{i.record.Name})
+	if err != nil {
+		return err
+	}
+	for _, p := range state.Names[0].Places {
+		if p.Sibling != i.record.Sibling || !slices.ContainsFunc(unknown, func(v provider.Value) bool { return p.knows(v.Text()) }) {
+			continue
+		}
+		if same, err := b.reaches(ctx, i.place, p); err != nil {
+			return err
+		} else if same {
+			i.goal.known = append(i.goal.known, SiblingValues(p.known())...)
+		}
+	}
+	return nil
+}
+
+// reaches reports whether another place is in the zone of a place that the batch has read. If the key of
+// the other place is refused for good, the provider's address decides.
+func (b *batch) reaches(ctx context.Context, place, other Place) (bool, error) {
+	identity := place.identity(other)
+	if identity != Unsure || other.Zone == "" {
+		return identity == SameZone, nil
+	}
+	oneAddress := place.Account.address() == other.Account.address()
+	if b.dry {
+		return oneAddress, nil
+	}
+	same, err := b.probe(ctx, b.conn, other)
+	if f := Describe(err, other.Account); err != nil && !f.transient() {
+		return oneAddress, nil
+	}
+	return same, err
 }
 
 // oneZone reports whether two keys reach one zone. It writes a probe at a random name with

@@ -35,7 +35,8 @@ type goal struct {
 	mode     Mode
 	spared   *string  // the network whose values stay in any case; nil for none
 	sibling  bool     // the values are those of a sibling record
-	known    []string // the values of a sibling record that its places know
+	known    []string // the values of a sibling record that places of its zone know
+	beside   []string // those of them, for a withdrawal, that the place of the wanted value knows
 }
 
 // ours reports whether a value has our mark, or that of an adopted owner if a value is
@@ -47,21 +48,19 @@ func (g goal) ours(value string) (ours, theirs bool) {
 }
 
 // plan works out the change from the seen values to the goal. It is a pure function. The
-// change never adds or removes values without a mark. The error is the one of excluded.
-func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
+// change never adds or removes values that are not ours. The conflict is the one of excluded:
+// beside it, only a value of ours that stands is replaced or removed.
+func (g goal) plan(seen provider.RRset) (change provider.Change, conflict error) {
 	if g.sibling {
 		return g.planSibling(seen)
 	}
-	change = provider.Change{Seen: seen, TTL: recordTTL}
-	if err := g.excluded(seen); err != nil {
-		return change, err
-	}
+	change, conflict = provider.Change{Seen: seen, TTL: recordTTL}, g.excluded(seen)
 	there := sees(seen, g.want)
 	switch {
 	case g.want == "" || there:
 	case g.mode == LookOnly:
-		return change, nil
-	default:
+		return change, conflict
+	case conflict == nil || slices.ContainsFunc(seen.Values, func(v provider.Value) bool { ours, _ := g.ours(v.Text()); return ours }):
 		change.Add = []provider.Value{{g.want}}
 	}
 	if !sees(seen, g.standing) {
@@ -78,7 +77,7 @@ func (g goal) plan(seen provider.RRset) (change provider.Change, err error) {
 	if len(seen.Values) > len(change.Remove) {
 		change.TTL = seen.TTL // one TTL for a whole RRset (RFC 2181, section 5.2), and it is not ours alone
 	}
-	return change, nil
+	return change, conflict
 }
 
 // removes reports whether a value of ours is removed. replaced means that the wanted value
@@ -102,7 +101,7 @@ func (g goal) remains(change provider.Change) (value string, more bool) {
 		return g.siblingRemains(change), false
 	}
 	var left []string
-	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
+	for _, v := range slices.Concat(change.Add, change.Seen.Values, change.Seen.Off) {
 		if ours, _ := g.ours(v.Text()); ours && !slices.ContainsFunc(change.Remove, v.Equal) {
 			left = append(left, v.Text())
 		}

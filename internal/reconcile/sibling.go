@@ -18,10 +18,13 @@ type Sibling struct {
 	Type  provider.Type // of the record
 }
 
+// marked reports whether it is the TXT record with our mark.
+func (s Sibling) marked() bool { return s == (Sibling{}) }
+
 // Of returns the owner name and the type of a record of a name as people read them: only the name
 // for the TXT record with our mark.
 func (s Sibling) Of(name string) string {
-	if s == (Sibling{}) {
+	if s.marked() {
 		return name
 	}
 	return s.Owner + " " + string(s.Type)
@@ -29,7 +32,7 @@ func (s Sibling) Of(name string) string {
 
 // Shown returns a value of the record as people read it.
 func (s Sibling) Shown(value string) string {
-	if s == (Sibling{}) {
+	if s.marked() {
 		return value
 	}
 	return strings.Join(SiblingValues(value), ", ")
@@ -60,27 +63,22 @@ func united(a, b string) string {
 	return siblingText(mesh.Network(cmp.Or(b, a)), slices.Concat(SiblingValues(a), SiblingValues(b)))
 }
 
-// knownValues returns the values of a sibling record that stand or may stand by its places.
-// Places of several accounts count together, because several keys may reach one zone.
-func knownValues(places []Place) (all []string) {
-	for _, p := range places {
-		all = slices.Concat(all, SiblingValues(p.Standing), SiblingValues(p.Doubt.Value))
-	}
-	return all
+// without returns the text of the values of a sibling record that another text lacks.
+func without(text, other string) string {
+	others := SiblingValues(other)
+	return siblingText(mesh.Network(text), slices.DeleteFunc(SiblingValues(text), func(v string) bool { return slices.Contains(others, v) }))
 }
 
-// knows reports whether a value of a sibling record is ours. After owners were adopted, a value
-// counts as ours too if it is wanted, because the places of the lost database are not known.
+// knows reports whether a value of a sibling record is ours: a place of the zone knows it, and it is not
+// the place of the wanted value, for a withdrawal. After owners were adopted, a value counts as ours too
+// if it is wanted, because the places of the lost database are not known.
 func (g goal) knows(value string) bool {
-	return slices.Contains(g.known, value) || len(g.adopted) > 0 && slices.Contains(SiblingValues(g.want), value)
+	return slices.Contains(g.known, value) && !slices.Contains(g.beside, value) || len(g.adopted) > 0 && slices.Contains(SiblingValues(g.want), value)
 }
 
 // planSibling is plan for a sibling record.
-func (g goal) planSibling(seen provider.RRset) (change provider.Change, err error) {
+func (g goal) planSibling(seen provider.RRset) (change provider.Change, conflict error) {
 	change = provider.Change{Seen: seen, TTL: recordTTL}
-	if err := g.foreign(seen); err != nil {
-		return change, err
-	}
 	want := SiblingValues(g.want)
 	for _, value := range want {
 		if !sees(seen, value) {
@@ -89,7 +87,10 @@ func (g goal) planSibling(seen provider.RRset) (change provider.Change, err erro
 	}
 	if g.mode == LookOnly && len(change.Add) > 0 {
 		change.Add = nil
-		return change, nil
+		return change, g.foreign(seen)
+	}
+	if conflict = g.foreign(seen); conflict != nil && !slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return g.knows(v.Text()) }) {
+		change.Add = nil // nothing of ours stands there, and a client would read both
 	}
 	keeps := g.mode == UpsertOnly && g.want == "" || g.spared != nil && mesh.Network(cmp.Or(g.standing, g.doubt.Value)) == *g.spared
 	for _, v := range seen.Values {
@@ -102,11 +103,12 @@ func (g goal) planSibling(seen provider.RRset) (change provider.Change, err erro
 			change.Copies = append(change.Copies, v)
 		}
 	}
-	return change, nil
+	return change, conflict
 }
 
 // foreign returns an error if a sibling record is wanted, and an alias or a value that is
-// not ours stands there. A client would read it as ours, so none of ours is written beside it.
+// not ours stands there, because a client would read it as ours. A value with our mark is of
+// another name of ours, which withdraws it.
 func (g goal) foreign(seen provider.RRset) error {
 	if g.want == "" {
 		return nil
@@ -115,7 +117,7 @@ func (g goal) foreign(seen provider.RRset) error {
 		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("an alias: it points to %s", seen.Alias)}
 	}
 	for _, v := range seen.Values {
-		if !g.knows(v.Text()) {
+		if ours, _ := g.ours(v.Text()); !ours && !g.knows(v.Text()) {
 			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("%q is not from this program", v.Text())}
 		}
 	}
@@ -125,14 +127,19 @@ func (g goal) foreign(seen provider.RRset) error {
 	return nil
 }
 
-// siblingRemains is remains for a sibling record: the values of ours that stand after a change.
+// siblingRemains is remains for a sibling record: the values of ours that stand after a change. Their
+// network is that of the wanted value only if they are a part of it.
 func (g goal) siblingRemains(change provider.Change) string {
 	var left []string
-	for _, v := range slices.Concat(change.Add, change.Seen.Values) {
+	for _, v := range slices.Concat(change.Add, change.Seen.Values, change.Seen.Off) {
 		added := slices.ContainsFunc(change.Add, v.Equal)
 		if (added || g.knows(v.Text())) && !slices.ContainsFunc(change.Remove, v.Equal) {
 			left = append(left, v.Text())
 		}
 	}
-	return siblingText(mesh.Network(cmp.Or(g.want, g.standing, g.doubt.Value)), left)
+	network := cmp.Or(g.standing, g.doubt.Value, g.want)
+	if without(siblingText("", left), g.want) == "" {
+		network = cmp.Or(g.want, network)
+	}
+	return siblingText(mesh.Network(network), left)
 }

@@ -135,7 +135,7 @@ func (why taking) outdated(n Name, now time.Time) bool {
 // holds the lock.
 func (e *Engine) enqueue(t *task, target Target, why taking) {
 	if !e.ending {
-		t.follow = target.Follow
+		t.follow = slices.Clone(target.Follow)
 		for _, r := range target.Refusals {
 			t.outcomes = append(t.outcomes, r.outcome())
 		}

@@ -16,13 +16,13 @@ type task struct {
 	waiting  int  // jobs that have not ended
 	deferred bool // one of its records has found a full queue
 	outcomes []Outcome
-	places   []Place // of the name, brought up to date by each job
-	next     Due     // the earliest next try
-	follow   bool    // once the wanted value stands, the name is due again at once
-	page     *pass   // that has taken it; nil: it was due
-	again    bool    // it is a retry
-	look     bool    // it only looks, in mode manual
-	passed   bool    // the cursor of the running pass was already past the name
+	places   []Place   // of the name, brought up to date by each job
+	next     Due       // the earliest next try
+	follow   []Sibling // records after which the name is due again at once, each once its wanted value stands
+	page     *pass     // that has taken it; nil: it was due
+	again    bool      // it is a retry
+	look     bool      // it only looks, in mode manual
+	passed   bool      // the cursor of the running pass was already past the name
 }
 
 // job is one record of a task.
@@ -75,8 +75,13 @@ func (t *task) take(s *Settlement, i *item, o Outcome, back Due) {
 }
 
 // waits reports whether a record of the task is tried again before its fault counts.
-func (t *task) waits() bool {
-	return slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.Action == "" && o.Fault.Code != "" })
+func (t *task) waits() bool { return slices.ContainsFunc(t.outcomes, Outcome.waits) }
+
+// done reports whether the work on an RRset has ended well at each of its places.
+func (t *task) done(s Sibling) bool {
+	is := func(o Outcome) bool { return o.Sibling == s && o.Provider != "" }
+	return slices.ContainsFunc(t.outcomes, is) &&
+		!slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return is(o) && (o.bad() || o.waits()) })
 }
 
 // news returns the outcomes that a report counts. Of a name that is tried again these are
@@ -103,8 +108,7 @@ const lookAgain = 5 * time.Minute
 // name, 0 for none. news is false if nothing about the name has to be stored.
 func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 	bad := slices.ContainsFunc(t.outcomes, Outcome.bad)
-	stands := !t.waits() && !slices.ContainsFunc(t.outcomes, func(o Outcome) bool { return o.bad() && o.Provider != "" })
-	if d = t.next; t.follow && stands {
+	if d = t.next; slices.ContainsFunc(t.follow, t.done) {
 		d = Due{At: now, Lane: LaneAsked}
 	}
 	d.Kept = t.look && d.At.IsZero()

@@ -75,7 +75,7 @@ func (b *batch) begin(i *item) {
 	switch i.restate(i.began); {
 	case i.step == End:
 		i.phase = done
-	case r.withdraws() && !r.Withdrawal.Keep && r.inOneZone():
+	case r.withdraws() && r.Sibling.marked() && !r.Withdrawal.Keep && r.inOneZone():
 		i.happens(Event{Kind: Shared}, i.began)
 		i.phase = done
 	case r.Fault.Code != "":
@@ -339,28 +339,31 @@ func (b *batch) plan(ctx context.Context) {
 
 // planOne plans the change of one item, and ends the item if there is none. Before it
 // removes a value that is wanted in another zone, it makes sure that the two are not the
-// same zone.
+// same zone. Before a write the place knows what stands.
 func (b *batch) planOne(ctx context.Context, i *item) {
-	var err error
-	if i.change, err = i.goal.plan(i.seen); err != nil {
+	if err := b.recognise(ctx, i); err != nil {
 		i.fail(err)
 		return
 	}
-	i.change.Zone = i.place.Zone
-	i.change.Name, i.change.Type = i.record.owner()
+	i.change, i.conflict = i.goal.plan(i.seen)
 	if i.record.withdraws() && slices.ContainsFunc(i.change.Remove, i.record.wantsBeside) {
 		same, err := b.sharesZone(ctx, i)
-		if err != nil {
+		switch {
+		case err != nil:
 			i.fail(err)
 			return
-		}
-		if same {
+		case same && i.record.Sibling.marked():
 			i.phase = done
 			i.happens(Event{Kind: Shared}, b.now())
 			return
+		case same:
+			i.change, i.conflict = i.goal.plan(i.seen)
+		default:
+			i.verify = true
 		}
-		i.verify = true
 	}
+	i.change.Zone = i.place.Zone
+	i.change.Name, i.change.Type = i.record.owner()
 	unchanged := i.goal.action(i.change) == ActionUnchanged
 	if i.goal.disturbed(i.seen, i.place) {
 		i.place.Disturbed++
@@ -369,6 +372,8 @@ func (b *batch) planOne(ctx context.Context, i *item) {
 	}
 	if unchanged || b.dry {
 		i.looked(b.now())
+	} else {
+		i.sees(provider.Change{Seen: i.seen}, b.now())
 	}
 }
 
@@ -442,7 +447,6 @@ func (b *batch) intendPart(ctx context.Context, items []*item) {
 		default:
 			before := i.place
 			i.before, i.place = &before, *p
-			i.goal.known = append(i.goal.known, SiblingValues(p.Doubt.Value)...)
 		}
 	}
 }
@@ -503,9 +507,12 @@ func (b *batch) change(ctx context.Context, items []*item) map[*item]error {
 	return errs
 }
 
-// took handles the outcome of a write. After a lost race the item is read again.
+// took handles the outcome of a write. After a lost race the item is read again. A change that
+// stands after a second try leaves the doubt of the first.
 func (b *batch) took(i *item, err error) {
-	if err == nil || provider.Unmade(err) {
+	if errors.Is(err, provider.ErrRepeated) {
+		err = nil
+	} else if err == nil || provider.Unmade(err) {
 		i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 	}
 	switch kind := provider.KindOf(err); {
