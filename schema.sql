@@ -194,6 +194,7 @@ CREATE TABLE places (
         ('pending', 'published', 'failed', 'conflict', 'withdrawing', 'leftover', 'withdrawn')),
     standing  TEXT    NOT NULL, -- the value or the set of values that stands there as far as is known; '' none
     doubt     TEXT    NOT NULL, -- the value of the last write of unknown outcome; '*' before it: not the only one
+    gone      TEXT    NOT NULL DEFAULT '', -- of a record in another format: values that stood, until a second look sees none of them; '' none
     look_at   INTEGER NOT NULL, -- when to look here once more; 0 never
     disturbed INTEGER NOT NULL, -- how often in a row somebody with our mark had changed it
     code      TEXT    NOT NULL, -- why it is not as it should be, '' if it is
@@ -280,8 +281,9 @@ CREATE TABLE zone_records (
 -- SOA serials of the built-in zones (RFC 1982): every change of a zone increases its
 -- serial. A row stays after its zone is deleted, so that a zone that comes back continues.
 CREATE TABLE zone_serials (
-    zone   TEXT    NOT NULL PRIMARY KEY,
-    serial INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)
+    zone     TEXT    NOT NULL PRIMARY KEY,
+    zone_key TEXT    NOT NULL UNIQUE, -- the zone with the labels from the root on
+    serial   INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)
 ) STRICT, WITHOUT ROWID;
 
 -- The last changes of each built-in zone, for its secondaries (RFC 1995). A change of the

@@ -94,7 +94,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	now := func() time.Time { return s.now() }
 	s.zones = builtin.NewTable(s.db, now)
 	s.events = events.New(s.db.Reader, s.db.Tx, now)
-	s.ledger = ledger.New(s.db.Reader, s.db.Tx, now, s.owner, s.events)
+	s.ledger = ledger.New(s.db.Reader, s.db.Tx, s.zones, now, s.owner, s.events)
 	s.ledger.Erase = s.db.Erase
 	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
 	s.zones.Journal = s.peers.Any

@@ -41,6 +41,7 @@ type Stored struct {
 type Zone struct {
 	Name   string
 	Serial uint32
+	Left   bool // the configuration and all services have left it, and values still stand there
 }
 
 // Store stores the zones. Names of records begin at the root; names of zones do not.
@@ -57,8 +58,8 @@ type Store interface {
 	// others of the last name. It returns the last name, "" if there is none.
 	ZoneRecordsPage(ctx context.Context, after string, limit int, each func(Stored) error) (last string, err error)
 	// ZoneHasBelow reports whether a record or a zone is below a name, which is given from
-	// the root on and in its usual form.
-	ZoneHasBelow(ctx context.Context, name, text string) (bool, error)
+	// the root on.
+	ZoneHasBelow(ctx context.Context, name string) (bool, error)
 	// ChangeZoneRecords adds and removes the records that decide returns, in one
 	// transaction. decide gets the present records at the names. It may run twice, because
 	// a transaction may be tried twice.
@@ -78,8 +79,9 @@ func (c Client) Authority(context.Context, string) (provider.Authority, error) {
 	return provider.Authority{Server: c.Address}, nil
 }
 
-// Zone returns the longest zone that contains name. If no zone does and records are left at
-// the name, it returns the name itself, so they can still be withdrawn.
+// Zone returns the longest zone that contains name; one that was left does not count, except if there
+// is no other. If no zone does and records are left at the name, it returns the name itself, so they can
+// still be withdrawn.
 func (c Client) Zone(ctx context.Context, name string) (string, error) {
 	wire, err := dnswire.ParseName(name)
 	if err != nil {
@@ -89,20 +91,20 @@ func (c Client) Zone(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", fault(err)
 	}
-	longest := ""
+	longest := Zone{Left: true}
 	for _, z := range zones {
-		if len(z.Name) > len(longest) {
-			longest = z.Name
+		if z.Left == longest.Left && len(z.Name) > len(longest.Name) || longest.Left && !z.Left {
+			longest = z
 		}
 	}
 	candidate := c.Candidate != "" && dnsname.Within(dnsname.Fold(name), c.Candidate)
 	switch {
-	case c.Address == "" && (longest != "" || candidate):
+	case c.Address == "" && (longest.Name != "" || candidate):
 		return "", &provider.Error{Kind: NotListening}
-	case longest != "":
-		return longest, nil
-	case candidate:
+	case candidate && longest.Left:
 		return c.Candidate, nil
+	case longest.Name != "":
+		return longest.Name, nil
 	}
 	if left, err := c.Read(ctx, "", name, provider.TXT); err != nil || len(left.Values) > 0 {
 		return dnsname.Fold(name), err

@@ -13,9 +13,7 @@ import (
 )
 
 // selectZones selects the names of all built-in zones.
-const selectZones = `
-	SELECT zone FROM services WHERE provider = 'builtin' UNION
-	SELECT zone FROM configuration WHERE id = 1 AND provider = 'builtin' AND zone <> '' ORDER BY zone`
+const selectZones = `SELECT zone FROM zone_serials z WHERE ` + served + ` ORDER BY zone`
 
 // readCatalog calls read with a version of the catalog zone, which lists the zones (RFC 9432). The label
 // of a zone stays the same, because another one tells secondaries to fetch the zone anew.

@@ -44,24 +44,31 @@ func (t *Table) BuiltinZones(ctx context.Context, names []string) ([]Zone, error
 	return selectBuiltinZones(ctx, t.db.Reader, names)
 }
 
+// Conditions that z.zone is a zone: the configuration or a service has it; or they have left it, and a
+// place is in it, whose value resolvers still ask for.
+const (
+	configured = `
+		(EXISTS (SELECT 1 FROM services WHERE zone = z.zone AND provider = 'builtin') OR
+		 EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = z.zone AND provider = 'builtin'))`
+	served = `
+		(` + configured + ` OR
+		 EXISTS (SELECT 1 FROM accounts a CROSS JOIN places p ON p.account = a.id WHERE a.provider = 'builtin' AND p.zone = z.zone))`
+)
+
 func selectBuiltinZones(ctx context.Context, q sqlite.Queryer, names []string) ([]Zone, error) {
 	return sqlite.Collect(ctx, q, scanZone, `
-		SELECT value, coalesce(serial, 1) FROM json_each(?) LEFT JOIN zone_serials ON zone_serials.zone = value
-		WHERE EXISTS (SELECT 1 FROM services WHERE zone = value AND provider = 'builtin') OR
-		      EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = value AND provider = 'builtin')`, sqlite.TextList(names))
+		SELECT zone, coalesce((SELECT serial FROM zone_serials WHERE zone = z.zone), 1), NOT `+configured+`
+		FROM (SELECT value AS zone FROM json_each(?)) AS z WHERE `+served, sqlite.TextList(names))
 }
 
 // BuiltinZonesAfter returns built-in zones after a name, in the order of their names.
 func (t *Table) BuiltinZonesAfter(ctx context.Context, after string, limit int) ([]Zone, error) {
 	return sqlite.Collect(ctx, t.db.Reader, scanZone, `
-		SELECT zone, serial FROM zone_serials z
-		WHERE zone > ? AND (EXISTS (SELECT 1 FROM services WHERE zone = z.zone AND provider = 'builtin') OR
-		                    EXISTS (SELECT 1 FROM configuration WHERE id = 1 AND zone = z.zone AND provider = 'builtin'))
-		ORDER BY zone LIMIT ? + 0`, after, limit)
+		SELECT zone, serial, NOT `+configured+` FROM zone_serials z WHERE zone > ? AND `+served+` ORDER BY zone LIMIT ? + 0`, after, limit)
 }
 
 func scanZone(row sqlite.Scanner) (z Zone, err error) {
-	err = row.Scan(&z.Name, &z.Serial)
+	err = row.Scan(&z.Name, &z.Serial, &z.Left)
 	return z, err
 }
 
@@ -86,25 +93,48 @@ func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx 
 		if err := f(ctx, tx, &change); err != nil {
 			return err
 		}
-		after, err := selectBuiltinZones(ctx, tx, change.names)
-		if err != nil {
+		return t.end(ctx, tx, change)
+	})
+}
+
+// Around runs a part of a transaction after which some names may be no zones any more, because the last
+// place in them ends. It does what ChangeZones does.
+func (t *Table) Around(ctx context.Context, tx *sql.Tx, names []string, f func() error) error {
+	change := ZoneChange{}
+	if len(names) > 0 {
+		if err := change.Begin(ctx, tx, names...); err != nil {
 			return err
 		}
-		isZone := func(zones []Zone, name string) bool {
-			return slices.ContainsFunc(zones, func(z Zone) bool { return z.Name == name })
-		}
-		for _, name := range change.names {
-			if isZone(change.before, name) != isZone(after, name) {
-				if err := t.newSerials(ctx, tx, name); err != nil {
-					return err
-				}
-			}
-		}
-		if len(change.names) > 0 {
-			sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, change.names) })
-		}
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	return t.end(ctx, tx, change)
+}
+
+// end gives new serials to the names that a change has made zones, or no zones, and to the zones around
+// them.
+func (t *Table) end(ctx context.Context, tx *sql.Tx, change ZoneChange) error {
+	if len(change.names) == 0 {
 		return nil
-	})
+	}
+	after, err := selectBuiltinZones(ctx, tx, change.names)
+	if err != nil {
+		return err
+	}
+	isZone := func(zones []Zone, name string) bool {
+		return slices.ContainsFunc(zones, func(z Zone) bool { return z.Name == name })
+	}
+	moved := slices.DeleteFunc(change.names, func(name string) bool { return isZone(change.before, name) == isZone(after, name) })
+	for _, name := range moved {
+		if err := t.newSerials(ctx, tx, name); err != nil {
+			return err
+		}
+	}
+	if len(moved) > 0 {
+		sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, moved) })
+	}
+	return nil
 }
 
 // zonesOf returns the built-in zone that each name lies in.
@@ -163,7 +193,8 @@ func (t *Table) newSerial(ctx context.Context, tx *sql.Tx, zone string) (before,
 		return 0, 0, err
 	}
 	after = NextSerial(before, t.now())
-	_, err = tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) VALUES (?, ?) ON CONFLICT DO UPDATE SET serial = excluded.serial`, zone, after)
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO zone_serials (zone, zone_key, serial) VALUES (?, ?, ?) ON CONFLICT (zone) DO UPDATE SET serial = excluded.serial`, zone, dnsname.Reverse(zone), after)
 	sqlite.After(ctx, func(context.Context) { t.Moved(zone, after) })
 	return before, after, err
 }
@@ -236,14 +267,11 @@ func eachRecord(page string, each func(Stored) error) error {
 }
 
 // ZoneHasBelow reports whether a record or a built-in zone is below a name, which is given
-// from the root on and in its usual form.
-func (t *Table) ZoneHasBelow(ctx context.Context, name, text string) (below bool, err error) {
+// from the root on.
+func (t *Table) ZoneHasBelow(ctx context.Context, name string) (below bool, err error) {
 	err = t.db.Reader.QueryRowContext(ctx, `
 		SELECT EXISTS (SELECT 1 FROM zone_records WHERE name > ?1 || '.' AND name < ?1 || '/') OR
-		       EXISTS (SELECT 1 FROM services WHERE provider = 'builtin' AND zone_key > ?1 || '.' AND zone_key < ?1 || '/') OR
-		       EXISTS (SELECT 1 FROM configuration
-		               WHERE id = 1 AND provider = 'builtin' AND substr(zone, -length(?2) - 1) = '.' || ?2)`,
-		name, text).Scan(&below)
+		       EXISTS (SELECT 1 FROM zone_serials z WHERE zone_key > ?1 || '.' AND zone_key < ?1 || '/' AND `+served+`)`, name).Scan(&below)
 	return below, err
 }
 

@@ -53,19 +53,11 @@ type version struct {
 }
 
 func (v *version) findInner() error {
-	served, err := sqlite.Collect(v.ctx, v.tx, sqlite.Text, `
-		SELECT zone_key FROM services WHERE provider = 'builtin' AND zone_key > ?1 || '.' AND zone_key < ?1 || '/'`, v.key)
-	if err != nil {
-		return err
-	}
-	own, err := sqlite.Collect(v.ctx, v.tx, sqlite.Text, `
-		SELECT zone FROM configuration WHERE id = 1 AND provider = 'builtin' AND substr(zone, -length(?1) - 1) = '.' || ?1`, v.zone)
+	keys, err := sqlite.Collect(v.ctx, v.tx, sqlite.Text, `
+		SELECT zone_key FROM zone_serials z WHERE zone_key > ?1 || '.' AND zone_key < ?1 || '/' AND `+served, v.key)
 	v.inner = map[string]bool{}
-	for _, key := range served {
+	for _, key := range keys {
 		v.inner[key] = true
-	}
-	for _, zone := range own {
-		v.inner[dnsname.Reverse(zone)] = true
 	}
 	return err
 }
@@ -195,7 +187,7 @@ func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
 	}
 	now := uint32(t.now().Unix())
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, serial) SELECT ?1, 1 WHERE ?1 <> '' ON CONFLICT DO NOTHING`, t.Catalog)
+		_, err := tx.ExecContext(ctx, `INSERT INTO zone_serials (zone, zone_key, serial) SELECT ?1, ?2, 1 WHERE ?1 <> '' ON CONFLICT DO NOTHING`, t.Catalog, dnsname.Reverse(t.Catalog))
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func look(ctx context.Context, store Store, name dnswire.Name, buffer []byte) (f
 	}
 	found.TTL, found.Records = pack(records, buffer)
 	if found.Exists = len(records) > 0; !found.Exists {
-		found.Exists, err = store.ZoneHasBelow(ctx, key, names[0])
+		found.Exists, err = store.ZoneHasBelow(ctx, key)
 	}
 	return found, err
 }

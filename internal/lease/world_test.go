@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
@@ -56,7 +57,7 @@ func (w *world) open() {
 	now := func() time.Time { return w.at }
 	history := events.New(w.db.Reader, w.db.Tx, now)
 	w.Table = NewTable(Config{
-		Database: w.db.Database, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, now, tables.Owner, history),
+		Database: w.db.Database, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
 	w.must(w.Load(w.t.Context()))

@@ -13,6 +13,7 @@ import (
 
 	_ "github.com/mattn/go-sqlite3"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
@@ -65,7 +66,7 @@ func newBook(t *testing.T) *book {
 func (b *book) reopen() {
 	tx, now := sqlite.NewQueue(b.db, func() {}).Do, func() time.Time { return b.now }
 	b.events = events.New(b.db, tx, now)
-	b.Ledger = ledger.New(b.db, tx, now, owner, b.events)
+	b.Ledger = ledger.New(b.db, tx, builtin.NewTable(nil, now), now, owner, b.events)
 	b.Ledger.Erase = func() { b.erased++ }
 }
 

@@ -25,6 +25,7 @@ type Ledger struct {
 	Erase     func()                     // called after the commit of a transaction that deletes a key
 	Addresses func() reconcile.Addresses // this host's addresses
 
+	zones  Zones
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
@@ -32,11 +33,17 @@ type Ledger struct {
 	events *events.Log
 }
 
+// Zones are the built-in zones. Each is served while a place is in it.
+type Zones interface {
+	// Around runs a part of a transaction after which some zones may not be served any more.
+	Around(ctx context.Context, tx *sql.Tx, zones []string, f func() error) error
+}
+
 // New returns a ledger. reader is a pool of connections for reading. tx runs a function in
 // one transaction on the only connection that writes; the function may run twice.
-func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, owner string, log *events.Log) *Ledger {
+func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, zones Zones, now func() time.Time, owner string, log *events.Log) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	g := &Ledger{Erase: func() {}, Addresses: none, reader: reader, tx: tx, now: now, events: log}
+	g := &Ledger{Erase: func() {}, Addresses: none, zones: zones, reader: reader, tx: tx, now: now, events: log}
 	g.UseOwner(owner)
 	return g
 }

@@ -107,17 +107,8 @@ func (g *Ledger) changePlaces(ctx context.Context, tx *sql.Tx, stored, ended []r
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range stored {
-		id, err := g.savePlace(ctx, tx, p)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	for _, p := range ended {
-		if err := g.endPlace(ctx, tx, p); err != nil {
-			return nil, err
-		}
+	if ids, err = g.writePlaces(ctx, tx, before, stored, ended); err != nil {
+		return nil, err
 	}
 	stands, err := standingAt(ctx, tx, names)
 	if err != nil {

@@ -88,7 +88,7 @@ func dropUnused(ctx context.Context, tx *sql.Tx, key reconcile.Account, inUse in
 }
 
 const selectPlaces = `
-	SELECT id, name, owner, type, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since
+	SELECT id, name, owner, type, account, zone, zone_id, state, standing, doubt, gone, look_at, disturbed, code, detail, key_of, attempts, at, since
 	FROM places`
 
 // StoredPlace is a stored place, with the times that are shown of it.
@@ -99,7 +99,7 @@ type StoredPlace struct {
 
 func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
 	at, look, doubt := &p.Place, int64(0), ""
-	err = row.Scan(&at.ID, &at.Name, &at.Sibling.Owner, &at.Sibling.Type, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &look,
+	err = row.Scan(&at.ID, &at.Name, &at.Sibling.Owner, &at.Sibling.Type, &at.Account.ID, &at.Zone, &at.ZoneID, &at.State, &at.Standing, &doubt, &at.Gone, &look,
 		&at.Disturbed, &at.Fault.Code, &at.Fault.Detail, &at.Fault.Key, &at.Attempts, &p.At, &p.Since)
 	at.LookAt, at.Doubt = sqlite.Stamped(look), reconcile.ParseDoubt(doubt)
 	return p, sqlite.Absent(err, ErrNoLeftover)
@@ -108,21 +108,72 @@ func scanPlace(row sqlite.Scanner) (p StoredPlace, err error) {
 // savePlace stores a place and returns its id.
 func (g *Ledger) savePlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) (id int64, err error) {
 	now := sqlite.Shown(g.now())
-	values := []any{p.Name, p.Sibling.Owner, p.Sibling.Type, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), sqlite.Stamp(p.LookAt), p.Disturbed,
+	values := []any{p.Name, p.Sibling.Owner, p.Sibling.Type, p.Account.ID, p.Zone, p.ZoneID, p.State, p.Standing, p.Doubt.String(), p.Gone, sqlite.Stamp(p.LookAt), p.Disturbed,
 		p.Fault.Code, p.Fault.Detail, p.Fault.Key, p.Attempts, now}
 	if p.ID == 0 {
 		err = tx.QueryRowContext(ctx, `
-			INSERT INTO places (name, owner, type, account, zone, zone_id, state, standing, doubt, look_at, disturbed, code, detail, key_of, attempts, at, since)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			INSERT INTO places (name, owner, type, account, zone, zone_id, state, standing, doubt, gone, look_at, disturbed, code, detail, key_of, attempts, at, since)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			RETURNING id`, append(values, now)...).Scan(&id)
 		return id, err
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE places SET
-		    name = ?1, owner = ?2, type = ?3, account = ?4, zone = ?5, zone_id = ?6, since = iif(state = ?7, since, ?16), state = ?7,
-		    standing = ?8, doubt = ?9, look_at = ?10, disturbed = ?11, code = ?12, detail = ?13, key_of = ?14, attempts = ?15, at = ?16
-		WHERE id = ?17`, append(values, p.ID)...)
+		    name = ?1, owner = ?2, type = ?3, account = ?4, zone = ?5, zone_id = ?6, since = iif(state = ?7, since, ?17), state = ?7,
+		    standing = ?8, doubt = ?9, gone = ?10, look_at = ?11, disturbed = ?12, code = ?13, detail = ?14, key_of = ?15, attempts = ?16, at = ?17
+		WHERE id = ?18`, append(values, p.ID)...)
 	return p.ID, err
+}
+
+// writePlaces deletes places and then stores others, which may take the zone of a deleted one. Last it
+// deletes the accounts that nothing else uses. It returns the ids of the stored places. before has the
+// stored places as they were.
+func (g *Ledger) writePlaces(ctx context.Context, tx *sql.Tx, before map[int64]reconcile.Place, stored, ended []reconcile.Place) (ids []int64, err error) {
+	err = g.zones.Around(ctx, tx, leftZones(before, stored, ended), func() error {
+		for _, p := range ended {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
+				return err
+			}
+		}
+		for _, p := range stored {
+			id, err := g.savePlace(ctx, tx, p)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	for i := 0; i < len(ended) && err == nil; i++ {
+		err = g.leaveAccount(ctx, tx, ended[i].Account.ID)
+	}
+	return ids, err
+}
+
+// leaveAccount deletes an account if nothing uses it. If a secret is deleted with the account, it calls
+// Erase after the commit.
+func (g *Ledger) leaveAccount(ctx context.Context, tx *sql.Tx, id int64) error {
+	erased, err := LeaveAccount(ctx, tx, id)
+	if erased {
+		sqlite.After(ctx, func(context.Context) { g.Erase() })
+	}
+	return err
+}
+
+// leftZones returns the built-in zones that places leave, because they end or move to another one.
+func leftZones(before map[int64]reconcile.Place, stored, ended []reconcile.Place) (zones []string) {
+	for _, p := range ended {
+		if p.Account.Provider == builtinProvider {
+			zones = append(zones, p.Zone)
+		}
+	}
+	for _, p := range stored {
+		if was := before[p.ID].Zone; p.Account.Provider == builtinProvider && was != p.Zone {
+			zones = append(zones, was)
+		}
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
 }
 
 // known returns the places that are stored after some work. A place without an id was never
@@ -144,19 +195,6 @@ func (g *Ledger) known(ctx context.Context, tx *sql.Tx, places []reconcile.Place
 	return known, nil
 }
 
-// endPlace deletes a place, and its account if nothing else uses it. If a secret is deleted
-// with the account, it calls Erase after the commit.
-func (g *Ledger) endPlace(ctx context.Context, tx *sql.Tx, p reconcile.Place) error {
-	if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE id = ?`, p.ID); err != nil {
-		return err
-	}
-	erased, err := LeaveAccount(ctx, tx, p.Account.ID)
-	if erased {
-		sqlite.After(ctx, func(context.Context) { g.Erase() })
-	}
-	return err
-}
-
 // Leave makes the places of a name leftovers, if no value is wanted at the name.
 func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error {
 	if slices.ContainsFunc(n.Usages, func(o reconcile.Usage) bool { return !o.Releasing }) || n.Own != nil {
@@ -172,13 +210,13 @@ func (g *Ledger) Leave(ctx context.Context, tx *sql.Tx, n reconcile.Name) error 
 }
 
 // AddLeftovers stores leftovers, and makes their names due. It skips a name that has got a
-// place in the zone meanwhile.
+// place in the zone meanwhile, or one whose zone is being found.
 func (g *Ledger) AddLeftovers(ctx context.Context, places []reconcile.Place) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, p := range places {
 			var known bool
 			err := tx.QueryRowContext(ctx, `
-				SELECT EXISTS (SELECT 1 FROM places WHERE name = ? AND owner = '' AND account = ? AND zone = ?)`, p.Name, p.Account.ID, p.Zone).Scan(&known)
+				SELECT EXISTS (SELECT 1 FROM places WHERE name = ? AND owner = '' AND account = ? AND zone IN ('', ?))`, p.Name, p.Account.ID, p.Zone).Scan(&known)
 			if err != nil {
 				return err
 			}
@@ -231,7 +269,7 @@ func (g *Ledger) AddProbe(ctx context.Context, p *reconcile.Place) error {
 // EndProbe deletes the place of a probe that is gone, and its account if nothing else uses it.
 func (g *Ledger) EndProbe(ctx context.Context, p reconcile.Place) error {
 	return g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := g.endPlace(ctx, tx, p); err != nil {
+		if _, err := g.writePlaces(ctx, tx, nil, nil, []reconcile.Place{p}); err != nil {
 			return err
 		}
 		version, err := Version(ctx, tx, p.Name)
@@ -351,15 +389,15 @@ func (l *loader) domains(ctx context.Context, zones []reconcile.Zone) ([]reconci
 }
 
 // Strangers returns the names that have no place in the zone, nor in a zone that may be it.
-// A zone of the same apex may be it, because an address has several spellings. It is
-// another zone if only one of both is built in, or if two accounts of one provider and
+// A zone of the same apex may be it, because an address has several spellings. All built-in zones
+// are one table, so any of them is it. It is another zone if only one of both is built in, or if two accounts of one provider and
 // endpoint have different ids for it. For one account different ids do not count: the zone
 // may have been deleted and made again.
 func (g *Ledger) Strangers(ctx context.Context, z reconcile.Zone, names []string) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT value FROM json_each(?1)
 		WHERE NOT EXISTS (SELECT 1 FROM places p JOIN accounts a ON a.id = p.account
-		                  WHERE p.name = value AND p.owner = '' AND p.zone = ?2 AND (a.provider = 'builtin') = (?4 = 'builtin') AND
+		                  WHERE p.name = value AND p.owner = '' AND (p.zone = ?2 OR ?4 = 'builtin') AND (a.provider = 'builtin') = (?4 = 'builtin') AND
 		                        NOT (a.id <> ?3 AND a.provider = ?4 AND a.endpoint = ?5 AND p.zone_id <> '' AND ?6 <> '' AND p.zone_id <> ?6))`,
 		sqlite.TextList(names), z.Apex, z.Account.ID, z.Account.Provider, z.Account.Endpoint, z.ID)
 }

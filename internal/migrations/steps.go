@@ -15,7 +15,7 @@ import (
 // Steps returns the steps of this program, the first from version 1 to version 2. Steps are only
 // appended.
 func Steps() []sqlite.Step {
-	return []sqlite.Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts, statements(sql8), statements(sql9), statements(sql10)}
+	return []sqlite.Step{addConfigurationZone, makePlaces, statements(sql4), statements(sql5), statements(sql6), splitAccounts, statements(sql8), statements(sql9), statements(sql10), addZoneKeys}
 }
 
 // The SQL of each step, as far as SQL can do it.
@@ -36,6 +36,8 @@ var (
 	sql9 string
 	//go:embed 10.sql
 	sql10 string
+	//go:embed 11.sql
+	sql11 string
 )
 
 // statements makes a step of SQL statements.
@@ -65,6 +67,22 @@ func addConfigurationZone(ctx context.Context, tx *sql.Tx) error {
 	configurations, err := sqlite.Collect(ctx, tx, sqlite.Text, `SELECT domain FROM configuration`)
 	for _, domain := range configurations {
 		_, err = tx.ExecContext(ctx, `UPDATE configuration SET zone = ?`, dnsname.Parse(domain))
+	}
+	return err
+}
+
+// addZoneKeys migrates to version 11, in which serials have the keys of zones, too.
+func addZoneKeys(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, sql11); err != nil {
+		return err
+	}
+	zones, err := sqlite.Collect(ctx, tx, sqlite.Text, `SELECT zone FROM old_zone_serials`)
+	for i := 0; i < len(zones) && err == nil; i++ {
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO zone_serials (zone, zone_key, serial) SELECT zone, ?, serial FROM old_zone_serials WHERE zone = ?`, dnsname.Reverse(zones[i]), zones[i])
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `DROP TABLE old_zone_serials`)
 	}
 	return err
 }

@@ -208,3 +208,28 @@ func TestExistsMeansAlias(t *testing.T) {
 	err := client.Change(t.Context(), provider.Change{Zone: cloudtest.Zone, Name: faultyName, Type: provider.TXT, Add: []provider.Value{{"ours"}}, TTL: 60})
 	wantKind(t, c, err, provider.Conflict)
 }
+
+// TestRetryKeepsTheDoubt loses the outcome of a batch, whose halves then succeed: the batch may still
+// arrive. Which request has the batch depends on the provider.
+func TestRetryKeepsTheDoubt(t *testing.T) {
+	for _, start := range []func(testing.TB) *cloudtest.Cloud{cloudtest.PowerDNS, cloudtest.Route53, cloudtest.Cloudflare} {
+		doubts := 0
+		for before := range 4 {
+			c := start(t)
+			client := newClient(t, c)
+			if _, err := client.ReadAll(t.Context(), cloudtest.Zone, nil); err != nil {
+				t.Fatal(err)
+			}
+			late := cloudtest.JSON(http.StatusGatewayTimeout, map[string]any{})
+			c.Fail(append(slices.Repeat([]cloudtest.Fault{cloudtest.Pass}, before), cloudtest.Instead(late))...)
+			for _, err := range client.ChangeAll(t.Context(), together(8)) {
+				if errors.Is(err, provider.ErrRepeated) {
+					doubts++
+				}
+			}
+		}
+		if doubts != 8 {
+			t.Errorf("%s: %d of 8 changes of a lost batch are in doubt", start(t).Provider, doubts)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func newNames(count int, below string) []Change {
 func failures(changes []Change, errs []error) map[string]error {
 	failed := map[string]error{}
 	for i, err := range errs {
-		if err != nil {
+		if err != nil && err != ErrRepeated { // which means that it stands
 			failed[changes[i].Name] = err
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"meshddns/internal/provider"
 )
 
-// inOneZone reports whether the wanted value is known to stand in the zone of the record's
-// place, published with another key of the same zone.
-func (r Record) inOneZone() bool {
-	return slices.ContainsFunc(r.Withdrawal.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
+// inOneZone returns the index of a wanted place in the zone of the record's place, at which the wanted
+// value is published with another key; -1 for none.
+func (r Record) inOneZone() int {
+	return slices.IndexFunc(r.Withdrawal.Beside, func(p Place) bool { return p.State == Published && r.Place.identity(p) == SameZone })
 }
 
 // sharesZone reports whether a value to withdraw is the wanted value itself, seen with

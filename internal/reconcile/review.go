@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -97,10 +99,25 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 	return e.config.Now(), e.config.Database.Settle(ctx, s)
 }
 
-// restate returns the targets of a state. First it stores the places whose state the
-// current wish changes, and the Told of usages.
+// restate returns the targets of a state. First it joins the places of sibling records that are one, and
+// stores the places whose state the current wish changes, and the Told of usages.
 func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
-	var s Settlement
+	s := absorptions(Desired(state, e.config.Addresses()), e.config.Now())
+	if names := s.names(); len(names) > 0 {
+		if err := e.config.Database.Settle(ctx, s); err != nil {
+			return nil, err
+		}
+		joined, err := e.config.Database.State(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		for i := range state.Names {
+			if at, ok := slices.BinarySearch(names, state.Names[i].Name); ok {
+				state.Names[i] = joined.Names[at]
+			}
+		}
+		s = Settlement{}
+	}
 	all := Desired(state, e.config.Addresses())
 	for _, t := range all {
 		for i, r := range t.Records {
@@ -116,6 +133,26 @@ func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
 		return all, nil
 	}
 	return all, e.config.Database.Settle(ctx, s)
+}
+
+// absorptions returns the places of sibling records that absorb others. The wanted value stands in the
+// zone of both, so the key of the other one is not needed any more.
+func absorptions(targets []Target, now time.Time) (s Settlement) {
+	for _, t := range targets {
+		joined := map[int64]Place{}
+		for _, r := range t.Records {
+			if r.Sibling.marked() || !r.withdraws() || r.Withdrawal.Keep {
+				continue
+			}
+			if at := r.inOneZone(); at >= 0 {
+				wanted := r.Withdrawal.Beside[at]
+				joined[wanted.ID] = cmp.Or(joined[wanted.ID], wanted).absorbed(r.Place, now)
+				s.Ended = append(s.Ended, r.Place)
+			}
+		}
+		s.Places = slices.AppendSeq(s.Places, maps.Values(joined))
+	}
+	return s
 }
 
 // unworked returns the names that are not in work. No worker changes their places

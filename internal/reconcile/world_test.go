@@ -18,6 +18,7 @@ import (
 
 	_ "github.com/mattn/go-sqlite3"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/dnsname"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
@@ -65,7 +66,7 @@ func newWorld(t *testing.T, mode string) *world {
 	queue := sqlite.NewQueue(w.db, func() { w.engine.Wake() })
 	readers := open(4)
 	w.events = events.New(readers, queue.Do, w.now)
-	w.ledger = ledger.New(readers, queue.Do, w.now, owner, w.events)
+	w.ledger = ledger.New(readers, queue.Do, builtin.NewTable(nil, w.now), w.now, owner, w.events)
 	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
 	w.renew()
 	account := w.account("key")

@@ -75,7 +75,7 @@ func (b *batch) begin(i *item) {
 	switch i.restate(i.began); {
 	case i.step == End:
 		i.phase = done
-	case r.withdraws() && r.Sibling.marked() && !r.Withdrawal.Keep && r.inOneZone():
+	case r.withdraws() && r.Sibling.marked() && !r.Withdrawal.Keep && r.inOneZone() >= 0:
 		i.happens(Event{Kind: Shared}, i.began)
 		i.phase = done
 	case r.Fault.Code != "":
