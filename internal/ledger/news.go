@@ -64,6 +64,18 @@ func (s standing) without(at spot, other standing) []string {
 	return slices.DeleteFunc(slices.Clone(s[at]), func(value string) bool { return slices.Contains(other[at], value) })
 }
 
+// moveZones takes the values of places that move between built-in zones to their new spots: such a move
+// changes no record.
+func (s standing) moveZones(before map[int64]reconcile.Place, stored []reconcile.Place) {
+	for _, p := range stored {
+		to, from := spotOf(p), spotOf(p)
+		if from.zone = before[p.ID].Zone; p.Account.Provider == builtinProvider && from.zone != to.zone && s[from] != nil {
+			s[to] = append(s[to], s[from]...)
+			delete(s, from)
+		}
+	}
+}
+
 // recordEvents returns the events of values that stand after a change, and of those that stood before.
 func recordEvents(before, after standing) (all []events.Event) {
 	spots := maps.Clone(before)
@@ -107,6 +119,7 @@ func (g *Ledger) changePlaces(ctx context.Context, tx *sql.Tx, stored, ended []r
 	if err != nil {
 		return nil, err
 	}
+	stood.moveZones(before, stored)
 	if ids, err = g.writePlaces(ctx, tx, before, stored, ended); err != nil {
 		return nil, err
 	}
