@@ -429,7 +429,11 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 	if count > 0 {
 		warnings = append(warnings, answers.Warning{ID: msg.WarnOutside, Args: []any{stored.Zone, count, id}})
 	}
-	return warnings, err
+	name, rival, unread := o.store.ledger.OwnRival(ctx)
+	if rival != "" {
+		warnings = append(warnings, answers.Warning{ID: msg.WarnOwnHeld, Args: []any{name, rival}})
+	}
+	return warnings, errors.Join(err, unread)
 }
 
 // forgetConfiguration deletes the configuration, and waits until the engine has tried to withdraw

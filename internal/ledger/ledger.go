@@ -82,10 +82,25 @@ const (
 // of a new name: the caller knows that.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) error {
 	known, err := g.markDue(ctx, tx, name, lane)
-	if err != nil || !known {
+	if err != nil {
+		return err
+	}
+	if err := g.markOwn(ctx, tx, name); err != nil || !known {
 		return err
 	}
 	return g.tell(ctx, tx, []string{name})
+}
+
+// markOwn makes the configuration's own record due if a usage of a name may have, or may have had, a
+// record at its name.
+func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string) error {
+	var own string
+	err := tx.QueryRowContext(ctx, `SELECT name FROM configuration WHERE id = 1`).Scan(&own)
+	if err != nil || !slices.Contains(reconcile.Beside(own), usages) {
+		return sqlite.Absent(err, nil)
+	}
+	_, err = g.markDue(ctx, tx, own, reconcile.LaneChanged)
+	return err
 }
 
 // markDue makes a name due at once, and reports whether the name was known before.
@@ -278,6 +293,9 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 				return err
 			}
 		}
+		if err := g.markOwn(ctx, tx, d.Name); err != nil {
+			return err
+		}
 	}
 	_, err := tx.ExecContext(ctx, `
 		UPDATE names SET look = nullif(?1, 0),
@@ -386,6 +404,9 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 		}
 		for _, name := range names {
 			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // no tell: the engine stores the Told of many names at once
+				return err
+			}
+			if err := g.markOwn(ctx, tx, name); err != nil {
 				return err
 			}
 		}

@@ -141,7 +141,33 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) 
 		}
 	}
 	state.Heirs = l.heirs
-	return state, nil
+	return state, g.rival(ctx, q, state.Names)
+}
+
+// rival finds the network that has a record in another format at the name of the configuration's own record.
+func (g *Ledger) rival(ctx context.Context, q sqlite.Queryer, names []reconcile.Name) error {
+	at := slices.IndexFunc(names, func(n reconcile.Name) bool { return n.Own != nil })
+	if at < 0 {
+		return nil
+	}
+	beside, err := g.StateIn(ctx, q, reconcile.Beside(names[at].Name))
+	if err == nil {
+		names[at].Own.Rival = reconcile.BesideOwner(beside, names[at].Name, g.Addresses())
+	}
+	return err
+}
+
+// OwnRival returns the name of the configuration's own record, and the network that has it, "" for none.
+func (g *Ledger) OwnRival(ctx context.Context) (name, network string, err error) {
+	c, err := selectConfigured(ctx, g.reader)
+	if err != nil || c == nil {
+		return "", "", err
+	}
+	state, err := g.State(ctx, []string{c.name})
+	if err != nil {
+		return "", "", err
+	}
+	return c.name, reconcile.Rival(state), nil
 }
 
 // loader reads the parts of a State.

@@ -233,6 +233,7 @@ const (
 	WarnPrivate      ID = "warn_private_address"
 	WarnSource       ID = "warn_unknown_source"
 	WarnNoProvider   ID = "warn_no_provider"
+	WarnOwnHeld      ID = "warn_own_name_held"
 	WarnSharedDomain ID = "warn_shared_domain"
 	WarnOutside      ID = "warn_services_outside"
 	WarnDomain       ID = "warn_domain"
@@ -505,6 +506,7 @@ var texts = map[ID][2]string{
 	WarnNoConfig:     {"尚未保存配置，保存之前不会发布", "no configuration is stored: nothing is published until there is one"},
 	WarnSharedDomain: {"域名 %s 也是服务 %q 的域名：同名的记录只属于先预留它的网络", "the domain %s is also the domain of service %q: a name below both belongs to the network that reserved it first"},
 	WarnNameHeld:     {"记录名 %s 属于先预留它的网络 %s，释放之前不会发布本次预留", "the name %s belongs to network %s, which reserved it first: nothing is published for this reservation until that one is released"},
+	WarnOwnHeld:      {"记录名 %s 属于网络 %s 的预留，释放之前不会发布全局配置自己的记录", "the name %s belongs to a reservation of network %s: the configuration's own record is not published until that one is released"},
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
 	WarnOutside:      {"未配置服务商且域名不在全局配置的域名 %s 之下的服务有 %d 个，如 %q：其预留不会发布", "services that have no provider and are not below the configuration's domain %s: %d, such as %q; nothing is published for them"},
 

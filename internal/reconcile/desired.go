@@ -225,7 +225,7 @@ type wanted struct {
 
 // wantedAt decides which network has the name: the one that reserved it first. The newest
 // of its usages gives the endpoints, which are published at each account of its usages. The
-// configuration's own record never takes a usage's name.
+// configuration's own record never takes a usage's name, nor that of its record in another format.
 func wantedAt(n Name) (w wanted) {
 	for _, u := range n.Usages {
 		if u.Releasing || w.network != "" && u.Network != w.network {
@@ -241,7 +241,7 @@ func wantedAt(n Name) (w wanted) {
 		}
 	}
 	w.nowhere = w.nowhere && len(w.accounts) == 0
-	if w.network == "" && n.Own != nil {
+	if w.network == "" && n.Own != nil && n.Own.Rival == "" {
 		w = wanted{own: true, domain: n.Own.Domain, accounts: []Account{n.Own.Account}, endpoints: n.Own.Endpoints}
 	}
 	return w
@@ -366,9 +366,45 @@ func (w wanted) refused(n Name) (all []Refusal) {
 		}
 	}
 	if n.Own != nil && !w.own {
-		refuse("", CodeNetworkConflict, msg.Say(w.network))
+		refuse("", CodeNetworkConflict, msg.Say(n.rival()))
 	}
 	return all
+}
+
+// rival returns the network that has the name of the configuration's own record, "" for none.
+func (n Name) rival() string {
+	if n.Own == nil {
+		return ""
+	}
+	return cmp.Or(wantedAt(n).network, n.Own.Rival)
+}
+
+// Rival returns the network that has the name of the configuration's own record, "" for none. The
+// state has that name only.
+func Rival(state State) string { return state.Names[0].rival() }
+
+// Beside returns the names whose usages may have a TXT record in another format at an owner name. It is
+// at most two labels below their <prefix>.<domain>: _iroh.<peer_id>.
+func Beside(owner string) (names []string) {
+	for at, labels := owner, 0; at != "" && labels <= 2; at, labels = dnsname.Parent(at), labels+1 {
+		if name := mesh.Label + "." + at; name != owner {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// BesideOwner returns the network of a usage that has a TXT record in another format at an owner
+// name, "" for none. The state has the names of Beside.
+func BesideOwner(state State, owner string, addresses Addresses) string {
+	for _, t := range Desired(state, addresses) {
+		for _, r := range t.Records {
+			if r.Sibling == (Sibling{Owner: owner, Type: provider.TXT}) && !r.withdraws() {
+				return r.Network
+			}
+		}
+	}
+	return ""
 }
 
 // outcome returns the outcome of a refusal for a report.

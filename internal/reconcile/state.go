@@ -59,6 +59,7 @@ type Own struct {
 	Account   Account
 	Domain    string
 	Endpoints []string
+	Rival     string // network of a usage that has a TXT record in another format at this name; "" for none
 }
 
 // Name is a record name with everything that is stored about it.

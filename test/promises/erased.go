@@ -113,7 +113,7 @@ func (suite Suite) testKeysOfEndedPlacesGo(t *testing.T) {
 			s := suite.filled(t)
 			_, err := s.Writer.Exec(`
 				INSERT INTO accounts VALUES (7, 'cloudflare', '', 'token', 'canary00001', 'hash');
-				INSERT INTO places VALUES (5, 'a.example.com', '', '', 7, 'example.com', '', 'leftover', 'x', '', 0, 0, '', '', '', 0, '', '')`)
+				INSERT INTO places VALUES (5, 'a.example.com', '', '', 7, 'example.com', '', 'leftover', 'x', '', '', 0, 0, '', '', '', 0, '', '')`)
 			if err != nil {
 				t.Fatal(err)
 			}

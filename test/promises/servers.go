@@ -213,8 +213,8 @@ func (suite Suite) testConflicts(t *testing.T) {
 	})
 }
 
-// testStrangerComes has another owner's value come beside ours: ours goes
-// with the usage, and the other stays.
+// testStrangerComes has another owner's value come beside ours: ours changes
+// and goes with the usage, and the other stays.
 func (suite Suite) testStrangerComes(t *testing.T) {
 	suite.everywhere(t, func(t *testing.T, h *host, s servertest.Server) {
 		u := h.reserve(h.service("example.com"), "office", 42)
@@ -222,7 +222,7 @@ func (suite Suite) testStrangerComes(t *testing.T) {
 		h.foreign(s, dnsOffice, provider.Value{dnsStranger})
 		h.publish(u, "udp://192.0.2.9:1")
 		wantReport(t, h.run(), dnsOffice+" conflict", "1 unchanged")
-		wantTXT(t, s, dnsOffice, dnsQuoted(provider.Value{dnsStranger}), h.text("42", dnsEndpoint))
+		wantTXT(t, s, dnsOffice, dnsQuoted(provider.Value{dnsStranger}), h.text("42", "udp://192.0.2.9:1"))
 		h.release(u, true)
 		wantTXT(t, s, dnsOffice, dnsQuoted(provider.Value{dnsStranger}))
 	})
