@@ -23,28 +23,41 @@ var (
 func allPlaces() (all []Place) {
 	doubts := []Doubt{{}, {Value: ours1}, {Value: ours2}, {Value: ours1, More: true}, {More: true}}
 	for _, state := range PlaceStates {
-		for _, standing := range []string{"", ours1, ours2} {
-			for _, doubt := range doubts {
-				for _, look := range []time.Time{{}, placePast, placeSoon} {
-					p := Place{ID: 1, State: state, Standing: standing, Doubt: doubt, LookAt: look}
-					if soundPlace(p) == "" {
-						all = append(all, p)
+		for _, look := range []time.Time{{}, placePast, placeSoon} {
+			for _, standing := range []string{"", ours1, ours2} {
+				for _, doubt := range doubts {
+					all = append(all, Place{ID: 1, State: state, Standing: standing, Doubt: doubt, LookAt: look})
+				}
+			}
+			for _, standing := range []string{"", sibling1, sibling2, siblings12} {
+				for _, doubt := range []Doubt{{}, {Value: sibling1}, {Value: sibling2, More: true}} {
+					for _, gone := range []string{"", sibling1, sibling2} {
+						all = append(all, Place{ID: 1, Sibling: testSibling, State: state, Standing: standing, Doubt: doubt, Gone: gone, LookAt: look})
 					}
 				}
 			}
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(p Place) bool { return soundPlace(p) != "" })
 }
 
+// A sibling record of the tests, and texts of its values.
+const (
+	sibling1   = "n=1\n203.0.113.1:1"
+	sibling2   = "n=1\n203.0.113.2:2"
+	siblings12 = "n=1\n203.0.113.1:1\n203.0.113.2:2"
+)
+
+var testSibling = Sibling{Owner: "office.example.com", Type: provider.TXT}
+
 func placeText(p Place) string {
-	return fmt.Sprintf("%s %q, doubt %q, look at %d", p.State, p.Standing, p.Doubt, p.LookAt.Unix())
+	return fmt.Sprintf("%s %q, doubt %q, gone %q, look at %d", p.State, p.Standing, p.Doubt, p.Gone, p.LookAt.Unix())
 }
 
 // soundPlace says what is wrong with a place by itself.
 func soundPlace(p Place) string {
 	switch {
-	case p.Doubt.Value != "" && p.LookAt.IsZero():
+	case p.LookAt.IsZero() && (p.Doubt.Value != "" || p.Gone != "" || p.Doubt.More && !p.Sibling.marked()):
 		return "a doubt that no look will ever settle"
 	case p.State == Withdrawn && (p.LookAt.IsZero() || p.Standing != ""):
 		return "a tombstone that no look will ever end, or with a value"
@@ -54,14 +67,27 @@ func soundPlace(p Place) string {
 	return ""
 }
 
+// mayHold reports whether a value may stand by a place: a text of one value, of a sibling record.
 func (p Place) mayHold(value string) bool {
+	if !p.Sibling.marked() {
+		return p.knows(SiblingValues(value)[0])
+	}
 	return p.Standing == value || p.Doubt.Value == value || p.Doubt.More
+}
+
+// valuesOf are the values of the tests at a place, each alone, and what else may be seen there.
+func valuesOf(p Place) (alone, seen []string) {
+	if p.Sibling.marked() {
+		return []string{ours1, ours2}, []string{"", ours1, ours2}
+	}
+	return []string{sibling1, sibling2}, []string{"", sibling1, sibling2, siblings12}
 }
 
 // placeEvents gives every event that a place may meet with a wish.
 func placeEvents(p Place, w Wish, m Mode) (all []Event) {
 	all = append(all, Event{Kind: Known, Before: p})
-	for _, value := range []string{"", ours1, ours2} {
+	_, seen := valuesOf(p)
+	for _, value := range seen {
 		all = append(all, Event{Kind: Seen, Value: value})
 	}
 	for _, kind := range []provider.Kind{provider.Network, provider.BadCredentials, provider.Conflict} {
@@ -72,6 +98,12 @@ func placeEvents(p Place, w Wish, m Mode) (all []Event) {
 	}
 	all = append(all, Event{Kind: NoZone, Fault: Fault{Code: string(provider.ZoneNotFound)}}, Event{Kind: Intent, Value: w.Value})
 	switch {
+	case !p.Sibling.marked() && w.Value != "":
+		return append(all, Event{Kind: Wanted}, Event{Kind: Intent})
+	case !p.Sibling.marked() && w.Keep:
+		return all
+	case !p.Sibling.marked():
+		return append(all, Event{Kind: Unwanted}, Event{Kind: Forced})
 	case w.Value != "" && m == LookOnly:
 		all = append(all, Event{Kind: Seen, Value: ours2, More: true})
 		fallthrough
@@ -85,9 +117,13 @@ func placeEvents(p Place, w Wish, m Mode) (all []Event) {
 
 // TestPlaceTable has every place meet every event with every wish in every mode.
 func TestPlaceTable(t *testing.T) {
-	wishes := []Wish{{Value: ours1}, {Value: ours1, Waited: true}, {}, {Waited: true}, {Keep: true}, {Keep: true, Waited: true}}
 	count := 0
 	for _, p := range allPlaces() {
+		want := ours1
+		if !p.Sibling.marked() {
+			want = sibling1
+		}
+		wishes := []Wish{{Value: want}, {Value: want, Waited: true}, {}, {Waited: true}, {Keep: true}, {Keep: true, Waited: true}}
 		for _, w := range wishes {
 			for _, m := range []Mode{Write, UpsertOnly, LookOnly} {
 				for _, e := range placeEvents(p, w, m) {
@@ -114,7 +150,8 @@ func placeFaults(p Place, e Event, w Wish, after Place, step Step) (wrong []stri
 		}
 	}
 	ended := step == End || step == EndThenLook
-	for _, value := range []string{ours1, ours2} {
+	alone, _ := valuesOf(p)
+	for _, value := range alone {
 		kept := !ended && after.mayHold(value)
 		say("a value that may stand is in no place: "+value, !p.mayHold(value) || kept || maySettle(p, e, value))
 	}
@@ -150,6 +187,9 @@ func maySettle(p Place, e Event, value string) bool {
 	looked := e.Kind == Seen || e.Kind == NoZone
 	inDoubt := p.Doubt.Value == value || p.Doubt.More && !p.LookAt.IsZero()
 	switch {
+	case !p.Sibling.marked(): // what stood has to be missed once more
+		stood := slices.Contains(SiblingValues(p.Standing), SiblingValues(value)[0])
+		return looked && p.looks(placeNow) && (!stood || e.Kind == NoZone)
 	case e.Kind == Shared:
 		return true
 	case e.Kind == NoZone:
@@ -200,6 +240,9 @@ func TestIdentity(t *testing.T) {
 		"two providers":                       {at(1, "x", "e", "k", "z", "9"), at(2, "y", "e", "k", "z", "9"), Unsure},
 		"a zone that is not found yet":        {at(1, "x", "e", "k", "z", "9"), at(2, "x", "e", "l", "", ""), Unsure},
 		"the built-in server and another one": {at(1, builtinProvider, "", "", "z", ""), at(2, "x", "e", "l", "z", ""), OtherZone},
+		"the built-in server, no zone found":  {at(1, builtinProvider, "", "", "z", ""), at(2, "x", "e", "l", "", ""), OtherZone},
+		"two built-in zones":                  {at(1, builtinProvider, "", "", "z", ""), at(1, builtinProvider, "", "", "b.z", ""), SameZone},
+		"two keys of the built-in server":     {at(1, builtinProvider, "", "a", "z", ""), at(2, builtinProvider, "", "b", "b.z", ""), SameZone},
 	} {
 		if got, back := test.a.identity(test.b), test.b.identity(test.a); got != test.want || back != test.want {
 			t.Errorf("%s: %d and %d, want %d", what, got, back, test.want)
@@ -210,47 +253,76 @@ func TestIdentity(t *testing.T) {
 // placeWorld is a place, what really stands at its name, and a write that is still
 // on its way.
 type placeWorld struct {
-	place  Place
-	exists bool
-	stands [3]bool // placeValues
-	late   placeWrite
-	want   string
-	mode   Mode
+	sibling bool
+	place   Place
+	exists  bool
+	stands  [3]bool // values
+	foreign bool    // a value of others stands there, too
+	view    [3]bool // what a look sees while it is old
+	old     bool    // the provider does not show the last change yet
+	late    placeWrite
+	want    string
+	mode    Mode
 }
 
 type placeWrite struct{ add, remove [3]bool }
 
-var placeValues = [3]string{ours1, ours2, "v=mesh1 n=1 o=" + testOwner + " a://b:3"}
+// values are the values that may be wanted in the world, one at a time.
+func (w placeWorld) values() [3]string {
+	if w.sibling {
+		return [3]string{sibling1, "n=2\n203.0.113.2:2"} // fewer, because each of them may be in three parts of a place
+	}
+	return [3]string{ours1, ours2, "v=mesh1 n=1 o=" + testOwner + " a://b:3"}
+}
+
+// foreignValue is a value of others.
+const foreignValue = "198.51.100.9:9"
+
+// standing returns a value as it stands in DNS.
+func (w placeWorld) standing(n int) provider.Value {
+	if text := SiblingValues(w.values()[n]); len(text) > 0 {
+		return provider.Value(text)
+	}
+	return provider.Value{w.values()[n]}
+}
 
 // holds says which value of the world is in no place.
 func (w placeWorld) holds() string {
-	for n, value := range placeValues {
-		if (w.stands[n] || w.late.add[n]) && !(w.exists && w.place.mayHold(value)) {
+	for n, value := range w.values() {
+		if value != "" && (w.stands[n] || w.late.add[n]) && !(w.exists && w.place.mayHold(value)) {
 			return value
 		}
 	}
 	return ""
 }
 
+// seen is what a look sees.
 func (w placeWorld) seen() (set provider.RRset) {
-	for n, value := range placeValues {
-		if w.stands[n] {
-			set.Values = append(set.Values, provider.Value{value})
+	stands := w.stands
+	if w.old {
+		stands = w.view
+	}
+	for n := range stands {
+		if stands[n] {
+			set.Values = append(set.Values, w.standing(n))
 		}
+	}
+	if w.foreign {
+		set.Values = append(set.Values, provider.Value{foreignValue})
 	}
 	return set
 }
 
-func placeSet(values []provider.Value) (set [3]bool) {
-	for n, value := range placeValues {
-		set[n] = slices.ContainsFunc(values, func(v provider.Value) bool { return v.Text() == value })
+func (w placeWorld) set(values []provider.Value) (set [3]bool) {
+	for n := range set {
+		set[n] = slices.ContainsFunc(values, w.standing(n).Equal)
 	}
 	return set
 }
 
 // arrive makes a write, of which perhaps only the addition was made.
 func (w *placeWorld) arrive(c placeWrite, whole bool) {
-	for n := range placeValues {
+	for n := range w.stands {
 		w.stands[n] = w.stands[n] && !(whole && c.remove[n]) || c.add[n]
 	}
 }
@@ -261,13 +333,14 @@ func (w placeWorld) wait() placeWorld {
 	if w.place.LookAt.Equal(placeNow.Add(SecondLook)) {
 		w.place.LookAt = placePast
 	}
-	w.late = placeWrite{}
+	w.late, w.old = placeWrite{}, false
 	return w
 }
 
 // placeOutcomes are what may become of the work on a place.
 var placeOutcomes = []string{
 	"well", "cannot read", "no zone", "killed before the write", "refused", "lost, not made", "lost, made", "lost, half made", "lost, late", "killed, made", "killed, late",
+	"made by a retry, and the first try is late",
 }
 
 // work does what a batch does with one item.
@@ -276,9 +349,12 @@ func (w placeWorld) work(outcome string, lookOnly bool) placeWorld {
 		if w.want == "" {
 			return w
 		}
-		w.place, w.exists = Place{ID: 1, Name: testName, Account: accountA, Zone: "example.com", State: Pending}, true
+		w.place, w.exists = Place{ID: 1, Name: testName, Zone: "example.com", State: Pending}, true
 	}
-	r := Record{Name: testName, Account: accountA, Place: w.place, Want: w.want, goal: goal{owner: testOwner, mode: w.mode}}
+	r := Record{Name: testName, Place: w.place, Want: w.want, goal: goal{owner: testOwner, mode: w.mode, sibling: w.sibling}}
+	if w.sibling {
+		r.Sibling, w.place.Sibling, r.Place.Sibling = testSibling, testSibling, testSibling
+	}
 	i := newItem(r, lookOnly)
 	if i.restate(placeNow); i.step != End {
 		w.try(i, outcome)
@@ -300,22 +376,29 @@ func (w *placeWorld) try(i *item, outcome string) {
 		failed(provider.Network)
 		return
 	case "no zone":
-		w.stands, w.late = [3]bool{}, placeWrite{}
+		w.stands, w.late, w.old = [3]bool{}, placeWrite{}, false
 		i.happens(Event{Kind: NoZone, Fault: Fault{Code: string(provider.ZoneNotFound)}}, placeNow)
 		return
 	}
-	var err error
-	if i.change, err = i.goal.plan(w.seen()); err != nil {
-		panic(err)
-	}
+	i.change, i.conflict = i.goal.plan(w.seen())
 	if i.goal.action(i.change) == ActionUnchanged {
 		i.looked(placeNow)
+		w.judge(i)
 		return
+	}
+	if w.sibling {
+		i.sees(provider.Change{Seen: i.change.Seen}, placeNow)
 	}
 	before := i.place
 	i.before, i.place = &before, i.intended(placeNow)
-	write := placeWrite{placeSet(i.change.Add), placeSet(i.change.Remove)}
+	if slices.ContainsFunc(i.change.Remove, provider.Value{foreignValue}.Equal) {
+		panic("a value of others is removed")
+	}
+	write := placeWrite{w.set(i.change.Add), w.set(i.change.Remove)}
 	switch outcome {
+	case "made by a retry, and the first try is late":
+		w.late = write
+		fallthrough
 	case "well", "lost, made", "killed, made":
 		w.arrive(write, true)
 	case "lost, half made":
@@ -324,9 +407,13 @@ func (w *placeWorld) try(i *item, outcome string) {
 		w.late = write
 	}
 	switch outcome {
+	case "made by a retry, and the first try is late":
+		i.looked(placeNow)
+		w.judge(i)
 	case "well":
 		i.happens(Event{Kind: Known, Before: before}, placeNow)
 		i.looked(placeNow)
+		w.judge(i)
 	case "refused":
 		i.happens(Event{Kind: Known, Before: before}, placeNow)
 		failed(provider.Permission)
@@ -335,20 +422,46 @@ func (w *placeWorld) try(i *item, outcome string) {
 	}
 }
 
-// TestPlaceWorlds follows every history of one place in a world in which calls
-// fail, answers get lost, writes come late and the program is killed: in each state
-// that can be reached every value of ours that stands, or may still arrive, is in
-// the place; and from each the world comes to what is wanted when calls succeed.
+// judge tells the place of a conflict, as a verdict does.
+func (w *placeWorld) judge(i *item) {
+	if i.fault.Code != "" {
+		i.happens(Event{Kind: Failure, Fault: i.fault, Final: true}, placeNow)
+	}
+}
+
+// TestPlaceWorlds follows every history of one place, of a value with our mark and of a sibling record, in
+// a world in which calls fail, answers get lost, writes come late, a provider shows an old view, others
+// write, and the program is killed: in each state that can be reached every value of ours that stands, or
+// may still arrive, is in the place; no value of others is removed; and from each the world comes to what
+// is wanted when calls succeed.
 func TestPlaceWorlds(t *testing.T) {
-	first := placeWorld{want: placeValues[0]}
-	known := map[placeWorld]bool{first: true}
+	sibling := placeWorld{want: sibling1, sibling: true}
+	beside := sibling.work("well", false)
+	beside.foreign = true
+	for what, first := range map[string]placeWorld{"marked": {want: ours1}, "sibling": sibling, "sibling beside a value of others": beside} {
+		t.Run(what, func(t *testing.T) {
+			if testing.Short() && first.sibling {
+				t.Skip("it takes half a minute")
+			}
+			t.Parallel()
+			followWorlds(t, first)
+		})
+	}
+}
+
+func followWorlds(t *testing.T, first placeWorld) {
+	known, rests := map[placeWorld]bool{first: true}, map[placeWorld]string{}
 	for queue := []placeWorld{first}; len(queue) > 0; {
 		w := queue[0]
 		queue = queue[1:]
 		if value := w.holds(); value != "" {
 			t.Fatalf("%q is in no place: %+v", value, w)
 		}
-		if wrong := comesToRest(w); wrong != "" {
+		later := w.wait()
+		if _, seen := rests[later]; !seen {
+			rests[later] = comesToRest(later)
+		}
+		if wrong := rests[later]; wrong != "" {
 			t.Fatalf("%s: %+v", wrong, w)
 		}
 		for _, next := range placeSteps(w) {
@@ -363,22 +476,29 @@ func TestPlaceWorlds(t *testing.T) {
 
 // placeSteps gives every world that can come next.
 func placeSteps(w placeWorld) (all []placeWorld) {
-	for _, want := range append([]string{""}, placeValues[:]...) {
+	values := w.values()
+	for _, want := range append([]string{""}, values[:]...) {
 		next := w
 		next.want = want
 		all = append(all, next)
 	}
 	other := w
-	other.mode = UpsertOnly - w.mode
+	if !w.sibling { // of which the worlds are too many else
+		other.mode = UpsertOnly - w.mode
+	}
 	arrived := w
 	arrived.arrive(w.late, true)
 	arrived.late = placeWrite{}
 	all = append(all, other, arrived, w.wait())
 	for _, outcome := range placeOutcomes {
-		if w.late != (placeWrite{}) && outcome != "well" && outcome != "cannot read" {
+		if (w.late != (placeWrite{}) || w.old) && outcome != "well" && outcome != "cannot read" {
 			continue // one late write at a time
 		}
 		all = append(all, w.work(outcome, false))
+	}
+	if made := w.work("well", false); w.sibling && !w.old && w.late == (placeWrite{}) && made.stands != w.stands {
+		made.old, made.view = true, w.stands
+		all = append(all, made)
 	}
 	return append(all, w.work("well", true))
 }
@@ -388,12 +508,20 @@ func comesToRest(w placeWorld) string {
 	for range 4 {
 		w = w.wait().work("well", false)
 	}
-	switch stands := joined(w.seen().Values); {
+	ours := w
+	ours.foreign = false
+	wanted := ours.want
+	if w.sibling {
+		wanted = strings.Join(SiblingValues(w.want), ", ")
+	}
+	switch stands := joined(ours.seen().Values); {
 	case w.want == "" && w.mode == Write && (w.exists || stands != ""):
 		return "it is not withdrawn"
 	case w.want == "" && stands != "" && w.place.State != Leftover:
 		return "what stands is no leftover"
-	case w.want != "" && (stands != w.want || w.place.State != Published || !w.place.Doubt.None()):
+	case w.want != "" && w.foreign && (stands != wanted && stands != "" || w.place.State != Conflict):
+		return fmt.Sprintf("beside a value of others: %s", stands)
+	case w.want != "" && !w.foreign && (stands != wanted || w.place.State != Published || !w.place.Doubt.None()):
 		return fmt.Sprintf("it does not stand alone: %s", stands)
 	}
 	return ""
@@ -429,19 +557,32 @@ var placeColumns = []struct {
 
 var stepNames = map[Step]string{Rest: "", Go: "", Again: "tried again", Look: "looked at again", Tell: "a person is told", End: "**ends**", EndThenLook: "**ends**"}
 
-// placeTable is the table in docs/design.md: a row for each event, a column for
-// each state.
-func placeTable() string {
-	var out strings.Builder
-	out.WriteString("| event |")
+// placeTables are the tables in docs/design.md: a row for each event, a column for each state. The
+// second one has the rows that are others for a sibling record.
+func placeTables() (marked, sibling string) {
+	head := "| event |"
 	for _, state := range PlaceStates {
-		fmt.Fprintf(&out, " `%s` |", state)
+		head += fmt.Sprintf(" `%s` |", state)
 	}
-	out.WriteString("\n|---" + strings.Repeat("|---", len(PlaceStates)) + "|\n")
+	head += "\n|---" + strings.Repeat("|---", len(PlaceStates)) + "|\n"
+	rows, others := placeRows(Sibling{}, strings.NewReplacer()), placeRows(testSibling, strings.NewReplacer(ours1, sibling1, ours2, sibling2))
+	marked = head + strings.Join(rows, "")
+	for n, row := range others {
+		if row != rows[n] && placeColumns[n].event.Kind != Shared {
+			sibling += row
+		}
+	}
+	return marked, head + sibling
+}
+
+// placeRows are the rows of a table, for a record whose values are given.
+func placeRows(s Sibling, values *strings.Replacer) (rows []string) {
 	for _, c := range placeColumns {
+		var out strings.Builder
 		fmt.Fprintf(&out, "| %s |", c.name)
+		c.wish.Value, c.event.Value = values.Replace(c.wish.Value), values.Replace(c.event.Value)
 		for _, state := range PlaceStates {
-			p := Place{ID: 1, State: state, Standing: ours1}
+			p := Place{ID: 1, Sibling: s, State: state, Standing: values.Replace(ours1)}
 			if c.empty || state == Withdrawn {
 				p.Standing = ""
 			}
@@ -462,20 +603,23 @@ func placeTable() string {
 			}
 			fmt.Fprintf(&out, " %s |", strings.Trim(text+", "+stepNames[step], ", "))
 		}
-		out.WriteString("\n")
+		rows = append(rows, out.String()+"\n")
 	}
-	return out.String()
+	return rows
 }
 
-// TestDesignHasTheTable compares the table in docs/design.md with the function.
-func TestDesignHasTheTable(t *testing.T) {
+// TestDesignHasTheTables compares the tables in docs/design.md with the function.
+func TestDesignHasTheTables(t *testing.T) {
 	page, err := os.ReadFile("../../docs/design.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(page), "<!-- table of places -->\n\n")
-	table, _, ended := strings.Cut(rest, "\n<!-- end of table -->")
-	if want := placeTable(); !found || !ended || table != want {
-		t.Errorf("the table is not\n%s", want)
+	marked, sibling := placeTables()
+	for title, want := range map[string]string{"table of places": marked, "table of sibling places": sibling} {
+		_, rest, found := strings.Cut(string(page), "<!-- "+title+" -->\n\n")
+		table, _, ended := strings.Cut(rest, "\n<!-- end of table -->")
+		if !found || !ended || table != want {
+			t.Errorf("the %s is not\n%s", title, want)
+		}
 	}
 }

@@ -339,7 +339,7 @@ func (b *batch) plan(ctx context.Context) {
 
 // planOne plans the change of one item, and ends the item if there is none. Before it
 // removes a value that is wanted in another zone, it makes sure that the two are not the
-// same zone. Before a write the place knows what stands.
+// same zone. Before a write the place of a sibling record knows what stands.
 func (b *batch) planOne(ctx context.Context, i *item) {
 	if err := b.recognise(ctx, i); err != nil {
 		i.fail(err)
@@ -372,7 +372,7 @@ func (b *batch) planOne(ctx context.Context, i *item) {
 	}
 	if unchanged || b.dry {
 		i.looked(b.now())
-	} else {
+	} else if i.goal.sibling {
 		i.sees(provider.Change{Seen: i.seen}, b.now())
 	}
 }
