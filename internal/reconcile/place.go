@@ -101,7 +101,7 @@ func (p Place) knows(value string) bool { return slices.Contains(SiblingValues(p
 // ends in the same transaction.
 func (p Place) absorbed(q Place, now time.Time) Place {
 	p.Gone, p.LookAt = united(p.Gone, q.known()), now.Add(SecondLook)
-	p.Doubt.More = p.Doubt.More || q.Standing != "" || !q.Doubt.None()
+	p.Doubt.More = p.Doubt.More || without(q.Standing, p.Standing) != "" || !q.Doubt.None()
 	return p
 }
 

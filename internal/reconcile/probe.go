@@ -69,7 +69,7 @@ func (b *batch) reaches(ctx context.Context, place, other Place) (bool, error) {
 		return oneAddress, nil
 	}
 	same, err := b.probe(ctx, b.conn, other)
-	if f := Describe(err, other.Account); err != nil && !f.transient() {
+	if err != nil && !Describe(err, other.Account).transient() {
 		return oneAddress, nil
 	}
 	return same, err
