@@ -95,7 +95,7 @@ func (a Announced) All(ctx context.Context) (map[string]uint32, error) {
 func (a Announced) SOA(ctx context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
 	apex, unfit := dnswire.ParseName(zone)
 	zones, err := a.BuiltinZones(ctx, []string{zone})
-	if err != nil || unfit != nil || len(zones) == 0 && zone != a.Catalog {
+	if err != nil || unfit != nil || len(zones) == 0 && (zone != a.Catalog || zone == "") {
 		return soa, 0, false, err
 	}
 	serial, err = selectSerial(ctx, a.db.Reader, zone)

@@ -25,7 +25,7 @@ func (t *Table) Version(ctx context.Context, apex dnswire.Name, read func(namese
 	}
 	defer tx.Rollback()
 	zone := apex.Bare()
-	if zone == t.Catalog {
+	if zone == t.Catalog && zone != "" {
 		return t.readCatalog(ctx, tx, apex, read)
 	}
 	zones, err := selectBuiltinZones(ctx, tx, []string{zone})

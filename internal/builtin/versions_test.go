@@ -14,6 +14,7 @@ import (
 
 	"meshddns/internal/builtin"
 	"meshddns/internal/dnswire"
+	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
 	"meshddns/test/support"
 )
@@ -343,6 +344,9 @@ func TestOneTTL(t *testing.T) {
 func TestCatalog(t *testing.T) {
 	w := newWorld(t)
 	w.zone("example.com")
+	if err := w.table.Version(t.Context(), dnswire.Root, func(nameserver.Version) error { return nil }); err != nameserver.ErrNoZone {
+		t.Errorf("the root without a catalog: %v", err)
+	}
 	w.table.Catalog = "catalog.invalid" // its zones are older
 	p := newPeers(t)
 	server := w.listen(builtin.Zones{Store: w.table, Own: func() []netip.Addr { return nil }}, p)

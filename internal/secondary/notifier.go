@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"math/rand/v2"
@@ -95,13 +96,15 @@ func (none) SOA(context.Context, string) (soa dnswire.RR, serial uint32, ok bool
 
 func (none) MovePast(context.Context, string, uint32) error { return nil }
 
-// Moved tells that a zone has a new serial.
+// Moved tells that a zone has a new serial. An older one than is known is that of an earlier commit, whose
+// notice came later.
 func (n *Notifier) Moved(zone string, serial uint32) {
 	now := time.Now()
 	n.mu.Lock()
 	for _, s := range n.known() {
-		if s.takes(zone) {
-			n.move(pair{s.ID, zone}, serial, now)
+		at := pair{s.ID, zone}
+		if known := n.states[at]; s.takes(zone) && (known == nil || int32(serial-known.serial) > 0) {
+			n.move(at, serial, now)
 		}
 	}
 	n.mu.Unlock()
@@ -133,7 +136,8 @@ func (n *Notifier) move(at pair, serial uint32, now time.Time) {
 	}
 }
 
-// Fetched tells that a secondary has got a version of a zone.
+// Fetched tells that a secondary has got a version of a zone. One before the last such version is that of
+// an earlier transfer, which ended later.
 func (n *Notifier) Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32) {
 	for at, s := range n.of(from, key, apex) {
 		if s == nil {
@@ -143,7 +147,9 @@ func (n *Notifier) Fetched(from netip.Addr, key, apex dnswire.Name, serial uint3
 		if int32(serial-s.serial) > 0 {
 			s.serial = serial
 		}
-		s.has(serial, true)
+		if !s.sent || int32(serial-s.fetched) > 0 {
+			s.has(serial, true)
+		}
 	}
 }
 
@@ -380,20 +386,24 @@ func (n *Notifier) tell(ctx context.Context, to Secondary, soa dnswire.RR, ask b
 	if err != nil || !ask {
 		return dnswire.Message{}, err
 	}
-	answer, _ = n.exchange(ctx, to, dnswire.Message{Questions: question})
+	if answer, err = n.exchange(ctx, to, dnswire.Message{Questions: question}); err != nil || answer.Rcode != dnswire.RcodeSuccess {
+		return dnswire.Message{}, nil // the version stays unknown
+	}
 	return answer, nil
 }
 
-// serialIn returns the serial of the SOA record in an answer.
+// serialIn returns the serial of the SOA record in an answer about it.
 func serialIn(answer dnswire.Message) (serial uint32, ok bool) {
-	if len(answer.Answers) != 1 || answer.Answers[0].Type != dnswire.TypeSOA {
+	if len(answer.Answers) != 1 || len(answer.Questions) != 1 || answer.Answers[0].Type != dnswire.TypeSOA ||
+		answer.Answers[0].Name.Fold() != answer.Questions[0].Name.Fold() {
 		return 0, false
 	}
 	soa, err := dnswire.ParseSOA(answer.Answers[0])
 	return soa.Serial, err == nil
 }
 
-// exchange sends a message to a secondary, signed with its key, and returns the answer.
+// exchange sends a message to a secondary, signed with its key, and returns the answer. It drops an answer
+// that is not signed with the key, whatever its rcode: any host may have sent it.
 func (n *Notifier) exchange(ctx context.Context, to Secondary, m dnswire.Message) (answer dnswire.Message, err error) {
 	m.ID = uint16(rand.Uint32())
 	request := m.Pack()
@@ -416,19 +426,22 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dnswire.Message
 	}
 	conn.SetReadDeadline(time.Now().Add(answerTime))
 	buffer := make([]byte, dnswire.MaxMessage)
-	for {
+	for dropped := error(nil); ; {
 		size, err := conn.Read(buffer)
 		if err != nil {
-			return answer, errors.Join(errNoAnswer, ctx.Err())
+			return dnswire.Message{}, cmp.Or(dropped, errors.Join(errNoAnswer, ctx.Err()))
 		}
 		answer, err = dnswire.Parse(buffer[:size])
 		if err != nil || !answer.Response || answer.ID != m.ID || answer.Opcode != m.Opcode {
 			continue
 		}
-		if mac != nil && answer.Rcode == dnswire.RcodeSuccess {
-			err = to.key.Verify(buffer[:size], mac, time.Now())
+		if mac == nil {
+			return answer, nil
 		}
-		return answer, err
+		if dropped = to.key.Verify(buffer[:size], mac, time.Now()); dropped == nil {
+			return answer, nil
+		}
+		dropped = fmt.Errorf("%w: %s: %w", errNoAnswer, answer.Rcode, dropped)
 	}
 }
 

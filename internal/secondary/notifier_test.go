@@ -96,6 +96,8 @@ type peer struct {
 	heard atomic.Int64 // messages
 	last  atomic.Uint32
 	has   atomic.Uint32 // the serial in its answers to queries; 0: it refuses
+
+	unsigned atomic.Bool // its answers to queries are not signed, as those of another host
 }
 
 // peer starts a secondary, and registers it. answer returns the rcode of the answer to a message; false
@@ -145,6 +147,10 @@ func (p *peer) serve(t *testing.T, socket net.PacketConn, answer func(n int64) (
 			if serial := p.has.Load(); serial > 0 {
 				soa := dnswire.SOA{MName: dnswire.Root, RName: dnswire.Root, Serial: serial}
 				reply.Rcode, reply.Answers = dnswire.RcodeSuccess, []dnswire.RR{{Name: m.Questions[0].Name, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: soa.Data()}}
+			}
+			if p.unsigned.Load() {
+				socket.WriteTo(reply.Pack(), from)
+				continue
 			}
 			socket.WriteTo(signature.Sign(reply.Pack(), time.Now()), from)
 			continue
@@ -267,6 +273,59 @@ func TestAhead(t *testing.T) {
 func all(w *world) map[string]uint32 {
 	all, _ := w.All(w.t.Context())
 	return all
+}
+
+// TestUnsignedAnswer: an answer without a signature says nothing about the version that a secondary has.
+func TestUnsignedAnswer(t *testing.T) {
+	w := newWorld(t)
+	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	p.unsigned.Store(true)
+	p.has.Store(100)
+	w.serials["example.com"] = 7
+	w.run()
+	support.Eventually(t, support.Limit, "four messages", func() bool { return p.heard.Load() > 3 })
+	p.has.Store(7)
+	heard := p.heard.Load()
+	support.Eventually(t, support.Limit, "another message", func() bool { return p.heard.Load() > heard+1 })
+	if serials := all(w); serials["example.com"] != 7 || w.state(p, "example.com").Fetched != nil {
+		t.Errorf("serials %v, %+v", serials, w.state(p, "example.com"))
+	}
+}
+
+// TestNoticesSwap: the notice of an earlier commit, and the end of an earlier transfer, may come later.
+func TestNoticesSwap(t *testing.T) {
+	w := newWorld(t)
+	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	at := pair{"p", "example.com"}
+	w.Moved("example.com", 9)
+	w.Moved("example.com", 8)
+	if s := w.states[at]; s.serial != 9 {
+		t.Errorf("after an earlier notice: %+v", s)
+	}
+	w.fetch(p, "example.com", 9)
+	w.fetch(p, "example.com", 8)
+	if s := w.states[at]; s.behind() {
+		t.Errorf("after an earlier transfer: %+v", s)
+	}
+}
+
+// TestCopyIsTheLast: after any order of commits the copy in memory is what is stored.
+func TestCopyIsTheLast(t *testing.T) {
+	w := newWorld(t)
+	body := Body{ID: "p", Address: "127.0.0.1:5300", KeyName: "p.example", Secret: secretOf("p")}
+	s, err := body.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		var both sync.WaitGroup
+		both.Go(func() { w.Save(t.Context(), s) })
+		both.Go(func() { w.Delete(t.Context(), "p") })
+		both.Wait()
+		if stored, err := w.Table.All(t.Context()); err != nil || len(stored) != len(w.known()) {
+			t.Fatalf("%d are stored, and %d in memory: %v", len(stored), len(w.known()), err)
+		}
+	}
 }
 
 // TestAheadAndDeaf: a peer that names a later version, and does not answer, makes the zone move once.

@@ -33,8 +33,9 @@ var Failures = []envelope.Answer{
 
 // Table is the stored secondaries, with a copy in memory for the DNS server.
 type Table struct {
-	db   *sqlite.Database
-	copy atomic.Pointer[[]Secondary]
+	db      *sqlite.Database
+	reading sync.Mutex // from a read of the database until its result is the copy, so that the last read is the copy
+	copy    atomic.Pointer[[]Secondary]
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change
@@ -48,10 +49,13 @@ func newTable(db *sqlite.Database) *Table {
 
 // Load reads the copy in memory again.
 func (t *Table) Load(ctx context.Context) error {
+	t.reading.Lock()
+	defer t.reading.Unlock()
 	all, err := t.All(ctx)
-	if err == nil {
-		t.copy.Store(&all)
+	if err != nil {
+		all = []Secondary{} // a secondary that is not known may transfer nothing
 	}
+	t.copy.Store(&all)
 	return err
 }
 
@@ -70,9 +74,7 @@ func (t *Table) change() <-chan struct{} {
 
 func (t *Table) committed(ctx context.Context) {
 	t.db.Erase()
-	if err := t.Load(context.WithoutCancel(ctx)); err != nil {
-		t.copy.Store(&[]Secondary{}) // nobody may transfer what is not known
-	}
+	t.Load(context.WithoutCancel(ctx)) // a failure leaves none
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	close(t.changed)
