@@ -83,7 +83,7 @@ func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int
 	return all, len(usages) < limit, err
 }
 
-// endpoints returns what the usages would publish.
+// endpoints returns what the usages would publish, each endpoint of a usage once.
 func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.Addresses) (all []target, err error) {
 	var names []string
 	for _, u := range usages {
@@ -115,7 +115,12 @@ func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.
 		for _, text := range own {
 			endpoints = append(endpoints, mesh.Endpoint{Text: text})
 		}
+		listed := map[string]bool{}
 		for _, e := range append(endpoints, s.Leased...) {
+			if listed[e.Text] {
+				continue
+			}
+			listed[e.Text] = true
 			one := target{key: key{u.of.Seq, e.Text}, slot: e.Slot, of: u.of, check: *c, write: account{s.Account.ID, s.Account.Provider}}
 			if d, ok := dead[one.key]; ok {
 				one.dead, one.since, one.error = true, d.since, d.error

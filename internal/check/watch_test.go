@@ -47,6 +47,19 @@ func TestDeath(t *testing.T) {
 	}
 }
 
+// TestListedTwice keeps the last living endpoint, also if the usage lists it twice.
+func TestListedTwice(t *testing.T) {
+	a, b, other := newPeer(t), newPeer(t), newPeer(t)
+	w := newWorld(t, every5, a.endpoint(), a.endpoint(), b.endpoint())
+	w.control.Addresses = []string{other.address}
+	w.pass(8 * time.Second)
+	b.die()
+	w.pass(90 * time.Second)
+	a.die()
+	w.pass(3 * time.Minute)
+	w.wantDead(b.endpoint())
+}
+
 // TestNeverTheLast keeps the last living endpoint of a usage.
 func TestNeverTheLast(t *testing.T) {
 	a, b, other := newPeer(t), newPeer(t), newPeer(t)
