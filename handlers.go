@@ -455,15 +455,14 @@ func (s *server) checkPrefix(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	answer := struct {
-		Count    int64    `json:"count"`
-		Occupied bool     `json:"occupied"`
-		Warnings []string `json:"warnings,omitempty"`
-	}{Count: count, Occupied: count > 0}
-	if fault := mesh.PrefixFault(query.Get("prefix")); fault != "" && count == 0 {
-		answer.Warnings = []string{fault.In(envelope.Language(r))}
+	answer := envelope.Reply{Data: struct {
+		Count    int64 `json:"count"`
+		Occupied bool  `json:"occupied"`
+	}{count, count > 0}}
+	if count == 0 {
+		answer.Message = mesh.PrefixFault(query.Get("prefix"))
 	}
-	return envelope.Reply{Data: answer}, nil
+	return answer, nil
 }
 
 // availableUsages lists usages: a page when a limit is given, else all of them, streamed.

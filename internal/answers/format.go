@@ -25,7 +25,8 @@ type leftOut struct {
 }
 
 // Formats returns the records of a usage with their texts in a language.
-func Formats(all []reconcile.FormatState, language msg.Language) (shown []PublishedFormat) {
+func Formats(all []reconcile.FormatState, language msg.Language) []PublishedFormat {
+	shown := []PublishedFormat{}
 	for _, f := range all {
 		p := PublishedFormat{
 			Format: f.Format, Name: f.Name, Type: f.Type, Values: append([]string{}, f.Values...), State: string(f.State),

@@ -37,7 +37,7 @@ type ListedPublish struct {
 	Error     string            `json:"error"` // in the client's language
 	Attempts  int               `json:"attempts"`
 	At        string            `json:"at"`
-	Formats   []PublishedFormat `json:"formats,omitempty"`   // only of a single usage
+	Formats   []PublishedFormat `json:"formats,omitzero"`    // only of a single usage
 	Endpoints []ListedEndpoint  `json:"endpoints,omitempty"` // of a usage with a check; not in lists
 }
 

@@ -127,11 +127,16 @@ func Seconds(r *http.Request, name string, most int) (int, error) {
 }
 
 // ParseQuery reads the query. It refuses a malformed part, because url.URL.Query would drop it, and a
-// filter with it.
+// filter with it, and a member that is given twice.
 func ParseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, Fail(msg.ParameterError, msg.Phrase{ID: msg.QuerySyntax})
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if len(query[name]) > 1 {
+			return nil, invalid(strconv.Quote(name[:min(len(name), maxShownName)]), msg.Phrase{ID: msg.WantOnce})
+		}
 	}
 	return query, nil
 }

@@ -26,6 +26,7 @@ const (
 	WantLimit        ID = "want_limit"
 	WantCursor       ID = "want_cursor"
 	WantSeconds      ID = "want_seconds"
+	WantOnce         ID = "want_once"
 	WantEventKind    ID = "want_event_kind"
 	TooManyStreams   ID = "too_many_streams"
 	LastEventInvalid ID = "last_event_id_invalid"
@@ -285,6 +286,7 @@ var texts = map[ID][2]string{
 	WantMembers:           {"此调用的参数 %s", "a parameter that this call has: %s"},
 	WantLimit:             {"1 到 %d 的整数", "an integer from 1 to %d"},
 	WantCursor:            {"前一页应答中的 next_cursor", "next_cursor of the answer with the page before"},
+	WantOnce:              {"只给出一次的值", "a value that is given once"},
 	WantSeconds:           {"1 到 %d 的整数秒", "whole seconds from 1 to %d"},
 	IdempotencyKeyInvalid: {"Idempotency-Key 必须为 1 到 255 个可打印的 ASCII 字符，且只出现一次", "Idempotency-Key must be 1 to 255 characters of printable ASCII, given once"},
 	IdempotencyKeyReused:  {"该 Idempotency-Key 已用于另一请求体：请换一个新的键", "this Idempotency-Key was used with another body: choose a new key"},

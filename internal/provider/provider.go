@@ -137,7 +137,7 @@ func unsure(err error) error { return marked(err, false) }
 
 // ErrRepeated is the result of a change that ChangeAll made by a retry, after an attempt with an unknown
 // outcome. The change stands, and the earlier attempt may still arrive.
-var ErrRepeated = errors.New("the change was made by a retry, and an earlier attempt may still arrive")
+var ErrRepeated = msg.Errorf("the change was made by a retry, and an earlier attempt may still arrive")
 
 // repeated returns the result of a retry of a change of which an earlier attempt may have been made.
 func repeated(err error) error {
