@@ -138,10 +138,15 @@ func (suite Suite) testBuiltinIsLeft(t *testing.T) {
 		wantTXT(t, s, dnsOffice, want)
 	}
 	next.works()
-	h.configure(dnsVendorConfiguration("next"))
+	c := dnsVendorConfiguration("next")
+	c.SyncMode = modeUpsertOnly
+	h.configure(c)
 	h.later(dnsLookAgain)
 	h.run()
 	next.want(t, servertest.Zone, dnsOffice, h.value("42", dnsEndpoint))
+	wantTXT(t, s, dnsOffice, want)
+	h.mode(modeManual)
+	h.run()
 	wantTXT(t, s, dnsOffice)
 	h.later(dnsLookAgain)
 	h.run()
