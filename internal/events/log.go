@@ -104,22 +104,27 @@ type Filter struct {
 	Newest  bool   // the newest events first, instead of the oldest
 }
 
-// Page reads at most limit events. If events after Filter.After are not kept any more, the first one
-// is a Gap, also when none of them was selected.
+// Page reads at most limit events. If events after Filter.After are not kept any more, or it is beyond the
+// last event, because an older backup was restored, the first one is a Gap, also when no event was selected.
 func (l *Log) Page(ctx context.Context, f Filter, limit int) ([]Event, error) {
 	tx, err := l.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	defer tx.Rollback()
-	first, _, err := bounds(ctx, tx)
+	first, last, err := bounds(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	var page []Event
-	if !f.Newest && f.After < first-1 {
+	switch {
+	case f.Newest:
+	case f.After < first-1:
 		page = append(page, Event{Seq: first - 1, At: l.now(), Kind: Gap, Detail: Detail{From: f.After + 1, To: first - 1}})
 		f.After = first - 1
+	case f.After > last: // an older backup was restored since
+		page = append(page, Event{Seq: last, At: l.now(), Kind: Gap, Detail: Detail{From: last + 1, To: f.After}})
+		f.After = last
 	}
 	if limit -= len(page); limit == 0 {
 		return page, nil

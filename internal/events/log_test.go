@@ -211,8 +211,12 @@ func TestGap(t *testing.T) {
 	if err != nil || len(page) != 1 || page[0].Detail.From != 3 || page[0].Detail.To != 7 {
 		t.Errorf("%+v %v", page, err)
 	}
-	if got, _ := w.seqs(events.Filter{After: math.MaxInt64}, 3); got != nil {
-		t.Errorf("after the highest number come %v", got)
+	page, err = w.Page(t.Context(), events.Filter{After: math.MaxInt64}, 3)
+	if last := int64(events.Kept + 7); err != nil || len(page) != 1 || page[0].Kind != events.Gap || page[0].Seq != last || page[0].Detail.From != last+1 || page[0].Detail.To != math.MaxInt64 {
+		t.Errorf("beyond the last event: %+v %v", page, err)
+	}
+	if got, _ := w.seqs(events.Filter{After: events.Kept + 7}, 3); got != nil {
+		t.Errorf("after the last event come %v", got)
 	}
 	if got, kinds := w.seqs(events.Filter{After: 7}, 1); !slices.Equal(got, []int64{8}) || kinds[0] == events.Gap {
 		t.Errorf("%v %v", got, kinds)
