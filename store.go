@@ -180,8 +180,10 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 		if err != nil {
 			return err
 		}
-		if err := s.events.Add(ctx, tx, events.OfConfiguration(stored, c)); err != nil {
-			return err
+		if stored.AccountID == 0 || !c.SameAs(stored) {
+			if err := s.events.Add(ctx, tx, events.OfConfiguration(stored, c)); err != nil {
+				return err
+			}
 		}
 		for _, name := range slices.Compact([]string{c.RecordName(), cmp.Or(stored.StoredName(), c.RecordName())}) {
 			if err := s.ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged); err != nil {
@@ -335,8 +337,10 @@ func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Serv
 	if err != nil {
 		return err
 	}
-	if err := s.events.Add(ctx, tx, events.OfService(before, v)); err != nil {
-		return err
+	if before.ID == "" || !v.SameAs(before) {
+		if err := s.events.Add(ctx, tx, events.OfService(before, v)); err != nil {
+			return err
+		}
 	}
 	if before.UsageCount > 0 {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO marks (service_id, after) VALUES (?, 0) ON CONFLICT DO UPDATE SET after = 0`, v.ID); err != nil {

@@ -702,3 +702,25 @@ func TestUsageAsStored(t *testing.T) {
 		t.Errorf("told %q in %q, stored %q in %q, %v", u.Name, u.Domain.V, again.Name, again.Domain.V, err)
 	}
 }
+
+// TestUnchangedIsNoEvent stores what is stored already: nothing has changed, except with another secret.
+func TestUnchangedIsNoEvent(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "x.db"))
+	count := func() (n int) {
+		t.Helper()
+		if err := s.db.Reader.QueryRow(`SELECT count(*) FROM events`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for n, secret := range []secrets.Secret{"one", "one", "two", "two"} {
+		c := mesh.Configuration{Provider: "cloudflare", AccessKeyID: "token", Secret: secret, Domain: "example.com", TXTRecordName: "_x"}
+		v := mesh.Service{ServiceMembers: mesh.ServiceMembers{ID: "svc", Name: "Site"}, Config: `{"domain":"example.net","access_key_secret":"` + secret + `"}`}
+		if err := errors.Join(s.PutConfiguration(t.Context(), c, false), s.PutService(t.Context(), v)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := count(), 2*(n/2+1); got != want {
+			t.Errorf("after %d rounds there are %d events, want %d", n+1, got, want)
+		}
+	}
+}
