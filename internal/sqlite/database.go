@@ -68,7 +68,7 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 		d.checkpoints.Committed()
 		d.Committed()
 	})
-	d.queue.Confirm = d.file.CheckLogged
+	d.queue.Confirm, d.queue.Lost = d.file.CheckLogged, d.file.Lost
 	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
 	if err := d.begin(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), d.Close())

@@ -289,9 +289,17 @@ func (f *File) Check() error { return f.check(false) }
 // CheckLogged is Check for a file whose WAL is open: a missing WAL is ErrGone too.
 func (f *File) CheckLogged() error { return f.check(true) }
 
-func (f *File) check(logged bool) error {
+// Lost returns the ErrGone that Check has found, nil for none.
+func (f *File) Lost() error {
 	if lost := f.lost.Load(); lost != nil {
 		return *lost
+	}
+	return nil
+}
+
+func (f *File) check(logged bool) error {
+	if err := f.Lost(); err != nil {
+		return err
 	}
 	now, err := os.Stat(f.path)
 	if err := f.same(f.path, now, f.opened, err); err != nil {

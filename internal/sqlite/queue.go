@@ -37,6 +37,8 @@ type Queue struct {
 	// Confirm is called after each commit, before a caller gets its result. If it fails, every caller
 	// of the group gets its error, although their changes are committed. Calls never overlap.
 	Confirm func() error
+	// Lost returns why every further commit would fail, nil without a reason. Then no function begins.
+	Lost func() error
 
 	db        *sql.DB
 	committed func()
@@ -50,7 +52,8 @@ type Queue struct {
 // NewQueue makes a queue for a database, best with a single connection. The queue calls committed
 // after each commit for which Confirm succeeded.
 func NewQueue(db *sql.DB, committed func()) *Queue {
-	return &Queue{Confirm: func() error { return nil }, db: db, committed: committed}
+	none := func() error { return nil }
+	return &Queue{Confirm: none, Lost: none, db: db, committed: committed}
 }
 
 // call is one call of Do.
@@ -226,6 +229,9 @@ func (q *Queue) lead(group []*call, tx *sql.Tx, err error) {
 }
 
 func (q *Queue) begin() (*sql.Tx, error) {
+	if err := q.Lost(); err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
 	tx, err := q.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)

@@ -294,6 +294,25 @@ func TestNested(t *testing.T) {
 	}
 }
 
+// TestLost begins nothing once every commit would fail.
+func TestLost(t *testing.T) {
+	b := newBench(t)
+	gone := errors.New("gone")
+	lose := func(ctx context.Context, _ *sql.Tx) error {
+		After(ctx, func(context.Context) { b.queue.Lost = func() error { return gone } })
+		return nil
+	}
+	if err := b.queue.Do(t.Context(), lose); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.queue.Do(t.Context(), insert(2)); !errors.Is(err, gone) {
+		t.Errorf("after it: %v", err)
+	}
+	if rows := b.rows(); rows != "" {
+		t.Errorf("rows %s are stored", rows)
+	}
+}
+
 // TestConfirm: without confirmation every caller gets an error, alone or in a group; a refused caller
 // gets its Refusal. The changes are committed, and the After functions run.
 func TestConfirm(t *testing.T) {

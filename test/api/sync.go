@@ -244,6 +244,10 @@ func (suite Suite) testFileIsGone(t *testing.T) {
 				status, _, _ := a.Call(t, "GET", "/api/v1/ddns/services/svc", "")
 				return status == http.StatusOK
 			})
+			a.Call(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"late","network_id":99}`)
+			if _, _, answer := a.Call(t, "GET", "/api/v1/ddns/usages/available?network_id=99", ""); strings.Contains(answer, "late") {
+				t.Errorf("a change begins after it is known that the file is gone: %s", answer)
+			}
 		})
 	}
 }
