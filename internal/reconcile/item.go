@@ -113,7 +113,6 @@ func (i *item) choosePlace(zone, id string, now time.Time) {
 		i.moveTo(zone, now)
 	}
 	i.place.ZoneID = id
-	i.learn()
 }
 
 // moveTo moves the item to its place in another zone. A value that stands in another zone of the

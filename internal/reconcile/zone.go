@@ -341,6 +341,7 @@ func (b *batch) plan(ctx context.Context) {
 // removes a value that is wanted in another zone, it makes sure that the two are not the
 // same zone. Before a write the place of a sibling record knows what stands.
 func (b *batch) planOne(ctx context.Context, i *item) {
+	i.learn() // also what an earlier try may have written
 	if err := b.recognise(ctx, i); err != nil {
 		i.fail(err)
 		return

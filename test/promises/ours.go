@@ -1,6 +1,8 @@
 package promises
 
 import (
+	"cmp"
+	"context"
 	"testing"
 
 	"meshddns/internal/builtin"
@@ -174,4 +176,23 @@ func (suite Suite) testOwnRecordBeside(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	v.want(t, servertest.Zone, siblingTXT, h.value("", dnsEndpoint))
+}
+
+// testRaceOfSiblings loses a race after the change was made: what the first try has written is ours.
+func (suite Suite) testRaceOfSiblings(t *testing.T) {
+	h, v, _ := suite.newSiblingHost(t)
+	lost := false
+	v.fails(func(_ context.Context, c dnsCall) error {
+		if c.what != "change" || c.name != siblingTXT || lost {
+			return nil
+		}
+		lost = true
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return cmp.Or(v.make(dnsVendorClient{v, c.key}.id(c.zone), c.change), error(&provider.Error{Kind: provider.Changed, Detail: "lost"}))
+	})
+	if r := h.run(); !r.OK() || !lost {
+		t.Errorf("%+v", r)
+	}
+	v.want(t, servertest.Zone, siblingTXT, "203.0.113.1:1", "203.0.113.2:2")
 }

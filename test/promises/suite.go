@@ -137,6 +137,7 @@ var publishing = map[string]func(Suite, *testing.T){
 	"YoungerWaitsForZone":             Suite.testYoungerWaitsForZone,
 	"BuiltinIsLeft":                   Suite.testBuiltinIsLeft,
 	"OwnRecordBeside":                 Suite.testOwnRecordBeside,
+	"RaceOfSiblings":                  Suite.testRaceOfSiblings,
 	"TwoAppliances":                   Suite.testTwoAppliances,
 	"ManyWriters":                     Suite.testManyWriters,
 	"BuiltinNotListening":             Suite.testBuiltinNotListening,
