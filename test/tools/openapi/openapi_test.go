@@ -160,7 +160,7 @@ func mutants(body any) map[string]any {
 			}
 			o[name] = []any{[]any{}}
 			found["another type of "+at+"/"+name] = clone(body)
-			if o[name] = value; !optional[name] && !warns(value) && !optionalOfEvent(at, o, name) {
+			if o[name] = value; !optional[name] && !warns(value) && !optionalOfEvent(at, o, name) && !optionalOfPrefix(o, name) {
 				delete(o, name)
 				found["no "+at+"/"+name] = clone(body)
 				o[name] = value
@@ -181,6 +181,12 @@ var optional = map[string]bool{
 func optionalOfEvent(at string, o object, name string) bool {
 	_, event := o["seq"]
 	return strings.HasSuffix(at, "/detail") || event && slices.Contains([]string{"name", "usage_id", "service_id", "by"}, name)
+}
+
+// optionalOfPrefix reports whether a member is what the answer about a prefix may lack: what is wrong with its form.
+func optionalOfPrefix(o object, name string) bool {
+	data, _ := o["data"].(object)
+	return name == "message" && data["occupied"] != nil
 }
 
 // warns reports whether a member has only warnings, or only what a query parameter asks for: it may be
