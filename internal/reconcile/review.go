@@ -102,23 +102,22 @@ func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
 // restate returns the targets of a state. First it joins the places of sibling records that are one, and
 // stores the places whose state the current wish changes, and the Told of usages.
 func (e *Engine) restate(ctx context.Context, state State) ([]Target, error) {
-	s := absorptions(Desired(state, e.config.Addresses()), e.config.Now())
-	if names := s.names(); len(names) > 0 {
-		if err := e.config.Database.Settle(ctx, s); err != nil {
-			return nil, err
+	all := Desired(state, e.config.Addresses())
+	if joined := absorptions(all, e.config.Now()); len(joined.Ended) > 0 {
+		var names []string
+		for _, n := range state.Names {
+			names = append(names, n.Name)
 		}
-		joined, err := e.config.Database.State(ctx, names)
+		err := e.config.Database.Settle(ctx, joined)
+		if err == nil {
+			state, err = e.config.Database.State(ctx, names)
+		}
 		if err != nil {
 			return nil, err
 		}
-		for i := range state.Names {
-			if at, ok := slices.BinarySearch(names, state.Names[i].Name); ok {
-				state.Names[i] = joined.Names[at]
-			}
-		}
-		s = Settlement{}
+		all = Desired(state, e.config.Addresses())
 	}
-	all := Desired(state, e.config.Addresses())
+	var s Settlement
 	for _, t := range all {
 		for i, r := range t.Records {
 			if t.Records[i].Place = r.Now(); r.Place.ID != 0 && t.Records[i].Place != r.Place {

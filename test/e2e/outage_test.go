@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -731,12 +730,8 @@ func (h *outageHouse) leaves() error {
 func (h *outageHouse) quit() error {
 	h.p.call(200, "PUT", configPath, `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"own.example","txt_record_name":"@","enabled":false}`)
 	h.p.client.CloseIdleConnections()
-	if err := h.p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
-		return err
-	}
-	h.p.cmd.Wait()
+	n := h.p.goroutines()
 	text := h.p.log.String()
-	n := strings.Count(text, "\ngoroutine ")
 	if n == 0 || n > spareRoutines {
 		return fmt.Errorf("%d goroutines are left", n)
 	}

@@ -3,10 +3,12 @@ package e2e
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"meshddns/test/support"
 )
@@ -45,10 +47,29 @@ func (p *program) rest() {
 // restRoutines are those of a program at rest, and some of calls that have just ended.
 const restRoutines = 50
 
-// goroutines ends the program, and counts those that wait. One that can run may be about to end: on a busy machine
-// those of many queries are.
+// idle waits until the program takes no processor time for a while: on a busy machine the goroutines of many
+// queries are about to end.
+func (p *program) idle() {
+	p.t.Helper()
+	var last string
+	var since time.Time
+	support.Eventually(p.t, support.Limit, "the program is idle", func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		_, fields, _ := strings.Cut(string(text), ") ")
+		if now := strings.Join(strings.Fields(fields)[11:13], " "); now != last { // utime and stime, in ticks of 10 ms
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 200*time.Millisecond
+	})
+}
+
+// goroutines ends the program once it is idle, and counts those that wait.
 func (p *program) goroutines() int {
 	p.t.Helper()
+	p.idle()
 	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		p.t.Fatal(err)
 	}
