@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"meshddns/internal/mesh"
@@ -37,12 +38,12 @@ func eventFaults(t *testing.T, path, statement string) (wrong []string) {
 	told := retold{}
 	rows := support.Cells(t, db, `
 		SELECT seq, kind, name, usage_id, service_id, coalesce(network_id, 0), before, after, coalesce(nullif(detail, '') ->> '$.provider', ''),
-		       coalesce(nullif(detail, '') ->> '$.zone', '') FROM events ORDER BY seq`)
+		       coalesce(nullif(detail, '') ->> '$.zone', ''), coalesce(nullif(detail, '') ->> '$.record', '') FROM events ORDER BY seq`)
 	for n, row := range rows {
 		if want := fmt.Sprint(n + 1); row[0] != want {
 			wrong = append(wrong, fmt.Sprintf("event %s stands where %s should", row[0], want))
 		}
-		e := toldEvent{kind: row[1], name: row[2], usage: row[3], service: row[4], network: row[5], before: members(row[6]), after: members(row[7]), provider: row[8], zone: row[9]}
+		e := toldEvent{kind: row[1], name: row[2], usage: row[3], service: row[4], network: row[5], before: members(row[6]), after: members(row[7]), provider: row[8], zone: row[9], record: row[10]}
 		if fault := told.learn(e); fault != "" {
 			wrong = append(wrong, fmt.Sprintf("event %s, %s: %s", row[0], row[1], fault))
 		}
@@ -70,21 +71,26 @@ const storedState = `
 	UNION ALL SELECT 'configuration', provider || ' ' || domain || ' ' || sync_mode || ' ' || coalesce(retry_interval, '') || ' ' || txt_endpoints FROM configuration
 	UNION ALL SELECT 'usage ' || u.id, u.name || ' ' || b.network_id || ' ' || b.status || ' ' || u.description || ' ' || u.txt_endpoints
 	          FROM usages u JOIN bindings b ON b.seq = u.seq
-	UNION ALL SELECT 'value ' || name || ' ' || provider || ' ' || zone || ' ' || standing, count(DISTINCT endpoint)
+	UNION ALL SELECT 'value ' || name || CASE owner WHEN '' THEN '' ELSE ' ' || owner || ' ' || type END || ' ' || provider || ' ' ||
+	                 CASE provider WHEN 'builtin' THEN '' ELSE zone END || ' ' || -- the built-in zones are one table
+	                 CASE owner WHEN '' THEN standing ELSE substr(standing, instr(standing, char(10)) + 1) END, count(DISTINCT endpoint)
 	          FROM places JOIN accounts ON accounts.id = account WHERE standing <> '' GROUP BY 1`
 
 // toldEvent is a row of events. A text stands in its member "".
 type toldEvent struct {
-	kind, name, usage, service, network, provider, zone string
-	before, after                                       map[string]string
+	kind, name, usage, service, network, provider, zone, record string
+	before, after                                               map[string]string
 }
 
 // members returns the members of a JSON object, or the text of a JSON string, as texts.
 func members(text string) map[string]string {
 	var raw map[string]json.RawMessage
 	var value string
+	var values []string
 	all := map[string]string{}
-	if json.Unmarshal([]byte(text), &value) == nil {
+	if json.Unmarshal([]byte(text), &values) == nil && len(values) > 0 { // of a record in another format
+		all[""] = strings.Join(values, "\n")
+	} else if json.Unmarshal([]byte(text), &value) == nil {
 		all[""] = value
 	} else if json.Unmarshal([]byte(text), &raw) == nil {
 		for name, member := range raw {
@@ -142,7 +148,14 @@ func (r retold) learn(e toldEvent) (fault string) {
 
 // value is the key of a value at the event's name, provider and zone.
 func (e toldEvent) value(text string) string {
-	return "value " + e.name + " " + e.provider + " " + e.zone + " " + text
+	name, zone := e.name, e.zone
+	if e.record != "" {
+		name += " " + e.record
+	}
+	if e.provider == "builtin" { // whose zones are one table
+		zone = ""
+	}
+	return "value " + name + " " + e.provider + " " + zone + " " + text
 }
 
 // stand adds to the number of endpoints where a value stands.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/builtin"
 	"meshddns/internal/dnswire"
-	"meshddns/test/servertest"
 	"meshddns/test/support"
 )
 
@@ -124,6 +124,7 @@ type history struct {
 	tally  *tally
 	host   *host
 	p      *program
+	nodes  *program // its listener for nodes
 	dir    string
 	db     string
 	model  model
@@ -133,6 +134,7 @@ type history struct {
 	unseen   map[string]bool   // names at which the last pass failed: what stands there it does not know
 	before   []found           // what stood of ours at the last rest
 	saved    *snapshot         // a backup
+	equal    bool              // a value of others is one that was wanted
 	planted  map[string]bool   // values that only tampering has put there
 	passing  map[spot]bool     // where something was wanted since the last rest
 	tampered map[string]bool   // names at which this step took a value away
@@ -234,10 +236,10 @@ func (w *history) fail(format string, args ...any) {
 }
 
 func (w *history) start() {
-	p := startAt(w.t, quickBinary(w.t), "-db", w.db, "-ipv4", "none", "-ipv6", "none", "-sync-interval", "1m")
+	p := startAt(w.t, quickBinary(w.t), "-db", w.db, "-node-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-sync-interval", "1m")
 	w.running.Lock()
 	defer w.running.Unlock()
-	w.p, w.killed = p, false
+	w.p, w.nodes, w.killed = p, nodesOf(p), false
 }
 
 // kill ends the program with SIGKILL and returns when it has ended.
@@ -271,9 +273,13 @@ func (w *history) dead() bool {
 }
 
 // ask makes a request and writes it down.
-func (w *history) ask(method, path, body string) (answer, error) {
+func (w *history) ask(method, path, body string, header ...string) (answer, error) {
 	w.t.Helper()
-	a, err := w.p.try(method, path, body)
+	p := w.p
+	if path == leasePath {
+		p = w.nodes
+	}
+	a, err := p.try(method, path, body, header...)
 	if err != nil {
 		w.say("%s %s %s: %v", method, path, body, err)
 		w.lost = err
@@ -388,6 +394,9 @@ func (w *history) end() {
 	}
 	config := w.model.config
 	config.mode, config.enabled, config.credentials = "manual", true, w.current(config.credentials)
+	if w.keyFor(config.credentials) == nil && config.provider != "builtin" {
+		config.credentials = w.keyOf(w.homes[0])
+	}
 	w.mutate(w.putConfig(config))
 	w.rest("all is well again")
 	for len(w.model.usages) > 0 {
@@ -452,9 +461,11 @@ func (w *history) until(what string, wrong func() string) {
 // mutation is a change by the API, and what it makes of the model.
 type mutation struct {
 	method, path, body string
+	header             []string
 	statuses           []int // that the contract lets it have
 	apply              func(m *model, a answer)
 	happened           func() (answer, bool) // asked when its answer was lost
+	freed              func()                // called when a prefix is free by it
 }
 
 // mutate makes a change. Names that are wanted before and after it may not be
@@ -464,7 +475,7 @@ func (w *history) mutate(c mutation) {
 	next := w.model.clone()
 	c.apply(&next, answer{status: 200})
 	w.guard(next)
-	a, err := w.ask(c.method, c.path, c.body)
+	a, err := w.ask(c.method, c.path, c.body, c.header...)
 	if err != nil {
 		w.revive()
 		if a, happened := c.happened(); happened {
@@ -479,6 +490,9 @@ func (w *history) mutate(c mutation) {
 	if a.status < 300 {
 		c.apply(&w.model, a)
 	}
+	if a.status == 200 && c.freed != nil {
+		c.freed()
+	}
 }
 
 // guard has the providers watch the names that must not be without a value:
@@ -488,6 +502,9 @@ func (w *history) guard(next model) {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
 	clear(w.host.guards)
+	clear(w.host.resolved)
+	w.host.guarded++
+	there := w.builtin()
 	for name, wish := range w.model.wishes(w.host.owner) {
 		for _, o := range wish.options {
 			if key := w.keyFor(o.credentials); key != nil {
@@ -499,8 +516,10 @@ func (w *history) guard(next model) {
 		if w.cannotBeTold(wish) || w.cannotBeTold(then) {
 			continue
 		}
-		if then != nil && then.network == wish.network && len(then.options) > 0 && len(wish.options) > 0 && !wish.optional && !then.optional && w.host.stands(g) {
+		w.guardSiblings(wish, then, there)
+		if then != nil && then.network == wish.network && len(then.options) > 0 && len(wish.options) > 0 && !wish.optional && !then.optional && w.host.standsOr(g, there) {
 			w.host.guards[g] = true
+			w.resolves(g, there)
 		}
 	}
 }
@@ -520,6 +539,8 @@ func (w *history) step() {
 	w.t.Helper()
 	w.host.mu.Lock()
 	clear(w.host.lateNames)
+	clear(w.host.stale)
+	clear(w.host.hidden)
 	w.host.mu.Unlock()
 	w.strict, w.sweep, w.tampered, w.checks, w.after = true, false, map[string]bool{}, nil, nil
 	chosen, do := w.choose()
@@ -530,6 +551,7 @@ func (w *history) step() {
 	if !chosen.calm {
 		timer = w.breakSomething()
 	}
+	watched := w.watchDNS()
 	do()
 	if !w.strict {
 		if _, err := w.ask("POST", syncPath, ""); err != nil {
@@ -548,6 +570,7 @@ func (w *history) step() {
 	if w.after != nil {
 		w.after()
 	}
+	watched()
 }
 
 // heal ends the faults of a step. A write that waits for a newer one waits no more.
@@ -641,12 +664,16 @@ func (w *history) rest(after string) {
 	})
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.checkStates()
+	w.checkFormats()
+	if log := w.p.log.String(); strings.Contains(log, "constraint failed") || strings.Contains(log, "panic") {
+		w.fail("the log has a fault of the program")
+	}
 	if wrong := eventFaults(w.t, w.db, `SELECT 1`); len(wrong) > 0 {
 		w.fail("the events tell another story:\n%s", strings.Join(wrong, "\n"))
 	}
 	clear(w.passing)
-	w.before = w.scan(w.mine)
-	w.askDNS(w.model.wishes(w.host.owner))
+	w.before = slices.Concat(w.scan(w.mine), w.siblings())
+	w.askDNS()
 }
 
 func (w *history) mine(text string) bool { _, ours := w.host.ours(text); return ours }
@@ -678,7 +705,7 @@ func (w *history) builtin() (all []found) {
 	}
 	db := support.OpenSQLite(w.t, w.db, "mode=ro&_busy_timeout=5000")
 	defer db.Close()
-	rows, err := db.Query(`SELECT name, data FROM zone_records ORDER BY name, data`)
+	rows, err := db.Query(`SELECT name, type, data FROM zone_records ORDER BY name, type, data`)
 	if err != nil {
 		w.t.Error(err)
 		return nil
@@ -686,19 +713,16 @@ func (w *history) builtin() (all []found) {
 	defer rows.Close()
 	for rows.Next() {
 		var name string
+		var number dnswire.Type
 		var data []byte
-		if err := rows.Scan(&name, &data); err != nil {
+		if err := rows.Scan(&name, &number, &data); err != nil {
 			w.t.Error(err)
 		}
-		parts, err := dnswire.ParseTXT(data)
-		if err != nil {
-			w.t.Error(err)
-		}
+		kind, text := recordText(w.t, number, data)
 		labels := strings.Split(name, ".")
 		slices.Reverse(labels)
-		text := strings.Join(parts, "")
 		_, network := marks(text)
-		all = append(all, found{name: strings.Join(labels, "."), text: text, network: network})
+		all = append(all, found{name: typed(strings.Join(labels, "."), kind), text: text, network: network})
 	}
 	if err := rows.Err(); err != nil {
 		w.t.Error(err)
@@ -706,21 +730,33 @@ func (w *history) builtin() (all []found) {
 	return all
 }
 
-// beside says whether the built-in server has a value of a network.
-func (w *history) beside(g guard) bool {
-	return slices.ContainsFunc(w.builtin(), func(f found) bool { return f.name == g.name && f.network == g.network && w.mine(f.text) })
+// recordText gives the type of a record and its data as a text.
+func recordText(t *testing.T, number dnswire.Type, data []byte) (kind, text string) {
+	for _, of := range (builtin.Client{}).Types() {
+		if of.Wire() == number {
+			value, err := of.ParseData(data)
+			if err != nil {
+				t.Error(err)
+			}
+			return string(of), value.Text()
+		}
+	}
+	t.Errorf("a record of type %d", number)
+	return "", ""
 }
 
-// askDNS compares what the built-in server answers with its table, at the
-// names that are wanted there.
-func (w *history) askDNS(wishes map[string]*wish) {
+// beside says whether the built-in server has a value of a network.
+func (w *history) beside(g guard) bool {
+	return slices.ContainsFunc(w.builtin(), func(f found) bool { return f.name == g.name && w.host.holds(f.text, g) })
+}
+
+// askDNS compares what the built-in server answers with its table: a zone is served while something
+// is in it.
+func (w *history) askDNS() {
 	w.t.Helper()
 	for _, f := range w.builtin() {
-		if wish := wishes[f.name]; wish == nil || !slices.ContainsFunc(wish.options, func(o option) bool { return o.provider == "builtin" }) {
-			continue
-		}
-		if answers := (servertest.Server{Addr: w.p.dns}).Values(w.t, f.name); !slices.ContainsFunc(answers, func(v []string) bool { return strings.Join(v, "") == f.text }) {
-			w.fail("the built-in server answers %q for %s", answers, f)
+		if said := w.resolve(w.p.dns, f.name); !slices.Contains(said.values, f.text) {
+			w.fail("the built-in server answers %v for %s", said, f)
 		}
 		w.tally.add("names asked by DNS", 1)
 	}

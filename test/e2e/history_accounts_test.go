@@ -41,7 +41,7 @@ func (w *history) putAt(service string, c credentials) {
 	}
 	v := w.model.services[service]
 	if v.id == "" {
-		v = modelService{id: service, domain: "example.com"}
+		v = modelService{id: service, domain: "example.com", formats: w.formats()}
 	}
 	v.credentials = c
 	w.mutate(w.putService(v))

@@ -60,6 +60,16 @@ func init() { // as the steps use the list
 		{name: "a provider hangs", weight: 3, prepare: (*history).hangAccount, calm: true},
 		{name: "a list of a zone hangs", weight: 2, prepare: (*history).hangList, calm: true},
 		{name: "a list of a zone fails", weight: 3, prepare: (*history).failList, calm: true},
+		{name: "change formats", weight: 12, prepare: (*history).changeFormats},
+		{name: "a lease is made or renewed", weight: 8, prepare: (*history).lendOrRenew},
+		{name: "a lease ends", weight: 3, prepare: (*history).endLease},
+		{name: "a foreign value beside records without a mark", weight: 6, prepare: (*history).foreignBeside},
+		{name: "a foreign value is the wanted one", weight: 4, prepare: (*history).foreignEqual, calm: true},
+		{name: "a wrong key, a pass, the right key", weight: 4, prepare: (*history).wrongKey},
+		{name: "away from the built-in server", weight: 6, prepare: (*history).leaveBuiltin, calm: true},
+		{name: "built-in zones come and go", weight: 6, prepare: (*history).nestBuiltin, calm: true},
+		{name: "an old view of records without a mark", weight: 5, prepare: (*history).showOld, calm: true},
+		{name: "a batch is made after its halves", weight: 5, prepare: (*history).batchLate, calm: true},
 		{name: "the state at once", weight: 4, prepare: (*history).stateAtOnce, calm: true},
 	}
 }

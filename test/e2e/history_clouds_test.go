@@ -42,7 +42,7 @@ type podWords struct {
 	fail    func(podFailure) reply
 }
 
-type podRecord struct{ id, name, text string }
+type podRecord struct{ id, name, kind, text string }
 
 type podFailure int
 
@@ -58,7 +58,7 @@ const (
 
 // podCall makes a call of a request.
 func podCall(h *host, a *account, q podRequest, words podWords) hostCall {
-	at := spot{a, q.zone, q.name}
+	at := spot{a, q.zone, typed(q.name, q.kind)}
 	c := hostCall{text: string(q.action) + " " + at.String() + " " + q.value}
 	switch {
 	case q.action == podDomains:
@@ -76,13 +76,13 @@ func podCall(h *host, a *account, q podRequest, words podWords) hostCall {
 		c.answer = fails(words.fail(podUnknown))
 	case a.zones[q.zone] == nil:
 		c.answer = fails(words.fail(podNoZone))
-	case q.action == podRecords && q.kind != "TXT": // there are no others
+	case q.action == podRecords && q.kind == "CNAME": // there are none
 		c.answer = fails(words.records(q.zone, nil))
 	case q.action == podRecords:
 		c.at, c.looks = at, true
-		c.answer = func() reply { return words.records(q.zone, podList(h, at)) }
+		c.answer = func() reply { return words.records(q.zone, podList(h, at, q.kind)) }
 	case q.action == podCreate:
-		c.at, c.write = at, true
+		c.at, c.write, c.puts = at, true, map[spot][]string{at: {q.value}}
 		c.answer = func() reply {
 			switch {
 			case a.zones[q.zone] == nil:
@@ -98,19 +98,18 @@ func podCall(h *host, a *account, q podRequest, words podWords) hostCall {
 	return c
 }
 
-// podList gives what stands at a name, or in the whole zone.
-func podList(h *host, at spot) (records []podRecord) {
+// podList gives what stands at a name, or what of a kind stands in the whole zone.
+func podList(h *host, at spot, kind string) (records []podRecord) {
 	names := []string{at.name}
 	if at.name == "" {
 		names = h.names(at)
 	}
 	for _, name := range names {
-		rr := "@"
-		if name != at.zone {
-			rr = strings.TrimSuffix(name, "."+at.zone)
+		if kind != "" && kindOf(name) != kind {
+			continue
 		}
 		for _, value := range h.look(spot{at.account, at.zone, name}) {
-			records = append(records, podRecord{strconv.Itoa(value.id), rr, value.text})
+			records = append(records, podRecord{strconv.Itoa(value.id), relativeTo(name, at.zone), kindOf(name), value.text})
 		}
 	}
 	return records
@@ -119,6 +118,9 @@ func podList(h *host, at spot) (records []podRecord) {
 func podByID(h *host, a *account, q podRequest, words podWords) hostCall {
 	at, old, found := a.find(q.id)
 	c := hostCall{write: found, at: at, text: fmt.Sprintf("%s %s %q %q", q.action, at.name, old.text, q.value)}
+	if q.action == podModify {
+		c.puts = map[spot][]string{at: {q.value}}
+	}
 	c.answer = func() reply {
 		at, old, found := a.find(q.id)
 		switch {
@@ -195,7 +197,7 @@ var tencentWords = podWords{
 		list := []any{}
 		for _, r := range records {
 			list = append(list, map[string]any{
-				"RecordId": json.Number(r.id), "Name": r.name, "Type": "TXT", "Value": r.text, "TTL": 600, "Line": "默认", "LineId": "0", "Status": "ENABLE",
+				"RecordId": json.Number(r.id), "Name": r.name, "Type": r.kind, "Value": r.text, "TTL": 600, "Line": "默认", "LineId": "0", "Status": "ENABLE",
 			})
 		}
 		return tencentOK(map[string]any{"RecordCountInfo": map[string]any{"TotalCount": len(list)}, "RecordList": list})
@@ -262,7 +264,7 @@ var ownPodWords = podWords{
 		list := []any{}
 		for _, r := range records {
 			list = append(list, map[string]any{
-				"id": r.id, "name": r.name, "type": "TXT", "value": r.text, "ttl": "600", "line": "默认", "line_id": "0", "enabled": "1",
+				"id": r.id, "name": r.name, "type": r.kind, "value": r.text, "ttl": "600", "line": "默认", "line_id": "0", "enabled": "1",
 			})
 		}
 		return podOK(map[string]any{"info": map[string]any{"record_total": strconv.Itoa(len(list))}, "records": list})
@@ -344,6 +346,9 @@ func readPower(h *host, a *account, r *http.Request, body []byte) hostCall {
 		return powerChange(h, spot{a, zone, ""}, body)
 	}
 	at := spot{a, zone, strings.TrimSuffix(query.Get("rrset_name"), ".")}
+	if kind := query.Get("rrset_type"); at.name != "" {
+		at.name = typed(at.name, kind)
+	}
 	return hostCall{at: at, looks: true, text: "list " + at.String(), answer: func() reply {
 		names := []string{at.name}
 		if at.name == "" {
@@ -368,11 +373,10 @@ func powerSets(h *host, at spot, names []string) []any {
 	for _, name := range names {
 		records := []any{}
 		for _, text := range texts(h.look(spot{at.account, at.zone, name})) {
-			quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
-			records = append(records, map[string]any{"content": quoted, "disabled": false})
+			records = append(records, map[string]any{"content": powerContent(kindOf(name), text), "disabled": false})
 		}
 		if len(records) > 0 {
-			sets = append(sets, map[string]any{"name": name + ".", "type": "TXT", "ttl": 60, "records": records})
+			sets = append(sets, map[string]any{"name": bare(name) + ".", "type": kindOf(name), "ttl": 60, "records": records})
 		}
 	}
 	return sets
@@ -383,8 +387,8 @@ func powerSets(h *host, at spot, names []string) []any {
 func powerChange(h *host, zone spot, body []byte) hostCall {
 	var change struct {
 		RRsets []struct {
-			Name    string
-			Records []struct{ Content string }
+			Name, Type string
+			Records    []struct{ Content string }
 		}
 	}
 	if err := json.Unmarshal(body, &change); err != nil || len(change.RRsets) == 0 {
@@ -393,15 +397,15 @@ func powerChange(h *host, zone spot, body []byte) hostCall {
 	c := hostCall{write: true, text: "replace"}
 	sets := map[spot][]string{}
 	for _, set := range change.RRsets {
-		at := spot{zone.account, zone.zone, strings.TrimSuffix(strings.ToLower(set.Name), ".")}
+		at := spot{zone.account, zone.zone, typed(strings.TrimSuffix(strings.ToLower(set.Name), "."), set.Type)}
 		sets[at] = []string{}
 		for _, r := range set.Records {
-			sets[at] = append(sets[at], powerText(r.Content))
+			sets[at] = append(sets[at], powerData(set.Type, r.Content))
 		}
 		c.all = append(c.all, at)
 		c.text += fmt.Sprintf(" %s %q", at, sets[at])
 	}
-	c.at = c.all[0]
+	c.at, c.puts = c.all[0], sets
 	c.answer = func() reply {
 		if zone.account.zones[zone.zone] == nil {
 			return powerFailure(http.StatusNotFound)
@@ -415,6 +419,25 @@ func powerChange(h *host, zone spot, body []byte) hostCall {
 		return reply{status: http.StatusNoContent}
 	}
 	return c
+}
+
+// powerContent writes data as PowerDNS does: text in quotes, the target of an SRV record with its final dot.
+func powerContent(kind, text string) string {
+	switch kind {
+	case "TXT":
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+	case "SRV":
+		return text + "."
+	}
+	return text
+}
+
+// powerData is the inverse of powerContent.
+func powerData(kind, content string) string {
+	if kind == "TXT" {
+		return powerText(content)
+	}
+	return strings.TrimSuffix(content, ".")
 }
 
 // powerText reads quoted strings, joined.

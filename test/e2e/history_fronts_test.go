@@ -47,8 +47,8 @@ func bridgeFailure(status int, kind string) reply {
 func fails(answer reply) func() reply { return func() reply { return answer } }
 
 func readBridge(h *host, a *account, r *http.Request, body []byte) hostCall {
-	name, zone := r.URL.Query().Get("name"), r.URL.Query().Get("zone")
-	at := spot{a, a.zoneOf(name), name}
+	name, zone, kind := r.URL.Query().Get("name"), r.URL.Query().Get("zone"), r.URL.Query().Get("type")
+	at := spot{a, a.zoneOf(name), typed(name, kind)}
 	switch {
 	case r.Method == http.MethodPost:
 		return bridgeChange(h, a, body)
@@ -61,7 +61,7 @@ func readBridge(h *host, a *account, r *http.Request, body []byte) hostCall {
 	}
 	return hostCall{at: at, looks: true, text: "read " + at.String(), answer: func() reply {
 		return reply{status: http.StatusOK, body: map[string]any{
-			"zone": at.zone, "id": bridgeID(a, at.zone), "ttl": 60, "values": texts(h.look(at)),
+			"zone": at.zone, "id": bridgeID(a, at.zone), "type": kind, "ttl": 60, "values": texts(h.look(at)),
 		}}
 	}}
 }
@@ -82,13 +82,13 @@ func bridgeZones(a *account) reply {
 	return reply{status: http.StatusOK, body: map[string]any{"zones": zones}}
 }
 
-// bridgeList has the names that are the zone's: a bridge has no words for those
-// that a longer zone has.
+// bridgeList has the names that are the zone's, with their TXT values: a bridge has no words for
+// those that a longer zone has.
 func bridgeList(h *host, at spot) hostCall {
 	return hostCall{at: at, looks: true, text: "list all of " + at.String(), answer: func() reply {
 		names := []any{}
 		for _, name := range h.names(at) {
-			if at.account.zoneOf(name) == at.zone {
+			if at.account.zoneOf(name) == at.zone && kindOf(name) == "TXT" {
 				values := texts(h.look(spot{at.account, at.zone, name}))
 				names = append(names, map[string]any{"name": name, "ttl": 60, "values": values})
 			}
@@ -100,15 +100,15 @@ func bridgeList(h *host, at spot) hostCall {
 // bridgeChange compares when the change is made, not when it was sent.
 func bridgeChange(h *host, a *account, body []byte) hostCall {
 	var change struct {
-		Zone, Name        string
+		Zone, Name, Type  string
 		Seen, Add, Remove []string
 	}
 	if err := json.Unmarshal(body, &change); err != nil {
 		return hostCall{text: string(body), answer: fails(bridgeFailure(http.StatusBadRequest, ""))}
 	}
-	at := spot{a, change.Zone, change.Name}
+	at := spot{a, change.Zone, typed(change.Name, change.Type)}
 	text := fmt.Sprintf("change %s +%q -%q", at, change.Add, change.Remove)
-	return hostCall{write: true, at: at, text: text, answer: func() reply {
+	return hostCall{write: true, at: at, puts: map[spot][]string{at: change.Add}, text: text, answer: func() reply {
 		if a.zoneOf(at.name) != at.zone || at.zone == "" {
 			return bridgeFailure(http.StatusNotFound, "")
 		}
@@ -186,18 +186,19 @@ func readAli(h *host, a *account, r *http.Request, _ []byte) hostCall {
 		c.answer = fails(aliFailure(http.StatusBadRequest, "InvalidDomainName.NoExist"))
 	case action == "DescribeDomainInfo":
 		c.answer = fails(aliOK(map[string]any{"MinTtl": 60}))
-	case kind != "" && kind != "TXT": // there are no others
+	case kind == "CNAME": // there are none
 		c.answer = fails(aliOK(map[string]any{"TotalCount": 0, "DomainRecords": map[string]any{"Record": []any{}}}))
 	case action == "DescribeSubDomainRecords":
-		at := spot{a, zone, strings.ToLower(query.Get("SubDomain"))}
-		c = hostCall{at: at, looks: true, text: "list " + at.String(), answer: func() reply { return aliRecords(h, at) }}
+		at := spot{a, zone, typed(strings.ToLower(query.Get("SubDomain")), kind)}
+		c = hostCall{at: at, looks: true, text: "list " + at.String(), answer: func() reply { return aliRecords(h, at, kind) }}
 	case action == "DescribeDomainRecords":
 		at := spot{a, zone, ""}
-		c = hostCall{at: at, looks: true, text: "list all of " + at.String(), answer: func() reply { return aliRecords(h, at) }}
+		c = hostCall{at: at, looks: true, text: "list all of " + at.String(), answer: func() reply { return aliRecords(h, at, kind) }}
 	case action == "AddDomainRecord":
 		name := strings.TrimPrefix(strings.ToLower(query.Get("RR"))+"."+zone, "@.")
-		at := spot{a, zone, name}
-		c = hostCall{write: true, at: at, text: fmt.Sprintf("add %s %q", at, query.Get("Value")), answer: func() reply {
+		at := spot{a, zone, typed(name, kind)}
+		puts := map[spot][]string{at: {query.Get("Value")}}
+		c = hostCall{write: true, at: at, puts: puts, text: fmt.Sprintf("add %s %q", at, query.Get("Value")), answer: func() reply {
 			if slices.Contains(texts(h.values(at)), query.Get("Value")) {
 				return aliFailure(http.StatusBadRequest, "DomainRecordDuplicate")
 			}
@@ -224,22 +225,21 @@ func aliDomains(a *account, word string) reply {
 	return aliOK(map[string]any{"TotalCount": len(domains), "Domains": map[string]any{"Domain": domains}})
 }
 
-// aliRecords lists a name, or the whole zone, which has never values enough
-// for more than one page.
-func aliRecords(h *host, at spot) reply {
+// aliRecords lists a name, or the records of a kind ("": all) of the whole zone, which has never
+// values enough for more than one page.
+func aliRecords(h *host, at spot, kind string) reply {
 	records := []any{}
 	names := []string{at.name}
 	if at.name == "" {
 		names = h.names(at)
 	}
 	for _, name := range names {
-		rr := "@"
-		if name != at.zone {
-			rr = strings.TrimSuffix(name, "."+at.zone)
+		if kind != "" && kindOf(name) != kind {
+			continue
 		}
 		for _, value := range h.look(spot{at.account, at.zone, name}) {
 			records = append(records, map[string]any{
-				"DomainName": at.zone, "RecordId": fmt.Sprint(value.id), "RR": rr, "Type": "TXT",
+				"DomainName": at.zone, "RecordId": fmt.Sprint(value.id), "RR": relativeTo(name, at.zone), "Type": kindOf(name),
 				"Value": value.text, "TTL": 60, "Line": "default", "Status": "ENABLE",
 			})
 		}
@@ -250,6 +250,9 @@ func aliRecords(h *host, at spot) reply {
 func aliByID(h *host, a *account, action, id, value string) hostCall {
 	at, old, found := a.find(id)
 	c := hostCall{write: found, at: at, text: fmt.Sprintf("%s %s %q %q", action, at.name, old.text, value)}
+	if action == "UpdateDomainRecord" {
+		c.puts = map[spot][]string{at: {value}}
+	}
 	c.answer = func() reply {
 		at, old, found := a.find(id)
 		switch {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // host is the DNS providers of one history: accounts with zones, a server for
@@ -24,21 +26,25 @@ type host struct {
 
 	plan      []fault
 	late      []*lateWrite
-	stale     map[spot][]standing // what the next look at a name shows instead
+	stale     map[spot]staleView       // what the next look at a name shows instead
+	hidden    map[spot]bool            // where a look of this step has shown an old view
+	book      map[spot]map[string]bool // the values that the program has asked to write
 	requests  int
 	writes    int
 	lateNames map[string]bool // where a write of this step has come late
 	nextID    int
 
-	owner   string
-	guards  map[guard]bool
-	beside  func(guard) bool // whether a value stands at the built-in server
-	kill    func()
-	say     func(format string, args ...any) // into the transcript
-	broken  []string                         // what a single write has broken
-	givenUp int                              // calls that have waited at a barrier for too long
-	written map[spot]int                     // givenUp when a spot was written last
-	fired   map[faultKind]int
+	owner    string
+	guards   map[guard]bool
+	resolved map[guard]bool   // those that the built-in server has
+	guarded  int              // grows with each change of all guards
+	beside   func(guard) bool // whether a value stands at the built-in server
+	kill     func()
+	say      func(format string, args ...any) // into the transcript
+	broken   []string                         // what a single write has broken
+	givenUp  int                              // calls that have waited at a barrier for too long
+	written  map[spot]int                     // givenUp when a spot was written last
+	fired    map[faultKind]int
 }
 
 // account is a customer's, with zones of its own. It may be reached in several
@@ -88,8 +94,12 @@ type spot struct {
 
 func (s spot) String() string { return s.account.name + "/" + s.zone + "/" + s.name }
 
-// guard is a name that must have a value of a network without a gap.
+// guard is a name that must have a value of a network without a gap. That of a record without marks
+// has any value of it.
 type guard struct{ name, network string }
+
+// unmarked is the network of a guard of a record without marks.
+const unmarked = "unmarked"
 
 type faultKind string
 
@@ -107,6 +117,7 @@ const (
 	lateBefore     faultKind = "write arrives before the next look"
 	lateAfter      faultKind = "write arrives after the next look"
 	staleOnce      faultKind = "stale look"
+	staleLater     faultKind = "stale look after a true one"
 	killBefore     faultKind = "kill before a write"
 	killAfter      faultKind = "kill after a write"
 	killAfterStale faultKind = "kill after a write, then a stale look"
@@ -114,12 +125,13 @@ const (
 	killLater      faultKind = "kill during a write that arrives after the next look"
 	killAtRead     faultKind = "kill at a read"
 	lateOver       faultKind = "write arrives after a newer one"
+	lateBatch      faultKind = "batch arrives after a newer one, unseen"
 	unreadable     faultKind = "answer unreadable"
 )
 
 var (
 	writeFaults = []faultKind{
-		lateBefore, lateAfter, staleOnce, killBefore, killAfter, killAfterStale, killLate, killLater,
+		lateBefore, lateAfter, staleOnce, staleLater, staleLater, killBefore, killAfter, killAfterStale, killLate, killLater,
 		resetBefore, lostAnswer, cutAnswer, unreadable, throttled, unavailable,
 	}
 	anyFaults = []faultKind{throttled, throttledFor, unavailable, refusedOnce, cutAnswer, lostAnswer, unreadable, killAtRead}
@@ -135,9 +147,34 @@ type fault struct {
 	down  bool     // the account fails from then on
 }
 
+// inTime bounds how late a write arrives, and how long a view is stale: a provider shows a change before
+// the program looks for the second time. The program counts from an earlier moment.
+const inTime = secondLook / 2
+
+// staleView is what stood before a write.
+type staleView struct {
+	values []standing
+	since  time.Time
+	lasts  time.Duration
+	true   int // looks that show what stands, before one shows the old values
+}
+
+// shownLate gives how long a view is stale. Of a write that was answered the program knows what stands,
+// and looks for the second time after it has missed that.
+func shownLate(kind faultKind) time.Duration {
+	if kind == killAfterStale {
+		return inTime
+	}
+	return secondLook
+}
+
 // lateWrite is a write that was sent and has not arrived.
 type lateWrite struct {
 	spots     []spot
+	sent      time.Time
+	puts      map[spot][]string
+	held      bool // a look has not brought it, because it waits
+	once      bool // it arrives as soon as its newer value stands, without a look
 	afterLook bool
 	afterNew  string // it waits until this value stands at the first spot
 	apply     func()
@@ -146,9 +183,10 @@ type lateWrite struct {
 // hostCall is a request that a front has read.
 type hostCall struct {
 	write  bool
-	at     spot   // what is written, or read; without a name the whole zone
-	all    []spot // what is written, where that is more
-	looks  bool   // it shows values
+	at     spot              // what is written, or read; without a name the whole zone
+	all    []spot            // what is written, where that is more
+	puts   map[spot][]string // the values that are to stand after a write
+	looks  bool              // it shows values
 	text   string
 	answer func() reply
 }
@@ -177,8 +215,8 @@ type front struct {
 
 func newHost() *host {
 	h := &host{
-		addrs: map[string]string{}, stale: map[spot][]standing{}, written: map[spot]int{},
-		lateNames: map[string]bool{}, guards: map[guard]bool{}, fired: map[faultKind]int{},
+		addrs: map[string]string{}, stale: map[spot]staleView{}, hidden: map[spot]bool{}, book: map[spot]map[string]bool{}, written: map[spot]int{},
+		lateNames: map[string]bool{}, guards: map[guard]bool{}, resolved: map[guard]bool{}, fired: map[faultKind]int{},
 	}
 	return h
 }
@@ -256,6 +294,7 @@ func (h *host) serve(f front, at string, w http.ResponseWriter, r *http.Request)
 		return
 	}
 	c := f.read(h, key.account, r, body)
+	h.enter(c)
 	h.wait(key.account, c, r)
 	kind := h.take(key.account, c)
 	h.say("  %s: %s %s", id, c.text, kind)
@@ -268,10 +307,15 @@ func (h *host) serve(f front, at string, w http.ResponseWriter, r *http.Request)
 	case killBefore, killAtRead:
 		h.kill()
 		panic(http.ErrAbortHandler)
-	case lateBefore, lateAfter, lateOver, killLate, killLater:
+	case lateBefore, lateAfter, lateOver, lateBatch, killLate, killLater:
 		h.delay(c, kind)
 		if kind == killLate || kind == killLater {
 			h.kill()
+			panic(http.ErrAbortHandler)
+		}
+		if kind == lateBatch || h.requests%2 == 0 { // as a gateway that gives up: a client may try again, in parts
+			h.unless(unreadable, reply{}).write(w, false)
+			return
 		}
 		panic(http.ErrAbortHandler)
 	}
@@ -323,10 +367,16 @@ func (h *host) do(c hostCall, kind faultKind) reply {
 		for _, at := range c.spots() {
 			h.say("    now %q", texts(h.values(at)))
 			h.watch(at)
-			if kind == staleOnce || kind == killAfterStale {
-				h.stale[at] = before[at]
+			switch kind {
+			case staleOnce, killAfterStale:
+				h.stale[at] = staleView{values: before[at], since: time.Now(), lasts: shownLate(kind)}
+			case staleLater: // some clients look whether a change is shown
+				h.stale[at] = staleView{values: before[at], since: time.Now(), lasts: shownLate(kind), true: 1 + h.requests%2}
 			}
 		}
+	}
+	if c.write {
+		h.overtake()
 	}
 	if kind == killAfter || kind == killAfterStale {
 		h.kill()
@@ -383,7 +433,7 @@ func (h *host) delay(c hostCall, kind faultKind) {
 			}
 		}
 	}
-	l := &lateWrite{spots: c.spots(), afterLook: kind == lateAfter || kind == killLater || kind == lateOver, apply: func() {
+	l := &lateWrite{spots: c.spots(), sent: time.Now(), puts: c.puts, once: kind == lateBatch, afterLook: kind == lateAfter || kind == killLater || kind == lateOver, apply: func() {
 		for _, at := range c.spots() {
 			h.lateNames[at.name] = true
 			delete(h.stale, at)
@@ -391,7 +441,7 @@ func (h *host) delay(c hostCall, kind faultKind) {
 		answer := c.answer()
 		h.say("    late: %s: %d, now %q", c.text, answer.status, texts(h.values(c.at)))
 	}}
-	if kind == lateOver {
+	if kind == lateOver || kind == lateBatch {
 		l.afterNew = neverStands
 	}
 	h.late = append(h.late, l)
@@ -408,7 +458,13 @@ func (h *host) arrive(at spot, looked bool) {
 			return s.account == at.account && s.zone == at.zone && (at.name == "" || s.name == at.name)
 		})
 		waits := l.afterNew != "" && !slices.Contains(texts(h.values(l.spots[0])), l.afterNew)
-		if same && !waits && l.afterLook == looked {
+		if same && !waits && l.held && time.Since(l.sent) > inTime && (l.once || l.unmarked()) {
+			h.say("    never arrives: %v", l.spots)
+			return true
+		}
+		l.held = l.held || same && waits
+		after := l.afterLook && time.Since(l.sent) < inTime
+		if same && !waits && after == looked {
 			l.apply()
 			return true
 		}
@@ -416,11 +472,57 @@ func (h *host) arrive(at spot, looked bool) {
 	})
 }
 
+// unmarked says that a write has a value without a mark, which no look finds that comes too late.
+func (l *lateWrite) unmarked() bool {
+	for at := range l.puts {
+		if kindOf(at.name) != "TXT" || !strings.HasPrefix(at.name, "_mesh.") {
+			return true
+		}
+	}
+	return false
+}
+
+// overtake lets the late writes in that have waited for a newer value only.
+func (h *host) overtake() {
+	h.late = slices.DeleteFunc(h.late, func(l *lateWrite) bool {
+		if l.once && time.Since(l.sent) > inTime {
+			return true // it never arrives
+		}
+		if !l.once || !slices.Contains(texts(h.values(l.spots[0])), l.afterNew) {
+			return false
+		}
+		l.apply()
+		return true
+	})
+}
+
+// enter writes into the book what a call wants to stand.
+func (h *host) enter(c hostCall) {
+	for at, values := range c.puts {
+		for _, text := range values {
+			if slices.Contains(texts(h.values(at)), text) && !h.book[at][text] {
+				continue // a set that is replaced whole has the values of others too
+			}
+			if h.book[at] == nil {
+				h.book[at] = map[string]bool{}
+			}
+			h.book[at][text] = true
+		}
+	}
+}
+
 // look gives the values that a read shows.
 func (h *host) look(at spot) []standing {
 	if old, found := h.stale[at]; found {
+		if old.true--; old.true >= 0 {
+			h.stale[at] = old
+			return h.values(at)
+		}
 		delete(h.stale, at)
-		return old
+		if time.Since(old.since) < old.lasts {
+			h.hidden[at] = true
+			return old.values
+		}
 	}
 	return h.values(at)
 }
@@ -459,8 +561,37 @@ func (h *host) id(a *account, zone string) int {
 	return a.ids[zone]
 }
 
+// typed gives a name as a spot has it: with the type of its records, except for TXT.
+func typed(name, kind string) string {
+	if name == "" || kind == "" || kind == "TXT" {
+		return name
+	}
+	return name + " " + kind
+}
+
+// bare gives the name in DNS of the name of a spot.
+func bare(name string) string {
+	name, _, _ = strings.Cut(name, " ")
+	return name
+}
+
+// kindOf gives the type of the records of a spot.
+func kindOf(name string) string {
+	_, kind, _ := strings.Cut(name, " ")
+	return cmp.Or(kind, "TXT")
+}
+
+// relativeTo gives the name of a spot as an API with relative names has it.
+func relativeTo(name, zone string) string {
+	if name = bare(name); name == zone {
+		return "@"
+	}
+	return strings.TrimSuffix(name, "."+zone)
+}
+
 // zoneOf gives the longest zone that contains a name.
 func (a *account) zoneOf(name string) (longest string) {
+	name = bare(name)
 	for zone := range a.zones {
 		if len(zone) > len(longest) && (name == zone || strings.HasSuffix(name, "."+zone)) {
 			longest = zone
@@ -498,17 +629,29 @@ func (h *host) isBroken() bool {
 	return len(h.broken) > 0
 }
 
-func (h *host) stands(g guard) bool {
+func (h *host) stands(g guard) bool { return h.hasAt(g) || h.beside(g) }
+
+// hasAt is stands without the built-in server.
+func (h *host) hasAt(g guard) bool {
 	for _, a := range h.accounts {
 		for _, names := range a.zones {
 			for _, value := range names[g.name] {
-				if network, ours := h.ours(value.text); ours && network == g.network {
+				if h.holds(value.text, g) {
 					return true
 				}
 			}
 		}
 	}
-	return h.beside(g)
+	return false
+}
+
+// holds says whether a value at a guarded name is one that the guard wants.
+func (h *host) holds(text string, g guard) bool {
+	if owner, _ := marks(text); g.network == unmarked {
+		return owner == ""
+	}
+	network, ours := h.ours(text)
+	return ours && network == g.network
 }
 
 // ours says whether a value has the mark of the database, and of which network

@@ -8,6 +8,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"meshddns/internal/format"
+	"meshddns/internal/mesh"
 )
 
 // model is what a history has configured and reserved, as the contract says it
@@ -41,6 +44,7 @@ type modelService struct {
 	id, domain string
 	credentials
 	endpoints []string
+	formats   []string
 }
 
 type modelUsage struct {
@@ -48,7 +52,16 @@ type modelUsage struct {
 	auto                bool
 	network             uint64
 	endpoints           []string
-	releasing           bool // asked to go, and not gone yet
+	formats             []string // none to use the service's
+	peer                string
+	leases              []modelLease // by slot
+	releasing           bool         // asked to go, and not gone yet
+}
+
+// modelLease is the lease of a slot. Its endpoints are never changed, only replaced.
+type modelLease struct {
+	slot, id, token, peer string
+	endpoints             []string
 }
 
 func (m model) clone() model {
@@ -60,6 +73,7 @@ func (m model) clone() model {
 
 // wish is what must stand at one name.
 type wish struct {
+	name     string // "" for the configuration's own
 	network  string
 	options  []option // where and what: any one of them
 	bad      bool     // the report must have the name
@@ -70,7 +84,8 @@ type wish struct {
 
 type option struct {
 	credentials
-	value string
+	value    string
+	siblings string // a line each: the name of a spot, a tab, a value
 }
 
 // automaticPrefix is the contract's: Base64url of the decimal text.
@@ -116,19 +131,44 @@ func (m model) wishes(owner string) map[string]*wish {
 	}
 	for name, group := range groups {
 		wishes[name] = m.wishFor(group, owner)
+		wishes[name].name = name
 	}
 	c := m.config
 	switch taken := wishes[c.name()]; {
 	case taken == nil:
-		wishes[c.name()] = &wish{options: []option{{c.credentials, meshValue("", owner, c.endpoints)}}}
+		wishes[c.name()] = m.ownWish(wishes, owner)
 	case slices.ContainsFunc(groups[c.name()], func(u modelUsage) bool { return !u.releasing }):
 		taken.bad = true
 	default: // a release that is not through may have the name still
-		taken.options = append(taken.options, option{c.credentials, meshValue("", owner, c.endpoints)})
+		taken.options = append(taken.options, option{credentials: c.credentials, value: meshValue("", owner, c.endpoints)})
 		taken.perhaps, taken.optional = true, true
 	}
 	return wishes
 }
+
+// ownWish is that of the configuration, which leaves a name to a usage that has a TXT record of another
+// format there.
+func (m model) ownWish(wishes map[string]*wish, owner string) *wish {
+	c := m.config
+	own := &wish{options: []option{{credentials: c.credentials, value: meshValue("", owner, c.endpoints)}}}
+	for _, other := range wishes {
+		switch taken := slices.ContainsFunc(other.options, func(o option) bool { return o.has(c.name()) }); {
+		case taken && other.optional, other.optional && within(c.name(), below(other.name)):
+			own.perhaps, own.optional = true, true
+		case taken:
+			return &wish{bad: true}
+		}
+	}
+	return own
+}
+
+// has says that an option has a value at the name of a spot.
+func (o option) has(name string) bool {
+	return strings.HasPrefix(o.siblings, name+"\t") || strings.Contains(o.siblings, "\n"+name+"\t")
+}
+
+// below gives the name below which the records of other formats are.
+func below(name string) string { return strings.TrimPrefix(name, "_mesh.") }
 
 // wishFor works out one name from its usages. The elder network has it, its
 // newest usage decides the endpoints.
@@ -184,15 +224,9 @@ func (m model) options(mine []modelUsage, owner string) (options []option) {
 	for _, at := range mine {
 		for i, newest := range slices.Backward(mine) {
 			service := m.services[newest.service]
-			endpoints := newest.endpoints
-			if len(endpoints) == 0 {
-				endpoints = service.endpoints
-			}
-			if len(endpoints) == 0 {
-				endpoints = m.config.endpoints
-			}
 			if target := m.target(m.services[at.service]); target.provider != "" {
-				options = append(options, option{target, meshValue(fmt.Sprint(newest.network), owner, endpoints)})
+				value, siblings := m.values(newest, owner)
+				options = append(options, option{target, value, siblings})
 			}
 			if m.target(service).provider != "" || i == 0 {
 				break
@@ -200,6 +234,42 @@ func (m model) options(mine []modelUsage, owner string) (options []option) {
 		}
 	}
 	return options
+}
+
+// values gives what a usage publishes: the value with the mark, and the values of other formats.
+func (m model) values(u modelUsage, owner string) (value, siblings string) {
+	service := m.services[u.service]
+	own := u.endpoints
+	for _, other := range [][]string{service.endpoints, m.config.endpoints} {
+		if len(own) == 0 {
+			own = other
+		}
+	}
+	formats := u.formats
+	if len(formats) == 0 {
+		formats = service.formats
+	}
+	var endpoints []mesh.Endpoint
+	for _, text := range own {
+		endpoints = append(endpoints, mesh.Endpoint{Text: text, PeerID: u.peer})
+	}
+	for _, l := range u.leases {
+		for _, text := range l.endpoints {
+			endpoints = append(endpoints, mesh.Endpoint{Text: text, PeerID: l.peer, Slot: l.slot})
+		}
+	}
+	value = meshValue(fmt.Sprint(u.network), owner, nil)
+	if len(formats) == 0 || slices.Contains(formats, format.Mesh1) {
+		value = meshValue(fmt.Sprint(u.network), owner, mesh.Texts(endpoints))
+	}
+	var lines []string
+	for _, set := range format.Sets(formats, below(m.name(u)), endpoints) {
+		for _, text := range set.Values {
+			lines = append(lines, typed(set.Name, set.Type)+"\t"+text)
+		}
+	}
+	slices.Sort(lines)
+	return value, strings.Join(lines, "\n")
 }
 
 // body gives the configuration as it is put.
@@ -212,7 +282,7 @@ func (c modelConfig) body(addrs map[string]string) string {
 }
 
 func (v modelService) body(addrs map[string]string) string {
-	config := map[string]any{"domain": v.domain, "txt_endpoints": v.endpoints}
+	config := map[string]any{"domain": v.domain, "txt_endpoints": v.endpoints, "formats": append([]string{}, v.formats...)}
 	if v.provider != "" {
 		config["provider"], config["access_key_id"], config["access_key_secret"] = v.provider, v.keyID, v.secret
 		config["endpoint"] = v.address(addrs)

@@ -24,6 +24,7 @@ type firm struct {
 	usage  modelUsage // that has the name; without an id it is the configuration's
 	domain string
 	credentials
+	unmarked bool // it has records without a mark
 }
 
 // lane is what the program works off by itself, apart from other lanes.
@@ -44,7 +45,7 @@ func (w *history) firms() (all []firm) {
 		if !single || wish.bad || !reachable || at.account == nil || !stands || w.taken(at) {
 			continue
 		}
-		f := firm{name: name, at: spot{at.account, at.zone, name}, value: o.value, domain: w.model.config.domain, credentials: o.credentials}
+		f := firm{name: name, at: spot{at.account, at.zone, name}, value: o.value, domain: w.model.config.domain, credentials: o.credentials, unmarked: o.siblings != ""}
 		for _, u := range w.model.usages {
 			if w.model.name(u) == name && fmt.Sprint(u.network) == wish.network {
 				f.usage, f.domain = u, w.model.services[u.service].domain
@@ -140,7 +141,7 @@ func (w *history) sync() answer {
 // remember notes what stands within a step of several changes: it may stay where a
 // further change cannot be made, as what stood before the step may.
 func (w *history) remember() {
-	for _, f := range w.scan(w.mine) {
+	for _, f := range slices.Concat(w.scan(w.mine), w.siblings()) {
 		if !slices.Contains(w.before, f) {
 			w.before = append(w.before, f)
 		}
@@ -499,7 +500,7 @@ func (w *history) hangList() func() {
 	}
 	patient := w.random.IntN(4) == 0
 	return func() {
-		f, found := w.firmUsage(true, func(f firm) bool { return w.listing() != nil && !w.doubted(f.name) })
+		f, found := w.firmUsage(true, func(f firm) bool { return w.listing() != nil && !w.doubted(f.name) && !f.unmarked })
 		if !found {
 			return
 		}

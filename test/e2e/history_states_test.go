@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // What is said of usages: it follows from what is wanted and what stands.
@@ -26,7 +25,8 @@ func (w *history) checkStates() {
 	w.get(syncPath, &report)
 	w.unseen = map[string]bool{}
 	for _, r := range report.Records {
-		w.unseen[strings.ToLower(r.Name)] = w.unseen[strings.ToLower(r.Name)] || r.Action == "failed"
+		name := spotName(r.Name)
+		w.unseen[name] = w.unseen[name] || r.Action == "failed"
 	}
 	if wrong := w.wrongStates(w.said); wrong != "" {
 		w.fail("at rest: %s", wrong)

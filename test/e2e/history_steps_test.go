@@ -11,7 +11,7 @@ import (
 
 func (w *history) endpoints() []string {
 	w.serial++
-	list := []string{fmt.Sprintf("tcp://203.0.113.%d:%d", w.serial%250, 1000+w.serial)}
+	list := []string{fmt.Sprintf("%s://203.0.113.%d:%d", pick(w.random, []string{"tcp", "tcp", "tcp", "udp", "ws", "quic"}), w.serial%250, 1000+w.serial)}
 	if w.serial%3 == 0 {
 		list = append(list, fmt.Sprintf("udp://[2001:db8::%x]:7", w.serial))
 	}
@@ -102,8 +102,8 @@ func (w *history) putAnother(change func(c *modelConfig)) func() {
 
 func (w *history) configureDomain() func() {
 	return w.putAnother(func(c *modelConfig) {
-		c.domain = pick(w.random, []string{"example.com", "example.com", "example.net", "mesh.example.com"})
-		c.record = pick(w.random, []string{"@", "_config", "_mesh.a"})
+		c.domain = pick(w.random, []string{"example.com", "example.com", "example.net", "mesh.example.com", "a.example.com"})
+		c.record = pick(w.random, []string{"@", "_config", "_mesh.a", "a", "_dnsaddr.a"})
 	})
 }
 
@@ -143,7 +143,10 @@ func (w *history) putSomeService() func() {
 	v, there := w.model.services[id]
 	v.id = id
 	if !there || !w.inUse(id) {
-		v.domain = pick(w.random, []string{"example.com", "example.com", "mesh.example.com", "example.net"})
+		v.domain = pick(w.random, []string{"example.com", "example.com", "mesh.example.com", "example.net", "a.example.com"})
+	}
+	if v.formats = nil; w.random.IntN(3) > 0 {
+		v.formats = w.formats()
 	}
 	v.credentials = credentials{}
 	if w.random.IntN(2) == 0 {
@@ -325,8 +328,13 @@ func (w *history) release(u modelUsage, force bool) mutation {
 	if u.releasing {
 		statuses = []int{200, 202, 404}
 	}
+	name := w.model.name(u)
+	var freed func()
+	if !force && !u.releasing {
+		freed = func() { w.freed(u, name) }
+	}
 	return mutation{
-		method: "DELETE", path: path, statuses: statuses,
+		method: "DELETE", path: path, statuses: statuses, freed: freed,
 		apply: func(m *model, a answer) {
 			i := slices.IndexFunc(m.usages, func(m modelUsage) bool { return m.id == u.id })
 			if m.usages[i].releasing = true; a.status == 200 {
@@ -422,7 +430,7 @@ func (w *history) changeZone() func() {
 
 // removeZone removes a zone with all that is in it.
 func (w *history) removeZone(a *account, zone string) {
-	hidden := slices.DeleteFunc(w.scan(w.mine), func(f found) bool { return f.account != a || f.zone == zone || !w.shadowed(a, f.zone, f.name) })
+	hidden := slices.DeleteFunc(slices.Concat(w.scan(w.mine), w.siblings()), func(f found) bool { return f.account != a || f.zone == zone || !w.shadowed(a, f.zone, f.name) })
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
 	w.say("  %s has %s no more", a.name, zone)
@@ -443,7 +451,14 @@ func (w *history) removeZone(a *account, zone string) {
 
 // tamper takes a value of ours away, changes it, or puts another beside it.
 func (w *history) tamper() func() {
-	all := slices.DeleteFunc(slices.Clone(w.before), func(f found) bool { return f.account == nil || f.account.zones[f.zone] == nil })
+	if w.random.IntN(3) == 0 {
+		if take := w.tamperUnmarked(); take != nil {
+			return take
+		}
+	}
+	all := slices.DeleteFunc(w.scan(w.mine), func(f found) bool {
+		return !slices.Contains(w.before, f) || f.account == nil || f.account.zones[f.zone] == nil
+	})
 	if len(all) == 0 {
 		return nil
 	}
@@ -467,9 +482,31 @@ func (w *history) tamper() func() {
 	}
 }
 
+// tamperUnmarked takes a value of ours without a mark away.
+func (w *history) tamperUnmarked() func() {
+	all := slices.DeleteFunc(w.siblings(), func(f found) bool { return f.account == nil })
+	if len(all) == 0 {
+		return nil
+	}
+	f := pick(w.random, all)
+	return func() {
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		w.tampered[f.name] = true
+		clear(w.host.guards)
+		w.host.remove(spot{f.account, f.zone, f.name}, f.text)
+		w.say("  %s is taken away", f)
+	}
+}
+
 // someSpot gives a name in a zone of some account.
 func (w *history) someSpot() spot {
-	names := append(slices.Sorted(maps.Keys(w.model.wishes(w.host.owner))), "_mesh.a.example.com", "example.com")
+	wishes := w.model.wishes(w.host.owner)
+	names := append(slices.Sorted(maps.Keys(wishes)), "_mesh.a.example.com", "example.com")
+	for name := range w.wantedSiblings(wishes) {
+		names = append(names, name)
+	}
+	slices.Sort(names)
 	for {
 		a, name := pick(w.random, w.host.accounts), pick(w.random, names)
 		if zone := a.zoneOf(name); zone != "" {
@@ -485,6 +522,7 @@ func (w *history) addForeign(at spot, text string) {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
 	w.host.add(at, text)
+	delete(w.host.stale, at) // no client could see it
 	w.foreign[at] = append(w.foreign[at], text)
 	w.say("  another program adds %q at %s", text, at)
 }
@@ -502,10 +540,7 @@ func (w *history) foreignComes() func() {
 	if at.account == nil {
 		return nil
 	}
-	w.serial++
-	text := fmt.Sprintf(pick(w.random, []string{
-		"v=spf1 include:example.net -all %d", "v=DKIM1; k=rsa; p=MIGf+/=%d", "v=mesh10 o=x %d", "a~b*c%%20d&e=f %d", strings.Repeat("k", 250) + "%d",
-	}), w.serial)
+	text := w.foreignData(at.name)
 	return func() { w.addForeign(at, text) }
 }
 
@@ -539,7 +574,7 @@ func (w *history) otherMesh() func() {
 	if w.random.IntN(2) == 0 {
 		at = w.someWanted()
 	}
-	if at.account == nil {
+	if at.account == nil || kindOf(at.name) != "TXT" {
 		return nil
 	}
 	w.serial++
@@ -549,7 +584,7 @@ func (w *history) otherMesh() func() {
 // adopt takes the values of the other appliance over, of which one may have a
 // name that is wanted.
 func (w *history) adopt() func() {
-	if w.model.adopted[otherOwner] {
+	if w.model.adopted[otherOwner] || w.equal { // then values of others that are wanted count as ours
 		return nil
 	}
 	at := w.someWanted()
@@ -630,7 +665,7 @@ func (w *history) restore() func() {
 		}
 		w.model = w.saved.model.clone()
 		w.removeUnknown()
-		w.before = w.scan(w.mine)
+		w.before = slices.Concat(w.scan(w.mine), w.siblings())
 		w.strict, w.sweep = false, true
 		w.start()
 	}
@@ -638,6 +673,14 @@ func (w *history) restore() func() {
 
 // removeUnknown removes what no sweep can find after a backup was restored.
 func (w *history) removeUnknown() {
+	for _, f := range w.siblings() {
+		if f.account != nil && !w.saved.standing[f.String()] {
+			w.host.mu.Lock()
+			w.host.remove(spot{f.account, f.zone, f.name}, f.text)
+			w.host.mu.Unlock()
+			w.say("  the operator removes %s", f)
+		}
+	}
 	seen := map[string]bool{}     // zones that are listed, names that are read
 	places := map[spot]*account{} // by zone and name
 	for name, wish := range w.model.wishes(w.host.owner) {
@@ -691,9 +734,9 @@ func (w *history) forgetLeftover() func() {
 	l := pick(w.random, all)
 	return func() {
 		account := w.accountOf(l)
-		for _, f := range w.scan(w.mine) {
-			old := f.text == l.Value || w.planted[f.text]
-			if old && f.account == account && f.name == strings.ToLower(l.Name) && (l.Zone == "" || f.zone == l.Zone) {
+		for _, f := range slices.Concat(w.scan(w.mine), w.siblings()) {
+			old := f.text == l.Value || w.planted[f.text] || strings.Contains(l.Name, " ")
+			if old && f.account == account && f.name == spotName(l.Name) && strings.Contains(l.Name, " ") == (f.network == "" && !w.mine(f.text)) && (l.Zone == "" || f.zone == l.Zone) {
 				w.host.mu.Lock()
 				w.host.remove(spot{f.account, f.zone, f.name}, f.text)
 				clear(w.host.guards)

@@ -60,6 +60,7 @@ func (w *history) verdict(a answer) []string {
 			w.checkExtras(s, name, s.ours[name], nil)
 		}
 	}
+	w.checkSiblings(s)
 	w.checkForeign(s)
 	w.checkReservations(s)
 	w.checkPrefixes(s)
@@ -271,7 +272,7 @@ func (w *history) checkForeign(s *spotted) {
 	there := map[spot][]string{}
 	for _, at := range w.host.all() {
 		for _, text := range texts(w.host.values(at)) {
-			if !w.mine(text) {
+			if !w.mine(text) && !w.ourSibling(at, text) {
 				there[at] = append(there[at], text)
 			}
 		}
@@ -367,17 +368,32 @@ func (w *history) checkReport(s *spotted, a answer, bad, perhaps map[string]bool
 	}
 	reported, told := map[string]string{}, map[string]bool{}
 	for _, r := range report.Records {
-		told[strings.ToLower(r.Name)] = true
+		name := strings.ToLower(r.Name)
+		if strings.Contains(name, " ") {
+			name = spotName(r.Name) + " " // of a record without a mark
+		}
+		told[name] = true
 		if r.Action == "failed" || r.Action == "conflict" {
-			reported[strings.ToLower(r.Name)] = r.Action + ": " + r.Error
+			reported[name] = r.Action + ": " + r.Error
 		}
 	}
 	if (a.status == 200) != (len(reported) == 0) {
 		s.say("POST /sync says %d, and its report names %v", a.status, reported)
 	}
 	for name, reason := range reported {
+		if at, unmarked := strings.CutSuffix(name, " "); unmarked {
+			if excused, _ := w.excused(s, at); !excused {
+				s.say("%s is reported for no reason: %s", at, reason)
+			}
+			continue
+		}
 		if !bad[name] && !perhaps[name] && !w.stuck(s, name) {
 			s.say("%s is reported for no reason: %s", name, reason)
+		}
+	}
+	for name := range w.wantedSiblings(s.wishes) {
+		if _, must := w.excused(s, name); must && reported[name+" "] == "" {
+			s.say("%s cannot be as wanted, and is not reported", name)
 		}
 	}
 	for name, wish := range s.wishes {
