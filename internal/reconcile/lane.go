@@ -170,7 +170,7 @@ const passPatience = time.Minute
 func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 	now := e.config.Now()
 	var s Settlement
-	var ended []*task
+	var tasks []*task
 	e.mu.Lock()
 	e.judge(l, b, now)
 	failed, waiting := 0, len(l.queue)
@@ -189,10 +189,11 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 			t.follow = append(t.follow, i.record.Sibling)
 		}
 		t.take(&s, i, o, back)
-		if t.waiting--; t.waiting == 0 {
-			ended = append(ended, t)
+		if t.waiting--; !slices.Contains(tasks, t) {
+			tasks = append(tasks, t)
 		}
 	}
+	ended, others := e.divide(tasks)
 	fault, since := l.fault, cmp.Or(l.since, now)
 	e.mu.Unlock()
 	if first := b.items[0].record; failed > 0 {
@@ -206,6 +207,38 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 		e.mu.Lock()
 		l.blocked, l.fault = now.Add(breath), Fault{Code: CodeDatabase, Detail: msg.TextOf(err)}
 		e.mu.Unlock()
+	}
+	e.endLast(others)
+}
+
+// divide returns the tasks that end with the next settlement, and the others: those that have jobs in work,
+// or places in a settlement of another zone that is not stored yet. If such a task ended, the next one of its name
+// would read places that are about to change. The caller holds the lock.
+func (e *Engine) divide(tasks []*task) (ended, others []*task) {
+	for _, t := range tasks {
+		if t.waiting == 0 && t.settling == 0 {
+			ended = append(ended, t)
+			continue
+		}
+		t.settling++
+		others = append(others, t)
+	}
+	return ended, others
+}
+
+// endLast ends those of some tasks, whose places are stored now, that no other zone works on or stores.
+func (e *Engine) endLast(tasks []*task) {
+	var ended []*task
+	e.mu.Lock()
+	for _, t := range tasks {
+		if t.settling--; t.waiting == 0 && t.settling == 0 {
+			ended = append(ended, t)
+		}
+	}
+	e.mu.Unlock()
+	if len(ended) > 0 {
+		e.tellOutcomes(ended)
+		e.settle(e.ctx, nil, &Settlement{}, ended)
 	}
 }
 
@@ -268,6 +301,11 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 	defer e.mu.Unlock()
 	e.settling--
 	e.settled++
+	for name := range unstored {
+		if t := e.busy[name]; t != nil {
+			t.unstored = true
+		}
+	}
 	for _, d := range s.Names {
 		if d.Lane.OfZone() {
 			l := e.lane(d.Lane)
@@ -276,7 +314,7 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 		}
 	}
 	for _, t := range ended {
-		e.end(t, p, !unstored[t.name.Name])
+		e.end(t, p, !t.unstored)
 	}
 	return err
 }

@@ -14,6 +14,8 @@ type task struct {
 	jobs     []*job
 	begun    bool // one of its jobs has begun, or it has none
 	waiting  int  // jobs that have not ended
+	settling int  // settlements with its places that are not stored yet, besides the one that ends it
+	unstored bool // one of them could not be stored
 	deferred bool // one of its records has found a full queue
 	outcomes []Outcome
 	places   []Place   // of the name, brought up to date by each job

@@ -42,7 +42,9 @@ type world struct {
 	clock  atomic.Int64 // how far the clock is ahead
 	fault  func(what string) error
 	stop   func()
-	last   int // usage
+
+	settles func(reconcile.Settlement) // called before a settlement is stored; nil: nothing is
+	last    int                        // usage
 }
 
 // newWorld makes a world whose configuration publishes at example.com.
@@ -124,6 +126,9 @@ func (f faulty) AddLeftovers(ctx context.Context, places []reconcile.Place) erro
 }
 
 func (f faulty) Settle(ctx context.Context, s reconcile.Settlement) error {
+	if f.w.settles != nil {
+		f.w.settles(s)
+	}
 	return cmp.Or(f.Database.Settle(ctx, s), f.w.fault("settled"))
 }
 
