@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // ErrNoRoom is the error when no folder has room for a copy of the database.
@@ -139,7 +140,7 @@ func (f *File) Keep(temporary string, version int) (path string, err error) {
 		path = f.keptName(version, n)
 		same, err := sameContent(path, temporary)
 		if same {
-			return path, nil
+			return path, os.Chtimes(path, time.Time{}, time.Now()) // it is kept from now on
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			break
@@ -173,6 +174,25 @@ func (f *File) Kept(version int) (path string) {
 		}
 		path = next
 	}
+}
+
+// RemoveKept deletes the kept copies of the versions before one that are older than a time, and returns
+// their names. Of each version the newest goes first, so that Kept finds the others until they go.
+func (f *File) RemoveKept(before int, time time.Time) (removed []string, err error) {
+	for version := 1; version < before; version++ {
+		for path := f.Kept(version); isOlder(path, time); path = f.Kept(version) {
+			if err := os.Remove(path); err != nil {
+				return removed, err
+			}
+			removed = append(removed, path)
+		}
+	}
+	return removed, nil
+}
+
+func isOlder(path string, time time.Time) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && info.ModTime().Before(time)
 }
 
 // WayBack returns the shell command that puts a kept copy in the database's place. It deletes the

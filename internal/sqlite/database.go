@@ -286,6 +286,30 @@ func (d *Database) verify(ctx context.Context) {
 	}
 }
 
+// keptTime is how long a copy from before an upgrade, which has the secrets of its time, is kept.
+const keptTime = 30 * 24 * time.Hour
+
+// RemoveKept deletes the copies from before an upgrade that are older than 30 days, now and each day
+// until ctx ends.
+func (d *Database) RemoveKept(ctx context.Context) error {
+	daily := time.NewTicker(24 * time.Hour)
+	defer daily.Stop()
+	for {
+		removed, err := d.file.RemoveKept(d.schema.Version(), time.Now().Add(-keptTime))
+		for _, path := range removed {
+			d.log.Info("a copy from before an upgrade, with the secrets of its time, is deleted after 30 days", "file", path)
+		}
+		if err != nil {
+			d.log.Warn("a copy from before an upgrade stays, with the secrets of its time", "error", err)
+		}
+		select {
+		case <-daily.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // Backup makes a consistent copy of the live database and opens the copy. The copy has no name, so
 // that it is deleted when the caller closes it.
 func (d *Database) Backup(ctx context.Context) (*os.File, error) {
