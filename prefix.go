@@ -128,8 +128,9 @@ func shownPublish(p mesh.Publishing, language msg.Language) answers.ListedPublis
 func (o *operations) publishing(ctx context.Context, u mesh.Usage, language msg.Language) (answers.ListedPublish, error) {
 	shown := shownPublish(u.Publish, language)
 	formats, err := o.store.ledger.Formats(ctx, u.Name, u.Network.V.String())
-	shown.Formats, shown.Endpoints = answers.Formats(formats, language), o.checks.Endpoints(u.Seq)
-	return shown, err
+	endpoints, unread := o.checks.Endpoints(ctx, u.Seq)
+	shown.Formats, shown.Endpoints = answers.Formats(formats, language), endpoints
+	return shown, errors.Join(err, unread)
 }
 
 // awaited is publishing for an answer that has waited for it, else nil. It leaves out records that cannot

@@ -83,6 +83,15 @@ func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int
 	return all, len(usages) < limit, err
 }
 
+// targetsOf reads the endpoints of a usage, none if it has no check.
+func (t *Table) targetsOf(ctx context.Context, usage int64, addresses mesh.Addresses) ([]target, error) {
+	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` AND u.seq = ?`, usage)
+	if err != nil || len(usages) == 0 {
+		return nil, err
+	}
+	return t.endpoints(ctx, usages, addresses)
+}
+
 // endpoints returns what the usages would publish, each endpoint of a usage once.
 func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.Addresses) (all []target, err error) {
 	var names []string

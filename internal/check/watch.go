@@ -445,20 +445,19 @@ func (w *Watch) spend(changes []change) bool {
 // Reachable reports whether a control answers, so that this host is not cut off.
 func (w *Watch) Reachable(ctx context.Context) (ok, known bool) { return w.control.Reachable(ctx) }
 
-// Endpoints returns the states of the endpoints of a usage with a check, which is given by its seq.
-// Without a Watch there are none.
-func (w *Watch) Endpoints(usage int64) (all []answers.ListedEndpoint) {
+// Endpoints returns the endpoints that a usage with a check has now, which is given by its seq, and what
+// the probes have shown. Without a Watch there are none.
+func (w *Watch) Endpoints(ctx context.Context, usage int64) (all []answers.ListedEndpoint, err error) {
 	if w == nil {
-		return nil
+		return nil, nil
 	}
+	targets, err := w.table.targetsOf(ctx, usage, w.addresses())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range w.targets {
-		if t.usage == usage {
-			all = append(all, w.shown(t))
-		}
+	for _, t := range targets {
+		all = append(all, w.shown(t))
 	}
-	return all
+	return all, err
 }
 
 func (w *Watch) shown(t target) answers.ListedEndpoint {

@@ -28,7 +28,7 @@ func TestDeath(t *testing.T) {
 	if got := w.count(`SELECT count(*) FROM names WHERE name = '` + name + `' AND due IS NOT NULL`); got != 1 {
 		t.Fatal("the name is not due")
 	}
-	states := w.Endpoints(1)
+	states := w.endpoints()
 	if len(states) != 3 || states[0].Alive == nil || *states[0].Alive || states[0].Error == "" || !*states[1].Alive || states[2].Alive != nil {
 		t.Fatalf("states: %+v", states)
 	}
@@ -58,6 +58,19 @@ func TestListedTwice(t *testing.T) {
 	a.die()
 	w.pass(3 * time.Minute)
 	w.wantDead(b.endpoint())
+}
+
+// TestChangedEndpoints: the states are those of the endpoints that are stored now, although the checks read
+// them every few seconds only.
+func TestChangedEndpoints(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	w := newWorld(t, every5, a.endpoint(), b.endpoint())
+	w.pass(8 * time.Second)
+	w.db.Exec(`UPDATE usages SET txt_endpoints = json_array(?, 'tcp://192.0.2.1:1')`, a.endpoint())
+	states := w.endpoints()
+	if len(states) != 2 || states[0].Endpoint != a.endpoint() || states[0].Alive == nil || states[1].Endpoint != "tcp://192.0.2.1:1" || states[1].Alive != nil {
+		t.Fatalf("states: %+v", states)
+	}
 }
 
 // TestNeverTheLast keeps the last living endpoint of a usage.
@@ -189,7 +202,7 @@ func TestUnwanted(t *testing.T) {
 	w.db.Exec(`INSERT INTO usage_options (usage, formats, checking, peer_id) VALUES (1, '[]', '{"kind":"none"}', '')`)
 	w.pass(time.Second)
 	w.wantDead()
-	if got := w.count(`SELECT count(*) FROM names WHERE due IS NOT NULL`); got != 1 || len(w.Endpoints(1)) != 0 {
+	if got := w.count(`SELECT count(*) FROM names WHERE due IS NOT NULL`); got != 1 || len(w.endpoints()) != 0 {
 		t.Fatal("the endpoint is not published again")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
 	"meshddns/internal/events"
 	"meshddns/internal/ledger"
@@ -53,6 +54,14 @@ func (w *world) step() {
 	w.lock.Unlock()
 	w.must(w.load(w.t.Context()))
 	w.begin(w.t.Context())
+}
+
+// endpoints returns the states that the API shows.
+func (w *world) endpoints() []answers.ListedEndpoint {
+	w.t.Helper()
+	all, err := w.Endpoints(w.t.Context(), 1)
+	w.must(err)
+	return all
 }
 
 func (w *world) must(err error) {
