@@ -163,12 +163,14 @@ func (l *Log) Knows(ctx context.Context, usageID string) (known bool, err error)
 	return known, err
 }
 
-// LastAbout returns the last event of a name whose kind is one of some kinds, as q sees it. ok is
-// false if there is none.
-func LastAbout(ctx context.Context, q sqlite.Queryer, name string, kinds ...Kind) (e Event, ok bool, err error) {
-	e, err = scan(q.QueryRowContext(ctx, selectEvents+ofName+` AND kind IN (SELECT value FROM json_each(?)) ORDER BY seq DESC LIMIT 1`,
-		name, name, name, string(JSON(kinds))))
-	return e, err == nil, sqlite.Absent(err, nil)
+// LastAbout returns the last event about the record of an event whose kind is one of some kinds, as q
+// sees it. ok is false if there is none.
+func LastAbout(ctx context.Context, q sqlite.Queryer, e Event, kinds ...Kind) (last Event, ok bool, err error) {
+	last, err = scan(q.QueryRowContext(ctx, selectEvents+ofName+` AND kind IN (SELECT value FROM json_each(?))
+		AND coalesce(nullif(detail, '') ->> '$.record', '') = ? AND coalesce(nullif(detail, '') ->> '$.zone', '') = ?
+		AND coalesce(nullif(detail, '') ->> '$.provider', '') = ? ORDER BY seq DESC LIMIT 1`,
+		e.Name, e.Name, e.Name, string(JSON(kinds)), e.Detail.Record, e.Detail.Zone, e.Detail.Provider))
+	return last, err == nil, sqlite.Absent(err, nil)
 }
 
 // Count is the number of events of a kind in a span of time.

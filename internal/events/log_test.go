@@ -118,12 +118,17 @@ func TestPageFilters(t *testing.T) {
 	if got := page[1].Detail; got.Fault != fault || got.Zone != "example" || got.Provider != "webhook" {
 		t.Errorf("%+v", got)
 	}
-	e, ok, err := events.LastAbout(t.Context(), w.db, "a.example", events.UsageReserved, events.RecordFailed)
+	e, ok, err := events.LastAbout(t.Context(), w.db, page[1], events.UsageReserved, events.RecordFailed)
 	if err != nil || !ok || e.Seq != 2 {
 		t.Error(e, ok, err)
 	}
-	if e, ok, err := events.LastAbout(t.Context(), w.db, "a.example", events.BackupMade); ok || err != nil {
+	if e, ok, err := events.LastAbout(t.Context(), w.db, page[1], events.BackupMade); ok || err != nil {
 		t.Error(e, err)
+	}
+	other := page[1]
+	other.Detail.Record = "TXT"
+	if e, ok, err := events.LastAbout(t.Context(), w.db, other, events.RecordFailed); ok || err != nil {
+		t.Error("an event of another record", e, err)
 	}
 	for id, want := range map[string]bool{"u1": true, "u2": true, "u3": false} {
 		if known, err := w.Knows(t.Context(), id); err != nil || known != want {

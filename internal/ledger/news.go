@@ -135,7 +135,13 @@ func (g *Ledger) changePlaces(ctx context.Context, tx *sql.Tx, stored, ended []r
 	}
 	all := recordEvents(stood, stands)
 	for _, p := range stored {
-		all = append(all, incidentEvents(before[p.ID], p)...)
+		for _, e := range incidentEvents(before[p.ID], p) {
+			if told, err := toldBefore(ctx, tx, e, incident(before[p.ID])); err != nil {
+				return nil, err
+			} else if !told {
+				all = append(all, e)
+			}
+		}
 	}
 	for _, p := range forgotten {
 		all = append(all, placeEvent(events.LeftoverGone, p, reconcile.Fault{}, p.Standing, ""))
@@ -190,7 +196,7 @@ func incidentEvents(before, after reconcile.Place) (all []events.Event) {
 	case before.Fault.Code == "" && after.Fault.Code != "" && after.State != reconcile.Leftover:
 		all = append(all, placeEvent(events.RecordFailed, after, after.Fault, after.Standing, ""))
 	case before.Fault.Code != "" && after.Fault.Code == "":
-		all = append(all, placeEvent(events.RecordRecovered, after, before.Fault, "", after.Standing))
+		all = append(all, placeEvent(events.RecordRecovered, after, reconcile.Fault{}, "", after.Standing))
 	}
 	switch {
 	case before.State != reconcile.Leftover && after.State == reconcile.Leftover:
@@ -199,6 +205,16 @@ func incidentEvents(before, after reconcile.Place) (all []events.Event) {
 		all = append(all, placeEvent(events.LeftoverGone, after, reconcile.Fault{}, before.Standing, ""))
 	}
 	return all
+}
+
+// toldBefore reports whether an event is a conflict that was told already since its incident began. f is
+// the fault before: an outage of the zone hides a conflict, and does not end it.
+func toldBefore(ctx context.Context, tx *sql.Tx, e events.Event, f reconcile.Fault) (bool, error) {
+	if e.Kind != events.RecordConflict || f.Code == "" {
+		return false, nil
+	}
+	last, ok, err := events.LastAbout(ctx, tx, e, events.RecordFailed, events.RecordConflict, events.RecordRecovered)
+	return ok && last.Kind == e.Kind && last.Detail.Fault.Code == e.Detail.Fault.Code, err
 }
 
 // incident returns the fault of a place. That of a published one is a warning.
@@ -274,11 +290,10 @@ func (g *Ledger) tellRival(ctx context.Context, tx *sql.Tx, r reconcile.Retellin
 	if (before == "") == (after == "") || r.Now.Releasing {
 		return nil
 	}
-	e := events.Event{Kind: events.RecordConflict, UsageID: r.Now.ID, Network: networkOf("n=" + r.Now.Network)}
-	if after == "" {
-		e.Kind = events.RecordRecovered
+	e := events.Event{Kind: events.RecordRecovered, UsageID: r.Now.ID, Network: networkOf("n=" + r.Now.Network)}
+	if after != "" {
+		e.Kind, e.Detail.Fault = events.RecordConflict, mesh.Fault{Code: reconcile.CodeNetworkConflict, Detail: msg.Text(after)}
 	}
-	e.Detail.Fault = mesh.Fault{Code: reconcile.CodeNetworkConflict, Detail: msg.Text(before + after)}
 	if err := tx.QueryRowContext(ctx, `SELECT seq, name, provider_id FROM usages WHERE id = ?`, r.Now.ID).Scan(&e.Usage, &e.Name, &e.ServiceID); err != nil {
 		return err
 	}
@@ -348,7 +363,7 @@ func (g *Ledger) tellOrphans(ctx context.Context, tx *sql.Tx, r reconcile.Report
 func (g *Ledger) tellOrphan(ctx context.Context, tx *sql.Tx, at spot, value string) error {
 	e := events.Event{Kind: events.OrphanFound, Name: at.name, Network: networkOf(value)}
 	e.Detail = events.Detail{Zone: at.zone, Provider: at.provider, Before: events.JSON(value)}
-	last, told, err := events.LastAbout(ctx, tx, at.name, events.OrphanFound, events.RecordWithdrawn, events.LeftoverGone)
+	last, told, err := events.LastAbout(ctx, tx, e, events.OrphanFound, events.RecordWithdrawn, events.LeftoverGone)
 	if err != nil || told && last.Kind == e.Kind && bytes.Equal(last.Detail.Before, e.Detail.Before) {
 		return err
 	}
