@@ -220,6 +220,9 @@ func listenDNS(ctx context.Context, c nameserver.Config, s *store, addresses *ho
 	}
 	d.cache = builtin.NewCache(s.zones, log)
 	s.zones.Changed, s.zones.Moved, s.zones.Catalog = d.cache.Changed, s.peers.Moved, c.Catalog.Bare()
+	if err := s.zones.CheckCatalog(ctx); err != nil {
+		return d, err
+	}
 	if err := s.zones.Renew(ctx, c.Hosts); err != nil {
 		return d, err
 	}

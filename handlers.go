@@ -22,6 +22,7 @@ import (
 
 	"meshddns/docs"
 	"meshddns/internal/answers"
+	"meshddns/internal/builtin"
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/feed"
@@ -141,6 +142,7 @@ var failures = append(slices.Concat(notify.Failures, secondary.Failures, lease.F
 	{Err: errServiceExists, ID: msg.ServiceExists},
 	{Err: errServiceInUse, ID: msg.ServiceInUse},
 	{Err: errDomainInUse, ID: msg.ServiceDomainInUse},
+	{Err: builtin.ErrCatalog, ID: msg.DomainIsCatalog},
 	{Err: errNameTooLong, ID: msg.NameTooLong},
 	{Err: errServiceConfig, ID: msg.ServiceConfigInvalid},
 	{Err: errNoDomain, ID: msg.ServiceDomainMissing},

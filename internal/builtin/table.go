@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -72,6 +73,18 @@ func scanZone(row sqlite.Scanner) (z Zone, err error) {
 	return z, err
 }
 
+// ErrCatalog is the error for a zone with the name of the catalog, which secondaries would get in its place.
+const ErrCatalog = sqlite.Refusal("no zone can have the name of the catalog")
+
+// CheckCatalog returns ErrCatalog if a zone has the name of the catalog.
+func (t *Table) CheckCatalog(ctx context.Context) error {
+	zones, err := selectBuiltinZones(ctx, t.db.Reader, []string{t.Catalog})
+	if err == nil && len(zones) > 0 {
+		err = fmt.Errorf("-dns-catalog %s: %w: want a name under which nothing else is", t.Catalog, ErrCatalog)
+	}
+	return err
+}
+
 // ZoneChange records which names a transaction may make built-in zones, or no zones.
 type ZoneChange struct {
 	names  []string
@@ -86,7 +99,8 @@ func (c *ZoneChange) Begin(ctx context.Context, tx *sql.Tx, names ...string) (er
 }
 
 // ChangeZones runs a transaction that may make names built-in zones, or no zones. Each such
-// zone and the zone around it get new serials. f must call Begin before it changes a zone.
+// zone and the zone around it get new serials. f must call Begin before it changes a zone. A new zone with
+// the name of the catalog is ErrCatalog.
 func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *ZoneChange) error) error {
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		change := ZoneChange{}
@@ -127,6 +141,9 @@ func (t *Table) end(ctx context.Context, tx *sql.Tx, change ZoneChange) error {
 	}
 	moved := slices.DeleteFunc(change.names, func(name string) bool { return isZone(change.before, name) == isZone(after, name) })
 	for _, name := range moved {
+		if name == t.Catalog && isZone(after, name) {
+			return ErrCatalog
+		}
 		if err := t.newSerials(ctx, tx, name); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -336,6 +337,23 @@ func TestOneTTL(t *testing.T) {
 	zone = apply(t, zone, p.transfer(t, server, "example.com", serialOf(t, first[0])))
 	if whole := zoneText(p.transfer(t, server, "example.com")); !slices.Equal(zone, whole) || strings.Count(strings.Join(zone, "\n"), "x.example.com. 600 ") != 3 {
 		t.Errorf("%q, whole %q", zone, whole)
+	}
+}
+
+// TestCatalogIsNoZone: no zone begins with the name of the catalog, and the catalog cannot have that of a zone.
+func TestCatalogIsNoZone(t *testing.T) {
+	w := newWorld(t)
+	w.zone("example.com")
+	w.table.Catalog = "catalog.invalid"
+	if err := w.putService("other", "catalog.invalid", "builtin"); !errors.Is(err, builtin.ErrCatalog) {
+		t.Errorf("a zone with the name of the catalog: %v", err)
+	}
+	if err := w.table.CheckCatalog(t.Context()); err != nil {
+		t.Error(err)
+	}
+	w.table.Catalog = "example.com"
+	if err := w.table.CheckCatalog(t.Context()); !errors.Is(err, builtin.ErrCatalog) {
+		t.Errorf("a catalog with the name of a zone: %v", err)
 	}
 }
 

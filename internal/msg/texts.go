@@ -78,6 +78,7 @@ const (
 	ServiceEntryType   ID = "service_entry_not_string"
 
 	ServiceDomainInvalid ID = "service_domain_invalid"
+	DomainIsCatalog      ID = "domain_is_catalog"
 
 	ServiceIDInvalid   ID = "service_id_invalid"
 	ServiceExists      ID = "service_exists"
@@ -339,6 +340,7 @@ var texts = map[ID][2]string{
 	ServiceConfigShape:   {"config 无效：%s", "config: %s"},
 	ServiceEntryType:     {"config 中的 %s 类型不符，应为：%s", "config entry %s: want %s"},
 	ServiceDomainInvalid: {"config 中的 domain %q 不是合法的 DNS 域名", "config entry domain: %q is not a DNS name"},
+	DomainIsCatalog:      {"domain 与目录区域（-dns-catalog）同名", "the domain is the name of the catalog zone (-dns-catalog)"},
 	ServiceIDInvalid:     {"id 无效：1 到 128 个字符，只能包含字母、数字和 . _ ~ -", "the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -"},
 	ServiceExists:        {"id 相同的服务已存在", "a service with this id exists"},
 	ServiceInUse:         {"该服务仍有前缀预留，不能删除", "the service has usages and cannot be deleted"},

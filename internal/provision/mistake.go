@@ -63,7 +63,7 @@ var blamed = map[msg.ID]string{
 	msg.NotificationSecretMasked: "secret", msg.NotificationEvents: "events", msg.NotificationLanguage: "language",
 	msg.SecondaryAddress: "address", msg.SecondaryKey: "key_name", msg.SecondarySecret: "key_secret", msg.SecondarySecretMasked: "key_secret",
 	msg.SecondaryAlgorithm: "key_algorithm", msg.SecondaryZones: "zones", msg.SecondaryKeyDiffers: "key_name",
-	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain",
+	msg.ServiceIDInvalid: "id", msg.ServiceDomainInUse: "domain", msg.ServiceDomainInvalid: "domain", msg.DomainIsCatalog: "domain",
 }
 
 // Blamed implements Blame of Checks: it returns the member of a body that a refusal of the API is about,
