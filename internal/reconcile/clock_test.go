@@ -89,3 +89,41 @@ func TestClockSkewIsTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestLookBeginsAtItsTime loses the answer to a write that arrives 58 s later, and releases its usage. A pass
+// reads the name after 55 s, and its batch ends after a minute: the release waits for a look that began later.
+func TestLookBeginsAtItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		w.sync(time.Minute)
+		late, slow := w.reserve("example.com", "a"), w.reserve("example.com", "b")
+		w.vendor.on(func(_ context.Context, what, name string) error {
+			if what == "change" && name == late {
+				return &provider.Error{Kind: provider.Network}
+			}
+			return nil
+		})
+		w.due(late, reconcile.LaneChanged)
+		after(100 * time.Millisecond)
+		w.release(late)
+		after(reconcile.SecondLook - 5*time.Second)
+		w.vendor.on(func(_ context.Context, what, name string) error {
+			if what == "read" && name == slow {
+				<-time.After(7 * time.Second)
+			}
+			return nil
+		})
+		result := w.begin(false)
+		after(3 * time.Second)
+		w.vendor.put(late, orphan(1))
+		<-result
+		if w.count(`SELECT count(*) FROM usages`) != 2 {
+			t.Error("the prefix is free although the value stands")
+		}
+		after(2 * reconcile.SecondLook)
+		if w.vendor.stands(late) || w.count(`SELECT count(*) FROM usages`) != 1 {
+			t.Errorf("the value stands: %t; %d usages are left, want 1", w.vendor.stands(late), w.count(`SELECT count(*) FROM usages`))
+		}
+	})
+}

@@ -78,6 +78,7 @@ func (i *item) restate(now time.Time) { i.happens(i.record.wanted(), now) }
 
 // happens applies an event to the place of the item.
 func (i *item) happens(e Event, now time.Time) {
+	e.Began = i.began // a late write may arrive while the provider answers
 	i.place, i.step = i.place.After(e, i.record.wish(), i.goal.mode, now)
 }
 

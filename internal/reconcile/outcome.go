@@ -168,8 +168,9 @@ func (r *Report) add(outcomes []Outcome, again, wasBad bool) {
 	}
 }
 
-// takeBack removes the bad records of a name, which is well now, from the report.
-func (r *Report) takeBack(name string) {
+// takeBack removes the bad records of a name that was worked on again. It reports whether there
+// were any: the name does not count as bad any more.
+func (r *Report) takeBack(name string) bool {
 	before := len(r.Records)
 	r.Records = slices.DeleteFunc(r.Records, func(o Outcome) bool {
 		old := o.Name == name && o.bad()
@@ -178,9 +179,11 @@ func (r *Report) takeBack(name string) {
 		}
 		return old
 	})
-	if len(r.Records) < before {
-		r.Bad--
+	if len(r.Records) == before {
+		return false
 	}
+	r.Bad--
+	return true
 }
 
 // trim sorts the records by name and keeps maxRecords of them, the bad ones first.

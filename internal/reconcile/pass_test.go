@@ -519,6 +519,40 @@ func TestPassTakesBackWhatIsWell(t *testing.T) {
 	})
 }
 
+// TestPassTellsTheLastFault has a name in conflict that fails for another reason before the pass has
+// ended: its report has that reason only, and one bad name.
+func TestPassTellsTheLastFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		w.service("slow.example", w.account("key"))
+		bad, slow := w.reserve("example.com", "a"), w.reserve("slow.example", "c")
+		w.vendor.put(bad, "v=mesh1 n=9 o=ffffffffffff tcp://192.0.2.1:1")
+		open := make(chan struct{})
+		var refuses atomic.Bool
+		w.vendor.on(func(_ context.Context, what, name string) error {
+			switch {
+			case what == "read" && name == slow:
+				<-open
+			case what == "read" && name == bad && refuses.Load():
+				return &provider.Error{Kind: provider.BadCredentials}
+			}
+			return nil
+		})
+		result := w.begin(false)
+		after(time.Second)
+		refuses.Store(true)
+		w.due(bad, reconcile.LaneAsked)
+		after(time.Second)
+		close(open)
+		r := <-result
+		wantOutcomes(t, r, "_host.example.com create", bad+" failed "+string(provider.BadCredentials), slow+" create")
+		if r.Names != 3 || r.Bad != 1 || r.Counts[reconcile.ActionConflict] != 0 || r.Counts[reconcile.ActionFailed] != 1 {
+			t.Errorf("%d names, %d bad, %v", r.Names, r.Bad, r.Counts)
+		}
+	})
+}
+
 // TestSlowBatch loses the answer to a write, and has another write of the batch take longer than a second
 // look waits: the look follows soon, and ends the release.
 func TestSlowBatch(t *testing.T) {

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -116,9 +117,9 @@ func (p Place) holds(network string) bool {
 		p.Doubt.More || p.Doubt.Value != "" && mesh.Network(p.Doubt.Value) == network
 }
 
-// looks reports whether a look now is the second look, which shows the outcome of every
-// earlier write.
-func (p Place) looks(now time.Time) bool { return !p.LookAt.IsZero() && !now.Before(p.LookAt) }
+// looks reports whether a look that began at a time is the second look, which shows the outcome of
+// every earlier write.
+func (p Place) looks(began time.Time) bool { return !p.LookAt.IsZero() && !began.Before(p.LookAt) }
 
 // Event is something that happened at a place.
 type Event struct {
@@ -128,6 +129,8 @@ type Event struct {
 	Fault  Fault  // of Failure and NoZone
 	Final  bool   // of Failure: no retry before the next pass
 	Before Place  // of Known: the place before Intent
+
+	Began time.Time // of Seen and NoZone: when the look began; zero: now
 }
 
 // EventKind is a kind of event.
@@ -200,9 +203,9 @@ func (p Place) After(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
 		return p.seen(e, w, m, now)
 	case NoZone:
 		if w.Value == "" {
-			return p.seen(Event{}, w, m, now)
+			return p.seen(Event{Began: e.Began}, w, m, now)
 		}
-		return p.lost(e.Fault, w, now), Tell
+		return p.lost(e, w, now), Tell
 	case Failure:
 		return p.failed(e, w)
 	}
@@ -241,11 +244,11 @@ func (p Place) intended(e Event, w Wish, now time.Time) Place {
 	return p
 }
 
-// seen returns the place and the step after a look. Only a look at LookAt or later settles
-// a doubt about a write: a value seen earlier may come from another write of it. A doubt
+// seen returns the place and the step after a look. Only a look that began at LookAt or later
+// settles a doubt about a write: a value seen earlier may come from another write of it. A doubt
 // without LookAt is not about a write, so any look settles it.
 func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
-	looked := p.looks(now)
+	looked := p.looks(cmp.Or(e.Began, now))
 	if looked || p.LookAt.IsZero() {
 		p.Doubt, p.Gone, p.LookAt = Doubt{}, "", time.Time{}
 	}
@@ -306,13 +309,13 @@ func (p Place) gone(looked bool, now time.Time) (Place, Step) {
 
 // lost returns a wanted place whose zone is gone. If a second look finds no zone either, a
 // released usage waits no longer for the value that stood there.
-func (p Place) lost(f Fault, w Wish, now time.Time) Place {
-	p.State, p.Fault = Failed, f
+func (p Place) lost(e Event, w Wish, now time.Time) Place {
+	p.State, p.Fault = Failed, e.Fault
 	switch {
 	case !w.Waited:
 	case p.LookAt.IsZero():
 		p.LookAt = now.Add(SecondLook)
-	case p.looks(now):
+	case p.looks(cmp.Or(e.Began, now)):
 		p.Standing, p.Doubt, p.Gone, p.LookAt = "", Doubt{}, "", time.Time{}
 	}
 	return p

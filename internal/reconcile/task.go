@@ -100,9 +100,6 @@ func (t *task) counts() bool {
 	return !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" })
 }
 
-// well reports whether the task has ended without a bad record.
-func (t *task) well() bool { return t.counts() && !slices.ContainsFunc(t.outcomes, Outcome.bad) }
-
 // lookAgain is the pause after a second look that settled nothing.
 const lookAgain = 5 * time.Minute
 

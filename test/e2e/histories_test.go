@@ -142,6 +142,7 @@ type history struct {
 	strict   bool              // nothing excuses a second pass
 	sweep    bool              // rest is asked for with sweep=1
 	checks   []check           // what a verdict of this step looks at besides
+	probes   []string          // what stands only until the program withdraws it by itself
 	after    func()            // what this step does when it has come to rest
 	useDNS   bool              // the built-in server has had values
 	rested   int               // passes until rest
@@ -660,7 +661,7 @@ func (w *history) rest(after string) {
 		if len(wrong) > 0 && (w.strict || w.host.isBroken()) {
 			w.fail("after %s, %d passes:\n%s", after, w.rested, strings.Join(wrong, "\n"))
 		}
-		return strings.Join(wrong, "\n  ")
+		return strings.Join(append(wrong, w.probes...), "\n  ")
 	})
 	w.tally.add(fmt.Sprintf("rest after %d passes", min(w.rested, 5)), 1)
 	w.checkStates()

@@ -32,6 +32,7 @@ type host struct {
 	requests  int
 	writes    int
 	lateNames map[string]bool // where a write of this step has come late
+	unsure    map[string]bool // the names of probes about which a call has failed
 	nextID    int
 
 	owner    string
@@ -215,7 +216,7 @@ type front struct {
 
 func newHost() *host {
 	h := &host{
-		addrs: map[string]string{}, stale: map[spot]staleView{}, hidden: map[spot]bool{}, book: map[spot]map[string]bool{}, written: map[spot]int{},
+		addrs: map[string]string{}, stale: map[spot]staleView{}, hidden: map[spot]bool{}, book: map[spot]map[string]bool{}, written: map[spot]int{}, unsure: map[string]bool{},
 		lateNames: map[string]bool{}, guards: map[guard]bool{}, resolved: map[guard]bool{}, fired: map[faultKind]int{},
 	}
 	return h
@@ -297,6 +298,9 @@ func (h *host) serve(f front, at string, w http.ResponseWriter, r *http.Request)
 	h.enter(c)
 	h.wait(key.account, c, r)
 	kind := h.take(key.account, c)
+	if kind != noFault && isProbe(c.at.name) {
+		h.unsure[c.at.name] = true
+	}
 	h.say("  %s: %s %s", id, c.text, kind)
 	switch kind {
 	case throttled, throttledFor, unavailable, refusedOnce:

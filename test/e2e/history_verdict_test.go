@@ -43,6 +43,7 @@ func (s *spotted) say(format string, args ...any) {
 func (w *history) verdict(a answer) []string {
 	w.t.Helper()
 	w.forget()
+	w.probes = nil
 	s := &spotted{ours: map[string][]found{}, wishes: w.model.wishes(w.host.owner)}
 	w.get(leftoversPath, &s.leftovers)
 	for _, f := range w.scan(w.mine) {
@@ -227,6 +228,8 @@ func (w *history) checkExtras(s *spotted, name string, extras []found, kept *wis
 		switch {
 		case w.shadowed(f.account, f.zone, name):
 			w.tally.add("values in the shadow of another zone", 1)
+		case !listed && w.unsureProbe(name):
+			w.probes = append(w.probes, fmt.Sprintf("%s waits to be withdrawn", f))
 		case w.planted[f.text] && (kept != nil || w.model.config.mode == "upsert-only" || !w.open(f.account)):
 			w.tally.add("values of tampering that may stay", 1)
 		case w.taken(f):
@@ -254,7 +257,17 @@ func (w *history) cameLate(name string) bool {
 func (w *history) probeLate() bool {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
-	return slices.ContainsFunc(w.host.late, func(l *lateWrite) bool { return strings.HasPrefix(l.spots[0].name, "_mesh-test-") })
+	return slices.ContainsFunc(w.host.late, func(l *lateWrite) bool { return isProbe(l.spots[0].name) })
+}
+
+func isProbe(name string) bool { return strings.HasPrefix(name, "_mesh-test-") }
+
+// unsureProbe says that a call about a probe has failed: no pass withdraws it, because its writer may still
+// use it. The program does so by itself after ProbeTime, for which rest waits.
+func (w *history) unsureProbe(name string) bool {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	return w.host.unsure[name]
 }
 
 // leftNow says that something waits for a later pass.
