@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 )
 
 // Members are the options of a usage as clients write them. "formats": [] and "check": {} return to
@@ -16,7 +17,9 @@ type Members struct {
 
 // Change returns the change of the options, or the refusal of the first member that is not valid.
 func (m Members) Change() (c mesh.OptionsChange, err error) {
-	c.PeerID = m.PeerID
+	if c.PeerID = m.PeerID; m.PeerID != nil && *m.PeerID != "" && !IsPeerID(*m.PeerID) {
+		return c, msg.Refuse(msg.PeerIDInvalid)
+	}
 	if m.Check != nil {
 		checking, err := mesh.ParseCheck(m.Check)
 		if err != nil {

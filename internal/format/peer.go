@@ -16,6 +16,12 @@ const maxPeerID = 80
 // cidEncoding is multibase "b" (RFC 4648 in lower case, without padding).
 var cidEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
+// IsPeerID reports whether a text is the id of a peer of libp2p or of an endpoint of iroh.
+func IsPeerID(id string) bool {
+	_, iroh := irohLabel(id)
+	return iroh || isLibp2pID(id)
+}
+
 // isLibp2pID reports whether libp2p reads a text as a peer id: a multihash in base58, or a CID of codec
 // libp2p-key (libp2p/specs, peer-ids).
 func isLibp2pID(id string) bool {

@@ -17,7 +17,7 @@ import (
 // hash of it.
 func TestPost(t *testing.T) {
 	w := newWorld(t)
-	status, _, answer := w.ask("POST", "/usages/u1/leases", `{"slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.9/24","2001:db8::1"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3Koo"}`)
+	status, _, answer := w.ask("POST", "/usages/u1/leases", `{"slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.9/24","2001:db8::1"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA"}`)
 	if status != 200 || !strings.Contains(answer, `"expires_at":"2026-03-04T12:01:00.000Z"`) || !strings.Contains(answer, `"slot":"node-1"`) {
 		t.Fatalf("%d %s", status, answer)
 	}
@@ -27,7 +27,7 @@ func TestPost(t *testing.T) {
 		t.Errorf("the token is %q", token)
 	}
 	_, _, list := w.ask("GET", "/usages/u1/leases", "")
-	want := `{"data":[{"id":"l1","slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.0/24","2001:db8::1/128"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3Koo","endpoints":[],"renewed_at":"","expires_at":"","from":""}]}`
+	want := `{"data":[{"id":"l1","slot":"node-1","schemes":["tcp","ws"],"cidrs":["192.0.2.0/24","2001:db8::1/128"],"ttl":60,"template":["tcp://{ip}:11010"],"peer_id":"12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA","endpoints":[],"renewed_at":"","expires_at":"","from":""}]}`
 	if strings.TrimSpace(list) != want {
 		t.Errorf("the list is %s\nwant %s", list, want)
 	}
@@ -96,6 +96,7 @@ func TestPostRefuses(t *testing.T) {
 		{"u3", `{"slot":"a","ttl":60,"template":["tcp://{ip}:1","udp://{ipv4}:1"]}`, 400, msg.LeaseTemplate},
 		{"u3", `{"slot":"a","ttl":60,"schemes":["tcp"],"template":["udp://{ip}:1"]}`, 400, msg.LeaseScheme},
 		{"u3", `{"slot":"a","ttl":60,"template":[` + seventeen + `]}`, 400, msg.LeaseTemplate},
+		{"u3", `{"slot":"a","ttl":60,"peer_id":"nobody"}`, 400, msg.LeasePeerID},
 		{"u3", `{"slot":"a","ttl":60,"peer_id":"a b"}`, 400, msg.LeasePeerID},
 		{"u3", `{"slot":"a","ttl":60,"peer_id":"` + strings.Repeat("a", 129) + `"}`, 400, msg.LeasePeerID},
 		{"u3", `{"slot":"a","ttl":"60"}`, 400, ""},

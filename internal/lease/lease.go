@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
+	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
@@ -51,7 +52,6 @@ const (
 
 	minTTL, maxTTL = time.Minute, 7 * 24 * time.Hour
 	maxEntries     = 16 // of schemes, cidrs and template
-	maxPeerID      = 128
 	tokenOctets    = 32
 )
 
@@ -111,7 +111,6 @@ type body struct {
 const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
 	digits = "0123456789"
-	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 	maxWord = 32 // characters of a slot or a scheme
 )
@@ -125,10 +124,6 @@ func isScheme(text string) bool {
 	return text != "" && len(text) <= maxWord && strings.Contains(lower, text[:1]) && strings.Trim(text, lower+digits+"+.-") == ""
 }
 
-func isPeerID(text string) bool {
-	return len(text) <= maxPeerID && strings.Trim(text, lower+upper+digits) == ""
-}
-
 // rules checks the body. The error is a msg.Refusal.
 func (b body) rules() (r Rules, err error) {
 	r = Rules{Slot: b.Slot, Schemes: b.Schemes, TTL: time.Duration(b.TTL) * time.Second, Template: b.Template, PeerID: b.PeerID}
@@ -139,8 +134,8 @@ func (b body) rules() (r Rules, err error) {
 		return r, msg.Refuse(msg.LeaseTTL, int64(minTTL/time.Second), int64(maxTTL/time.Second))
 	case len(b.Schemes) > maxEntries || slices.ContainsFunc(b.Schemes, func(s string) bool { return !isScheme(s) }):
 		return r, msg.Refuse(msg.LeaseSchemes, maxEntries)
-	case !isPeerID(b.PeerID):
-		return r, msg.Refuse(msg.LeasePeerID, maxPeerID)
+	case b.PeerID != "" && !format.IsPeerID(b.PeerID):
+		return r, msg.Refuse(msg.LeasePeerID)
 	case len(b.CIDRs) > maxEntries:
 		return r, msg.Refuse(msg.LeaseCIDRs, "", maxEntries)
 	}

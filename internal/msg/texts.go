@@ -55,6 +55,7 @@ const (
 	SecretNotStored    ID = "secret_not_stored"
 	EndpointInvalid    ID = "endpoint_invalid"
 	FormatInvalid      ID = "format_invalid"
+	PeerIDInvalid      ID = "peer_id_invalid"
 	CheckInvalid       ID = "check_invalid"
 	ValueTooLong       ID = "value_too_long"
 
@@ -315,6 +316,7 @@ var texts = map[ID][2]string{
 	TXTRecordNameEmpty: {"txt_record_name 不能为空", "txt_record_name must not be empty"},
 	SecretNotStored: {"仅当 provider、access_key_id、endpoint 与已保存的一致时才能沿用已保存的密钥，否则请填写完整密钥",
 		"a masked secret keeps the stored one only where provider, access_key_id and endpoint are the stored ones; send the secret itself"},
+	PeerIDInvalid:   {"peer_id 无效：应为 libp2p 节点或 iroh 端点的标识", "peer_id is not valid: want a peer id of libp2p or an endpoint id of iroh"},
 	FormatInvalid:   {"formats 中的 %q 无效：%s", "formats: %q: %s"},
 	EndpointInvalid: {"txt_endpoints 中的地址 %q 无效，应为 scheme://host:port%s", "txt_endpoints: %q is not scheme://host:port%s"},
 	EndpointSilent:  {"节点地址没有应答", "the endpoint does not answer"},
@@ -384,7 +386,7 @@ var texts = map[ID][2]string{
 	LeaseSchemes:          {"schemes 无效：应为小写的协议名，最多 %d 项", "schemes is not valid: want schemes in lower case, at most %d"},
 	LeaseCIDRs:            {"cidrs 中的 %q 无效：应为地址范围，最多 %d 项", "cidrs: %q is not valid: want address ranges, at most %d"},
 	LeaseTemplate:         {"template 中的 %q 无效：应为以 {ip} 代替主机的 协议://主机:端口，最多 %d 项", "template: %q is not valid: want scheme://{ip}:port, at most %d"},
-	LeasePeerID:           {"peer_id 无效：应为字母和数字，最多 %d 个", "peer_id is not valid: want letters and digits, at most %d"},
+	LeasePeerID:           {"peer_id 无效：应为 libp2p 节点或 iroh 端点的标识", "peer_id is not valid: want a peer id of libp2p or an endpoint id of iroh"},
 	LeaseNoTemplate:       {"租约没有 template，该前缀也没有租约允许的端点可供填入地址", "the lease has no template, and the prefix has no endpoint that the lease permits to put the address into"},
 	LeaseNoAddress:        {"请求没有地址，而发送方的地址 %s 不是公网地址", "the request has no address, and that of the client, %s, is not a public one"},
 	LeaseScheme:           {"租约不允许协议 %q；允许：%s", "the lease does not permit the scheme %q; it permits %s"},

@@ -54,7 +54,7 @@ func (all Mistakes) Error() string {
 var blamed = map[msg.ID]string{
 	msg.ProviderEmpty: "provider", msg.AccessKeyEmpty: "access_key_secret", msg.DomainEmpty: "domain",
 	msg.TXTRecordNameEmpty: "txt_record_name", msg.EndpointInvalid: "txt_endpoints",
-	msg.FormatInvalid: "formats", msg.CheckInvalid: "check", msg.ValueTooLong: "txt_endpoints", msg.ServiceIDEmpty: "service_id", msg.PrefixModeInvalid: "prefix_mode",
+	msg.FormatInvalid: "formats", msg.PeerIDInvalid: "peer_id", msg.CheckInvalid: "check", msg.ValueTooLong: "txt_endpoints", msg.ServiceIDEmpty: "service_id", msg.PrefixModeInvalid: "prefix_mode",
 	msg.UnknownService: "service_id", msg.ServiceConfigInvalid: "service_id", msg.ServiceDomainMissing: "service_id",
 	msg.NetworkIDMissing: "network_id", msg.PrefixEmpty: "custom_prefix", msg.PrefixTooLong: "custom_prefix",
 	msg.PrefixCharacters: "custom_prefix", msg.PrefixReserved: "custom_prefix", msg.PrefixTaken: "custom_prefix",

@@ -90,6 +90,39 @@ func TestClockSkewIsTriedAgain(t *testing.T) {
 	})
 }
 
+// TestClockSkewIsTold has a provider refuse what a wrong clock has signed: a caller hears of it at once, and
+// another one after the clock is right that it is well, in mode manual too. The names are tried again meanwhile.
+func TestClockSkewIsTold(t *testing.T) {
+	for _, mode := range []string{"auto", "manual"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mode)
+			w.exec(`UPDATE configuration SET max_retries = 3`)
+			w.start()
+			after(time.Second)
+			skewed := &provider.Error{Kind: provider.ClockSkew}
+			w.vendor.on(func(context.Context, string, string) error { return skewed })
+			for range 2 {
+				began := time.Now()
+				r := w.sync(time.Minute)
+				if r.Bad != 1 || r.FirstBad().Fault.Code != string(provider.ClockSkew) || time.Since(began) > time.Second {
+					t.Errorf("%s: %+v after %s", mode, r, time.Since(began))
+				}
+			}
+			w.vendor.on(func(context.Context, string, string) error { return nil })
+			after(10 * time.Second)
+			if !w.vendor.stands("_host.example.com") {
+				t.Error("it is not tried again", mode)
+			}
+			w.vendor.on(func(context.Context, string, string) error { return skewed })
+			w.sync(time.Minute)
+			w.vendor.on(func(context.Context, string, string) error { return nil })
+			if r := w.sync(time.Minute); !r.OK() {
+				t.Errorf("%s: the clock is right: %+v", mode, r)
+			}
+		})
+	}
+}
+
 // TestLookBeginsAtItsTime loses the answer to a write that arrives 58 s later, and releases its usage. A pass
 // reads the name after 55 s, and its batch ends after a minute: the release waits for a look that began later.
 func TestLookBeginsAtItsTime(t *testing.T) {

@@ -64,6 +64,9 @@ func (l *zoneLane) put(j *job) {
 // closed reports whether the zone is not to be asked now.
 func (l *zoneLane) closed(now time.Time) bool { return waits(l.blocked, now, longestZoneWait) }
 
+// skewed reports whether the zone has refused this host's time.
+func (l *zoneLane) skewed() bool { return l.fault.Code == string(provider.ClockSkew) }
+
 // runLane works off the queue of a zone, batch by batch.
 func (e *Engine) runLane(l *zoneLane) {
 	for {
@@ -259,7 +262,7 @@ func (e *Engine) tellAnswer(r Record, b *batch, now time.Time) {
 func (e *Engine) judge(l *zoneLane, b *batch, now time.Time) {
 	switch {
 	case b.down == nil && b.answered:
-		l.fails, l.blocked, l.since = 0, time.Time{}, time.Time{}
+		l.fails, l.blocked, l.since, l.fault = 0, time.Time{}, time.Time{}, Fault{}
 	case b.down != nil:
 		if l.fails++; b.answered {
 			l.fails, l.since = 1, now

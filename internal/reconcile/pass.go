@@ -32,6 +32,7 @@ type pass struct {
 	search   context.CancelFunc // ends the search for orphans; nil while none runs
 	undone   []unsearched       // zones that the search could not search
 	waiting  []*request
+	answered bool // its callers know that the names that are left wait for this host's clock
 }
 
 // request is a caller that waits for a pass.
@@ -249,9 +250,11 @@ func (e *Engine) trigger(requested Request, automatic bool, now time.Time) (stri
 	return TriggerInterval, e.idleAt
 }
 
-// unhurried reports whether the pass is paced and no caller waits for it: a caller that
-// asks now gets a pass of its own.
-func (e *Engine) unhurried() bool { return e.pass.paced && len(e.pass.waiting) == 0 }
+// unhurried reports whether no caller waits for the pass, and it is paced or has answered its
+// callers: a caller that asks now gets a pass of its own.
+func (e *Engine) unhurried() bool {
+	return len(e.pass.waiting) == 0 && (e.pass.paced || e.pass.answered)
+}
 
 // join lets new callers wait for the running pass, except in four cases: the caller wants a
 // sweep and the pass has none, the pass is unhurried, its search for orphans has begun, or a
@@ -495,10 +498,14 @@ func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 			return true, err
 		}
 	}
-	e.mu.Lock()
 	var stored []Lane
+	skewed := map[Lane]Fault{}
+	e.mu.Lock()
 	for key, l := range e.lanes {
-		if l.stored {
+		switch {
+		case l.stored && l.skewed() && l.closed(e.config.Now()):
+			skewed[key] = l.fault
+		case l.stored:
 			stored = append(stored, key)
 		}
 	}
@@ -508,5 +515,33 @@ func (e *Engine) passWaits(ctx context.Context, p *pass) (bool, error) {
 			return true, err
 		}
 	}
-	return false, nil
+	return e.waitsForClock(ctx, p, skewed)
+}
+
+// waitsForClock reports whether names wait in lanes of zones that have refused this host's time, and tells
+// the callers of the pass. These names are tried again, but for how long they wait a person decides.
+func (e *Engine) waitsForClock(ctx context.Context, p *pass, lanes map[Lane]Fault) (bool, error) {
+	var failed []Outcome
+	for lane, f := range lanes {
+		names, err := e.config.Database.Due(ctx, lane, e.config.Now().Add(longestZoneWait), pageNames)
+		if err != nil {
+			return true, err
+		}
+		for _, name := range names {
+			failed = append(failed, Outcome{Name: name, Action: ActionFailed, Fault: f})
+		}
+	}
+	if len(failed) == 0 {
+		return false, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(p.waiting) > 0 {
+		report := p.progress.Report
+		report.Names, report.Bad = report.Names+len(failed), report.Bad+len(failed)
+		report.Records = append(slices.Clone(report.Records), failed...)
+		p.end(report, nil)
+		p.answered = true
+	}
+	return true, nil
 }
