@@ -196,6 +196,7 @@ const (
 	SharedName       ID = "shared_name"
 	EndpointSilent   ID = "endpoint_silent"
 	UnsupportedType  ID = "unsupported_record_type"
+	NameNotAllowed   ID = "name_not_allowed"
 	DatabaseFailed   ID = "database_down"
 )
 
@@ -482,6 +483,7 @@ var texts = map[ID][2]string{
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
 	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
 	UnsupportedType:  {"服务商（或其接口）不支持该记录类型", "the provider has no records of this type"},
+	NameNotAllowed:   {"服务商不允许使用该名称", "the provider does not allow this name"},
 	SharedName:       {"该名称下还有其他 TXT 记录，只读取一条的客户端可能读到它", "other TXT values stand at the name: a client that reads one value may get one of them"},
 	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	DatabaseFailed:   {"数据库故障，将在下次同步时重试", "the database fails; the next synchronisation tries again"},

@@ -65,6 +65,7 @@ var pdnsWords = []struct {
 	{"Conflicts with pre-existing RRset", Conflict},
 	{"uplicate record", Conflict},
 	{"Could not find domain", ZoneNotFound}, // servers before 4.2
+	{"non-hostname content", NameNotAllowed},
 	{"does not support editing", Permission},
 	{"Consumer zones", Permission},
 }

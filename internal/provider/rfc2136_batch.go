@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/msg"
 )
@@ -65,7 +66,8 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 			break
 		}
 		if len(b) > 1 && divisible(err) {
-			queue = append(queue, b[:len(b)/2], b[len(b)/2:])
+			first, second := b.parts()
+			queue = append(queue, first, second)
 		}
 	}
 	return errs
@@ -130,20 +132,25 @@ func (b batch) cut() (queue []batch) {
 	return queue
 }
 
+// message returns the message with all updates of the batch.
+func (b batch) message() dnswire.Message {
+	message := b[0].message
+	message.Answers, message.Authority = nil, nil
+	for _, u := range b {
+		message.Answers = append(message.Answers, u.message.Answers...)
+		message.Authority = append(message.Authority, u.message.Authority...)
+	}
+	return message
+}
+
 // send makes all updates of a batch, or none if one of them is refused.
 func (c *RFC2136) send(ctx context.Context, b batch) error {
 	first, last := b[0], b[len(b)-1]
 	call := msg.Textf("update %s in zone %s at %s", first.change.Name, first.change.Zone, c.server)
-	message := first.message
 	if len(b) > 1 {
 		call = msg.Textf("update %d names, %s to %s, in zone %s at %s", len(b), first.change.Name, last.change.Name, first.change.Zone, c.server)
-		message.Answers, message.Authority = nil, nil
-		for _, u := range b {
-			message.Answers = append(message.Answers, u.message.Answers...)
-			message.Authority = append(message.Authority, u.message.Authority...)
-		}
 	}
-	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, message)
+	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message())
 	for _, u := range b {
 		c.forget(u.change.Name)
 	}
@@ -151,10 +158,46 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 		return err
 	}
 	failure := rcodeError(call, updateErrors, answer.Rcode, signed)
-	if failure.Kind == ZoneNotFound {
+	switch hosts, _ := b.byHosts(); {
+	case failure.Kind == ZoneNotFound:
 		failure.Kind = c.notPrimary(ctx, first.message.Questions[0].Name)
+	case failure.Kind == Permission && signed && len(hosts) == 0 && c.mayChange(ctx, b):
+		failure.Kind, failure.Detail = NameNotAllowed, msg.Textf("%s: %s: %s", call, answer.Rcode, msg.Say(onlyHosts))
 	}
 	return failure
+}
+
+// mayChange reports whether the key may change all names of a refused batch: the server takes the same
+// message without the values. BIND answers REFUSED both for a key without the right and for a value that its check-names refuses.
+func (c *RFC2136) mayChange(ctx context.Context, b batch) bool {
+	var empty batch
+	for _, u := range b {
+		u.change.Add, u.change.Remove = nil, nil
+		u.message.Authority = updates(u.message.Answers[0].Name, u.change)
+		empty = append(empty, u)
+	}
+	answer, signed, err := c.exchange(ctx, msg.Textf("update nothing in zone %s at %s", b[0].change.Zone, c.server), dnswire.ExchangeTCP, empty.message())
+	return err == nil && signed && answer.Rcode == dnswire.RcodeSuccess
+}
+
+// parts divides a refused batch: names that a server may refuse apart from the others, else in the middle.
+func (b batch) parts() (first, second batch) {
+	if hosts, others := b.byHosts(); len(hosts) > 0 && len(others) > 0 {
+		return hosts, others
+	}
+	return b[:len(b)/2], b[len(b)/2:]
+}
+
+// byHosts returns the updates that a server with a check of host names takes, and those that it refuses.
+func (b batch) byHosts() (hosts, others batch) {
+	for _, u := range b {
+		if slices.ContainsFunc(u.change.Add, func(v Value) bool { return !dnsname.IsHost(u.change.Type.host(u.change.Name, v)) }) {
+			others = append(others, u)
+		} else {
+			hosts = append(hosts, u)
+		}
+	}
+	return hosts, others
 }
 
 // notPrimary returns the kind of NOTAUTH: ZoneNotFound if the server has no such zone, Permission if it
@@ -193,7 +236,7 @@ func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) 
 }
 
 // divisible reports whether one name may be the reason for a refused message. Knot sends an unsigned
-// BADKEY for names that a key may not change.
+// BADKEY for names that a key may not change. NameNotAllowed holds for each change of the message.
 func divisible(err error) bool {
 	if report, ok := errors.AsType[*dnswire.TSIGError](err); ok {
 		return report.Code == dnswire.RcodeBadKey
@@ -275,6 +318,9 @@ func (t Type) record(owner dnswire.Name, class dnswire.Class, ttl uint32, v Valu
 	data, _ := t.Data(v)
 	return dnswire.RR{Name: owner, Type: t.Wire(), Class: class, TTL: ttl, Data: data}
 }
+
+// onlyHosts is the reason of NameNotAllowed.
+const onlyHosts = "host names only, without an underscore (check-names in BIND)"
 
 var updateErrors = map[dnswire.Rcode]meaning{
 	dnswire.RcodeFormErr:  {Invalid, "the server does not take this dynamic update"},
