@@ -251,6 +251,15 @@ func refuseTaken(u mesh.Usage) error {
 	return msg.Refuse(msg.PrefixTaken, msg.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
 }
 
+// formatWarnings returns warnings about the records of a usage that was given formats.
+func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []string) []answers.Warning {
+	if len(given) == 0 {
+		return nil
+	}
+	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
+	return answers.WarnFormats(states)
+}
+
 // usageWarnings returns warnings about a usage that was just reserved.
 func usageWarnings(u mesh.Usage) []answers.Warning {
 	if u.HeldBy == u.Network {

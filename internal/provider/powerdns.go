@@ -372,6 +372,15 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	return v.do(ctx, c, nil)
 }
 
+// RefusedAlways returns the reason why a provider refuses a value whatever its settings are, "" if it may
+// take it: the API of PowerDNS checks the targets of services.
+func RefusedAlways(provider string, t Type, text string) msg.Text {
+	if target := t.host("", Value{text}); provider == "powerdns" && !dnsname.IsHost(target) {
+		return msg.Textf("the target %s is no host name, and PowerDNS takes no other", target)
+	}
+	return ""
+}
+
 func (v *powerDNS) types() []Type { return []Type{TXT, A, AAAA, SRV} }
 
 // fits limits the length of a value: the server accepts any, and cannot serve a longer one.
