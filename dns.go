@@ -577,7 +577,7 @@ func (o *operations) serviceWarnings(ctx context.Context, v mesh.Service, member
 	default:
 		all = append(all, answers.WarnEndpoints(slices.Concat(config.Endpoints, global.Endpoints))...)
 	}
-	return append(all, answers.WarnTargets(cmp.Or(config.Provider, global.Provider), config.Formats)...), nil
+	return all, nil
 }
 
 // writeFigures writes the metrics of the database and of the zones.

@@ -5,15 +5,11 @@ package answers
 
 import (
 	"slices"
-	"strings"
 
 	"meshddns/internal/dnsname"
-	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
-	"meshddns/internal/provider"
-	"meshddns/internal/reconcile"
 	"meshddns/internal/strictjson"
 )
 
@@ -138,27 +134,6 @@ func WarnEndpoints(endpoints []string) []Warning {
 		return nil
 	}
 	return []Warning{{ID: msg.WarnEndpoints}}
-}
-
-// WarnTargets warns of formats of a service with targets that its provider refuses below an automatic prefix.
-func WarnTargets(account string, formats []string) (all []Warning) {
-	for _, name := range formats {
-		srv := name == format.EasyTierSRV || strings.HasPrefix(name, format.SRV)
-		if srv && provider.RefusedAlways(account, provider.SRV, mesh.Label) != "" {
-			all = append(all, Warning{msg.WarnTargets, []any{name}})
-		}
-	}
-	return all
-}
-
-// WarnFormats warns of records that the provider refuses for their names.
-func WarnFormats(states []reconcile.FormatState) (all []Warning) {
-	for _, f := range states {
-		if f.Fault.Code == string(provider.NameNotAllowed) {
-			all = append(all, Warning{msg.WarnFormat, []any{f.Format, Fault(f.Fault)}})
-		}
-	}
-	return all
 }
 
 // WarnAddresses warns of placeholders whose source is unknown, or whose address cannot be reached from outside.

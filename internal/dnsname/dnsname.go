@@ -77,12 +77,8 @@ func Fault(name string) msg.Text {
 // IsHost reports whether a published name is a host's: no label has a "_", or a "-" at its begin or end
 // (RFC 1123, section 2.1).
 func IsHost(name string) bool {
-	for label := range strings.SplitSeq(name, ".") {
-		if strings.Contains(label, "_") || strings.Trim(label, "-") != label {
-			return false
-		}
-	}
-	return true
+	name = "." + name + "."
+	return !strings.Contains(name, "_") && !strings.Contains(name, ".-") && !strings.Contains(name, "-.")
 }
 
 // Within reports whether a folded name is the folded zone or below it.

@@ -248,7 +248,6 @@ const (
 	WarnNoConfig     ID = "warn_no_configuration"
 	WarnNameHeld     ID = "warn_name_held"
 	WarnFormat       ID = "warn_format"
-	WarnTargets      ID = "warn_targets"
 )
 
 // NotProvisioned is the text of GET /healthz while the provision file, or a part of it, is not applied.
@@ -512,7 +511,6 @@ var texts = map[ID][2]string{
 	WarnNoConfig:     {"尚未保存配置，保存之前不会发布", "no configuration is stored: nothing is published until there is one"},
 	WarnSharedDomain: {"域名 %s 也是服务 %q 的域名：同名的记录只属于先预留它的网络", "the domain %s is also the domain of service %q: a name below both belongs to the network that reserved it first"},
 	WarnFormat:       {"格式 %s 无法发布：%s", "format %s cannot be published: %s"},
-	WarnTargets:      {"格式 %s 在带下划线的前缀（包括所有自动前缀）下无法发布：PowerDNS 的 SRV 目标必须是主机名", "format %s cannot be published below a prefix with an underscore, such as every automatic one: PowerDNS takes only host names as targets of SRV"},
 	WarnNameHeld:     {"记录名 %s 属于先预留它的网络 %s，释放之前不会发布本次预留", "the name %s belongs to network %s, which reserved it first: nothing is published for this reservation until that one is released"},
 	WarnOwnHeld:      {"记录名 %s 属于网络 %s 的预留，释放之前不会发布全局配置自己的记录", "the name %s belongs to a reservation of network %s: the configuration's own record is not published until that one is released"},
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},

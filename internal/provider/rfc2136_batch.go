@@ -33,7 +33,7 @@ func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 	if err != nil {
 		return unmade(err)
 	}
-	return c.send(ctx, batch{{change: ch, message: message}})
+	return c.send(ctx, batch{{change: ch, message: message, odd: odd(ch)}})
 }
 
 // BatchSize returns the number of changes that fit into one message.
@@ -66,8 +66,7 @@ func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 			break
 		}
 		if len(b) > 1 && divisible(err) {
-			first, second := b.parts()
-			queue = append(queue, first, second)
+			queue = append(queue, b[:len(b)/2], b[len(b)/2:])
 		}
 	}
 	return errs
@@ -88,7 +87,7 @@ func updatesOf(changes []Change) (all batch, errs []error) {
 			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", ch.Name)}
 		}
 		if errs[i] = unmade(err); err == nil {
-			all = append(all, update{at: i, change: ch, message: message})
+			all = append(all, update{at: i, change: ch, message: message, odd: odd(ch)})
 		}
 	}
 	return all, errs
@@ -101,6 +100,7 @@ type update struct {
 	at      int // index in the changes of ChangeAll
 	change  Change
 	message dnswire.Message
+	odd     bool // a server that checks host names refuses it
 	unsure  bool // an earlier message with it may have been made
 }
 
@@ -115,30 +115,43 @@ func (b batch) give(errs []error, err error) {
 	}
 }
 
-// cut divides a batch into batches that fit into one message.
+// cut divides a batch into batches that fit into one message. Odd updates are apart from the others, because
+// a refusal of all of them must not prevent the others.
 func (b batch) cut() (queue []batch) {
-	start, size := 0, 0
-	for i, u := range b {
-		more := len(u.message.Pack()) - dnswire.HeaderSize
-		if i > start && (i-start == maxBatch || size+more > maxUpdate) {
-			queue = append(queue, b[start:i])
-			start, size = i, 0
+	for _, odd := range []bool{false, true} {
+		var part batch
+		size := 0
+		for _, u := range b {
+			if u.odd != odd {
+				continue
+			}
+			more := len(u.message.Pack()) - dnswire.HeaderSize
+			if len(part) > 0 && (len(part) == maxBatch || size+more > maxUpdate) {
+				queue = append(queue, part)
+				part, size = nil, 0
+			}
+			part = append(part, u)
+			size += more
 		}
-		size += more
-	}
-	if start < len(b) {
-		queue = append(queue, b[start:])
+		if len(part) > 0 {
+			queue = append(queue, part)
+		}
 	}
 	return queue
 }
 
-// message returns the message with all updates of the batch.
-func (b batch) message() dnswire.Message {
+// message returns the message with all updates of the batch, or one that tests whether the key may make them.
+func (b batch) message(values bool) dnswire.Message {
 	message := b[0].message
 	message.Answers, message.Authority = nil, nil
-	for _, u := range b {
+	for i := range b {
+		u := &b[i]
+		records := u.message.Authority
+		if !values {
+			records = updates(u.message.Answers[0].Name, Change{Type: u.change.Type, Seen: u.change.Seen})
+		}
 		message.Answers = append(message.Answers, u.message.Answers...)
-		message.Authority = append(message.Authority, u.message.Authority...)
+		message.Authority = append(message.Authority, records...)
 	}
 	return message
 }
@@ -150,7 +163,7 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 	if len(b) > 1 {
 		call = msg.Textf("update %d names, %s to %s, in zone %s at %s", len(b), first.change.Name, last.change.Name, first.change.Zone, c.server)
 	}
-	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message())
+	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message(true))
 	for _, u := range b {
 		c.forget(u.change.Name)
 	}
@@ -158,46 +171,28 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 		return err
 	}
 	failure := rcodeError(call, updateErrors, answer.Rcode, signed)
-	switch hosts, _ := b.byHosts(); {
+	switch {
 	case failure.Kind == ZoneNotFound:
 		failure.Kind = c.notPrimary(ctx, first.message.Questions[0].Name)
-	case failure.Kind == Permission && signed && len(hosts) == 0 && c.mayChange(ctx, b):
-		failure.Kind, failure.Detail = NameNotAllowed, msg.Textf("%s: %s: %s", call, answer.Rcode, msg.Say(onlyHosts))
+	case failure.Kind == Permission && signed && first.odd:
+		// BIND answers REFUSED both for a key without the right and for a name that its check-names refuses. The
+		// same update without the values is refused only for the key.
+		empty, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message(false))
+		if err == nil && signed && empty.Rcode == dnswire.RcodeSuccess {
+			failure.Kind, failure.Detail = NameNotAllowed, msg.Textf("%s: %s: %s", call, answer.Rcode, msg.Say(onlyHosts))
+		}
 	}
 	return failure
 }
 
-// mayChange reports whether the key may change all names of a refused batch: the server takes the same
-// message without the values. BIND answers REFUSED both for a key without the right and for a value that its check-names refuses.
-func (c *RFC2136) mayChange(ctx context.Context, b batch) bool {
-	var empty batch
-	for _, u := range b {
-		u.change.Add, u.change.Remove = nil, nil
-		u.message.Authority = updates(u.message.Answers[0].Name, u.change)
-		empty = append(empty, u)
-	}
-	answer, signed, err := c.exchange(ctx, msg.Textf("update nothing in zone %s at %s", b[0].change.Zone, c.server), dnswire.ExchangeTCP, empty.message())
-	return err == nil && signed && answer.Rcode == dnswire.RcodeSuccess
-}
-
-// parts divides a refused batch: names that a server may refuse apart from the others, else in the middle.
-func (b batch) parts() (first, second batch) {
-	if hosts, others := b.byHosts(); len(hosts) > 0 && len(others) > 0 {
-		return hosts, others
-	}
-	return b[:len(b)/2], b[len(b)/2:]
-}
-
-// byHosts returns the updates that a server with a check of host names takes, and those that it refuses.
-func (b batch) byHosts() (hosts, others batch) {
-	for _, u := range b {
-		if slices.ContainsFunc(u.change.Add, func(v Value) bool { return !dnsname.IsHost(u.change.Type.host(u.change.Name, v)) }) {
-			others = append(others, u)
-		} else {
-			hosts = append(hosts, u)
+// odd reports whether a server that checks host names refuses a change.
+func odd(ch Change) bool {
+	for _, v := range ch.Add {
+		if !dnsname.IsHost(ch.Type.host(ch.Name, v)) {
+			return true
 		}
 	}
-	return hosts, others
+	return false
 }
 
 // notPrimary returns the kind of NOTAUTH: ZoneNotFound if the server has no such zone, Permission if it
