@@ -438,7 +438,7 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
-		Warnings: answers.WarningTexts(append(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers)...), envelope.Language(r)),
+		Warnings: answers.WarningTexts(slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(ctx, u, body.Formats)), envelope.Language(r)),
 		Publish:  s.ops.awaited(ctx, waits, u, envelope.Language(r)),
 	}}, nil
 }
@@ -581,7 +581,8 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 		return envelope.Reply{}, err
 	}
 	answer := envelope.Reply{Message: msg.UsageChanged}
-	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last))
+	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last),
+		s.ops.formatWarnings(ctx, u, body.Formats))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`

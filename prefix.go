@@ -21,6 +21,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
+	"meshddns/internal/provider"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/replay"
@@ -250,6 +251,20 @@ func refuseTaken(u mesh.Usage) error {
 		return msg.Refuse(msg.PrefixTaken, "")
 	}
 	return msg.Refuse(msg.PrefixTaken, msg.Phrase{ID: msg.TakenByNetwork, Args: []any{u.HeldBy.V}})
+}
+
+// formatWarnings warns of records that the provider refuses for their names, if a usage was given formats.
+func (o *operations) formatWarnings(ctx context.Context, u mesh.Usage, given []string) (all []answers.Warning) {
+	if len(given) == 0 {
+		return nil
+	}
+	states, _ := o.store.ledger.Formats(context.WithoutCancel(ctx), u.Name, u.Network.V.String()) // the usage is stored, whether they are read or not
+	for i := range states {
+		if f := &states[i]; f.Fault.Code == string(provider.NameNotAllowed) {
+			all = append(all, answers.Warning{ID: msg.WarnFormat, Args: []any{f.Format, answers.Fault(f.Fault)}})
+		}
+	}
+	return all
 }
 
 // usageWarnings returns warnings about a usage that was just reserved.

@@ -74,6 +74,13 @@ func Fault(name string) msg.Text {
 	return ""
 }
 
+// IsHost reports whether a published name is a host's: no label has a "_", or a "-" at its begin or end
+// (RFC 1123, section 2.1).
+func IsHost(name string) bool {
+	name = "." + name + "."
+	return !strings.Contains(name, "_") && !strings.Contains(name, ".-") && !strings.Contains(name, "-.")
+}
+
 // Within reports whether a folded name is the folded zone or below it.
 func Within(name, zone string) bool {
 	return strings.HasSuffix(name, zone) &&

@@ -361,6 +361,8 @@ var errorTexts = map[string]string{
 	"the server does not accept the key":                                 "服务器不接受该密钥",
 	"the key may not change this":                                        "该密钥无权更改此处",
 	"the key may not transfer the zone":                                  "该密钥无权传送此区域",
+	"the target %s is no host name, and PowerDNS takes no other":         "目标 %s 不是主机名，PowerDNS 不接受",
+	"host names only, without an underscore (check-names in BIND)":       "只接受不含下划线的主机名（BIND 的 check-names）",
 	"the name is outside the zone":                                       "名称不在区域内",
 	"%s: the server does not take key %s with this algorithm here":       "%s：服务器在此不接受密钥 %s 及其算法",
 	"%s: the server has another secret for key %s":                       "%s：服务器上密钥 %s 的内容不同",

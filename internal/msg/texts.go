@@ -198,6 +198,7 @@ const (
 	SharedName       ID = "shared_name"
 	EndpointSilent   ID = "endpoint_silent"
 	UnsupportedType  ID = "unsupported_record_type"
+	NameNotAllowed   ID = "name_not_allowed"
 	DatabaseFailed   ID = "database_down"
 )
 
@@ -248,6 +249,7 @@ const (
 	WarnNoDomain     ID = "warn_no_domain"
 	WarnNoConfig     ID = "warn_no_configuration"
 	WarnNameHeld     ID = "warn_name_held"
+	WarnFormat       ID = "warn_format"
 )
 
 // NotProvisioned is the text of GET /healthz while the provision file, or a part of it, is not applied.
@@ -486,6 +488,7 @@ var texts = map[ID][2]string{
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
 	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
 	UnsupportedType:  {"服务商（或其接口）不支持该记录类型", "the provider has no records of this type"},
+	NameNotAllowed:   {"服务商不允许使用该名称", "the provider does not allow this name"},
 	SharedName:       {"该名称下还有其他 TXT 记录，只读取一条的客户端可能读到它", "other TXT values stand at the name: a client that reads one value may get one of them"},
 	ZoneUnreachable:  {"公网无法访问该区域：内置 DNS 服务器没有公网地址，请设置 -ipv4、-ipv6 或 -dns-host", "no resolver finds the zone: the built-in server's name has no public address; set -ipv4, -ipv6 or -dns-host"},
 	DatabaseFailed:   {"数据库故障，将在下次同步时重试", "the database fails; the next synchronisation tries again"},
@@ -511,6 +514,7 @@ var texts = map[ID][2]string{
 	WarnNoDomain:     {"config 中没有 domain，无法预留前缀", "config has no domain: no prefix can be reserved"},
 	WarnNoConfig:     {"尚未保存配置，保存之前不会发布", "no configuration is stored: nothing is published until there is one"},
 	WarnSharedDomain: {"域名 %s 也是服务 %q 的域名：同名的记录只属于先预留它的网络", "the domain %s is also the domain of service %q: a name below both belongs to the network that reserved it first"},
+	WarnFormat:       {"格式 %s 无法发布：%s", "format %s cannot be published: %s"},
 	WarnNameHeld:     {"记录名 %s 属于先预留它的网络 %s，释放之前不会发布本次预留", "the name %s belongs to network %s, which reserved it first: nothing is published for this reservation until that one is released"},
 	WarnOwnHeld:      {"记录名 %s 属于网络 %s 的预留，释放之前不会发布全局配置自己的记录", "the name %s belongs to a reservation of network %s: the configuration's own record is not published until that one is released"},
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},

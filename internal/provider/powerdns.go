@@ -65,6 +65,7 @@ var pdnsWords = []struct {
 	{"Conflicts with pre-existing RRset", Conflict},
 	{"uplicate record", Conflict},
 	{"Could not find domain", ZoneNotFound}, // servers before 4.2
+	{"non-hostname content", NameNotAllowed},
 	{"does not support editing", Permission},
 	{"Consumer zones", Permission},
 }
@@ -369,6 +370,15 @@ func (v *powerDNS) write(ctx context.Context, z zone, changes ...any) error {
 	}
 	defer v.turn.end()
 	return v.do(ctx, c, nil)
+}
+
+// RefusedAlways returns the reason why a provider refuses a value whatever its settings are, "" if it may
+// take it: the API of PowerDNS checks the targets of services.
+func RefusedAlways(provider string, t Type, text string) msg.Text {
+	if target := t.host("", Value{text}); provider == "powerdns" && !dnsname.IsHost(target) {
+		return msg.Textf("the target %s is no host name, and PowerDNS takes no other", target)
+	}
+	return ""
 }
 
 func (v *powerDNS) types() []Type { return []Type{TXT, A, AAAA, SRV} }

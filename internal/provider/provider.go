@@ -79,6 +79,9 @@ const (
 	Quota          Kind = "quota"          // the plan allows no more records or requests
 	BadAnswer      Kind = "bad_answer"     // the answer is unreadable, or its signature is wrong
 
+	// NameNotAllowed means that the server takes no such name for the owner of an address or the target of a service.
+	NameNotAllowed Kind = "name_not_allowed"
+
 	// UnsupportedType means that the client has no records of this type. It made no call.
 	UnsupportedType Kind = "unsupported_record_type"
 )

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/msg"
 )
@@ -32,7 +33,7 @@ func (c *RFC2136) Change(ctx context.Context, ch Change) error {
 	if err != nil {
 		return unmade(err)
 	}
-	return c.send(ctx, batch{{change: ch, message: message}})
+	return c.send(ctx, batch{{change: ch, message: message, odd: odd(ch)}})
 }
 
 // BatchSize returns the number of changes that fit into one message.
@@ -86,7 +87,7 @@ func updatesOf(changes []Change) (all batch, errs []error) {
 			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", ch.Name)}
 		}
 		if errs[i] = unmade(err); err == nil {
-			all = append(all, update{at: i, change: ch, message: message})
+			all = append(all, update{at: i, change: ch, message: message, odd: odd(ch)})
 		}
 	}
 	return all, errs
@@ -99,6 +100,7 @@ type update struct {
 	at      int // index in the changes of ChangeAll
 	change  Change
 	message dnswire.Message
+	odd     bool // a server that checks host names refuses it
 	unsure  bool // an earlier message with it may have been made
 }
 
@@ -113,37 +115,55 @@ func (b batch) give(errs []error, err error) {
 	}
 }
 
-// cut divides a batch into batches that fit into one message.
+// cut divides a batch into batches that fit into one message. Odd updates are apart from the others, because
+// a refusal of all of them must not prevent the others.
 func (b batch) cut() (queue []batch) {
-	start, size := 0, 0
-	for i, u := range b {
-		more := len(u.message.Pack()) - dnswire.HeaderSize
-		if i > start && (i-start == maxBatch || size+more > maxUpdate) {
-			queue = append(queue, b[start:i])
-			start, size = i, 0
+	for _, odd := range []bool{false, true} {
+		var part batch
+		size := 0
+		for _, u := range b {
+			if u.odd != odd {
+				continue
+			}
+			more := len(u.message.Pack()) - dnswire.HeaderSize
+			if len(part) > 0 && (len(part) == maxBatch || size+more > maxUpdate) {
+				queue = append(queue, part)
+				part, size = nil, 0
+			}
+			part = append(part, u)
+			size += more
 		}
-		size += more
-	}
-	if start < len(b) {
-		queue = append(queue, b[start:])
+		if len(part) > 0 {
+			queue = append(queue, part)
+		}
 	}
 	return queue
+}
+
+// message returns the message with all updates of the batch, or one that tests whether the key may make them.
+func (b batch) message(values bool) dnswire.Message {
+	message := b[0].message
+	message.Answers, message.Authority = nil, nil
+	for i := range b {
+		u := &b[i]
+		records := u.message.Authority
+		if !values {
+			records = updates(u.message.Answers[0].Name, Change{Type: u.change.Type, Seen: u.change.Seen})
+		}
+		message.Answers = append(message.Answers, u.message.Answers...)
+		message.Authority = append(message.Authority, records...)
+	}
+	return message
 }
 
 // send makes all updates of a batch, or none if one of them is refused.
 func (c *RFC2136) send(ctx context.Context, b batch) error {
 	first, last := b[0], b[len(b)-1]
 	call := msg.Textf("update %s in zone %s at %s", first.change.Name, first.change.Zone, c.server)
-	message := first.message
 	if len(b) > 1 {
 		call = msg.Textf("update %d names, %s to %s, in zone %s at %s", len(b), first.change.Name, last.change.Name, first.change.Zone, c.server)
-		message.Answers, message.Authority = nil, nil
-		for _, u := range b {
-			message.Answers = append(message.Answers, u.message.Answers...)
-			message.Authority = append(message.Authority, u.message.Authority...)
-		}
 	}
-	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, message)
+	answer, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message(true))
 	for _, u := range b {
 		c.forget(u.change.Name)
 	}
@@ -151,10 +171,28 @@ func (c *RFC2136) send(ctx context.Context, b batch) error {
 		return err
 	}
 	failure := rcodeError(call, updateErrors, answer.Rcode, signed)
-	if failure.Kind == ZoneNotFound {
+	switch {
+	case failure.Kind == ZoneNotFound:
 		failure.Kind = c.notPrimary(ctx, first.message.Questions[0].Name)
+	case failure.Kind == Permission && signed && first.odd:
+		// BIND answers REFUSED both for a key without the right and for a name that its check-names refuses. The
+		// same update without the values is refused only for the key.
+		empty, signed, err := c.exchange(ctx, call, dnswire.ExchangeTCP, b.message(false))
+		if err == nil && signed && empty.Rcode == dnswire.RcodeSuccess {
+			failure.Kind, failure.Detail = NameNotAllowed, msg.Textf("%s: %s: %s", call, answer.Rcode, msg.Say(onlyHosts))
+		}
 	}
 	return failure
+}
+
+// odd reports whether a server that checks host names refuses a change.
+func odd(ch Change) bool {
+	for _, v := range ch.Add {
+		if !dnsname.IsHost(ch.Type.host(ch.Name, v)) {
+			return true
+		}
+	}
+	return false
 }
 
 // notPrimary returns the kind of NOTAUTH: ZoneNotFound if the server has no such zone, Permission if it
@@ -193,7 +231,7 @@ func (c *RFC2136) absent(ctx context.Context, apex dnswire.Name, refusal error) 
 }
 
 // divisible reports whether one name may be the reason for a refused message. Knot sends an unsigned
-// BADKEY for names that a key may not change.
+// BADKEY for names that a key may not change. NameNotAllowed holds for each change of the message.
 func divisible(err error) bool {
 	if report, ok := errors.AsType[*dnswire.TSIGError](err); ok {
 		return report.Code == dnswire.RcodeBadKey
@@ -275,6 +313,9 @@ func (t Type) record(owner dnswire.Name, class dnswire.Class, ttl uint32, v Valu
 	data, _ := t.Data(v)
 	return dnswire.RR{Name: owner, Type: t.Wire(), Class: class, TTL: ttl, Data: data}
 }
+
+// onlyHosts is the reason of NameNotAllowed.
+const onlyHosts = "host names only, without an underscore (check-names in BIND)"
 
 var updateErrors = map[dnswire.Rcode]meaning{
 	dnswire.RcodeFormErr:  {Invalid, "the server does not take this dynamic update"},

@@ -42,6 +42,18 @@ func CheckType(client interface{ Types() []Type }, t Type) error {
 	return &Error{Kind: UnsupportedType, Detail: msg.Say(string(t)), Unmade: true}
 }
 
+// host returns the name in a record that belongs to a host: the owner of an address, and the target of a
+// service. It is "" for TXT.
+func (t Type) host(owner string, v Value) string {
+	switch text := v.Text(); t {
+	case A, AAAA:
+		return owner
+	case SRV:
+		return text[strings.LastIndexByte(text, ' ')+1:]
+	}
+	return ""
+}
+
 // wireTypes has the number of each type.
 var wireTypes = map[Type]dnswire.Type{
 	TXT: dnswire.TypeTXT, A: dnswire.TypeA, AAAA: dnswire.TypeAAAA, SRV: dnswire.TypeSRV,

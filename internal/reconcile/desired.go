@@ -311,6 +311,11 @@ func (w wanted) record(n Name, s Sibling, value valueAt, account Account, places
 	if reason := dnsname.Fault(name); reason != "" {
 		r.Fault = Fault{Code: CodeInvalidName, Detail: reason}
 	}
+	for _, text := range SiblingValues(value.text) {
+		if reason := provider.RefusedAlways(account.Provider, s.Type, text); reason != "" {
+			r.Fault = Fault{Code: string(provider.NameNotAllowed), Detail: reason}
+		}
+	}
 	switch {
 	case value.hidden && account.Provider == builtinProvider: // resolvers cannot reach the zone's server
 		r.Warning = Fault{Code: CodeZoneUnreachable, Detail: msg.Say("ns." + r.Domain)}

@@ -144,6 +144,34 @@ func TestDesired(t *testing.T) {
 	}
 }
 
+// TestDesiredHostNames: a record that its provider certainly refuses fails without a call, and the others of the usage do not.
+func TestDesiredHostNames(t *testing.T) {
+	power := Account{ID: 5, Provider: "powerdns", AccessKeyID: "p", Secret: "secret"}
+	services := func(a *Account, endpoint string) Name {
+		u := used(1, a, endpoint)
+		u.Formats = []string{"mesh1", "srv:_x._tcp"}
+		return Name{Name: "_mesh._mesh-mq.example.com", Usages: []Usage{u}}
+	}
+	const target = "203-0-113-7._mesh-mq.example.com"
+	for _, test := range []desiredTest{
+		{"a target that is no host name", services(&power, "tcp://203.0.113.7:1"), []string{
+			"p v=mesh1 n=1 tcp://203.0.113.7:1", "p n=1\n203.0.113.7", "p n=1\n1 1 1 " + target + " name_not_allowed"}},
+		{"a target that is one", services(&power, "tcp://host.example.com:1"), []string{
+			"p v=mesh1 n=1 tcp://host.example.com:1", "p n=1\n1 1 1 host.example.com"}},
+		{"a provider that does not look", services(&accountA, "tcp://203.0.113.7:1"), []string{
+			"a v=mesh1 n=1 tcp://203.0.113.7:1", "a n=1\n203.0.113.7", "a n=1\n1 1 1 " + target}},
+	} {
+		test.check(t)
+		state := State{Owner: testOwner, Names: []Name{test.name}}
+		for _, f := range FormatStates(state, "1", Addresses{Last: testAddresses}) {
+			fails := strings.HasSuffix(test.want[len(test.want)-1], "name_not_allowed") && f.Type == "SRV"
+			if (f.State == Failed) != fails || (f.Fault.Code == "name_not_allowed") != fails {
+				t.Errorf("%s: %s %s is %s, %+v", test.what, f.Name, f.Type, f.State, f.Fault)
+			}
+		}
+	}
+}
+
 // TestDesiredPlaces has names with places: of the wanted value, or to withdraw.
 func TestDesiredPlaces(t *testing.T) {
 	for _, test := range []desiredTest{

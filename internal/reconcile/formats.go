@@ -54,6 +54,9 @@ func (t Target) stated(f FormatState, s Sibling) FormatState {
 	for _, r := range t.Records {
 		if now := r.Now(); r.Sibling == s && !r.withdraws() && (f.State == None || f.State == Published) {
 			f.State, f.Fault = now.State, now.Fault
+			if !s.marked() && r.Fault.Code != "" {
+				f.State, f.Fault = Failed, r.Fault
+			}
 		}
 	}
 	return f

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -111,6 +112,14 @@ func Each(t *testing.T, test func(t *testing.T, s Server)) {
 
 // BIND starts named; the end of the test stops it.
 func BIND(t testing.TB) Server { return run(t, bind) }
+
+// BINDWith starts named with one more statement in its zone, such as "check-names ignore;".
+func BINDWith(t testing.TB, statement string) Server {
+	p := bind
+	p.files = maps.Clone(bind.files)
+	p.files["named.conf"] = strings.Replace(p.files["named.conf"], "type primary;", "type primary;\n\t"+statement, 1)
+	return run(t, p)
+}
 
 // Knot starts knotd; the end of the test stops it.
 func Knot(t testing.TB) Server { return run(t, knot) }
