@@ -309,6 +309,7 @@ var errorTexts = map[string]string{
 	"the host is a name, and this format has addresses only":                         "主机是域名，而该格式只能发布地址",
 	"the host is an IPv6 address, and this format has IPv4 only":                     "主机是 IPv6 地址，而该格式只有 IPv4",
 	"this format has no endpoints of scheme %q":                                      "该格式不含协议为 %q 的地址",
+	"NS records at %s delegate the name to other servers":                            "%s 的 NS 记录将该名称委派给了其他服务器",
 	"the endpoint has no peer_id":                                                    "该地址没有 peer_id",
 	"%q is no peer id of libp2p":                                                     "%q 不是 libp2p 的节点 ID",
 	"clients read at most %d records at a name":                                      "客户端在一个名称下最多读取 %d 条记录",

@@ -176,6 +176,20 @@ func TestCulprit(t *testing.T) {
 	}
 }
 
+// cutting is a client of a zone that delegates a part of it.
+type cutting struct{ failing }
+
+func (cutting) Delegated(_ context.Context, _, domain string) (string, error) { return domain, nil }
+
+// TestBelowDelegation: the record fails where no resolver would see it.
+func TestBelowDelegation(t *testing.T) {
+	connected := &Test{}
+	connected.Connect(t.Context(), cutting{}, "mesh.example.com", "mesh.example.com")
+	if last := connected.Items[len(connected.Items)-1]; last.Name != "record" || provider.KindOf(last.Err) != provider.Conflict {
+		t.Errorf("%+v", connected.Items)
+	}
+}
+
 // TestUnknownStep has a step that cannot say anything: the next are made.
 func TestUnknownStep(t *testing.T) {
 	test := &Test{}

@@ -92,7 +92,12 @@ func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name st
 			return err
 		}},
 		{2, func() error { c.warning = t.delegation(ctx, client, c.zone); return nil }},
-		{3, func() (err error) { seen, err = client.Read(ctx, c.zone, name, provider.TXT); return err }},
+		{3, func() (err error) {
+			if seen, err = client.Read(ctx, c.zone, name, provider.TXT); err != nil {
+				return err
+			}
+			return delegated(ctx, client, c.zone, domain)
+		}},
 		{1, func() error {
 			return mayWrite(ctx, client, provider.Change{Type: provider.TXT, Zone: c.zone, Name: name, Seen: seen})
 		}},
@@ -105,6 +110,19 @@ func (t *Test) connect(ctx context.Context, client provider.DNS, domain, name st
 		}
 	}
 	return c
+}
+
+// delegated returns an error if NS records below the apex delegate the domain to other servers.
+func delegated(ctx context.Context, client provider.DNS, zone, domain string) error {
+	reader, ok := client.(provider.DelegationReader)
+	if !ok {
+		return nil
+	}
+	at, err := reader.Delegated(ctx, zone, domain)
+	if err == nil && at != "" {
+		err = provider.Delegated(at)
+	}
+	return err
 }
 
 // mayWrite makes an empty change. The failure Changed counts as success, because it means

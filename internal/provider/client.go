@@ -27,7 +27,8 @@ type Client struct {
 	listed bool // the vendor's list of zones was read, or the vendor has none
 	all    bool // zones has every zone of the account
 	sets   map[setKey]turn
-	costs  map[string]int // by zone name: calls of the last list of the whole zone
+	costs  map[string]int  // by zone name: calls of the last list of the whole zone
+	cuts   map[string]bool // by name: whether NS records delegate it; in the turn of search
 
 	unanswered int   // successive searches for zones whose failure would meet every other search
 	failure    error // of the last of them
@@ -141,7 +142,7 @@ func newSetClient(v setVendor) *Client {
 func clientOf(v vendor, apply func(ctx context.Context, p plan) error) *Client {
 	return &Client{
 		vendor: v, apply: apply, poll: pollInterval, search: newTurn(),
-		zones: map[string]known{}, sets: map[setKey]turn{}, costs: map[string]int{},
+		zones: map[string]known{}, sets: map[setKey]turn{}, costs: map[string]int{}, cuts: map[string]bool{},
 	}
 }
 

@@ -77,5 +77,12 @@ type ZoneIdentifier interface {
 	ZoneID(ctx context.Context, zone string) (string, error)
 }
 
+// DelegationReader is a DNS that takes records below a delegation, which no resolver sees.
+type DelegationReader interface {
+	// Delegated returns the name of the NS records that delegate a part of the zone with domain in it
+	// to other servers, "" if there are none.
+	Delegated(ctx context.Context, zone, domain string) (at string, err error)
+}
+
 // ErrNotListed is wrapped in the error of ReadAll if the zone can only be read name by name.
 var ErrNotListed = msg.Errorf("the provider does not list the zone for this key")

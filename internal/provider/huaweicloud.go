@@ -218,10 +218,10 @@ func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zo
 func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/recordsets" }
 
 // sets returns the TXT record sets of a name: the one for every resolver, and those of other lines.
-func (v *huaweiCloud) sets(ctx context.Context, z zone, name string) (sets []huaweiSet, err error) {
-	search := url.Values{"type": {"TXT"}, "name": {name + "."}, "search_mode": {"equal"}}
+func (v *huaweiCloud) sets(ctx context.Context, z zone, at setKey) (sets []huaweiSet, err error) {
+	search := url.Values{"type": {string(at.kind)}, "name": {at.name + "."}, "search_mode": {"equal"}}
 	err = v.eachSet(ctx, z, search, func(s huaweiSet) {
-		if s.Type == "TXT" && dnsname.Fold(s.Name) == name {
+		if s.Type == string(at.kind) && dnsname.Fold(s.Name) == at.name {
 			sets = append(sets, s)
 		}
 	})
@@ -238,7 +238,7 @@ func (v *huaweiCloud) eachSet(ctx context.Context, z zone, search url.Values, ta
 // list selects the first set of the default line as the one to change. A second exists only if the
 // user weights them, and stays unchanged.
 func (v *huaweiCloud) list(ctx context.Context, z zone, at setKey) (set recordSet, err error) {
-	sets, err := v.sets(ctx, z, at.name)
+	sets, err := v.sets(ctx, z, at)
 	for _, s := range sets {
 		set = s.addTo(set)
 	}
@@ -335,7 +335,7 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 	case "":
 		return unsure(v.steady(ctx, z, name))
 	case exists:
-		if sets, failure := v.sets(ctx, z, name); failure == nil && len(sets) == 0 {
+		if sets, failure := v.sets(ctx, z, setKey{name, TXT}); failure == nil && len(sets) == 0 {
 			return &Error{Kind: Conflict, Detail: msg.Textf("%s: records of another type stand there, such as an alias", name), Err: err, Unmade: Unmade(err)}
 		}
 	case Changed:
@@ -347,7 +347,7 @@ func (v *huaweiCloud) written(ctx context.Context, z zone, name string, err erro
 // steady waits until no change of the name's default line is under way.
 func (v *huaweiCloud) steady(ctx context.Context, z zone, name string) error {
 	for wait := v.poll; ; wait = min(2*wait, longestPoll) {
-		sets, err := v.sets(ctx, z, name)
+		sets, err := v.sets(ctx, z, setKey{name, TXT})
 		if err != nil {
 			return err
 		}

@@ -224,6 +224,10 @@ func (v *porkbun) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 		case "TXT":
 			ttl, _ := strconv.ParseUint(string(e.TTL), 10, 32) // 0 if absent
 			sets.add(setKey{name, TXT}, record{id: string(e.ID), value: cutTXT(e.Content), ttl: uint32(ttl)})
+		case "NS":
+			if sets.has(e.Type) {
+				sets.add(setKey{name, NS}, record{value: cutTXT(e.Content)})
+			}
 		}
 	}
 	return err

@@ -162,6 +162,11 @@ func marked(err error, unmade bool) error {
 	return &copied
 }
 
+// Delegated returns the error of a name below a delegation, at which no resolver sees the provider's records.
+func Delegated(at string) *Error {
+	return &Error{Kind: Conflict, Detail: msg.Textf("NS records at %s delegate the name to other servers", at)}
+}
+
 // stale is the reason of Changed.
 const stale = "the records at the name are no longer those seen"
 

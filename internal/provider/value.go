@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"meshddns/internal/dnsname"
 	"meshddns/internal/dnswire"
 	"meshddns/internal/msg"
 )
@@ -20,6 +21,9 @@ const (
 	A    Type = "A"
 	AAAA Type = "AAAA"
 	SRV  Type = "SRV"
+
+	// NS is the type of records that delegate a part of a zone. No client changes them.
+	NS Type = "NS"
 )
 
 // Value is the data of one record. That of a TXT record is its character-strings in order, each of at
@@ -87,6 +91,8 @@ func (t Type) Parse(text string) (Value, error) {
 		return Value{at.String()}, nil
 	case SRV:
 		return parseSRV(strings.Fields(text))
+	case NS:
+		return Value{dnsname.Fold(text)}, nil
 	}
 	return nil, msg.Errorf("no type of records: %q", string(t))
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"meshddns/internal/dnsname"
@@ -77,6 +78,40 @@ func (c *Client) ZonesKnown(ctx context.Context) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all, err
+}
+
+// Delegated returns the name of the NS records at or above domain and below the apex. A client reads each name
+// once. A bridge has records of types that it can change only.
+func (c *Client) Delegated(ctx context.Context, zone, domain string) (string, error) {
+	if _, only := c.vendor.(interface{ listsTXT() }); only {
+		return "", nil
+	}
+	z, err := c.named(ctx, zone)
+	if err != nil {
+		return "", err
+	}
+	if err := c.takeSearch(ctx); err != nil {
+		return "", err
+	}
+	defer c.search.end()
+	for at := range dnsname.Ancestors(dnsname.Fold(domain)) {
+		if at == z.name || !dnsname.Within(at, z.name) {
+			break
+		}
+		delegated, known := c.cuts[at]
+		if !known {
+			set, err := c.vendor.list(ctx, z, setKey{at, NS})
+			if err != nil {
+				return "", err
+			}
+			delegated = slices.ContainsFunc(set.records, func(r record) bool { return !r.off })
+			c.cuts[at] = delegated
+		}
+		if delegated {
+			return at, nil
+		}
+	}
+	return "", nil
 }
 
 // named returns a zone by its name.

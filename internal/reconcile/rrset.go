@@ -37,6 +37,7 @@ type goal struct {
 	sibling  bool     // the values are those of a sibling record
 	known    []string // the values of a sibling record that places of its zone know
 	beside   []string // those of them, for a withdrawal, that the place of the wanted value knows
+	cut      string   // the name at which the zone delegates the part with the record, so that no resolver sees it; "" for none
 }
 
 // ours reports whether a value has our mark, or that of an adopted owner if a value is
@@ -120,8 +121,8 @@ func (g goal) remains(change provider.Change) (value string, more bool) {
 
 // excluded returns an error if no value of ours may stand beside the seen values.
 func (g goal) excluded(seen provider.RRset) error {
-	if g.want != "" && seen.Alias != "" {
-		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("an alias: it points to %s", seen.Alias)}
+	if err := g.unseen(seen); g.want != "" && err != nil {
+		return err
 	}
 	for _, v := range seen.Values {
 		if _, theirs := g.ours(v.Text()); theirs && g.want != "" {
@@ -132,6 +133,17 @@ func (g goal) excluded(seen provider.RRset) error {
 		if ours, theirs := g.ours(v.Text()); ours || theirs && g.want != "" {
 			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("disabled, or for some resolvers only: %q", v.Text())}
 		}
+	}
+	return nil
+}
+
+// unseen returns an error if resolvers see no values at the name, because it is an alias or below a delegation.
+func (g goal) unseen(seen provider.RRset) error {
+	switch {
+	case seen.Alias != "":
+		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("an alias: it points to %s", seen.Alias)}
+	case g.cut != "":
+		return provider.Delegated(g.cut)
 	}
 	return nil
 }

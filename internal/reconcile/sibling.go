@@ -113,8 +113,8 @@ func (g goal) foreign(seen provider.RRset) error {
 	if g.want == "" {
 		return nil
 	}
-	if seen.Alias != "" {
-		return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("an alias: it points to %s", seen.Alias)}
+	if err := g.unseen(seen); err != nil {
+		return err
 	}
 	for _, v := range seen.Values {
 		if ours, _ := g.ours(v.Text()); !ours && !g.knows(v.Text()) {

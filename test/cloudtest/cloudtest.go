@@ -419,6 +419,13 @@ func (c *Cloud) AddAlias(name, target string) {
 	c.insert(name, "CNAME", target, max(c.MinTTL, 1)).hidden = 0
 }
 
+// Delegate makes an NS record.
+func (c *Cloud) Delegate(name, server string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.insert(name, "NS", server, max(c.MinTTL, 1)).hidden = 0
+}
+
 // Remove takes a value away, as another user would.
 func (c *Cloud) Remove(t testing.TB, name string, value []string) {
 	c.mu.Lock()
