@@ -99,10 +99,31 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
 	s.zones.Journal = s.peers.Any
 	s.leases = lease.NewTable(lease.Config{Database: s.db, Ledger: s.ledger, Events: s.events, Now: now, NewID: func() (string, error) { return s.newID() }, Log: log})
-	if err := errors.Join(err, s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
+	if err := errors.Join(err, s.begin(ctx), s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
 	}
 	return s, nil
+}
+
+// begin stores that a start has begun, and the event of a restored database. On a full disk it does nothing.
+func (s *store) begin(ctx context.Context) error {
+	var last string
+	if err := s.db.Reader.QueryRowContext(ctx, `SELECT run FROM appliance`).Scan(&last); err != nil {
+		return err
+	}
+	id := rand.Text()
+	err := s.db.Begun(last, id, func(restored bool) error {
+		return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, `UPDATE appliance SET run = ?`, id); err != nil || !restored {
+				return err
+			}
+			return s.events.AddRestored(ctx, tx)
+		})
+	})
+	if sqlite.FaultOf(err) == sqlite.Full {
+		return nil
+	}
+	return err
 }
 
 // Close closes the database.

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"meshddns/internal/builtin"
+	"meshddns/internal/events"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/provider"
@@ -722,5 +723,60 @@ func TestUnchangedIsNoEvent(t *testing.T) {
 		if got, want := count(), 2*(n/2+1); got != want {
 			t.Errorf("after %d rounds there are %d events, want %d", n+1, got, want)
 		}
+	}
+}
+
+// TestRestoreIsNoticed: a start with an older copy of the database stores an event beyond the lost ones. Other starts
+// do not, also after a kill between the two notes of a start.
+func TestRestoreIsNoticed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	start := func() (seqs []string) {
+		t.Helper()
+		s := mustOpen(t, path)
+		if err := s.events.Note(t.Context(), events.Event{Kind: events.BackupMade}); err != nil {
+			t.Fatal(err)
+		}
+		seqs = support.Rows(t, s.db.Reader, `SELECT seq FROM events WHERE kind = 'database.restored' ORDER BY seq`)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return seqs
+	}
+	if got := start(); got != nil {
+		t.Errorf("a new database: %q", got)
+	}
+	backup, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes, err := os.ReadFile(path + "-lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start()
+	if err := os.WriteFile(path+"-lock", slices.Concat(notes, []byte("another\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(); got != nil {
+		t.Errorf("a start that was killed: %q", got)
+	}
+	if err := os.WriteFile(path, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	restored := start()
+	if len(restored) != 1 || len(restored[0]) < 7 {
+		t.Errorf("a restored database: %q", restored)
+	}
+	if got := start(); !slices.Equal(got, restored) {
+		t.Errorf("the next start: %q", got)
+	}
+	if err := os.Remove(path + "-lock"); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(); len(got) != 2 {
+		t.Errorf("another folder: %q", got)
 	}
 }

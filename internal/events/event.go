@@ -41,7 +41,8 @@ const (
 	ProvisionApplied     Kind = "provision.applied"
 	ProvisionRefused     Kind = "provision.refused"
 	BackupMade           Kind = "backup.made"
-	SecondaryBehind      Kind = "secondary.behind" // for a minute
+	DatabaseRestored     Kind = "database.restored" // or moved
+	SecondaryBehind      Kind = "secondary.behind"  // for a minute
 	SecondaryCaughtUp    Kind = "secondary.caught-up"
 	EndpointDead         Kind = "endpoint.dead"
 	EndpointAlive        Kind = "endpoint.alive"
@@ -59,14 +60,14 @@ const (
 var Kinds = []Kind{
 	ConfigurationChanged, ServiceCreated, ServiceChanged, ServiceDeleted, UsageReserved, UsageChanged, UsageReleasing, UsageReleased,
 	RecordPublished, RecordChanged, RecordWithdrawn, RecordFailed, RecordConflict, RecordRecovered, ZoneDown, ZoneRecovered,
-	AddressChanged, LeftoverAppeared, LeftoverGone, OrphanFound, ProvisionApplied, ProvisionRefused, BackupMade, SecondaryBehind, SecondaryCaughtUp,
+	AddressChanged, LeftoverAppeared, LeftoverGone, OrphanFound, ProvisionApplied, ProvisionRefused, BackupMade, DatabaseRestored, SecondaryBehind, SecondaryCaughtUp,
 	EndpointDead, EndpointAlive,
 	LeaseCreated, LeaseRenewed, LeaseExpired, LeaseEnded, LeaseHeld,
 }
 
 // Event is something that happened.
 type Event struct {
-	Seq       int64 // in the order of commits, from 1
+	Seq       int64 // in the order of commits, from 1; after a restore it is far higher
 	At        time.Time
 	Kind      Kind
 	Name      string // full record name in DNS form, or the zone of a zone's event; "" for none

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"sort"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// Kept is the number of events that can be read.
+	// Kept is the number of events that are kept.
 	Kept = 100_000
 	// KeptTime is how long an event can be read.
 	KeptTime = 90 * 24 * time.Hour
 
-	spare     = 1000        // rows beyond Kept that may stand in the table
+	spare     = 1000        // events beyond Kept that may stand, besides those of trimEvery
 	trimBatch = 1000        // rows that one transaction deletes
 	trimEvery = time.Minute // between two looks at the number of rows
 )
@@ -58,13 +58,31 @@ func (d Detail) stored() string {
 	return string(JSON(rest))
 }
 
+// AddRestored stores the event that the database is an older one. Its seq is higher than any that the newer one can
+// have given: a million, and a thousand for each second since the last event, a year at most.
+func (l *Log) AddRestored(ctx context.Context, tx *sql.Tx) error {
+	var last, at int64
+	err := tx.QueryRowContext(ctx, `SELECT seq, at FROM events ORDER BY seq DESC LIMIT 1`).Scan(&last, &at)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	const year = 365 * 24 * time.Hour
+	since := min(max(l.now().Sub(sqlite.Stamped(at)), 0), year)
+	return l.add(ctx, tx, sql.Null[int64]{V: last + 1_000_000 + since.Milliseconds(), Valid: true}, Event{Kind: DatabaseRestored})
+}
+
 // Add stores an event in the transaction of its change. The log sets its seq, its time, and its
 // caller, which By has put into ctx.
 func (l *Log) Add(ctx context.Context, tx *sql.Tx, e Event) error {
+	return l.add(ctx, tx, sql.Null[int64]{}, e)
+}
+
+// add stores an event with a seq, NULL for the next one.
+func (l *Log) add(ctx context.Context, tx *sql.Tx, seq sql.Null[int64], e Event) error {
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO events (at, kind, name, usage, usage_id, service_id, network_id, caller, before, after, detail)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		sqlite.Stamp(l.now()), e.Kind, e.Name, e.Usage, e.UsageID, e.ServiceID, e.Network, caller(ctx),
+		INSERT INTO events (seq, at, kind, name, usage, usage_id, service_id, network_id, caller, before, after, detail)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		seq, sqlite.Stamp(l.now()), e.Kind, e.Name, e.Usage, e.UsageID, e.ServiceID, e.Network, caller(ctx),
 		string(e.Detail.Before), string(e.Detail.After), e.Detail.stored())
 	sqlite.After(ctx, func(context.Context) { l.wake() })
 	return err
@@ -135,7 +153,7 @@ func (l *Log) Page(ctx context.Context, f Filter, limit int) ([]Event, error) {
 			return page, sqlite.Absent(err, nil)
 		}
 	}
-	query, args := f.query(max(f.After, first-1), limit)
+	query, args := f.query(f.After, limit)
 	read, err := sqlite.Collect(ctx, tx, scan, query, args...)
 	return append(page, read...), err
 }
@@ -143,7 +161,7 @@ func (l *Log) Page(ctx context.Context, f Filter, limit int) ([]Event, error) {
 // bounds returns the seqs of the first kept and of the last event, 1 and 0 before the first one.
 func bounds(ctx context.Context, q sqlite.Queryer) (first, last int64, err error) {
 	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT min(seq) FROM events), 1), coalesce((SELECT max(seq) FROM events), 0)`).Scan(&first, &last)
-	return max(first, last-Kept+1), last, err
+	return first, last, err
 }
 
 // Last returns the seq of the last event, 0 before the first one.
@@ -201,17 +219,23 @@ const countEvents = `
 // firstSince returns the seq of the first event since a time. Events have no index by time, but their
 // seqs grow with it, so it is searched for.
 func (l *Log) firstSince(ctx context.Context, since time.Time) (seq int64, err error) {
-	first, last, err := bounds(ctx, l.reader)
+	low, last, err := bounds(ctx, l.reader)
 	if err != nil {
 		return 0, err
 	}
-	return first + int64(sort.Search(int(last-first+1), func(i int) bool {
+	for high := last + 1; low < high; {
+		middle := low + (high-low)/2
 		var at int64
-		if fault := l.reader.QueryRowContext(ctx, `SELECT coalesce((SELECT at FROM events WHERE seq = ?), 0)`, first+int64(i)).Scan(&at); fault != nil {
-			err = fault
+		if err := l.reader.QueryRowContext(ctx, `SELECT at FROM events WHERE seq >= ? ORDER BY seq LIMIT 1`, middle).Scan(&at); err != nil {
+			return 0, err
 		}
-		return at >= sqlite.Stamp(since)
-	})), err
+		if at < sqlite.Stamp(since) {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, nil
 }
 
 const (
@@ -346,18 +370,34 @@ func (l *Log) Keep(ctx context.Context) error {
 	}
 }
 
+// firstKept returns the seq of the first of the last Kept events, or that of the oldest event if fewer than spare
+// stand before it. It counts rows only if the seqs leave it open.
+func (l *Log) firstKept(ctx context.Context, oldest, last int64) (first int64, err error) {
+	if last-oldest < Kept+spare {
+		return oldest, nil
+	}
+	err = l.reader.QueryRowContext(ctx, `
+		SELECT coalesce((SELECT (SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1)
+		                 FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?1 + ?2 - 1), ?3)`, Kept, spare, oldest).Scan(&first)
+	return first, err
+}
+
 // trim deletes at most trimBatch of the oldest events, and reports whether more are to be deleted.
 func (l *Log) trim(ctx context.Context) (more bool, err error) {
-	var oldest, at int64
-	first, last, err := bounds(ctx, l.reader)
+	var at int64
+	oldest, last, err := bounds(ctx, l.reader)
 	if err != nil || last == 0 {
 		return false, err
 	}
-	if err := l.reader.QueryRowContext(ctx, `SELECT seq, at FROM events ORDER BY seq LIMIT 1`).Scan(&oldest, &at); err != nil {
+	first, err := l.firstKept(ctx, oldest, last)
+	if err != nil {
+		return false, err
+	}
+	if err := l.reader.QueryRowContext(ctx, `SELECT at FROM events ORDER BY seq LIMIT 1`).Scan(&at); err != nil {
 		return false, err
 	}
 	expired := sqlite.Stamp(l.now().Add(-KeptTime))
-	if first-oldest < spare && at >= expired || oldest == last {
+	if first == oldest && at >= expired || oldest == last {
 		return false, nil
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -204,10 +204,11 @@ func (w *world) fill(last int) {
 		SELECT n, ?, 'backup.made', '', 0, '', '', '', '', '', '' FROM numbers`, last, w.now.UnixMilli())
 }
 
-// More events than are kept cannot be read, although their rows are deleted later.
+// The first entry is a gap if events after a number are not there: not any more, or not yet.
 func TestGap(t *testing.T) {
 	w := newWorld(t)
-	w.fill(events.Kept + 7)
+	w.fill(20)
+	w.exec(`DELETE FROM events WHERE seq <= 7`)
 	got, kinds := w.seqs(events.Filter{}, 3)
 	if !slices.Equal(got, []int64{7, 8, 9}) || kinds[0] != events.Gap {
 		t.Errorf("%v %v", got, kinds)
@@ -217,15 +218,59 @@ func TestGap(t *testing.T) {
 		t.Errorf("%+v %v", page, err)
 	}
 	page, err = w.Page(t.Context(), events.Filter{After: math.MaxInt64}, 3)
-	if last := int64(events.Kept + 7); err != nil || len(page) != 1 || page[0].Kind != events.Gap || page[0].Seq != last || page[0].Detail.From != last+1 || page[0].Detail.To != math.MaxInt64 {
+	if err != nil || len(page) != 1 || page[0].Kind != events.Gap || page[0].Seq != 20 || page[0].Detail.From != 21 || page[0].Detail.To != math.MaxInt64 {
 		t.Errorf("beyond the last event: %+v %v", page, err)
 	}
-	if got, _ := w.seqs(events.Filter{After: events.Kept + 7}, 3); got != nil {
+	if got, _ := w.seqs(events.Filter{After: 20}, 3); got != nil {
 		t.Errorf("after the last event come %v", got)
 	}
 	if got, kinds := w.seqs(events.Filter{After: 7}, 1); !slices.Equal(got, []int64{8}) || kinds[0] == events.Gap {
 		t.Errorf("%v %v", got, kinds)
 	}
+}
+
+// restored stores the event of a restored database.
+func (w *world) restored() (seq int64) {
+	w.t.Helper()
+	if err := w.tx(w.t.Context(), w.AddRestored); err != nil {
+		w.t.Fatal(err)
+	}
+	seq, err := w.Last(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return seq
+}
+
+// TestRestored: the event of a restored database has a number beyond those of the lost one. The events before it can
+// be read, are counted, and are deleted as if the numbers had no leap.
+func TestRestored(t *testing.T) {
+	w := newWorld(t)
+	w.fill(20)
+	w.now = w.now.Add(time.Hour)
+	leap := w.restored()
+	if leap != 20+1_000_000+3_600_000 {
+		t.Errorf("seq %d", leap)
+	}
+	w.note(events.Event{Kind: events.BackupMade})
+	for after, want := range map[int64][]int64{0: {1, 2, 3}, 19: {20, leap, leap + 1}, 44: {leap, leap + 1}, leap: {leap + 1}} {
+		if got, kinds := w.seqs(events.Filter{After: after}, 3); !slices.Equal(got, want) || slices.Contains(kinds, events.Gap) {
+			t.Errorf("after %d: %v %v, want %v", after, got, kinds, want)
+		}
+	}
+	counts, err := w.Counts(t.Context(), w.now.Add(-time.Minute), time.Hour, events.BackupMade, events.DatabaseRestored)
+	if err != nil || len(counts) != 2 || counts[0].Number != 1 || counts[1].Number != 1 {
+		t.Errorf("%+v %v", counts, err)
+	}
+	w.exec(`DELETE FROM events`)
+	w.fill(events.Kept)
+	leap = w.restored()
+	w.keep(func(rows, first int64) bool { return rows == events.Kept+1 && first == 1 })
+	w.exec(`
+		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1500)
+		INSERT INTO events (at, kind, name, usage, usage_id, service_id, caller, before, after, detail)
+		SELECT ?, 'backup.made', '', 0, '', '', '', '', '', '' FROM numbers`, w.now.UnixMilli())
+	w.keep(func(rows, first int64) bool { return rows == events.Kept+501 && first == 1001 })
 }
 
 // keep runs Keep until a condition holds for the number of rows and the first seq.

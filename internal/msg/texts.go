@@ -460,6 +460,7 @@ var texts = map[ID][2]string{
 	"provision.applied":     {"预置文件已应用", "provision file applied"},
 	"provision.refused":     {"预置文件未能应用", "provision file refused"},
 	"backup.made":           {"备份已生成", "backup made"},
+	"database.restored":     {"数据库已还原或移动", "the database was restored or moved"},
 	"endpoint.dead":         {"节点地址已失效", "endpoint dead"},
 	"endpoint.alive":        {"节点地址已恢复", "endpoint alive"},
 	"gap":                   {"部分事件已不再保留", "events are not kept any more"},

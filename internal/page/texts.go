@@ -123,6 +123,7 @@ var eventTexts = map[events.Kind][2]string{
 	events.ProvisionApplied:     {"预置文件已应用", "provision file applied"},
 	events.ProvisionRefused:     {"预置文件被拒绝", "provision file refused"},
 	events.BackupMade:           {"已生成备份", "backup made"},
+	events.DatabaseRestored:     {"数据库已还原", "database restored"},
 	events.SecondaryBehind:      {"辅助服务器落后", "secondary behind"},
 	events.SecondaryCaughtUp:    {"辅助服务器已同步", "secondary caught up"},
 	events.EndpointDead:         {"节点地址失效", "endpoint dead"},

@@ -206,20 +206,23 @@ func (b *batch) find(ctx context.Context, i *item) error {
 		return nil
 	case err == nil:
 		i.choosePlace(dnsname.Fold(zone), id, b.now())
-		i.goal.cut = b.cut(ctx, r, zone)
+		i.goal.cut, err = b.cut(ctx, r, zone)
 	}
 	return err
 }
 
 // cut returns the name at which the zone delegates a part with the record's domain to other servers, "" if it
 // does not, or if the provider does not tell.
-func (b *batch) cut(ctx context.Context, r Record, zone string) string {
+func (b *batch) cut(ctx context.Context, r Record, zone string) (string, error) {
 	client, ok := b.conn.client.(provider.DelegationReader)
 	if !ok || r.withdraws() || r.Domain == zone {
-		return ""
+		return "", nil
 	}
-	at, _ := client.Delegated(ctx, zone, r.Domain) // a provider that fails is told by the next call
-	return at
+	at, err := client.Delegated(ctx, zone, r.Domain)
+	if kind := provider.KindOf(err); kind == provider.Permission || kind == provider.Invalid {
+		err = nil // the key may be for records of other types only
+	}
+	return at, err
 }
 
 // zoneOf finds the apex of a record's zone and the provider's id of the zone.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -169,6 +170,19 @@ func (d *Database) beginFrozen(ctx context.Context, full error) error {
 	d.log.Error("the disk is full: nothing can be stored until it has room", "file", d.path, "error", full)
 	d.full.Store(true)
 	return nil
+}
+
+// Begun notes the id of this start beside the database and, by store, in it. last is the id that the database has
+// of the start before: unless it is noted beside the database, the file was restored or moved, which Begun reports.
+func (d *Database) Begun(last, id string, store func(restored bool) error) error {
+	restored := last != "" && !slices.Contains(d.file.Notes(), last)
+	if err := d.file.Note(last, id); err != nil { // both, because the program may be killed before the commit
+		return err
+	}
+	if err := store(restored); err != nil {
+		return err
+	}
+	return d.file.Note(id)
 }
 
 // Close closes the database. SQLite copies the WAL into the file when the last connection closes.

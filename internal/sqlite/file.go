@@ -51,6 +51,7 @@ type File struct {
 type held struct {
 	*os.File
 	opened os.FileInfo
+	notes  []string
 }
 
 // OpenFile calls FindFile and Take.
@@ -129,7 +130,7 @@ func (f *File) Target() string { return f.target }
 
 // Take locks the file, creates it if it is missing, and makes it and its companions readable by
 // their owner only, because they hold access keys. The lock is on a file of its own,
-// <path>-lock, which stays and contains the id of the process that holds the lock.
+// <path>-lock, which stays. It contains the id of the process that holds the lock, and a line for each note.
 func (f *File) Take() error {
 	path := f.target + lockSuffix
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
@@ -139,7 +140,10 @@ func (f *File) Take() error {
 	f.lock.File = lock
 	f.lock.opened, err = lock.Stat()
 	if err == nil {
-		err = take(lock, f.target)
+		f.lock.notes, err = take(lock, f.target)
+	}
+	if err == nil {
+		err = f.Note(f.lock.notes...)
 	}
 	if err == nil {
 		err = f.own()
@@ -150,16 +154,28 @@ func (f *File) Take() error {
 	return nil
 }
 
-// take locks the lock file and writes the process id into it. A full disk is no error.
-func take(lock *os.File, path string) error {
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder, _ := io.ReadAll(io.LimitReader(lock, 20))
-		return fmt.Errorf("%s is in use by another meshddns, process %s", path, strings.TrimSpace(string(holder)))
+// take locks the lock file, and returns the notes of the process that had the lock before.
+func take(lock *os.File, path string) (notes []string, err error) {
+	locked := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	content, err := io.ReadAll(io.LimitReader(lock, 200))
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	if locked != nil {
+		return nil, fmt.Errorf("%s is in use by another meshddns, process %s", path, lines[0])
 	}
-	holder := strconv.Itoa(os.Getpid()) + "\n"
-	_, err := lock.WriteAt([]byte(holder), 0)
+	return lines[1:], err
+}
+
+// Notes returns the notes in the lock file.
+func (f *File) Notes() []string { return f.lock.notes }
+
+// Note replaces the notes in the lock file, each one line. They stay there after the end of the process, and a
+// restored database has others. A full disk is no error.
+func (f *File) Note(notes ...string) error {
+	f.lock.notes = notes
+	content := strings.Join(append([]string{strconv.Itoa(os.Getpid())}, notes...), "\n") + "\n"
+	_, err := f.lock.WriteAt([]byte(content), 0)
 	if err == nil {
-		err = lock.Truncate(int64(len(holder)))
+		err = f.lock.Truncate(int64(len(content)))
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return nil
