@@ -13,8 +13,7 @@ CREATE TABLE appliance (
     owner      TEXT    NOT NULL,             -- 12 hex digits; marks the values in DNS that are ours
     ipv4       TEXT    NOT NULL DEFAULT '',  -- this host's last known public addresses
     ipv6       TEXT    NOT NULL DEFAULT '',
-    dns_hosts  TEXT    NOT NULL DEFAULT '',  -- the names of the DNS server that secondaries were last sent
-    run        TEXT    NOT NULL DEFAULT ''   -- the last start; the lock file has it too, unless the file was restored
+    dns_hosts  TEXT    NOT NULL DEFAULT ''   -- the names of the DNS server that secondaries were last sent
 ) STRICT;
 
 -- The last known addresses of the named sources (-addr).

@@ -93,34 +93,26 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	s.owner, s.addresses, err = selectAppliance(ctx, s.db.Reader)
 	now := func() time.Time { return s.now() }
 	s.zones = builtin.NewTable(s.db, now)
-	s.events = events.New(s.db.Reader, s.db.Tx, now)
+	s.events = events.New(s.db.Reader, s.db.Tx, now, s.db.Note)
 	s.ledger = ledger.New(s.db.Reader, s.db.Tx, s.zones, now, s.owner, s.events)
 	s.ledger.Erase = s.db.Erase
 	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
 	s.zones.Journal = s.peers.Any
 	s.leases = lease.NewTable(lease.Config{Database: s.db, Ledger: s.ledger, Events: s.events, Now: now, NewID: func() (string, error) { return s.newID() }, Log: log})
-	if err := errors.Join(err, s.begin(ctx), s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
+	if err := errors.Join(err, s.noticeRestore(ctx), s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
 	}
 	return s, nil
 }
 
-// begin stores that a start has begun, and the event of a restored database. On a full disk it does nothing.
-func (s *store) begin(ctx context.Context) error {
-	var last string
-	if err := s.db.Reader.QueryRowContext(ctx, `SELECT run FROM appliance`).Scan(&last); err != nil {
+// noticeRestore stores an event if the database is an older one than the last that was used in its folder, or new
+// there. On a full disk the next start does it.
+func (s *store) noticeRestore(ctx context.Context) error {
+	last, err := s.events.Last(ctx)
+	if noted, known := s.db.Noted(); err != nil || last >= noted && known || last == 0 && !known {
 		return err
 	}
-	id := rand.Text()
-	err := s.db.Begun(last, id, func(restored bool) error {
-		return s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, `UPDATE appliance SET run = ?`, id); err != nil || !restored {
-				return err
-			}
-			return s.events.AddRestored(ctx, tx)
-		})
-	})
-	if sqlite.FaultOf(err) == sqlite.Full {
+	if err = s.db.Tx(ctx, s.events.AddRestored); sqlite.FaultOf(err) == sqlite.Full {
 		return nil
 	}
 	return err

@@ -726,57 +726,67 @@ func TestUnchangedIsNoEvent(t *testing.T) {
 	}
 }
 
-// TestRestoreIsNoticed: a start with an older copy of the database stores an event beyond the lost ones. Other starts
-// do not, also after a kill between the two notes of a start.
+// TestRestoreIsNoticed: a start with an older copy of the database, or with one from another folder, stores an event
+// with a number beyond the lost ones. Other starts do not, also after a kill between a commit and its note.
 func TestRestoreIsNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
-	start := func() (seqs []string) {
+	run := func(backups int) (restores []string) {
 		t.Helper()
 		s := mustOpen(t, path)
-		if err := s.events.Note(t.Context(), events.Event{Kind: events.BackupMade}); err != nil {
-			t.Fatal(err)
+		for range backups {
+			if err := s.events.Note(t.Context(), events.Event{Kind: events.BackupMade}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		seqs = support.Rows(t, s.db.Reader, `SELECT seq FROM events WHERE kind = 'database.restored' ORDER BY seq`)
+		restores = support.Rows(t, s.db.Reader, `SELECT seq FROM events WHERE kind = 'database.restored' ORDER BY seq`)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return seqs
+		return restores
 	}
-	if got := start(); got != nil {
+	files := func() (database, lock []byte) {
+		t.Helper()
+		for suffix, content := range map[string]*[]byte{"": &database, "-lock": &lock} {
+			var err error
+			if *content, err = os.ReadFile(path + suffix); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return database, lock
+	}
+	put := func(suffix string, content []byte) {
+		t.Helper()
+		if err := os.WriteFile(path+suffix, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := run(2); got != nil {
 		t.Errorf("a new database: %q", got)
 	}
-	backup, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+	backup, early := files()
+	if got := run(3); got != nil {
+		t.Errorf("the same database: %q", got)
 	}
-	notes, err := os.ReadFile(path + "-lock")
-	if err != nil {
-		t.Fatal(err)
+	put("-lock", early)
+	if got := run(1); got != nil {
+		t.Errorf("after a kill before the note: %q", got)
 	}
-	start()
-	if err := os.WriteFile(path+"-lock", slices.Concat(notes, []byte("another\n")), 0o600); err != nil {
-		t.Fatal(err)
+	put("", backup)
+	first := run(1)
+	if len(first) != 1 || len(first[0]) < 7 {
+		t.Errorf("a restored database: %q", first)
 	}
-	if err := os.WriteFile(path, backup, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := start(); got != nil {
-		t.Errorf("a start that was killed: %q", got)
-	}
-	if err := os.WriteFile(path, backup, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	restored := start()
-	if len(restored) != 1 || len(restored[0]) < 7 {
-		t.Errorf("a restored database: %q", restored)
-	}
-	if got := start(); !slices.Equal(got, restored) {
+	if got := run(1); !slices.Equal(got, first) {
 		t.Errorf("the next start: %q", got)
 	}
 	if err := os.Remove(path + "-lock"); err != nil {
 		t.Fatal(err)
 	}
-	if got := start(); len(got) != 2 {
+	if got := run(0); len(got) != 2 {
 		t.Errorf("another folder: %q", got)
+	}
+	put("-lock", []byte("12345\n"))
+	if got := run(0); len(got) != 2 {
+		t.Errorf("after a program that noted nothing: %q", got)
 	}
 }

@@ -38,7 +38,7 @@ func newWorld(t *testing.T, check string, endpoints ...string) *world {
 	w.db = tables.Open(t, filepath.Join(t.TempDir(), "x.db"), slog.New(slog.DiscardHandler))
 	w.db.Fill("desec", `{"check":`+check+`}`)
 	now := func() time.Time { w.lock.Lock(); defer w.lock.Unlock(); return w.at }
-	log := events.New(w.db.Reader, w.db.Tx, now)
+	log := events.New(w.db.Reader, w.db.Tx, now, func(int64) {})
 	table := &Table{DB: w.db.Database, Events: log, Now: now, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, log)}
 	w.db.Usage(1, name, endpoints...)
 	control := &Control{gateways: func() []netip.Addr { return nil }}

@@ -29,15 +29,17 @@ type Log struct {
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
+	noted  func(seq int64)
 
 	mu    sync.Mutex
+	last  int64         // the highest seq that was noted
 	grown chan struct{} // closed at the next commit of an event; nil if nothing waits for it
 }
 
 // New returns a log. reader is a pool of connections for reading; tx runs a function in one
-// transaction.
-func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time) *Log {
-	return &Log{reader: reader, tx: tx, now: now}
+// transaction; noted is called with the seq of the last event after its commit.
+func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, now func() time.Time, noted func(seq int64)) *Log {
+	return &Log{reader: reader, tx: tx, now: now, noted: noted}
 }
 
 // storedDetail is the rest of a Detail as it is stored.
@@ -79,12 +81,16 @@ func (l *Log) Add(ctx context.Context, tx *sql.Tx, e Event) error {
 
 // add stores an event with a seq, NULL for the next one.
 func (l *Log) add(ctx context.Context, tx *sql.Tx, seq sql.Null[int64], e Event) error {
-	_, err := tx.ExecContext(ctx, `
+	result, err := tx.ExecContext(ctx, `
 		INSERT INTO events (seq, at, kind, name, usage, usage_id, service_id, network_id, caller, before, after, detail)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		seq, sqlite.Stamp(l.now()), e.Kind, e.Name, e.Usage, e.UsageID, e.ServiceID, e.Network, caller(ctx),
 		string(e.Detail.Before), string(e.Detail.After), e.Detail.stored())
-	sqlite.After(ctx, func(context.Context) { l.wake() })
+	if err != nil {
+		return err
+	}
+	stored, err := result.LastInsertId()
+	sqlite.After(ctx, func(context.Context) { l.wake(stored) })
 	return err
 }
 
@@ -103,9 +109,13 @@ func (l *Log) Grown() <-chan struct{} {
 	return l.grown
 }
 
-func (l *Log) wake() {
+func (l *Log) wake(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if seq > l.last {
+		l.last = seq
+		l.noted(seq)
+	}
 	if l.grown != nil {
 		close(l.grown)
 		l.grown = nil

@@ -24,6 +24,8 @@ type world struct {
 	db  *sql.DB
 	tx  func(context.Context, func(context.Context, *sql.Tx) error) error
 	now time.Time
+
+	noted int64
 }
 
 func newWorld(t *testing.T) *world {
@@ -36,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	w.db = support.OpenSQLite(t, filepath.Join(t.TempDir(), "x.db"), "_journal_mode=WAL&_synchronous=OFF&_txlock=immediate&_busy_timeout=5000")
 	w.tx = sqlite.NewQueue(w.db, func() {}).Do
 	w.exec(string(schema))
-	w.Log = events.New(w.db, w.tx, func() time.Time { return w.now })
+	w.Log = events.New(w.db, w.tx, func() time.Time { return w.now }, func(seq int64) { w.noted = seq })
 	return w
 }
 
@@ -236,8 +238,8 @@ func (w *world) restored() (seq int64) {
 		w.t.Fatal(err)
 	}
 	seq, err := w.Last(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
+	if err != nil || seq != w.noted {
+		w.t.Fatalf("the last event is %d, noted is %d, %v", seq, w.noted, err)
 	}
 	return seq
 }
@@ -262,9 +264,9 @@ func TestRestored(t *testing.T) {
 	if err != nil || len(counts) != 2 || counts[0].Number != 1 || counts[1].Number != 1 {
 		t.Errorf("%+v %v", counts, err)
 	}
-	w.exec(`DELETE FROM events`)
+	w = newWorld(t)
 	w.fill(events.Kept)
-	leap = w.restored()
+	w.restored()
 	w.keep(func(rows, first int64) bool { return rows == events.Kept+1 && first == 1 })
 	w.exec(`
 		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1500)

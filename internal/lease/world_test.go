@@ -55,7 +55,7 @@ func (w *world) open() {
 	log := slog.New(slog.NewTextHandler(&w.said, nil))
 	w.db = tables.Open(w.t, w.path, log)
 	now := func() time.Time { return w.at }
-	history := events.New(w.db.Reader, w.db.Tx, now)
+	history := events.New(w.db.Reader, w.db.Tx, now, func(int64) {})
 	w.Table = NewTable(Config{
 		Database: w.db.Database, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },

@@ -65,7 +65,7 @@ func newBook(t *testing.T) *book {
 // reopen makes the ledger anew, as a program that begins does.
 func (b *book) reopen() {
 	tx, now := sqlite.NewQueue(b.db, func() {}).Do, func() time.Time { return b.now }
-	b.events = events.New(b.db, tx, now)
+	b.events = events.New(b.db, tx, now, func(int64) {})
 	b.Ledger = ledger.New(b.db, tx, builtin.NewTable(nil, now), now, owner, b.events)
 	b.Ledger.Erase = func() { b.erased++ }
 }

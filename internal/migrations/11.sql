@@ -1,5 +1,5 @@
 -- From version 10 to version 11: a place of a record without a mark remembers what stood
--- there; the serials of zones have the zones' names from the root on; a start has an id.
+-- there; the serials of zones have the zones' names from the root on.
 DROP TRIGGER places_counted;
 DROP TRIGGER places_discounted;
 DROP TRIGGER places_unstated;
@@ -64,18 +64,3 @@ CREATE TABLE zone_serials (
     zone_key TEXT    NOT NULL UNIQUE, -- the zone with the labels from the root on
     serial   INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)
 ) STRICT, WITHOUT ROWID;
-
-ALTER TABLE appliance RENAME TO old_appliance;
-
-CREATE TABLE appliance (
-    id         INTEGER PRIMARY KEY CHECK (id = 1),
-    owner      TEXT    NOT NULL,             -- 12 hex digits; marks the values in DNS that are ours
-    ipv4       TEXT    NOT NULL DEFAULT '',  -- this host's last known public addresses
-    ipv6       TEXT    NOT NULL DEFAULT '',
-    dns_hosts  TEXT    NOT NULL DEFAULT '',  -- the names of the DNS server that secondaries were last sent
-    run        TEXT    NOT NULL DEFAULT ''   -- the last start; the lock file has it too, unless the file was restored
-) STRICT;
-
-INSERT INTO appliance (id, owner, ipv4, ipv6, dns_hosts) SELECT id, owner, ipv4, ipv6, dns_hosts FROM old_appliance;
-
-DROP TABLE old_appliance;

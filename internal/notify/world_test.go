@@ -128,7 +128,7 @@ func open(t *testing.T, path, schema string) *world {
 	}
 	w := &world{t: t, path: path, db: db, logs: &support.Log{}, stop: func() {}}
 	w.Sender = &Sender{
-		Table: NewTable(db, time.Now), History: events.New(db.Reader, db.Tx, time.Now),
+		Table: NewTable(db, time.Now), History: events.New(db.Reader, db.Tx, time.Now, func(int64) {}),
 		Well: func(context.Context) bool { return !w.ill }, Log: slog.New(slog.NewTextHandler(w.logs, nil)),
 	}
 	return w

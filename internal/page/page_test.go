@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: db, at: time.Date(2026, 3, 4, 12, 7, 0, 0, time.UTC)}
 	now := func() time.Time { return w.at }
 	w.Page = New(Source{
-		Reader: db.Reader, Tx: db.Tx, Now: now, Events: events.New(db.Reader, db.Tx, now),
+		Reader: db.Reader, Tx: db.Tx, Now: now, Events: events.New(db.Reader, db.Tx, now, func(int64) {}),
 		Totals: func(context.Context) (map[string]uint64, error) {
 			return map[string]uint64{"services": 1, "usages": 5, "published": 3, "failed": 2}, nil
 		},

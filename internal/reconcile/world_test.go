@@ -67,7 +67,7 @@ func newWorld(t *testing.T, mode string) *world {
 		INSERT INTO pass (id, number, requested, requested_at, running, last) VALUES (1, 0, '', 0, '', '')`, owner)
 	queue := sqlite.NewQueue(w.db, func() { w.engine.Wake() })
 	readers := open(4)
-	w.events = events.New(readers, queue.Do, w.now)
+	w.events = events.New(readers, queue.Do, w.now, func(int64) {})
 	w.ledger = ledger.New(readers, queue.Do, builtin.NewTable(nil, w.now), w.now, owner, w.events)
 	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
 	w.renew()

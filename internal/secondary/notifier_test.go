@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 	w := &world{t: t, serials: map[string]uint32{}}
-	w.Notifier = NewNotifier(db, events.New(db.Reader, db.Tx, time.Now), slog.New(slog.DiscardHandler))
+	w.Notifier = NewNotifier(db, events.New(db.Reader, db.Tx, time.Now, func(int64) {}), slog.New(slog.DiscardHandler))
 	w.Serve(w, netip.MustParseAddr("127.0.0.1"))
 	return w
 }

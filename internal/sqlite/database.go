@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -172,18 +171,11 @@ func (d *Database) beginFrozen(ctx context.Context, full error) error {
 	return nil
 }
 
-// Begun notes the id of this start beside the database and, by store, in it. last is the id that the database has
-// of the start before: unless it is noted beside the database, the file was restored or moved, which Begun reports.
-func (d *Database) Begun(last, id string, store func(restored bool) error) error {
-	restored := last != "" && !slices.Contains(d.file.Notes(), last)
-	if err := d.file.Note(last, id); err != nil { // both, because the program may be killed before the commit
-		return err
-	}
-	if err := store(restored); err != nil {
-		return err
-	}
-	return d.file.Note(id)
-}
+// Noted and Note are those of the file.
+func (d *Database) Noted() (number int64, known bool) { return d.file.Noted() }
+
+// Note is called after commits. It logs nothing, because the next number makes up for a fault.
+func (d *Database) Note(number int64) { d.file.Note(number) }
 
 // Close closes the database. SQLite copies the WAL into the file when the last connection closes.
 func (d *Database) Close() error {

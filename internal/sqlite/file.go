@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +52,8 @@ type File struct {
 type held struct {
 	*os.File
 	opened os.FileInfo
-	notes  []string
+	made   bool  // by this process
+	noted  int64 // by the process before
 }
 
 // OpenFile calls FindFile and Take.
@@ -130,7 +132,7 @@ func (f *File) Target() string { return f.target }
 
 // Take locks the file, creates it if it is missing, and makes it and its companions readable by
 // their owner only, because they hold access keys. The lock is on a file of its own,
-// <path>-lock, which stays. It contains the id of the process that holds the lock, and a line for each note.
+// <path>-lock, which stays. It contains the id of the process that holds the lock, and the number of Note.
 func (f *File) Take() error {
 	path := f.target + lockSuffix
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
@@ -140,10 +142,7 @@ func (f *File) Take() error {
 	f.lock.File = lock
 	f.lock.opened, err = lock.Stat()
 	if err == nil {
-		f.lock.notes, err = take(lock, f.target)
-	}
-	if err == nil {
-		err = f.Note(f.lock.notes...)
+		err = f.lock.take(f.target)
 	}
 	if err == nil {
 		err = f.own()
@@ -154,34 +153,34 @@ func (f *File) Take() error {
 	return nil
 }
 
-// take locks the lock file, and returns the notes of the process that had the lock before.
-func take(lock *os.File, path string) (notes []string, err error) {
-	locked := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	content, err := io.ReadAll(io.LimitReader(lock, 200))
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+// take locks the lock file, and reads the number that was noted in it.
+func (h *held) take(path string) error {
+	locked := syscall.Flock(int(h.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	content, err := io.ReadAll(io.LimitReader(h, 64))
+	holder, noted, _ := strings.Cut(string(content), "\n")
 	if locked != nil {
-		return nil, fmt.Errorf("%s is in use by another meshddns, process %s", path, lines[0])
+		return fmt.Errorf("%s is in use by another meshddns, process %s", path, strings.TrimSpace(holder))
 	}
-	return lines[1:], err
+	h.made = len(content) == 0
+	h.noted, _ = strconv.ParseInt(strings.TrimSpace(noted), 10, 64)
+	return cmp.Or(err, h.write(h.noted))
 }
 
-// Notes returns the notes in the lock file.
-func (f *File) Notes() []string { return f.lock.notes }
-
-// Note replaces the notes in the lock file, each one line. They stay there after the end of the process, and a
-// restored database has others. A full disk is no error.
-func (f *File) Note(notes ...string) error {
-	f.lock.notes = notes
-	content := strings.Join(append([]string{strconv.Itoa(os.Getpid())}, notes...), "\n") + "\n"
-	_, err := f.lock.WriteAt([]byte(content), 0)
-	if err == nil {
-		err = f.lock.Truncate(int64(len(content)))
-	}
+// write writes the process id and a number, always as many octets. A full disk is no error.
+func (h *held) write(number int64) error {
+	_, err := h.WriteAt(fmt.Appendf(nil, "%-10d\n%-20d\n", os.Getpid(), number), 0)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return nil
 	}
 	return err
 }
+
+// Noted returns the last number of Note, also that of an earlier process. known is false if the lock file is new: the
+// database was not used in this folder before, or by a program that noted nothing.
+func (f *File) Noted() (number int64, known bool) { return f.lock.noted, !f.lock.made }
+
+// Note writes a number that grows with the database into the lock file. A database that was restored has a lower one.
+func (f *File) Note(number int64) error { return f.lock.write(number) }
 
 func (f *File) own() error {
 	for _, suffix := range companions {
