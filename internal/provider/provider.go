@@ -98,7 +98,8 @@ type Error struct {
 	// succeeded. If Unmade is false, the outcome is unknown.
 	Unmade bool
 
-	status int // HTTP status, if an answer was the failure
+	status int  // HTTP status, if an answer was the failure
+	hidden bool // values may stand at the name, and no read shows them
 }
 
 func (e *Error) Error() string { return e.Message().String() }
@@ -164,7 +165,13 @@ func marked(err error, unmade bool) error {
 
 // Delegated returns the error of a name below a delegation, at which no resolver sees the provider's records.
 func Delegated(at string) *Error {
-	return &Error{Kind: Conflict, Detail: msg.Textf("NS records at %s delegate the name to other servers", at)}
+	return &Error{Kind: Conflict, Detail: msg.Textf("NS records at %s delegate the name to other servers", at), hidden: true}
+}
+
+// Hidden reports whether values may stand at the name of a failed read, although nobody sees them.
+func Hidden(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.hidden
 }
 
 // stale is the reason of Changed.

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -101,6 +102,13 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 	var refusal error
 	for at := owner; at == owner || at.Parent() != dnswire.Root; at = at.Parent() {
 		answer, err := c.query(ctx, at, dnswire.TypeSOA)
+		if cut, ok := errors.AsType[referral](err); ok && at.Within(cut.at) { // of a zone above, which the server has or not
+			refusal = err
+			if at = cut.at; at == dnswire.Root {
+				break
+			}
+			continue
+		}
 		if KindOf(err) == Permission {
 			if refusal = c.absent(ctx, at, err); KindOf(refusal) != ZoneNotFound {
 				return "", refusal
@@ -112,7 +120,7 @@ func (c *RFC2136) Zone(ctx context.Context, name string) (string, error) {
 			return "", err
 		}
 		if apex, ok := apexAbove(answer, owner); ok {
-			return nameText(apex), nil
+			return nameText(apex), delegatedBy(apex, refusal)
 		}
 	}
 	detail := msg.Textf("%s serves no zone that contains %s", c.server, nameText(owner))
@@ -166,7 +174,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string, t Type) (RRset, e
 		err = c.absent(ctx, apex, err)
 	}
 	if err != nil {
-		return RRset{}, err
+		return RRset{}, cmp.Or(delegatedBy(apex, err), err)
 	}
 	if len(answer.Answers) > 0 && owner.Fold() != apex.Fold() { // the apex itself always exists
 		wildcard, err := c.fromWildcard(ctx, owner, t, answer)
@@ -299,10 +307,26 @@ func (c *RFC2136) query(ctx context.Context, name dnswire.Name, t dnswire.Type) 
 func notAuthoritative(answer dnswire.Message) error {
 	for _, rr := range answer.Authority {
 		if rr.Type == dnswire.TypeNS {
-			return msg.Errorf("%s is delegated to other servers", nameText(rr.Name))
+			return referral{msg.Errorf("%s is delegated to other servers", nameText(rr.Name)), rr.Name.Fold()}
 		}
 	}
 	return msg.Errorf("the server does not serve the zone itself")
+}
+
+// referral is the error of an answer with the NS records of other servers.
+type referral struct {
+	error
+	at dnswire.Name // of the NS records
+}
+
+func (r referral) Unwrap() error { return r.error }
+
+// delegatedBy returns the error of a name below a delegation if the error is a referral of the zone.
+func delegatedBy(apex dnswire.Name, err error) error {
+	if cut, ok := errors.AsType[referral](err); ok && cut.at != apex.Fold() && cut.at.Within(apex) {
+		return Delegated(nameText(cut.at))
+	}
+	return nil
 }
 
 type sender func(ctx context.Context, server string, message []byte) ([]byte, error)

@@ -36,7 +36,7 @@ func TestRFC2136Zone(t *testing.T) {
 		}
 		for _, name := range []string{"child.example.com", "_mesh.x.child.example.com"} {
 			_, err := c.Zone(t.Context(), name)
-			wantKind(t, err, ZoneNotFound, "child.example.com is delegated")
+			wantKind(t, err, Conflict, "NS records at child.example.com")
 		}
 		for _, name := range []string{"", ".", "a..example.com", strings.Repeat("a", 64) + ".example.com"} {
 			_, err := c.Zone(t.Context(), name)
@@ -159,7 +159,7 @@ func TestRFC2136NameHandedOn(t *testing.T) {
 		wantKind(t, err, Changed)
 		for _, name := range []string{"child.example.com", "x.child.example.com"} {
 			_, err := c.Read(t.Context(), servertest.Zone, name, TXT)
-			wantKind(t, err, ZoneNotFound, "child.example.com is delegated")
+			wantKind(t, err, Conflict, "NS records at child.example.com")
 		}
 		_, err = c.Read(t.Context(), "b.example.com", "a.b.example.com", TXT)
 		wantKind(t, err, ZoneNotFound, "is in zone example.com")

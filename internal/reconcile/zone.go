@@ -297,7 +297,7 @@ func (b *batch) readOne(ctx context.Context, i *item) (err error) {
 	name, t := i.record.owner()
 	i.seen, err = b.conn.client.Read(ctx, i.place.Zone, name, t)
 	kind := provider.KindOf(err)
-	if i.record.withdraws() && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
+	if i.record.withdraws() && !provider.Hidden(err) && (kind == provider.Conflict || kind == provider.ZoneNotFound) {
 		i.seen, err = provider.RRset{}, nil // beside an alias, or without the zone, no value of ours can stand
 	}
 	if err == nil && i.phase == unread {
@@ -339,7 +339,7 @@ func (b *batch) readList(ctx context.Context, client provider.ZoneReader, apex s
 		if i.goal.sibling { // a list has TXT records of reserved names only
 			continue
 		}
-		if set, ok := b.conn.listed(listed, i.record.Name); ok {
+		if set, ok := b.conn.listed(listed, i.record.Name); ok && (set.Alias == "" || !i.record.withdraws()) { // below a delegation the list lacks values
 			i.seen, i.phase = set, read
 		}
 	}
