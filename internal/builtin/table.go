@@ -73,8 +73,9 @@ func scanZone(row sqlite.Scanner) (z Zone, err error) {
 	return z, err
 }
 
-// ErrCatalog is the error for a zone with the name of the catalog, which secondaries would get in its place.
-const ErrCatalog = sqlite.Refusal("no zone can have the name of the catalog")
+// ErrCatalog is the error for a zone with the name of the catalog, which secondaries would get in its place. It comes
+// after changes of a transaction, so it is no sqlite.Refusal, which would let them stand.
+var ErrCatalog = errors.New("no zone can have the name of the catalog")
 
 // CheckCatalog returns ErrCatalog if a zone has the name of the catalog.
 func (t *Table) CheckCatalog(ctx context.Context) error {

@@ -17,6 +17,7 @@ import (
 	"meshddns/internal/dnswire"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
+	"meshddns/internal/sqlite"
 	"meshddns/test/support"
 )
 
@@ -347,6 +348,10 @@ func TestCatalogIsNoZone(t *testing.T) {
 	w.table.Catalog = "catalog.invalid"
 	if err := w.putService("other", "catalog.invalid", "builtin"); !errors.Is(err, builtin.ErrCatalog) {
 		t.Errorf("a zone with the name of the catalog: %v", err)
+	}
+	var alone sqlite.Refusal
+	if err := w.putService("other", "catalog.invalid", "builtin"); errors.As(err, &alone) {
+		t.Error("a refusal after a change lets it stand")
 	}
 	if err := w.table.CheckCatalog(t.Context()); err != nil {
 		t.Error(err)
