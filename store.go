@@ -170,6 +170,9 @@ func (s *store) PutConfiguration(ctx context.Context, c mesh.Configuration, keep
 				return errNoSecret
 			}
 		}
+		if err := s.zones.CheckZone(c.Provider, dnsname.Parse(c.Domain)); err != nil {
+			return err
+		}
 		account, err := ledger.UseAccount(ctx, tx, configuredAccount(c))
 		if err != nil {
 			return err
@@ -326,6 +329,9 @@ func (s *store) PutService(ctx context.Context, v mesh.Service) error {
 func (s *store) saveService(ctx context.Context, tx *sql.Tx, before, v mesh.Service, zones *builtin.ZoneChange) error {
 	config, err := mesh.ParseServiceConfig(v.Config)
 	if err != nil {
+		return err
+	}
+	if err := s.zones.CheckZone(config.Provider, dnsname.Parse(config.Domain)); err != nil {
 		return err
 	}
 	var account sql.Null[int64]

@@ -73,9 +73,16 @@ func scanZone(row sqlite.Scanner) (z Zone, err error) {
 	return z, err
 }
 
-// ErrCatalog is the error for a zone with the name of the catalog, which secondaries would get in its place. It comes
-// after changes of a transaction, so it is no sqlite.Refusal, which would let them stand.
-var ErrCatalog = errors.New("no zone can have the name of the catalog")
+// ErrCatalog is the error for a zone with the name of the catalog, which secondaries would get in its place.
+const ErrCatalog = sqlite.Refusal("no zone can have the name of the catalog")
+
+// CheckZone returns ErrCatalog if a zone of the provider would be a built-in one with the name of the catalog.
+func (t *Table) CheckZone(provider, zone string) error {
+	if provider == Name && zone == t.Catalog && zone != "" {
+		return ErrCatalog
+	}
+	return nil
+}
 
 // CheckCatalog returns ErrCatalog if a zone has the name of the catalog.
 func (t *Table) CheckCatalog(ctx context.Context) error {
@@ -100,8 +107,7 @@ func (c *ZoneChange) Begin(ctx context.Context, tx *sql.Tx, names ...string) (er
 }
 
 // ChangeZones runs a transaction that may make names built-in zones, or no zones. Each such
-// zone and the zone around it get new serials. f must call Begin before it changes a zone. A new zone with
-// the name of the catalog is ErrCatalog.
+// zone and the zone around it get new serials. f must call Begin before it changes a zone.
 func (t *Table) ChangeZones(ctx context.Context, f func(ctx context.Context, tx *sql.Tx, zones *ZoneChange) error) error {
 	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		change := ZoneChange{}
@@ -142,9 +148,6 @@ func (t *Table) end(ctx context.Context, tx *sql.Tx, change ZoneChange) error {
 	}
 	moved := slices.DeleteFunc(change.names, func(name string) bool { return isZone(change.before, name) == isZone(after, name) })
 	for _, name := range moved {
-		if name == t.Catalog && isZone(after, name) {
-			return ErrCatalog
-		}
 		if err := t.newSerials(ctx, tx, name); err != nil {
 			return err
 		}

@@ -17,7 +17,6 @@ import (
 	"meshddns/internal/dnswire"
 	"meshddns/internal/nameserver"
 	"meshddns/internal/provider"
-	"meshddns/internal/sqlite"
 	"meshddns/test/support"
 )
 
@@ -346,12 +345,13 @@ func TestCatalogIsNoZone(t *testing.T) {
 	w := newWorld(t)
 	w.zone("example.com")
 	w.table.Catalog = "catalog.invalid"
-	if err := w.putService("other", "catalog.invalid", "builtin"); !errors.Is(err, builtin.ErrCatalog) {
-		t.Errorf("a zone with the name of the catalog: %v", err)
-	}
-	var alone sqlite.Refusal
-	if err := w.putService("other", "catalog.invalid", "builtin"); errors.As(err, &alone) {
-		t.Error("a refusal after a change lets it stand")
+	for zone, want := range map[string]error{"catalog.invalid": builtin.ErrCatalog, "a.catalog.invalid": nil, "": nil} {
+		if err := w.table.CheckZone("builtin", zone); err != want {
+			t.Errorf("%q: %v", zone, err)
+		}
+		if err := w.table.CheckZone("rfc2136", zone); err != nil {
+			t.Errorf("%q elsewhere: %v", zone, err)
+		}
 	}
 	if err := w.table.CheckCatalog(t.Context()); err != nil {
 		t.Error(err)

@@ -186,7 +186,7 @@ func (c *RFC2136) Read(ctx context.Context, zone, name string, t Type) (RRset, e
 		target := nameText(dnswire.Name(rr.Data))
 		if rr.Name.Fold() != owner.Fold() { // a DNAME above the name
 			detail := msg.Textf("%s is an alias: %s points to %s", name, nameText(rr.Name), target)
-			return RRset{}, &Error{Kind: Conflict, Detail: detail}
+			return RRset{}, &Error{Kind: Conflict, Detail: detail, hidden: true}
 		}
 		return RRset{}, aliased(name, target)
 	}

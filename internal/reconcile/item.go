@@ -60,7 +60,7 @@ func (i *item) learn() {
 	if g.standing, g.doubt = i.place.Standing, i.place.Doubt; !g.sibling {
 		return
 	}
-	g.known, g.beside = SiblingValues(i.place.known()), nil
+	g.gone, g.known, g.beside = i.place.Gone, SiblingValues(i.place.known()), nil
 	for _, p := range i.record.Places {
 		if p.identity(i.place) == SameZone {
 			g.known = append(g.known, SiblingValues(p.known())...)
@@ -144,7 +144,7 @@ func (i *item) moveTo(zone string, now time.Time) {
 func (i *item) intended(now time.Time) Place {
 	e := Event{Kind: Intent}
 	if len(i.change.Add) > 0 {
-		e.Value = i.goal.want
+		e.Value = i.goal.added(i.change)
 		e.More = !i.goal.sibling && slices.ContainsFunc(i.change.Remove, func(v provider.Value) bool { return v.Text() != i.place.Standing })
 	}
 	p, _ := i.place.After(e, i.record.wish(), i.goal.mode, now)

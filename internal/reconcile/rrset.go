@@ -35,6 +35,7 @@ type goal struct {
 	mode     Mode
 	spared   *string  // the network whose values stay in any case; nil for none
 	sibling  bool     // the values are those of a sibling record
+	gone     string   // of a sibling record: values of ours that stood and may come back
 	known    []string // the values of a sibling record that places of its zone know
 	beside   []string // those of them, for a withdrawal, that the place of the wanted value knows
 	cut      string   // the name at which the zone delegates the part with the record, so that no resolver sees it; "" for none

@@ -92,7 +92,7 @@ func (g goal) planSibling(seen provider.RRset) (change provider.Change, conflict
 	if conflict = g.foreign(seen); conflict != nil && !slices.ContainsFunc(seen.Values, func(v provider.Value) bool { return g.knows(v.Text()) }) {
 		change.Add = nil // nothing of ours stands there, and a client would read both
 	}
-	keeps := g.mode == UpsertOnly && g.want == "" || g.spared != nil && mesh.Network(cmp.Or(g.standing, g.doubt.Value)) == *g.spared
+	keeps := g.mode == UpsertOnly && g.want == "" || g.spared != nil && mesh.Network(cmp.Or(g.standing, g.doubt.Value, g.gone)) == *g.spared
 	for _, v := range seen.Values {
 		if text := v.Text(); !keeps && g.knows(text) && !slices.Contains(want, text) {
 			change.Remove = append(change.Remove, v)
@@ -127,6 +127,19 @@ func (g goal) foreign(seen provider.RRset) error {
 	return nil
 }
 
+// added returns the value that a change adds. Of a sibling record it has only those values that do not stand already,
+// because these may be of others.
+func (g goal) added(change provider.Change) string {
+	if !g.sibling {
+		return g.want
+	}
+	var added []string
+	for _, v := range change.Add {
+		added = append(added, v.Text())
+	}
+	return siblingText(mesh.Network(g.want), added)
+}
+
 // siblingRemains is remains for a sibling record: the values of ours that stand after a change. Their
 // network is that of the wanted value only if they are a part of it.
 func (g goal) siblingRemains(change provider.Change) string {
@@ -137,7 +150,7 @@ func (g goal) siblingRemains(change provider.Change) string {
 			left = append(left, v.Text())
 		}
 	}
-	network := cmp.Or(g.standing, g.doubt.Value, g.want)
+	network := cmp.Or(g.standing, g.doubt.Value, g.gone, g.want)
 	if without(siblingText("", left), g.want) == "" {
 		network = cmp.Or(g.want, network)
 	}

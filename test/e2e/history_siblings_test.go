@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"meshddns/internal/provider"
 )
 
 // Records in other formats have no mark. What the program has written is in the book of the host; every
@@ -24,7 +26,7 @@ type siblingAt struct {
 	zone      string
 	values    []string
 	reachable bool
-	untyped   bool // the provider has no such type
+	untyped   bool // the provider has no such type, or takes no such value
 	blocked   bool // so, or by a value of others
 }
 
@@ -53,7 +55,9 @@ func (w *history) locateSibling(o option, name string, values []string) siblingA
 	f, reachable := w.locate(o, name)
 	at := siblingAt{account: f.account, zone: f.zone, values: values, reachable: reachable}
 	if f.account != nil {
-		at.untyped = o.provider == podFront.provider && kindOf(name) != "TXT"
+		at.untyped = o.provider == podFront.provider && kindOf(name) != "TXT" || slices.ContainsFunc(values, func(text string) bool {
+			return provider.RefusedAlways(o.provider, provider.Type(kindOf(name)), text) != ""
+		})
 		at.blocked = at.untyped || len(w.foreign[spot{f.account, f.zone, name}]) > 0
 	}
 	return at
