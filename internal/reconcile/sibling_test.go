@@ -1,0 +1,42 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+
+	"meshddns/internal/provider"
+)
+
+// TestOnlyAddedIsInDoubt: a write without an answer may have made the values that it adds. A wanted value that stood
+// before it stays that of others.
+func TestOnlyAddedIsInDoubt(t *testing.T) {
+	s := Sibling{Owner: "p.example.com", Type: provider.A}
+	i := newItem(Record{
+		Name: testName, Sibling: s, Want: siblingText("42", []string{"192.0.2.2", "192.0.2.3"}),
+		Place: Place{Name: testName, Sibling: s, State: Published, Standing: siblingText("42", []string{"192.0.2.1"})},
+		goal:  goal{owner: testOwner, sibling: true, mode: Write},
+	}, false)
+	i.seen = provider.RRset{Values: []provider.Value{{"192.0.2.1"}, {"192.0.2.2"}}}
+	i.change, _ = i.goal.plan(i.seen)
+	if p := i.intended(time.Now()); p.knows("192.0.2.2") || !p.knows("192.0.2.1") || !p.knows("192.0.2.3") {
+		t.Errorf("known before the write: %q", p.known())
+	}
+}
+
+// TestNetworkOfWhatComesBack: a value that stood, was not seen and stands again still belongs to its network, so that
+// its release waits for it, and a move keeps it until the new place has it.
+func TestNetworkOfWhatComesBack(t *testing.T) {
+	s := Sibling{Owner: "p.example.com", Type: provider.A}
+	place := Place{Name: testName, Sibling: s, State: Withdrawing, Gone: siblingText("42", []string{"192.0.2.1"}), LookAt: time.Now()}
+	seen := provider.RRset{Values: []provider.Value{{"192.0.2.1"}}}
+	i := newItem(Record{Name: testName, Sibling: s, Place: place, goal: goal{owner: testOwner, sibling: true, mode: Write}}, false)
+	i.sees(provider.Change{Seen: seen}, time.Now())
+	if !i.place.holds("42") {
+		t.Errorf("the place holds no value of the network: %+v", i.place)
+	}
+	spared := "42"
+	i.goal.spared, i.goal.standing, i.goal.doubt, i.goal.gone = &spared, "", Doubt{}, place.Gone
+	if change, _ := i.goal.plan(seen); len(change.Remove) > 0 {
+		t.Errorf("a move removes %v", change.Remove)
+	}
+}
