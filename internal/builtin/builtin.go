@@ -269,7 +269,7 @@ func unfit(change provider.Change, key string, again bool) error {
 		return err
 	}
 	if again {
-		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s is in two changes of one call", change.Name), Unmade: true}
+		return &provider.Error{Kind: provider.Changed, Detail: msg.Textf("%s is in two changes of one call", change.Name), Unmade: true}
 	}
 	if len(change.Add) > 0 && strings.HasSuffix("."+key, ".*") {
 		return &provider.Error{Kind: provider.Invalid, Detail: msg.Textf("%s: a name at * is a wildcard elsewhere (RFC 4592), and the built-in server has none", change.Name), Unmade: true}

@@ -201,7 +201,7 @@ func (c *Client) check(z zone, all jobs) {
 		case dnsname.Fold(j.change.Zone) != z.name:
 			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is of another zone than the changes before it", j.at.name)})
 		case named[j.at]:
-			j.end(&Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", j.at.name)})
+			j.end(&Error{Kind: Changed, Detail: msg.Textf("%s is in two changes of one call", j.at.name)})
 		default:
 			named[j.at] = true
 		}

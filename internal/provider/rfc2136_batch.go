@@ -79,7 +79,7 @@ func updatesOf(changes []Change) (all batch, errs []error) {
 	for i, ch := range changes {
 		message, err := updateMessage(ch)
 		if at := ch.at(); named[at] {
-			err = &Error{Kind: Invalid, Detail: msg.Textf("%s is in two changes of one call", at.name)}
+			err = &Error{Kind: Changed, Detail: msg.Textf("%s is in two changes of one call", at.name)}
 		} else {
 			named[at] = true
 		}
