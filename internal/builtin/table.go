@@ -86,6 +86,9 @@ func (t *Table) CheckZone(provider, zone string) error {
 
 // CheckCatalog returns ErrCatalog if a zone has the name of the catalog.
 func (t *Table) CheckCatalog(ctx context.Context) error {
+	if t.Catalog == "" { // a service without a domain has that zone
+		return nil
+	}
 	zones, err := selectBuiltinZones(ctx, t.db.Reader, []string{t.Catalog})
 	if err == nil && len(zones) > 0 {
 		err = fmt.Errorf("-dns-catalog %s: %w: want a name under which nothing else is", t.Catalog, ErrCatalog)

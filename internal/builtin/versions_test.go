@@ -356,6 +356,14 @@ func TestCatalogIsNoZone(t *testing.T) {
 	if err := w.table.CheckCatalog(t.Context()); err != nil {
 		t.Error(err)
 	}
+	if _, err := w.db.Exec(`UPDATE services SET zone = '', zone_key = ''`); err != nil {
+		t.Fatal(err)
+	}
+	w.table.Catalog = ""
+	if err := w.table.CheckCatalog(t.Context()); err != nil {
+		t.Errorf("no catalog, and a service without a domain: %v", err)
+	}
+	w.zone("example.com")
 	w.table.Catalog = "example.com"
 	if err := w.table.CheckCatalog(t.Context()); !errors.Is(err, builtin.ErrCatalog) {
 		t.Errorf("a catalog with the name of a zone: %v", err)

@@ -217,7 +217,7 @@ func (v *huaweiCloud) public(ctx context.Context, search url.Values) (zones []zo
 
 func huaweiSets(z zone) string { return "/v2/zones/" + url.PathEscape(z.id) + "/recordsets" }
 
-// sets returns the TXT record sets of a name: the one for every resolver, and those of other lines.
+// sets returns the record sets of a name and type: the one for every resolver, and those of other lines.
 func (v *huaweiCloud) sets(ctx context.Context, z zone, at setKey) (sets []huaweiSet, err error) {
 	search := url.Values{"type": {string(at.kind)}, "name": {at.name + "."}, "search_mode": {"equal"}}
 	err = v.eachSet(ctx, z, search, func(s huaweiSet) {

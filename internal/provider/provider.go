@@ -168,7 +168,7 @@ func Delegated(at string) *Error {
 	return &Error{Kind: Conflict, Detail: msg.Textf("NS records at %s delegate the name to other servers", at), hidden: true}
 }
 
-// Hidden reports whether values may stand at the name of a failed read, although nobody sees them.
+// Hidden reports whether values may stand at the name of a failed read, which shows none of them.
 func Hidden(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.hidden
