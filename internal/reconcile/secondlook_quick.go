@@ -4,8 +4,9 @@ package reconcile
 
 import "time"
 
-// SecondLook and ProbeTime are short, for tests of the built program.
+// These times are short, for tests of the built program.
 const (
 	SecondLook = 200 * time.Millisecond
 	ProbeTime  = 3 * time.Second
+	lookAgain  = 2 * time.Second
 )

@@ -100,9 +100,6 @@ func (t *task) counts() bool {
 	return !t.waits() && slices.ContainsFunc(t.news(), func(o Outcome) bool { return o.Action != "" })
 }
 
-// lookAgain is the pause after a second look that settled nothing.
-const lookAgain = 5 * time.Minute
-
 // due returns when the name is due next. pass is the number of the pass that marks the
 // name, 0 for none. news is false if nothing about the name has to be stored.
 func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
