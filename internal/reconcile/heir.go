@@ -38,14 +38,15 @@ func (e *Engine) inherit(ctx context.Context, b *batch) {
 }
 
 // heirZone finds the zone of a place with the heir's key, also if the name lies in an inner zone by now.
-// It fails if that is another zone.
+// An equal key id means the same user, so a zone that the heir does not find is gone, except at Cloudflare.
+// heirZone fails if another zone has the name by now.
 func (b *batch) heirZone(ctx context.Context, r Record) (zone, id string, err error) {
 	zone, err = b.conn.client.Zone(ctx, r.Place.Zone)
+	if err == nil && dnsname.Fold(zone) != r.Place.Zone {
+		err = &provider.Error{Kind: provider.ZoneNotFound, Detail: msg.Textf("the key has another zone: %s", zone)}
+	}
 	if oneWord := r.Account.Provider == "cloudflare"; oneWord && provider.KindOf(err) == provider.ZoneNotFound {
 		err = &provider.Error{Kind: provider.BadCredentials, Detail: msg.Say("the key has other zones")} // every token has the id "token"
-	}
-	if err == nil && dnsname.Fold(zone) != r.Place.Zone {
-		err = &provider.Error{Kind: provider.BadCredentials, Detail: msg.Textf("the key has another zone: %s", zone)}
 	}
 	identifier, ok := b.conn.client.(provider.ZoneIdentifier)
 	if err != nil || !ok {

@@ -517,8 +517,11 @@ func (w *history) guard(next model) {
 		if w.cannotBeTold(wish) || w.cannotBeTold(then) {
 			continue
 		}
+		if !w.host.standsOr(g, there) {
+			continue
+		}
 		w.guardSiblings(wish, then, there)
-		if then != nil && then.network == wish.network && len(then.options) > 0 && len(wish.options) > 0 && !wish.optional && !then.optional && w.host.standsOr(g, there) {
+		if then != nil && then.network == wish.network && len(then.options) > 0 && len(wish.options) > 0 && !wish.optional && !then.optional {
 			w.host.guards[g] = true
 			w.resolves(g, there)
 		}

@@ -123,7 +123,8 @@ func (w *history) watchNames() {
 }
 
 // guardSiblings guards the records without marks that are wanted before and after a change, and that
-// nothing of others keeps from standing. The caller has the lock.
+// nothing of others keeps from standing. The record with our mark stands: values beside one that does not may be
+// leftovers of another network. The caller has the lock.
 func (w *history) guardSiblings(was, then *wish, there []found) {
 	if then == nil || then.network != was.network || was.optional || then.optional || was.bad != then.bad {
 		return
