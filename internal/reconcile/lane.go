@@ -334,13 +334,13 @@ func (e *Engine) end(t *task, p *pass, stored bool) {
 	case !stored:
 		e.unstored[name] = e.config.Now().Add(breath)
 		if t.page != nil {
-			t.page.again = append(t.page.again, name)
+			t.page.again.add(name)
 		}
 	case e.pass == nil:
 	case p == e.pass:
 		p.count(t)
 	case name <= e.pass.progress.Cursor: // the pass began meanwhile, and left out this name because it was in work
-		e.pass.again = append(e.pass.again, name)
+		e.pass.again.add(name)
 	}
 	if t.deferred {
 		return // the work goes on

@@ -25,7 +25,7 @@ var ErrUnfinished = errors.New("the pass is not through yet")
 type pass struct {
 	progress Progress
 	page     int       // names of the page in work
-	again    []string  // names that were in other work when the pass reached them
+	again    nameSet   // names that were in other work when the pass reached them
 	nextPage time.Time // the earliest time of the next page, in a paced pass
 	horizon  time.Time // names that are due by then belong to the pass
 	paced    bool
@@ -33,6 +33,32 @@ type pass struct {
 	undone   []unsearched       // zones that the search could not search
 	waiting  []*request
 	answered bool // its callers know that the names that are left wait for this host's clock
+}
+
+// nameSet is a set of names. A name that the pass reached while it was in work, and whose work then ended, is in it
+// once: two tasks of one name would store the same place twice.
+type nameSet map[string]bool
+
+func (s *nameSet) add(names ...string) {
+	if *s == nil {
+		*s = nameSet{}
+	}
+	for _, name := range names {
+		(*s)[name] = true
+	}
+}
+
+// take removes at most limit names, and returns them in order.
+func (s nameSet) take(limit int) (names []string) {
+	for name := range s {
+		if len(names) == limit {
+			break
+		}
+		names = append(names, name)
+		delete(s, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // request is a caller that waits for a pass.
@@ -395,10 +421,9 @@ func (e *Engine) takePage(ctx context.Context, p *pass, names []string, undo fun
 // workAgain takes the names that were in other work when the pass reached them.
 func (e *Engine) workAgain(ctx context.Context, p *pass) (next time.Time, err error) {
 	e.mu.Lock()
-	names := p.again[:min(len(p.again), pageNames)]
-	p.again = slices.Clone(p.again[len(names):])
+	names := p.again.take(pageNames)
 	e.mu.Unlock()
-	err = e.takePage(ctx, p, names, func() { p.again = append(p.again, names...) })
+	err = e.takePage(ctx, p, names, func() { p.again.add(names...) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p.page == 0 && len(p.again) == 0 {

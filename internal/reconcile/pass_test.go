@@ -488,6 +488,44 @@ func TestPassTakesWhatEndsAtItsBegin(t *testing.T) {
 	})
 }
 
+// TestNameIsTakenOnce has a pass replace another one, and reach a name while the outcome of the other's work at that
+// name is stored: the pass takes the name once after that, not twice.
+func TestNameIsTakenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "auto")
+		w.service("example.com", w.account("key"))
+		w.reserve("example.com", "a")
+		w.sync(time.Minute)
+		stores, stored := make(chan struct{}), make(chan struct{})
+		var held atomic.Bool
+		w.fault = func(what string) error {
+			if what == "settled" && held.CompareAndSwap(false, true) {
+				close(stores)
+				<-stored
+			}
+			return nil
+		}
+		w.settles = func(s reconcile.Settlement) {
+			for _, d := range s.Names {
+				if d.Version == 0 {
+					t.Errorf("%s is taken without its state", d.Name)
+				}
+			}
+		}
+		w.vendor.put("_host.example.com") // which is news
+		first := w.begin(false)
+		<-stores
+		w.tx(func(ctx context.Context, tx *sql.Tx) error { return w.ledger.RequestPass(ctx, tx, reconcile.TriggerChange) })
+		second := w.begin(false)
+		after(10 * time.Millisecond)
+		close(stored)
+		<-first
+		if r := <-second; r.Names != 2 || r.Counts[reconcile.ActionUnchanged] != 2 {
+			t.Errorf("%d names, %v; want both unchanged", r.Names, r.Counts)
+		}
+	})
+}
+
 // TestPassTakesBackWhatIsWell has a name in conflict that is well again before the pass has ended: its
 // report says how it ended.
 func TestPassTakesBackWhatIsWell(t *testing.T) {

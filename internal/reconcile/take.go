@@ -30,7 +30,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 	var idle []*task
 	e.mu.Lock()
 	if why.page != nil {
-		why.page.again = append(why.page.again, again...)
+		why.page.again.add(again...)
 	}
 	for _, target := range targets {
 		name := target.Name.Name
@@ -39,7 +39,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		}
 		if e.waitsForStore(target) {
 			if why.page != nil {
-				why.page.again = append(why.page.again, name)
+				why.page.again.add(name)
 			}
 			continue
 		}
