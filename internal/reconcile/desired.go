@@ -175,7 +175,7 @@ func (w wanted) before(old []Record) (all []Record) {
 		if slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == r.Account.ID }) {
 			continue
 		}
-		r.Withdrawal.Keep = r.Place.holds(w.network) || r.Place.Gone != "" && mesh.Network(r.Place.Gone) == w.network
+		r.Withdrawal.Keep = r.Place.mayHave(w.network)
 		r.goal.spared = &w.network
 		all = append(all, r)
 	}

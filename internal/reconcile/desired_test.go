@@ -58,6 +58,12 @@ func mayStand(id int64, a Account, state PlaceState, network string) Place {
 	return p
 }
 
+// besides is a place where other values of ours stand or may stand.
+func besides(p Place) Place {
+	p.Doubt.More = true
+	return p
+}
+
 // recordText says of a record where it belongs, what is wanted there, and what
 // is particular about it.
 func recordText(r Record, follow bool) string {
@@ -198,6 +204,10 @@ func TestDesiredPlaces(t *testing.T) {
 		{"a move, while it fails", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
 			Places: []Place{stands(5, accountA, Withdrawing, "1"), stands(6, accountB, Failed, "1")}}, []string{
 			"b v=mesh1 n=1 a://b:1 at 6 follow", "a keep 5 beside 1"}},
+		{"a move, beside another value, after a look", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
+			Places: []Place{besides(stands(5, accountA, Withdrawing, "2"))}}, []string{"b v=mesh1 n=1 a://b:1 follow", "a withdraw 5 beside 1"}},
+		{"a move, beside another value, before it is known what was written", Name{Usages: []Usage{used(1, &accountB, "a://b:1")},
+			Places: []Place{besides(mayStand(5, accountA, Withdrawing, "2"))}}, []string{"b v=mesh1 n=1 a://b:1 follow", "a keep 5 beside 1"}},
 		{"a tombstone beside a new value", Name{Usages: []Usage{used(1, &accountA, "a://b:1")},
 			Places: []Place{stands(5, accountA, Withdrawn, "1"), stands(6, accountA, Published, "1")}}, []string{
 			"a v=mesh1 n=1 a://b:1 at 6", "a withdraw 5 beside 1"}},

@@ -117,6 +117,15 @@ func (p Place) holds(network string) bool {
 		p.Doubt.More || p.Doubt.Value != "" && mesh.Network(p.Doubt.Value) == network
 }
 
+// mayHave reports whether a value of the network stands there, or a write in doubt or an old view may hide one. Values
+// that a look has seen beside Standing are no reason: a withdrawal spares those of the network among them.
+func (p Place) mayHave(network string) bool {
+	if p.LookAt.IsZero() {
+		p.Doubt.More = false
+	}
+	return p.holds(network) || p.Gone != "" && mesh.Network(p.Gone) == network
+}
+
 // looks reports whether a look that began at a time is the second look, which shows the outcome of
 // every earlier write.
 func (p Place) looks(began time.Time) bool { return !p.LookAt.IsZero() && !began.Before(p.LookAt) }
