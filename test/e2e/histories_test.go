@@ -138,6 +138,7 @@ type history struct {
 	planted  map[string]bool   // values that only tampering has put there
 	passing  map[spot]bool     // where something was wanted since the last rest
 	tampered map[string]bool   // names at which this step took a value away
+	left     map[string]bool   // names that the configuration had left in this step, perhaps with its value
 	serial   int               // makes every value another
 	strict   bool              // nothing excuses a second pass
 	sweep    bool              // rest is asked for with sweep=1
@@ -180,7 +181,7 @@ func (f found) String() string {
 func runHistory(t *testing.T, seed uint64, tally *tally) {
 	w := &history{
 		t: t, random: rand.New(rand.NewPCG(seed, 20261121)), tally: tally, host: newHost(),
-		foreign: map[spot][]string{}, planted: map[string]bool{}, passing: map[spot]bool{},
+		foreign: map[spot][]string{}, planted: map[string]bool{}, passing: map[spot]bool{}, left: map[string]bool{},
 	}
 	t.Cleanup(w.host.close)
 	w.dir = scratch(t)
@@ -676,6 +677,7 @@ func (w *history) rest(after string) {
 		w.fail("the events tell another story:\n%s", strings.Join(wrong, "\n"))
 	}
 	clear(w.passing)
+	clear(w.left)
 	w.before = slices.Concat(w.scan(w.mine), w.siblings())
 	w.askDNS()
 }

@@ -405,7 +405,7 @@ func (w *history) nestBuiltin() func() {
 		} else {
 			old := w.model.config
 			w.putAnother(func(c *modelConfig) { c.domain, c.credentials = inner, there })()
-			w.before = slices.DeleteFunc(w.before, func(f found) bool { return f.name == old.name() }) // which it leaves
+			w.left[old.name()] = true
 			w.pauseOrSync()
 			w.putAnother(func(c *modelConfig) { c.domain, c.credentials = old.domain, old.credentials })()
 		}

@@ -200,7 +200,7 @@ func (w *history) checkKept(s *spotted, name string, wish *wish) {
 	stood := slices.ContainsFunc(w.before, func(f found) bool {
 		return same(f) && (f.account == nil || f.account.zones[f.zone] != nil) // a zone may have gone with all that was in it
 	})
-	if stood && !slices.ContainsFunc(s.ours[name], same) && !w.tampered[name] {
+	if stood && !slices.ContainsFunc(s.ours[name], same) && !w.tampered[name] && !w.left[name] {
 		s.say("%s has lost the old value of network %q, and has no new one", name, wish.network)
 	}
 }
