@@ -152,8 +152,10 @@ func (m model) ownWish(wishes map[string]*wish, owner string) *wish {
 	c := m.config
 	own := &wish{options: []option{{credentials: c.credentials, value: meshValue("", owner, c.endpoints)}}}
 	for _, other := range wishes {
-		switch taken := slices.ContainsFunc(other.options, func(o option) bool { return o.has(c.name()) }); {
-		case taken && other.optional, other.optional && within(c.name(), below(other.name)):
+		taken := slices.ContainsFunc(other.options, func(o option) bool { return o.has(c.name()) })
+		free := slices.ContainsFunc(other.options, func(o option) bool { return !o.has(c.name()) })
+		switch {
+		case taken && (free || other.optional), other.optional && within(c.name(), below(other.name)):
 			own.perhaps, own.optional = true, true
 		case taken:
 			return &wish{bad: true}
