@@ -73,14 +73,15 @@ func scanChecked(row sqlite.Scanner) (c checked, err error) {
 	return c, err
 }
 
-// targets reads the endpoints of at most limit usages with a check, and reports whether these are all.
-func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int) (all []target, whole bool, err error) {
-	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` ORDER BY u.seq LIMIT ? + 0`, limit)
+// targets reads the endpoints of the first limit usages with a check, and reports whether there are more usages.
+func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int) (all []target, more bool, err error) {
+	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` ORDER BY u.seq LIMIT ? + 0`, limit+1)
 	if err != nil || len(usages) == 0 {
-		return nil, true, err
+		return nil, false, err
 	}
-	all, err = t.endpoints(ctx, usages, addresses)
-	return all, len(usages) < limit, err
+	more = len(usages) > limit
+	all, err = t.endpoints(ctx, usages[:min(limit, len(usages))], addresses)
+	return all, more, err
 }
 
 // targetsOf reads the endpoints of a usage, none if it has no check.
@@ -161,12 +162,8 @@ func (t *Table) dead(ctx context.Context) (map[key]death, error) {
 	return all, err
 }
 
-// forget deletes the rows of endpoints that are not checked any more, and makes their names due. It
-// deletes none if kept is nil.
+// forget deletes the rows of endpoints that are not checked any more, and makes their names due.
 func (t *Table) forget(ctx context.Context, kept map[key]bool) error {
-	if kept == nil {
-		return nil
-	}
 	dead, err := t.dead(ctx)
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 
 // Bounds.
 const (
-	maxUsages    = 4096 // with a check
-	maxEndpoints = 4096 // further ones count as unchecked
+	maxUsages    = 4096 // with a check, in the order of their reservations
+	maxEndpoints = 4096 // of these; the endpoints beyond a bound are unchecked
 	maxProbes    = 64   // at once, and as many more to decide on deaths
 	maxWitnesses = 8    // that tell whether this host is cut off
 	reloadEvery  = 5 * time.Second
@@ -50,6 +50,7 @@ type Watch struct {
 	changed map[string]time.Time   // of each name that checks have changed within quietTime
 	writes  map[account]*allowance // by the account
 	stands  bool                   // a death was not believed, which is logged
+	beyond  bool                   // some endpoints are beyond the bounds, which is logged
 }
 
 // New makes a Watch. addresses gives the last known addresses of this host.
@@ -142,24 +143,29 @@ func (w *Watch) decide(ctx context.Context) {
 	}
 }
 
-// load reads the endpoints to check, and forgets those that are not wanted any more.
+// load reads the endpoints to check, and forgets the dead ones that are not checked any more.
 func (w *Watch) load(ctx context.Context) error {
 	w.stored.Lock()
 	defer w.stored.Unlock()
-	targets, whole, err := w.table.targets(ctx, w.addresses(), maxUsages)
+	targets, beyond, err := w.table.targets(ctx, w.addresses(), maxUsages)
 	if err != nil {
 		return err
 	}
 	kept := map[key]bool{}
-	for _, t := range targets {
-		kept[t.key] = kept[t.key] || Testable(t.endpoint)
-	}
-	if !whole { // a dead endpoint may be that of a usage that was not read
-		kept = nil
+	for i, t := range targets {
+		if !Testable(t.endpoint) {
+			continue
+		}
+		if len(kept) == maxEndpoints {
+			targets[i].dead, beyond = false, true
+			continue
+		}
+		kept[t.key] = true
 	}
 	if err := w.table.forget(ctx, kept); err != nil {
 		return err
 	}
+	w.tellBeyond(beyond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.targets = targets
@@ -169,7 +175,7 @@ func (w *Watch) load(ctx context.Context) error {
 		}
 	}
 	for _, t := range targets {
-		if w.states[t.key] == nil && kept[t.key] && len(w.states) < maxEndpoints {
+		if w.states[t.key] == nil && kept[t.key] {
 			w.states[t.key] = &state{due: w.now().Add(rand.N(min(time.Second, t.check.Every())))}
 		}
 	}
@@ -180,6 +186,14 @@ func (w *Watch) load(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tellBeyond warns once when endpoints are beyond the bounds.
+func (w *Watch) tellBeyond(beyond bool) {
+	if beyond && !w.beyond {
+		w.log.Warn("more endpoints have a check than can be checked: those of the latest reservations count as living", "usages", maxUsages, "endpoints", maxEndpoints)
+	}
+	w.beyond = beyond
 }
 
 // due returns the targets whose time has come, and sets their next time, a tenth earlier or later.
