@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +16,10 @@ import (
 
 // probeTime bounds one probe. An interval may be shorter only in tests.
 const probeTime = 3 * time.Second
+
+// probeOctets bounds what one probe reads, because the server of an endpoint may never end its answer. Over TLS a
+// probe reads twice as much: the handshake, and a whole record of 16 KiB for the beginning of the answer.
+const probeOctets = 16 << 10
 
 // streamed are the schemes over TCP. Endpoints of other schemes (udp, quic, wg) are never checked:
 // they live by their lease.
@@ -40,31 +45,64 @@ func probe(ctx context.Context, c mesh.Checking, endpoint string) error {
 	}
 	switch c.Kind {
 	case mesh.CheckTCP:
-		return connect(ctx, &net.Dialer{}, u.Host)
+		return connect(ctx, u.Host)
 	case mesh.CheckTLS:
-		return connect(ctx, &tls.Dialer{Config: anyCertificate}, u.Host)
+		return shakeHands(ctx, u)
 	}
 	return ask(ctx, c, u)
 }
 
-type dialer interface {
-	DialContext(ctx context.Context, network, address string) (net.Conn, error)
-}
-
 // connect opens a connection and closes it.
-func connect(ctx context.Context, d dialer, address string) error {
-	conn, err := d.DialContext(ctx, "tcp", address)
+func connect(ctx context.Context, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err == nil {
 		conn.Close()
 	}
 	return err
 }
 
+// shakeHands completes a TLS handshake.
+func shakeHands(ctx context.Context, endpoint *url.URL) error {
+	conn, err := bounded(2*probeOctets)(ctx, "tcp", endpoint.Host)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	config := anyCertificate.Clone()
+	config.ServerName = endpoint.Hostname()
+	return tls.Client(conn, config).HandshakeContext(ctx)
+}
+
+// bounded returns a function that opens connections. Each fails when more than some octets are read.
+func bounded(octets int) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &boundedConn{Conn: conn, left: octets}, nil
+	}
+}
+
+type boundedConn struct {
+	net.Conn
+	left int // octets
+}
+
+func (c *boundedConn) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, errors.New("the answer is too long for a probe")
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
 // ask sends a GET, with a WebSocket handshake (RFC 6455, section 4.1) for the kind ws.
 func ask(ctx context.Context, c mesh.Checking, endpoint *url.URL) error {
-	scheme := "http"
+	scheme, octets := "http", probeOctets
 	if slices.Contains([]string{"tls", "wss", "https"}, endpoint.Scheme) {
-		scheme = "https"
+		scheme, octets = "https", 2*probeOctets
 	}
 	path := c.Path
 	if path == "" {
@@ -81,7 +119,7 @@ func ask(ctx context.Context, c mesh.Checking, endpoint *url.URL) error {
 		r.Header.Set("Sec-WebSocket-Version", "13")
 		r.Header.Set("Sec-WebSocket-Key", "bWVzaGRkbnMtY2hlY2stMQ==") // any 16 octets
 	}
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: anyCertificate}
+	transport := &http.Transport{DialContext: bounded(octets), DisableKeepAlives: true, TLSClientConfig: anyCertificate}
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(r) // which follows no redirect
 	if err != nil {

@@ -1,10 +1,19 @@
 package check
 
 import (
+	"bufio"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +71,78 @@ func TestProbe(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLongAnswer: a probe reads at most 16 KiB, over TLS 32 KiB. One that needs more fails.
+func TestLongAnswer(t *testing.T) {
+	answer := func(octets int) string { // a header of so many octets
+		begin, end := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX: ", "\r\n\r\n"
+		return begin + strings.Repeat("x", octets-len(begin)-len(end)) + end
+	}
+	small := strings.Repeat("X:\r\n", 4000)
+	endless := "HTTP/1.1 200 OK\r\n" + strings.Repeat(small, 100)
+	early := strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 10000)
+	for _, c := range []struct {
+		name         string
+		kind         mesh.CheckKind
+		scheme       string
+		certificates int // of about 1 KiB
+		answer       string
+		alive        bool
+	}{
+		{"16 KiB", mesh.CheckWS, "ws", 0, answer(16 << 10), true},
+		{"16 KiB and an octet", mesh.CheckWS, "ws", 0, answer(16<<10 + 1), false},
+		{"an octet more for http", mesh.CheckHTTP, "tcp", 0, answer(16<<10 + 1), false},
+		{"endless", mesh.CheckHTTP, "tcp", 0, endless, false},
+		{"endless early answers", mesh.CheckHTTP, "tcp", 0, early, false},
+		{"a long body", mesh.CheckHTTP, "tcp", 0, "HTTP/1.1 200 OK\r\n\r\n" + endless, true},
+		{"a long body over TLS", mesh.CheckHTTP, "https", 10, "HTTP/1.1 200 OK\r\n\r\n" + endless, true},
+		{"16 KiB over TLS", mesh.CheckWS, "wss", 1, answer(16 << 10), true},
+		{"32 KiB over TLS", mesh.CheckWS, "wss", 1, answer(32 << 10), false},
+		{"a long chain", mesh.CheckTLS, "tls", 20, "", true},
+		{"a longer chain", mesh.CheckTLS, "tls", 40, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			if c.certificates > 0 {
+				l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{longChain(t, c.certificates)}})
+			}
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				http.ReadRequest(bufio.NewReader(conn))
+				io.WriteString(conn, c.answer)
+				io.Copy(io.Discard, conn) // until the probe ends
+			}()
+			err = probe(t.Context(), mesh.Checking{Kind: c.kind, Interval: 10}, c.scheme+"://"+l.Addr().String())
+			if (err == nil) != c.alive {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// longChain returns a certificate with a chain of some certificates of about 1 KiB.
+func longChain(t *testing.T, certificates int) tls.Certificate {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: strings.Repeat("x", 400)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: slices.Repeat([][]byte{der}, certificates), PrivateKey: key}
 }
 
 func TestTestable(t *testing.T) {
