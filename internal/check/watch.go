@@ -456,8 +456,14 @@ func (w *Watch) spend(changes []change) bool {
 	return true
 }
 
-// Reachable reports whether a control answers, so that this host is not cut off.
-func (w *Watch) Reachable(ctx context.Context) (ok, known bool) { return w.control.Reachable(ctx) }
+// Reachable reports whether a named control answers, so that this host is not cut off. It is not known without one:
+// a gateway answers also while the line behind it is down.
+func (w *Watch) Reachable(ctx context.Context) (ok, known bool) {
+	if len(w.control.Addresses) == 0 {
+		return false, false
+	}
+	return w.control.Reachable(ctx)
+}
 
 // Endpoints returns the endpoints that a usage with a check has now, which is given by its seq, and what
 // the probes have shown. Without a Watch there are none.

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,22 @@ func TestCutOff(t *testing.T) {
 	a.die()
 	w.pass(20 * time.Second)
 	w.wantDead(a.endpoint())
+}
+
+// TestOnlyNamedControl: a gateway that answers tells leases nothing about the line behind it.
+func TestOnlyNamedControl(t *testing.T) {
+	w := newWorld(t, every5)
+	w.control.gateways = func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }
+	if ok, known := w.control.Reachable(t.Context()); !ok || !known {
+		t.Fatal("the gateway does not answer")
+	}
+	if ok, known := w.Reachable(t.Context()); ok || known {
+		t.Errorf("without a named control: %t, %t", ok, known)
+	}
+	w.control.Addresses = []string{newPeer(t).address}
+	if ok, known := w.Reachable(t.Context()); !ok || !known {
+		t.Errorf("with a named control: %t, %t", ok, known)
+	}
 }
 
 // TestWithoutControl believes a death only if another endpoint has answered.
