@@ -26,6 +26,7 @@ type clocks struct {
 	mu      sync.Mutex
 	all     map[int64]*clock
 	recent  []time.Time // of the ends in the last endWindow
+	held    time.Time   // when leases were held back last
 	renewed time.Time   // the last renewal of a lease that is not held
 }
 

@@ -57,14 +57,14 @@ func (t *Table) untilNext() time.Duration {
 func (t *Table) Expire(ctx context.Context) error {
 	now := t.now()
 	faults := t.endGone(ctx, now)
-	due, newlyHeld, crowd := t.clocks.due(now)
-	if crowd {
-		if newlyHeld > 0 {
-			if err := t.tellHeld(ctx, newlyHeld); err != nil {
-				return errors.Join(faults, err)
-			}
+	due, held, newlyHeld := t.clocks.due(now)
+	if newlyHeld > 0 {
+		if err := t.tellHeld(ctx, newlyHeld); err != nil {
+			return errors.Join(faults, err)
 		}
-		due = t.released(ctx, due, now)
+	}
+	if len(held) > 0 {
+		due = append(due, t.released(ctx, held, now)...)
 	}
 	return errors.Join(faults, t.endAll(ctx, due, now))
 }
@@ -113,36 +113,41 @@ func (c *clocks) leave(seqs []int64) {
 	}
 }
 
-// due returns the leases whose time is over. crowd reports whether they are held back; newlyHeld are
-// those of them that were not before.
-func (c *clocks) due(now time.Time) (due []int64, newlyHeld int, crowd bool) {
+// due returns the leases whose time is over: those that end now, and those that are held back, of which newlyHeld
+// were not held before. Leases are held that end together, and further ones while no lease is renewed.
+func (c *clocks) due(now time.Time) (due, held []int64, newlyHeld int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.recent) > 0 && now.Sub(c.recent[0]) >= endWindow {
 		c.recent = c.recent[1:]
 	}
-	total, over, held := len(c.recent), len(c.recent), false
+	living, together := 0, len(c.recent)
 	for seq, k := range c.all {
 		switch {
+		case k.live && k.ends.After(now):
+			living++
+		case k.live && k.held.IsZero():
+			together++
+			due = append(due, seq)
 		case k.live:
-			total++
-			if !k.ends.After(now) {
-				over++
-				due = append(due, seq)
-				held = held || !k.held.IsZero()
+			if now.Sub(k.held) < endWindow {
+				together++
 			}
+			held = append(held, seq)
 		case now.Sub(k.changed) >= changePause:
 			delete(c.all, seq)
 		}
 	}
-	crowd = held || over > fewEnds && over*endShare > total
-	for _, seq := range due {
-		if k := c.all[seq]; crowd && k.held.IsZero() {
-			k.held = now
-			newlyHeld++
-		}
+	crowd := together > fewEnds && together*endShare > living+together
+	silence := len(held) > 0 && !c.renewed.After(c.held)
+	if len(due) == 0 || !crowd && !silence {
+		return due, held, 0
 	}
-	return due, newlyHeld, crowd && len(due) > 0
+	c.held = now
+	for _, seq := range due {
+		c.all[seq].held = now
+	}
+	return nil, append(held, due...), len(due)
 }
 
 // released returns those of the leases held back that may end: all of them when the control answers,
@@ -272,13 +277,13 @@ func (t *Table) WriteMetrics(page *metrics.Page, all, live uint64) {
 	page.Figure(live, metrics.Label{Name: "state", Value: "live"})
 	page.Figure(all-live, metrics.Label{Name: "state", Value: "ended"})
 	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
-	page.Figure(t.clocks.held())
+	page.Figure(t.clocks.countHeld())
 	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")
 	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals that were refused.")
 }
 
-// held counts the leases that are held back.
-func (c *clocks) held() (n uint64) {
+// countHeld counts the leases that are held back.
+func (c *clocks) countHeld() (n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.all {
