@@ -44,6 +44,8 @@ type Watch struct {
 	news      chan struct{}  // a probe may have decided on its endpoint
 
 	stored  sync.Mutex // held while the database and the targets change together
+	commits int64      // of the database, when the targets were read; -1: they were not
+	known   mesh.Addresses
 	mu      sync.Mutex
 	targets []target
 	states  map[key]*state
@@ -58,7 +60,7 @@ func New(table *Table, control *Control, addresses func() mesh.Addresses, log *s
 	return &Watch{
 		table: table, control: control, addresses: addresses, log: log, now: table.Now, probe: probe,
 		room: make(chan struct{}, maxProbes), news: make(chan struct{}, 1),
-		states: map[key]*state{}, changed: map[string]time.Time{}, writes: map[account]*allowance{},
+		commits: -1, states: map[key]*state{}, changed: map[string]time.Time{}, writes: map[account]*allowance{},
 	}
 }
 
@@ -106,20 +108,20 @@ func (a *allowance) left(now time.Time) int {
 func (w *Watch) Run(ctx context.Context) error {
 	w.control.Reachable(ctx) // a gateway that answers now is a control later
 	w.probes.Go(func() { w.decide(ctx) })
-	for ctx.Err() == nil {
-		pause := reloadEvery
-		err := w.load(ctx)
-		if w.told(ctx, err); err == nil {
-			w.begin(ctx)
-			pause = w.pause()
-		}
+	reload, probe := time.NewTimer(0), time.NewTimer(0)
+	for {
 		select {
-		case <-time.After(pause):
+		case <-reload.C:
+			w.told(ctx, w.load(ctx))
+			reload.Reset(reloadEvery)
+		case <-probe.C:
 		case <-ctx.Done():
+			w.probes.Wait()
+			return nil
 		}
+		w.begin(ctx)
+		probe.Reset(w.pause())
 	}
-	w.probes.Wait()
-	return nil
 }
 
 // told logs an error of the database.
@@ -143,11 +145,15 @@ func (w *Watch) decide(ctx context.Context) {
 	}
 }
 
-// load reads the endpoints to check, and forgets the dead ones that are not checked any more.
+// load reads the endpoints to check if they may have changed, and forgets the dead ones that are not checked any more.
 func (w *Watch) load(ctx context.Context) error {
 	w.stored.Lock()
 	defer w.stored.Unlock()
-	targets, beyond, err := w.table.targets(ctx, w.addresses(), maxUsages)
+	commits, known := w.table.DB.Commits(), w.addresses()
+	if commits == w.commits && known.Equal(w.known) {
+		return nil
+	}
+	targets, beyond, err := w.table.targets(ctx, known, maxUsages)
 	if err != nil {
 		return err
 	}
@@ -185,6 +191,7 @@ func (w *Watch) load(ctx context.Context) error {
 			delete(w.changed, name)
 		}
 	}
+	w.commits, w.known = commits, known
 	return nil
 }
 
