@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"container/heap"
 	"sync"
 	"time"
 )
@@ -11,6 +12,8 @@ const changePause = 5 * time.Second
 // clock is the time that a lease has left. It is in memory only, so that no time passes while the
 // program is down.
 type clock struct {
+	seq     int64 // of the lease
+	index   int   // in the queue
 	ttl     time.Duration
 	ends    time.Time // zero before the first renewal
 	changed time.Time // when the endpoints changed last, as far as is known
@@ -20,11 +23,55 @@ type clock struct {
 	held    time.Time // since when the end is held back; zero: it is not
 }
 
+// over returns when the time of the lease is over, or without endpoints when the clock is of no use any more.
+func (k *clock) over() time.Time {
+	if k.live {
+		return k.ends
+	}
+	return k.changed.Add(changePause)
+}
+
+// queue is a heap of clocks, by the times at which they are over.
+type queue []*clock
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].over().Before(q[j].over()) }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *queue) Push(k any) {
+	k.(*clock).index = len(*q)
+	*q = append(*q, k.(*clock))
+}
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	k := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return k
+}
+
+// until returns the clocks that are over at a time. It looks at no others, except at two for each of them.
+func (q queue) until(now time.Time) (all []*clock) {
+	for next := []int{0}; len(next) > 0; next = next[1:] {
+		if i := next[0]; i < len(q) && !q[i].over().After(now) {
+			all = append(all, q[i])
+			next = append(next, 2*i+1, 2*i+2)
+		}
+	}
+	return all
+}
+
 // clocks has the clocks of the leases by their seqs. A lease without endpoints whose last change is
 // long ago has none.
 type clocks struct {
 	mu      sync.Mutex
 	all     map[int64]*clock
+	queue   queue       // of all
+	live    int         // those with endpoints
 	recent  []time.Time // of the ends in the last endWindow
 	held    time.Time   // when leases were held back last
 	renewed time.Time   // the last renewal of a lease that is not held
@@ -34,10 +81,30 @@ type clocks struct {
 func (c *clocks) of(l Lease) *clock {
 	k := c.all[l.Seq]
 	if k == nil {
-		k = &clock{ttl: l.TTL}
+		k = &clock{seq: l.Seq, ttl: l.TTL}
 		c.all[l.Seq] = k
+		heap.Push(&c.queue, k)
 	}
 	return k
+}
+
+// put sets the end of a clock, and moves it in the queue; call it also after changed was set. The caller holds the lock.
+func (c *clocks) put(k *clock, ends time.Time, live bool) {
+	if k.live {
+		c.live--
+	}
+	if live {
+		c.live++
+	}
+	k.ends, k.live = ends, live
+	heap.Fix(&c.queue, k.index)
+}
+
+// remove removes a clock. The caller holds the lock.
+func (c *clocks) remove(k *clock) {
+	c.put(k, k.ends, false)
+	heap.Remove(&c.queue, k.index)
+	delete(c.all, k.seq)
 }
 
 // set starts the time of a lease whose endpoints are being stored; live is false if there are none.
@@ -45,7 +112,7 @@ func (c *clocks) set(l Lease, now time.Time, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
-	k.ends, k.live = now.Add(k.ttl), live
+	c.put(k, now.Add(k.ttl), live)
 	c.note(k, now)
 }
 
@@ -57,7 +124,7 @@ func (c *clocks) extend(l Lease, now time.Time) bool {
 	if k == nil || !k.live || k.ending {
 		return false
 	}
-	k.ends = now.Add(k.ttl)
+	c.put(k, now.Add(k.ttl), true)
 	c.note(k, now)
 	return true
 }
@@ -81,15 +148,21 @@ func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()
 		return wait, nil
 	}
 	k.changed = now
+	c.put(k, k.ends, k.live)
 	return 0, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if c.all[l.Seq] != k {
+			return // the lease is deleted
+		}
+		ends, live := k.ends, k.live
 		if k.changed.Equal(now) {
 			k.changed = before.changed
 		}
 		if k.ends.Equal(now.Add(k.ttl)) { // no other renewal has set it since
-			k.ends, k.live, k.held = before.ends, before.live, before.held
+			ends, live, k.held = before.ends, before.live, before.held
 		}
+		c.put(k, ends, live)
 	}
 }
 
@@ -97,7 +170,9 @@ func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()
 func (c *clocks) forget(seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.all, seq)
+	if k := c.all[seq]; k != nil {
+		c.remove(k)
+	}
 }
 
 // ExpiresAt returns the time at which the endpoints of a lease are withdrawn if it is not renewed,
