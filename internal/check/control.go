@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -30,7 +31,7 @@ func (c *Control) Reachable(ctx context.Context) (ok, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	if len(c.Addresses) > 0 {
-		return anyOf(c.Addresses, func(address string) bool { return connect(ctx, address) == nil }), true
+		return anyOf(c.Addresses, func(address string) bool { return connect(ctx, &net.Dialer{}, address) == nil }), true
 	}
 	gateways := c.gateways
 	if gateways == nil {
@@ -62,7 +63,7 @@ const gatewayPort = 9
 
 // answered reports whether a gateway accepts or refuses a connection.
 func (c *Control) answered(ctx context.Context, gateway netip.Addr) bool {
-	err := connect(ctx, netip.AddrPortFrom(gateway, gatewayPort).String())
+	err := connect(ctx, &net.Dialer{}, netip.AddrPortFrom(gateway, gatewayPort).String())
 	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
 		return false
 	}

@@ -17,7 +17,7 @@ func TestIdle(t *testing.T) {
 		w.Watch.now = time.Now
 		looks, probes := 0, make(chan bool, 1<<20)
 		w.addresses = func() mesh.Addresses { looks++; return mesh.Addresses{} }
-		w.Watch.probe = func(context.Context, mesh.Checking, string) error { probes <- true; return nil }
+		w.Watch.probe = func(context.Context, target) error { probes <- true; return nil }
 		ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 		defer cancel()
 		w.must(w.Run(ctx))

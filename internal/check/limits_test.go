@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"meshddns/internal/mesh"
 )
 
 // TestLimits reaches the documented numbers of usages with a check and of their endpoints. The first ones are checked
@@ -64,8 +62,8 @@ func (w *world) wantChecked(usages ...int) {
 		dying = append(dying, endpointOf(u))
 	}
 	for _, dead := range [][]string{nil, dying, nil} {
-		w.Watch.probe = func(_ context.Context, _ mesh.Checking, endpoint string) error {
-			if slices.Contains(dead, endpoint) {
+		w.Watch.probe = func(_ context.Context, t target) error {
+			if slices.Contains(dead, t.endpoint) {
 				return errors.New("refused")
 			}
 			return nil

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"syscall"
 	"time"
 
 	"meshddns/internal/mesh"
@@ -36,25 +38,46 @@ func Testable(endpoint string) bool {
 var anyCertificate = &tls.Config{InsecureSkipVerify: true}
 
 // probe returns why an endpoint does not live, or nil.
-func probe(ctx context.Context, c mesh.Checking, endpoint string) error {
-	ctx, cancel := context.WithTimeout(ctx, min(probeTime, c.Every()))
+func probe(ctx context.Context, t target) error {
+	ctx, cancel := context.WithTimeout(ctx, min(probeTime, t.check.Every()))
 	defer cancel()
-	u, err := url.Parse(endpoint)
+	u, err := url.Parse(t.endpoint)
 	if err != nil {
 		return err
 	}
-	switch c.Kind {
+	switch t.check.Kind {
 	case mesh.CheckTCP:
-		return connect(ctx, u.Host)
+		return connect(ctx, t.dialer(), u.Host)
 	case mesh.CheckTLS:
-		return shakeHands(ctx, u)
+		return shakeHands(ctx, t.dialer(), u)
 	}
-	return ask(ctx, c, u)
+	return ask(ctx, t, u)
+}
+
+// dialer returns the dialer for a target. For an endpoint of a lease it goes to an address of this host or its
+// link, or to a group, only if the lease names that address: what a node learns from DNS must not be what listens
+// here. It looks at the address that a host name has at that moment.
+func (t target) dialer() *net.Dialer {
+	if t.slot == "" {
+		return &net.Dialer{}
+	}
+	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		a := to.Addr().Unmap().WithZone("")
+		near := a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast()
+		if near && !slices.ContainsFunc(t.ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return errors.New("the lease has no range with this address")
+		}
+		return nil
+	}}
 }
 
 // connect opens a connection and closes it.
-func connect(ctx context.Context, address string) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+func connect(ctx context.Context, d *net.Dialer, address string) error {
+	conn, err := d.DialContext(ctx, "tcp", address)
 	if err == nil {
 		conn.Close()
 	}
@@ -62,8 +85,8 @@ func connect(ctx context.Context, address string) error {
 }
 
 // shakeHands completes a TLS handshake.
-func shakeHands(ctx context.Context, endpoint *url.URL) error {
-	conn, err := bounded(2*probeOctets)(ctx, "tcp", endpoint.Host)
+func shakeHands(ctx context.Context, d *net.Dialer, endpoint *url.URL) error {
+	conn, err := bounded(d, 2*probeOctets)(ctx, "tcp", endpoint.Host)
 	if err != nil {
 		return err
 	}
@@ -74,9 +97,9 @@ func shakeHands(ctx context.Context, endpoint *url.URL) error {
 }
 
 // bounded returns a function that opens connections. Each fails when more than some octets are read.
-func bounded(octets int) func(ctx context.Context, network, address string) (net.Conn, error) {
+func bounded(d *net.Dialer, octets int) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		conn, err := d.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
@@ -99,12 +122,12 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 }
 
 // ask sends a GET, with a WebSocket handshake (RFC 6455, section 4.1) for the kind ws.
-func ask(ctx context.Context, c mesh.Checking, endpoint *url.URL) error {
+func ask(ctx context.Context, t target, endpoint *url.URL) error {
 	scheme, octets := "http", probeOctets
 	if slices.Contains([]string{"tls", "wss", "https"}, endpoint.Scheme) {
 		scheme, octets = "https", 2*probeOctets
 	}
-	path := c.Path
+	path := t.check.Path
 	if path == "" {
 		path = "/"
 	}
@@ -113,20 +136,20 @@ func ask(ctx context.Context, c mesh.Checking, endpoint *url.URL) error {
 		return err
 	}
 	r.Header.Set("User-Agent", "meshddns")
-	if c.Kind == mesh.CheckWS {
+	if t.check.Kind == mesh.CheckWS {
 		r.Header.Set("Connection", "Upgrade")
 		r.Header.Set("Upgrade", "websocket")
 		r.Header.Set("Sec-WebSocket-Version", "13")
 		r.Header.Set("Sec-WebSocket-Key", "bWVzaGRkbnMtY2hlY2stMQ==") // any 16 octets
 	}
-	transport := &http.Transport{DialContext: bounded(octets), DisableKeepAlives: true, TLSClientConfig: anyCertificate}
+	transport := &http.Transport{DialContext: bounded(t.dialer(), octets), DisableKeepAlives: true, TLSClientConfig: anyCertificate}
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(r) // which follows no redirect
 	if err != nil {
 		return err
 	}
 	answer.Body.Close()
-	if c.Kind == mesh.CheckWS && answer.StatusCode != http.StatusSwitchingProtocols || answer.StatusCode >= http.StatusInternalServerError {
+	if t.check.Kind == mesh.CheckWS && answer.StatusCode != http.StatusSwitchingProtocols || answer.StatusCode >= http.StatusInternalServerError {
 		return fmt.Errorf("HTTP status %d", answer.StatusCode)
 	}
 	return nil

@@ -65,7 +65,7 @@ func TestProbe(t *testing.T) {
 	} {
 		t.Run(string(c.kind)+" "+strings.ReplaceAll(c.path, "/", ""), func(t *testing.T) {
 			t.Parallel()
-			err := probe(t.Context(), mesh.Checking{Kind: c.kind, Interval: 1, Path: c.path}, c.endpoint)
+			err := probe(t.Context(), target{key: key{endpoint: c.endpoint}, check: mesh.Checking{Kind: c.kind, Interval: 1, Path: c.path}})
 			if (err == nil) != c.alive {
 				t.Errorf("%s %s%s: %v", c.kind, c.endpoint, c.path, err)
 			}
@@ -122,7 +122,7 @@ func TestLongAnswer(t *testing.T) {
 				io.WriteString(conn, c.answer)
 				io.Copy(io.Discard, conn) // until the probe ends
 			}()
-			err = probe(t.Context(), mesh.Checking{Kind: c.kind, Interval: 10}, c.scheme+"://"+l.Addr().String())
+			err = probe(t.Context(), target{key: key{endpoint: c.scheme + "://" + l.Addr().String()}, check: mesh.Checking{Kind: c.kind, Interval: 10}})
 			if (err == nil) != c.alive {
 				t.Error(err)
 			}
@@ -143,6 +143,46 @@ func longChain(t *testing.T, certificates int) tls.Certificate {
 		t.Fatal(err)
 	}
 	return tls.Certificate{Certificate: slices.Repeat([][]byte{der}, certificates), PrivateKey: key}
+}
+
+// TestNear: a probe goes to this host, its link or a group for a lease only if a range of the lease has the address,
+// and for the usage's own endpoints always.
+func TestNear(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	loopback, other := netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("192.0.2.0/24")
+	const refused = "the lease has no range with this address"
+	for _, c := range []struct {
+		slot   string
+		host   string
+		ranges []netip.Prefix
+		error  string
+	}{
+		{"", "127.0.0.1", nil, ""},
+		{"a", "127.0.0.1", nil, refused},
+		{"a", "127.0.0.1", []netip.Prefix{other}, refused},
+		{"a", "127.0.0.1", []netip.Prefix{other, loopback}, ""},
+		{"a", "localhost", nil, refused},
+		{"a", "[::ffff:127.0.0.1]", nil, refused},
+		{"a", "0.0.0.0", []netip.Prefix{loopback}, refused},
+		{"a", "[::]", nil, refused},
+		{"a", "[::1]", nil, refused},
+		{"a", "169.254.169.254", nil, refused},
+		{"a", "[fe80::1]", nil, refused},
+		{"a", "224.0.0.1", nil, refused},
+	} {
+		for _, kind := range []mesh.CheckKind{mesh.CheckTCP, mesh.CheckHTTP, mesh.CheckTLS} {
+			if kind == mesh.CheckTLS && c.error == "" {
+				continue // the server does not speak it
+			}
+			of := target{key: key{endpoint: "tcp://" + c.host + ":" + port}, slot: c.slot, ranges: c.ranges, check: mesh.Checking{Kind: kind, Interval: 10}}
+			err := probe(t.Context(), of)
+			if c.error == "" && err != nil || c.error != "" && (err == nil || !strings.HasSuffix(err.Error(), c.error)) {
+				t.Errorf("%s %q %s %v: %v", kind, c.slot, c.host, c.ranges, err)
+			}
+		}
+	}
 }
 
 func TestTestable(t *testing.T) {

@@ -38,7 +38,7 @@ type Watch struct {
 	addresses func() mesh.Addresses
 	log       *slog.Logger
 	now       func() time.Time
-	probe     func(context.Context, mesh.Checking, string) error
+	probe     func(context.Context, target) error
 	room      chan struct{}  // has an element for each probe that runs
 	probes    sync.WaitGroup // that Run has begun
 	news      chan struct{}  // a probe may have decided on its endpoint
@@ -237,7 +237,7 @@ func (w *Watch) begin(ctx context.Context) {
 
 // probeOne probes a target, and reports whether that may change what is published.
 func (w *Watch) probeOne(ctx context.Context, t target) bool {
-	err := w.probe(ctx, t.check, t.endpoint)
+	err := w.probe(ctx, t)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.states[t.key]

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/mesh"
 	"meshddns/test/support"
 )
 
@@ -46,6 +45,19 @@ func TestDeath(t *testing.T) {
 	if dead, alive := w.count(`SELECT count(*) FROM events WHERE kind = 'endpoint.dead'`), w.count(`SELECT count(*) FROM events WHERE kind = 'endpoint.alive'`); dead != 1 || alive != 1 {
 		t.Fatalf("events: %d deaths, %d lives", dead, alive)
 	}
+}
+
+// TestLeaseRanges takes an endpoint on this host out of DNS, although it lives, unless a range of its lease has the address.
+func TestLeaseRanges(t *testing.T) {
+	a, b, control := newPeer(t), newPeer(t), newPeer(t)
+	w := newWorld(t, every5, "udp://192.0.2.1:1")
+	w.control.Addresses = []string{control.address}
+	for _, l := range []struct{ slot, cidrs, endpoint string }{{"a", `[]`, a.endpoint()}, {"b", `["192.0.2.0/24","127.0.0.0/8"]`, b.endpoint()}} {
+		w.db.Exec(`INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by)
+			VALUES (?1, 1, ?1, CAST(?1 AS BLOB), '[]', ?2, 60, '[]', '', json_array(?3), 0, '')`, l.slot, l.cidrs, l.endpoint)
+	}
+	w.pass(30 * time.Second)
+	w.wantDead(a.endpoint())
 }
 
 // TestListedTwice keeps the last living endpoint, also if the usage lists it twice.
@@ -231,8 +243,8 @@ func TestSilent(t *testing.T) {
 	answer := make(chan struct{})
 	defer w.probes.Wait()
 	defer close(answer)
-	w.probe = func(_ context.Context, _ mesh.Checking, endpoint string) error {
-		switch endpoint {
+	w.probe = func(_ context.Context, t target) error {
+		switch t.endpoint {
 		case silent:
 			<-answer
 		case refusing:
