@@ -11,6 +11,8 @@ const changePause = 5 * time.Second
 // clock is the time that a lease has left. It is in memory only, so that no time passes while the
 // program is down.
 type clock struct {
+	seq     int64 // of the lease
+	index   int   // in the queue
 	ttl     time.Duration
 	ends    time.Time // zero before the first renewal
 	changed time.Time // when the endpoints changed last, as far as is known
@@ -25,7 +27,10 @@ type clock struct {
 type clocks struct {
 	mu      sync.Mutex
 	all     map[int64]*clock
+	queue   queue       // of all
+	live    int         // those with endpoints
 	recent  []time.Time // of the ends in the last endWindow
+	held    time.Time   // when leases were held back last
 	renewed time.Time   // the last renewal of a lease that is not held
 }
 
@@ -33,8 +38,8 @@ type clocks struct {
 func (c *clocks) of(l Lease) *clock {
 	k := c.all[l.Seq]
 	if k == nil {
-		k = &clock{ttl: l.TTL}
-		c.all[l.Seq] = k
+		k = &clock{seq: l.Seq, ttl: l.TTL}
+		c.add(k)
 	}
 	return k
 }
@@ -44,7 +49,7 @@ func (c *clocks) set(l Lease, now time.Time, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
-	k.ends, k.live = now.Add(k.ttl), live
+	c.put(k, now.Add(k.ttl), live)
 	c.note(k, now)
 }
 
@@ -56,7 +61,7 @@ func (c *clocks) extend(l Lease, now time.Time) bool {
 	if k == nil || !k.live || k.ending {
 		return false
 	}
-	k.ends = now.Add(k.ttl)
+	c.put(k, now.Add(k.ttl), true)
 	c.note(k, now)
 	return true
 }
@@ -80,15 +85,21 @@ func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()
 		return wait, nil
 	}
 	k.changed = now
+	c.put(k, k.ends, k.live)
 	return 0, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if c.all[l.Seq] != k {
+			return // the lease is deleted
+		}
+		ends, live := k.ends, k.live
 		if k.changed.Equal(now) {
 			k.changed = before.changed
 		}
 		if k.ends.Equal(now.Add(k.ttl)) { // no other renewal has set it since
-			k.ends, k.live, k.held = before.ends, before.live, before.held
+			ends, live, k.held = before.ends, before.live, before.held
 		}
+		c.put(k, ends, live)
 	}
 }
 
@@ -96,7 +107,9 @@ func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()
 func (c *clocks) forget(seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.all, seq)
+	if k := c.all[seq]; k != nil {
+		c.remove(k)
+	}
 }
 
 // ExpiresAt returns the time at which the endpoints of a lease are withdrawn if it is not renewed,

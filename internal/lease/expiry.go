@@ -43,13 +43,10 @@ func (t *Table) Run(ctx context.Context) error {
 func (t *Table) untilNext() time.Duration {
 	t.clocks.mu.Lock()
 	defer t.clocks.mu.Unlock()
-	next := longestLook
-	for _, k := range t.clocks.all {
-		if k.live {
-			next = min(next, k.ends.Sub(t.now()))
-		}
+	if len(t.clocks.queue) == 0 {
+		return longestLook
 	}
-	return max(next, shortLook)
+	return min(max(t.clocks.queue[0].over().Sub(t.now()), shortLook), longestLook)
 }
 
 // Expire ends the leases whose time is over, unless so many end together that this program itself may
@@ -57,14 +54,14 @@ func (t *Table) untilNext() time.Duration {
 func (t *Table) Expire(ctx context.Context) error {
 	now := t.now()
 	faults := t.endGone(ctx, now)
-	due, newlyHeld, crowd := t.clocks.due(now)
-	if crowd {
-		if newlyHeld > 0 {
-			if err := t.tellHeld(ctx, newlyHeld); err != nil {
-				return errors.Join(faults, err)
-			}
+	due, held, newlyHeld := t.clocks.due(now)
+	if newlyHeld > 0 {
+		if err := t.tellHeld(ctx, newlyHeld); err != nil {
+			return errors.Join(faults, err)
 		}
-		due = t.released(ctx, due, now)
+	}
+	if len(held) > 0 {
+		due = append(due, t.released(ctx, held, now)...)
 	}
 	return errors.Join(faults, t.endAll(ctx, due, now))
 }
@@ -94,9 +91,9 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 func (c *clocks) over(now time.Time) (seqs []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for seq, k := range c.all {
-		if k.live && !k.ends.After(now) {
-			seqs = append(seqs, seq)
+	for _, k := range c.queue.until(now) {
+		if k.live {
+			seqs = append(seqs, k.seq)
 		}
 	}
 	return seqs
@@ -113,36 +110,40 @@ func (c *clocks) leave(seqs []int64) {
 	}
 }
 
-// due returns the leases whose time is over. crowd reports whether they are held back; newlyHeld are
-// those of them that were not before.
-func (c *clocks) due(now time.Time) (due []int64, newlyHeld int, crowd bool) {
+// due returns the leases whose time is over: those that end now, and those that are held back, of which newlyHeld
+// were not held before. Leases are held that end together, and further ones while no lease is renewed.
+func (c *clocks) due(now time.Time) (due, held []int64, newlyHeld int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.recent) > 0 && now.Sub(c.recent[0]) >= endWindow {
 		c.recent = c.recent[1:]
 	}
-	total, over, held := len(c.recent), len(c.recent), false
-	for seq, k := range c.all {
+	together := len(c.recent)
+	for _, k := range c.queue.until(now) {
 		switch {
-		case k.live:
-			total++
-			if !k.ends.After(now) {
-				over++
-				due = append(due, seq)
-				held = held || !k.held.IsZero()
+		case !k.live:
+			c.remove(k)
+		case k.held.IsZero():
+			together++
+			due = append(due, k.seq)
+		default:
+			if now.Sub(k.held) < endWindow {
+				together++
 			}
-		case now.Sub(k.changed) >= changePause:
-			delete(c.all, seq)
+			held = append(held, k.seq)
 		}
 	}
-	crowd = held || over > fewEnds && over*endShare > total
+	living := c.live - len(due) - len(held)
+	crowd := together > fewEnds && together*endShare > living+together
+	silence := len(held) > 0 && !c.renewed.After(c.held)
+	if len(due) == 0 || !crowd && !silence {
+		return due, held, 0
+	}
+	c.held = now
 	for _, seq := range due {
-		if k := c.all[seq]; crowd && k.held.IsZero() {
-			k.held = now
-			newlyHeld++
-		}
+		c.all[seq].held = now
 	}
-	return due, newlyHeld, crowd && len(due) > 0
+	return nil, append(held, due...), len(due)
 }
 
 // released returns those of the leases held back that may end: all of them when the control answers,
@@ -237,7 +238,7 @@ func (c *clocks) ended(seq int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.all[seq]; k != nil && k.ending {
-		delete(c.all, seq)
+		c.remove(k)
 		if !k.gone {
 			c.recent = append(c.recent, now)
 		}
@@ -272,16 +273,16 @@ func (t *Table) WriteMetrics(page *metrics.Page, all, live uint64) {
 	page.Figure(live, metrics.Label{Name: "state", Value: "live"})
 	page.Figure(all-live, metrics.Label{Name: "state", Value: "ended"})
 	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
-	page.Figure(t.clocks.held())
+	page.Figure(t.clocks.countHeld(t.now()))
 	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")
 	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals that were refused.")
 }
 
-// held counts the leases that are held back.
-func (c *clocks) held() (n uint64) {
+// countHeld counts the leases that are held back.
+func (c *clocks) countHeld(now time.Time) (n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range c.all {
+	for _, k := range c.queue.until(now) {
 		if !k.held.IsZero() {
 			n++
 		}

@@ -167,6 +167,47 @@ func TestCrowdWithoutControl(t *testing.T) {
 	}
 }
 
+// TestAfterCrowd: leases that are held hold a later one only while no lease is renewed.
+func TestAfterCrowd(t *testing.T) {
+	for _, renewed := range []bool{true, false} {
+		w := newWorld(t)
+		w.Reachable = func(context.Context) (bool, bool) { return false, true }
+		w.slots(5)
+		_, late := w.lease(`{"slot":"late","ttl":120}`)
+		w.renew(late, "tcp://192.0.2.8:1")
+		_, other := w.lease(`{"slot":"other","ttl":3600}`)
+		w.renew(other, "tcp://192.0.2.8:2")
+		w.pass(time.Minute)
+		w.want(`SELECT detail FROM events WHERE kind = 'lease.held'`, `{"count":5}`)
+		if renewed {
+			w.at = w.at.Add(time.Second)
+			w.renew(other, "tcp://192.0.2.8:2")
+		}
+		w.pass(time.Minute)
+		if ended := strings.HasSuffix(w.told(), "lease.expired"); ended != renewed || strings.Count(w.told(), "lease.expired") > 1 {
+			t.Errorf("another lease was renewed: %t; %s", renewed, w.told())
+		}
+	}
+}
+
+// TestShareOfLiving: leases that are held for long do not count among those that live.
+func TestShareOfLiving(t *testing.T) {
+	w := newWorld(t)
+	w.Reachable = func(context.Context) (bool, bool) { return false, true }
+	w.slots(12)
+	var tokens []Token
+	for i := range 8 {
+		_, token := w.lease(`{"slot":"later` + strconv.Itoa(i) + `","ttl":` + strconv.Itoa(300+i/4*3300) + `}`)
+		w.renew(token, "tcp://192.0.2.8:"+strconv.Itoa(1000+i))
+		tokens = append(tokens, token)
+	}
+	w.pass(time.Minute)
+	w.at = w.at.Add(time.Second)
+	w.renew(tokens[7], "tcp://192.0.2.8:1007")
+	w.pass(5 * time.Minute)
+	w.want(`SELECT detail FROM events WHERE kind = 'lease.held' ORDER BY seq`, `{"count":12}`, `{"count":4}`)
+}
+
 // TestCrowdOfReleased: the leases of a usage that goes are no crowd, and hold no other lease.
 func TestCrowdOfReleased(t *testing.T) {
 	for _, statement := range []string{`UPDATE bindings SET status = 'releasing' WHERE seq = 2`, `DELETE FROM usages WHERE seq = 2`} {
