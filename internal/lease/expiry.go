@@ -131,7 +131,7 @@ func (c *clocks) due(now time.Time) (due []int64, newlyHeld int, crowd bool) {
 				due = append(due, seq)
 				held = held || !k.held.IsZero()
 			}
-		case now.Sub(k.changed) >= changePause:
+		case now.Sub(k.changed[IPv4]) >= changePause && now.Sub(k.changed[IPv6]) >= changePause:
 			delete(c.all, seq)
 		}
 	}
