@@ -43,11 +43,14 @@ type Denial struct {
 	RetryAfter time.Duration // with too_many_attempts: the time until a wrong token is answered with 401 again
 }
 
-// healthPath is the path of health probes.
-const healthPath = "/healthz"
+// isProbe reports whether a request asks for the health of the program. Load balancers ask for /healthz, or
+// "OPTIONS /" with HTTP/1.0 and no Host, as HAProxy does by default.
+func isProbe(r *http.Request) bool {
+	return r.URL.Path == "/healthz" || r.URL.Path == "/" && r.Method == http.MethodOptions
+}
 
-// TCP guards a handler that a network can reach. It checks Host, site and token, in this order. /healthz needs no token,
-// because probes have none, and accepts any Host, because its answer is not confidential.
+// TCP guards a handler that a network can reach. It checks Host, site and token, in this order. A health probe needs no
+// token, because probes have none, and may have any Host, because its answer is not confidential.
 func TCP(cfg Config, next http.Handler) http.Handler {
 	g := newGuard(cfg)
 	return g.checkHost(g.checkSite(g.checkToken(next)))
@@ -78,7 +81,7 @@ func newGuard(cfg Config) *guard {
 func (g *guard) checkHost(next http.Handler) http.Handler {
 	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := parseHost(r.Host); r.URL.Path != healthPath && (!ok || !h.address && !h.loopback() && !allowed(h)) {
+		if h, ok := parseHost(r.Host); !isProbe(r) && (!ok || !h.address && !h.loopback() && !allowed(h)) {
 			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "host_not_allowed"})
 			return
 		}
@@ -116,7 +119,7 @@ func (g *guard) checkToken(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == healthPath {
+		if isProbe(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

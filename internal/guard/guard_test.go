@@ -228,7 +228,7 @@ func TestBasic(t *testing.T) {
 		return answer, header.Get("WWW-Authenticate")
 	}
 	for method, want := range map[string]string{
-		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 unauthorized", "PUT": "401 unauthorized", "DELETE": "401 unauthorized", "OPTIONS": "401 unauthorized",
+		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 unauthorized", "PUT": "401 unauthorized", "DELETE": "401 unauthorized", "OPTIONS": "200 127.0.0.1",
 	} {
 		if got, _ := ask(method, basic("u", firstToken)+"\nContent-Length: 0"); got != want {
 			t.Errorf("%s: got %q, want %q", method, got, want)
@@ -316,7 +316,12 @@ func TestOrder(t *testing.T) {
 	if got := get(t, addr, "Host: localhost", bearerRight); got != "200 token 1" {
 		t.Error(got)
 	}
-	if got, _ := send(t, net.Dialer{}, addr, "GET /healthz HTTP/1.1\nHost: evil.example"); got != "200 127.0.0.1" {
+	for _, probe := range []string{"GET /healthz HTTP/1.1\nHost: evil.example", "GET /healthz HTTP/1.0", "OPTIONS / HTTP/1.0", "OPTIONS / HTTP/1.1\nHost: evil.example"} {
+		if got, _ := send(t, net.Dialer{}, addr, probe); got != "200 127.0.0.1" {
+			t.Errorf("%s: %s", probe, got)
+		}
+	}
+	if got, _ := send(t, net.Dialer{}, addr, "OPTIONS /metrics HTTP/1.0"); got != "403 host_not_allowed" {
 		t.Error(got)
 	}
 	if got, _ := send(t, net.Dialer{}, addr, "GET /healthz HTTP/1.1\nHost: localhost\nSec-Fetch-Site: cross-site"); got != "403 cross_site" {
