@@ -520,7 +520,7 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []answers.Warning {
 	names := answers.WarnDomain(c.Domain)
 	if names == nil {
-		names = answers.WarnRecordName(c.RecordName())
+		names = answers.WarnRecordName(c)
 	}
 	var numbers []answers.Warning
 	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)

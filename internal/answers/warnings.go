@@ -104,12 +104,16 @@ func WarnDomain(domain string) []Warning {
 	return []Warning{{msg.WarnDomain, []any{domain}}}
 }
 
-// WarnRecordName warns of a record name that is no DNS name, such as a wildcard.
-func WarnRecordName(name string) []Warning {
-	if dnsname.Fault(name) == "" {
-		return nil
+// WarnRecordName warns of a record name that is no DNS name, such as a wildcard, and of one that has the domain twice.
+func WarnRecordName(c mesh.Configuration) []Warning {
+	name := c.RecordName()
+	switch {
+	case dnsname.Within(dnsname.Parse(c.TXTRecordName), dnsname.Parse(c.Domain)):
+		return []Warning{{msg.WarnNameTwice, []any{c.TXTRecordName, name}}}
+	case dnsname.Fault(name) != "":
+		return []Warning{{msg.WarnRecordName, []any{name}}}
 	}
-	return []Warning{{msg.WarnRecordName, []any{name}}}
+	return nil
 }
 
 // WarnNumber warns of a number that the program replaces by another one.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 )
 
@@ -15,8 +16,13 @@ func TestConfigurationAdvice(t *testing.T) {
 			t.Errorf("%q: %v", domain, all)
 		}
 	}
-	if WarnRecordName("_mesh.a.test") != nil || WarnRecordName("*.a.test") == nil {
-		t.Error("record names")
+	for name, want := range map[string]msg.ID{
+		"@": "", "_mesh": "", "hq": "", "hqa.test": "", "a.test.hq": "", "*": msg.WarnRecordName,
+		"hq.a.test": msg.WarnNameTwice, "HQ.A.Test.": msg.WarnNameTwice, "a.test": msg.WarnNameTwice,
+	} {
+		if all := WarnRecordName(mesh.Configuration{Domain: "A.test", TXTRecordName: name}); (len(all) > 0) != (want != "") || want != "" && all[0].ID != want {
+			t.Errorf("%q: %v", name, all)
+		}
 	}
 	if WarnNumber("n", 5, 5) != nil || WarnNumber("n", -1, 5) == nil || WarnEndpoints([]string{"tcp://a:1"}) != nil || WarnEndpoints(nil) == nil {
 		t.Error("numbers and endpoints")

@@ -100,10 +100,11 @@ func (g *guard) checkSite(next http.Handler) http.Handler {
 }
 
 // crossSite reports whether a browser sent r for another site, with any method. Browsers that know Sec-Fetch-Site always
-// send it; old ones send only Origin. A request with neither is not from a browser, or is same-origin.
+// send it; old ones send only Origin. A request with neither is not from a browser, or is same-origin. A link to the
+// status page does no harm: the other site sees nothing of the answer.
 func crossSite(r *http.Request) bool {
 	if sites := r.Header.Values("Sec-Fetch-Site"); len(sites) > 0 {
-		return sites[0] != "same-origin" && sites[0] != "none"
+		return sites[0] != "same-origin" && sites[0] != "none" && !followsLink(r)
 	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
@@ -112,6 +113,12 @@ func crossSite(r *http.Request) bool {
 	origin, err := url.Parse(origins[0])
 	// "null" has no host: it must not equal the empty Host of an HTTP/1.0 request.
 	return err != nil || origin.Host == "" || !strings.EqualFold(origin.Host, r.Host)
+}
+
+// followsLink reports whether a browser opens the status page in a tab of its own, because the user followed a link.
+func followsLink(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/" &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 func (g *guard) checkToken(next http.Handler) http.Handler {

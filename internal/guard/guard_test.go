@@ -214,6 +214,36 @@ func TestSite(t *testing.T) {
 	}
 }
 
+// TestLinkFromAnotherSite: a browser may follow a link to the status page, and nothing else.
+func TestLinkFromAnotherSite(t *testing.T) {
+	const link = "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: document"
+	addr := serveTCP(t, Config{})
+	for _, tt := range []struct {
+		request, headers string
+		refused          bool
+	}{
+		{"GET /", link, false},
+		{"GET /?q=berlin", link, false},
+		{"GET /", strings.ReplaceAll(link, "cross-site", "same-site"), false},
+		{"GET /healthz", link, true},
+		{"GET /api/v1/ddns/backup", link, true},
+		{"GET //", link, true},
+		{"HEAD /", link, true},
+		{"POST /", link, true},
+		{"OPTIONS /", link, true},
+		{"GET /", strings.ReplaceAll(link, "document", "iframe"), true},
+		{"GET /", strings.ReplaceAll(link, "document", "embed"), true},
+		{"GET /", strings.ReplaceAll(link, "navigate", "no-cors"), true},
+		{"GET /", "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate", true},
+		{"GET /", "Sec-Fetch-Mode: navigate\nSec-Fetch-Dest: document\nOrigin: https://evil.example", true},
+	} {
+		got, _ := send(t, net.Dialer{}, addr, tt.request+" HTTP/1.1\nHost: localhost\n"+tt.headers)
+		if refused := strings.HasPrefix(got, "403"); refused != tt.refused {
+			t.Errorf("%s %q: %s", tt.request, tt.headers, got)
+		}
+	}
+}
+
 // basic is the value of Authorization with a user and a password.
 func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))

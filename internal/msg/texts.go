@@ -242,6 +242,7 @@ const (
 	WarnOutside      ID = "warn_services_outside"
 	WarnDomain       ID = "warn_domain"
 	WarnRecordName   ID = "warn_record_name"
+	WarnNameTwice    ID = "warn_record_name_twice"
 	WarnAccount      ID = "warn_account"
 	WarnNumber       ID = "warn_number"
 	WarnEnabled      ID = "warn_enabled"
@@ -508,6 +509,7 @@ var texts = map[ID][2]string{
 	WarnSource:       {"没有名为 %q 的地址来源，无法替换 %s，含有它的地址不会发布；请检查 -addr", "there is no source of addresses named %q, so %s has no address and its endpoint is not published; check -addr"},
 	WarnDomain:       {"domain %q 不是合法的 DNS 域名，无法发布", "domain %q is not a DNS name: nothing can be published"},
 	WarnRecordName:   {"记录名 %q 不是合法的 DNS 名称，无法发布", "the record name %q is not a valid DNS name: the configuration's value cannot be published"},
+	WarnNameTwice:    {"txt_record_name %q 以域名结尾，记录名为 %q；此字段只应填写域名之前的部分", "txt_record_name %q ends in the domain, so the record's name is %q: leave the domain out"},
 	WarnAccount:      {"无法发布：%s", "nothing can be published: %s"},
 	WarnNumber:       {"%s 为 %d，超出范围，按 %d 处理", "%s %d is out of range: %d is used"},
 	WarnEnabled:      {"未提供 enabled，按 false 处理：同步停用", "enabled is not given and counts as false: synchronisation is off"},
