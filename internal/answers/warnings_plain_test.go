@@ -2,6 +2,7 @@ package answers
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"meshddns/internal/mesh"
@@ -16,6 +17,10 @@ func TestConfigurationAdvice(t *testing.T) {
 			t.Errorf("%q: %v", domain, all)
 		}
 	}
+	decomposed := WarningTexts(WarnDomain("bu\u0308cher.test"), msg.English)
+	if len(decomposed) != 1 || !strings.Contains(decomposed[0], "U+0308 is a part of a decomposed letter: write the letter composed") {
+		t.Errorf("%q", decomposed)
+	}
 	for name, want := range map[string]msg.ID{
 		"@": "", "_mesh": "", "hq": "", "hqa.test": "", "a.test.hq": "", "*": msg.WarnRecordName,
 		"hq.a.test": msg.WarnNameTwice, "HQ.A.Test.": msg.WarnNameTwice, "a.test": msg.WarnNameTwice,
@@ -26,6 +31,9 @@ func TestConfigurationAdvice(t *testing.T) {
 	}
 	if WarnNumber("n", 5, 5) != nil || WarnNumber("n", -1, 5) == nil || WarnEndpoints([]string{"tcp://a:1"}) != nil || WarnEndpoints(nil) == nil {
 		t.Error("numbers and endpoints")
+	}
+	if WarnBlanks("a", "a key") != nil || WarnBlanks("a", "a key\r\n") == nil || WarnBlanks("a", " a key") == nil {
+		t.Error("blanks")
 	}
 	if WarnEnabled(nil) != nil || WarnEnabled([]string{"enabled"}) != nil || WarnEnabled([]string{"Enabled"}) == nil {
 		t.Error("enabled")
