@@ -21,8 +21,7 @@ var unfit = []sqlite3.ErrNoExtended{sqlite3.ErrIoErrSHMMap, sqlite3.ErrIoErrSHML
 // onFileSystem adds the type of the file system of a path to an error that the file system is the reason of.
 func onFileSystem(path string, err error) error {
 	fault, _ := errors.AsType[sqlite3.Error](err)
-	errno, _ := errors.AsType[syscall.Errno](err)
-	if !slices.Contains(unfit, fault.ExtendedCode) && !slices.Contains([]syscall.Errno{syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP}, errno) {
+	if !slices.Contains(unfit, fault.ExtendedCode) && !errors.Is(err, syscall.ENOLCK) && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	kind := "an unknown type"
@@ -45,7 +44,7 @@ func fileSystemOf(mounts io.Reader, folder string) (kind string) {
 			continue
 		}
 		point := strings.NewReplacer(`\040`, " ", `\134`, `\`).Replace(fields[4])
-		if within, err := filepath.Rel(point, folder); err == nil && filepath.IsLocal(within) && len(point) >= longest {
+		if within := strings.TrimSuffix(point, "/") + "/"; strings.HasPrefix(folder+"/", within) && len(point) >= longest {
 			kind, longest = rest[0], len(point)
 		}
 	}
