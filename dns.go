@@ -372,7 +372,7 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 		return v, msg.Refuse(msg.ServiceEntryType, e.Field, strictjson.TypeText[e.Want])
 	}
 	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
-		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain)
+		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain, answers.LabelFault(config.Domain))
 	}
 	_, err = format.Members{Formats: typed.Formats, Check: typed.Check}.Change()
 	return v, cmp.Or(err, badEndpoints(mesh.AnyNetwork, typed.Endpoints))
@@ -520,7 +520,7 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []answers.Warning {
 	names := answers.WarnDomain(c.Domain)
 	if names == nil {
-		names = answers.WarnRecordName(c.RecordName())
+		names = answers.WarnRecordName(c)
 	}
 	var numbers []answers.Warning
 	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
@@ -543,7 +543,7 @@ func (o *operations) accountWarnings(a reconcile.Account) []answers.Warning {
 	if _, err := o.clients.open(a); err != nil {
 		return []answers.Warning{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
 	}
-	return nil
+	return append(answers.WarnBlanks("access_key_id", a.AccessKeyID), answers.WarnBlanks("access_key_secret", string(a.Secret))...)
 }
 
 // serviceWarnings returns warnings about parts of a stored service that cannot work. members are

@@ -97,7 +97,6 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
 	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage, "wait"))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force", "wait"))
-
 	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.Post, "replace"))
 	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.List))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", handle(s.ops.store.leases.Remove))
@@ -125,6 +124,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
+	mux.Handle("OPTIONS /{$}", handle(s.health)) // what HAProxy asks for by default
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
 	mux.Handle("GET /{$}", s.statusPage())

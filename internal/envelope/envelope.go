@@ -148,7 +148,9 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 }
 
 // changes reports whether a request may change something.
-func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
+func changes(r *http.Request) bool {
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+}
 
 // attempt turns a panic into an error, so that it gets an audit line and an answer.
 func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {

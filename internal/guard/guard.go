@@ -43,11 +43,14 @@ type Denial struct {
 	RetryAfter time.Duration // with too_many_attempts: the time until a wrong token is answered with 401 again
 }
 
-// healthPath is the path of health probes.
-const healthPath = "/healthz"
+// isProbe reports whether a request asks for the health of the program. Load balancers ask for /healthz, or
+// "OPTIONS /" with HTTP/1.0 and no Host, as HAProxy does by default.
+func isProbe(r *http.Request) bool {
+	return r.URL.Path == "/healthz" || r.URL.Path == "/" && r.Method == http.MethodOptions
+}
 
-// TCP guards a handler that a network can reach. It checks Host, site and token, in this order. /healthz needs no token,
-// because probes have none, and accepts any Host, because its answer is not confidential.
+// TCP guards a handler that a network can reach. It checks Host, site and token, in this order. A health probe needs no
+// token, because probes have none, and may have any Host, because its answer is not confidential.
 func TCP(cfg Config, next http.Handler) http.Handler {
 	g := newGuard(cfg)
 	return g.checkHost(g.checkSite(g.checkToken(next)))
@@ -78,7 +81,7 @@ func newGuard(cfg Config) *guard {
 func (g *guard) checkHost(next http.Handler) http.Handler {
 	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := parseHost(r.Host); r.URL.Path != healthPath && (!ok || !h.address && !h.loopback() && !allowed(h)) {
+		if h, ok := parseHost(r.Host); !isProbe(r) && (!ok || !h.address && !h.loopback() && !allowed(h)) {
 			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "host_not_allowed"})
 			return
 		}
@@ -97,10 +100,11 @@ func (g *guard) checkSite(next http.Handler) http.Handler {
 }
 
 // crossSite reports whether a browser sent r for another site, with any method. Browsers that know Sec-Fetch-Site always
-// send it; old ones send only Origin. A request with neither is not from a browser, or is same-origin.
+// send it; old ones send only Origin. A request with neither is not from a browser, or is same-origin. A link to the
+// status page does no harm: the other site sees nothing of the answer.
 func crossSite(r *http.Request) bool {
 	if sites := r.Header.Values("Sec-Fetch-Site"); len(sites) > 0 {
-		return sites[0] != "same-origin" && sites[0] != "none"
+		return sites[0] != "same-origin" && sites[0] != "none" && !followsLink(r)
 	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
@@ -111,12 +115,18 @@ func crossSite(r *http.Request) bool {
 	return err != nil || origin.Host == "" || !strings.EqualFold(origin.Host, r.Host)
 }
 
+// followsLink reports whether a browser opens the status page in a tab of its own, because the user followed a link.
+func followsLink(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/" &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
 func (g *guard) checkToken(next http.Handler) http.Handler {
 	if g.Tokens == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == healthPath {
+		if isProbe(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// changePause is the least time between two changes of one lease.
+// changePause is the least time between two changes of one family of a lease.
 const changePause = 5 * time.Second
 
 // clock is the time that a lease has left. It is in memory only, so that no time passes while the
@@ -14,12 +14,13 @@ type clock struct {
 	seq     int64 // of the lease
 	index   int   // in the queue
 	ttl     time.Duration
-	ends    time.Time // zero before the first renewal
-	changed time.Time // when the endpoints changed last, as far as is known
-	live    bool      // endpoints are published
-	ending  bool      // a transaction that ends the lease runs
-	gone    bool      // the usage is released, so the end says nothing about the way from the node
-	held    time.Time // since when the end is held back; zero: it is not
+	ends    time.Time           // zero before the first renewal
+	told    [families]time.Time // when a renewal told the endpoints of a family last
+	changed [families]time.Time // when they changed last, as far as is known
+	live    bool                // endpoints are published
+	ending  bool                // a transaction that ends the lease runs
+	gone    bool                // the usage is released, so the end says nothing about the way from the node
+	held    time.Time           // since when the end is held back; zero: it is not
 }
 
 // clocks has the clocks of the leases by their seqs. A lease without endpoints whose last change is
@@ -45,16 +46,16 @@ func (c *clocks) of(l Lease) *clock {
 }
 
 // set starts the time of a lease whose endpoints are being stored; live is false if there are none.
-func (c *clocks) set(l Lease, now time.Time, live bool) {
+func (c *clocks) set(l Lease, now time.Time, live bool, keep Keep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
 	c.put(k, now.Add(k.ttl), live)
-	c.note(k, now)
+	c.note(k, now, keep)
 }
 
 // extend starts the time of a lease again, unless the lease is ending or has ended.
-func (c *clocks) extend(l Lease, now time.Time) bool {
+func (c *clocks) extend(l Lease, now time.Time, keep Keep) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.all[l.Seq]
@@ -62,29 +63,51 @@ func (c *clocks) extend(l Lease, now time.Time) bool {
 		return false
 	}
 	c.put(k, now.Add(k.ttl), true)
-	c.note(k, now)
+	c.note(k, now, keep)
 	return true
 }
 
 // note notes that a lease was renewed: its end is not held back any more. The caller holds the lock.
-func (c *clocks) note(k *clock, now time.Time) {
+func (c *clocks) note(k *clock, now time.Time, keep Keep) {
 	if k.held.IsZero() {
 		c.renewed = now
 	}
 	k.ending, k.gone, k.held = false, false, time.Time{}
+	for f := range families {
+		if keep[f] != Stay {
+			k.told[f] = now
+		}
+	}
 }
 
-// change begins a change of a lease, or returns the time until the next one is allowed. undo takes the
-// beginning back if the change fails, and what set has done for it.
-func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()) {
+// fresh reports whether a renewal has told the endpoints of a family less than the lease's time ago.
+func (c *clocks) fresh(seq int64, f Family, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.all[seq]
+	return k != nil && now.Sub(k.told[f]) < k.ttl
+}
+
+// change begins a change of some families of a lease, or returns the time until the next one is allowed. undo
+// takes the beginning back if the change fails, and what set has done for it.
+func (c *clocks) change(l Lease, changed [families]bool, now time.Time) (wait time.Duration, undo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
 	before := *k
-	if wait = k.changed.Add(changePause).Sub(now); !k.changed.IsZero() && wait > 0 {
+	for f := range families {
+		if changed[f] && !k.changed[f].IsZero() {
+			wait = max(wait, k.changed[f].Add(changePause).Sub(now))
+		}
+	}
+	if wait > 0 {
 		return wait, nil
 	}
-	k.changed = now
+	for f := range families {
+		if changed[f] {
+			k.changed[f] = now
+		}
+	}
 	c.put(k, k.ends, k.live)
 	return 0, func() {
 		c.mu.Lock()
@@ -93,11 +116,13 @@ func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()
 			return // the lease is deleted
 		}
 		ends, live := k.ends, k.live
-		if k.changed.Equal(now) {
-			k.changed = before.changed
+		for f := range families {
+			if changed[f] && k.changed[f].Equal(now) {
+				k.changed[f] = before.changed[f]
+			}
 		}
 		if k.ends.Equal(now.Add(k.ttl)) { // no other renewal has set it since
-			ends, live, k.held = before.ends, before.live, before.held
+			ends, live, k.told, k.held = before.ends, before.live, before.told, before.held
 		}
 		c.put(k, ends, live)
 	}

@@ -10,7 +10,11 @@ func (k *clock) over() time.Time {
 	if k.live {
 		return k.ends
 	}
-	return k.changed.Add(changePause)
+	last := k.changed[IPv4]
+	if k.changed[IPv6].After(last) {
+		last = k.changed[IPv6]
+	}
+	return last.Add(changePause)
 }
 
 // queue is a heap of clocks, by the times at which they are over.

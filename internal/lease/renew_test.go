@@ -83,7 +83,7 @@ func TestRenewNothing(t *testing.T) {
 	}
 }
 
-// TestRenewTooSoon: a lease changes once in 5 seconds; a change that fails does not count.
+// TestRenewTooSoon: a family of a lease changes once in 5 seconds; a change that fails does not count.
 func TestRenewTooSoon(t *testing.T) {
 	w := newWorld(t)
 	_, token := w.lease(`{"slot":"a","ttl":60}`)
@@ -109,6 +109,34 @@ func TestRenewTooSoon(t *testing.T) {
 	w.db.Exec(`DROP TRIGGER broken`)
 	if r := w.renew(token, "tcp://192.0.2.7:4"); !r.Changed {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestRenewKeeping: of two renewals at once, each with the endpoints of one family, both stand; and their sum is
+// checked.
+func TestRenewKeeping(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	stale, err := w.Find(t.Context(), token)
+	w.must(err)
+	for _, told := range []string{"a://[::7]:1", "a://1.1.1.1:1"} {
+		keep := Keep{IPv4: Stay, IPv6: Stay}
+		keep[familyOf(told)] = Withdraw
+		if _, err := w.RenewKeeping(t.Context(), stale, []string{told}, keep, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.leased(); got != `["a://1.1.1.1:1","a://[::7]:1"]` {
+		t.Fatal(got)
+	}
+	full := slices.Repeat([]string{"a://1.1.1.1:1"}, MaxEndpoints)
+	w.at = w.at.Add(5 * time.Second)
+	_, err = w.RenewKeeping(t.Context(), stale, full, Keep{IPv6: Stay}, node)
+	if refusal, ok := errors.AsType[*msg.Refusal](err); !ok || refusal.ID != msg.LeaseTooManyEndpoints {
+		t.Errorf("%v", err)
+	}
+	if _, err = w.RenewKeeping(t.Context(), stale, full[1:], Keep{IPv6: Stay}, node); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -58,7 +58,7 @@ func NewTable(c Config) *Table {
 func (t *Table) Load(ctx context.Context) error {
 	live, err := sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.endpoints <> '[]'`)
 	for _, l := range live {
-		t.clocks.set(l, t.now(), true)
+		t.clocks.set(l, t.now(), true, Keep{})
 	}
 	return err
 }
@@ -199,7 +199,7 @@ type Renewal struct {
 	Changed   bool
 }
 
-// TooSoonError is the error for a change less than changePause after the last one of the lease.
+// TooSoonError is the error for a change less than changePause after the last one of a family of the lease.
 type TooSoonError struct{ Wait time.Duration }
 
 func (e *TooSoonError) Error() string { return "the lease has changed less than 5 seconds ago" }
@@ -209,28 +209,34 @@ func (e *TooSoonError) Error() string { return "the lease has changed less than 
 // the time, once in a quarter of the lease's time. The error is ErrUnknown, ErrReleased, a
 // TooSoonError or a msg.Refusal; then nothing has changed.
 func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from netip.Addr) (r Renewal, err error) {
+	return t.RenewKeeping(ctx, l, endpoints, Keep{}, from)
+}
+
+// RenewKeeping is Renew for a client that may tell one family of addresses: keep says what becomes of the other.
+func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep Keep, from netip.Addr) (r Renewal, err error) {
 	defer func() { t.count(r, err) }()
 	if l.Releasing {
 		return r, ErrReleased
 	}
+	now := t.now()
+	endpoints := t.merged(l, told, keep, now)
 	if err := l.Check(endpoints); err != nil {
 		return r, err
 	}
-	now := t.now()
 	r.Endpoints = listed(endpoints)
-	if slices.Equal(l.Endpoints, endpoints) && (len(endpoints) == 0 || t.clocks.extend(l, now)) {
+	if slices.Equal(l.Endpoints, endpoints) && (len(endpoints) == 0 || t.clocks.extend(l, now, keep)) {
 		r.ExpiresAt = t.ExpiresAt(l.Seq)
 		if written := now.Sub(l.RenewedAt); len(endpoints) > 0 && (written < 0 || written >= l.TTL/4) {
 			err = t.note(ctx, l, now, from)
 		}
 		return r, err
 	}
-	wait, undo := t.clocks.change(l, now)
+	wait, undo := t.clocks.change(l, changedFamilies(l.Endpoints, endpoints), now)
 	if wait > 0 {
 		return r, &TooSoonError{wait}
 	}
 	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		r.Changed, err = t.change(ctx, tx, l.Seq, endpoints, now, from)
+		r.Endpoints, r.Changed, err = t.change(ctx, tx, l.Seq, told, keep, now, from)
 		return err
 	})
 	if err != nil {
@@ -248,29 +254,34 @@ func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Add
 	})
 }
 
-// change stores the endpoints of a lease, and reports whether they differ from the stored ones. It
-// sets the clock before the commit, so that an expiry in the same commit sees the renewal.
-func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, endpoints []string, now time.Time, from netip.Addr) (changed bool, err error) {
+// change stores the endpoints of a lease, and reports whether they differ from the stored ones. It merges
+// them here, so that two renewals at once, each with one family, keep both. It sets the clock before the
+// commit, so that an expiry in the same commit sees the renewal.
+func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, told []string, keep Keep, now time.Time, from netip.Addr) (endpoints []string, changed bool, err error) {
 	l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ?`, seq))
 	switch {
 	case err != nil:
-		return false, err
+		return nil, false, err
 	case l.Releasing:
-		return false, ErrReleased
+		return nil, false, ErrReleased
+	}
+	endpoints = listed(t.merged(l, told, keep, now))
+	if err := l.Check(endpoints); err != nil {
+		return nil, false, err
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE leases SET endpoints = ?, renewed_at = ?, renewed_by = ? WHERE seq = ?`,
 		sqlite.TextList(endpoints), sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), seq)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	t.clocks.set(l, now, len(endpoints) > 0)
+	t.clocks.set(l, now, len(endpoints) > 0, keep)
 	if slices.Equal(l.Endpoints, endpoints) {
-		return false, nil
+		return endpoints, false, nil
 	}
-	if err := t.events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), listed(endpoints))); err != nil {
-		return false, err
+	if err := t.events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), endpoints)); err != nil {
+		return nil, false, err
 	}
-	return true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
+	return endpoints, true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
 }
 
 func shownAddr(a netip.Addr) string {

@@ -323,7 +323,11 @@ var errorTexts = map[string]string{
 	"no type of records: %q":                 "没有这种记录类型：%q",
 	"not priority, weight, port and target":  "应为优先级、权重、端口和目标",
 	"not a number from 0 to 65535: %q":       "应为 0 到 65535 的整数：%q",
-	"%q is not from this program":            "%q 不是本程序发布的",
+
+	"%q is not of this usage: it is another usage's, or not from this program": "%q 不属于此预留：属于另一预留，或不是本程序发布的",
+
+	// A file.
+	"the file begins with a byte order mark (BOM): save it as UTF-8 without one": "文件以字节顺序标记（BOM）开头，请存为不带 BOM 的 UTF-8",
 
 	// A bridge.
 	"not a status that a bridge answers with":     "不是脚本应返回的状态码",

@@ -5,6 +5,7 @@ const (
 	ParameterError   ID = "parameter_error"
 	BodyEmpty        ID = "body_empty"
 	BodyNotUTF8      ID = "body_not_utf8"
+	BodyMarked       ID = "body_marked"
 	BodySyntax       ID = "body_syntax"
 	BodyNotObject    ID = "body_not_object"
 	BodyDuplicate    ID = "body_duplicate"
@@ -242,7 +243,9 @@ const (
 	WarnOutside      ID = "warn_services_outside"
 	WarnDomain       ID = "warn_domain"
 	WarnRecordName   ID = "warn_record_name"
+	WarnNameTwice    ID = "warn_record_name_twice"
 	WarnAccount      ID = "warn_account"
+	WarnBlanks       ID = "warn_blanks"
 	WarnNumber       ID = "warn_number"
 	WarnEnabled      ID = "warn_enabled"
 	WarnEndpoints    ID = "warn_endpoints"
@@ -270,6 +273,7 @@ var texts = map[ID][2]string{
 	ParameterError:        {"参数错误：%s", "parameter error: %s"},
 	BodyEmpty:             {"请求体为空", "the body is empty"},
 	BodyNotUTF8:           {"不是合法的 UTF-8 文本", "not valid UTF-8"},
+	BodyMarked:            {"以字节顺序标记（BOM）开头，请存为不带 BOM 的 UTF-8", "it begins with a byte order mark (BOM): save it as UTF-8 without one"},
 	BodySyntax:            {"不是合法的 JSON", "not valid JSON"},
 	BodyNotObject:         {"不是 JSON 对象", "not a JSON object"},
 	BodyDuplicate:         {"字段 %q 重复出现", "member %q is given twice"},
@@ -343,7 +347,7 @@ var texts = map[ID][2]string{
 	ServiceNameEmpty:     {"name 不能为空", "name must not be empty"},
 	ServiceConfigShape:   {"config 无效：%s", "config: %s"},
 	ServiceEntryType:     {"config 中的 %s 类型不符，应为：%s", "config entry %s: want %s"},
-	ServiceDomainInvalid: {"config 中的 domain %q 不是合法的 DNS 域名", "config entry domain: %q is not a DNS name"},
+	ServiceDomainInvalid: {"config 中的 domain %q 不是合法的 DNS 域名%s", "config entry domain: %q is not a DNS name%s"},
 	DomainIsCatalog:      {"domain 与目录区域（-dns-catalog）同名", "the domain is the name of the catalog zone (-dns-catalog)"},
 	ServiceIDInvalid:     {"id 无效：1 到 128 个字符，只能包含字母、数字和 . _ ~ -", "the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -"},
 	ServiceExists:        {"id 相同的服务已存在", "a service with this id exists"},
@@ -506,9 +510,11 @@ var texts = map[ID][2]string{
 	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
 	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
 	WarnSource:       {"没有名为 %q 的地址来源，无法替换 %s，含有它的地址不会发布；请检查 -addr", "there is no source of addresses named %q, so %s has no address and its endpoint is not published; check -addr"},
-	WarnDomain:       {"domain %q 不是合法的 DNS 域名，无法发布", "domain %q is not a DNS name: nothing can be published"},
+	WarnDomain:       {"domain %q 不是合法的 DNS 域名%s，无法发布", "domain %q is not a DNS name%s: nothing can be published"},
 	WarnRecordName:   {"记录名 %q 不是合法的 DNS 名称，无法发布", "the record name %q is not a valid DNS name: the configuration's value cannot be published"},
+	WarnNameTwice:    {"txt_record_name %q 以域名结尾，记录名为 %q；此字段只应填写域名之前的部分", "txt_record_name %q ends in the domain, so the record's name is %q: leave the domain out"},
 	WarnAccount:      {"无法发布：%s", "nothing can be published: %s"},
+	WarnBlanks:       {"%s 首尾有空白字符（如换行符），服务商可能不接受", "%s begins or ends with white space, such as the end of a line: the provider may refuse it"},
 	WarnNumber:       {"%s 为 %d，超出范围，按 %d 处理", "%s %d is out of range: %d is used"},
 	WarnEnabled:      {"未提供 enabled，按 false 处理：同步停用", "enabled is not given and counts as false: synchronisation is off"},
 	WarnEndpoints:    {"没有 txt_endpoints：所发布的值不含任何地址", "there are no txt_endpoints: the value that is published has no address"},

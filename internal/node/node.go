@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,15 +52,26 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("PUT /lease", s.renewing(s.put))
 	mux.Handle("GET /lease", s.renewing(s.hook))
-	mux.HandleFunc("GET /nic/update", s.dyndns)
+	mux.HandleFunc("GET "+updatePath, s.dyndns)
 	mux.HandleFunc("HEAD /lease", s.noHead("GET, PUT")) // the pattern GET would match it, and renew
-	mux.HandleFunc("HEAD /nic/update", s.noHead("GET"))
+	mux.HandleFunc("HEAD "+updatePath, s.noHead("GET"))
 	mux.Handle("GET /d/{name}", &URLs{Lookup: s.Listed, Caller: clientOf, Adapter: s.adapter})
-	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, r) })
+	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, cleaned(r)) })
 	checked := guard.Site(guard.Config{Deny: s.deny, Log: s.Log}, routes)
 	return s.adapter.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		checked.ServeHTTP(w, s.withClient(r))
 	}))
+}
+
+// cleaned returns a request with the clean path of an update. Some routers put a slash of their own before or after
+// it, and their clients do not follow a redirect.
+func cleaned(r *http.Request) *http.Request {
+	if r.URL.Path == updatePath || path.Clean(r.URL.Path) != updatePath {
+		return r
+	}
+	r = r.Clone(r.Context())
+	r.URL.Path, r.URL.RawPath = updatePath, ""
+	return r
 }
 
 // noHead refuses HEAD.
@@ -113,15 +125,25 @@ func (s *Server) client(r *http.Request) netip.Addr {
 	}
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, text := range slices.Backward(forwarded) {
-		var err error
-		if address, err = netip.ParseAddr(strings.TrimSpace(text)); err != nil || address.Zone() != "" {
-			return netip.Addr{}
-		}
-		if address = address.Unmap(); !s.trusts(address) {
+		if address = forwardedAddr(strings.TrimSpace(text)); !address.IsValid() || !s.trusts(address) {
 			return address
 		}
 	}
 	return address
+}
+
+// forwardedAddr reads an address with or without a port: some proxies, such as Azure's, write the port. The
+// zero Addr stands for anything else.
+func forwardedAddr(text string) netip.Addr {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		pair, _ := netip.ParseAddrPort(text)
+		address = pair.Addr()
+	}
+	if address.Zone() != "" {
+		return netip.Addr{}
+	}
+	return address.Unmap()
 }
 
 func (s *Server) trusts(a netip.Addr) bool {

@@ -187,13 +187,13 @@ func (f *file) credential(v value, at path) (e strictjson.Edit, ok bool) {
 
 var errNoFolder = errors.New("$CREDENTIALS_DIRECTORY is not set")
 
-// read returns a credential without its final newline.
+// read returns a credential without white space around it, as a token file is read.
 func (c CredentialFolder) read(name string) (secrets.Secret, error) {
 	if c.Folder == "" {
 		return "", fmt.Errorf("the credential %q: %w", name, errNoFolder)
 	}
 	value, err := readFile(filepath.Join(c.Folder, name), maxCredential)
-	value = bytes.TrimSuffix(value, []byte("\n"))
+	value = bytes.TrimSpace(value)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("the credential %q: %s", name, reason(err))
@@ -201,6 +201,8 @@ func (c CredentialFolder) read(name string) (secrets.Secret, error) {
 		return "", fmt.Errorf("the credential %q is empty", name)
 	case !utf8.Valid(value):
 		return "", fmt.Errorf("the credential %q is not valid UTF-8", name)
+	case bytes.HasPrefix(value, []byte(strictjson.ByteOrderMark)):
+		return "", fmt.Errorf("the credential %q: %s", name, marked)
 	}
 	return secrets.Secret(value), nil
 }

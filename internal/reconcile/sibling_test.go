@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,5 +39,14 @@ func TestNetworkOfWhatComesBack(t *testing.T) {
 	i.goal.spared, i.goal.standing, i.goal.doubt, i.goal.gone = &spared, "", Doubt{}, place.Gone
 	if change, _ := i.goal.plan(seen); len(change.Remove) > 0 {
 		t.Errorf("a move removes %v", change.Remove)
+	}
+}
+
+// TestForeignMayBeOfAnotherUsage: two usages may want one record, and a value has no mark of either.
+func TestForeignMayBeOfAnotherUsage(t *testing.T) {
+	g := goal{owner: testOwner, sibling: true, want: siblingText("42", []string{"192.0.2.1"})}
+	err := g.foreign(provider.RRset{Values: []provider.Value{{"192.0.2.2"}}})
+	if want := `"192.0.2.2" is not of this usage: it is another usage's, or not from this program`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -73,7 +73,7 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	d.queue.Confirm, d.queue.Lost = d.file.CheckLogged, d.file.Lost
 	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
 	if err := d.begin(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), d.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, onFileSystem(d.file.Target(), err)), d.Close())
 	}
 	return d, nil
 }
