@@ -31,7 +31,7 @@ var node = netip.MustParseAddr("192.0.2.9")
 // administrator.
 type world struct {
 	*Table
-	t    *testing.T
+	t    testing.TB
 	path string
 	db   *tables.Database
 	at   time.Time
@@ -40,7 +40,7 @@ type world struct {
 	made int // ids
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db"), at: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
 	w.open()

@@ -129,7 +129,7 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	state, err := g.StateIn(ctx, tx, names)
+	state, err := g.stateIn(ctx, tx, names, true)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,13 @@ func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 }
 
 // StateIn is State with a caller's transaction.
-func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (state reconcile.State, err error) {
+func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (reconcile.State, error) {
+	return g.stateIn(ctx, q, names, false)
+}
+
+// stateIn is StateIn. With marked it leaves out the records in other formats, of which a usage with many
+// leases has thousands, except where a usage is being released.
+func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names []string, marked bool) (state reconcile.State, err error) {
 	state.Owner = g.Owner()
 	if state.Adopted, err = sqlite.Collect(ctx, q, sqlite.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
 		return state, err
@@ -135,7 +141,17 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) 
 	}
 	state.Configured = l.configured != nil
 	state.UpsertOnly = state.Configured && l.configured.mode == modeUpsertOnly
-	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages, l.places, l.own} {
+	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages} {
+		if err := load(ctx, state.Names); err != nil {
+			return state, err
+		}
+	}
+	for i, n := range state.Names {
+		if state.Names[i].Marked = marked && !n.Releases(); !state.Names[i].Marked {
+			l.whole = append(l.whole, n.Name)
+		}
+	}
+	for _, load := range []func(context.Context, []reconcile.Name) error{l.places, l.own} {
 		if err := load(ctx, state.Names); err != nil {
 			return state, err
 		}
@@ -175,8 +191,9 @@ type loader struct {
 	q          sqlite.Queryer
 	now        func() time.Time
 	names      sqlite.TextList
-	at         map[string]int // index of a name in the list
-	configured *configured    // nil without a configuration
+	at         map[string]int  // index of a name in the list
+	configured *configured     // nil without a configuration
+	whole      sqlite.TextList // names whose places in other formats are read too
 	accounts   map[int64]*reconcile.Account
 	heirs      map[int64]reconcile.Account // by the id of an account without a user
 }
@@ -387,7 +404,7 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 
 // places reads the places of the names, with their accounts and heirs.
 func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
-	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?))`, l.names)
+	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?)) AND (owner = '' OR name IN (SELECT value FROM json_each(?)))`, l.names, l.whole)
 	if err != nil {
 		return err
 	}

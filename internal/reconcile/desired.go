@@ -113,7 +113,7 @@ func Desired(state State, addresses Addresses) (all []Target) {
 func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
 	t := Target{Name: n, Refusals: w.refused(n)}
-	values := w.values(n.Name, state.Owner, addresses)
+	values := w.values(n, state.Owner, addresses)
 	places := map[Sibling][]Place{}
 	for _, p := range n.Places {
 		places[p.Sibling] = append(places[p.Sibling], p)
@@ -256,7 +256,7 @@ type valueAt struct {
 }
 
 // values returns the wanted values of all records of a name, none if no value is wanted.
-func (w wanted) values(name, owner string, addresses Addresses) map[Sibling]valueAt {
+func (w wanted) values(n Name, owner string, addresses Addresses) map[Sibling]valueAt {
 	if len(w.accounts) == 0 {
 		return nil
 	}
@@ -272,7 +272,10 @@ func (w wanted) values(name, owner string, addresses Addresses) map[Sibling]valu
 		value.fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
 	}
 	all := map[Sibling]valueAt{{}: value}
-	for _, set := range format.Sets(w.formats, below(name), slices.Concat(own, leased)) {
+	if n.Marked {
+		return all
+	}
+	for _, set := range format.Sets(w.formats, below(n.Name), slices.Concat(own, leased)) {
 		if len(set.Values) > 0 {
 			all[siblingOf(set)] = valueAt{text: siblingText(w.network, set.Values)}
 		}

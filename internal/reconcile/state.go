@@ -73,6 +73,12 @@ type Name struct {
 	Usages  []Usage   // in the order of their reservation
 	Own     *Own      // nil if the configuration's record has another name
 	Places  []Place
+	Marked  bool // Places has only the TXT record with our mark, so only this record is worked out
+}
+
+// Releases reports whether a usage of the name is being released.
+func (n Name) Releases() bool {
+	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing })
 }
 
 // PassMark records at a name that a pass has counted it. The zero mark means none.
