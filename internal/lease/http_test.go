@@ -84,6 +84,7 @@ func TestPostRefuses(t *testing.T) {
 		{"u3", `{"slot":"a","ttl":60,"schemes":[` + seventeen + `]}`, 400, msg.LeaseSchemes},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["192.0.2.0/33"]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["a.example"]}`, 400, msg.LeaseCIDRs},
+		{"u3", `{"slot":"a","ttl":60,"cidrs":["::ffff:0.0.0.0/95"]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["192.0.2.0/24",""]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["fe80::1%eth0"]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":[` + seventeen + `]}`, 400, msg.LeaseCIDRs},

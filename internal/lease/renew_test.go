@@ -180,6 +180,25 @@ func TestRenewRefuses(t *testing.T) {
 	}
 }
 
+// TestRangesOfIPv4: a range of IPv4 addresses in IPv6 form permits them, also one that an older program stored.
+func TestRangesOfIPv4(t *testing.T) {
+	w := newWorld(t)
+	for body, want := range map[string]string{
+		`{"slot":"a","ttl":60,"cidrs":["::ffff:10.0.0.0/104"]}`:               `["10.0.0.0/8"]`,
+		`{"slot":"b","ttl":60,"cidrs":["::ffff:10.1.2.3"]}`:                   `["10.1.2.3/32"]`,
+		`{"slot":"c","ttl":60,"cidrs":["::ffff:0.0.0.0/96","2001:db8::/32"]}`: `["0.0.0.0/0","2001:db8::/32"]`,
+		`{"slot":"d","ttl":60,"cidrs":["10.1.2.3/8"]}`:                        `["10.0.0.0/8"]`,
+	} {
+		id, token := w.lease(body)
+		w.want(`SELECT cidrs FROM leases WHERE id = '`+id+`'`, want)
+		w.renew(token, "tcp://10.1.2.3:1")
+		if strings.Contains(body, `"d"`) {
+			w.db.Exec(`UPDATE leases SET cidrs = '["::ffff:10.0.0.0/104"]' WHERE id = ?`, id)
+			w.renew(token, "tcp://10.1.2.3:1")
+		}
+	}
+}
+
 // TestReleased: a usage that is being released takes no renewal, and its leases go with it.
 func TestReleased(t *testing.T) {
 	w := newWorld(t)
