@@ -135,6 +135,31 @@ func TestRenewFails(t *testing.T) {
 	}
 }
 
+// TestRenewWithoutStoring: a renewal without a change stands although its time cannot be stored; the log tells it once.
+func TestRenewWithoutStoring(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	w.renew(token, "tcp://192.0.2.7:1")
+	for round := range 2 {
+		w.db.Exec(`CREATE TRIGGER broken BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+		for range 3 {
+			w.pass(30 * time.Second)
+			if r := w.renew(token, "tcp://192.0.2.7:1"); r.Changed || !r.ExpiresAt.Equal(w.at.Add(time.Minute)) {
+				t.Errorf("%+v", r)
+			}
+		}
+		w.db.Exec(`DROP TRIGGER broken`)
+		w.pass(30 * time.Second)
+		w.renew(token, "tcp://192.0.2.7:1")
+		if told := strings.Count(w.said.String(), "cannot be stored"); told != round+1 {
+			t.Errorf("the log tells it %d times in %d failures:\n%s", told, round+1, w.said.String())
+		}
+	}
+	if !strings.Contains(w.figures(), `meshddns_lease_renewals_total{result="unchanged"} 8`+"\n") {
+		t.Error(w.figures())
+	}
+}
+
 // TestRenewRefuses: what the lease does not permit changes nothing.
 func TestRenewRefuses(t *testing.T) {
 	w := newWorld(t)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"meshddns/internal/events"
@@ -32,6 +33,7 @@ type Table struct {
 	log    *slog.Logger
 
 	clocks   clocks
+	unnoted  atomic.Bool // the time of the last renewal could not be stored
 	renewals metrics.Counter
 	refused  metrics.Counter
 }
@@ -207,7 +209,7 @@ func (e *TooSoonError) Error() string { return "the lease has changed less than 
 
 // Renew publishes the endpoints of a lease that Find returned, and starts its time again; without
 // endpoints it withdraws those that stand. If the endpoints are the published ones, it writes at most
-// the time, once in a quarter of the lease's time. The error is ErrUnknown, ErrReleased, a
+// the time, once in a quarter of the lease's time, and stands although that fails. The error is ErrUnknown, ErrReleased, a
 // TooSoonError or a msg.Refusal; then nothing has changed.
 func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from netip.Addr) (r Renewal, err error) {
 	defer func() { t.count(r, err) }()
@@ -222,9 +224,9 @@ func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from net
 	if slices.Equal(l.Endpoints, endpoints) && (len(endpoints) == 0 || t.clocks.extend(l, now)) {
 		r.ExpiresAt = t.ExpiresAt(l.Seq)
 		if written := now.Sub(l.RenewedAt); len(endpoints) > 0 && (written < 0 || written >= l.TTL/4) {
-			err = t.note(ctx, l, now, from)
+			t.note(ctx, l, now, from)
 		}
-		return r, err
+		return r, nil
 	}
 	wait, undo := t.clocks.change(l, now)
 	if wait > 0 {
@@ -241,12 +243,19 @@ func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from net
 	return r, err
 }
 
-// note stores the time of a renewal without a change.
-func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) error {
-	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+// note stores the time of a renewal without a change. A failure is logged once until it works again:
+// the time only tells people of the renewal.
+func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) {
+	err := t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE leases SET renewed_at = ?, renewed_by = ? WHERE seq = ?`, sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), l.Seq)
 		return err
 	})
+	if ctx.Err() != nil {
+		return
+	}
+	if failed := err != nil; t.unnoted.Swap(failed) != failed && failed {
+		t.log.Warn("times of renewals cannot be stored: the leases are renewed nevertheless", "error", err)
+	}
 }
 
 // change stores the endpoints of a lease, and reports whether they differ from the stored ones. It

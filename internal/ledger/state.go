@@ -85,6 +85,20 @@ func (g *Ledger) Formats(ctx context.Context, name, network string) ([]reconcile
 	return reconcile.FormatStates(state, network, g.Addresses()), nil
 }
 
+// LeftOut reads what the formats of a usage leave out of the endpoints of a slot.
+func (g *Ledger) LeftOut(ctx context.Context, name, usage, slot string) ([]reconcile.LeftOut, error) {
+	tx, err := g.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	state, err := g.stateIn(ctx, tx, []string{name}, true)
+	if err != nil {
+		return nil, err
+	}
+	return reconcile.LeftOutOf(state, usage, slot, g.Addresses()), nil
+}
+
 // Listed reads the endpoints of the network that has a name; ok is false if its usage has not the
 // format "urls".
 func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, ok bool, err error) {

@@ -211,6 +211,7 @@ const builtinProvider = "builtin"
 
 // wanted is the value that is wanted at a name, with the accounts to publish it at.
 type wanted struct {
+	usage     string // id of the one that gives the endpoints
 	network   string
 	domain    string
 	accounts  []Account
@@ -235,7 +236,7 @@ func wantedAt(n Name) (w wanted) {
 		if u.Account == nil {
 			continue
 		}
-		w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
+		w.usage, w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.ID, u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
 		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
 			w.accounts = append(w.accounts, *u.Account)
 		}
