@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/replay"
 	"meshddns/internal/sqlite"
 )
 
@@ -109,39 +110,77 @@ func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (l Lease, err
 	return l, sqlite.Absent(err, ErrUnknownUsage)
 }
 
-// Create makes a lease for a slot of a usage, and returns it with its token. With replace it ends the
-// slot's lease first.
-func (t *Table) Create(ctx context.Context, usage string, r Rules, replace bool) (made Lease, token Token, err error) {
+// Creation says how a lease is made.
+type Creation struct {
+	Usage   string
+	Rules   Rules
+	Replace bool        // the lease that the slot has ends
+	Again   *replay.Key // of a request that the client may repeat; nil for none
+}
+
+// Create makes a lease for a slot of a usage, and returns it with its token. A repeated request gives
+// the lease that the first one made another token, because only a hash of the first token is stored. The
+// error is ErrExists if the first token was used: then the client has it.
+func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token, repeated bool, err error) {
 	id, err := t.newID()
 	if err != nil {
-		return made, "", err
+		return made, "", false, err
 	}
 	token = newToken()
 	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		l, err := selectUsage(ctx, tx, usage)
-		if err != nil {
+		if c.Again != nil {
+			var earlier string
+			if repeated, err = replay.Find(ctx, tx, *c.Again, t.now(), &earlier); err != nil {
+				return err
+			}
+			if repeated {
+				made, err = retoken(ctx, tx, earlier, token)
+				return err
+			}
+		}
+		if made, err = t.create(ctx, tx, c, id, token); err != nil || c.Again == nil {
 			return err
 		}
-		if l.Releasing {
-			return ErrReleased
-		}
-		old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, r.Slot))
-		switch {
-		case err == nil && !replace:
-			return ErrExists
-		case err == nil:
-			err = t.end(ctx, tx, old)
-		case errors.Is(err, ErrUnknown):
-			err = checkRoom(ctx, tx, l.Usage)
-		}
-		if err != nil {
-			return err
-		}
-		l.ID, l.Rules = id, r
-		made = l
-		return t.insert(ctx, tx, l, token)
+		return replay.Keep(ctx, tx, *c.Again, t.now(), id)
 	})
-	return made, token, err
+	return made, token, repeated, err
+}
+
+// retoken gives a lease another token, if the token that it has was never used.
+func retoken(ctx context.Context, tx *sql.Tx, id string, token Token) (l Lease, err error) {
+	l, err = scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.id = ?`, id))
+	switch {
+	case err != nil:
+		return l, err
+	case !l.RenewedAt.IsZero():
+		return l, ErrExists
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE leases SET token = ? WHERE seq = ?`, token.hash(), l.Seq)
+	return l, err
+}
+
+// create makes a lease in a transaction.
+func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, id string, token Token) (l Lease, err error) {
+	if l, err = selectUsage(ctx, tx, c.Usage); err != nil {
+		return l, err
+	}
+	if l.Releasing {
+		return l, ErrReleased
+	}
+	old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, c.Rules.Slot))
+	switch {
+	case err == nil && !c.Replace:
+		return l, ErrExists
+	case err == nil:
+		err = t.end(ctx, tx, old)
+	case errors.Is(err, ErrUnknown):
+		err = checkRoom(ctx, tx, l.Usage)
+	}
+	if err != nil {
+		return l, err
+	}
+	l.ID, l.Rules = id, c.Rules
+	return l, t.insert(ctx, tx, l, token)
 }
 
 // checkRoom returns ErrTooMany if a usage has MaxLeases.
