@@ -92,7 +92,7 @@ func (g *Ledger) LeftOut(ctx context.Context, name, usage, slot string) ([]recon
 		return nil, err
 	}
 	defer tx.Rollback()
-	state, err := g.stateIn(ctx, tx, []string{name}, true)
+	state, err := g.stateIn(ctx, tx, []string{name}, marked)
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +132,15 @@ func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 
 // StateIn is State with a caller's transaction.
 func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (reconcile.State, error) {
-	return g.stateIn(ctx, q, names, false)
+	return g.stateIn(ctx, q, names, nil)
 }
 
-// stateIn is StateIn. With marked it leaves out the records in other formats, of which a usage with many
-// leases has thousands, except where a usage is being released.
-func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names []string, marked bool) (state reconcile.State, err error) {
+// marked is the owner name of the record with our mark.
+var marked = []string{""}
+
+// stateIn is StateIn. It leaves out the records at other owner names than these, nil being all: a usage
+// with many leases has thousands. Where a usage is being released it reads all.
+func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []string) (state reconcile.State, err error) {
 	state.Owner = g.Owner()
 	if state.Adopted, err = sqlite.Collect(ctx, q, sqlite.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
 		return state, err
@@ -160,9 +163,10 @@ func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names []string, 
 			return state, err
 		}
 	}
+	l.owners = owners
 	for i, n := range state.Names {
-		if state.Names[i].Marked = marked && !n.Releases(); !state.Names[i].Marked {
-			l.whole = append(l.whole, n.Name)
+		if state.Names[i].Owners = owners; owners == nil || n.Releases() {
+			state.Names[i].Owners, l.whole = nil, append(l.whole, n.Name)
 		}
 	}
 	for _, load := range []func(context.Context, []reconcile.Name) error{l.places, l.own} {
@@ -207,7 +211,8 @@ type loader struct {
 	names      sqlite.TextList
 	at         map[string]int  // index of a name in the list
 	configured *configured     // nil without a configuration
-	whole      sqlite.TextList // names whose places in other formats are read too
+	owners     sqlite.TextList // the owner names whose places are read
+	whole      sqlite.TextList // names whose places are all read
 	accounts   map[int64]*reconcile.Account
 	heirs      map[int64]reconcile.Account // by the id of an account without a user
 }
@@ -418,7 +423,8 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 
 // places reads the places of the names, with their accounts and heirs.
 func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
-	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?)) AND (owner = '' OR name IN (SELECT value FROM json_each(?)))`, l.names, l.whole)
+	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?)) AND
+		(owner IN (SELECT value FROM json_each(?)) OR name IN (SELECT value FROM json_each(?)))`, l.names, l.owners, l.whole)
 	if err != nil {
 		return err
 	}

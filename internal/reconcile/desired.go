@@ -37,7 +37,8 @@ type Record struct {
 	Warning       Fault   // of a value that is published nevertheless
 	Withdrawal    Withdrawal
 
-	goal goal // its want, standing and doubt are not set yet
+	goal goal  // its want, standing and doubt are not set yet
+	made *made // the records of its name in other formats; nil: there are none
 }
 
 // Withdrawal has the data of a record that withdraws.
@@ -113,7 +114,7 @@ func Desired(state State, addresses Addresses) (all []Target) {
 func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
 	t := Target{Name: n, Refusals: w.refused(n)}
-	values := w.values(n, state.Owner, addresses)
+	values, made := w.values(n, state.Owner, addresses)
 	places := map[Sibling][]Place{}
 	for _, p := range n.Places {
 		places[p.Sibling] = append(places[p.Sibling], p)
@@ -124,6 +125,7 @@ func desired(state State, n Name, addresses Addresses) Target {
 	for i := range t.Records {
 		g := &t.Records[i].goal
 		g.owner, g.adopted = state.Owner, state.Adopted
+		t.Records[i].made = made
 		if state.UpsertOnly && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // probes are withdrawn in every mode
 			g.mode = UpsertOnly
 		}
@@ -256,10 +258,11 @@ type valueAt struct {
 	hidden  bool     // resolvers cannot reach the built-in server
 }
 
-// values returns the wanted values of all records of a name, none if no value is wanted.
-func (w wanted) values(n Name, owner string, addresses Addresses) map[Sibling]valueAt {
+// values returns the wanted values of the records of a name, none if no value is wanted, and what those
+// in other formats are made of.
+func (w wanted) values(n Name, owner string, addresses Addresses) (map[Sibling]valueAt, *made) {
 	if len(w.accounts) == 0 {
-		return nil
+		return nil, nil
 	}
 	own, leased := w.living(addresses)
 	value := valueAt{hidden: addresses.Hidden}
@@ -273,15 +276,39 @@ func (w wanted) values(n Name, owner string, addresses Addresses) map[Sibling]va
 		value.fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
 	}
 	all := map[Sibling]valueAt{{}: value}
-	if n.Marked {
-		return all
+	if len(w.formats) == 0 || slices.Equal(n.Owners, []string{""}) {
+		return all, nil
 	}
-	for _, set := range format.Sets(w.formats, below(n.Name), slices.Concat(own, leased)) {
-		if len(set.Values) > 0 {
-			all[siblingOf(set)] = valueAt{text: siblingText(w.network, set.Values)}
+	m := w.inFormats(n, slices.Concat(own, leased))
+	for s, text := range m.texts {
+		if n.has(s) {
+			all[s] = valueAt{text: text}
 		}
 	}
-	return all
+	return all, m
+}
+
+// made is the records of a name in other formats, and what they are made of. A name with many leases has
+// thousands, so a transaction works them out only if they have changed since.
+type made struct {
+	network   string
+	formats   []string
+	endpoints []mesh.Endpoint
+	texts     map[Sibling]string
+}
+
+// inFormats returns the records of a name in other formats.
+func (w wanted) inFormats(n Name, endpoints []mesh.Endpoint) *made {
+	if m := n.made; m != nil && m.network == w.network && slices.Equal(m.formats, w.formats) && slices.Equal(m.endpoints, endpoints) {
+		return m
+	}
+	m := &made{w.network, w.formats, endpoints, map[Sibling]string{}}
+	for _, set := range format.Sets(w.formats, below(n.Name), endpoints) {
+		if len(set.Values) > 0 {
+			m.texts[siblingOf(set)] = siblingText(w.network, set.Values)
+		}
+	}
+	return m
 }
 
 // marked returns the value with our mark, and the endpoints that it leaves out. It has
