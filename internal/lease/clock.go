@@ -1,8 +1,11 @@
 package lease
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"meshddns/internal/reconcile"
 )
 
 // changePause is the least time between two changes of one family of a lease.
@@ -21,6 +24,9 @@ type clock struct {
 	ending  bool                // a transaction that ends the lease runs
 	gone    bool                // the usage is released, so the end says nothing about the way from the node
 	held    time.Time           // since when the end is held back; zero: it is not
+
+	leftOut []reconcile.LeftOut // of the endpoints, as read at looked
+	looked  time.Time
 }
 
 // clocks has the clocks of the leases by their seqs. A lease without endpoints whose last change is
@@ -146,4 +152,40 @@ func (t *Table) ExpiresAt(seq int64) time.Time {
 		return k.ends
 	}
 	return time.Time{}
+}
+
+// LeftOut returns what the formats of the usage leave out of the endpoints of a lease that was just
+// renewed. It works that out at most once in changePause, unless the lease has changed.
+func (t *Table) LeftOut(ctx context.Context, l Lease, r Renewal) ([]reconcile.LeftOut, error) {
+	if len(r.Endpoints) == 0 {
+		return nil, nil
+	}
+	if all, ok := t.clocks.leftOut(l.Seq, t.now()); ok && !r.Changed {
+		return all, nil
+	}
+	all, err := t.ledger.LeftOut(ctx, l.Name, l.UsageID, l.Slot)
+	if err == nil {
+		t.clocks.noteLeftOut(l.Seq, all, t.now())
+	}
+	return all, err
+}
+
+// leftOut returns what was left out at the last look; ok is false if that was long ago.
+func (c *clocks) leftOut(seq int64, now time.Time) (all []reconcile.LeftOut, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.all[seq]
+	if k == nil || k.looked.IsZero() || now.Sub(k.looked) >= changePause || k.looked.After(now) {
+		return nil, false
+	}
+	return k.leftOut, true
+}
+
+// noteLeftOut notes what is left out now.
+func (c *clocks) noteLeftOut(seq int64, all []reconcile.LeftOut, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.all[seq]; k != nil {
+		k.leftOut, k.looked = all, now
+	}
 }

@@ -7,13 +7,16 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"meshddns/internal/events"
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/replay"
 	"meshddns/internal/sqlite"
 )
 
@@ -31,6 +34,7 @@ type Table struct {
 	log    *slog.Logger
 
 	clocks   clocks
+	unnoted  atomic.Bool // the time of the last renewal could not be stored
 	renewals metrics.Counter
 	refused  metrics.Counter
 }
@@ -75,8 +79,8 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 		&l.Slot, (*sqlite.TextList)(&l.Schemes), &ranges, &seconds, (*sqlite.TextList)(&l.Template), &l.PeerID,
 		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy)
 	for _, text := range ranges {
-		prefix, fault := netip.ParsePrefix(text)
-		err = errors.Join(err, fault) // a range that is not read must not become "all"
+		prefix, fault := hostaddr.ParseRange(text) // an older program stored IPv4 in IPv6 form
+		err = errors.Join(err, fault)              // a range that is not read must not become "all"
 		l.CIDRs = append(l.CIDRs, prefix)
 	}
 	l.TTL, l.RenewedAt = time.Duration(seconds)*time.Second, sqlite.Stamped(renewed)
@@ -106,39 +110,77 @@ func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (l Lease, err
 	return l, sqlite.Absent(err, ErrUnknownUsage)
 }
 
-// Create makes a lease for a slot of a usage, and returns it with its token. With replace it ends the
-// slot's lease first.
-func (t *Table) Create(ctx context.Context, usage string, r Rules, replace bool) (made Lease, token Token, err error) {
+// Creation says how a lease is made.
+type Creation struct {
+	Usage   string
+	Rules   Rules
+	Replace bool        // the lease that the slot has ends
+	Again   *replay.Key // of a request that the client may repeat; nil for none
+}
+
+// Create makes a lease for a slot of a usage, and returns it with its token. A repeated request gives
+// the lease that the first one made another token, because only a hash of the first token is stored. The
+// error is ErrExists if the first token was used: then the client has it.
+func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token, repeated bool, err error) {
 	id, err := t.newID()
 	if err != nil {
-		return made, "", err
+		return made, "", false, err
 	}
 	token = newToken()
 	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		l, err := selectUsage(ctx, tx, usage)
-		if err != nil {
+		if c.Again != nil {
+			var earlier string
+			if repeated, err = replay.Find(ctx, tx, *c.Again, t.now(), &earlier); err != nil {
+				return err
+			}
+			if repeated {
+				made, err = retoken(ctx, tx, earlier, token)
+				return err
+			}
+		}
+		if made, err = t.create(ctx, tx, c, id, token); err != nil || c.Again == nil {
 			return err
 		}
-		if l.Releasing {
-			return ErrReleased
-		}
-		old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, r.Slot))
-		switch {
-		case err == nil && !replace:
-			return ErrExists
-		case err == nil:
-			err = t.end(ctx, tx, old)
-		case errors.Is(err, ErrUnknown):
-			err = checkRoom(ctx, tx, l.Usage)
-		}
-		if err != nil {
-			return err
-		}
-		l.ID, l.Rules = id, r
-		made = l
-		return t.insert(ctx, tx, l, token)
+		return replay.Keep(ctx, tx, *c.Again, t.now(), id)
 	})
-	return made, token, err
+	return made, token, repeated, err
+}
+
+// retoken gives a lease another token, if the token that it has was never used.
+func retoken(ctx context.Context, tx *sql.Tx, id string, token Token) (l Lease, err error) {
+	l, err = scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.id = ?`, id))
+	switch {
+	case err != nil:
+		return l, err
+	case !l.RenewedAt.IsZero():
+		return l, ErrExists
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE leases SET token = ? WHERE seq = ?`, token.hash(), l.Seq)
+	return l, err
+}
+
+// create makes a lease in a transaction.
+func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, id string, token Token) (l Lease, err error) {
+	if l, err = selectUsage(ctx, tx, c.Usage); err != nil {
+		return l, err
+	}
+	if l.Releasing {
+		return l, ErrReleased
+	}
+	old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, c.Rules.Slot))
+	switch {
+	case err == nil && !c.Replace:
+		return l, ErrExists
+	case err == nil:
+		err = t.end(ctx, tx, old)
+	case errors.Is(err, ErrUnknown):
+		err = checkRoom(ctx, tx, l.Usage)
+	}
+	if err != nil {
+		return l, err
+	}
+	l.ID, l.Rules = id, c.Rules
+	return l, t.insert(ctx, tx, l, token)
 }
 
 // checkRoom returns ErrTooMany if a usage has MaxLeases.
@@ -206,7 +248,7 @@ func (e *TooSoonError) Error() string { return "the lease has changed less than 
 
 // Renew publishes the endpoints of a lease that Find returned, and starts its time again; without
 // endpoints it withdraws those that stand. If the endpoints are the published ones, it writes at most
-// the time, once in a quarter of the lease's time. The error is ErrUnknown, ErrReleased, a
+// the time, once in a quarter of the lease's time, and stands although that fails. The error is ErrUnknown, ErrReleased, a
 // TooSoonError or a msg.Refusal; then nothing has changed.
 func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from netip.Addr) (r Renewal, err error) {
 	return t.RenewKeeping(ctx, l, endpoints, Keep{}, from)
@@ -227,9 +269,9 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 	if slices.Equal(l.Endpoints, endpoints) && (len(endpoints) == 0 || t.clocks.extend(l, now, keep)) {
 		r.ExpiresAt = t.ExpiresAt(l.Seq)
 		if written := now.Sub(l.RenewedAt); len(endpoints) > 0 && (written < 0 || written >= l.TTL/4) {
-			err = t.note(ctx, l, now, from)
+			t.note(ctx, l, now, from)
 		}
-		return r, err
+		return r, nil
 	}
 	wait, undo := t.clocks.change(l, changedFamilies(l.Endpoints, endpoints), now)
 	if wait > 0 {
@@ -246,12 +288,19 @@ func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep K
 	return r, err
 }
 
-// note stores the time of a renewal without a change.
-func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) error {
-	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+// note stores the time of a renewal without a change. A failure is logged once until it works again:
+// the time only tells people of the renewal.
+func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) {
+	err := t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE leases SET renewed_at = ?, renewed_by = ? WHERE seq = ?`, sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), l.Seq)
 		return err
 	})
+	if ctx.Err() != nil {
+		return
+	}
+	if failed := err != nil; t.unnoted.Swap(failed) != failed && failed {
+		t.log.Warn("times of renewals cannot be stored: the leases are renewed nevertheless", "error", err)
+	}
 }
 
 // change stores the endpoints of a lease, and reports whether they differ from the stored ones. It merges

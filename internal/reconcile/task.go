@@ -122,7 +122,7 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 		d.Pass = PassMark{pass, bad}
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
-	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
+	d.Released = t.name.Releases()
 	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
 	news = t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad || !t.name.Due.IsZero() || !d.Look.Equal(t.name.Look)
 	return d, news

@@ -33,6 +33,12 @@ type Key struct {
 	Body [sha256.Size]byte // the hash of the request's body
 }
 
+// Of returns the key of a request about something that the body does not name, such as the path.
+func (k Key) Of(what string) Key {
+	k.Body = sha256.Sum256(append(k.Body[:], what...))
+	return k
+}
+
 // GoodKey reports whether a text is 1 to 255 characters of printable ASCII.
 func GoodKey(text string) bool {
 	for _, c := range []byte(text) {
