@@ -26,6 +26,7 @@ type clocks struct {
 	mu      sync.Mutex
 	all     map[int64]*clock
 	recent  []time.Time // of the ends in the last endWindow
+	untold  int         // leases that were held back, whose event is not stored yet
 	renewed time.Time   // the last renewal of a lease that is not held
 }
 

@@ -57,10 +57,10 @@ func (t *Table) untilNext() time.Duration {
 func (t *Table) Expire(ctx context.Context) error {
 	now := t.now()
 	faults := t.endGone(ctx, now)
-	due, newlyHeld, crowd := t.clocks.due(now)
+	due, untold, crowd := t.clocks.due(now)
 	if crowd {
-		if newlyHeld > 0 {
-			if err := t.tellHeld(ctx, newlyHeld); err != nil {
+		if untold > 0 {
+			if err := t.tellHeld(ctx, untold); err != nil {
 				return errors.Join(faults, err)
 			}
 		}
@@ -113,9 +113,9 @@ func (c *clocks) leave(seqs []int64) {
 	}
 }
 
-// due returns the leases whose time is over. crowd reports whether they are held back; newlyHeld are
-// those of them that were not before.
-func (c *clocks) due(now time.Time) (due []int64, newlyHeld int, crowd bool) {
+// due returns the leases whose time is over. crowd reports whether they are held back; untold is the
+// number of leases that were held back and not told yet.
+func (c *clocks) due(now time.Time) (due []int64, untold int, crowd bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.recent) > 0 && now.Sub(c.recent[0]) >= endWindow {
@@ -139,10 +139,10 @@ func (c *clocks) due(now time.Time) (due []int64, newlyHeld int, crowd bool) {
 	for _, seq := range due {
 		if k := c.all[seq]; crowd && k.held.IsZero() {
 			k.held = now
-			newlyHeld++
+			c.untold++
 		}
 	}
-	return due, newlyHeld, crowd && len(due) > 0
+	return due, c.untold, crowd && len(due) > 0
 }
 
 // released returns those of the leases held back that may end: all of them when the control answers,
@@ -170,8 +170,14 @@ func (t *Table) released(ctx context.Context, held []int64, now time.Time) (free
 
 // tellHeld tells that leases are held back.
 func (t *Table) tellHeld(ctx context.Context, count int) error {
+	if err := t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}}); err != nil {
+		return err
+	}
 	t.log.Warn("many leases have not been renewed at once: their endpoints stay until a control shows that this host is not cut off", "count", count)
-	return t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}})
+	t.clocks.mu.Lock()
+	defer t.clocks.mu.Unlock()
+	t.clocks.untold -= count
+	return nil
 }
 
 // endAll withdraws the endpoints of leases, some in each transaction.
