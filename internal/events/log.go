@@ -185,6 +185,13 @@ func Last(ctx context.Context, q sqlite.Queryer) (int64, error) {
 	return last, err
 }
 
+// Newest returns the time of the last event, the zero time before the first one.
+func (l *Log) Newest(ctx context.Context) (time.Time, error) {
+	var at int64
+	err := l.reader.QueryRowContext(ctx, `SELECT coalesce((SELECT at FROM events ORDER BY seq DESC LIMIT 1), 0)`).Scan(&at)
+	return sqlite.Stamped(at), err
+}
+
 // Knows reports whether a usage exists, or is in the log.
 func (l *Log) Knows(ctx context.Context, usageID string) (known bool, err error) {
 	err = l.reader.QueryRowContext(ctx, `
