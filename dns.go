@@ -30,6 +30,7 @@ import (
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/notify"
 	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
@@ -599,6 +600,14 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
+	}
+	states, err := o.store.targets.States(ctx)
+	if err != nil {
+		return err
+	}
+	page.Family("meshddns_notifications", "gauge", "Enabled notification targets, by state.")
+	for _, state := range []notify.State{notify.OK, notify.Retrying, notify.Stopped} {
+		page.Figure(states[state], metrics.Label{Name: "state", Value: string(state)})
 	}
 	o.engine.WriteMetrics(page)
 	o.store.leases.WriteMetrics(page, totals["leases"], totals["live leases"])

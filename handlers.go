@@ -752,7 +752,9 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
-	if err := s.ops.store.db.Health(r.Context()); err != nil {
+	err := s.ops.store.db.Health(r.Context())
+	states, unread := s.ops.store.targets.States(r.Context())
+	if err = cmp.Or(err, unread); err != nil {
 		failure := s.adapter.Failure(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {
@@ -760,8 +762,13 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 		}
 		return envelope.Reply{}, failure
 	}
-	if s.provisionFaults.Load() > 0 {
+	switch provisioned, told := s.provisionFaults.Load() == 0, states[notify.Stopped] == 0; {
+	case !provisioned && !told:
+		return envelope.Reply{Message: msg.NotProvisionedStopped}, nil
+	case !provisioned:
 		return envelope.Reply{Message: msg.NotProvisioned}, nil
+	case !told:
+		return envelope.Reply{Message: msg.NotificationsStopped}, nil
 	}
 	return envelope.Reply{Message: msg.TestOK}, nil
 }
@@ -769,8 +776,9 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 // well reports whether nothing is wrong that an operator has to know.
 func (s *server) well(ctx context.Context) bool {
 	totals, err := s.ops.store.ledger.Totals(ctx)
-	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(s.ops.engine.DownZones())) + uint64(s.provisionFaults.Load())
-	return err == nil && bad == 0 && s.ops.store.db.Health(ctx) == nil
+	states, unread := s.ops.store.targets.States(ctx)
+	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(s.ops.engine.DownZones())) + uint64(s.provisionFaults.Load()) + states[notify.Stopped]
+	return err == nil && unread == nil && bad == 0 && s.ops.store.db.Health(ctx) == nil
 }
 
 // metrics is the page that Prometheus reads.

@@ -41,6 +41,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/node"
+	"meshddns/internal/notify"
 	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
@@ -230,6 +231,10 @@ func (s *server) statusPage() *page.Page {
 		},
 		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
 			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
+		},
+		Stopped: func(ctx context.Context) (uint64, error) {
+			states, err := store.targets.States(ctx)
+			return states[notify.Stopped], err
 		},
 		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, Faults: s.provisionFaults.Load,
 		Refuse: s.adapter.Refuse, Fault: s.adapter.Blame, Program: s.version, SQLite: version, Schema: schema.Version(),

@@ -193,13 +193,13 @@ func (o *operations) create(ctx context.Context, key *replay.Key, u mesh.Usage) 
 	}
 	err = o.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		created = mesh.Usage{}
-		if repeated, err = replay.Find(ctx, tx, *key, o.store.now(), &created); err != nil || repeated {
+		if repeated, err = o.store.replays.Find(ctx, tx, *key, &created); err != nil || repeated {
 			return err
 		}
 		if created, err = o.store.CreateUsage(ctx, u); err != nil {
 			return err
 		}
-		return replay.Keep(ctx, tx, *key, o.store.now(), created)
+		return o.store.replays.Keep(ctx, tx, *key, created)
 	})
 	return created, repeated, err
 }

@@ -6,6 +6,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 // Bounds.
@@ -72,6 +74,7 @@ type state struct {
 	since       time.Time // of the last change between success and failure
 	fails, wins int       // in a row
 	error       string    // of the last probe, "" if it succeeded
+	crashed     bool      // the last probe has crashed, which is logged
 }
 
 // record notes the outcome of a probe.
@@ -127,7 +130,7 @@ func (w *Watch) Run(ctx context.Context) error {
 // told logs an error of the database.
 func (w *Watch) told(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
-		w.log.Error("the checks of endpoints cannot use the database", "error", err)
+		w.log.Error("the checks of endpoints have failed, and are tried again", "error", err)
 	}
 }
 
@@ -141,7 +144,7 @@ func (w *Watch) decide(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		w.told(ctx, w.apply(ctx))
+		w.told(ctx, tasks.Call(func() error { return w.apply(ctx) }))
 	}
 }
 
@@ -237,7 +240,11 @@ func (w *Watch) begin(ctx context.Context) {
 
 // probeOne probes a target, and reports whether that may change what is published.
 func (w *Watch) probeOne(ctx context.Context, t target) bool {
-	err := w.probe(ctx, t)
+	err := tasks.Call(func() error { return w.probe(ctx, t) })
+	crash, crashed := errors.AsType[*tasks.Panic](err)
+	if crashed && w.firstCrash(t) {
+		w.log.Error("the check of an endpoint has crashed: what is known of the endpoint stays", "name", t.of.Name, "endpoint", t.endpoint, "error", crash)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.states[t.key]
@@ -245,11 +252,24 @@ func (w *Watch) probeOne(ctx context.Context, t target) bool {
 		return false
 	}
 	s.probed = false
-	if ctx.Err() != nil {
+	if crashed || ctx.Err() != nil {
 		return false
 	}
+	s.crashed = false
 	s.record(w.now(), err)
 	return t.dead && s.wins >= t.check.Rise || !t.dead && s.fails >= t.check.Fall
+}
+
+// firstCrash notes that the probe of a target has crashed, and reports whether the one before had not.
+func (w *Watch) firstCrash(t target) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.states[t.key]
+	if s == nil || s.crashed {
+		return false
+	}
+	s.crashed, s.seen, s.fails, s.wins = true, time.Time{}, 0, 0
+	return true
 }
 
 // probeAll probes targets, maxProbes at once, and waits for them.

@@ -267,3 +267,27 @@ func TestSilent(t *testing.T) {
 	}
 	w.wantDead(refusing)
 }
+
+// TestCrash has the probe of one endpoint crash: it counts as unchecked and is never declared dead, the log tells it
+// once, and the others are checked.
+func TestCrash(t *testing.T) {
+	const crashing, refusing, living = "tcp://192.0.2.1:1", "tcp://192.0.2.2:1", "tcp://192.0.2.3:1"
+	w := newWorld(t, every5, crashing, refusing, living)
+	w.probe = func(_ context.Context, t target) error {
+		switch t.endpoint {
+		case crashing:
+			panic("injected")
+		case refusing:
+			return errors.New("refused")
+		}
+		return nil
+	}
+	w.pass(time.Minute)
+	w.wantDead(refusing)
+	if e := w.endpoints()[0]; e.Endpoint != crashing || e.Alive != nil {
+		t.Errorf("%+v", e)
+	}
+	if log := w.said.String(); strings.Count(log, "injected") != 1 || !strings.Contains(log, "watch_test.go") {
+		t.Error(log)
+	}
+}

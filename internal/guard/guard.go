@@ -38,7 +38,7 @@ type Config struct {
 // Denial is the reason for refusing a request.
 type Denial struct {
 	Status     int
-	Code       string        // "host_not_allowed", "cross_site", "unauthorized" or "too_many_attempts"
+	Code       string        // "host_not_allowed", "cross_site", "own_notification", "unauthorized" or "too_many_attempts"
 	Host       string        // of the request, at most 200 octets
 	RetryAfter time.Duration // with too_many_attempts: the time until a wrong token is answered with 401 again
 }
@@ -48,6 +48,10 @@ type Denial struct {
 func isProbe(r *http.Request) bool {
 	return r.URL.Path == "/healthz" || r.URL.Path == "/" && r.Method == http.MethodOptions
 }
+
+// NotificationHeader is in every request that the program sends as a notification. Listeners refuse it, because
+// a notification that causes another one would never end.
+const NotificationHeader = "X-Meshddns-Notification"
 
 // TCP guards a handler that a network can reach. It checks Host, site and token, in this order. A health probe needs no
 // token, because probes have none, and may have any Host, because its answer is not confidential.
@@ -62,7 +66,7 @@ func Unix(cfg Config, next http.Handler) http.Handler {
 	return Site(cfg, next)
 }
 
-// Site refuses the requests that a browser sends for another site.
+// Site refuses the requests that a browser sends for another site, and notifications of this program.
 func Site(cfg Config, next http.Handler) http.Handler { return newGuard(cfg).checkSite(next) }
 
 // guard has the state of the checks.
@@ -91,6 +95,10 @@ func (g *guard) checkHost(next http.Handler) http.Handler {
 
 func (g *guard) checkSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(NotificationHeader) != "" {
+			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "own_notification"})
+			return
+		}
 		if crossSite(r) {
 			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "cross_site"})
 			return

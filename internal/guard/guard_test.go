@@ -331,6 +331,16 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestOwnNotification: no listener takes what the program sends as a notification, whatever token it has.
+func TestOwnNotification(t *testing.T) {
+	listeners := map[string]net.Addr{"tcp": serveTCP(t, Config{}), "token": serveTCP(t, Config{Tokens: twoTokens()}), "unix": serveUnix(t, Config{})}
+	for name, addr := range listeners {
+		if got := get(t, addr, "Host: localhost", "Authorization: Bearer "+firstToken, NotificationHeader+": 1"); got != "403 own_notification" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestOrder: what a browser was made to send must not use up the attempts of its address, and /healthz is free of the token and of the Host.
 func TestOrder(t *testing.T) {
 	addr := serveTCP(t, Config{Tokens: twoTokens()})

@@ -54,9 +54,9 @@ func (t *Table) untilNext() time.Duration {
 func (t *Table) Expire(ctx context.Context) error {
 	now := t.now()
 	faults := t.endGone(ctx, now)
-	due, held, newlyHeld := t.clocks.due(now)
-	if newlyHeld > 0 {
-		if err := t.tellHeld(ctx, newlyHeld); err != nil {
+	due, held, untold := t.clocks.due(now)
+	if untold > 0 {
+		if err := t.tellHeld(ctx, untold); err != nil {
 			return errors.Join(faults, err)
 		}
 	}
@@ -110,9 +110,10 @@ func (c *clocks) leave(seqs []int64) {
 	}
 }
 
-// due returns the leases whose time is over: those that end now, and those that are held back, of which newlyHeld
-// were not held before. Leases are held that end together, and further ones while no lease is renewed.
-func (c *clocks) due(now time.Time) (due, held []int64, newlyHeld int) {
+// due returns the leases whose time is over: those that end now, and those that are held back; untold is the number
+// of leases that were held back and not told yet. Leases are held that end together, and further ones while no lease
+// is renewed.
+func (c *clocks) due(now time.Time) (due, held []int64, untold int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.recent) > 0 && now.Sub(c.recent[0]) >= endWindow {
@@ -137,13 +138,14 @@ func (c *clocks) due(now time.Time) (due, held []int64, newlyHeld int) {
 	crowd := together > fewEnds && together*endShare > living+together
 	silence := len(held) > 0 && !c.renewed.After(c.held)
 	if len(due) == 0 || !crowd && !silence {
-		return due, held, 0
+		return due, held, c.untold
 	}
 	c.held = now
 	for _, seq := range due {
 		c.all[seq].held = now
 	}
-	return nil, append(held, due...), len(due)
+	c.untold += len(due)
+	return nil, append(held, due...), c.untold
 }
 
 // released returns those of the leases held back that may end: all of them when the control answers,
@@ -171,8 +173,14 @@ func (t *Table) released(ctx context.Context, held []int64, now time.Time) (free
 
 // tellHeld tells that leases are held back.
 func (t *Table) tellHeld(ctx context.Context, count int) error {
+	if err := t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}}); err != nil {
+		return err
+	}
 	t.log.Warn("many leases have not been renewed at once: their endpoints stay until a control shows that this host is not cut off", "count", count)
-	return t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}})
+	t.clocks.mu.Lock()
+	defer t.clocks.mu.Unlock()
+	t.clocks.untold -= count
+	return nil
 }
 
 // endAll withdraws the endpoints of leases, some in each transaction.

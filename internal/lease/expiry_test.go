@@ -78,6 +78,32 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestHeldIsToldWhenStored: a fault of the database when leases are held back does not lose the event.
+func TestHeldIsToldWhenStored(t *testing.T) {
+	w := newWorld(t)
+	w.Reachable = func(context.Context) (bool, bool) { return false, true }
+	w.slots(5)
+	refuse := `CREATE TRIGGER refuse BEFORE INSERT ON events WHEN NEW.kind = 'lease.held' BEGIN SELECT RAISE(ABORT, 'injected'); END`
+	if _, err := w.db.Writer.Exec(refuse); err != nil {
+		t.Fatal(err)
+	}
+	w.at = w.at.Add(time.Minute)
+	for range 2 {
+		if err := w.Expire(t.Context()); err == nil || !strings.Contains(err.Error(), "injected") {
+			t.Errorf("the database has stored the event: %v", err)
+		}
+	}
+	if _, err := w.db.Writer.Exec(`DROP TRIGGER refuse`); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Expire(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	w.want(`SELECT detail FROM events WHERE kind = 'lease.held'`, `{"count":5}`)
+}
+
 // TestCrowd: many leases whose time is over at once are held until the control answers.
 func TestCrowd(t *testing.T) {
 	w := newWorld(t)

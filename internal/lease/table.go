@@ -26,12 +26,13 @@ type Table struct {
 	// nil: there is no control.
 	Reachable func(ctx context.Context) (ok, known bool)
 
-	db     *sqlite.Database
-	ledger *ledger.Ledger
-	events *events.Log
-	now    func() time.Time
-	newID  func() (string, error)
-	log    *slog.Logger
+	db      *sqlite.Database
+	ledger  *ledger.Ledger
+	events  *events.Log
+	replays *replay.Table
+	now     func() time.Time
+	newID   func() (string, error)
+	log     *slog.Logger
 
 	clocks   clocks
 	unnoted  atomic.Bool // the time of the last renewal could not be stored
@@ -44,6 +45,7 @@ type Config struct {
 	Database *sqlite.Database
 	Ledger   *ledger.Ledger
 	Events   *events.Log
+	Replays  *replay.Table
 	Now      func() time.Time
 	NewID    func() (string, error)
 	Log      *slog.Logger
@@ -51,7 +53,7 @@ type Config struct {
 
 // NewTable returns the leases of a database; call Load before use.
 func NewTable(c Config) *Table {
-	t := &Table{db: c.Database, ledger: c.Ledger, events: c.Events, now: c.Now, newID: c.NewID, log: c.Log, clocks: clocks{all: map[int64]*clock{}}}
+	t := &Table{db: c.Database, ledger: c.Ledger, events: c.Events, replays: c.Replays, now: c.Now, newID: c.NewID, log: c.Log, clocks: clocks{all: map[int64]*clock{}}}
 	t.renewals.Add(0, changedLabel(true))
 	t.renewals.Add(0, changedLabel(false))
 	return t
@@ -130,7 +132,7 @@ func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token
 	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if c.Again != nil {
 			var earlier string
-			if repeated, err = replay.Find(ctx, tx, *c.Again, t.now(), &earlier); err != nil {
+			if repeated, err = t.replays.Find(ctx, tx, *c.Again, &earlier); err != nil {
 				return err
 			}
 			if repeated {
@@ -141,7 +143,7 @@ func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token
 		if made, err = t.create(ctx, tx, c, id, token); err != nil || c.Again == nil {
 			return err
 		}
-		return replay.Keep(ctx, tx, *c.Again, t.now(), id)
+		return t.replays.Keep(ctx, tx, *c.Again, id)
 	})
 	return made, token, repeated, err
 }

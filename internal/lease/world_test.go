@@ -57,9 +57,14 @@ func (w *world) open() {
 	w.db = tables.Open(w.t, w.path, log)
 	now := func() time.Time { return w.at }
 	history := events.New(w.db.Reader, w.db.Tx, now, func(int64) {})
+	newest, err := history.Newest(w.t.Context())
+	w.must(err)
+	began := w.at
 	w.Table = NewTable(Config{
-		Database: w.db.Database, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
-		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
+		Database: w.db.Database, Events: history, Now: now, Log: log,
+		Replays: replay.New(now, func() time.Duration { return w.at.Sub(began) }, newest),
+		Ledger:  ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
+		NewID:   func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
 	w.must(w.Load(w.t.Context()))
 	answers := append(slices.Clone(Failures), envelope.Answer{Err: replay.ErrKey, ID: msg.IdempotencyKeyInvalid}, envelope.Answer{Err: replay.ErrReused, ID: msg.IdempotencyKeyReused})

@@ -47,6 +47,7 @@ const (
 	Unauthorized          ID = "unauthorized"
 	TooManyAttempts       ID = "too_many_attempts"
 	CrossSite             ID = "cross_site"
+	OwnNotification       ID = "own_notification"
 	HostNotAllowed        ID = "host_not_allowed"
 
 	ProviderEmpty      ID = "provider_empty"
@@ -216,9 +217,13 @@ const (
 
 // Reasons why a message is not delivered.
 const (
-	MessageUnreached ID = "receiver_unreached"
-	MessageLater     ID = "receiver_busy"
-	MessageRefused   ID = "receiver_refuses"
+	MessageUnreached  ID = "receiver_unreached"
+	MessageLater      ID = "receiver_busy"
+	MessageDoubtful   ID = "receiver_doubtful"
+	MessageRefused    ID = "receiver_refuses"
+	MessageImpossible ID = "message_impossible"
+	MessageCrashed    ID = "message_crashed"
+	KindNewer         ID = "receiver_kind_newer"
 )
 
 // Owners of the key with which a provider failed.
@@ -255,8 +260,13 @@ const (
 	WarnFormat       ID = "warn_format"
 )
 
-// NotProvisioned is the text of GET /healthz while the provision file, or a part of it, is not applied.
-const NotProvisioned ID = "not_provisioned"
+// Texts of GET /healthz while the provision file, or a part of it, is not applied, while notification
+// targets are stopped, and while both is so.
+const (
+	NotProvisioned        ID = "not_provisioned"
+	NotificationsStopped  ID = "notifications_stopped"
+	NotProvisionedStopped ID = "not_provisioned_stopped"
+)
 
 // Items of a connection test.
 const (
@@ -313,6 +323,7 @@ var texts = map[ID][2]string{
 	Because:               {"（%s）", " (%s)"},
 	Unauthorized:          {"缺少令牌，或令牌无效", "the token is missing or wrong"},
 	TooManyAttempts:       {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
+	OwnNotification:       {"已拒绝本程序发出的通知：通知目标不能是程序自己", "a notification of this program is refused: a target cannot be the program itself"},
 	CrossSite:             {"已拒绝来自其他网站的请求", "a request from another site is refused"},
 	HostNotAllowed:        {"不允许的 Host %q，可用 -allow-host 放行", "the Host %q is not allowed: the flag -allow-host lets it in"},
 
@@ -437,9 +448,13 @@ var texts = map[ID][2]string{
 	MessageNetwork:  {"（网络 %s）", "(network %s)"},
 	MessageCount:    {"%d 项", "%d entries"},
 
-	MessageUnreached: {"无法连接接收方", "the receiver cannot be reached"},
-	MessageLater:     {"接收方暂时无法接收", "the receiver cannot take the message now"},
-	MessageRefused:   {"接收方拒绝消息，已停止发送；重新保存后恢复", "the receiver refuses the message, so nothing is sent until the target is saved again"},
+	MessageUnreached:  {"无法连接接收方", "the receiver cannot be reached"},
+	MessageLater:      {"接收方暂时无法接收", "the receiver cannot take the message now"},
+	MessageDoubtful:   {"接收方拒绝消息；若一天内一直拒绝则停止发送，重新保存后恢复", "the receiver refuses the message; after a day of refusals nothing is sent until the target is saved again"},
+	MessageImpossible: {"程序无法向此目标发送，已停止；重新保存后恢复", "the program cannot send to this target, so nothing is sent until the target is saved again"},
+	MessageCrashed:    {"程序向此目标发送时崩溃，已停止，详见日志；重新保存后恢复", "the program crashed at this target, as the log says, so nothing is sent until the target is saved again"},
+	KindNewer:         {"此版本的程序不认识该类型，更新程序后恢复", "this version of the program does not know the kind; a version that knows it sends again"},
+	MessageRefused:    {"接收方拒绝消息，已停止发送；重新保存后恢复", "the receiver refuses the message, so nothing is sent until the target is saved again"},
 
 	"configuration.changed": {"配置已更改", "configuration changed"},
 	"service.created":       {"服务已注册", "service created"},
@@ -467,6 +482,14 @@ var texts = map[ID][2]string{
 	"database.restored":     {"数据库已还原或移动", "the database was restored or moved"},
 	"endpoint.dead":         {"节点地址已失效", "endpoint dead"},
 	"endpoint.alive":        {"节点地址已恢复", "endpoint alive"},
+	"lease.created":         {"租约已创建", "lease created"},
+	"lease.ended":           {"租约已结束", "lease ended"},
+	"lease.renewed":         {"租约端点已更改", "lease has other endpoints"},
+	"lease.expired":         {"租约已过期", "lease expired"},
+	"lease.held":            {"多个租约同时未续，端点保留", "many leases not renewed, endpoints kept"},
+	"secondary.behind":      {"辅助服务器落后", "secondary behind"},
+	"secondary.caught-up":   {"辅助服务器已同步", "secondary caught up"},
+	"notification.stopped":  {"通知目标已停止", "notification target stopped"},
 	"gap":                   {"部分事件已不再保留", "events are not kept any more"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
@@ -527,7 +550,9 @@ var texts = map[ID][2]string{
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
 	WarnOutside:      {"未配置服务商且域名不在全局配置的域名 %s 之下的服务有 %d 个，如 %q：其预留不会发布", "services that have no provider and are not below the configuration's domain %s: %d, such as %q; nothing is published for them"},
 
-	NotProvisioned: {"正常，但预置文件未完全应用，原因见日志", "ok, but the provision file is not fully applied: the log names each fault"},
+	NotificationsStopped:  {"正常，但有通知目标已停止，原因见 GET /api/v1/ddns/notifications", "ok, but notification targets are stopped: GET /api/v1/ddns/notifications says why"},
+	NotProvisionedStopped: {"正常，但预置文件未完全应用，且有通知目标已停止，原因见日志", "ok, but the provision file is not fully applied, and notification targets are stopped: the log says why"},
+	NotProvisioned:        {"正常，但预置文件未完全应用，原因见日志", "ok, but the provision file is not fully applied: the log names each fault"},
 
 	TestOK:       {"正常", "ok"},
 	TestSkipped:  {"前面的步骤失败，已跳过", "skipped after the failure before"},

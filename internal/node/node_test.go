@@ -292,7 +292,7 @@ func TestNothingElse(t *testing.T) {
 			t.Errorf("%s %s: %d %v %s", test.method, test.path, answer.StatusCode, answer.Header, text)
 		}
 	}
-	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"} {
+	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example", "X-Meshddns-Notification: 1"} {
 		if answer, text := w.do("GET", "/lease?addr=192.0.2.7&port=1", "", bearer(token), header); answer.StatusCode != 403 {
 			t.Errorf("%s: %d %s", header, answer.StatusCode, text)
 		}

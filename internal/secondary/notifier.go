@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 const (
@@ -284,7 +285,9 @@ func (n *Notifier) send(ctx context.Context, slots chan struct{}, sending *sync.
 				<-slots
 				n.look()
 			}()
-			n.notify(ctx, at)
+			if err := tasks.Call(func() error { n.notify(ctx, at); return nil }); err != nil {
+				n.crashed(at, err)
+			}
 		})
 	}
 	return pause
@@ -319,6 +322,18 @@ func (n *Notifier) notify(ctx context.Context, at pair) {
 		s.names(named)
 	}
 	s.plan(began)
+}
+
+// crashed plans the next message about a zone to a secondary after a panic, as after one without an answer.
+func (n *Notifier) crashed(at pair, crash error) {
+	n.log.Error("the work for a secondary has crashed", "secondary", at.id, "zone", at.zone, "error", crash)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := n.states[at]; s != nil {
+		now := time.Now()
+		s.busy, s.notified, s.fault = false, now, crash
+		s.plan(now)
+	}
 }
 
 // movePast moves the zone past a version from a lost database, if the secondary has one. again reports

@@ -22,6 +22,9 @@ import (
 	"meshddns/test/support"
 )
 
+// crashing is a serial at which the zones panic.
+const crashing = 13
+
 // world is a notifier of zones whose serials the test sets.
 type world struct {
 	*Notifier
@@ -70,7 +73,9 @@ func (w *world) All(context.Context) (map[string]uint32, error) {
 func (w *world) SOA(_ context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	serial, ok = w.serials[zone]
+	if serial, ok = w.serials[zone]; serial == crashing {
+		panic("injected")
+	}
 	apex, _ := dnswire.ParseName(zone)
 	data := dnswire.SOA{MName: apex, RName: apex, Serial: serial}
 	return dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: data.Data()}, serial, ok, nil
@@ -222,6 +227,20 @@ func TestNotify(t *testing.T) {
 	if s := w.state(deaf, "example.com"); s.Fetched == nil || *s.Fetched != 7 {
 		t.Errorf("deaf has an old version: %+v", s)
 	}
+}
+
+// TestCrash has the work for one zone crash: that is the zone's fault at its secondary, and the other zones
+// are told. The zone is tried again.
+func TestCrash(t *testing.T) {
+	w := newWorld(t)
+	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	w.serials["crash.example"] = crashing
+	w.run()
+	support.Eventually(t, support.Limit, "the crash is told", func() bool { return w.state(p, "crash.example").Error == "panic: injected" })
+	w.move("example.com", 8)
+	support.Eventually(t, support.Limit, "the other zone is told", func() bool { return p.last.Load() == 8 })
+	w.move("crash.example", 14)
+	support.Eventually(t, support.Limit, "the zone is told when it crashes no more", func() bool { return p.last.Load() == 14 })
 }
 
 // TestFetchedBeforeTheMessage: a peer that fetches the version before a change, after the change, is told
