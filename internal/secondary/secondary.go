@@ -36,7 +36,8 @@ type Secondary struct {
 	Algorithm string
 	Zones     []string // names, or "*" for all
 
-	key dnswire.Key // zero if there is none
+	key      dnswire.Key // zero if there is none
+	follower *follower   // of a secondary in memory
 }
 
 // algorithms are the algorithms of keys. The first one is usual.
