@@ -89,7 +89,11 @@ func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int
 
 // targetsOf reads the endpoints of a usage, none if it has no check.
 func (t *Table) targetsOf(ctx context.Context, usage int64, addresses mesh.Addresses) ([]target, error) {
-	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` AND u.seq = ?`, usage)
+	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, `
+		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id,
+		       coalesce(nullif(o.checking, ''), iif(json_valid(s.config), iif(json_type(s.config, '$.check') = 'object', s.config -> '$.check', NULL), NULL)) AS settings
+		FROM usages u JOIN bindings b ON b.seq = u.seq JOIN services s ON s.id = u.provider_id LEFT JOIN usage_options o ON o.usage = u.seq
+		WHERE u.seq = ? AND b.status = 'active' AND u.record_type = 'TXT' AND settings IS NOT NULL`, usage)
 	if err != nil || len(usages) == 0 {
 		return nil, err
 	}

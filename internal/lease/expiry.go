@@ -75,7 +75,7 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 	scan := func(row sqlite.Scanner) (seq int64, err error) { err = row.Scan(&seq); return seq, err }
 	stay, err := sqlite.Collect(ctx, t.db.Reader, scan, `
 		SELECT l.seq FROM leases l JOIN bindings b ON b.seq = l.usage
-		WHERE l.endpoints <> '[]' AND b.status <> 'releasing' ORDER BY l.seq`)
+		WHERE l.seq IN (SELECT value FROM json_each(?)) AND l.endpoints <> '[]' AND b.status <> 'releasing' ORDER BY l.seq`, string(events.JSON(over)))
 	if err != nil {
 		return err
 	}

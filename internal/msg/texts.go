@@ -387,7 +387,7 @@ var texts = map[ID][2]string{
 
 	UnknownSecondary:      {"辅助服务器不存在", "no such secondary"},
 	TooManySecondaries:    {"辅助服务器最多 64 个，请先删除一个", "there are 64 secondaries, which is the most: delete one first"},
-	SecondaryAddress:      {"address 无效：应为 IP 地址，可带端口（默认 53）", "address is not valid: want an IP address, with or without a port (53)"},
+	SecondaryAddress:      {"address 无效：应为一台主机的 IP 地址，可带端口（默认 53）", "address is not valid: want the IP address of one host, with or without a port (53)"},
 	SecondaryKey:          {"key_name 与 key_secret 须同时填写或同时为空；key_name 应为密钥的域名，不含算法", "key_name and key_secret are given together or not at all; key_name is the key's domain name, without the algorithm"},
 	SecondarySecret:       {"key_secret 无效：应为 base64，最多 %d 字节", "key_secret is not valid: want base64, at most %d octets"},
 	SecondaryAlgorithm:    {"key_algorithm 必须是以下之一：%s", "key_algorithm must be one of %s"},

@@ -29,8 +29,10 @@ const crashing = 13
 type world struct {
 	*Notifier
 	t       *testing.T
+	exec    func(statement string)
 	mu      sync.Mutex
 	serials map[string]uint32
+	broken  error // of MovePast and All
 }
 
 func newWorld(t *testing.T) *world {
@@ -47,6 +49,12 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 	w := &world{t: t, serials: map[string]uint32{}}
+	w.exec = func(statement string) {
+		t.Helper()
+		if _, err := db.Writer.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.Notifier = NewNotifier(db, events.New(db.Reader, db.Tx, time.Now, func(int64) {}), slog.New(slog.DiscardHandler))
 	w.Serve(w, netip.MustParseAddr("127.0.0.1"))
 	return w
@@ -67,7 +75,7 @@ func (w *world) All(context.Context) (map[string]uint32, error) {
 	for zone, serial := range w.serials {
 		all[zone] = serial
 	}
-	return all, nil
+	return all, w.broken
 }
 
 func (w *world) SOA(_ context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
@@ -82,6 +90,9 @@ func (w *world) SOA(_ context.Context, zone string) (soa dnswire.RR, serial uint
 }
 
 func (w *world) MovePast(_ context.Context, zone string, serial uint32) error {
+	if w.broken != nil {
+		return w.broken
+	}
 	w.move(zone, serial+1)
 	return nil
 }
@@ -251,7 +262,7 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 	w.fetch(p, "example.com", 1)
 	w.move("example.com", 2)
 	w.fetch(p, "example.com", 1)
-	if s := w.states[pair{"p", "example.com"}]; s.due.IsZero() || !s.behind() {
+	if s := w.find(p.ID).follower.state("example.com"); s.due.IsZero() || !s.behind() {
 		t.Errorf("%+v", s)
 	}
 }
@@ -312,15 +323,14 @@ func TestUnsignedAnswer(t *testing.T) {
 func TestNoticesSwap(t *testing.T) {
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
-	at := pair{"p", "example.com"}
 	w.Moved("example.com", 9)
 	w.Moved("example.com", 8)
-	if s := w.states[at]; s.serial != 9 {
+	if s := w.find(p.ID).follower.state("example.com"); s.serial != 9 {
 		t.Errorf("after an earlier notice: %+v", s)
 	}
 	w.fetch(p, "example.com", 9)
 	w.fetch(p, "example.com", 8)
-	if s := w.states[at]; s.behind() {
+	if s := w.find(p.ID).follower.state("example.com"); s.behind() {
 		t.Errorf("after an earlier transfer: %+v", s)
 	}
 }
