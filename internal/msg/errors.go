@@ -207,6 +207,7 @@ var errorTexts = map[string]string{
 
 	// Changes.
 	"the records at the name are no longer those seen":                        "该名称下的记录已被改动",
+	"the time of this batch is used up":                                       "这一批的时间已用完",
 	"the provider has taken the change and does not show it yet":              "服务商已接受更改，但尚未显示",
 	"the change was made by a retry, and an earlier attempt may still arrive": "更改已由重试完成，先前的尝试仍可能生效",
 	"%s: another change is under way":                                         "%s：另一项更改正在进行",

@@ -16,7 +16,7 @@ type task struct {
 	waiting  int  // jobs that have not ended
 	settling int  // settlements with its places that are not stored yet, besides the one that ends it
 	unstored bool // one of them could not be stored
-	deferred bool // one of its records has found a full queue
+	deferred bool // one of its records has found a full queue, or is work of the next batch
 	outcomes []Outcome
 	places   []Place   // of the name, brought up to date by each job
 	next     Due       // the earliest next try

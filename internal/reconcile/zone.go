@@ -538,6 +538,9 @@ func (b *batch) took(i *item, err error) {
 		i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 	}
 	switch kind := provider.KindOf(err); {
+	case errors.Is(err, provider.ErrLater):
+		i.fault, i.phase, i.later = Fault{Code: CodeInterrupted}, done, true
+		return
 	case kind == provider.Changed:
 		i.phase = unread
 		return
