@@ -42,3 +42,15 @@ func TestParseCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestLongest has the longest path of a check and the longest id of a service, and refuses one octet more.
+func TestLongest(t *testing.T) {
+	for _, over := range []int{0, 1} {
+		if _, err := ParseCheck([]byte(`{"kind": "http", "path": "/` + strings.Repeat("a", 254+over) + `"}`)); (err == nil) != (over == 0) {
+			t.Errorf("a path of %d octets: %v", 255+over, err)
+		}
+		if ok := GoodServiceID(strings.Repeat("a", 128+over)); ok != (over == 0) {
+			t.Errorf("an id of %d octets: %v", 128+over, ok)
+		}
+	}
+}

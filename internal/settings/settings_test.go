@@ -384,3 +384,19 @@ func TestTakeSockets(t *testing.T) {
 		}
 	}
 }
+
+// TestLimits has values of the greatest length, and refuses one octet more.
+func TestLimits(t *testing.T) {
+	for begin, c := range map[string]struct {
+		end  string
+		most int // octets between begin and end
+	}{
+		"-listen=unix:/": {"", 106}, "-dns-nsid=": {"", 128}, "-addr=": {"=192.31.195.7", 32},
+	} {
+		for _, over := range []int{0, 1} {
+			if _, err := Read([]string{begin + strings.Repeat("a", c.most+over) + c.end}, nil); (err == nil) != (over == 0) {
+				t.Errorf("%s: %d octets more than %d: %v", begin, over, c.most, err)
+			}
+		}
+	}
+}
