@@ -792,3 +792,43 @@ func TestWell(t *testing.T) {
 		t.Error("a name that fails is well")
 	}
 }
+
+// TestStreamsAtOnce: 64 streams of events are open at once. A further one is refused, and has a place when
+// one of them has ended.
+func TestStreamsAtOnce(t *testing.T) {
+	a := newAppliance(t)
+	open := func() (response *http.Response, end func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", a.URL+"/api/v1/ddns/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", envelope.StreamType)
+		if response, err = a.HTTP.Do(r); err != nil {
+			t.Fatal(err)
+		}
+		end = func() { cancel(); response.Body.Close() }
+		t.Cleanup(end)
+		return response, end
+	}
+	var last func()
+	for n := range 64 {
+		response, end := open()
+		if last = end; response.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d: %s", n+1, response.Status)
+		}
+	}
+	response, end := open()
+	if code := response.Header.Get("X-Error-Code"); response.StatusCode != http.StatusServiceUnavailable || code != "too_many_streams" || response.Header.Get("Retry-After") == "" {
+		t.Errorf("stream 65: %s, %s", response.Status, code)
+	}
+	end()
+	last()
+	support.Eventually(t, support.Patience, "a stream has the free place", func() bool {
+		response, end := open()
+		if response.StatusCode != http.StatusOK {
+			end()
+		}
+		return response.StatusCode == http.StatusOK
+	})
+}

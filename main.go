@@ -120,7 +120,10 @@ func run(ctx context.Context, p process) (err error) {
 		return err
 	}
 	log := p.newLog(c.LogFormat)
-	manager, err := systemd.Open(p.getenv)
+	for _, name := range c.Unknown {
+		log.Warn("an unknown variable has no effect", "variable", name)
+	}
+	manager, err := systemd.Open(p.getenv, log)
 	if err != nil {
 		return err
 	}
@@ -366,10 +369,13 @@ func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }
 
-// tellMistakes writes every mistake of the settings and of their files, a line for each. It returns
-// an error if there are any.
+// tellMistakes writes what has no effect, and then every mistake of the settings and of their files, a
+// line for each. It returns an error if there are mistakes.
 func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
-	var told []string
+	var idle, told []string
+	for _, name := range c.Unknown {
+		idle = append(idle, name+": unknown setting, which has no effect")
+	}
 	if fault != nil {
 		told = strings.Split(fault.Error(), "\n")
 	}
@@ -379,15 +385,18 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 		if err := document.Check(checks{}); err != nil {
 			told = append(told, strings.Split(err.Error(), "\n")...)
 		}
+		for _, name := range document.Hidden {
+			idle = append(idle, name+": is passed over, because its name begins with a dot")
+		}
 		if document.Unread > 0 {
 			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set",
 				document.Unread)
 		}
 	}
 	if len(told) == 0 {
-		_, err := fmt.Fprintln(out, fine)
+		_, err := fmt.Fprintln(out, strings.Join(append(idle, fine), "\n"))
 		return err
 	}
-	_, err := fmt.Fprintln(out, strings.Join(told, "\n"))
+	_, err := fmt.Fprintln(out, strings.Join(append(idle, told...), "\n"))
 	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
 }

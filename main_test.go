@@ -313,6 +313,8 @@ func TestCheckFlag(t *testing.T) {
 	db, good, bad := filepath.Join(dir, "x.db"), filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")
 	support.WriteFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`)
 	support.WriteFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
+	folder := t.TempDir()
+	support.WriteFile(t, filepath.Join(folder, "._a.json"), "\x00\x05\x16\x07")
 	for _, test := range []struct {
 		args    string
 		environ []string
@@ -321,6 +323,10 @@ func TestCheckFlag(t *testing.T) {
 	}{
 		{"-provision " + good, nil, "ok, but for 1 credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set\n", false},
 		{"", nil, "ok\n", false},
+		{"-provision " + folder, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "MESHDDNS_PORT: unknown setting, which has no effect\n" +
+			filepath.Join(folder, "._a.json") + ": is passed over, because its name begins with a dot\nok\n", false},
+		{"-provision " + bad, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "MESHDDNS_PORT: unknown setting, which has no effect\n" +
+			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
 		{"-provision " + good, []string{"CREDENTIALS_DIRECTORY=" + dir},
 			good + ":1: services[0].config.access_key_secret.credential: the credential \"key\": no such file or directory\n", true},
 		{"-provision " + bad + " -log-format x -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +

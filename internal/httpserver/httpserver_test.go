@@ -489,3 +489,24 @@ func TestDeadSocketGoes(t *testing.T) {
 	}
 	listeners[0].Close()
 }
+
+// TestHeaderLimit: a request has at most 16 KiB before its body.
+func TestHeaderLimit(t *testing.T) {
+	l := listenTCP(t)
+	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(echo)})
+	for size, want := range map[int]int{16 << 10: http.StatusMethodNotAllowed, 16<<10 + 1: http.StatusRequestHeaderFieldsTooLarge} {
+		c := dial(t, l)
+		const begin, end = "GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n"
+		if _, err := io.WriteString(c, begin+strings.Repeat("x", size-len(begin+end))+end); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%d octets: %d, want %d", size, response.StatusCode, want)
+		}
+	}
+}

@@ -184,3 +184,25 @@ func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
+
+// TestLimitsOfEndpoints: a value has 255 octets, and the endpoints of a usage without it 7 000.
+func TestLimitsOfEndpoints(t *testing.T) {
+	const room = len("v=mesh1 n=42 o=5f0c2a91d3be ")
+	for name, test := range map[string]struct {
+		check func(endpoints []string) error
+		most  int // octets of one endpoint
+	}{
+		"value":   {func(endpoints []string) error { return Check("42", owner, endpoints) }, 255 - room},
+		"without": {CheckOthers, 7000 - len(" ")},
+	} {
+		endpoint := func(size int) []string {
+			return []string{"tcp://" + strings.Repeat("a", size-len("tcp://:1")) + ":1"}
+		}
+		if err := test.check(endpoint(test.most)); err != nil {
+			t.Errorf("%s, %d octets: %v", name, test.most, err)
+		}
+		if err := test.check(endpoint(test.most + 1)); err == nil {
+			t.Errorf("%s, %d octets: no error", name, test.most+1)
+		}
+	}
+}

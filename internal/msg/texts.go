@@ -505,7 +505,7 @@ var texts = map[ID][2]string{
 	Quota:            {"超出服务商的配额", "a quota is used up"},
 	BadAnswer:        {"无法识别服务商的应答", "the provider's answer cannot be understood"},
 	UnknownProvider:  {"不支持的 provider", "unknown provider"},
-	NotListening:     {"内置 DNS 服务器未启动（未设置 -dns-listen）", "the built-in DNS server is not running (-dns-listen is not set)"},
+	NotListening:     {"内置 DNS 服务器未启动（未设置 -dns-listen，也未启用 meshddns-dns.socket）", "the built-in DNS server is not running (-dns-listen is not set, and meshddns-dns.socket is not open)"},
 	NoProvider:       {"该服务没有可用的服务商：自身未配置，域名也不在全局配置的域名之下", "nowhere to publish: the service has no provider, and its domain is not below the configuration's"},
 	InvalidName:      {"不是合法的 DNS 名称", "not a valid DNS name"},
 	NetworkConflict:  {"记录名已属于另一个网络", "the name belongs to another network"},

@@ -170,7 +170,7 @@ var advices = map[msg.ID][2]string{
 	msg.Quota:                {"在服务商处提高配额，或删除不用的记录。", "Raise the quota at the provider, or delete unused records."},
 	msg.BadAnswer:            {"检查 endpoint 是否为该服务商的地址，以及代理是否改动应答。", "Check that the endpoint is this provider's, and that no proxy changes its answers."},
 	msg.UnknownProvider:      {"把 provider 改为 GET /api/v1/ddns/providers 中的一个。", "Set provider to one of GET /api/v1/ddns/providers."},
-	msg.NotListening:         {"用 -dns-listen 启动内置 DNS 服务器，或改用其他服务商。", "Start the built-in DNS server with -dns-listen, or use another provider."},
+	msg.NotListening:         {"用 -dns-listen 或 meshddns-dns.socket 启动内置 DNS 服务器，或改用其他服务商。", "Start the built-in DNS server with -dns-listen or meshddns-dns.socket, or use another provider."},
 	msg.NoProvider:           {"为该服务设置 provider，或使其域名位于全局配置的域名之下。", "Give the service a provider, or a domain below the configuration's."},
 	msg.UnknownConfiguration: {"保存全局配置。", "Store a configuration."},
 	msg.InvalidName:          {"改用只含字母、数字、_ 和 - 的域名。", "Use a domain of letters, digits, _ and - only."},

@@ -244,3 +244,14 @@ func TestSizes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestCredentialSize: a credential has at most 64 KiB.
+func TestCredentialSize(t *testing.T) {
+	folder := t.TempDir()
+	for size, ok := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
+		writeFile(t, filepath.Join(folder, "key"), strings.Repeat("x", size))
+		if secret, err := (CredentialFolder{Folder: folder}).read("key"); (err == nil) != ok || ok && len(secret) != size {
+			t.Errorf("%d octets: %v", size, err)
+		}
+	}
+}
