@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -709,9 +710,73 @@ func TestLogTime(t *testing.T) {
 		{nil, "text", "time="},
 		{nil, "json", `{"time":"`},
 	} {
-		process{environ: test.environ, stderr: write}.newLog(test.format).Warn("m", slog.Group("g", "time", 1))
+		log, queue := process{environ: test.environ, stderr: write}.newLog(test.format)
+		log.Warn("m", slog.Group("g", "time", 1))
+		queue.Close()
 		if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, test.want) {
 			t.Errorf("%v, %s: %q, %v, want %q", test.environ, test.format, got, err, test.want)
 		}
+	}
+}
+
+// isProgram is the variable with which the test binary is the program.
+const isProgram = "TEST_IS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(isProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A reader of standard error that goes, or that stops reading, stops neither the answers nor the end of
+// the program.
+func TestStandardErrorThatFails(t *testing.T) {
+	for name, gone := range map[string]bool{"gone": true, "stuck": false} {
+		t.Run(name, func(t *testing.T) {
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer read.Close()
+			const setPipeSize = 1031 // F_SETPIPE_SZ of fcntl(2): the smallest pipe is full soon
+			syscall.Syscall(syscall.SYS_FCNTL, write.Fd(), setPipeSize, 4096)
+			program := exec.Command(os.Args[0], "-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", filepath.Join(t.TempDir(), "meshddns.db"))
+			program.Env, program.Stderr = append(support.Environ(), isProgram+"=1"), write
+			support.Start(t, program)
+			write.Close()
+			read.SetReadDeadline(time.Now().Add(support.Patience))
+			lines, listen := bufio.NewReader(read), ""
+			for found := false; !found; {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					t.Fatal(err)
+				}
+				listen, _, found = support.Listening(line)
+			}
+			if gone {
+				read.Close()
+			}
+			client := &http.Client{Timeout: support.Patience}
+			for i := range 60 { // 150 octets of log each
+				request, err := http.NewRequest("PUT", fmt.Sprintf("http://%s/api/v1/ddns/services/s%d", listen, i), strings.NewReader(`{"name": "S", "config": {"domain": "mesh.example.com"}}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := client.Do(request)
+				if err != nil {
+					t.Fatalf("change %d: %v", i, err)
+				}
+				if response.Body.Close(); response.StatusCode != 200 {
+					t.Errorf("change %d: %s", i, response.Status)
+				}
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- support.Stop(program) }()
+			if err := support.Receive(t, ended); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
