@@ -77,7 +77,7 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
-	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.requests.Count, Broken: broken}
+	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.requests.Count, Broken: broken, Faults: guard.NewLines(s.log)}
 	log, handle := feed.New(s.ops.store.events, a), a.Handle
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))

@@ -16,6 +16,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 // Bounds.
@@ -50,6 +51,8 @@ type Watch struct {
 	changed map[string]time.Time   // of each name that checks have changed within quietTime
 	writes  map[account]*allowance // by the account
 	stands  bool                   // a death was not believed, which is logged
+
+	reading, writing tasks.Fault // of the database
 }
 
 // New makes a Watch. addresses gives the last known addresses of this host.
@@ -108,7 +111,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		pause := reloadEvery
 		err := w.load(ctx)
-		if w.told(ctx, err); err == nil {
+		if w.told(ctx, &w.reading, err); err == nil {
 			w.begin(ctx)
 			pause = w.pause()
 		}
@@ -121,10 +124,10 @@ func (w *Watch) Run(ctx context.Context) error {
 	return nil
 }
 
-// told logs an error of the database.
-func (w *Watch) told(ctx context.Context, err error) {
-	if err != nil && ctx.Err() == nil {
-		w.log.Error("the checks of endpoints cannot use the database", "error", err)
+// told logs a fault of the database.
+func (w *Watch) told(ctx context.Context, fault *tasks.Fault, err error) {
+	if ctx.Err() == nil {
+		fault.Note(w.log, "the checks of endpoints cannot use the database", err)
 	}
 }
 
@@ -138,7 +141,7 @@ func (w *Watch) decide(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		w.told(ctx, w.apply(ctx))
+		w.told(ctx, &w.writing, w.apply(ctx))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 // Table is the stored leases and the time that each has left.
@@ -31,6 +32,7 @@ type Table struct {
 	log    *slog.Logger
 
 	clocks   clocks
+	fault    tasks.Fault // of ending leases
 	renewals metrics.Counter
 	refused  metrics.Counter
 }

@@ -36,13 +36,15 @@ type Server struct {
 	Config
 	adapter  envelope.Adapter
 	attempts *guard.Attempts
+	lines    *guard.Lines // about what nodes can cause as often as they like
 	requests metrics.Counter
 }
 
 // New returns a server.
 func New(c Config) *Server {
-	s := &Server{Config: c, attempts: guard.NewAttempts(c.Log)}
-	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken}
+	lines := guard.NewLines(c.Log)
+	s := &Server{Config: c, attempts: guard.NewAttempts(lines), lines: lines}
+	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken, Faults: lines}
 	return s
 }
 
@@ -167,6 +169,12 @@ func (s *Server) authenticate(r *http.Request, token string) (lease.Lease, error
 		return l, &envelope.Failure{Status: http.StatusTooManyRequests, ID: msg.TooManyAttempts, RetryAfter: wait}
 	}
 	return l, unauthorized
+}
+
+// refused logs a renewal that is refused.
+func (s *Server) refused(r *http.Request, err error) {
+	f := s.adapter.Failure(err)
+	s.lines.Refused(r, guard.Denial{Status: f.Status, Code: string(f.ID)})
 }
 
 // as returns a request whose changes are a lease's, in events and audit lines.
