@@ -95,7 +95,7 @@ var statuses = map[msg.ID]int{
 	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
-	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable, msg.TooManyWaiting: http.StatusServiceUnavailable,
+	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable, msg.TooManyWaiting: http.StatusServiceUnavailable, msg.TooManyRequests: http.StatusTooManyRequests,
 	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,

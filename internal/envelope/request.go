@@ -192,6 +192,11 @@ func Crowded(ctx context.Context) error {
 	if !errors.Is(context.Cause(ctx), httpserver.ErrCrowded) {
 		return nil
 	}
+	return TooManyWaiting()
+}
+
+// TooManyWaiting returns the refusal of a request for whose wait there is no place or no time.
+func TooManyWaiting() *Failure {
 	failure := Fail(msg.TooManyWaiting)
 	failure.RetryAfter = crowdedPause
 	return failure

@@ -56,7 +56,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /nic/update", s.dyndns)
 	mux.HandleFunc("HEAD /lease", s.noHead("GET, PUT")) // the pattern GET would match it, and renew
 	mux.HandleFunc("HEAD /nic/update", s.noHead("GET"))
-	mux.Handle("GET /d/{name}", &URLs{Lookup: s.Listed, Caller: clientOf, Adapter: s.adapter})
+	mux.Handle("GET /d/{name}", newURLs(s.Listed, clientOf, s.adapter))
 	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, r) })
 	checked := guard.Site(guard.Config{Deny: s.deny, Log: s.Log}, routes)
 	return s.adapter.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
