@@ -23,6 +23,7 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
 	"meshddns/internal/dnsname"
+	"meshddns/internal/envelope"
 	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
@@ -442,7 +443,7 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 
 // forgetConfiguration deletes the configuration, and waits until the engine has tried to withdraw
 // its value. It reports whether the value is gone.
-func (o *operations) forgetConfiguration(ctx context.Context) (gone bool, err error) {
+func (o *operations) forgetConfiguration(ctx context.Context, patience envelope.Patience) (gone bool, err error) {
 	c, err := o.store.Configuration(ctx)
 	if err != nil {
 		return false, err
@@ -453,7 +454,9 @@ func (o *operations) forgetConfiguration(ctx context.Context) (gone bool, err er
 	if err != nil {
 		return false, err
 	}
-	waiter.Wait(ctx, version)
+	wait, cancel := patience(ctx)
+	defer cancel()
+	waiter.Wait(wait, version)
 	state, err := o.store.ledger.State(context.WithoutCancel(ctx), []string{c.RecordName()})
 	if err != nil {
 		return false, err

@@ -55,6 +55,8 @@ type Watch struct {
 	writes  map[account]*allowance // by the account
 	stands  bool                   // a death was not believed, which is logged
 	beyond  bool                   // some endpoints are beyond the bounds, which is logged
+
+	reading, writing tasks.Fault
 }
 
 // New makes a Watch. addresses gives the last known addresses of this host.
@@ -115,7 +117,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-reload.C:
-			w.told(ctx, w.load(ctx))
+			w.told(ctx, &w.reading, w.load(ctx))
 			reload.Reset(reloadEvery)
 		case <-probe.C:
 		case <-ctx.Done():
@@ -127,10 +129,10 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// told logs an error of the database.
-func (w *Watch) told(ctx context.Context, err error) {
-	if err != nil && ctx.Err() == nil {
-		w.log.Error("the checks of endpoints have failed, and are tried again", "error", err)
+// told logs a fault, which is most often one of the database.
+func (w *Watch) told(ctx context.Context, fault *tasks.Fault, err error) {
+	if ctx.Err() == nil {
+		fault.Note(w.log, "the checks of endpoints have failed, and are tried again", err)
 	}
 }
 
@@ -144,7 +146,7 @@ func (w *Watch) decide(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		w.told(ctx, tasks.Call(func() error { return w.apply(ctx) }))
+		w.told(ctx, &w.writing, tasks.Call(func() error { return w.apply(ctx) }))
 	}
 }
 

@@ -29,7 +29,7 @@ type Config struct {
 	AllowHosts []string
 	// Deny writes the answer to a refused request; the headers of the refusal are already set.
 	Deny func(w http.ResponseWriter, r *http.Request, refusal Denial)
-	// Log gets at most one line a second about refusals; nil: none.
+	// Log gets at most one line a second and code about refusals; nil: none.
 	Log *slog.Logger
 	// Now is the clock of the limits; nil: time.Now.
 	Now func() time.Time
@@ -73,11 +73,11 @@ func Site(cfg Config, next http.Handler) http.Handler { return newGuard(cfg).che
 type guard struct {
 	Config
 	attempts *wrongTokens
-	refusals *refusals
+	refusals *Lines
 }
 
 func newGuard(cfg Config) *guard {
-	return &guard{Config: cfg, attempts: newWrongTokens(cfg.Now), refusals: &refusals{log: cfg.Log}}
+	return &guard{Config: cfg, attempts: newWrongTokens(cfg.Now), refusals: NewLines(cfg.Log)}
 }
 
 // checkHost prevents DNS rebinding. When the name of a page at evil.example begins to resolve to 127.0.0.1, its requests are
@@ -219,7 +219,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, refusal Denial) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 	}
 	refusal.Host = cut(r.Host)
-	g.refusals.note(r, refusal)
+	g.refusals.Refused(r, refusal)
 	g.Deny(w, r, refusal)
 }
 

@@ -29,13 +29,18 @@ func (t *Table) Run(ctx context.Context) error {
 		pause := time.NewTimer(t.untilNext())
 		select {
 		case <-pause.C:
-			if err := t.Expire(ctx); err != nil && ctx.Err() == nil {
-				t.log.Error("leases whose time is over are not ended: the next look tries again", "error", err)
-			}
+			t.look(ctx)
 		case <-ctx.Done():
 			pause.Stop()
 			return nil
 		}
+	}
+}
+
+// look ends the leases whose time is over. A fault that lasts is logged once.
+func (t *Table) look(ctx context.Context) {
+	if err := t.Expire(ctx); ctx.Err() == nil {
+		t.fault.Note(t.log, "leases whose time is over are not ended: the next look tries again", err)
 	}
 }
 

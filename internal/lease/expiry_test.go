@@ -48,6 +48,12 @@ func TestExpiryFails(t *testing.T) {
 	if err := w.Expire(t.Context()); err == nil || w.leased() == "" {
 		t.Fatalf("%v %s", err, w.leased())
 	}
+	for range 3 {
+		w.look(t.Context())
+	}
+	if got := w.said.String(); strings.Count(got, "leases whose time is over are not ended") != 1 {
+		t.Errorf("a fault that lasts is logged as\n%s", got)
+	}
 	w.db.Exec(`DROP TRIGGER broken`)
 	w.pass(time.Second)
 	if w.leased() != "" {

@@ -18,6 +18,7 @@ import (
 	"meshddns/internal/reconcile"
 	"meshddns/internal/replay"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 // Table is the stored leases and the time that each has left.
@@ -36,6 +37,7 @@ type Table struct {
 
 	clocks   clocks
 	unnoted  atomic.Bool // the time of the last renewal could not be stored
+	fault    tasks.Fault // of ending leases
 	renewals metrics.Counter
 	refused  metrics.Counter
 }

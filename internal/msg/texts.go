@@ -30,6 +30,8 @@ const (
 	WantOnce         ID = "want_once"
 	WantEventKind    ID = "want_event_kind"
 	TooManyStreams   ID = "too_many_streams"
+	TooManyWaiting   ID = "too_many_waiting"
+	TooManyRequests  ID = "too_many_requests"
 	LastEventInvalid ID = "last_event_id_invalid"
 
 	IdempotencyKeyInvalid ID = "idempotency_key_invalid"
@@ -309,6 +311,8 @@ var texts = map[ID][2]string{
 	IdempotencyKeyInvalid: {"Idempotency-Key 必须为 1 到 255 个可打印的 ASCII 字符，且只出现一次", "Idempotency-Key must be 1 to 255 characters of printable ASCII, given once"},
 	IdempotencyKeyReused:  {"该 Idempotency-Key 已用于另一请求体：请换一个新的键", "this Idempotency-Key was used with another body: choose a new key"},
 	WantEventKind:         {"事件类型，例如 record.failed，或 record.*", "a kind of event such as record.failed, or record.*"},
+	TooManyRequests:       {"每秒请求超过 %d 次，请稍后重试", "more than %d requests a second: try again later"},
+	TooManyWaiting:        {"正在等待的请求过多，请稍后重试", "too many requests wait already: try again later"},
 	TooManyStreams:        {"事件流已有 %d 个，请稍后重试", "%d streams of events are open already: try again later"},
 	LastEventInvalid:      {"Last-Event-ID %q 无效，应为事件的 seq", "Last-Event-ID %q is not valid: want the seq of an event"},
 	NotFound:              {"路径不存在", "no such path"},

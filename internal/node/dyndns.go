@@ -69,7 +69,7 @@ func (s *Server) refuseDyndns(w http.ResponseWriter, err error) {
 // troubled logs why a lease is not renewed, because the client is told a bare code.
 func (s *Server) troubled(r *http.Request, err error) {
 	if _, early := errors.AsType[*lease.TooSoonError](err); !early {
-		s.adapter.Audit(r, err)
+		s.refused(r, err)
 	}
 }
 

@@ -37,13 +37,15 @@ type Server struct {
 	Config
 	adapter  envelope.Adapter
 	attempts *guard.Attempts
+	lines    *guard.Lines // about what nodes can cause as often as they like
 	requests metrics.Counter
 }
 
 // New returns a server.
 func New(c Config) *Server {
-	s := &Server{Config: c, attempts: guard.NewAttempts(c.Log)}
-	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken}
+	lines := guard.NewLines(c.Log)
+	s := &Server{Config: c, attempts: guard.NewAttempts(lines), lines: lines}
+	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken, Faults: lines}
 	return s
 }
 
@@ -55,7 +57,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+updatePath, s.dyndns)
 	mux.HandleFunc("HEAD /lease", s.noHead("GET, PUT")) // the pattern GET would match it, and renew
 	mux.HandleFunc("HEAD "+updatePath, s.noHead("GET"))
-	mux.Handle("GET /d/{name}", &URLs{Lookup: s.Listed, Caller: clientOf, Adapter: s.adapter})
+	mux.Handle("GET /d/{name}", newURLs(s.Listed, clientOf, s.adapter))
 	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, cleaned(r)) })
 	checked := guard.Site(guard.Config{Deny: s.deny, Log: s.Log}, routes)
 	return s.adapter.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -189,6 +191,12 @@ func (s *Server) authenticate(r *http.Request, token string) (lease.Lease, error
 		return l, &envelope.Failure{Status: http.StatusTooManyRequests, ID: msg.TooManyAttempts, RetryAfter: wait}
 	}
 	return l, unauthorized
+}
+
+// refused logs a renewal that is refused.
+func (s *Server) refused(r *http.Request, err error) {
+	f := s.adapter.Failure(err)
+	s.lines.Refused(r, guard.Denial{Status: f.Status, Code: string(f.ID)})
 }
 
 // as returns a request whose changes are a lease's, in events and audit lines.

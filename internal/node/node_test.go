@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/base64"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"meshddns/internal/lease"
 	"meshddns/internal/msg"
+	"meshddns/test/support"
 )
 
 func password(user, token string) string {
@@ -299,5 +301,36 @@ func TestNothingElse(t *testing.T) {
 	}
 	if w.leased() != "a[]" {
 		t.Error(w.leased())
+	}
+}
+
+// TestRefusalsInTheLog: refusals are a line a second and kind in the log, which counts the others,
+// however many a node causes.
+func TestRefusalsInTheLog(t *testing.T) {
+	w := newWorld(t)
+	token := w.lease("u1", lease.Rules{Slot: "a", Schemes: []string{"tcp"}})
+	began := time.Now()
+	const requests = 100
+	for range requests {
+		for _, body := range []string{`{"endpoints":1}`, `{"endpoints":["udp://192.0.2.7:1"]}`} {
+			if answer, text := w.do("PUT", "/lease", body, bearer(token)); answer.StatusCode != 400 {
+				t.Fatalf("%d %s", answer.StatusCode, text)
+			}
+		}
+	}
+	counts := regexp.MustCompile(`msg="request refused" who="lease l1"|msg="more: request refused" count=(\d+)`)
+	told := func() (refused int) {
+		for _, found := range counts.FindAllStringSubmatch(w.log.String(), -1) {
+			more, err := strconv.Atoi(found[1])
+			if err != nil {
+				more = 1
+			}
+			refused += more
+		}
+		return refused
+	}
+	support.Eventually(t, support.Limit, "all refusals are told", func() bool { return told() == 2*requests })
+	if lines, most := len(counts.FindAllString(w.log.String(), -1)), 2*(int(time.Since(began)/time.Second)+1); lines > most {
+		t.Errorf("%d lines in the time of %d", lines, most)
 	}
 }

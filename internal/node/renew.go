@@ -22,7 +22,11 @@ type leaseKey struct{}
 func (s *Server) renewing(renew func(*http.Request, lease.Lease) (envelope.Reply, error)) http.Handler {
 	answer := s.adapter.Handle(func(r *http.Request) (envelope.Reply, error) {
 		reply, err := renew(r, r.Context().Value(leaseKey{}).(lease.Lease))
-		return reply, s.told(r, err)
+		if err = s.told(r, err); err != nil {
+			s.refused(r, err)
+			reply.Audit = envelope.NotAudited
+		}
+		return reply, err
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, err := s.authenticate(r, tokenOf(r))
