@@ -515,7 +515,9 @@ func TestNameIsTakenOnce(t *testing.T) {
 		w.vendor.put("_host.example.com") // which is news
 		first := w.begin(false)
 		<-stores
-		w.tx(func(ctx context.Context, tx *sql.Tx) error { return w.ledger.RequestPass(ctx, tx, reconcile.TriggerChange) })
+		w.tx(func(ctx context.Context, tx *sql.Tx) error {
+			return w.ledger.RequestPass(ctx, tx, reconcile.TriggerChange)
+		})
 		second := w.begin(false)
 		after(10 * time.Millisecond)
 		close(stored)
