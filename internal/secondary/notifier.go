@@ -47,6 +47,8 @@ type Notifier struct {
 	log    *slog.Logger
 	wake   chan struct{}
 	counts [2]atomic.Uint64 // messages without and with an answer
+
+	reading, storing tasks.Fault
 }
 
 // NewNotifier returns the secondaries of a database, and no zones. Load reads them.
@@ -150,8 +152,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 // begin makes a message about every zone due, and reports whether it could read the zones.
 func (n *Notifier) begin(ctx context.Context) bool {
 	zones, err := n.zones.All(ctx)
-	if err != nil {
-		n.log.Error("secondaries are not told of the zones", "error", err)
+	if ctx.Err() == nil {
+		n.reading.Note(n.log, "secondaries are not told of the zones", err)
 	}
 	now := time.Now()
 	for _, s := range n.known() {
@@ -360,10 +362,10 @@ func (n *Notifier) tellLags(ctx context.Context) {
 			kind = events.SecondaryCaughtUp
 		}
 		err := n.events.Note(ctx, events.Event{Kind: kind, Detail: events.Detail{Count: late, After: events.JSON(s.ID)}})
+		if ctx.Err() == nil {
+			n.storing.Note(n.log, "an event of a secondary is not stored: the next look tries again", err)
+		}
 		if err != nil {
-			if ctx.Err() == nil {
-				n.log.Error("an event is not stored", "error", err)
-			}
 			return
 		}
 		s.follower.told = late > 0
