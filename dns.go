@@ -23,6 +23,7 @@ import (
 	"meshddns/internal/builtin"
 	"meshddns/internal/check"
 	"meshddns/internal/dnsname"
+	"meshddns/internal/envelope"
 	"meshddns/internal/format"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
@@ -30,6 +31,7 @@ import (
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/notify"
 	"meshddns/internal/probe"
 	"meshddns/internal/provider"
 	"meshddns/internal/reconcile"
@@ -372,7 +374,7 @@ func (body serviceBody) checked() (v mesh.Service, err error) {
 		return v, msg.Refuse(msg.ServiceEntryType, e.Field, strictjson.TypeText[e.Want])
 	}
 	if config, _ := mesh.ParseServiceConfig(v.Config); config.Domain != "" && dnsname.Fault(dnsname.Parse(config.Domain)) != "" {
-		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain)
+		return v, msg.Refuse(msg.ServiceDomainInvalid, config.Domain, answers.LabelFault(config.Domain))
 	}
 	_, err = format.Members{Formats: typed.Formats, Check: typed.Check}.Change()
 	return v, cmp.Or(err, badEndpoints(mesh.AnyNetwork, typed.Endpoints))
@@ -441,7 +443,7 @@ func (o *operations) saveConfiguration(ctx context.Context, c mesh.Configuration
 
 // forgetConfiguration deletes the configuration, and waits until the engine has tried to withdraw
 // its value. It reports whether the value is gone.
-func (o *operations) forgetConfiguration(ctx context.Context) (gone bool, err error) {
+func (o *operations) forgetConfiguration(ctx context.Context, patience envelope.Patience) (gone bool, err error) {
 	c, err := o.store.Configuration(ctx)
 	if err != nil {
 		return false, err
@@ -452,7 +454,9 @@ func (o *operations) forgetConfiguration(ctx context.Context) (gone bool, err er
 	if err != nil {
 		return false, err
 	}
-	waiter.Wait(ctx, version)
+	wait, cancel := patience(ctx)
+	defer cancel()
+	waiter.Wait(wait, version)
 	state, err := o.store.ledger.State(context.WithoutCancel(ctx), []string{c.RecordName()})
 	if err != nil {
 		return false, err
@@ -520,7 +524,7 @@ func (o *operations) stored(ctx context.Context, saved mesh.Service, members []s
 func (o *operations) configurationWarnings(c mesh.Configuration, members []string) []answers.Warning {
 	names := answers.WarnDomain(c.Domain)
 	if names == nil {
-		names = answers.WarnRecordName(c.RecordName())
+		names = answers.WarnRecordName(c)
 	}
 	var numbers []answers.Warning
 	retry := reconcile.RetryPolicy(c.RetryInterval, c.MaxRetries)
@@ -543,7 +547,7 @@ func (o *operations) accountWarnings(a reconcile.Account) []answers.Warning {
 	if _, err := o.clients.open(a); err != nil {
 		return []answers.Warning{{ID: msg.WarnAccount, Args: []any{answers.Fault(reconcile.Describe(err, a))}}}
 	}
-	return nil
+	return append(answers.WarnBlanks("access_key_id", a.AccessKeyID), answers.WarnBlanks("access_key_secret", string(a.Secret))...)
 }
 
 // serviceWarnings returns warnings about parts of a stored service that cannot work. members are
@@ -599,6 +603,14 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	page.Family("meshddns_records", "gauge", "Records by the state of their publishing.")
 	for _, state := range append([]reconcile.PlaceState{reconcile.None}, reconcile.PlaceStates...) {
 		page.Figure(totals[string(state)], metrics.Label{Name: "state", Value: string(state)})
+	}
+	states, err := o.store.targets.States(ctx)
+	if err != nil {
+		return err
+	}
+	page.Family("meshddns_notifications", "gauge", "Enabled notification targets, by state.")
+	for _, state := range []notify.State{notify.OK, notify.Retrying, notify.Stopped} {
+		page.Figure(states[state], metrics.Label{Name: "state", Value: string(state)})
 	}
 	o.engine.WriteMetrics(page)
 	o.store.leases.WriteMetrics(page, totals["leases"], totals["live leases"])

@@ -15,6 +15,7 @@ import (
 
 	"meshddns/internal/answers"
 	"meshddns/internal/builtin"
+	"meshddns/internal/envelope"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -107,7 +108,7 @@ func (p program) Configure(ctx context.Context, c promises.Configuration) error 
 }
 
 func (p program) Forget(ctx context.Context) (gone bool, err error) {
-	return p.ops.forgetConfiguration(ctx)
+	return p.ops.forgetConfiguration(ctx, envelope.Until(time.Now().Add(releaseTime)))
 }
 
 func (p program) PutService(ctx context.Context, id, config string) error {
@@ -162,7 +163,7 @@ func (p program) Keep(ctx context.Context, id string) error {
 }
 
 func (p program) Release(ctx context.Context, id string) (freed bool, err error) {
-	return p.ops.releaseAndWait(ctx, id, false)
+	return p.ops.releaseAndWait(ctx, id, false, envelope.Until(time.Now().Add(releaseTime)))
 }
 
 func (p program) Free(ctx context.Context, id string, force bool) (freed bool, err error) {

@@ -77,7 +77,7 @@ const (
 // routes is the whole API.
 func (s *server) routes() http.Handler {
 	mux := s.requests.Mux()
-	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.requests.Count, Broken: broken}
+	a := envelope.Adapter{Log: s.log, Answers: failures, Counted: s.requests.Count, Broken: broken, Faults: guard.NewLines(s.log)}
 	log, handle := feed.New(s.ops.store.events, a), a.Handle
 	s.adapter = a
 	mux.Handle("GET /api/v1/ddns/config", handle(s.configuration))
@@ -97,7 +97,6 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/usages/{id}", handle(s.usage))
 	mux.Handle("PATCH /api/v1/ddns/usages/{id}", handle(s.changeUsage, "wait"))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}", handle(s.releaseUsage, "force", "wait"))
-
 	mux.Handle("POST /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.Post, "replace"))
 	mux.Handle("GET /api/v1/ddns/usages/{id}/leases", handle(s.ops.store.leases.List))
 	mux.Handle("DELETE /api/v1/ddns/usages/{id}/leases/{lease}", handle(s.ops.store.leases.Remove))
@@ -125,6 +124,7 @@ func (s *server) routes() http.Handler {
 	mux.Handle("GET /api/v1/ddns/state", a.Pieces(s.state))
 	mux.HandleFunc("GET /api/v1/ddns/backup", s.backup)
 	mux.Handle("GET /healthz", handle(s.health))
+	mux.Handle("OPTIONS /{$}", handle(s.health)) // what HAProxy asks for by default
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /api/v1/ddns/openapi.json", s.contract)
 	mux.Handle("GET /{$}", s.statusPage())
@@ -211,9 +211,7 @@ func (s *server) putConfiguration(r *http.Request) (envelope.Reply, error) {
 }
 
 func (s *server) deleteConfiguration(r *http.Request) (envelope.Reply, error) {
-	ctx, cancel := httpserver.Patience(r.Context(), releaseTime)
-	defer cancel()
-	gone, err := s.ops.forgetConfiguration(ctx)
+	gone, err := s.ops.forgetConfiguration(r.Context(), envelope.Until(time.Now().Add(releaseTime)))
 	if err == nil && !gone {
 		return envelope.Reply{Status: http.StatusAccepted, Message: msg.ConfigurationLeaving}, nil
 	}
@@ -251,8 +249,11 @@ func (s *server) testConnection(r *http.Request) (envelope.Reply, error) {
 	if body.WriteTest {
 		limit = writeTestTime
 	}
-	ctx, cancel := httpserver.Patience(r.Context(), limit)
+	ctx, cancel, err := envelope.Wait(r, limit)
 	defer cancel()
+	if err != nil {
+		return envelope.Reply{}, err
+	}
 	items := s.ops.clients.test(ctx, s.public, c, body.WriteTest)
 	return envelope.Reply{Data: map[string]any{"results": answers.Test(items, envelope.Language(r))}}, nil
 }
@@ -262,8 +263,11 @@ func (s *server) synchronise(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
+	ctx, cancel, err := envelope.Wait(r, syncTime)
 	defer cancel()
+	if err != nil {
+		return envelope.Reply{}, err
+	}
 	if flag["dry_run"] {
 		return s.preview(ctx, r, flag["sweep"])
 	}
@@ -367,7 +371,7 @@ func (s *server) adopt(r *http.Request) (envelope.Reply, error) {
 			return envelope.Reply{ID: body.Owner}, err
 		}
 	}
-	ctx, cancel := httpserver.Patience(r.Context(), syncTime)
+	ctx, cancel := httpserver.Patience(r.Context(), time.Now().Add(syncTime))
 	defer cancel()
 	names, err := s.ops.engine.Held(ctx, body.Owner)
 	complete := !errors.Is(err, reconcile.ErrUnfinished)
@@ -395,11 +399,10 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 		NetworkName  string          `json:"network_name"`
 		format.Members
 	}
-	ctx, cancel, waits, err := envelope.Waiting(r, 0)
+	patience, waits, err := envelope.Waiting(r, 0)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	defer cancel()
 	key, err := replay.KeyOf(r)
 	if err != nil {
 		return envelope.Reply{}, err
@@ -416,9 +419,9 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	if waits {
 		reserve = s.ops.reserveAndWait
 	}
-	u, repeated, err := reserve(ctx, reservation{
+	u, repeated, err := reserve(r.Context(), reservation{
 		service: body.ServiceID, mode: body.PrefixMode, custom: body.CustomPrefix,
-		network: body.NetworkID, networkName: body.NetworkName, options: options, again: key(),
+		network: body.NetworkID, networkName: body.NetworkName, options: options, again: key(), patience: patience,
 	})
 	if _, ok := errors.AsType[*notReserved](err); ok && broken(err) == "" {
 		err = &envelope.Failure{Status: http.StatusInternalServerError, ID: msg.StoreFailed, Args: []any{err.Error()}, Cause: err}
@@ -438,8 +441,8 @@ func (s *server) createUsage(r *http.Request) (envelope.Reply, error) {
 	}{
 		ID: u.ID, ProviderID: u.ServiceID, Mode: u.Mode, Prefix: u.Prefix,
 		FullDomain: mesh.FullName(u.Prefix, u.Domain.V), NetworkID: u.Network.V,
-		Warnings: answers.WarningTexts(slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(ctx, u, body.Formats)), envelope.Language(r)),
-		Publish:  s.ops.awaited(ctx, waits, u, envelope.Language(r)),
+		Warnings: answers.WarningTexts(slices.Concat(usageWarnings(u), answers.WarnNotSet(members, answers.NotReservedMembers), s.ops.formatWarnings(r.Context(), u, body.Formats)), envelope.Language(r)),
+		Publish:  s.ops.awaited(r.Context(), waits, u, envelope.Language(r)),
 	}}, nil
 }
 
@@ -548,11 +551,10 @@ func (s *server) usage(r *http.Request) (envelope.Reply, error) {
 }
 
 func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
-	ctx, cancel, waits, err := envelope.Waiting(r, 0)
+	patience, waits, err := envelope.Waiting(r, 0)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	defer cancel()
 	u, err := s.ops.store.Usage(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return envelope.Reply{}, err
@@ -573,21 +575,21 @@ func (s *server) changeUsage(r *http.Request) (envelope.Reply, error) {
 	}
 	change := mesh.UsageChange{Endpoints: body.TXTEndpoints, Description: describe(body.Description, body.NetworkName), Options: options}
 	if waits {
-		u.Publish, err = s.ops.saveUsageAndWait(ctx, u, change)
+		u.Publish, err = s.ops.saveUsageAndWait(r.Context(), u, change, patience)
 	} else {
-		err = s.ops.saveUsage(ctx, u, change)
+		err = s.ops.saveUsage(r.Context(), u, change)
 	}
 	if err != nil {
 		return envelope.Reply{}, err
 	}
 	answer := envelope.Reply{Message: msg.UsageChanged}
 	warnings := slices.Concat(answers.WarnMembers(members, answers.UsageMembers), answers.WarnNotSet(members, answers.NotChangedMembers), answers.WarnAddresses(body.TXTEndpoints, s.ops.engine.Addresses().Last),
-		s.ops.formatWarnings(ctx, u, body.Formats))
+		s.ops.formatWarnings(r.Context(), u, body.Formats))
 	if waits || len(warnings) > 0 {
 		answer.Data = struct {
 			Warnings []string               `json:"warnings,omitempty"`
 			Publish  *answers.ListedPublish `json:"publish,omitempty"`
-		}{answers.WarningTexts(warnings, envelope.Language(r)), s.ops.awaited(ctx, waits, u, envelope.Language(r))}
+		}{answers.WarningTexts(warnings, envelope.Language(r)), s.ops.awaited(r.Context(), waits, u, envelope.Language(r))}
 	}
 	return answer, nil
 }
@@ -597,17 +599,16 @@ func (s *server) releaseUsage(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	ctx, cancel, waits, err := envelope.Waiting(r, releaseTime)
+	patience, waits, err := envelope.Waiting(r, releaseTime)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	defer cancel()
-	freed, err := s.ops.releaseAndWait(ctx, r.PathValue("id"), flag["force"])
+	freed, err := s.ops.releaseAndWait(r.Context(), r.PathValue("id"), flag["force"], patience)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
 	if !freed {
-		settings, _ := s.ops.store.ledger.Settings(context.WithoutCancel(ctx)) // the release stands, whether they are read or not
+		settings, _ := s.ops.store.ledger.Settings(context.WithoutCancel(r.Context())) // the release stands, whether they are read or not
 		answer := map[string]mesh.BindingStatus{"status": mesh.Releasing}
 		reply := envelope.Reply{Status: http.StatusAccepted, Message: msg.UsageReleasing, Data: answer}
 		if settings.Configured && !settings.Enabled {
@@ -752,7 +753,9 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) health(r *http.Request) (envelope.Reply, error) {
-	if err := s.ops.store.db.Health(r.Context()); err != nil {
+	err := s.ops.store.db.Health(r.Context())
+	states, unread := s.ops.store.targets.States(r.Context())
+	if err = cmp.Or(err, unread); err != nil {
 		failure := s.adapter.Failure(err).Public()
 		failure.Status = http.StatusServiceUnavailable
 		if failure.ID == msg.InternalError {
@@ -760,8 +763,13 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 		}
 		return envelope.Reply{}, failure
 	}
-	if s.provisionFaults.Load() > 0 {
+	switch provisioned, told := s.provisionFaults.Load() == 0, states[notify.Stopped] == 0; {
+	case !provisioned && !told:
+		return envelope.Reply{Message: msg.NotProvisionedStopped}, nil
+	case !provisioned:
 		return envelope.Reply{Message: msg.NotProvisioned}, nil
+	case !told:
+		return envelope.Reply{Message: msg.NotificationsStopped}, nil
 	}
 	return envelope.Reply{Message: msg.TestOK}, nil
 }
@@ -769,8 +777,9 @@ func (s *server) health(r *http.Request) (envelope.Reply, error) {
 // well reports whether nothing is wrong that an operator has to know.
 func (s *server) well(ctx context.Context) bool {
 	totals, err := s.ops.store.ledger.Totals(ctx)
-	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(s.ops.engine.DownZones())) + uint64(s.provisionFaults.Load())
-	return err == nil && bad == 0 && s.ops.store.db.Health(ctx) == nil
+	states, unread := s.ops.store.targets.States(ctx)
+	bad := totals[string(reconcile.Failed)] + totals[string(reconcile.Conflict)] + uint64(len(s.ops.engine.DownZones())) + uint64(s.provisionFaults.Load()) + states[notify.Stopped]
+	return err == nil && unread == nil && bad == 0 && s.ops.store.db.Health(ctx) == nil
 }
 
 // metrics is the page that Prometheus reads.

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -259,6 +260,61 @@ func (a *appliance) entries(t *testing.T, f usageFilter) string {
 	return `{"data":[` + all.String() + "]}\n"
 }
 
+// A test of a target that is the program itself causes one refused request, and no further test.
+func TestNotificationToItself(t *testing.T) {
+	a := newAppliance(t)
+	var requests atomic.Int64
+	guarded := guard.TCP(guard.Config{Deny: a.deny}, a.routes())
+	itself := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 10 {
+			http.Error(w, "it goes on and on", http.StatusTeapot)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	}))
+	defer itself.Close()
+	test := itself.URL + "/api/v1/ddns/notifications/me/test"
+	a.Must(t, "PUT", "/api/v1/ddns/notifications/me", `{"kind":"generic","url":"`+test+`"}`)
+	response, err := http.Post(test, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || requests.Load() != 2 || !strings.Contains(string(answer), "own_notification") && !strings.Contains(string(answer), `"status":403`) {
+		t.Errorf("%d requests, %v: %s", requests.Load(), err, answer)
+	}
+}
+
+// A stopped target is told by the metrics, the status page and the text of /healthz, until it is saved again.
+func TestStoppedTargetIsTold(t *testing.T) {
+	a := newAppliance(t)
+	const path, body = "/api/v1/ddns/notifications/ops", `{"kind":"generic","url":"http://127.0.0.1:1/"}`
+	told := func(want string, faults int64) {
+		t.Helper()
+		a.provisionFaults.Store(faults)
+		_, health := a.Do(t, "GET", "/healthz", http.Header{"Accept-Language": {"en"}}, "")
+		_, metrics := a.Do(t, "GET", "/metrics", nil, "")
+		page := httptest.NewRecorder()
+		request := httptest.NewRequest("GET", "/", nil)
+		request.Header = http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}}
+		a.routes().ServeHTTP(page, request)
+		stopped := strings.Contains(metrics, `meshddns_notifications{state="stopped"} 1`)
+		if !strings.Contains(health, want) || stopped != strings.Contains(want, "stopped") || stopped != strings.Contains(page.Body.String(), "notification targets stopped: 1") {
+			t.Errorf("want %q\n%s\n%s\n%s", want, health, page.Body, metrics)
+		}
+	}
+	a.Must(t, "PUT", path, body)
+	told(`"message":"ok"`, 0)
+	if _, err := a.ops.store.db.Writer.Exec(`UPDATE notifications SET state = 'stopped'`); err != nil {
+		t.Fatal(err)
+	}
+	told("ok, but notification targets are stopped", 0)
+	told("the provision file is not fully applied, and notification targets are stopped", 1)
+	a.Must(t, "PUT", path, body)
+	told(`"message":"ok"`, 0)
+}
+
 // What the guard refuses is answered as everything else.
 func TestGuardAnswersInTheEnvelope(t *testing.T) {
 	a := newAppliance(t)
@@ -308,6 +364,7 @@ func TestGuardAnswersInTheEnvelope(t *testing.T) {
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good}, 200, ""},
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Host": "evil.example"}, 403, "host_not_allowed"},
 		{"/api/v1/ddns/config", map[string]string{"Authorization": good, "Sec-Fetch-Site": "cross-site"}, 403, "cross_site"},
+		{"/api/v1/ddns/config", map[string]string{"Authorization": good, guard.NotificationHeader: "1"}, 403, "own_notification"},
 	} {
 		if status, code := ask(test.path, test.headers); status != test.status || code != test.code {
 			t.Errorf("%s %v: %d %s, want %d %s", test.path, test.headers, status, code, test.status, test.code)
@@ -724,7 +781,6 @@ func TestWell(t *testing.T) {
 	if a.well(t.Context()) {
 		t.Error("a fault of the provision file is well")
 	}
-	a.provisionFaults.Store(0)
 	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"nobody's","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@","max_retries":0,"enabled":true}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"S","config":{"domain":"example.com"}}`)
 	a.Must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"a","network_id":1}`)
@@ -735,4 +791,44 @@ func TestWell(t *testing.T) {
 	if a.well(t.Context()) {
 		t.Error("a name that fails is well")
 	}
+}
+
+// TestStreamsAtOnce: 64 streams of events are open at once. A further one is refused, and has a place when
+// one of them has ended.
+func TestStreamsAtOnce(t *testing.T) {
+	a := newAppliance(t)
+	open := func() (response *http.Response, end func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", a.URL+"/api/v1/ddns/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", envelope.StreamType)
+		if response, err = a.HTTP.Do(r); err != nil {
+			t.Fatal(err)
+		}
+		end = func() { cancel(); response.Body.Close() }
+		t.Cleanup(end)
+		return response, end
+	}
+	var last func()
+	for n := range 64 {
+		response, end := open()
+		if last = end; response.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d: %s", n+1, response.Status)
+		}
+	}
+	response, end := open()
+	if code := response.Header.Get("X-Error-Code"); response.StatusCode != http.StatusServiceUnavailable || code != "too_many_streams" || response.Header.Get("Retry-After") == "" {
+		t.Errorf("stream 65: %s, %s", response.Status, code)
+	}
+	end()
+	last()
+	support.Eventually(t, support.Patience, "a stream has the free place", func() bool {
+		response, end := open()
+		if response.StatusCode != http.StatusOK {
+			end()
+		}
+		return response.StatusCode == http.StatusOK
+	})
 }

@@ -38,9 +38,11 @@ import (
 	"meshddns/internal/guard"
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/httpserver"
+	"meshddns/internal/logqueue"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/node"
+	"meshddns/internal/notify"
 	"meshddns/internal/page"
 	"meshddns/internal/provision"
 	"meshddns/internal/reconcile"
@@ -50,19 +52,15 @@ import (
 )
 
 func main() {
+	signal.Ignore(syscall.SIGPIPE) // else a line to standard error ends the program when its reader has gone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	hangUps := make(chan os.Signal, 1) // one that comes while another is obeyed is obeyed after it
 	signal.Notify(hangUps, syscall.SIGHUP)
-	err := run(ctx, process{args: os.Args[1:], environ: os.Environ(), hangUps: hangUps, stdout: os.Stdout, stderr: os.Stderr})
+	p := process{args: os.Args[1:], environ: os.Environ(), hangUps: hangUps, stdout: os.Stdout, stderr: os.Stderr}
+	err := run(ctx, p)
 	stop()
 	if err != nil {
-		output := io.Writer(os.Stderr)
-		if systemd.IsJournal(os.Getenv, os.Stderr) {
-			output = systemd.Prioritized(output, slog.LevelError)
-		}
-		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintln(output, "meshddns:", strings.TrimSuffix(line, "\n"))
-		}
+		p.print(err)
 		os.Exit(1)
 	}
 }
@@ -76,11 +74,30 @@ type process struct {
 
 func (p process) getenv(name string) string { return settings.Lookup(p.environ, name) }
 
-// newLog returns a log in a format. In the journal each line has its priority, and lines of text
-// have no time, because the journal adds it.
-func (p process) newLog(name string) *slog.Logger {
+// print writes an error to standard error, each line of it with the program's name.
+func (p process) print(err error) {
+	queue := logqueue.New(p.stderr, p.format("text"))
+	defer queue.Close()
+	output := io.Writer(queue)
+	if systemd.IsJournal(p.getenv, p.stderr) {
+		output = systemd.Prioritized(output, slog.LevelError)
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(output, "meshddns:", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// newLog returns a log in a format, and the queue of its lines, which the caller closes.
+func (p process) newLog(name string) (*slog.Logger, *logqueue.Queue) {
+	queue := logqueue.New(p.stderr, p.format(name))
+	return slog.New(p.format(name)(queue)), queue
+}
+
+// format returns a function that makes handlers of a format. In the journal each line has its
+// priority, and lines of text have no time, because the journal adds it.
+func (p process) format(name string) func(io.Writer) slog.Handler {
 	journal := systemd.IsJournal(p.getenv, p.stderr)
-	format := func(w io.Writer) slog.Handler {
+	lines := func(w io.Writer) slog.Handler {
 		switch {
 		case name == "json":
 			return slog.NewJSONHandler(w, nil)
@@ -89,10 +106,10 @@ func (p process) newLog(name string) *slog.Logger {
 		}
 		return slog.NewTextHandler(w, nil)
 	}
-	if journal {
-		return slog.New(systemd.NewHandler(p.stderr, format))
+	if !journal {
+		return lines
 	}
-	return slog.New(format(p.stderr))
+	return func(w io.Writer) slog.Handler { return systemd.NewHandler(w, lines) }
 }
 
 // withoutTime deletes the time of a line.
@@ -118,8 +135,12 @@ func run(ctx context.Context, p process) (err error) {
 	case err != nil:
 		return err
 	}
-	log := p.newLog(c.LogFormat)
-	manager, err := systemd.Open(p.getenv)
+	log, lines := p.newLog(c.LogFormat)
+	defer lines.Close()
+	for _, name := range c.Unknown {
+		log.Warn("an unknown variable has no effect", "variable", name)
+	}
+	manager, err := systemd.Open(p.getenv, log)
 	if err != nil {
 		return err
 	}
@@ -127,7 +148,7 @@ func run(ctx context.Context, p process) (err error) {
 	for _, origin := range c.TakeSockets(manager.Sockets) {
 		log.Warn("a setting has no effect beside the service manager's sockets", "setting", origin)
 	}
-	if err := runWith(ctx, c, manager, p.hangUps, log); err != nil {
+	if err := runWith(ctx, c, manager, p.hangUps, log, lines); err != nil {
 		manager.Status("failed: " + err.Error()) // the caller prints the error
 		return err
 	}
@@ -135,7 +156,7 @@ func run(ctx context.Context, p process) (err error) {
 }
 
 // runWith is run with the settings read and the log open.
-func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger) (err error) {
+func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *logqueue.Queue) (err error) {
 	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
@@ -173,6 +194,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 		dns.metrics(page)
 		store.peers.WriteMetrics(page)
 		checks.WriteMetrics(page)
+		lines.WriteMetrics(page)
 	}
 	for _, origin := range c.Unused(front.TCP(), dns.nameserver != nil, nodes.Listening() != "") {
 		log.Warn("a setting has no effect", "setting", origin)
@@ -230,6 +252,10 @@ func (s *server) statusPage() *page.Page {
 		},
 		OfNetwork: func(ctx context.Context, n mesh.NetworkID, limit int) ([]mesh.Usage, error) {
 			return store.Usages(ctx, usageFilter{network: sql.Null[mesh.NetworkID]{V: n, Valid: true}}, limit)
+		},
+		Stopped: func(ctx context.Context) (uint64, error) {
+			states, err := store.targets.States(ctx)
+			return states[notify.Stopped], err
 		},
 		Zone: engine.Zone, DownZones: engine.DownZones, Addresses: engine.Addresses, Faults: s.provisionFaults.Load,
 		Refuse: s.adapter.Refuse, Fault: s.adapter.Blame, Program: s.version, SQLite: version, Schema: schema.Version(),
@@ -361,10 +387,13 @@ func credentialFolder(c settings.Settings) provision.CredentialFolder {
 	return provision.CredentialFolder{Folder: c.Credentials, Optional: c.Check}
 }
 
-// tellMistakes writes every mistake of the settings and of their files, a line for each. It returns
-// an error if there are any.
+// tellMistakes writes what has no effect, and then every mistake of the settings and of their files, a
+// line for each. It returns an error if there are mistakes.
 func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
-	var told []string
+	var idle, told []string
+	for _, name := range c.Unknown {
+		idle = append(idle, name+": unknown setting, which has no effect")
+	}
 	if fault != nil {
 		told = strings.Split(fault.Error(), "\n")
 	}
@@ -374,15 +403,18 @@ func tellMistakes(c settings.Settings, fault error, out io.Writer) error {
 		if err := document.Check(checks{}); err != nil {
 			told = append(told, strings.Split(err.Error(), "\n")...)
 		}
+		for _, name := range document.Hidden {
+			idle = append(idle, name+": is passed over, because its name begins with a dot")
+		}
 		if document.Unread > 0 {
 			fine = fmt.Sprintf("ok, but for %d credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set",
 				document.Unread)
 		}
 	}
 	if len(told) == 0 {
-		_, err := fmt.Fprintln(out, fine)
+		_, err := fmt.Fprintln(out, strings.Join(append(idle, fine), "\n"))
 		return err
 	}
-	_, err := fmt.Fprintln(out, strings.Join(told, "\n"))
+	_, err := fmt.Fprintln(out, strings.Join(append(idle, told...), "\n"))
 	return cmp.Or(err, fmt.Errorf("-check: mistakes: %d", len(told)))
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -313,6 +314,8 @@ func TestCheckFlag(t *testing.T) {
 	db, good, bad := filepath.Join(dir, "x.db"), filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")
 	support.WriteFile(t, good, `{"services": [{"id": "a", "name": "A", "config": {"access_key_secret": {"credential": "key"}}}]}`)
 	support.WriteFile(t, bad, "{\"owner\":\n 5, \"prune\": 1}")
+	folder := t.TempDir()
+	support.WriteFile(t, filepath.Join(folder, "._a.json"), "\x00\x05\x16\x07")
 	for _, test := range []struct {
 		args    string
 		environ []string
@@ -321,6 +324,10 @@ func TestCheckFlag(t *testing.T) {
 	}{
 		{"-provision " + good, nil, "ok, but for 1 credentials, which are not looked at: $CREDENTIALS_DIRECTORY is not set\n", false},
 		{"", nil, "ok\n", false},
+		{"-provision " + folder, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "MESHDDNS_PORT: unknown setting, which has no effect\n" +
+			filepath.Join(folder, "._a.json") + ": is passed over, because its name begins with a dot\nok\n", false},
+		{"-provision " + bad, []string{"MESHDDNS_PORT=tcp://10.96.0.7:8053"}, "MESHDDNS_PORT: unknown setting, which has no effect\n" +
+			bad + ":2: owner: is 5, want a string\n" + bad + ":2: prune: want true, false or \"all\"\n", true},
 		{"-provision " + good, []string{"CREDENTIALS_DIRECTORY=" + dir},
 			good + ":1: services[0].config.access_key_secret.credential: the credential \"key\": no such file or directory\n", true},
 		{"-provision " + bad + " -log-format x -dns-host 192.0.2.1", nil, "-dns-host: \"192.0.2.1\" is an address: want a name, such as ns1.example.com\n" +
@@ -709,9 +716,147 @@ func TestLogTime(t *testing.T) {
 		{nil, "text", "time="},
 		{nil, "json", `{"time":"`},
 	} {
-		process{environ: test.environ, stderr: write}.newLog(test.format).Warn("m", slog.Group("g", "time", 1))
+		log, queue := process{environ: test.environ, stderr: write}.newLog(test.format)
+		log.Warn("m", slog.Group("g", "time", 1))
+		queue.Close()
 		if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, test.want) {
 			t.Errorf("%v, %s: %q, %v, want %q", test.environ, test.format, got, err, test.want)
 		}
+	}
+}
+
+// isProgram is the variable with which the test binary is the program.
+const isProgram = "TEST_IS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(isProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// childProgram is the program in a process of its own.
+type childProgram struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	url string
+}
+
+// startProgram starts the program as a child by a command, whose last argument is the path of this test.
+// Its standard error is a pipe.
+func startProgram(t testing.TB, read, write *os.File, command ...string) *childProgram {
+	t.Helper()
+	args := append(command[1:], "-listen", "127.0.0.1:0", "-ipv4", "none", "-ipv6", "none", "-db", filepath.Join(t.TempDir(), "meshddns.db"))
+	cmd := exec.Command(command[0], args...)
+	cmd.Env, cmd.Stderr = append(support.Environ(), isProgram+"=1"), write
+	support.Start(t, cmd)
+	write.Close()
+	read.SetReadDeadline(time.Now().Add(support.Patience))
+	for lines := bufio.NewReader(read); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listen, _, found := support.Listening(line); found {
+			return &childProgram{t, cmd, "http://" + listen}
+		}
+	}
+}
+
+// ask asks the API, and gives the status, the code and the body of the answer.
+func (p *childProgram) ask(method, path, body string) (status int, code, answer string) {
+	p.t.Helper()
+	request, err := http.NewRequest(method, p.url+"/api/v1/ddns"+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response, err := (&http.Client{Timeout: support.Patience}).Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return response.StatusCode, response.Header.Get("X-Error-Code"), string(text)
+}
+
+// With as many waiting requests as one client may have, its further ones do not wait, and all others are answered.
+func TestManyWait(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	p := startProgram(t, read, write, "sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, os.Args[0]) // 24 connections, 6 that wait, 4 of one client
+	go io.Copy(io.Discard, read)
+	must := func(method, path, body string) string {
+		t.Helper()
+		status, _, answer := p.ask(method, path, body)
+		if status != 200 {
+			t.Fatalf("%s %s: %d %s", method, path, status, answer)
+		}
+		return answer
+	}
+	must("PUT", "/config", `{"provider":"builtin","access_key_id":"-","access_key_secret":"-","domain":"mesh.example.com","txt_record_name":"@","enabled":true,"sync_mode":"auto","txt_endpoints":["tcp://203.0.113.7:11010"]}`)
+	must("PUT", "/services/s", `{"name": "S", "config": {"domain": "mesh.example.com"}}`)
+	must("PUT", "/notifications/n", `{"kind": "generic", "url": "http://127.0.0.1:1/"}`)
+	for range 4 {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", p.url+"/api/v1/ddns/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", "text/event-stream")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil || response.StatusCode != 200 {
+			t.Fatalf("%+v, %v", response, err)
+		}
+		defer response.Body.Close()
+	}
+	for _, call := range [][2]string{{"/sync", ""}, {"/sync?dry_run=1", ""}, {"/test", "{}"}, {"/notifications/n/test", ""}} {
+		if status, code, body := p.ask("POST", call[0], call[1]); status != 503 || code != "too_many_waiting" {
+			t.Errorf("POST %s: %d %s", call[0], status, body)
+		}
+	}
+	var reserved struct{ Data struct{ ID string } }
+	answer := must("POST", "/usages?wait=30", `{"service_id":"s","prefix_mode":"auto","network_id":1}`)
+	if err := json.Unmarshal([]byte(answer), &reserved); err != nil || !strings.Contains(answer, `"publish"`) {
+		t.Errorf("%s, %v", answer, err)
+	}
+	must("PATCH", "/usages/"+reserved.Data.ID, `{"txt_endpoints": ["tcp://203.0.113.8:1"]}`)
+	if status, _, body := p.ask("DELETE", "/usages/"+reserved.Data.ID+"?wait=30", ""); status != 200 && status != 202 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// A reader of standard error that goes, or that stops reading, stops neither the answers nor the end of
+// the program.
+func TestStandardErrorThatFails(t *testing.T) {
+	for name, gone := range map[string]bool{"gone": true, "stuck": false} {
+		t.Run(name, func(t *testing.T) {
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer read.Close()
+			const setPipeSize = 1031 // F_SETPIPE_SZ of fcntl(2): the smallest pipe is full soon
+			syscall.Syscall(syscall.SYS_FCNTL, write.Fd(), setPipeSize, 4096)
+			p := startProgram(t, read, write, os.Args[0])
+			if gone {
+				read.Close()
+			}
+			for i := range 60 { // 150 octets of log each
+				if status, _, body := p.ask("PUT", fmt.Sprint("/services/s", i), `{"name": "S", "config": {"domain": "mesh.example.com"}}`); status != 200 {
+					t.Errorf("change %d: %d %s", i, status, body)
+				}
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- support.Stop(p.cmd) }()
+			if err := support.Receive(t, ended); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -52,6 +52,7 @@ type reservation struct {
 	networkName     string
 	options         mesh.OptionsChange
 	again           *replay.Key // of a request that the client may repeat; nil for none
+	patience        envelope.Patience
 }
 
 // check checks a reservation without looking at its service.
@@ -193,13 +194,13 @@ func (o *operations) create(ctx context.Context, key *replay.Key, u mesh.Usage) 
 	}
 	err = o.store.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		created = mesh.Usage{}
-		if repeated, err = replay.Find(ctx, tx, *key, o.store.now(), &created); err != nil || repeated {
+		if repeated, err = o.store.replays.Find(ctx, tx, *key, &created); err != nil || repeated {
 			return err
 		}
 		if created, err = o.store.CreateUsage(ctx, u); err != nil {
 			return err
 		}
-		return replay.Keep(ctx, tx, *key, o.store.now(), created)
+		return o.store.replays.Keep(ctx, tx, *key, created)
 	})
 	return created, repeated, err
 }
@@ -214,16 +215,18 @@ func (o *operations) reserveAndWait(ctx context.Context, want reservation) (u me
 	defer waiter.Close()
 	u, repeated, err = o.reserve(ctx, want)
 	if err == nil {
-		u.Publish = o.published(ctx, waiter, u)
+		u.Publish = o.published(ctx, waiter, u, want.patience)
 	}
 	return u, repeated, err
 }
 
-// published waits until the value of a usage stands at its provider or has failed, or ctx ends, and
+// published waits until the value of a usage stands at its provider or has failed, or the patience ends, and
 // returns the state: pending if it cannot be read, because what is waited for is stored. It does not wait
 // for a person, when nothing else works on the name.
-func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage) mesh.Publishing {
+func (o *operations) published(ctx context.Context, waiter *reconcile.Waiter, u mesh.Usage, patience envelope.Patience) mesh.Publishing {
 	read := context.WithoutCancel(ctx)
+	ctx, cancel := patience(ctx)
+	defer cancel()
 	version, fault := o.store.ledger.NameVersion(read, u.Name)
 	for first := true; ; first = false {
 		settings, unset := o.store.ledger.Settings(read)
@@ -291,18 +294,18 @@ func (o *operations) saveUsage(ctx context.Context, u mesh.Usage, c mesh.UsageCh
 }
 
 // saveUsageAndWait is saveUsage, and then waits as published does.
-func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.UsageChange) (mesh.Publishing, error) {
+func (o *operations) saveUsageAndWait(ctx context.Context, u mesh.Usage, c mesh.UsageChange, patience envelope.Patience) (mesh.Publishing, error) {
 	waiter := o.engine.Expect(u.Name)
 	defer waiter.Close()
 	if err := o.saveUsage(ctx, u, c); err != nil {
 		return mesh.Publishing{}, err
 	}
-	return o.published(ctx, waiter, u), nil
+	return o.published(ctx, waiter, u, patience), nil
 }
 
 // releaseAndWait releases a usage, and waits until the engine has tried to withdraw its value. It
 // reports whether the prefix is free.
-func (o *operations) releaseAndWait(ctx context.Context, id string, force bool) (freed bool, err error) {
+func (o *operations) releaseAndWait(ctx context.Context, id string, force bool, patience envelope.Patience) (freed bool, err error) {
 	u, err := o.store.Usage(ctx, id)
 	if err != nil {
 		return false, err
@@ -313,7 +316,9 @@ func (o *operations) releaseAndWait(ctx context.Context, id string, force bool) 
 	if err != nil {
 		return false, err
 	}
-	if waiter.Wait(ctx, done.version); done.freed {
+	wait, cancel := patience(ctx)
+	defer cancel()
+	if waiter.Wait(wait, done.version); done.freed {
 		return true, nil
 	}
 	_, err = o.store.Usage(context.WithoutCancel(ctx), id)

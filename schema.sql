@@ -365,7 +365,7 @@ CREATE TABLE samples (
     counts TEXT    NOT NULL -- JSON object: a number by state
 ) STRICT;
 
--- Answers to reservations with an Idempotency-Key, kept for a day.
+-- Answers to requests with an Idempotency-Key, kept for a day: of a lease only its id, without the token.
 CREATE TABLE replays (
     key    TEXT    NOT NULL PRIMARY KEY,
     body   BLOB    NOT NULL, -- SHA-256 of the request's body

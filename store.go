@@ -30,6 +30,7 @@ import (
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/replay"
 	"meshddns/internal/secondary"
 	"meshddns/internal/sqlite"
 )
@@ -80,12 +81,14 @@ type store struct {
 	peers     *secondary.Notifier
 	leases    *lease.Table
 	zones     *builtin.Table
+	replays   *replay.Table
 	now       func() time.Time
 	newID     func() (string, error)
 }
 
 // openStore opens the database file, and creates it when there is none.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
+	began := time.Now()
 	s := &store{now: time.Now, newID: newUUID}
 	if s.db, err = sqlite.Open(ctx, path, schema, log); err != nil {
 		return nil, err
@@ -98,8 +101,12 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	s.ledger.Erase = s.db.Erase
 	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
 	s.zones.Journal = s.peers.Any
-	s.leases = lease.NewTable(lease.Config{Database: s.db, Ledger: s.ledger, Events: s.events, Now: now, NewID: func() (string, error) { return s.newID() }, Log: log})
-	if err := errors.Join(err, s.noticeRestore(ctx), s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
+	newest, unread := s.events.Newest(ctx)
+	s.replays = replay.New(now, func() time.Duration { return now().Sub(began) }, newest)
+	s.leases = lease.NewTable(lease.Config{
+		Database: s.db, Ledger: s.ledger, Events: s.events, Replays: s.replays, Now: now, NewID: func() (string, error) { return s.newID() }, Log: log,
+	})
+	if err := errors.Join(err, unread, s.noticeRestore(ctx), s.peers.Load(ctx), s.leases.Load(ctx)); err != nil {
 		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), s.db.Close())
 	}
 	return s, nil

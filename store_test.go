@@ -131,7 +131,7 @@ func TestSecondTryForgetsTheFirst(t *testing.T) {
 		}, nil)
 		place := &reconcile.Place{Name: "office.example.com", Account: reconcile.Account{ID: 1}, State: reconcile.Pending}
 		next(func() error {
-			return s.ledger.Intend(ctx, nil, func(reconcile.State) []*reconcile.Place { tries++; return []*reconcile.Place{place} })
+			return s.ledger.Intend(ctx, nil, nil, func(reconcile.State) []*reconcile.Place { tries++; return []*reconcile.Place{place} })
 		}, nil)
 		next(func() error {
 			return builtin.Client{Store: s.zones}.Change(ctx, provider.Change{Type: provider.TXT, Zone: "example.com", Name: "_mesh.office.example.com", Add: []provider.Value{{"y"}}, TTL: 60})

@@ -5,6 +5,7 @@ package answers
 
 import (
 	"slices"
+	"strings"
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/hostaddr"
@@ -101,15 +102,35 @@ func WarnDomain(domain string) []Warning {
 	if dnsname.Fault(dnsname.Parse(domain)) == "" {
 		return nil
 	}
-	return []Warning{{msg.WarnDomain, []any{domain}}}
+	return []Warning{{msg.WarnDomain, []any{domain, LabelFault(domain)}}}
 }
 
-// WarnRecordName warns of a record name that is no DNS name, such as a wildcard.
-func WarnRecordName(name string) []Warning {
-	if dnsname.Fault(name) == "" {
+// LabelFault returns the reason why a label that is not ASCII has no form in DNS, "" without one.
+func LabelFault(domain string) any {
+	if _, err := dnsname.ToASCII(domain); err != nil {
+		return msg.Phrase{ID: msg.Because, Args: []any{msg.TextOf(err)}}
+	}
+	return ""
+}
+
+// WarnRecordName warns of a record name that is no DNS name, such as a wildcard, and of one that has the domain twice.
+func WarnRecordName(c mesh.Configuration) []Warning {
+	name := c.RecordName()
+	switch {
+	case dnsname.Within(dnsname.Parse(c.TXTRecordName), dnsname.Parse(c.Domain)):
+		return []Warning{{msg.WarnNameTwice, []any{c.TXTRecordName, name}}}
+	case dnsname.Fault(name) != "":
+		return []Warning{{msg.WarnRecordName, []any{name}}}
+	}
+	return nil
+}
+
+// WarnBlanks warns of a credential with white space around it, such as the end of the line that it was copied from.
+func WarnBlanks(member, credential string) []Warning {
+	if strings.TrimSpace(credential) == credential {
 		return nil
 	}
-	return []Warning{{msg.WarnRecordName, []any{name}}}
+	return []Warning{{msg.WarnBlanks, []any{member}}}
 }
 
 // WarnNumber warns of a number that the program replaces by another one.

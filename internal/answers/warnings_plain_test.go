@@ -2,8 +2,10 @@ package answers
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 )
 
@@ -15,11 +17,23 @@ func TestConfigurationAdvice(t *testing.T) {
 			t.Errorf("%q: %v", domain, all)
 		}
 	}
-	if WarnRecordName("_mesh.a.test") != nil || WarnRecordName("*.a.test") == nil {
-		t.Error("record names")
+	decomposed := WarningTexts(WarnDomain("bu\u0308cher.test"), msg.English)
+	if len(decomposed) != 1 || !strings.Contains(decomposed[0], "U+0308 is a part of a decomposed letter: write the letter composed") {
+		t.Errorf("%q", decomposed)
+	}
+	for name, want := range map[string]msg.ID{
+		"@": "", "_mesh": "", "hq": "", "hqa.test": "", "a.test.hq": "", "*": msg.WarnRecordName,
+		"hq.a.test": msg.WarnNameTwice, "HQ.A.Test.": msg.WarnNameTwice, "a.test": msg.WarnNameTwice,
+	} {
+		if all := WarnRecordName(mesh.Configuration{Domain: "A.test", TXTRecordName: name}); (len(all) > 0) != (want != "") || want != "" && all[0].ID != want {
+			t.Errorf("%q: %v", name, all)
+		}
 	}
 	if WarnNumber("n", 5, 5) != nil || WarnNumber("n", -1, 5) == nil || WarnEndpoints([]string{"tcp://a:1"}) != nil || WarnEndpoints(nil) == nil {
 		t.Error("numbers and endpoints")
+	}
+	if WarnBlanks("a", "a key") != nil || WarnBlanks("a", "a key\r\n") == nil || WarnBlanks("a", " a key") == nil {
+		t.Error("blanks")
 	}
 	if WarnEnabled(nil) != nil || WarnEnabled([]string{"enabled"}) != nil || WarnEnabled([]string{"Enabled"}) == nil {
 		t.Error("enabled")

@@ -193,8 +193,11 @@ func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
 		}
 		_, err = tx.ExecContext(ctx, `
 			INSERT INTO zone_journal (zone, serial_before, serial, removed, added)
-			SELECT zone, serial, `+renewed+`, x'', x'' FROM zone_serials WHERE ?2 = (SELECT dns_hosts FROM appliance)`, now, hosts)
+			SELECT zone, serial, `+renewed+`, x'', x'' FROM zone_serials z WHERE ?2 = (SELECT dns_hosts FROM appliance) AND `+served, now, hosts)
 		if err != nil {
+			return err
+		}
+		if err := forgetIdle(ctx, tx); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE zone_serials SET serial = `+renewed, now); err != nil {
@@ -207,6 +210,21 @@ func (t *Table) Renew(ctx context.Context, names []dnswire.Name) error {
 	})
 }
 
+// maxIdle is the number of empty changes in a row, one from each start, that are kept of a zone.
+const maxIdle = 16
+
+// forgetIdle deletes all changes of a zone before the last maxIdle ones, if these are empty. Without it the journal
+// of a zone that never changes grows at each start.
+func forgetIdle(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `
+		WITH last (zone, begin) AS MATERIALIZED (
+		    SELECT zone, (SELECT iif(max(length(removed) + length(added)) = 0, min(id), 0)
+		                  FROM (SELECT id, removed, added FROM zone_journal WHERE zone = z.zone ORDER BY id DESC LIMIT ?1 + 0))
+		    FROM zone_serials z)
+		DELETE FROM zone_journal WHERE id IN (SELECT j.id FROM last CROSS JOIN zone_journal j ON j.zone = last.zone AND j.id < last.begin)`, maxIdle)
+	return err
+}
+
 // renewed is NextSerial in SQL, for the time ?1.
 const renewed = `iif((?1 - serial) & 4294967295 BETWEEN 1 AND 2147483647, ?1, max(1, (serial + 1) & 4294967295))`
 
@@ -216,12 +234,25 @@ func (t *Table) MoveAll(ctx context.Context, tx *sql.Tx) error {
 	if !t.Journal() {
 		return nil
 	}
-	zones, err := sqlite.Collect(ctx, tx, sqlite.Text, `SELECT zone FROM zone_serials`)
-	for i := 0; i < len(zones) && err == nil; i++ {
-		err = t.forget(ctx, tx, zones[i])
+	moved, err := sqlite.Collect(ctx, tx, scanSerial, `UPDATE zone_serials SET serial = `+renewed+` RETURNING zone, serial`, uint32(t.now().Unix()))
+	if err != nil {
+		return err
 	}
-	sqlite.After(ctx, func(ctx context.Context) { t.Changed(ctx, nil, zones) })
+	sqlite.After(ctx, func(ctx context.Context) {
+		var zones []string
+		for _, z := range moved {
+			zones = append(zones, z.Name)
+			t.Moved(z.Name, z.Serial)
+		}
+		t.Changed(ctx, nil, zones)
+	})
+	_, err = tx.ExecContext(ctx, `DELETE FROM zone_journal`)
 	return err
+}
+
+func scanSerial(row sqlite.Scanner) (z Zone, err error) {
+	err = row.Scan(&z.Name, &z.Serial)
+	return z, err
 }
 
 // forget gives a new serial to a zone, and deletes the changes before, which lead nowhere now.

@@ -298,6 +298,58 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
+// TestIdleJournalIsBounded: of a zone that does not change sixteen starts are kept. A peer that has missed them gets
+// an empty change, one that has missed more the whole zone. Zones that are gone, and the catalog, have no journal.
+func TestIdleJournalIsBounded(t *testing.T) {
+	w := newWorld(t)
+	w.table.Catalog = "catalog.invalid"
+	for _, zone := range []string{"example.com", "busy.example", "gone.example"} {
+		w.zone(zone)
+	}
+	if err := w.putService("gone.example", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	p := newPeers(t)
+	server := w.listen(builtin.Zones{Store: w.table, Own: func() []netip.Addr { return nil }}, p)
+	const kept = 16
+	var serials []uint32
+	for range 3 * kept {
+		w.exec(`UPDATE zone_serials SET serial = serial - 1000 WHERE serial > 1000`) // a start is not in the second of the last one
+		w.exec(`UPDATE zone_journal SET serial_before = serial_before - 1000, serial = serial - 1000`)
+		for i := range serials {
+			serials[i] -= 1000
+		}
+		if len(serials) > 2*kept {
+			w.put(fmt.Sprintf("_mesh.n%d.busy.example", len(serials)), "value")
+		}
+		serials = append(serials, w.serial("example.com"))
+		if err := w.table.Renew(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := func(zone string) (count int) {
+		t.Helper()
+		if err := w.db.QueryRow(`SELECT count(*) FROM zone_journal WHERE zone = ?`, zone).Scan(&count); err != nil {
+			t.Fatal(err)
+		}
+		return count
+	}
+	// The changes of the busy zone, each followed by a start, and the starts before them.
+	if idle, busy := rows("example.com"), rows("busy.example"); idle != kept || busy != kept+2*(kept-1) {
+		t.Errorf("%d and %d rows", idle, busy)
+	}
+	if gone, catalog := rows("gone.example"), rows("catalog.invalid"); gone+catalog != 0 {
+		t.Errorf("%d rows of a zone that is gone, %d of the catalog", gone, catalog)
+	}
+	first := len(serials) - kept
+	if answer := p.transfer(t, server, "example.com", serials[first]); answer[1].Type != dnswire.TypeSOA {
+		t.Error("a peer that has missed what is kept gets the whole zone")
+	}
+	if answer := p.transfer(t, server, "example.com", serials[first-1]); answer[1].Type == dnswire.TypeSOA {
+		t.Error("a peer gets the changes since a version that is not kept")
+	}
+}
+
 // TestCachedSerials: what is served from memory has the serial of a zone that was moved.
 func TestCachedSerials(t *testing.T) {
 	b := startTwo(t, true)

@@ -3,11 +3,14 @@ package check
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"syscall"
 	"time"
 
 	"meshddns/internal/mesh"
@@ -15,6 +18,10 @@ import (
 
 // probeTime bounds one probe. An interval may be shorter only in tests.
 const probeTime = 3 * time.Second
+
+// probeOctets bounds what one probe reads, because the server of an endpoint may never end its answer. Over TLS a
+// probe reads twice as much: the handshake, and a whole record of 16 KiB for the beginning of the answer.
+const probeOctets = 16 << 10
 
 // streamed are the schemes over TCP. Endpoints of other schemes (udp, quic, wg) are never checked:
 // they live by their lease.
@@ -31,28 +38,45 @@ func Testable(endpoint string) bool {
 var anyCertificate = &tls.Config{InsecureSkipVerify: true}
 
 // probe returns why an endpoint does not live, or nil.
-func probe(ctx context.Context, c mesh.Checking, endpoint string) error {
-	ctx, cancel := context.WithTimeout(ctx, min(probeTime, c.Every()))
+func probe(ctx context.Context, t target) error {
+	ctx, cancel := context.WithTimeout(ctx, min(probeTime, t.check.Every()))
 	defer cancel()
-	u, err := url.Parse(endpoint)
+	u, err := url.Parse(t.endpoint)
 	if err != nil {
 		return err
 	}
-	switch c.Kind {
+	switch t.check.Kind {
 	case mesh.CheckTCP:
-		return connect(ctx, &net.Dialer{}, u.Host)
+		return connect(ctx, t.dialer(), u.Host)
 	case mesh.CheckTLS:
-		return connect(ctx, &tls.Dialer{Config: anyCertificate}, u.Host)
+		return shakeHands(ctx, t.dialer(), u)
 	}
-	return ask(ctx, c, u)
+	return ask(ctx, t, u)
 }
 
-type dialer interface {
-	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+// dialer returns the dialer for a target. For an endpoint of a lease it goes to an address of this host or its
+// link, or to a group, only if the lease names that address: what a node learns from DNS must not be what listens
+// here. It looks at the address that a host name has at that moment.
+func (t target) dialer() *net.Dialer {
+	if t.slot == "" {
+		return &net.Dialer{}
+	}
+	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		a := to.Addr().Unmap().WithZone("")
+		near := a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast()
+		if near && !slices.ContainsFunc(t.ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return errors.New("the lease has no range with this address")
+		}
+		return nil
+	}}
 }
 
 // connect opens a connection and closes it.
-func connect(ctx context.Context, d dialer, address string) error {
+func connect(ctx context.Context, d *net.Dialer, address string) error {
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err == nil {
 		conn.Close()
@@ -60,13 +84,50 @@ func connect(ctx context.Context, d dialer, address string) error {
 	return err
 }
 
-// ask sends a GET, with a WebSocket handshake (RFC 6455, section 4.1) for the kind ws.
-func ask(ctx context.Context, c mesh.Checking, endpoint *url.URL) error {
-	scheme := "http"
-	if slices.Contains([]string{"tls", "wss", "https"}, endpoint.Scheme) {
-		scheme = "https"
+// shakeHands completes a TLS handshake.
+func shakeHands(ctx context.Context, d *net.Dialer, endpoint *url.URL) error {
+	conn, err := bounded(d, 2*probeOctets)(ctx, "tcp", endpoint.Host)
+	if err != nil {
+		return err
 	}
-	path := c.Path
+	defer conn.Close()
+	config := anyCertificate.Clone()
+	config.ServerName = endpoint.Hostname()
+	return tls.Client(conn, config).HandshakeContext(ctx)
+}
+
+// bounded returns a function that opens connections. Each fails when more than some octets are read.
+func bounded(d *net.Dialer, octets int) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &boundedConn{Conn: conn, left: octets}, nil
+	}
+}
+
+type boundedConn struct {
+	net.Conn
+	left int // octets
+}
+
+func (c *boundedConn) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, errors.New("the answer is too long for a probe")
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// ask sends a GET, with a WebSocket handshake (RFC 6455, section 4.1) for the kind ws.
+func ask(ctx context.Context, t target, endpoint *url.URL) error {
+	scheme, octets := "http", probeOctets
+	if slices.Contains([]string{"tls", "wss", "https"}, endpoint.Scheme) {
+		scheme, octets = "https", 2*probeOctets
+	}
+	path := t.check.Path
 	if path == "" {
 		path = "/"
 	}
@@ -75,20 +136,20 @@ func ask(ctx context.Context, c mesh.Checking, endpoint *url.URL) error {
 		return err
 	}
 	r.Header.Set("User-Agent", "meshddns")
-	if c.Kind == mesh.CheckWS {
+	if t.check.Kind == mesh.CheckWS {
 		r.Header.Set("Connection", "Upgrade")
 		r.Header.Set("Upgrade", "websocket")
 		r.Header.Set("Sec-WebSocket-Version", "13")
 		r.Header.Set("Sec-WebSocket-Key", "bWVzaGRkbnMtY2hlY2stMQ==") // any 16 octets
 	}
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: anyCertificate}
+	transport := &http.Transport{DialContext: bounded(t.dialer(), octets), DisableKeepAlives: true, TLSClientConfig: anyCertificate}
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(r) // which follows no redirect
 	if err != nil {
 		return err
 	}
 	answer.Body.Close()
-	if c.Kind == mesh.CheckWS && answer.StatusCode != http.StatusSwitchingProtocols || answer.StatusCode >= http.StatusInternalServerError {
+	if t.check.Kind == mesh.CheckWS && answer.StatusCode != http.StatusSwitchingProtocols || answer.StatusCode >= http.StatusInternalServerError {
 		return fmt.Errorf("HTTP status %d", answer.StatusCode)
 	}
 	return nil

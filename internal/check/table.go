@@ -3,6 +3,8 @@ package check
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -32,13 +34,14 @@ type key struct {
 // target is an endpoint of a usage that has a check.
 type target struct {
 	key
-	slot  string
-	of    mesh.Usage
-	check mesh.Checking
-	write account
-	dead  bool
-	since time.Time // dead since
-	error string    // why it is dead
+	slot   string         // of the lease that renews it; "" for an endpoint of the usage itself
+	ranges []netip.Prefix // of that lease
+	of     mesh.Usage
+	check  mesh.Checking
+	write  account
+	dead   bool
+	since  time.Time // dead since
+	error  string    // why it is dead
 }
 
 // account is where a change of a name is written.
@@ -73,19 +76,24 @@ func scanChecked(row sqlite.Scanner) (c checked, err error) {
 	return c, err
 }
 
-// targets reads the endpoints of at most limit usages with a check, and reports whether these are all.
-func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int) (all []target, whole bool, err error) {
-	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` ORDER BY u.seq LIMIT ? + 0`, limit)
+// targets reads the endpoints of the first limit usages with a check, and reports whether there are more usages.
+func (t *Table) targets(ctx context.Context, addresses mesh.Addresses, limit int) (all []target, more bool, err error) {
+	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` ORDER BY u.seq LIMIT ? + 0`, limit+1)
 	if err != nil || len(usages) == 0 {
-		return nil, true, err
+		return nil, false, err
 	}
-	all, err = t.endpoints(ctx, usages, addresses)
-	return all, len(usages) < limit, err
+	more = len(usages) > limit
+	all, err = t.endpoints(ctx, usages[:min(limit, len(usages))], addresses)
+	return all, more, err
 }
 
 // targetsOf reads the endpoints of a usage, none if it has no check.
 func (t *Table) targetsOf(ctx context.Context, usage int64, addresses mesh.Addresses) ([]target, error) {
-	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, selectChecked+` AND u.seq = ?`, usage)
+	usages, err := sqlite.Collect(ctx, t.DB.Reader, scanChecked, `
+		SELECT u.seq, u.id, u.name, u.provider_id, b.network_id,
+		       coalesce(nullif(o.checking, ''), iif(json_valid(s.config), iif(json_type(s.config, '$.check') = 'object', s.config -> '$.check', NULL), NULL)) AS settings
+		FROM usages u JOIN bindings b ON b.seq = u.seq JOIN services s ON s.id = u.provider_id LEFT JOIN usage_options o ON o.usage = u.seq
+		WHERE u.seq = ? AND b.status = 'active' AND u.record_type = 'TXT' AND settings IS NOT NULL`, usage)
 	if err != nil || len(usages) == 0 {
 		return nil, err
 	}
@@ -113,6 +121,10 @@ func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.
 	if err != nil {
 		return nil, err
 	}
+	ranges, err := t.ranges(ctx, usages)
+	if err != nil {
+		return nil, err
+	}
 	for _, u := range usages {
 		c, err := mesh.ParseCheck([]byte(u.check))
 		s, found := stored[u.of.ID]
@@ -130,7 +142,10 @@ func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.
 				continue
 			}
 			listed[e.Text] = true
-			one := target{key: key{u.of.Seq, e.Text}, slot: e.Slot, of: u.of, check: *c, write: account{s.Account.ID, s.Account.Provider}}
+			one := target{
+				key: key{u.of.Seq, e.Text}, slot: e.Slot, ranges: ranges[place{u.of.Seq, e.Slot}], of: u.of, check: *c,
+				write: account{s.Account.ID, s.Account.Provider},
+			}
 			if d, ok := dead[one.key]; ok {
 				one.dead, one.since, one.error = true, d.since, d.error
 			}
@@ -138,6 +153,36 @@ func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.
 		}
 	}
 	return all, nil
+}
+
+// place identifies a slot of a usage.
+type place struct {
+	usage int64 // its seq
+	slot  string
+}
+
+// ranges reads the address ranges that the leases of usages name.
+func (t *Table) ranges(ctx context.Context, usages []checked) (map[place][]netip.Prefix, error) {
+	var seqs []int64
+	for _, u := range usages {
+		seqs = append(seqs, u.of.Seq)
+	}
+	list, err := json.Marshal(seqs)
+	if err != nil {
+		return nil, err
+	}
+	all := map[place][]netip.Prefix{}
+	_, err = sqlite.Collect(ctx, t.DB.Reader, func(row sqlite.Scanner) (p place, err error) {
+		var texts sqlite.TextList
+		err = row.Scan(&p.usage, &p.slot, &texts)
+		for _, text := range texts {
+			if one, err := netip.ParsePrefix(text); err == nil {
+				all[p] = append(all[p], one)
+			}
+		}
+		return p, err
+	}, `SELECT usage, slot, cidrs FROM leases WHERE usage IN (SELECT value FROM json_each(?)) AND cidrs <> '[]'`, string(list))
+	return all, err
 }
 
 type death struct {
@@ -161,12 +206,8 @@ func (t *Table) dead(ctx context.Context) (map[key]death, error) {
 	return all, err
 }
 
-// forget deletes the rows of endpoints that are not checked any more, and makes their names due. It
-// deletes none if kept is nil.
+// forget deletes the rows of endpoints that are not checked any more, and makes their names due.
 func (t *Table) forget(ctx context.Context, kept map[key]bool) error {
-	if kept == nil {
-		return nil
-	}
 	dead, err := t.dead(ctx)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -16,12 +17,13 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 // Bounds.
 const (
-	maxUsages    = 4096 // with a check
-	maxEndpoints = 4096 // further ones count as unchecked
+	maxUsages    = 4096 // with a check, in the order of their reservations
+	maxEndpoints = 4096 // of these; the endpoints beyond a bound are unchecked
 	maxProbes    = 64   // at once, and as many more to decide on deaths
 	maxWitnesses = 8    // that tell whether this host is cut off
 	reloadEvery  = 5 * time.Second
@@ -38,18 +40,23 @@ type Watch struct {
 	addresses func() mesh.Addresses
 	log       *slog.Logger
 	now       func() time.Time
-	probe     func(context.Context, mesh.Checking, string) error
+	probe     func(context.Context, target) error
 	room      chan struct{}  // has an element for each probe that runs
 	probes    sync.WaitGroup // that Run has begun
 	news      chan struct{}  // a probe may have decided on its endpoint
 
 	stored  sync.Mutex // held while the database and the targets change together
+	commits int64      // of the database, when the targets were read; -1: they were not
+	known   mesh.Addresses
 	mu      sync.Mutex
 	targets []target
 	states  map[key]*state
 	changed map[string]time.Time   // of each name that checks have changed within quietTime
 	writes  map[account]*allowance // by the account
 	stands  bool                   // a death was not believed, which is logged
+	beyond  bool                   // some endpoints are beyond the bounds, which is logged
+
+	reading, writing tasks.Fault
 }
 
 // New makes a Watch. addresses gives the last known addresses of this host.
@@ -57,7 +64,7 @@ func New(table *Table, control *Control, addresses func() mesh.Addresses, log *s
 	return &Watch{
 		table: table, control: control, addresses: addresses, log: log, now: table.Now, probe: probe,
 		room: make(chan struct{}, maxProbes), news: make(chan struct{}, 1),
-		states: map[key]*state{}, changed: map[string]time.Time{}, writes: map[account]*allowance{},
+		commits: -1, states: map[key]*state{}, changed: map[string]time.Time{}, writes: map[account]*allowance{},
 	}
 }
 
@@ -69,6 +76,7 @@ type state struct {
 	since       time.Time // of the last change between success and failure
 	fails, wins int       // in a row
 	error       string    // of the last probe, "" if it succeeded
+	crashed     bool      // the last probe has crashed, which is logged
 }
 
 // record notes the outcome of a probe.
@@ -105,26 +113,26 @@ func (a *allowance) left(now time.Time) int {
 func (w *Watch) Run(ctx context.Context) error {
 	w.control.Reachable(ctx) // a gateway that answers now is a control later
 	w.probes.Go(func() { w.decide(ctx) })
-	for ctx.Err() == nil {
-		pause := reloadEvery
-		err := w.load(ctx)
-		if w.told(ctx, err); err == nil {
-			w.begin(ctx)
-			pause = w.pause()
-		}
+	reload, probe := time.NewTimer(0), time.NewTimer(0)
+	for {
 		select {
-		case <-time.After(pause):
+		case <-reload.C:
+			w.told(ctx, &w.reading, w.load(ctx))
+			reload.Reset(reloadEvery)
+		case <-probe.C:
 		case <-ctx.Done():
+			w.probes.Wait()
+			return nil
 		}
+		w.begin(ctx)
+		probe.Reset(w.pause())
 	}
-	w.probes.Wait()
-	return nil
 }
 
-// told logs an error of the database.
-func (w *Watch) told(ctx context.Context, err error) {
-	if err != nil && ctx.Err() == nil {
-		w.log.Error("the checks of endpoints cannot use the database", "error", err)
+// told logs a fault, which is most often one of the database.
+func (w *Watch) told(ctx context.Context, fault *tasks.Fault, err error) {
+	if ctx.Err() == nil {
+		fault.Note(w.log, "the checks of endpoints have failed, and are tried again", err)
 	}
 }
 
@@ -138,28 +146,37 @@ func (w *Watch) decide(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		w.told(ctx, w.apply(ctx))
+		w.told(ctx, &w.writing, tasks.Call(func() error { return w.apply(ctx) }))
 	}
 }
 
-// load reads the endpoints to check, and forgets those that are not wanted any more.
+// load reads the endpoints to check if they may have changed, and forgets the dead ones that are not checked any more.
 func (w *Watch) load(ctx context.Context) error {
 	w.stored.Lock()
 	defer w.stored.Unlock()
-	targets, whole, err := w.table.targets(ctx, w.addresses(), maxUsages)
+	commits, known := w.table.DB.Commits(), w.addresses()
+	if commits == w.commits && known.Equal(w.known) {
+		return nil
+	}
+	targets, beyond, err := w.table.targets(ctx, known, maxUsages)
 	if err != nil {
 		return err
 	}
 	kept := map[key]bool{}
-	for _, t := range targets {
-		kept[t.key] = kept[t.key] || Testable(t.endpoint)
-	}
-	if !whole { // a dead endpoint may be that of a usage that was not read
-		kept = nil
+	for i, t := range targets {
+		if !Testable(t.endpoint) {
+			continue
+		}
+		if len(kept) == maxEndpoints {
+			targets[i].dead, beyond = false, true
+			continue
+		}
+		kept[t.key] = true
 	}
 	if err := w.table.forget(ctx, kept); err != nil {
 		return err
 	}
+	w.tellBeyond(beyond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.targets = targets
@@ -169,7 +186,7 @@ func (w *Watch) load(ctx context.Context) error {
 		}
 	}
 	for _, t := range targets {
-		if w.states[t.key] == nil && kept[t.key] && len(w.states) < maxEndpoints {
+		if w.states[t.key] == nil && kept[t.key] {
 			w.states[t.key] = &state{due: w.now().Add(rand.N(min(time.Second, t.check.Every())))}
 		}
 	}
@@ -179,7 +196,16 @@ func (w *Watch) load(ctx context.Context) error {
 			delete(w.changed, name)
 		}
 	}
+	w.commits, w.known = commits, known
 	return nil
+}
+
+// tellBeyond warns once when endpoints are beyond the bounds.
+func (w *Watch) tellBeyond(beyond bool) {
+	if beyond && !w.beyond {
+		w.log.Warn("more endpoints have a check than can be checked: those of the latest reservations count as living", "usages", maxUsages, "endpoints", maxEndpoints)
+	}
+	w.beyond = beyond
 }
 
 // due returns the targets whose time has come, and sets their next time, a tenth earlier or later.
@@ -216,7 +242,11 @@ func (w *Watch) begin(ctx context.Context) {
 
 // probeOne probes a target, and reports whether that may change what is published.
 func (w *Watch) probeOne(ctx context.Context, t target) bool {
-	err := w.probe(ctx, t.check, t.endpoint)
+	err := tasks.Call(func() error { return w.probe(ctx, t) })
+	crash, crashed := errors.AsType[*tasks.Panic](err)
+	if crashed && w.firstCrash(t) {
+		w.log.Error("the check of an endpoint has crashed: what is known of the endpoint stays", "name", t.of.Name, "endpoint", t.endpoint, "error", crash)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.states[t.key]
@@ -224,11 +254,24 @@ func (w *Watch) probeOne(ctx context.Context, t target) bool {
 		return false
 	}
 	s.probed = false
-	if ctx.Err() != nil {
+	if crashed || ctx.Err() != nil {
 		return false
 	}
+	s.crashed = false
 	s.record(w.now(), err)
 	return t.dead && s.wins >= t.check.Rise || !t.dead && s.fails >= t.check.Fall
+}
+
+// firstCrash notes that the probe of a target has crashed, and reports whether the one before had not.
+func (w *Watch) firstCrash(t target) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.states[t.key]
+	if s == nil || s.crashed {
+		return false
+	}
+	s.crashed, s.seen, s.fails, s.wins = true, time.Time{}, 0, 0
+	return true
 }
 
 // probeAll probes targets, maxProbes at once, and waits for them.
@@ -442,8 +485,14 @@ func (w *Watch) spend(changes []change) bool {
 	return true
 }
 
-// Reachable reports whether a control answers, so that this host is not cut off.
-func (w *Watch) Reachable(ctx context.Context) (ok, known bool) { return w.control.Reachable(ctx) }
+// Reachable reports whether a named control answers, so that this host is not cut off. It is not known without one:
+// a gateway answers also while the line behind it is down.
+func (w *Watch) Reachable(ctx context.Context) (ok, known bool) {
+	if len(w.control.Addresses) == 0 {
+		return false, false
+	}
+	return w.control.Reachable(ctx)
+}
 
 // Endpoints returns the endpoints that a usage with a check has now, which is given by its seq, and what
 // the probes have shown. Without a Watch there are none.

@@ -3,11 +3,11 @@ package check
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
-	"meshddns/internal/mesh"
 	"meshddns/test/support"
 )
 
@@ -45,6 +45,19 @@ func TestDeath(t *testing.T) {
 	if dead, alive := w.count(`SELECT count(*) FROM events WHERE kind = 'endpoint.dead'`), w.count(`SELECT count(*) FROM events WHERE kind = 'endpoint.alive'`); dead != 1 || alive != 1 {
 		t.Fatalf("events: %d deaths, %d lives", dead, alive)
 	}
+}
+
+// TestLeaseRanges takes an endpoint on this host out of DNS, although it lives, unless a range of its lease has the address.
+func TestLeaseRanges(t *testing.T) {
+	a, b, control := newPeer(t), newPeer(t), newPeer(t)
+	w := newWorld(t, every5, "udp://192.0.2.1:1")
+	w.control.Addresses = []string{control.address}
+	for _, l := range []struct{ slot, cidrs, endpoint string }{{"a", `[]`, a.endpoint()}, {"b", `["192.0.2.0/24","127.0.0.0/8"]`, b.endpoint()}} {
+		w.db.Exec(`INSERT INTO leases (id, usage, slot, token, schemes, cidrs, ttl, template, peer_id, endpoints, renewed_at, renewed_by)
+			VALUES (?1, 1, ?1, CAST(?1 AS BLOB), '[]', ?2, 60, '[]', '', json_array(?3), 0, '')`, l.slot, l.cidrs, l.endpoint)
+	}
+	w.pass(30 * time.Second)
+	w.wantDead(a.endpoint())
 }
 
 // TestListedTwice keeps the last living endpoint, also if the usage lists it twice.
@@ -110,6 +123,22 @@ func TestCutOff(t *testing.T) {
 	a.die()
 	w.pass(20 * time.Second)
 	w.wantDead(a.endpoint())
+}
+
+// TestOnlyNamedControl: a gateway that answers tells leases nothing about the line behind it.
+func TestOnlyNamedControl(t *testing.T) {
+	w := newWorld(t, every5)
+	w.control.gateways = func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }
+	if ok, known := w.control.Reachable(t.Context()); !ok || !known {
+		t.Fatal("the gateway does not answer")
+	}
+	if ok, known := w.Reachable(t.Context()); ok || known {
+		t.Errorf("without a named control: %t, %t", ok, known)
+	}
+	w.control.Addresses = []string{newPeer(t).address}
+	if ok, known := w.Reachable(t.Context()); !ok || !known {
+		t.Errorf("with a named control: %t, %t", ok, known)
+	}
 }
 
 // TestWithoutControl believes a death only if another endpoint has answered.
@@ -214,8 +243,8 @@ func TestSilent(t *testing.T) {
 	answer := make(chan struct{})
 	defer w.probes.Wait()
 	defer close(answer)
-	w.probe = func(_ context.Context, _ mesh.Checking, endpoint string) error {
-		switch endpoint {
+	w.probe = func(_ context.Context, t target) error {
+		switch t.endpoint {
 		case silent:
 			<-answer
 		case refusing:
@@ -237,4 +266,28 @@ func TestSilent(t *testing.T) {
 		t.Error("the silent endpoint has answered")
 	}
 	w.wantDead(refusing)
+}
+
+// TestCrash has the probe of one endpoint crash: it counts as unchecked and is never declared dead, the log tells it
+// once, and the others are checked.
+func TestCrash(t *testing.T) {
+	const crashing, refusing, living = "tcp://192.0.2.1:1", "tcp://192.0.2.2:1", "tcp://192.0.2.3:1"
+	w := newWorld(t, every5, crashing, refusing, living)
+	w.probe = func(_ context.Context, t target) error {
+		switch t.endpoint {
+		case crashing:
+			panic("injected")
+		case refusing:
+			return errors.New("refused")
+		}
+		return nil
+	}
+	w.pass(time.Minute)
+	w.wantDead(refusing)
+	if e := w.endpoints()[0]; e.Endpoint != crashing || e.Alive != nil {
+		t.Errorf("%+v", e)
+	}
+	if log := w.said.String(); strings.Count(log, "injected") != 1 || !strings.Contains(log, "watch_test.go") {
+		t.Error(log)
+	}
 }

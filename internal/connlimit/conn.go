@@ -17,12 +17,14 @@ const (
 	ending               // the server has sent all answers and answers no more requests
 	waiting              // the request has arrived and waits for its turn
 	working              // the server works on the request
+	yielded              // the request waits for other work, and is answered without a turn
 	closed
 )
 
 // Conn is a connection within the limits of a Limiter. The server calls Work when a request
 // has arrived and Rest when it is answered. A server that reads a part of a request
-// after Work calls Await before that, and Work again after it.
+// after Work calls Await before that, and Work again after it. While a request waits for other
+// work, it has no turn: the server calls Yield.
 type Conn struct {
 	net.Conn
 	limiter *Limiter
@@ -41,12 +43,8 @@ type Conn struct {
 // become changes the state. The caller holds the lock.
 func (c *Conn) become(next state, since time.Time) {
 	l := c.limiter
-	if c.state == working {
-		l.count(c, 0, -1)
-	}
-	if next == working {
-		l.count(c, 0, 1)
-	}
+	l.count(c, c.state, -1)
+	l.count(c, next, 1)
 	c.state, c.since, l.last = next, since, time.Now()
 	l.changed.Broadcast()
 }

@@ -42,7 +42,10 @@ func Places(eighths uint64) int {
 type Config struct {
 	Connections int // most open connections
 	PerClient   int // most open connections of one client
-	Requests    int // most requests in work, at most half of Connections; one client may have half of them; 0: no limit
+	// Requests is the number of turns: most requests in work, at most half of Connections. One client may
+	// have half of them. Half as many further requests may wait for other work, three quarters of these of
+	// one client. 0: no limit.
+	Requests int
 	// Grace is the least time that a silent client keeps its connection. A
 	// new connection without room waits until the grace of another one is over.
 	Grace time.Duration
@@ -104,6 +107,7 @@ func Network(address netip.Addr, bits4, bits6 int) netip.Prefix {
 type share struct {
 	open, working int
 	changing      int // of working, the requests that change something
+	yielded       int // requests that wait for other work
 }
 
 // shareOf returns the share of a client, which may be empty. The caller holds the lock.
@@ -114,26 +118,36 @@ func (l *Limiter) shareOf(from origin) *share {
 	return l.shares[from]
 }
 
-// count adds to the share of a client. The caller holds the lock.
-func (l *Limiter) count(c *Conn, open, working int) {
+// count adds n connections in a state to the share of a client. The caller holds the lock.
+func (l *Limiter) count(c *Conn, in state, n int) {
 	for _, s := range []*share{c.share, &l.total} {
-		s.open += open
-		s.working += working
-		if c.changes {
-			s.changing += working
+		switch {
+		case in == yielded:
+			s.yielded += n
+		case in == working && c.changes:
+			s.changing += n
+			fallthrough
+		case in == working:
+			s.working += n
 		}
 	}
+}
+
+// countOpen adds n open connections to the share of a client. The caller holds the lock.
+func (l *Limiter) countOpen(c *Conn, n int) {
+	c.share.open += n
+	l.total.open += n
 	if c.share.open == 0 {
 		delete(l.shares, c.origin)
 	}
 }
 
-// Counts returns the numbers of open connections, of requests in work, and of connections
-// that were closed to make room.
+// Counts returns the numbers of open connections, of requests in work (also of those that
+// wait for other work), and of connections that were closed to make room.
 func (l *Limiter) Counts() (open, working int, crowdedOut uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.total.open, l.total.working, l.crowdedOut
+	return l.total.open, l.total.working + l.total.yielded, l.crowdedOut
 }
 
 // Crowded reports whether half of Connections are open.
@@ -166,7 +180,7 @@ func (l *Limiter) Admit(inner net.Conn) *Conn {
 	c.since = time.Now()
 	c.share = l.shareOf(c.origin)
 	l.open[c] = struct{}{}
-	l.count(c, 1, 0)
+	l.countOpen(c, 1)
 	l.last = c.since
 	return c
 }
@@ -233,7 +247,7 @@ func (c *Conn) yields() (rank int, from time.Time, ok bool) {
 		return 1, c.writing.Add(writeGrace), true
 	case c.state == waiting:
 		return 2, c.since.Add(turnGrace), true
-	case c.state == working || !c.reads:
+	case c.state == working || c.state == yielded || !c.reads:
 		// Without a limit of requests all connections may have one in work.
 		return 3, c.since, c.limiter.Requests == 0
 	}
@@ -270,7 +284,7 @@ func (l *Limiter) remove(c *Conn) {
 		return
 	}
 	c.become(closed, time.Now())
-	l.count(c, -1, 0)
+	l.countOpen(c, -1)
 	delete(l.open, c)
 	c.Conn.Close()
 }

@@ -115,7 +115,7 @@ func (l *Limiter) closeUnlessWorking() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.open {
-		if c.state != working {
+		if c.state != working && c.state != yielded {
 			l.remove(c)
 		}
 	}

@@ -11,8 +11,8 @@ func (c *Conn) Work(changes bool) bool {
 	l := c.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.state == closed || c.state == working {
-		return c.state == working
+	if c.state == closed || c.state == working || c.state == yielded {
+		return c.state != closed
 	}
 	c.changes, c.turn = changes, nil
 	c.become(waiting, time.Now())
@@ -25,6 +25,21 @@ func (c *Conn) Work(changes bool) bool {
 		l.mu.Lock()
 	}
 	return c.state == working
+}
+
+// Yield ends the turn of a request in work, because it begins to wait for other work; it needs no turn
+// for its answer. Yield returns false, and the request keeps its turn, while too many requests have yielded.
+func (c *Conn) Yield() bool {
+	l := c.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	most := l.Requests / 2
+	if c.state != working || l.Requests > 0 && (l.total.yielded >= most || c.share.yielded >= most*3/4) {
+		return c.state == yielded
+	}
+	c.become(yielded, time.Now())
+	l.giveTurns()
+	return true
 }
 
 // giveTurns ends the wait of requests that get a turn now, the oldest

@@ -155,6 +155,47 @@ func TestUnreadAnswerOfItsKind(t *testing.T) {
 	})
 }
 
+// Requests that wait for other work have no turn, also when they go on. One client has three quarters
+// of their places, and one more request keeps its turn.
+func TestYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(small) // 8 turns, 4 for one client, and 4 places, 3 for one client
+		var all []peer
+		yield := func(client byte, want bool) {
+			t.Helper()
+			p := admitWorking(t, l, client, true)
+			if all = append(all, p); p.Yield() != want || p.Yield() != want {
+				t.Errorf("client %d, request %d: yields %t", client, len(all), !want)
+			}
+		}
+		for range 3 {
+			yield(1, true)
+		}
+		yield(1, false)
+		if all[0].Work(true); !all[0].is(yielded) {
+			t.Error("a request that goes on needs a turn")
+		}
+		yield(2, true)
+		yield(2, false)
+		var served served
+		for range 3 {
+			served.ask(admit(t, l, 1), true, "change")
+		}
+		served.expect(t, "change", "change")
+		if _, working, _ := l.Counts(); working != 8 {
+			t.Errorf("%d requests are in work", working)
+		}
+		all[0].Rest()
+		all[4].Close()
+		yield(2, true)
+		yield(2, true)
+		yield(2, false)
+		after(time.Hour)
+		admitIdle(t, l, 3, 12)
+		expect(t, "after an hour", all, 4)
+	})
+}
+
 // A request that has waited for long makes room, after all that are idle.
 func TestWaitingMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -95,7 +95,7 @@ var statuses = map[msg.ID]int{
 	msg.ServiceConfigInvalid: http.StatusInternalServerError, msg.SyncNotConfigured: http.StatusInternalServerError,
 	msg.SyncDisabled: http.StatusInternalServerError, msg.SyncUnfinished: http.StatusInternalServerError,
 	msg.SyncFailed: http.StatusInternalServerError, msg.StoreFailed: http.StatusInternalServerError,
-	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable,
+	msg.IdempotencyKeyReused: http.StatusConflict, msg.TooManyStreams: http.StatusServiceUnavailable, msg.TooManyWaiting: http.StatusServiceUnavailable, msg.TooManyRequests: http.StatusTooManyRequests,
 	msg.InternalError: http.StatusInternalServerError, msg.DatabaseDown: http.StatusServiceUnavailable,
 	msg.DiskFull: http.StatusInternalServerError, msg.DatabaseLocked: http.StatusInternalServerError,
 	msg.DatabaseDamaged: http.StatusInternalServerError, msg.DatabaseGone: http.StatusInternalServerError,
@@ -118,6 +118,9 @@ type Adapter struct {
 	// Broken returns the text for an error that is in no table, which has the error as
 	// msg.Because. "" answers with msg.InternalError only.
 	Broken func(error) msg.ID
+
+	// Faults logs the causes of failures; nil: Log has each.
+	Faults *guard.Lines
 }
 
 // Handle makes a handler from a function that answers or fails. It refuses a request that is not GET or
@@ -148,7 +151,9 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 }
 
 // changes reports whether a request may change something.
-func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
+func changes(r *http.Request) bool {
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+}
 
 // attempt turns a panic into an error, so that it gets an audit line and an answer.
 func attempt(answer func(*http.Request) (Reply, error), r *http.Request) (result Reply, err error) {
@@ -275,15 +280,24 @@ func (a Adapter) Blame(r *http.Request, err error) *Failure {
 // logCause logs the cause of a failure, unless it is that the client has gone.
 func (a Adapter) logCause(r *http.Request, f *Failure) {
 	if f.Cause != nil && !(r.Context().Err() != nil && errors.Is(f.Cause, context.Canceled)) {
-		a.Log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", f.Cause)
+		a.fault("request failed", string(f.ID), "method", r.Method, "route", r.Pattern, "error", f.Cause)
 	}
+}
+
+// fault logs a fault of a kind.
+func (a Adapter) fault(text, kind string, attrs ...any) {
+	if a.Faults == nil {
+		a.Log.Error(text, attrs...)
+		return
+	}
+	a.Faults.Log(slog.LevelError, text, kind, attrs...)
 }
 
 // BreakOff aborts an answer whose status is sent, so that it does not look complete. It logs
 // err and panics with http.ErrAbortHandler.
 func (a Adapter) BreakOff(r *http.Request, err error) {
 	if r.Context().Err() == nil { // else the client has gone
-		a.Log.Error("answer broken off", "route", r.Pattern, "error", err)
+		a.fault("answer broken off", "broken_off", "route", r.Pattern, "error", err)
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -44,3 +44,12 @@ func FuzzQuery(f *testing.F) {
 		}
 	})
 }
+
+// TestPageLimit: a page has 1 to 1000 entries.
+func TestPageLimit(t *testing.T) {
+	for limit, ok := range map[string]bool{"0": false, "1": true, "1000": true, "1001": false} {
+		if got, _, err := PageQuery(url.Values{"limit": {limit}}); (err == nil) != ok || ok && strconv.Itoa(got) != limit {
+			t.Errorf("limit %s: %d, %v", limit, got, err)
+		}
+	}
+}

@@ -161,15 +161,43 @@ func PageQuery(query url.Values) (limit int, after int64, err error) {
 // maxWait bounds the query member wait, in seconds.
 const maxWait = 30
 
-// Waiting returns a context that ends when a request does not wait any longer: after the seconds of
-// its query member wait, else after a usual time, 0 for none. waits reports whether the member is
-// given.
-func Waiting(r *http.Request, usual time.Duration) (ctx context.Context, cancel context.CancelFunc, waits bool, err error) {
+// Patience begins a wait. The context that it returns ends with the wait, at once where too many
+// requests wait.
+type Patience func(context.Context) (context.Context, context.CancelFunc)
+
+// Waiting returns how long a request waits once its change is stored: for the seconds of its query
+// member wait, else for a usual time, both from now on. waits reports whether the member is given.
+func Waiting(r *http.Request, usual time.Duration) (patience Patience, waits bool, err error) {
 	seconds, err := Seconds(r, "wait", maxWait)
-	limit := cmp.Or(time.Duration(seconds)*time.Second, usual)
-	if limit == 0 {
-		return r.Context(), func() {}, false, err
+	return Until(time.Now().Add(cmp.Or(time.Duration(seconds)*time.Second, usual))), seconds > 0, err
+}
+
+// Until returns the patience to wait until a time.
+func Until(end time.Time) Patience {
+	return func(ctx context.Context) (context.Context, context.CancelFunc) { return httpserver.Patience(ctx, end) }
+}
+
+// crowdedPause is the time after which a client tries again where too many requests wait.
+const crowdedPause = time.Second
+
+// Wait begins the wait of a request that does nothing else. The error refuses the request where too
+// many requests wait.
+func Wait(r *http.Request, limit time.Duration) (context.Context, context.CancelFunc, error) {
+	ctx, cancel := httpserver.Patience(r.Context(), time.Now().Add(limit))
+	return ctx, cancel, Crowded(ctx)
+}
+
+// Crowded returns the refusal of a request whose wait has ended at once, because too many requests wait.
+func Crowded(ctx context.Context) error {
+	if !errors.Is(context.Cause(ctx), httpserver.ErrCrowded) {
+		return nil
 	}
-	ctx, cancel = httpserver.Patience(r.Context(), limit)
-	return ctx, cancel, seconds > 0, err
+	return TooManyWaiting()
+}
+
+// TooManyWaiting returns the refusal of a request for whose wait there is no place or no time.
+func TooManyWaiting() *Failure {
+	failure := Fail(msg.TooManyWaiting)
+	failure.RetryAfter = crowdedPause
+	return failure
 }

@@ -51,6 +51,7 @@ const (
 	LeaseExpired         Kind = "lease.expired"
 	LeaseEnded           Kind = "lease.ended"
 	LeaseHeld            Kind = "lease.held" // leases whose time is over, which do not end
+	NotificationStopped  Kind = "notification.stopped"
 
 	// Gap stands for events that are not kept any more. No row has it: Log.Page makes it.
 	Gap Kind = "gap"
@@ -62,7 +63,7 @@ var Kinds = []Kind{
 	RecordPublished, RecordChanged, RecordWithdrawn, RecordFailed, RecordConflict, RecordRecovered, ZoneDown, ZoneRecovered,
 	AddressChanged, LeftoverAppeared, LeftoverGone, OrphanFound, ProvisionApplied, ProvisionRefused, BackupMade, DatabaseRestored, SecondaryBehind, SecondaryCaughtUp,
 	EndpointDead, EndpointAlive,
-	LeaseCreated, LeaseRenewed, LeaseExpired, LeaseEnded, LeaseHeld,
+	LeaseCreated, LeaseRenewed, LeaseExpired, LeaseEnded, LeaseHeld, NotificationStopped,
 }
 
 // Event is something that happened.

@@ -22,6 +22,8 @@ const (
 	spare     = 1000        // events beyond Kept that may stand, besides those of trimEvery
 	trimBatch = 1000        // rows that one transaction deletes
 	trimEvery = time.Minute // between two looks at the number of rows
+
+	quietTime = 24 * time.Hour // between two events, which may be a clock that was set
 )
 
 // Log is the log of events.
@@ -181,6 +183,13 @@ func (l *Log) Last(ctx context.Context) (int64, error) { return Last(ctx, l.read
 func Last(ctx context.Context, q sqlite.Queryer) (int64, error) {
 	_, last, err := bounds(ctx, q)
 	return last, err
+}
+
+// Newest returns the time of the last event, the zero time before the first one.
+func (l *Log) Newest(ctx context.Context) (time.Time, error) {
+	var at int64
+	err := l.reader.QueryRowContext(ctx, `SELECT coalesce((SELECT at FROM events ORDER BY seq DESC LIMIT 1), 0)`).Scan(&at)
+	return sqlite.Stamped(at), err
 }
 
 // Knows reports whether a usage exists, or is in the log.
@@ -366,12 +375,7 @@ func (l *Log) Keep(ctx context.Context) error {
 	ticker := time.NewTicker(trimEvery)
 	defer ticker.Stop()
 	for {
-		for more := true; more && ctx.Err() == nil; {
-			var err error
-			if more, err = l.trim(ctx); err != nil {
-				break // the next tick tries again; the writers tell of a fault of the database
-			}
-		}
+		l.trimAll(ctx) // after an error the next tick tries again; the writers tell of a fault of the database
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -392,9 +396,39 @@ func (l *Log) firstKept(ctx context.Context, oldest, last int64) (first int64, e
 	return first, err
 }
 
-// trim deletes at most trimBatch of the oldest events, and reports whether more are to be deleted.
-func (l *Log) trim(ctx context.Context) (more bool, err error) {
-	var at int64
+// trimAll deletes the events that are not kept any more, some at a time.
+func (l *Log) trimAll(ctx context.Context) error {
+	old, err := l.tooOld(ctx)
+	for more := true; more && err == nil && ctx.Err() == nil; {
+		more, err = l.trim(ctx, old)
+	}
+	return err
+}
+
+// tooOld returns the seq before which events are older than KeptTime. The clock of a host without a battery
+// stands far back until NTP sets it. So after a time of quietTime without an event the age of the events
+// before it counts from the event after it.
+func (l *Log) tooOld(ctx context.Context) (seq int64, err error) {
+	seq, err = l.firstSince(ctx, l.now().Add(-KeptTime))
+	if err != nil {
+		return 0, err
+	}
+	var quiet bool
+	err = l.reader.QueryRowContext(ctx, `
+		SELECT coalesce((SELECT at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1), ?2) -
+		       coalesce((SELECT at FROM events WHERE seq < ?1 ORDER BY seq DESC LIMIT 1), ?2) > ?3`,
+		seq, sqlite.Stamp(l.now()), quietTime.Milliseconds()).Scan(&quiet)
+	if err != nil || !quiet {
+		return seq, err
+	}
+	err = l.reader.QueryRowContext(ctx, `
+		SELECT coalesce(max(seq), 0) FROM (SELECT seq, at - lag(at) OVER (ORDER BY seq) AS step FROM events WHERE seq < ?)
+		WHERE step > ?`, seq, quietTime.Milliseconds()).Scan(&seq)
+	return seq, err
+}
+
+// trim deletes at most trimBatch of the oldest events, those that are too old before a seq only, and reports whether more are to be deleted.
+func (l *Log) trim(ctx context.Context, old int64) (more bool, err error) {
 	oldest, last, err := bounds(ctx, l.reader)
 	if err != nil || last == 0 {
 		return false, err
@@ -403,18 +437,14 @@ func (l *Log) trim(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := l.reader.QueryRowContext(ctx, `SELECT at FROM events ORDER BY seq LIMIT 1`).Scan(&at); err != nil {
-		return false, err
-	}
-	expired := sqlite.Stamp(l.now().Add(-KeptTime))
-	if first == oldest && at >= expired || oldest == last {
+	if first == oldest && old <= oldest || oldest == last {
 		return false, nil
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `
 			DELETE FROM events WHERE seq IN (
-			    SELECT seq FROM (SELECT seq, at FROM events WHERE seq < ? ORDER BY seq LIMIT ? + 0) WHERE seq < ? OR at < ?)`,
-			last, trimBatch, first, expired)
+			    SELECT seq FROM (SELECT seq, at FROM events WHERE seq < ? ORDER BY seq LIMIT ? + 0) WHERE seq < ? OR seq < ? AND at < ?)`,
+			last, trimBatch, first, old, sqlite.Stamp(l.now().Add(-KeptTime)))
 		if err != nil {
 			return err
 		}

@@ -113,6 +113,10 @@ func (f *Feed) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := httpserver.Running(r.Context())
 	defer cancel()
+	if err := envelope.Crowded(ctx); err != nil {
+		f.adapter.Refuse(w, r, err)
+		return
+	}
 	out := envelope.NewEventStream(w)
 	if r.Method == http.MethodHead {
 		return

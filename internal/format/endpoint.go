@@ -19,6 +19,30 @@ type endpoint struct {
 	addr   netip.Addr // invalid if the host is a name
 	name   string     // the host's, folded; "" if it is an address
 	port   uint16
+
+	target string   // of SRV records: the host's name, or a name below the usage's that has the address
+	noName msg.Text // why the target cannot be a name; "" it can
+}
+
+// reading is an endpoint, or the reason why it cannot be taken apart.
+type reading struct {
+	endpoint endpoint
+	fault    msg.Text
+}
+
+// readAll takes endpoints apart. parent is <prefix>.<domain>.
+func readAll(endpoints []mesh.Endpoint, parent string) (all []reading) {
+	for _, e := range endpoints {
+		parsed, fault := parseEndpoint(e)
+		if parsed.target = parsed.name; parsed.addr.IsValid() {
+			parsed.target = targetLabel(parsed.addr) + "." + parent
+			if dnsname.Fault(parsed.target) != "" {
+				parsed.noName = nameFault(parsed.target)
+			}
+		}
+		all = append(all, reading{parsed, fault})
+	}
+	return all
 }
 
 // parseEndpoint takes an endpoint apart, and returns the reason why that cannot be done. An IPv4 address
@@ -27,7 +51,7 @@ func parseEndpoint(e mesh.Endpoint) (endpoint, msg.Text) {
 	fault := (&mesh.EndpointError{Text: e.Text}).Message()
 	scheme, rest, ok := strings.Cut(e.Text, "://")
 	if !ok || scheme == "" {
-		return endpoint{}, fault
+		return endpoint{Endpoint: e}, fault
 	}
 	parsed := endpoint{Endpoint: e, scheme: strings.ToLower(scheme)}
 	if at, err := netip.ParseAddrPort(rest); err == nil && at.Port() > 0 && at.Addr().Zone() == "" {
@@ -37,11 +61,11 @@ func parseEndpoint(e mesh.Endpoint) (endpoint, msg.Text) {
 	host, digits, _ := strings.Cut(rest, ":")
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || port == 0 || host == "" {
-		return endpoint{}, fault
+		return parsed, fault
 	}
 	parsed.name, parsed.port = dnsname.Fold(host), uint16(port)
 	if dnsname.Fault(parsed.name) != "" || isNumber(parsed.name[strings.LastIndexByte(parsed.name, '.')+1:]) {
-		return endpoint{}, msg.Textf("the host %q is neither an address nor a name", host)
+		return parsed, msg.Textf("the host %q is neither an address nor a name", host)
 	}
 	return parsed, ""
 }

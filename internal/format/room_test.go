@@ -82,3 +82,28 @@ func TestFirstHaveRoom(t *testing.T) {
 		t.Errorf("the reason is %q", got)
 	}
 }
+
+// TestRoomIsShared: in every format, however the slots sort and however long their endpoints are, each slot has an endpoint
+// before another has two, and one that needs no more than an equal share has room.
+func TestRoomIsShared(t *testing.T) {
+	const slots = 16
+	for _, format := range []string{HostPort, DNSAddr, SRV + "_x._tcp"} {
+		var endpoints []mesh.Endpoint
+		for i := range 1000 { // the first slot has many long endpoints
+			endpoints = append(endpoints, mesh.Endpoint{Text: fmt.Sprintf("tcp://[2001:db8:1111:2222:3333:4444:5555:%x]:%d", i, 10000+i), Slot: "a", PeerID: ed25519ID})
+		}
+		var others []mesh.Endpoint
+		for i := 1; i < slots; i++ {
+			others = append(others, mesh.Endpoint{Text: fmt.Sprintf("tcp://192.0.2.%d:1", i), Slot: fmt.Sprintf("b%02d", i), PeerID: ed25519ID})
+		}
+		set := Sets([]string{format}, parent, slices.Concat(endpoints, others))[0]
+		for _, l := range set.LeftOut {
+			if l.Endpoint.Slot != "a" {
+				t.Errorf("%s: %s of slot %s is left out: %s", format, l.Endpoint.Text, l.Endpoint.Slot, l.Reason)
+			}
+		}
+		if len(set.LeftOut) == 0 {
+			t.Errorf("%s has room for all", format)
+		}
+	}
+}

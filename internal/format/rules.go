@@ -134,17 +134,14 @@ func easyTier(parent string, e endpoint) ([]record, msg.Text) {
 // already. Priority and weight are 1 in each record: EasyTier takes the priority as the weight and ends
 // if the sum is 0, and other clients draw evenly.
 func srv(labels, parent string, e endpoint) ([]record, msg.Text) {
-	target := e.name
-	var records []record
-	if target == "" {
-		target = targetLabel(e.addr) + "." + parent
-		if dnsname.Fault(target) != "" {
-			return nil, nameFault(target)
-		}
-		records = []record{addressAt(target, e.addr)}
+	if e.noName != "" {
+		return nil, e.noName
 	}
-	service := record{labels + "." + parent, typeSRV, fmt.Sprintf("1 1 %d %s", e.port, target)}
-	return append([]record{service}, records...), ""
+	records := []record{{labels + "." + parent, typeSRV, fmt.Sprintf("1 1 %d %s", e.port, e.target)}}
+	if e.name == "" {
+		records = append(records, addressAt(e.target, e.addr))
+	}
+	return records, ""
 }
 
 // targetLabel returns the label of an address: 203-0-113-7, or all 32 hex digits in groups of four.

@@ -34,18 +34,20 @@ type LeftOut struct {
 
 // Sets returns the records of endpoints, whose placeholders are expanded, in formats that Parse returned.
 // name is <prefix>.<domain>. Each format except Mesh1 and URLs has at least one set. Each endpoint is in
-// a set of each format, or the first set of the format has it in LeftOut; where room is limited, the
-// first endpoints have it. Formats with the same name and type share a set.
+// a set of each format, or the first set of the format has it in LeftOut; where room is limited,
+// mesh.InTurn decides which have it. Formats with the same name and type share a set.
 func Sets(formats []string, name string, endpoints []mesh.Endpoint) []Set {
 	c := collection{parent: dnsname.Parse(name), index: map[place]int{}}
+	read := readAll(endpoints, c.parent)
 	for _, format := range formats {
 		if r, ok := ruleOf(format, c.parent); ok {
-			c.add(format, r, endpoints)
+			c.add(format, r, read)
 		}
 	}
 	for i := range c.sets {
 		set := &c.sets[i]
 		slices.Sort(set.Values)
+		set.Values, set.LeftOut = slices.Compact(set.Values), different(set.LeftOut)
 		if dnsname.Fault(set.Name) != "" {
 			set.Fault, set.Values = nameFault(set.Name), nil
 		}
@@ -53,99 +55,138 @@ func Sets(formats []string, name string, endpoints []mesh.Endpoint) []Set {
 	return c.sets
 }
 
+// different returns the first of each of the entries that are the same.
+func different(all []LeftOut) []LeftOut {
+	told := map[LeftOut]bool{}
+	return slices.DeleteFunc(all, func(l LeftOut) bool {
+		again := told[l]
+		told[l] = true
+		return again
+	})
+}
+
 // place is an owner name and a type.
 type place struct{ name, typ string }
 
-// collection is the sets so far.
+func (r record) at() place { return place{r.name, r.typ} }
+
+// collection is the sets so far. Their values are in no order, and may be there twice.
 type collection struct {
 	parent string
 	sets   []Set
 	index  map[place]int // of the sets
 }
 
+// request is what one endpoint asks of a format. The first record is that of the format itself.
+type request struct {
+	endpoint mesh.Endpoint
+	records  []record
+	refusal  msg.Text // why the format does not have the endpoint; "" it does
+}
+
 // add adds the records of one format.
-func (c *collection) add(format string, r rule, endpoints []mesh.Endpoint) {
+func (c *collection) add(format string, r rule, endpoints []reading) {
+	requests := make([]request, len(endpoints))
+	at := map[place][]*request{}
+	for i, e := range endpoints {
+		q := &requests[i]
+		if q.endpoint, q.refusal = e.endpoint.Endpoint, e.fault; q.refusal == "" {
+			q.records, q.refusal = r.records(e.endpoint)
+		}
+		if q.refusal == "" {
+			at[q.records[0].at()] = append(at[q.records[0].at()], q)
+		}
+	}
+	for home, same := range at {
+		c.share(r, home, same)
+	}
 	first := -1 // the first set of the format
-	var leftOut []LeftOut
-	for _, e := range endpoints {
-		for at, record := range c.recordsOf(r, e, &leftOut) {
-			i := c.set(format, record.name, record.typ)
-			if at == 0 && first < 0 {
+	joined := map[int]bool{}
+	for _, q := range requests {
+		if q.refusal != "" {
+			continue
+		}
+		for _, record := range q.records {
+			i := c.set(record.at())
+			if first < 0 {
 				first = i
 			}
-			if !slices.Contains(c.sets[i].Values, record.value) {
-				c.sets[i].Values = append(c.sets[i].Values, record.value)
-			}
+			c.join(joined, i, format)
+			c.sets[i].Values = append(c.sets[i].Values, record.value)
 		}
 	}
 	if first < 0 {
-		first = c.set(format, r.home, r.typ)
+		first = c.set(place{r.home, r.typ})
+		c.join(joined, first, format)
 	}
-	set := &c.sets[first]
-	for _, l := range leftOut {
-		if !slices.Contains(set.LeftOut, l) {
-			set.LeftOut = append(set.LeftOut, l)
+	for _, q := range requests {
+		if q.refusal != "" {
+			c.sets[first].LeftOut = append(c.sets[first].LeftOut, LeftOut{q.endpoint, q.refusal})
 		}
 	}
 }
 
-// recordsOf returns the records of an endpoint, the one of the format itself first. If it has none, or they have no room, it appends the
-// reason to leftOut.
-func (c *collection) recordsOf(r rule, e mesh.Endpoint, leftOut *[]LeftOut) []record {
-	parsed, reason := parseEndpoint(e)
-	if reason != "" {
-		*leftOut = append(*leftOut, LeftOut{e, reason})
-		return nil
+// share gives the room of one set to requests for it, and refuses those for which it has none.
+func (c *collection) share(r rule, home place, requests []*request) {
+	octets, has := answerSize(home.name), map[string]bool{}
+	if i, ok := c.index[home]; ok {
+		for _, value := range c.sets[i].Values {
+			if !has[value] {
+				octets += recordSize(home.typ, value)
+				has[value] = true
+			}
+		}
 	}
-	records, reason := r.records(parsed)
-	if reason == "" {
-		reason = c.noRoom(r, records[0])
+	var endpoints []mesh.Endpoint
+	for _, q := range requests {
+		endpoints = append(endpoints, q.endpoint)
 	}
-	if reason != "" {
-		*leftOut = append(*leftOut, LeftOut{e, reason})
-		return nil
+	pointless, large := dnsname.Fault(home.name) != "", map[int]msg.Text{}
+	octetsOf := func(i int) int { return recordSize(home.typ, requests[i].records[0].value) }
+	for _, i := range mesh.InTurn(endpoints, octetsOf) {
+		q, size := requests[i], octetsOf(i)
+		value := q.records[0].value
+		switch {
+		case has[value]:
+		case r.values > 0 && len(has) >= r.values:
+			q.refusal = msg.Textf("clients read at most %d records at a name", r.values)
+		case octets+size > r.octets:
+			if large[size] == "" {
+				large[size] = msg.Textf("the DNS answer would have %d octets, %d at most", octets+size, r.octets)
+			}
+			q.refusal = large[size]
+		default:
+			octets += size
+			has[value] = true
+		}
+		if pointless {
+			q.records = q.records[:1] // an address that no record points to is of no use
+		}
 	}
-	if dnsname.Fault(records[0].name) != "" {
-		return records[:1] // an address that no record points to is of no use
-	}
-	return records
 }
 
-// noRoom returns the reason why a record has no room in its set, "" if it has.
-func (c *collection) noRoom(r rule, new record) msg.Text {
-	i, ok := c.index[place{new.name, new.typ}]
-	if !ok {
-		return ""
-	}
-	values := c.sets[i].Values
-	if slices.Contains(values, new.value) {
-		return ""
-	}
-	if r.values > 0 && len(values) >= r.values {
-		return msg.Textf("clients read at most %d records at a name", r.values)
-	}
-	octets := answerSize(new.name) + recordSize(new.typ, new.value)
-	for _, value := range values {
-		octets += recordSize(new.typ, value)
-	}
-	if octets > r.octets {
-		return msg.Textf("the DNS answer would have %d octets, %d at most", octets, r.octets)
-	}
-	return ""
-}
-
-// set returns the index of a set, and adds the format to it.
-func (c *collection) set(format, name, typ string) int {
-	at := place{name, typ}
+// set returns the index of a set, which it makes if there is none.
+func (c *collection) set(at place) int {
 	i, ok := c.index[at]
 	if !ok {
 		i = len(c.sets)
 		c.index[at] = i
-		c.sets = append(c.sets, Set{Format: format, Name: name, Type: typ})
-	} else if set := &c.sets[i]; !slices.Contains(strings.Split(set.Format, ","), format) {
-		set.Format += "," + format
+		c.sets = append(c.sets, Set{Name: at.name, Type: at.typ})
 	}
 	return i
+}
+
+// join adds a format to a set, once.
+func (c *collection) join(joined map[int]bool, i int, format string) {
+	if joined[i] {
+		return
+	}
+	joined[i] = true
+	if set := &c.sets[i]; set.Format == "" {
+		set.Format = format
+	} else {
+		set.Format += "," + format
+	}
 }
 
 // answerSize returns the octets of an answer without records: header and question.

@@ -29,7 +29,7 @@ type Config struct {
 	AllowHosts []string
 	// Deny writes the answer to a refused request; the headers of the refusal are already set.
 	Deny func(w http.ResponseWriter, r *http.Request, refusal Denial)
-	// Log gets at most one line a second about refusals; nil: none.
+	// Log gets at most one line a second and code about refusals; nil: none.
 	Log *slog.Logger
 	// Now is the clock of the limits; nil: time.Now.
 	Now func() time.Time
@@ -38,16 +38,23 @@ type Config struct {
 // Denial is the reason for refusing a request.
 type Denial struct {
 	Status     int
-	Code       string        // "host_not_allowed", "cross_site", "unauthorized" or "too_many_attempts"
+	Code       string        // "host_not_allowed", "cross_site", "own_notification", "unauthorized" or "too_many_attempts"
 	Host       string        // of the request, at most 200 octets
 	RetryAfter time.Duration // with too_many_attempts: the time until a wrong token is answered with 401 again
 }
 
-// healthPath is the path of health probes.
-const healthPath = "/healthz"
+// isProbe reports whether a request asks for the health of the program. Load balancers ask for /healthz, or
+// "OPTIONS /" with HTTP/1.0 and no Host, as HAProxy does by default.
+func isProbe(r *http.Request) bool {
+	return r.URL.Path == "/healthz" || r.URL.Path == "/" && r.Method == http.MethodOptions
+}
 
-// TCP guards a handler that a network can reach. It checks Host, site and token, in this order. /healthz needs no token,
-// because probes have none, and accepts any Host, because its answer is not confidential.
+// NotificationHeader is in every request that the program sends as a notification. Listeners refuse it, because
+// a notification that causes another one would never end.
+const NotificationHeader = "X-Meshddns-Notification"
+
+// TCP guards a handler that a network can reach. It checks Host, site and token, in this order. A health probe needs no
+// token, because probes have none, and may have any Host, because its answer is not confidential.
 func TCP(cfg Config, next http.Handler) http.Handler {
 	g := newGuard(cfg)
 	return g.checkHost(g.checkSite(g.checkToken(next)))
@@ -59,18 +66,18 @@ func Unix(cfg Config, next http.Handler) http.Handler {
 	return Site(cfg, next)
 }
 
-// Site refuses the requests that a browser sends for another site.
+// Site refuses the requests that a browser sends for another site, and notifications of this program.
 func Site(cfg Config, next http.Handler) http.Handler { return newGuard(cfg).checkSite(next) }
 
 // guard has the state of the checks.
 type guard struct {
 	Config
 	attempts *wrongTokens
-	refusals *refusals
+	refusals *Lines
 }
 
 func newGuard(cfg Config) *guard {
-	return &guard{Config: cfg, attempts: newWrongTokens(cfg.Now), refusals: &refusals{log: cfg.Log}}
+	return &guard{Config: cfg, attempts: newWrongTokens(cfg.Now), refusals: NewLines(cfg.Log)}
 }
 
 // checkHost prevents DNS rebinding. When the name of a page at evil.example begins to resolve to 127.0.0.1, its requests are
@@ -78,7 +85,7 @@ func newGuard(cfg Config) *guard {
 func (g *guard) checkHost(next http.Handler) http.Handler {
 	allowed := allowedHosts(g.AllowHosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := parseHost(r.Host); r.URL.Path != healthPath && (!ok || !h.address && !h.loopback() && !allowed(h)) {
+		if h, ok := parseHost(r.Host); !isProbe(r) && (!ok || !h.address && !h.loopback() && !allowed(h)) {
 			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "host_not_allowed"})
 			return
 		}
@@ -88,6 +95,10 @@ func (g *guard) checkHost(next http.Handler) http.Handler {
 
 func (g *guard) checkSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(NotificationHeader) != "" {
+			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "own_notification"})
+			return
+		}
 		if crossSite(r) {
 			g.refuse(w, r, Denial{Status: http.StatusForbidden, Code: "cross_site"})
 			return
@@ -97,10 +108,11 @@ func (g *guard) checkSite(next http.Handler) http.Handler {
 }
 
 // crossSite reports whether a browser sent r for another site, with any method. Browsers that know Sec-Fetch-Site always
-// send it; old ones send only Origin. A request with neither is not from a browser, or is same-origin.
+// send it; old ones send only Origin. A request with neither is not from a browser, or is same-origin. A link to the
+// status page does no harm: the other site sees nothing of the answer.
 func crossSite(r *http.Request) bool {
 	if sites := r.Header.Values("Sec-Fetch-Site"); len(sites) > 0 {
-		return sites[0] != "same-origin" && sites[0] != "none"
+		return sites[0] != "same-origin" && sites[0] != "none" && !followsLink(r)
 	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
@@ -111,12 +123,18 @@ func crossSite(r *http.Request) bool {
 	return err != nil || origin.Host == "" || !strings.EqualFold(origin.Host, r.Host)
 }
 
+// followsLink reports whether a browser opens the status page in a tab of its own, because the user followed a link.
+func followsLink(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/" &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
 func (g *guard) checkToken(next http.Handler) http.Handler {
 	if g.Tokens == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == healthPath {
+		if isProbe(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -201,7 +219,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, refusal Denial) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 	}
 	refusal.Host = cut(r.Host)
-	g.refusals.note(r, refusal)
+	g.refusals.Refused(r, refusal)
 	g.Deny(w, r, refusal)
 }
 

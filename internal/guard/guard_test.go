@@ -214,6 +214,36 @@ func TestSite(t *testing.T) {
 	}
 }
 
+// TestLinkFromAnotherSite: a browser may follow a link to the status page, and nothing else.
+func TestLinkFromAnotherSite(t *testing.T) {
+	const link = "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: document"
+	addr := serveTCP(t, Config{})
+	for _, tt := range []struct {
+		request, headers string
+		refused          bool
+	}{
+		{"GET /", link, false},
+		{"GET /?q=berlin", link, false},
+		{"GET /", strings.ReplaceAll(link, "cross-site", "same-site"), false},
+		{"GET /healthz", link, true},
+		{"GET /api/v1/ddns/backup", link, true},
+		{"GET //", link, true},
+		{"HEAD /", link, true},
+		{"POST /", link, true},
+		{"OPTIONS /", link, true},
+		{"GET /", strings.ReplaceAll(link, "document", "iframe"), true},
+		{"GET /", strings.ReplaceAll(link, "document", "embed"), true},
+		{"GET /", strings.ReplaceAll(link, "navigate", "no-cors"), true},
+		{"GET /", "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate", true},
+		{"GET /", "Sec-Fetch-Mode: navigate\nSec-Fetch-Dest: document\nOrigin: https://evil.example", true},
+	} {
+		got, _ := send(t, net.Dialer{}, addr, tt.request+" HTTP/1.1\nHost: localhost\n"+tt.headers)
+		if refused := strings.HasPrefix(got, "403"); refused != tt.refused {
+			t.Errorf("%s %q: %s", tt.request, tt.headers, got)
+		}
+	}
+}
+
 // basic is the value of Authorization with a user and a password.
 func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
@@ -228,7 +258,7 @@ func TestBasic(t *testing.T) {
 		return answer, header.Get("WWW-Authenticate")
 	}
 	for method, want := range map[string]string{
-		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 unauthorized", "PUT": "401 unauthorized", "DELETE": "401 unauthorized", "OPTIONS": "401 unauthorized",
+		"GET": "200 token 1", "HEAD": "200 ", "POST": "401 unauthorized", "PUT": "401 unauthorized", "DELETE": "401 unauthorized", "OPTIONS": "200 127.0.0.1",
 	} {
 		if got, _ := ask(method, basic("u", firstToken)+"\nContent-Length: 0"); got != want {
 			t.Errorf("%s: got %q, want %q", method, got, want)
@@ -301,6 +331,16 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestOwnNotification: no listener takes what the program sends as a notification, whatever token it has.
+func TestOwnNotification(t *testing.T) {
+	listeners := map[string]net.Addr{"tcp": serveTCP(t, Config{}), "token": serveTCP(t, Config{Tokens: twoTokens()}), "unix": serveUnix(t, Config{})}
+	for name, addr := range listeners {
+		if got := get(t, addr, "Host: localhost", "Authorization: Bearer "+firstToken, NotificationHeader+": 1"); got != "403 own_notification" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestOrder: what a browser was made to send must not use up the attempts of its address, and /healthz is free of the token and of the Host.
 func TestOrder(t *testing.T) {
 	addr := serveTCP(t, Config{Tokens: twoTokens()})
@@ -316,7 +356,12 @@ func TestOrder(t *testing.T) {
 	if got := get(t, addr, "Host: localhost", bearerRight); got != "200 token 1" {
 		t.Error(got)
 	}
-	if got, _ := send(t, net.Dialer{}, addr, "GET /healthz HTTP/1.1\nHost: evil.example"); got != "200 127.0.0.1" {
+	for _, probe := range []string{"GET /healthz HTTP/1.1\nHost: evil.example", "GET /healthz HTTP/1.0", "OPTIONS / HTTP/1.0", "OPTIONS / HTTP/1.1\nHost: evil.example"} {
+		if got, _ := send(t, net.Dialer{}, addr, probe); got != "200 127.0.0.1" {
+			t.Errorf("%s: %s", probe, got)
+		}
+	}
+	if got, _ := send(t, net.Dialer{}, addr, "OPTIONS /metrics HTTP/1.0"); got != "403 host_not_allowed" {
 		t.Error(got)
 	}
 	if got, _ := send(t, net.Dialer{}, addr, "GET /healthz HTTP/1.1\nHost: localhost\nSec-Fetch-Site: cross-site"); got != "403 cross_site" {

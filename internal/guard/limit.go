@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -18,13 +17,11 @@ const (
 // Attempts counts the wrong tokens of a listener that checks tokens of its own, and logs them.
 type Attempts struct {
 	wrong *wrongTokens
-	log   *refusals
+	log   *Lines
 }
 
-// NewAttempts returns an empty count. The log gets at most one line a second; nil: none.
-func NewAttempts(log *slog.Logger) *Attempts {
-	return &Attempts{newWrongTokens(nil), &refusals{log: log}}
-}
+// NewAttempts returns an empty count.
+func NewAttempts(log *Lines) *Attempts { return &Attempts{newWrongTokens(nil), log} }
 
 // Wrong counts a request with a wrong token. If its network has had too many, Wrong returns the time
 // until it counts the next one.
@@ -33,7 +30,7 @@ func (a *Attempts) Wrong(r *http.Request) (wait time.Duration) {
 	if wait = a.wrong.wrongToken(network(r.RemoteAddr)); wait > 0 {
 		refusal = Denial{Status: http.StatusTooManyRequests, Code: "too_many_attempts"}
 	}
-	a.log.note(r, refusal)
+	a.log.Refused(r, refusal)
 	return wait
 }
 

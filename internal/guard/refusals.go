@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -8,51 +9,65 @@ import (
 )
 
 const (
-	refusalPause = time.Second
-	maxShown     = 200 // octets of a client's Host in the log
+	linePause = time.Second
+	maxShown  = 200 // octets of a client's Host in the log
 )
 
-// refusals logs refused requests. A flood of refusals gets one line a second; the next
-// line has the number of refusals without a line.
-type refusals struct {
+// Lines logs what clients can cause as often as they like: at most one line a second of each kind. The
+// next line has the number of those without a line. A nil Lines logs nothing.
+type Lines struct {
 	log    *slog.Logger
 	mu     sync.Mutex
-	paused bool // a line is being written, or was written less than refusalPause ago
-	missed int
+	missed map[string]int // of each kind with a line that is being written, or was written less than linePause ago
 }
 
-// note logs a refusal, or counts it. It writes the line without the lock: when the log
-// blocks, one request waits for it and all others are only counted.
-func (l *refusals) note(r *http.Request, refusal Denial) {
-	if l.log == nil || !l.begin() {
+// NewLines returns Lines without a line; nil without a log.
+func NewLines(log *slog.Logger) *Lines {
+	if log == nil {
+		return nil
+	}
+	return &Lines{log: log, missed: map[string]int{}}
+}
+
+// Refused logs a refused request. The code is its kind.
+func (l *Lines) Refused(r *http.Request, refusal Denial) {
+	l.Log(slog.LevelWarn, "request refused", refusal.Code, "who", Caller(r), "status", refusal.Status, "code", refusal.Code, "host", cut(r.Host))
+}
+
+// Log writes a line, or counts it. Kinds must be few. It writes without the lock: when the log blocks, one
+// request waits for it and all others are only counted.
+func (l *Lines) Log(level slog.Level, text, kind string, attrs ...any) {
+	if l == nil || !l.begin(kind) {
 		return
 	}
-	l.log.Warn("request refused", "who", Caller(r), "status", refusal.Status, "code", refusal.Code, "host", cut(r.Host))
-	time.AfterFunc(refusalPause, l.end)
+	l.log.Log(context.Background(), level, text, attrs...)
+	time.AfterFunc(linePause, func() { l.end(level, text, kind) })
 }
 
-// begin begins a pause and returns true. During a pause it counts the refusal and returns false.
-func (l *refusals) begin() bool {
+// begin begins the pause of a kind and returns true. During the pause it counts and returns false.
+func (l *Lines) begin(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paused {
-		l.missed++
+	if _, paused := l.missed[kind]; paused {
+		l.missed[kind]++
 		return false
 	}
-	l.paused = true
+	l.missed[kind] = 0
 	return true
 }
 
-// end ends a pause. If refusals were counted in it, end logs their number and pauses once more, so
-// the last refusals of a flood are logged too.
-func (l *refusals) end() {
+// end ends a pause. If lines were counted in it, end logs their number and pauses once more, so
+// the last ones of a flood are logged too.
+func (l *Lines) end(level slog.Level, text, kind string) {
 	l.mu.Lock()
-	missed := l.missed
-	l.missed, l.paused = 0, missed > 0
+	missed := l.missed[kind]
+	if l.missed[kind] = 0; missed == 0 {
+		delete(l.missed, kind)
+	}
 	l.mu.Unlock()
 	if missed > 0 {
-		l.log.Warn("more requests refused", "count", missed)
-		time.AfterFunc(refusalPause, l.end)
+		l.log.Log(context.Background(), level, "more: "+text, "count", missed, "code", kind)
+		time.AfterFunc(linePause, func() { l.end(level, text, kind) })
 	}
 }
 

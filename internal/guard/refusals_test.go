@@ -11,7 +11,7 @@ import (
 	"meshddns/test/support"
 )
 
-// TestRefusalsAreLogged: the log has the caller and the reason, one line a second, and the number of refusals without a line, also
+// TestRefusalsAreLogged: the log has the caller and the reason, one line a second and kind, and the number of refusals without a line, also
 // when none comes after them.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -44,27 +44,31 @@ func TestRefusalsAreLogged(t *testing.T) {
 			<-time.After(d)
 			synctest.Wait()
 		}
-		const refused, more = `level=WARN msg="request refused" who=192.0.2.7 `, `level=WARN msg="more requests refused" `
+		const refused, more = `level=WARN msg="request refused" who=192.0.2.7 `, `level=WARN msg="more: request refused" `
 		ask(1, "evil.example", "")
 		logged(refused + "status=403 code=host_not_allowed host=evil.example\n")
-		pass(2 * refusalPause)
+		pass(2 * linePause)
 		logged("")
 		ask(5, "localhost", "")
 		logged(refused + "status=401 code=unauthorized host=localhost\n")
-		pass(refusalPause)
-		logged(more + "count=4\n")
-		ask(20, "localhost", wrongToken)
+		pass(linePause)
+		logged(more + "count=4 code=unauthorized\n")
+		ask(maxWrong, "localhost", wrongToken)
 		logged("")
-		pass(refusalPause)
-		logged(more + "count=20\n")
-		pass(refusalPause)
+		ask(10, "localhost", wrongToken) // of another kind
+		logged(refused + "status=429 code=too_many_attempts host=localhost\n")
+		pass(linePause)
+		if got := out.Take(); !strings.Contains(got, more+"count=10 code=unauthorized\n") || !strings.Contains(got, more+"count=9 code=too_many_attempts\n") {
+			t.Errorf("logged %s", got)
+		}
+		pass(linePause)
 		ask(1, "localhost", wrongToken)
 		logged(refused + "status=429 code=too_many_attempts host=localhost\n")
-		pass(refusalPause)
+		pass(linePause)
 		logged("")
 		ask(1, strings.Repeat("a", 10000), "")
 		logged(refused + "status=403 code=host_not_allowed host=" + strings.Repeat("a", maxShown) + "\n")
-		pass(refusalPause)
+		pass(linePause)
 		logged("")
 	})
 }
@@ -98,7 +102,7 @@ func TestRefusalsDoNotWaitForTheLog(t *testing.T) {
 	}
 	support.Eventually(t, support.Limit, "all requests but one are refused while the log takes no line", func() bool { return len(refused) == requests-1 })
 	close(out.Held)
-	support.Eventually(t, support.Limit, "the others are counted in the log", func() bool { return strings.Contains(out.String(), "count=19\n") })
+	support.Eventually(t, support.Limit, "the others are counted in the log", func() bool { return strings.Contains(out.String(), "count=19 ") })
 	if strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("logged:\n%s", out)
 	}

@@ -156,6 +156,8 @@ func parseTokens(r io.Reader) ([]Token, error) {
 // checkText returns an error for a token that is malformed, one too many, or equal to an earlier one.
 func checkText(text string, earlier []Token) error {
 	switch {
+	case strings.HasPrefix(text, "\ufeff"):
+		return errors.New("it begins with a byte order mark (BOM): save the file as UTF-8 without one")
 	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return errors.New("a token is printable ASCII without white space")
 	case len(text) < minToken:

@@ -45,7 +45,7 @@ func TestReadTokens(t *testing.T) {
 		{"inner space", "secret secret secret", 0, "line 1: a token is printable ASCII without white space"},
 		{"control character", "secret\x00secret-secret", 0, "line 1: a token is printable ASCII without white space"},
 		{"not ASCII", "secrét-secret-secret", 0, "line 1: a token is printable ASCII without white space"},
-		{"byte order mark", "\ufeff" + firstToken, 0, "line 1: a token is printable ASCII without white space"},
+		{"byte order mark", "\ufeff" + firstToken, 0, "line 1: it begins with a byte order mark (BOM): save the file as UTF-8 without one"},
 		{"endless line", strings.Repeat("secret", 20000), 0, "token too long"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

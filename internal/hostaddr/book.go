@@ -32,6 +32,7 @@ type Book struct {
 	mu        sync.Mutex // guards what follows, and the entries
 	last, now mesh.Addresses
 	saved     mesh.Addresses // the last addresses that save has stored
+	fault     tasks.Fault    // of save
 }
 
 // entry is one family of a source in the book.
@@ -304,15 +305,16 @@ func (b *Book) keepSaved(ctx context.Context) {
 	if ctx.Err() != nil || last.Equal(saved) {
 		return
 	}
+	err := b.save(ctx, last)
+	b.fault.Note(b.log, "public addresses are not stored: the next look tries again", err)
+	if err != nil {
+		return
+	}
 	attrs := []any{"ipv4", last.IPv4, "ipv6", last.IPv6}
 	for _, name := range slices.Sorted(maps.Keys(last.Named)) {
 		attrs = append(attrs, slog.Group(name, "ipv4", last.Named[name].IPv4, "ipv6", last.Named[name].IPv6))
 	}
 	b.log.Info("public addresses", attrs...)
-	if err := b.save(ctx, last); err != nil {
-		b.log.Error("store public addresses", "error", err)
-		return // the next look tries again
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.saved = last

@@ -12,6 +12,7 @@ import (
 
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/tasks"
 )
 
 // Family is an IP address family, 4 or 6.
@@ -155,8 +156,11 @@ func (s Source) find(ctx context.Context) (finding, error) {
 	var looks sync.WaitGroup
 	for i, o := range s.origins {
 		looks.Go(func() {
-			f, err := o.look(ctx, s.family)
-			all[i] = told{o, f, err}
+			all[i].by = o
+			all[i].err = tasks.Call(func() (err error) {
+				all[i].finding, err = o.look(ctx, s.family)
+				return err
+			})
 		})
 	}
 	looks.Wait()

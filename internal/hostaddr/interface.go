@@ -17,7 +17,7 @@ import (
 	"meshddns/internal/msg"
 )
 
-// autoAddr returns the first public address of the default route's interface.
+// autoAddr returns the preferred public address of the default route's interface.
 func autoAddr(f Family) (finding, error) {
 	name, err := defaultInterface(f)
 	if err != nil {
@@ -27,7 +27,7 @@ func autoAddr(f Family) (finding, error) {
 		return finding{note: msg.Textf("there is no default route for IPv%d", f)}, nil
 	}
 	addrs, err := interfaceAddrs(f, name)
-	if a := first(addrs, isPublic); err != nil || a.IsValid() {
+	if a := preferred(f, filtered(addrs, isPublic)); err != nil || a.IsValid() {
 		return finding{addr: a}, err
 	}
 	if len(addrs) == 0 {
@@ -37,7 +37,7 @@ func autoAddr(f Family) (finding, error) {
 	return finding{note: note, verdict: verdictOf(addrs[0])}, nil
 }
 
-// interfaceAddr returns the first public address of an interface. Without one it returns a private address, because the
+// interfaceAddr returns the preferred public address of an interface. Without one it returns a private address, because the
 // operator named the interface.
 func interfaceAddr(f Family, name string) (finding, error) {
 	addrs, err := interfaceAddrs(f, name)
@@ -45,7 +45,7 @@ func interfaceAddr(f Family, name string) (finding, error) {
 		return finding{}, err
 	}
 	for _, eligible := range []func(netip.Addr) bool{isPublic, netip.Addr.IsGlobalUnicast} {
-		if a := first(addrs, eligible); a.IsValid() {
+		if a := preferred(f, filtered(addrs, eligible)); a.IsValid() {
 			return finding{addr: a}, nil
 		}
 	}
@@ -68,11 +68,13 @@ func unfit(addrs []netip.Addr) (all msg.Text) {
 	return all
 }
 
-func first(addrs []netip.Addr, eligible func(netip.Addr) bool) netip.Addr {
-	if i := slices.IndexFunc(addrs, eligible); i >= 0 {
-		return addrs[i]
+func filtered(addrs []netip.Addr, eligible func(netip.Addr) bool) (found []netip.Addr) {
+	for _, a := range addrs {
+		if eligible(a) {
+			found = append(found, a)
+		}
 	}
-	return netip.Addr{}
+	return found
 }
 
 // interfaceAddrs returns the stable addresses of an interface. It reads IPv6 addresses from

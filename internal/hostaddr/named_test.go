@@ -125,6 +125,7 @@ func TestFile(t *testing.T) {
 		"192.0.2.1\n192.0.2.2":          "two IPv4 addresses",
 		"192.0.2.1 192.0.2.2":           "not one address",
 		"127.0.0.1":                     "loopback",
+		"\ufeff192.0.2.1\n":             "byte order mark (BOM)",
 		"::ffff:192.0.2.1":              "not an IPv6 address",
 		strings.Repeat("\n", 300):       "too long",
 	} {

@@ -125,6 +125,39 @@ func TestAutoUsesRouteWithLowestMetric(t *testing.T) {
 	checkAddrs(t, "auto", "192.31.196.0", "2620:4f:8000::1")
 }
 
+// TestAutoTakesTheKernelsChoice: the address of the old prefix is the lower one and not deprecated yet.
+func TestAutoTakesTheKernelsChoice(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	addLink(t, 0)
+	ip(t, "addr add 192.31.196.1/24 dev wan0")
+	ip(t, "addr add 192.31.196.2/24 dev wan0")
+	ip(t, "addr add 2620:4f:8000::1/128 dev wan0 nodad valid_lft 26293 preferred_lft 26293")
+	ip(t, "addr add 2620:4f:8000:5::1/64 dev wan0 nodad valid_lft 256332 preferred_lft 169932")
+	ip(t, "-4 route add default dev wan0")
+	ip(t, "-6 route add default dev wan0")
+	checkAddrs(t, "auto", "192.31.196.1", "2620:4f:8000:5::1")
+	checkAddrs(t, "interface:wan0", "192.31.196.1", "2620:4f:8000:5::1")
+	ip(t, "-4 route change default dev wan0 src 192.31.196.2")
+	ip(t, "-6 route change default dev wan0 src 2620:4f:8000::1")
+	checkAddrs(t, "auto", "192.31.196.2", "2620:4f:8000::1")
+}
+
+// TestLongestPreferredLifetime: without a default route the kernel chooses none.
+func TestLongestPreferredLifetime(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	addLink(t, 0)
+	for i, lifetime := range []int{49_000, 60_000, 100_000} {
+		ip(t, fmt.Sprintf("addr add 2620:4f:8000::%d/128 dev wan0 nodad valid_lft 200000 preferred_lft %d", i, lifetime))
+	}
+	checkAddrs(t, "interface:wan0", "none", "2620:4f:8000::1") // 60 000 is more than half of 100 000
+	ip(t, "addr add 2620:4f:8000::9/128 dev wan0 nodad")
+	checkAddrs(t, "interface:wan0", "none", "2620:4f:8000::9") // for ever
+}
+
 func TestPrivateAddressOnlyWhereTheInterfaceIsNamed(t *testing.T) {
 	if !inNamespace(t) {
 		return

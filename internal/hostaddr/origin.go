@@ -178,6 +178,9 @@ func fileAddr(f Family, path string) (finding, error) {
 // parseFile reads a file of one address, or of one address of each family, a line for each. Blank lines count as none. It
 // returns the zero Addr if there is none of the family.
 func parseFile(f Family, text []byte) (found netip.Addr, err error) {
+	if bytes.HasPrefix(text, []byte("\ufeff")) {
+		return found, msg.Errorf("the file begins with a byte order mark (BOM): save it as UTF-8 without one")
+	}
 	var seen [2]bool
 	for line := range bytes.Lines(text) {
 		word := string(bytes.TrimSpace(line))

@@ -45,6 +45,20 @@ func isPublic(a netip.Addr) bool {
 	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
+// ParseRange reads a range of addresses, or an address, which is a range of its own. A range of IPv4
+// addresses in IPv6 form becomes one of IPv4, because addresses are compared in that form.
+func ParseRange(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		address = address.Unmap()
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if address := prefix.Addr(); address.Is4In6() {
+		prefix, err = address.Unmap().Prefix(prefix.Bits() - (128 - 32)) // an error if it is wider than all of IPv4
+	}
+	return prefix.Masked(), err
+}
+
 // Verdict says what an address, or the look for one, is worth to a host outside.
 type Verdict string
 

@@ -18,7 +18,8 @@ import (
 
 const (
 	askTime      = 10 * time.Second
-	maxAnswer    = 256 // octets; an answer of this length is not an address
+	maxHeader    = 16 << 10 // octets of all header fields
+	maxAnswer    = 256      // octets; an answer of this length is not an address
 	maxRedirects = 5
 )
 
@@ -69,7 +70,7 @@ func client(f Family) *http.Client {
 		return new(net.Dialer).DialContext(ctx, fmt.Sprintf("tcp%d", f), addr)
 	}
 	return &http.Client{
-		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader},
 		CheckRedirect: checkRedirect,
 	}
 }

@@ -115,6 +115,7 @@ func TestURLBrokenAnswers(t *testing.T) {
 		"malformed location": "HTTP/1.1 302 Found\r\nLocation: http://secret:%zz/?token=secret\r\n\r\n",
 		"cut body":           "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n192.0.2.1",
 		"hang-up":            "",
+		"long header":        "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 16<<10) + "\r\n\r\n192.0.2.1",
 	}
 	for name, answer := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -181,29 +181,34 @@ func (s *Server) connContext(ctx context.Context, accepted net.Conn) context.Con
 
 type serverKey struct{}
 
-// Patience returns a context for a request that waits for other work. It ends after limit, or 5 s
-// after the server begins to stop.
-func Patience(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	server, ok := ctx.Value(serverKey{}).(*Server)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	if !ok {
-		return ctx, cancel
-	}
-	return until(server.patience, ctx, cancel)
+// ErrCrowded is the cause of a context that has ended at once, because too many requests wait.
+var ErrCrowded = errors.New("too many requests wait")
+
+// Patience begins the wait of a request for other work, such as a provider's: from now on the request
+// has no turn. The context that Patience returns ends at a time, 5 s after the server begins to stop, or
+// at once with the cause ErrCrowded.
+func Patience(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithDeadline(ctx, end)
+	return yield(ctx, cancel, func(s *Server) context.Context { return s.patience })
 }
 
-// Running returns a context for an answer without an end. It ends when the server begins to stop.
+// Running is Patience for an answer without an end. The context ends when the server begins to stop.
 func Running(ctx context.Context) (context.Context, context.CancelFunc) {
-	server, ok := ctx.Value(serverKey{}).(*Server)
 	ctx, cancel := context.WithCancel(ctx)
+	return yield(ctx, cancel, func(s *Server) context.Context { return s.running })
+}
+
+// yield ends the turn of a request, and cancels ctx when a context of its server ends.
+func yield(ctx context.Context, cancel context.CancelFunc, end func(*Server) context.Context) (context.Context, context.CancelFunc) {
+	server, ok := ctx.Value(serverKey{}).(*Server)
 	if !ok {
 		return ctx, cancel
 	}
-	return until(server.running, ctx, cancel)
-}
-
-// until cancels ctx when another context ends.
-func until(end, ctx context.Context, cancel context.CancelFunc) (context.Context, context.CancelFunc) {
-	release := context.AfterFunc(end, cancel)
+	if !ctx.Value(connKey{}).(*connlimit.Conn).Yield() {
+		ended, end := context.WithCancelCause(ctx)
+		end(ErrCrowded)
+		return ended, cancel
+	}
+	release := context.AfterFunc(end(server), cancel)
 	return ctx, func() { release(); cancel() }
 }

@@ -17,6 +17,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"meshddns/internal/connlimit"
+	"meshddns/test/support"
 )
 
 // patience bounds every wait; soon is less than any time that the server gives a client.
@@ -253,11 +256,20 @@ func TestStop(t *testing.T) {
 	<-stopped
 }
 
+// asked is the context of a request that a server works on.
+func asked(t *testing.T, s *Server) context.Context {
+	server, client := net.Pipe()
+	t.Cleanup(func() { client.Close() })
+	c := s.limiter.Admit(server)
+	t.Cleanup(func() { c.Close() })
+	c.Work(true)
+	return context.WithValue(context.WithValue(t.Context(), serverKey{}, s), connKey{}, c)
+}
+
 // A wait for others ends with the patience of a server that is being stopped.
 func TestPatience(t *testing.T) {
 	s := New(Config{})
-	request := context.WithValue(t.Context(), serverKey{}, s)
-	ctx, cancel := Patience(request, time.Hour)
+	ctx, cancel := Patience(asked(t, s), time.Now().Add(time.Hour))
 	defer cancel()
 	if ctx.Err() != nil {
 		t.Fatal("no patience at all")
@@ -272,13 +284,58 @@ func TestPatience(t *testing.T) {
 // An answer without an end ends when the server begins to stop.
 func TestRunning(t *testing.T) {
 	s := New(Config{})
-	ctx, cancel := Running(context.WithValue(t.Context(), serverKey{}, s))
+	ctx, cancel := Running(asked(t, s))
 	defer cancel()
 	if s.hurry(); ctx.Err() != nil {
 		t.Fatal("it has ended before the stop")
 	}
 	s.halt()
 	<-ctx.Done()
+}
+
+// The requests of a client that wait for other work keep no turn: with as many as one client may have,
+// and with further ones that do not wait, a change is answered at once.
+func TestWaitingKeepsNoTurn(t *testing.T) {
+	l := listenTCP(t)
+	waits, end := make(chan error, 1), make(chan struct{})
+	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			ctx, cancel := Patience(r.Context(), time.Now().Add(time.Hour))
+			defer cancel()
+			waits <- context.Cause(ctx)
+			select {
+			case <-end:
+			case <-ctx.Done():
+			}
+		}
+	})})
+	most := connlimit.Places(DescriptorEighths) / 2 / 2 * 3 / 4
+	var waiting []net.Conn
+	for n := range most + 20 {
+		c := dial(t, l)
+		io.WriteString(c, "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		var want error
+		if n >= most {
+			want = ErrCrowded
+		}
+		if err := support.Receive(t, waits); err != want {
+			t.Fatalf("wait %d of %d: %v", n, most, err)
+		}
+		waiting = append(waiting, c)
+	}
+	answered := func(c net.Conn) {
+		t.Helper()
+		if response, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || response.StatusCode != 200 {
+			t.Fatalf("%+v, %v", response, err)
+		}
+	}
+	change := dial(t, l)
+	io.WriteString(change, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+	answered(change)
+	close(end)
+	for _, c := range waiting {
+		answered(c)
+	}
 }
 
 func TestSockets(t *testing.T) {
@@ -488,4 +545,25 @@ func TestDeadSocketGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	listeners[0].Close()
+}
+
+// TestHeaderLimit: a request has at most 16 KiB before its body.
+func TestHeaderLimit(t *testing.T) {
+	l := listenTCP(t)
+	run(t, Config{Listeners: []net.Listener{l}, TCP: http.HandlerFunc(echo)})
+	for size, want := range map[int]int{16 << 10: http.StatusMethodNotAllowed, 16<<10 + 1: http.StatusRequestHeaderFieldsTooLarge} {
+		c := dial(t, l)
+		const begin, end = "GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n"
+		if _, err := io.WriteString(c, begin+strings.Repeat("x", size-len(begin+end))+end); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%d octets: %d, want %d", size, response.StatusCode, want)
+		}
+	}
 }

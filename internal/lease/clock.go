@@ -1,23 +1,32 @@
 package lease
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"meshddns/internal/reconcile"
 )
 
-// changePause is the least time between two changes of one lease.
+// changePause is the least time between two changes of one family of a lease.
 const changePause = 5 * time.Second
 
 // clock is the time that a lease has left. It is in memory only, so that no time passes while the
 // program is down.
 type clock struct {
+	seq     int64 // of the lease
+	index   int   // in the queue
 	ttl     time.Duration
-	ends    time.Time // zero before the first renewal
-	changed time.Time // when the endpoints changed last, as far as is known
-	live    bool      // endpoints are published
-	ending  bool      // a transaction that ends the lease runs
-	gone    bool      // the usage is released, so the end says nothing about the way from the node
-	held    time.Time // since when the end is held back; zero: it is not
+	ends    time.Time           // zero before the first renewal
+	told    [families]time.Time // when a renewal told the endpoints of a family last
+	changed [families]time.Time // when they changed last, as far as is known
+	live    bool                // endpoints are published
+	ending  bool                // a transaction that ends the lease runs
+	gone    bool                // the usage is released, so the end says nothing about the way from the node
+	held    time.Time           // since when the end is held back; zero: it is not
+
+	leftOut []reconcile.LeftOut // of the endpoints, as read at looked
+	looked  time.Time
 }
 
 // clocks has the clocks of the leases by their seqs. A lease without endpoints whose last change is
@@ -25,7 +34,11 @@ type clock struct {
 type clocks struct {
 	mu      sync.Mutex
 	all     map[int64]*clock
+	queue   queue       // of all
+	live    int         // those with endpoints
 	recent  []time.Time // of the ends in the last endWindow
+	held    time.Time   // when leases were held back last
+	untold  int         // leases that were held back, whose event is not stored yet
 	renewed time.Time   // the last renewal of a lease that is not held
 }
 
@@ -33,62 +46,92 @@ type clocks struct {
 func (c *clocks) of(l Lease) *clock {
 	k := c.all[l.Seq]
 	if k == nil {
-		k = &clock{ttl: l.TTL}
-		c.all[l.Seq] = k
+		k = &clock{seq: l.Seq, ttl: l.TTL}
+		c.add(k)
 	}
 	return k
 }
 
 // set starts the time of a lease whose endpoints are being stored; live is false if there are none.
-func (c *clocks) set(l Lease, now time.Time, live bool) {
+func (c *clocks) set(l Lease, now time.Time, live bool, keep Keep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
-	k.ends, k.live = now.Add(k.ttl), live
-	c.note(k, now)
+	c.put(k, now.Add(k.ttl), live)
+	c.note(k, now, keep)
 }
 
 // extend starts the time of a lease again, unless the lease is ending or has ended.
-func (c *clocks) extend(l Lease, now time.Time) bool {
+func (c *clocks) extend(l Lease, now time.Time, keep Keep) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.all[l.Seq]
 	if k == nil || !k.live || k.ending {
 		return false
 	}
-	k.ends = now.Add(k.ttl)
-	c.note(k, now)
+	c.put(k, now.Add(k.ttl), true)
+	c.note(k, now, keep)
 	return true
 }
 
 // note notes that a lease was renewed: its end is not held back any more. The caller holds the lock.
-func (c *clocks) note(k *clock, now time.Time) {
+func (c *clocks) note(k *clock, now time.Time, keep Keep) {
 	if k.held.IsZero() {
 		c.renewed = now
 	}
 	k.ending, k.gone, k.held = false, false, time.Time{}
+	for f := range families {
+		if keep[f] != Stay {
+			k.told[f] = now
+		}
+	}
 }
 
-// change begins a change of a lease, or returns the time until the next one is allowed. undo takes the
-// beginning back if the change fails, and what set has done for it.
-func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()) {
+// fresh reports whether a renewal has told the endpoints of a family less than the lease's time ago.
+func (c *clocks) fresh(seq int64, f Family, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.all[seq]
+	return k != nil && now.Sub(k.told[f]) < k.ttl
+}
+
+// change begins a change of some families of a lease, or returns the time until the next one is allowed. undo
+// takes the beginning back if the change fails, and what set has done for it.
+func (c *clocks) change(l Lease, changed [families]bool, now time.Time) (wait time.Duration, undo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.of(l)
 	before := *k
-	if wait = k.changed.Add(changePause).Sub(now); !k.changed.IsZero() && wait > 0 {
+	for f := range families {
+		if changed[f] && !k.changed[f].IsZero() {
+			wait = max(wait, k.changed[f].Add(changePause).Sub(now))
+		}
+	}
+	if wait > 0 {
 		return wait, nil
 	}
-	k.changed = now
+	for f := range families {
+		if changed[f] {
+			k.changed[f] = now
+		}
+	}
+	c.put(k, k.ends, k.live)
 	return 0, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if k.changed.Equal(now) {
-			k.changed = before.changed
+		if c.all[l.Seq] != k {
+			return // the lease is deleted
+		}
+		ends, live := k.ends, k.live
+		for f := range families {
+			if changed[f] && k.changed[f].Equal(now) {
+				k.changed[f] = before.changed[f]
+			}
 		}
 		if k.ends.Equal(now.Add(k.ttl)) { // no other renewal has set it since
-			k.ends, k.live, k.held = before.ends, before.live, before.held
+			ends, live, k.told, k.held = before.ends, before.live, before.told, before.held
 		}
+		c.put(k, ends, live)
 	}
 }
 
@@ -96,7 +139,9 @@ func (c *clocks) change(l Lease, now time.Time) (wait time.Duration, undo func()
 func (c *clocks) forget(seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.all, seq)
+	if k := c.all[seq]; k != nil {
+		c.remove(k)
+	}
 }
 
 // ExpiresAt returns the time at which the endpoints of a lease are withdrawn if it is not renewed,
@@ -108,4 +153,40 @@ func (t *Table) ExpiresAt(seq int64) time.Time {
 		return k.ends
 	}
 	return time.Time{}
+}
+
+// LeftOut returns what the formats of the usage leave out of the endpoints of a lease that was just
+// renewed. It works that out at most once in changePause, unless the lease has changed.
+func (t *Table) LeftOut(ctx context.Context, l Lease, r Renewal) ([]reconcile.LeftOut, error) {
+	if len(r.Endpoints) == 0 {
+		return nil, nil
+	}
+	if all, ok := t.clocks.leftOut(l.Seq, t.now()); ok && !r.Changed {
+		return all, nil
+	}
+	all, err := t.ledger.LeftOut(ctx, l.Name, l.UsageID, l.Slot)
+	if err == nil {
+		t.clocks.noteLeftOut(l.Seq, all, t.now())
+	}
+	return all, err
+}
+
+// leftOut returns what was left out at the last look; ok is false if that was long ago.
+func (c *clocks) leftOut(seq int64, now time.Time) (all []reconcile.LeftOut, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.all[seq]
+	if k == nil || k.looked.IsZero() || now.Sub(k.looked) >= changePause || k.looked.After(now) {
+		return nil, false
+	}
+	return k.leftOut, true
+}
+
+// noteLeftOut notes what is left out now.
+func (c *clocks) noteLeftOut(seq int64, all []reconcile.LeftOut, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.all[seq]; k != nil {
+		k.leftOut, k.looked = all, now
+	}
 }

@@ -29,9 +29,7 @@ func (t *Table) Run(ctx context.Context) error {
 		pause := time.NewTimer(t.untilNext())
 		select {
 		case <-pause.C:
-			if err := t.Expire(ctx); err != nil && ctx.Err() == nil {
-				t.log.Error("leases whose time is over are not ended: the next look tries again", "error", err)
-			}
+			t.look(ctx)
 		case <-ctx.Done():
 			pause.Stop()
 			return nil
@@ -39,17 +37,21 @@ func (t *Table) Run(ctx context.Context) error {
 	}
 }
 
+// look ends the leases whose time is over. A fault that lasts is logged once.
+func (t *Table) look(ctx context.Context) {
+	if err := t.Expire(ctx); ctx.Err() == nil {
+		t.fault.Note(t.log, "leases whose time is over are not ended: the next look tries again", err)
+	}
+}
+
 // untilNext returns the time until the next look. It is shorter than the least time of a new lease.
 func (t *Table) untilNext() time.Duration {
 	t.clocks.mu.Lock()
 	defer t.clocks.mu.Unlock()
-	next := longestLook
-	for _, k := range t.clocks.all {
-		if k.live {
-			next = min(next, k.ends.Sub(t.now()))
-		}
+	if len(t.clocks.queue) == 0 {
+		return longestLook
 	}
-	return max(next, shortLook)
+	return min(max(t.clocks.queue[0].over().Sub(t.now()), shortLook), longestLook)
 }
 
 // Expire ends the leases whose time is over, unless so many end together that this program itself may
@@ -57,14 +59,14 @@ func (t *Table) untilNext() time.Duration {
 func (t *Table) Expire(ctx context.Context) error {
 	now := t.now()
 	faults := t.endGone(ctx, now)
-	due, newlyHeld, crowd := t.clocks.due(now)
-	if crowd {
-		if newlyHeld > 0 {
-			if err := t.tellHeld(ctx, newlyHeld); err != nil {
-				return errors.Join(faults, err)
-			}
+	due, held, untold := t.clocks.due(now)
+	if untold > 0 {
+		if err := t.tellHeld(ctx, untold); err != nil {
+			return errors.Join(faults, err)
 		}
-		due = t.released(ctx, due, now)
+	}
+	if len(held) > 0 {
+		due = append(due, t.released(ctx, held, now)...)
 	}
 	return errors.Join(faults, t.endAll(ctx, due, now))
 }
@@ -78,7 +80,7 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 	scan := func(row sqlite.Scanner) (seq int64, err error) { err = row.Scan(&seq); return seq, err }
 	stay, err := sqlite.Collect(ctx, t.db.Reader, scan, `
 		SELECT l.seq FROM leases l JOIN bindings b ON b.seq = l.usage
-		WHERE l.endpoints <> '[]' AND b.status <> 'releasing' ORDER BY l.seq`)
+		WHERE l.seq IN (SELECT value FROM json_each(?)) AND l.endpoints <> '[]' AND b.status <> 'releasing' ORDER BY l.seq`, string(events.JSON(over)))
 	if err != nil {
 		return err
 	}
@@ -94,9 +96,9 @@ func (t *Table) endGone(ctx context.Context, now time.Time) error {
 func (c *clocks) over(now time.Time) (seqs []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for seq, k := range c.all {
-		if k.live && !k.ends.After(now) {
-			seqs = append(seqs, seq)
+	for _, k := range c.queue.until(now) {
+		if k.live {
+			seqs = append(seqs, k.seq)
 		}
 	}
 	return seqs
@@ -113,36 +115,42 @@ func (c *clocks) leave(seqs []int64) {
 	}
 }
 
-// due returns the leases whose time is over. crowd reports whether they are held back; newlyHeld are
-// those of them that were not before.
-func (c *clocks) due(now time.Time) (due []int64, newlyHeld int, crowd bool) {
+// due returns the leases whose time is over: those that end now, and those that are held back; untold is the number
+// of leases that were held back and not told yet. Leases are held that end together, and further ones while no lease
+// is renewed.
+func (c *clocks) due(now time.Time) (due, held []int64, untold int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.recent) > 0 && now.Sub(c.recent[0]) >= endWindow {
 		c.recent = c.recent[1:]
 	}
-	total, over, held := len(c.recent), len(c.recent), false
-	for seq, k := range c.all {
+	together := len(c.recent)
+	for _, k := range c.queue.until(now) {
 		switch {
-		case k.live:
-			total++
-			if !k.ends.After(now) {
-				over++
-				due = append(due, seq)
-				held = held || !k.held.IsZero()
+		case !k.live:
+			c.remove(k)
+		case k.held.IsZero():
+			together++
+			due = append(due, k.seq)
+		default:
+			if now.Sub(k.held) < endWindow {
+				together++
 			}
-		case now.Sub(k.changed) >= changePause:
-			delete(c.all, seq)
+			held = append(held, k.seq)
 		}
 	}
-	crowd = held || over > fewEnds && over*endShare > total
+	living := c.live - len(due) - len(held)
+	crowd := together > fewEnds && together*endShare > living+together
+	silence := len(held) > 0 && !c.renewed.After(c.held)
+	if len(due) == 0 || !crowd && !silence {
+		return due, held, c.untold
+	}
+	c.held = now
 	for _, seq := range due {
-		if k := c.all[seq]; crowd && k.held.IsZero() {
-			k.held = now
-			newlyHeld++
-		}
+		c.all[seq].held = now
 	}
-	return due, newlyHeld, crowd && len(due) > 0
+	c.untold += len(due)
+	return nil, append(held, due...), c.untold
 }
 
 // released returns those of the leases held back that may end: all of them when the control answers,
@@ -170,8 +178,14 @@ func (t *Table) released(ctx context.Context, held []int64, now time.Time) (free
 
 // tellHeld tells that leases are held back.
 func (t *Table) tellHeld(ctx context.Context, count int) error {
+	if err := t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}}); err != nil {
+		return err
+	}
 	t.log.Warn("many leases have not been renewed at once: their endpoints stay until a control shows that this host is not cut off", "count", count)
-	return t.events.Note(ctx, events.Event{Kind: events.LeaseHeld, Detail: events.Detail{Count: count}})
+	t.clocks.mu.Lock()
+	defer t.clocks.mu.Unlock()
+	t.clocks.untold -= count
+	return nil
 }
 
 // endAll withdraws the endpoints of leases, some in each transaction.
@@ -237,7 +251,7 @@ func (c *clocks) ended(seq int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.all[seq]; k != nil && k.ending {
-		delete(c.all, seq)
+		c.remove(k)
 		if !k.gone {
 			c.recent = append(c.recent, now)
 		}
@@ -272,16 +286,16 @@ func (t *Table) WriteMetrics(page *metrics.Page, all, live uint64) {
 	page.Figure(live, metrics.Label{Name: "state", Value: "live"})
 	page.Figure(all-live, metrics.Label{Name: "state", Value: "ended"})
 	page.Family("meshddns_leases_held", "gauge", "Leases whose time is over and whose endpoints stay, because too many have ended at once.")
-	page.Figure(t.clocks.held())
+	page.Figure(t.clocks.countHeld(t.now()))
 	t.renewals.Write(page, "meshddns_lease_renewals_total", "Renewals of leases.")
 	t.refused.Write(page, "meshddns_lease_refused_total", "Renewals that were refused.")
 }
 
-// held counts the leases that are held back.
-func (c *clocks) held() (n uint64) {
+// countHeld counts the leases that are held back.
+func (c *clocks) countHeld(now time.Time) (n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range c.all {
+	for _, k := range c.queue.until(now) {
 		if !k.held.IsZero() {
 			n++
 		}

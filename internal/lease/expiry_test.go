@@ -48,6 +48,12 @@ func TestExpiryFails(t *testing.T) {
 	if err := w.Expire(t.Context()); err == nil || w.leased() == "" {
 		t.Fatalf("%v %s", err, w.leased())
 	}
+	for range 3 {
+		w.look(t.Context())
+	}
+	if got := w.said.String(); strings.Count(got, "leases whose time is over are not ended") != 1 {
+		t.Errorf("a fault that lasts is logged as\n%s", got)
+	}
 	w.db.Exec(`DROP TRIGGER broken`)
 	w.pass(time.Second)
 	if w.leased() != "" {
@@ -76,6 +82,32 @@ func TestRestart(t *testing.T) {
 	if n := strings.Count(w.told(), "lease.expired"); n != 1 {
 		t.Errorf("%d leases have ended: %s", n, w.told())
 	}
+}
+
+// TestHeldIsToldWhenStored: a fault of the database when leases are held back does not lose the event.
+func TestHeldIsToldWhenStored(t *testing.T) {
+	w := newWorld(t)
+	w.Reachable = func(context.Context) (bool, bool) { return false, true }
+	w.slots(5)
+	refuse := `CREATE TRIGGER refuse BEFORE INSERT ON events WHEN NEW.kind = 'lease.held' BEGIN SELECT RAISE(ABORT, 'injected'); END`
+	if _, err := w.db.Writer.Exec(refuse); err != nil {
+		t.Fatal(err)
+	}
+	w.at = w.at.Add(time.Minute)
+	for range 2 {
+		if err := w.Expire(t.Context()); err == nil || !strings.Contains(err.Error(), "injected") {
+			t.Errorf("the database has stored the event: %v", err)
+		}
+	}
+	if _, err := w.db.Writer.Exec(`DROP TRIGGER refuse`); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Expire(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	w.want(`SELECT detail FROM events WHERE kind = 'lease.held'`, `{"count":5}`)
 }
 
 // TestCrowd: many leases whose time is over at once are held until the control answers.
@@ -165,6 +197,47 @@ func TestCrowdWithoutControl(t *testing.T) {
 			t.Errorf("%d have ended: %s", n, w.leased())
 		}
 	}
+}
+
+// TestAfterCrowd: leases that are held hold a later one only while no lease is renewed.
+func TestAfterCrowd(t *testing.T) {
+	for _, renewed := range []bool{true, false} {
+		w := newWorld(t)
+		w.Reachable = func(context.Context) (bool, bool) { return false, true }
+		w.slots(5)
+		_, late := w.lease(`{"slot":"late","ttl":120}`)
+		w.renew(late, "tcp://192.0.2.8:1")
+		_, other := w.lease(`{"slot":"other","ttl":3600}`)
+		w.renew(other, "tcp://192.0.2.8:2")
+		w.pass(time.Minute)
+		w.want(`SELECT detail FROM events WHERE kind = 'lease.held'`, `{"count":5}`)
+		if renewed {
+			w.at = w.at.Add(time.Second)
+			w.renew(other, "tcp://192.0.2.8:2")
+		}
+		w.pass(time.Minute)
+		if ended := strings.HasSuffix(w.told(), "lease.expired"); ended != renewed || strings.Count(w.told(), "lease.expired") > 1 {
+			t.Errorf("another lease was renewed: %t; %s", renewed, w.told())
+		}
+	}
+}
+
+// TestShareOfLiving: leases that are held for long do not count among those that live.
+func TestShareOfLiving(t *testing.T) {
+	w := newWorld(t)
+	w.Reachable = func(context.Context) (bool, bool) { return false, true }
+	w.slots(12)
+	var tokens []Token
+	for i := range 8 {
+		_, token := w.lease(`{"slot":"later` + strconv.Itoa(i) + `","ttl":` + strconv.Itoa(300+i/4*3300) + `}`)
+		w.renew(token, "tcp://192.0.2.8:"+strconv.Itoa(1000+i))
+		tokens = append(tokens, token)
+	}
+	w.pass(time.Minute)
+	w.at = w.at.Add(time.Second)
+	w.renew(tokens[7], "tcp://192.0.2.8:1007")
+	w.pass(5 * time.Minute)
+	w.want(`SELECT detail FROM events WHERE kind = 'lease.held' ORDER BY seq`, `{"count":12}`, `{"count":4}`)
 }
 
 // TestCrowdOfReleased: the leases of a usage that goes are no crowd, and hold no other lease.

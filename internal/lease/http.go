@@ -6,6 +6,7 @@ import (
 
 	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
+	"meshddns/internal/replay"
 	"meshddns/internal/sqlite"
 )
 
@@ -49,9 +50,13 @@ func (t *Table) List(r *http.Request) (envelope.Reply, error) {
 	return envelope.Reply{Data: all}, err
 }
 
-// Post makes a lease. Only this answer has its token.
+// Post makes a lease. Only this answer has its token, unless the request has an Idempotency-Key.
 func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
 	flags, err := envelope.Flags(r, "replace")
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	key, err := replay.KeyOf(r)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
@@ -63,11 +68,15 @@ func (t *Table) Post(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	l, token, err := t.Create(r.Context(), r.PathValue("id"), rules, flags["replace"])
+	c := Creation{Usage: r.PathValue("id"), Rules: rules, Replace: flags["replace"]}
+	if again := key(); again != nil {
+		c.Again = new(again.Of(r.URL.RequestURI()))
+	}
+	l, token, repeated, err := t.Create(r.Context(), c)
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	return envelope.Reply{Message: msg.LeaseCreated, ID: l.ID, Data: struct {
+	return envelope.Reply{Message: msg.LeaseCreated, ID: l.ID, Replayed: repeated, Data: struct {
 		ID        string `json:"id"`
 		Slot      string `json:"slot"`
 		Token     Token  `json:"token"`

@@ -3,6 +3,7 @@ package lease
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"os"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/replay"
 )
 
 // TestPost: only the answer has the token, and a token of 32 octets; the files of the database have a
@@ -84,6 +86,7 @@ func TestPostRefuses(t *testing.T) {
 		{"u3", `{"slot":"a","ttl":60,"schemes":[` + seventeen + `]}`, 400, msg.LeaseSchemes},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["192.0.2.0/33"]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["a.example"]}`, 400, msg.LeaseCIDRs},
+		{"u3", `{"slot":"a","ttl":60,"cidrs":["::ffff:0.0.0.0/95"]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["192.0.2.0/24",""]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":["fe80::1%eth0"]}`, 400, msg.LeaseCIDRs},
 		{"u3", `{"slot":"a","ttl":60,"cidrs":[` + seventeen + `]}`, 400, msg.LeaseCIDRs},
@@ -196,5 +199,74 @@ func TestRemove(t *testing.T) {
 	w.pass(2 * time.Minute)
 	if got := w.told(); got != "lease.created lease.created lease.renewed lease.ended lease.ended" {
 		t.Error(got)
+	}
+}
+
+// TestRepeatedPost: a client that has not got the answer repeats the request, and gets the same lease with a token that works. No
+// token is stored. Once the token is in use, the repetition is refused.
+func TestRepeatedPost(t *testing.T) {
+	w := newWorld(t)
+	w.db.Usage(2, "_mesh.b.example.com")
+	type made struct {
+		Data struct {
+			ID    string
+			Token Token
+		}
+	}
+	post := func(path, body, key string) (m made, status int, code msg.ID) {
+		t.Helper()
+		status, code, answer := w.askAgain("POST", path, body, key)
+		if status == 200 {
+			w.must(json.Unmarshal([]byte(answer), &m))
+		}
+		for _, stored := range w.db.Texts(`SELECT answer FROM replays`) {
+			if m.Data.Token != "" && strings.Contains(stored, string(m.Data.Token)) {
+				t.Errorf("the token is stored: %s", stored)
+			}
+		}
+		return m, status, code
+	}
+	const path, body = "/usages/u1/leases", `{"slot":"a","ttl":60}`
+	first, _, _ := post(path, body, "order 1")
+	w.at = w.at.Add(replay.Kept - time.Second)
+	w.restart()
+	again, status, _ := post(path, body, "order 1")
+	if status != 200 || again.Data.ID != first.Data.ID || again.Data.Token == first.Data.Token {
+		t.Fatalf("%d %+v, first %+v", status, again, first)
+	}
+	if _, err := w.try(first.Data.Token, "tcp://192.0.2.7:1"); err != ErrUnknown {
+		t.Errorf("the token of the lost answer: %v", err)
+	}
+	if got := w.told(); got != "lease.created" {
+		t.Errorf("the events are %s", got)
+	}
+	for _, other := range []struct {
+		path, body, key string
+		status          int
+		code            msg.ID
+	}{
+		{path, `{"slot":"a","ttl":61}`, "order 1", 409, msg.IdempotencyKeyReused},
+		{"/usages/u2/leases", body, "order 1", 409, msg.IdempotencyKeyReused},
+		{path + "?replace=1", body, "order 1", 409, msg.IdempotencyKeyReused},
+		{path, body, "order 2", 409, msg.LeaseExists},
+		{path, body, "", 409, msg.LeaseExists},
+		{path, body, "bad\tkey", 400, msg.IdempotencyKeyInvalid},
+	} {
+		if _, status, code := post(other.path, other.body, other.key); status != other.status || code != other.code {
+			t.Errorf("%s %s %q: %d %s, want %d %s", other.path, other.body, other.key, status, code, other.status, other.code)
+		}
+	}
+	w.renew(again.Data.Token, "tcp://192.0.2.7:1")
+	if _, status, code := post(path, body, "order 1"); status != 409 || code != msg.LeaseExists {
+		t.Errorf("a token in use: %d %s", status, code)
+	}
+	w.renew(again.Data.Token, "tcp://192.0.2.7:1")
+	w.ask("DELETE", path+"/"+first.Data.ID, "")
+	if _, status, code := post(path, body, "order 1"); status != 404 || code != msg.UnknownLease {
+		t.Errorf("a lease that has ended: %d %s", status, code)
+	}
+	w.at = w.at.Add(time.Second)
+	if later, status, _ := post(path, body, "order 1"); status != 200 || later.Data.ID == first.Data.ID {
+		t.Errorf("a day later: %d %+v", status, later)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"meshddns/internal/envelope"
 	"meshddns/internal/events"
 	"meshddns/internal/format"
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
@@ -140,23 +141,13 @@ func (b body) rules() (r Rules, err error) {
 		return r, msg.Refuse(msg.LeaseCIDRs, "", maxEntries)
 	}
 	for _, text := range b.CIDRs {
-		prefix, err := parseRange(text)
+		prefix, err := hostaddr.ParseRange(text)
 		if err != nil {
 			return r, msg.Refuse(msg.LeaseCIDRs, text, maxEntries)
 		}
 		r.CIDRs = append(r.CIDRs, prefix)
 	}
 	return r, r.checkTemplate()
-}
-
-// parseRange reads an address range, or an address, which is a range of its own.
-func parseRange(text string) (netip.Prefix, error) {
-	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
-		address = address.Unmap()
-		return netip.PrefixFrom(address, address.BitLen()), nil
-	}
-	prefix, err := netip.ParsePrefix(text)
-	return prefix.Masked(), err
 }
 
 // checkTemplate checks each endpoint of the template with an address in it.

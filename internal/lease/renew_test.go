@@ -83,7 +83,7 @@ func TestRenewNothing(t *testing.T) {
 	}
 }
 
-// TestRenewTooSoon: a lease changes once in 5 seconds; a change that fails does not count.
+// TestRenewTooSoon: a family of a lease changes once in 5 seconds; a change that fails does not count.
 func TestRenewTooSoon(t *testing.T) {
 	w := newWorld(t)
 	_, token := w.lease(`{"slot":"a","ttl":60}`)
@@ -112,6 +112,34 @@ func TestRenewTooSoon(t *testing.T) {
 	}
 }
 
+// TestRenewKeeping: of two renewals at once, each with the endpoints of one family, both stand; and their sum is
+// checked.
+func TestRenewKeeping(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	stale, err := w.Find(t.Context(), token)
+	w.must(err)
+	for _, told := range []string{"a://[::7]:1", "a://1.1.1.1:1"} {
+		keep := Keep{IPv4: Stay, IPv6: Stay}
+		keep[familyOf(told)] = Withdraw
+		if _, err := w.RenewKeeping(t.Context(), stale, []string{told}, keep, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.leased(); got != `["a://1.1.1.1:1","a://[::7]:1"]` {
+		t.Fatal(got)
+	}
+	full := slices.Repeat([]string{"a://1.1.1.1:1"}, MaxEndpoints)
+	w.at = w.at.Add(5 * time.Second)
+	_, err = w.RenewKeeping(t.Context(), stale, full, Keep{IPv6: Stay}, node)
+	if refusal, ok := errors.AsType[*msg.Refusal](err); !ok || refusal.ID != msg.LeaseTooManyEndpoints {
+		t.Errorf("%v", err)
+	}
+	if _, err = w.RenewKeeping(t.Context(), stale, full[1:], Keep{IPv6: Stay}, node); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRenewFails: a change that is not stored leaves the lease the time that it has.
 func TestRenewFails(t *testing.T) {
 	for _, endpoints := range [][]string{{"tcp://192.0.2.7:2"}, {}} {
@@ -132,6 +160,31 @@ func TestRenewFails(t *testing.T) {
 		if w.leased() != "" {
 			t.Errorf("after %s the lease does not end", endpoints)
 		}
+	}
+}
+
+// TestRenewWithoutStoring: a renewal without a change stands although its time cannot be stored; the log tells it once.
+func TestRenewWithoutStoring(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	w.renew(token, "tcp://192.0.2.7:1")
+	for round := range 2 {
+		w.db.Exec(`CREATE TRIGGER broken BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+		for range 3 {
+			w.pass(30 * time.Second)
+			if r := w.renew(token, "tcp://192.0.2.7:1"); r.Changed || !r.ExpiresAt.Equal(w.at.Add(time.Minute)) {
+				t.Errorf("%+v", r)
+			}
+		}
+		w.db.Exec(`DROP TRIGGER broken`)
+		w.pass(30 * time.Second)
+		w.renew(token, "tcp://192.0.2.7:1")
+		if told := strings.Count(w.said.String(), "cannot be stored"); told != round+1 {
+			t.Errorf("the log tells it %d times in %d failures:\n%s", told, round+1, w.said.String())
+		}
+	}
+	if !strings.Contains(w.figures(), `meshddns_lease_renewals_total{result="unchanged"} 8`+"\n") {
+		t.Error(w.figures())
 	}
 }
 
@@ -176,6 +229,25 @@ func TestRenewRefuses(t *testing.T) {
 		w.at = w.at.Add(5 * time.Second)
 		if _, err := w.try(token, good); err != nil {
 			t.Errorf("%s: %v", good, err)
+		}
+	}
+}
+
+// TestRangesOfIPv4: a range of IPv4 addresses in IPv6 form permits them, also one that an older program stored.
+func TestRangesOfIPv4(t *testing.T) {
+	w := newWorld(t)
+	for body, want := range map[string]string{
+		`{"slot":"a","ttl":60,"cidrs":["::ffff:10.0.0.0/104"]}`:               `["10.0.0.0/8"]`,
+		`{"slot":"b","ttl":60,"cidrs":["::ffff:10.1.2.3"]}`:                   `["10.1.2.3/32"]`,
+		`{"slot":"c","ttl":60,"cidrs":["::ffff:0.0.0.0/96","2001:db8::/32"]}`: `["0.0.0.0/0","2001:db8::/32"]`,
+		`{"slot":"d","ttl":60,"cidrs":["10.1.2.3/8"]}`:                        `["10.0.0.0/8"]`,
+	} {
+		id, token := w.lease(body)
+		w.want(`SELECT cidrs FROM leases WHERE id = '`+id+`'`, want)
+		w.renew(token, "tcp://10.1.2.3:1")
+		if strings.Contains(body, `"d"`) {
+			w.db.Exec(`UPDATE leases SET cidrs = '["::ffff:10.0.0.0/104"]' WHERE id = ?`, id)
+			w.renew(token, "tcp://10.1.2.3:1")
 		}
 	}
 }

@@ -7,14 +7,18 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"meshddns/internal/events"
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/reconcile"
+	"meshddns/internal/replay"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 // Table is the stored leases and the time that each has left.
@@ -23,14 +27,17 @@ type Table struct {
 	// nil: there is no control.
 	Reachable func(ctx context.Context) (ok, known bool)
 
-	db     *sqlite.Database
-	ledger *ledger.Ledger
-	events *events.Log
-	now    func() time.Time
-	newID  func() (string, error)
-	log    *slog.Logger
+	db      *sqlite.Database
+	ledger  *ledger.Ledger
+	events  *events.Log
+	replays *replay.Table
+	now     func() time.Time
+	newID   func() (string, error)
+	log     *slog.Logger
 
 	clocks   clocks
+	unnoted  atomic.Bool // the time of the last renewal could not be stored
+	fault    tasks.Fault // of ending leases
 	renewals metrics.Counter
 	refused  metrics.Counter
 }
@@ -40,6 +47,7 @@ type Config struct {
 	Database *sqlite.Database
 	Ledger   *ledger.Ledger
 	Events   *events.Log
+	Replays  *replay.Table
 	Now      func() time.Time
 	NewID    func() (string, error)
 	Log      *slog.Logger
@@ -47,7 +55,7 @@ type Config struct {
 
 // NewTable returns the leases of a database; call Load before use.
 func NewTable(c Config) *Table {
-	t := &Table{db: c.Database, ledger: c.Ledger, events: c.Events, now: c.Now, newID: c.NewID, log: c.Log, clocks: clocks{all: map[int64]*clock{}}}
+	t := &Table{db: c.Database, ledger: c.Ledger, events: c.Events, replays: c.Replays, now: c.Now, newID: c.NewID, log: c.Log, clocks: clocks{all: map[int64]*clock{}}}
 	t.renewals.Add(0, changedLabel(true))
 	t.renewals.Add(0, changedLabel(false))
 	return t
@@ -58,7 +66,7 @@ func NewTable(c Config) *Table {
 func (t *Table) Load(ctx context.Context) error {
 	live, err := sqlite.Collect(ctx, t.db.Reader, scanLease, selectLeases+` WHERE l.endpoints <> '[]'`)
 	for _, l := range live {
-		t.clocks.set(l, t.now(), true)
+		t.clocks.set(l, t.now(), true, Keep{})
 	}
 	return err
 }
@@ -75,8 +83,8 @@ func scanLease(row sqlite.Scanner) (l Lease, err error) {
 		&l.Slot, (*sqlite.TextList)(&l.Schemes), &ranges, &seconds, (*sqlite.TextList)(&l.Template), &l.PeerID,
 		(*sqlite.TextList)(&l.Endpoints), &renewed, &l.RenewedBy)
 	for _, text := range ranges {
-		prefix, fault := netip.ParsePrefix(text)
-		err = errors.Join(err, fault) // a range that is not read must not become "all"
+		prefix, fault := hostaddr.ParseRange(text) // an older program stored IPv4 in IPv6 form
+		err = errors.Join(err, fault)              // a range that is not read must not become "all"
 		l.CIDRs = append(l.CIDRs, prefix)
 	}
 	l.TTL, l.RenewedAt = time.Duration(seconds)*time.Second, sqlite.Stamped(renewed)
@@ -106,39 +114,77 @@ func selectUsage(ctx context.Context, q sqlite.Queryer, id string) (l Lease, err
 	return l, sqlite.Absent(err, ErrUnknownUsage)
 }
 
-// Create makes a lease for a slot of a usage, and returns it with its token. With replace it ends the
-// slot's lease first.
-func (t *Table) Create(ctx context.Context, usage string, r Rules, replace bool) (made Lease, token Token, err error) {
+// Creation says how a lease is made.
+type Creation struct {
+	Usage   string
+	Rules   Rules
+	Replace bool        // the lease that the slot has ends
+	Again   *replay.Key // of a request that the client may repeat; nil for none
+}
+
+// Create makes a lease for a slot of a usage, and returns it with its token. A repeated request gives
+// the lease that the first one made another token, because only a hash of the first token is stored. The
+// error is ErrExists if the first token was used: then the client has it.
+func (t *Table) Create(ctx context.Context, c Creation) (made Lease, token Token, repeated bool, err error) {
 	id, err := t.newID()
 	if err != nil {
-		return made, "", err
+		return made, "", false, err
 	}
 	token = newToken()
 	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		l, err := selectUsage(ctx, tx, usage)
-		if err != nil {
+		if c.Again != nil {
+			var earlier string
+			if repeated, err = t.replays.Find(ctx, tx, *c.Again, &earlier); err != nil {
+				return err
+			}
+			if repeated {
+				made, err = retoken(ctx, tx, earlier, token)
+				return err
+			}
+		}
+		if made, err = t.create(ctx, tx, c, id, token); err != nil || c.Again == nil {
 			return err
 		}
-		if l.Releasing {
-			return ErrReleased
-		}
-		old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, r.Slot))
-		switch {
-		case err == nil && !replace:
-			return ErrExists
-		case err == nil:
-			err = t.end(ctx, tx, old)
-		case errors.Is(err, ErrUnknown):
-			err = checkRoom(ctx, tx, l.Usage)
-		}
-		if err != nil {
-			return err
-		}
-		l.ID, l.Rules = id, r
-		made = l
-		return t.insert(ctx, tx, l, token)
+		return t.replays.Keep(ctx, tx, *c.Again, id)
 	})
-	return made, token, err
+	return made, token, repeated, err
+}
+
+// retoken gives a lease another token, if the token that it has was never used.
+func retoken(ctx context.Context, tx *sql.Tx, id string, token Token) (l Lease, err error) {
+	l, err = scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.id = ?`, id))
+	switch {
+	case err != nil:
+		return l, err
+	case !l.RenewedAt.IsZero():
+		return l, ErrExists
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE leases SET token = ? WHERE seq = ?`, token.hash(), l.Seq)
+	return l, err
+}
+
+// create makes a lease in a transaction.
+func (t *Table) create(ctx context.Context, tx *sql.Tx, c Creation, id string, token Token) (l Lease, err error) {
+	if l, err = selectUsage(ctx, tx, c.Usage); err != nil {
+		return l, err
+	}
+	if l.Releasing {
+		return l, ErrReleased
+	}
+	old, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.usage = ? AND l.slot = ?`, l.Usage, c.Rules.Slot))
+	switch {
+	case err == nil && !c.Replace:
+		return l, ErrExists
+	case err == nil:
+		err = t.end(ctx, tx, old)
+	case errors.Is(err, ErrUnknown):
+		err = checkRoom(ctx, tx, l.Usage)
+	}
+	if err != nil {
+		return l, err
+	}
+	l.ID, l.Rules = id, c.Rules
+	return l, t.insert(ctx, tx, l, token)
 }
 
 // checkRoom returns ErrTooMany if a usage has MaxLeases.
@@ -199,38 +245,44 @@ type Renewal struct {
 	Changed   bool
 }
 
-// TooSoonError is the error for a change less than changePause after the last one of the lease.
+// TooSoonError is the error for a change less than changePause after the last one of a family of the lease.
 type TooSoonError struct{ Wait time.Duration }
 
 func (e *TooSoonError) Error() string { return "the lease has changed less than 5 seconds ago" }
 
 // Renew publishes the endpoints of a lease that Find returned, and starts its time again; without
 // endpoints it withdraws those that stand. If the endpoints are the published ones, it writes at most
-// the time, once in a quarter of the lease's time. The error is ErrUnknown, ErrReleased, a
+// the time, once in a quarter of the lease's time, and stands although that fails. The error is ErrUnknown, ErrReleased, a
 // TooSoonError or a msg.Refusal; then nothing has changed.
 func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from netip.Addr) (r Renewal, err error) {
+	return t.RenewKeeping(ctx, l, endpoints, Keep{}, from)
+}
+
+// RenewKeeping is Renew for a client that may tell one family of addresses: keep says what becomes of the other.
+func (t *Table) RenewKeeping(ctx context.Context, l Lease, told []string, keep Keep, from netip.Addr) (r Renewal, err error) {
 	defer func() { t.count(r, err) }()
 	if l.Releasing {
 		return r, ErrReleased
 	}
+	now := t.now()
+	endpoints := t.merged(l, told, keep, now)
 	if err := l.Check(endpoints); err != nil {
 		return r, err
 	}
-	now := t.now()
 	r.Endpoints = listed(endpoints)
-	if slices.Equal(l.Endpoints, endpoints) && (len(endpoints) == 0 || t.clocks.extend(l, now)) {
+	if slices.Equal(l.Endpoints, endpoints) && (len(endpoints) == 0 || t.clocks.extend(l, now, keep)) {
 		r.ExpiresAt = t.ExpiresAt(l.Seq)
 		if written := now.Sub(l.RenewedAt); len(endpoints) > 0 && (written < 0 || written >= l.TTL/4) {
-			err = t.note(ctx, l, now, from)
+			t.note(ctx, l, now, from)
 		}
-		return r, err
+		return r, nil
 	}
-	wait, undo := t.clocks.change(l, now)
+	wait, undo := t.clocks.change(l, changedFamilies(l.Endpoints, endpoints), now)
 	if wait > 0 {
 		return r, &TooSoonError{wait}
 	}
 	err = t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		r.Changed, err = t.change(ctx, tx, l.Seq, endpoints, now, from)
+		r.Endpoints, r.Changed, err = t.change(ctx, tx, l.Seq, told, keep, now, from)
 		return err
 	})
 	if err != nil {
@@ -240,37 +292,49 @@ func (t *Table) Renew(ctx context.Context, l Lease, endpoints []string, from net
 	return r, err
 }
 
-// note stores the time of a renewal without a change.
-func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) error {
-	return t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+// note stores the time of a renewal without a change. A failure is logged once until it works again:
+// the time only tells people of the renewal.
+func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Addr) {
+	err := t.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE leases SET renewed_at = ?, renewed_by = ? WHERE seq = ?`, sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), l.Seq)
 		return err
 	})
+	if ctx.Err() != nil {
+		return
+	}
+	if failed := err != nil; t.unnoted.Swap(failed) != failed && failed {
+		t.log.Warn("times of renewals cannot be stored: the leases are renewed nevertheless", "error", err)
+	}
 }
 
-// change stores the endpoints of a lease, and reports whether they differ from the stored ones. It
-// sets the clock before the commit, so that an expiry in the same commit sees the renewal.
-func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, endpoints []string, now time.Time, from netip.Addr) (changed bool, err error) {
+// change stores the endpoints of a lease, and reports whether they differ from the stored ones. It merges
+// them here, so that two renewals at once, each with one family, keep both. It sets the clock before the
+// commit, so that an expiry in the same commit sees the renewal.
+func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, told []string, keep Keep, now time.Time, from netip.Addr) (endpoints []string, changed bool, err error) {
 	l, err := scanLease(tx.QueryRowContext(ctx, selectLeases+` WHERE l.seq = ?`, seq))
 	switch {
 	case err != nil:
-		return false, err
+		return nil, false, err
 	case l.Releasing:
-		return false, ErrReleased
+		return nil, false, ErrReleased
+	}
+	endpoints = listed(t.merged(l, told, keep, now))
+	if err := l.Check(endpoints); err != nil {
+		return nil, false, err
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE leases SET endpoints = ?, renewed_at = ?, renewed_by = ? WHERE seq = ?`,
 		sqlite.TextList(endpoints), sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), seq)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	t.clocks.set(l, now, len(endpoints) > 0)
+	t.clocks.set(l, now, len(endpoints) > 0, keep)
 	if slices.Equal(l.Endpoints, endpoints) {
-		return false, nil
+		return endpoints, false, nil
 	}
-	if err := t.events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), listed(endpoints))); err != nil {
-		return false, err
+	if err := t.events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), endpoints)); err != nil {
+		return nil, false, err
 	}
-	return true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
+	return endpoints, true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneChanged)
 }
 
 func shownAddr(a netip.Addr) string {

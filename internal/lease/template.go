@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -63,18 +62,4 @@ func (t *Table) templateOf(ctx context.Context, l Lease) (template []string, err
 		}
 	}
 	return template, nil
-}
-
-// OfFamily returns the endpoints of a lease whose hosts are addresses of one family.
-func (l Lease) OfFamily(is4 bool) (endpoints []string) {
-	for _, text := range l.Endpoints {
-		u, err := url.Parse(text)
-		if err != nil {
-			continue // a row of an older program
-		}
-		if address, err := netip.ParseAddr(u.Hostname()); err == nil && address.Unmap().Is4() == is4 {
-			endpoints = append(endpoints, text)
-		}
-	}
-	return endpoints
 }

@@ -20,6 +20,7 @@ import (
 	"meshddns/internal/ledger"
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
+	"meshddns/internal/replay"
 	"meshddns/test/tables"
 )
 
@@ -31,7 +32,7 @@ var node = netip.MustParseAddr("192.0.2.9")
 // administrator.
 type world struct {
 	*Table
-	t    *testing.T
+	t    testing.TB
 	path string
 	db   *tables.Database
 	at   time.Time
@@ -40,7 +41,7 @@ type world struct {
 	made int // ids
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "x.db"), at: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
 	w.open()
@@ -56,12 +57,18 @@ func (w *world) open() {
 	w.db = tables.Open(w.t, w.path, log)
 	now := func() time.Time { return w.at }
 	history := events.New(w.db.Reader, w.db.Tx, now, func(int64) {})
+	newest, err := history.Newest(w.t.Context())
+	w.must(err)
+	began := w.at
 	w.Table = NewTable(Config{
-		Database: w.db.Database, Events: history, Now: now, Log: log, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
-		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
+		Database: w.db.Database, Events: history, Now: now, Log: log,
+		Replays: replay.New(now, func() time.Duration { return w.at.Sub(began) }, newest),
+		Ledger:  ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
+		NewID:   func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
 	w.must(w.Load(w.t.Context()))
-	a := envelope.Adapter{Log: log, Answers: Failures, Counted: func(string, int, string) {}}
+	answers := append(slices.Clone(Failures), envelope.Answer{Err: replay.ErrKey, ID: msg.IdempotencyKeyInvalid}, envelope.Answer{Err: replay.ErrReused, ID: msg.IdempotencyKeyReused})
+	a := envelope.Adapter{Log: log, Answers: answers, Counted: func(string, int, string) {}}
 	w.mux = http.NewServeMux()
 	w.mux.Handle("POST /usages/{id}/leases", a.Handle(w.Post, "replace"))
 	w.mux.Handle("GET /usages/{id}/leases", a.Handle(w.List))
@@ -111,8 +118,17 @@ func (w *world) leased() string {
 // ask sends a request of the administrator, and returns the status, the error code and the body.
 func (w *world) ask(method, path, body string) (status int, code msg.ID, answer string) {
 	w.t.Helper()
+	return w.askAgain(method, path, body, "")
+}
+
+// askAgain is ask with an Idempotency-Key, "" for none.
+func (w *world) askAgain(method, path, body, key string) (status int, code msg.ID, answer string) {
+	w.t.Helper()
 	recorder := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(w.t.Context(), method, path, strings.NewReader(body))
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
 	w.mux.ServeHTTP(recorder, request)
 	return recorder.Code, msg.ID(recorder.Header().Get("X-Error-Code")), recorder.Body.String()
 }

@@ -179,7 +179,7 @@ func (b *book) put(p reconcile.Place) reconcile.Place {
 	if p.Zone == "" {
 		p.Zone = "example.com"
 	}
-	b.must(b.Intend(b.t.Context(), []string{p.Name}, func(reconcile.State) []*reconcile.Place { return []*reconcile.Place{&p} }))
+	b.must(b.Intend(b.t.Context(), []string{p.Name}, nil, func(reconcile.State) []*reconcile.Place { return []*reconcile.Place{&p} }))
 	return p
 }
 

@@ -129,7 +129,7 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	state, err := g.StateIn(ctx, tx, names)
+	state, err := g.stateIn(ctx, tx, names, marked)
 	if err != nil {
 		return err
 	}
@@ -197,13 +197,13 @@ func (g *Ledger) Adopted(ctx context.Context, q sqlite.Queryer, owner string) (a
 	return adopted, err
 }
 
-// Intend stores the places that decide returns, before DNS is written. The Told of the
-// usages stays until Settle.
-func (g *Ledger) Intend(ctx context.Context, names []string, decide func(reconcile.State) []*reconcile.Place) error {
+// Intend stores the places that decide returns, before DNS is written. decide gets the state of some
+// names with the records at some owner names. The Told of the usages stays until Settle.
+func (g *Ledger) Intend(ctx context.Context, names, owners []string, decide func(reconcile.State) []*reconcile.Place) error {
 	var places []*reconcile.Place
 	var ids []int64
 	err := g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
-		state, err := g.StateIn(ctx, tx, names)
+		state, err := g.stateIn(ctx, tx, names, owners)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func TestIntend(t *testing.T) {
 		}
 		return []*reconcile.Place{&p}
 	}
-	b.must(b.Intend(t.Context(), []string{name}, decide))
+	b.must(b.Intend(t.Context(), []string{name}, nil, decide))
 	if p.ID != 0 || len(b.name(name).Places) > 0 {
 		t.Errorf("an intent that is outdated is stored: %+v", p)
 	}
@@ -69,10 +69,10 @@ func TestIntend(t *testing.T) {
 	strange := p
 	strange.Account.ID = 99
 	both := func(state reconcile.State) []*reconcile.Place { return append(decide(state), &strange) }
-	if err := b.Intend(t.Context(), []string{name}, both); err == nil || p.ID != 0 || len(b.name(name).Places) > 0 {
+	if err := b.Intend(t.Context(), []string{name}, nil, both); err == nil || p.ID != 0 || len(b.name(name).Places) > 0 {
 		t.Errorf("an intent that fails: %v, %+v", err, p)
 	}
-	b.must(b.Intend(t.Context(), []string{name}, decide))
+	b.must(b.Intend(t.Context(), []string{name}, nil, decide))
 	if stored := b.name(name).Places; len(stored) != 1 || stored[0].ID != p.ID || p.ID == 0 {
 		t.Errorf("stored are %+v, intended is %+v", stored, p)
 	}

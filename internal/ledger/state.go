@@ -85,6 +85,20 @@ func (g *Ledger) Formats(ctx context.Context, name, network string) ([]reconcile
 	return reconcile.FormatStates(state, network, g.Addresses()), nil
 }
 
+// LeftOut reads what the formats of a usage leave out of the endpoints of a slot.
+func (g *Ledger) LeftOut(ctx context.Context, name, usage, slot string) ([]reconcile.LeftOut, error) {
+	tx, err := g.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	state, err := g.stateIn(ctx, tx, []string{name}, marked)
+	if err != nil {
+		return nil, err
+	}
+	return reconcile.LeftOutOf(state, usage, slot, g.Addresses()), nil
+}
+
 // Listed reads the endpoints of the network that has a name; ok is false if its usage has not the
 // format "urls".
 func (g *Ledger) Listed(ctx context.Context, name string) (endpoints []string, ok bool, err error) {
@@ -117,7 +131,16 @@ func (g *Ledger) Totals(ctx context.Context) (map[string]uint64, error) {
 }
 
 // StateIn is State with a caller's transaction.
-func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (state reconcile.State, err error) {
+func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) (reconcile.State, error) {
+	return g.stateIn(ctx, q, names, nil)
+}
+
+// marked is the owner name of the record with our mark.
+var marked = []string{""}
+
+// stateIn is StateIn. It leaves out the records at other owner names than these, nil being all: a usage
+// with many leases has thousands. Where a usage is being released it reads all.
+func (g *Ledger) stateIn(ctx context.Context, q sqlite.Queryer, names, owners []string) (state reconcile.State, err error) {
 	state.Owner = g.Owner()
 	if state.Adopted, err = sqlite.Collect(ctx, q, sqlite.Text, `SELECT owner FROM adopted`); err != nil || len(names) == 0 {
 		return state, err
@@ -135,7 +158,18 @@ func (g *Ledger) StateIn(ctx context.Context, q sqlite.Queryer, names []string) 
 	}
 	state.Configured = l.configured != nil
 	state.UpsertOnly = state.Configured && l.configured.mode == modeUpsertOnly
-	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages, l.places, l.own} {
+	for _, load := range []func(context.Context, []reconcile.Name) error{l.versions, l.usages} {
+		if err := load(ctx, state.Names); err != nil {
+			return state, err
+		}
+	}
+	l.owners = owners
+	for i, n := range state.Names {
+		if state.Names[i].Owners = owners; owners == nil || n.Releases() {
+			state.Names[i].Owners, l.whole = nil, append(l.whole, n.Name)
+		}
+	}
+	for _, load := range []func(context.Context, []reconcile.Name) error{l.places, l.own} {
 		if err := load(ctx, state.Names); err != nil {
 			return state, err
 		}
@@ -175,8 +209,10 @@ type loader struct {
 	q          sqlite.Queryer
 	now        func() time.Time
 	names      sqlite.TextList
-	at         map[string]int // index of a name in the list
-	configured *configured    // nil without a configuration
+	at         map[string]int  // index of a name in the list
+	configured *configured     // nil without a configuration
+	owners     sqlite.TextList // the owner names whose places are read
+	whole      sqlite.TextList // names whose places are all read
 	accounts   map[int64]*reconcile.Account
 	heirs      map[int64]reconcile.Account // by the id of an account without a user
 }
@@ -387,7 +423,8 @@ func (l *loader) service(ctx context.Context, id string) (*reconcile.Usage, erro
 
 // places reads the places of the names, with their accounts and heirs.
 func (l *loader) places(ctx context.Context, names []reconcile.Name) error {
-	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?))`, l.names)
+	all, err := sqlite.Collect(ctx, l.q, scanPlace, selectPlaces+` WHERE name IN (SELECT value FROM json_each(?)) AND
+		(owner IN (SELECT value FROM json_each(?)) OR name IN (SELECT value FROM json_each(?)))`, l.names, l.owners, l.whole)
 	if err != nil {
 		return err
 	}

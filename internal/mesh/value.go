@@ -9,8 +9,10 @@
 package mesh
 
 import (
+	"cmp"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,17 +43,47 @@ func Value(network, owner string, endpoints []string) string {
 }
 
 // Fit returns the value with the endpoints of the usage itself and, in their order, those of the
-// leased ones for which MaxValue has room. The others are left out.
+// leased ones for which MaxValue has room; InTurn decides which have it. The others are left out.
 func Fit(network, owner string, own, leased []Endpoint) (value string, leftOut []Endpoint) {
 	value = Value(network, owner, Texts(own))
-	for _, e := range leased {
-		if len(value)+len(" ")+len(e.Text) > MaxValue {
+	room, fits := MaxValue-len(value), make([]bool, len(leased))
+	octets := func(i int) int { return len(" ") + len(leased[i].Text) }
+	for _, i := range InTurn(leased, octets) {
+		if octets(i) <= room {
+			room, fits[i] = room-octets(i), true
+		}
+	}
+	for i, e := range leased {
+		if !fits[i] {
 			leftOut = append(leftOut, e)
 			continue
 		}
 		value += " " + e.Text
 	}
 	return value, leftOut
+}
+
+// InTurn returns the indexes of endpoints in the order in which they get room: first those of the usage
+// itself, then one of each slot, then a second one of each slot, and so on. A slot begins with the
+// endpoint that needs the fewest octets, and so does each turn. So a slot has one in any case if that
+// one needs no more than an equal share of the room.
+func InTurn(endpoints []Endpoint, octets func(i int) int) []int {
+	order := make([]int, len(endpoints))
+	sizes, turn, turns := make([]int, len(endpoints)), make([]int, len(endpoints)), map[string]int{}
+	for i, e := range endpoints {
+		if order[i] = i; e.Slot != "" {
+			sizes[i] = octets(i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[a], sizes[b]) })
+	for _, i := range order {
+		if slot := endpoints[i].Slot; slot != "" {
+			turns[slot]++
+			turn[i] = turns[slot]
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(turn[a], turn[b]) })
+	return order
 }
 
 const probe = "probe="

@@ -2,9 +2,12 @@ package mesh
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -114,7 +117,92 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestRoomIsShared: no slot is left out of the value while it asks for no more than an equal share, or while another has two
+// endpoints in its place. The value has the endpoints in their order.
+func TestRoomIsShared(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	crowded := 0
+	for range 2000 {
+		var leased []Endpoint
+		slots := 1 + random.IntN(12)
+		for slot := range slots {
+			for range 1 + random.IntN(3) {
+				leased = append(leased, Endpoint{Text: "tcp://" + strings.Repeat("x", 1+random.IntN(1<<random.IntN(8))) + fmt.Sprint(":", 10+len(leased)), Slot: fmt.Sprint(slot)})
+			}
+		}
+		value, leftOut := Fit("42", owner, []Endpoint{{Text: "tcp://own:1"}}, leased)
+		if len(value) > MaxValue || len(strings.Fields(value))+len(leftOut) != 4+len(leased) {
+			t.Fatalf("%q and %v of %v", value, leftOut, leased)
+		}
+		kept := slices.DeleteFunc(slices.Clone(leased), func(e Endpoint) bool { return slices.Contains(leftOut, e) })
+		if !strings.HasPrefix(value, Value("42", owner, append([]string{"tcp://own:1"}, Texts(kept)...))) {
+			t.Fatalf("%q is not in the order of %v", value, leased)
+		}
+		room := MaxValue - len(Value("42", owner, []string{"tcp://own:1"}))
+		first, has := 0, map[string]bool{} // octets of the shortest endpoint of each slot that has one
+		for _, e := range kept {
+			if !has[e.Slot] {
+				has[e.Slot] = true
+				first += 1 + shortest(leased, e.Slot)
+			}
+		}
+		for _, e := range leftOut {
+			size := 1 + shortest(leased, e.Slot)
+			if !has[e.Slot] && (size <= room/slots || first+size <= room) {
+				t.Fatalf("slot %s has no endpoint in %q of %v", e.Slot, value, leased)
+			}
+			crowded++
+		}
+	}
+	if crowded == 0 {
+		t.Error("all have room")
+	}
+}
+
+// shortest returns the size of the shortest endpoint of a slot.
+func shortest(all []Endpoint, slot string) int {
+	size := MaxValue
+	for _, e := range all {
+		if e.Slot == slot {
+			size = min(size, len(e.Text))
+		}
+	}
+	return size
+}
+
+// TestRoomAtTheLimit: an endpoint that fills the value to its last octet is in it, and one that is an octet longer is not.
+func TestRoomAtTheLimit(t *testing.T) {
+	room := MaxValue - len(Value("42", owner, []string{"tcp://:1"}))
+	for octets, want := range map[int]int{room: MaxValue, room + 1: len(Value("42", owner, nil))} {
+		if value, _ := Fit("42", owner, nil, []Endpoint{{Text: "tcp://" + strings.Repeat("a", octets) + ":1", Slot: "a"}}); len(value) != want {
+			t.Errorf("a host of %d octets: the value has %d, want %d", octets, len(value), want)
+		}
+	}
+}
+
 func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
+}
+
+// TestLimitsOfEndpoints: a value has 255 octets, and the endpoints of a usage without it 7 000.
+func TestLimitsOfEndpoints(t *testing.T) {
+	const room = len("v=mesh1 n=42 o=5f0c2a91d3be ")
+	for name, test := range map[string]struct {
+		check func(endpoints []string) error
+		most  int // octets of one endpoint
+	}{
+		"value":   {func(endpoints []string) error { return Check("42", owner, endpoints) }, 255 - room},
+		"without": {CheckOthers, 7000 - len(" ")},
+	} {
+		endpoint := func(size int) []string {
+			return []string{"tcp://" + strings.Repeat("a", size-len("tcp://:1")) + ":1"}
+		}
+		if err := test.check(endpoint(test.most)); err != nil {
+			t.Errorf("%s, %d octets: %v", name, test.most, err)
+		}
+		if err := test.check(endpoint(test.most + 1)); err == nil {
+			t.Errorf("%s, %d octets: no error", name, test.most+1)
+		}
+	}
 }

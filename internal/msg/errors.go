@@ -207,6 +207,7 @@ var errorTexts = map[string]string{
 
 	// Changes.
 	"the records at the name are no longer those seen":                        "该名称下的记录已被改动",
+	"the time of this batch is used up":                                       "这一批的时间已用完",
 	"the provider has taken the change and does not show it yet":              "服务商已接受更改，但尚未显示",
 	"the change was made by a retry, and an earlier attempt may still arrive": "更改已由重试完成，先前的尝试仍可能生效",
 	"%s: another change is under way":                                         "%s：另一项更改正在进行",
@@ -323,7 +324,11 @@ var errorTexts = map[string]string{
 	"no type of records: %q":                 "没有这种记录类型：%q",
 	"not priority, weight, port and target":  "应为优先级、权重、端口和目标",
 	"not a number from 0 to 65535: %q":       "应为 0 到 65535 的整数：%q",
-	"%q is not from this program":            "%q 不是本程序发布的",
+
+	"%q is not of this usage: it is another usage's, or not from this program": "%q 不属于此预留：属于另一预留，或不是本程序发布的",
+
+	// A file.
+	"the file begins with a byte order mark (BOM): save it as UTF-8 without one": "文件以字节顺序标记（BOM）开头，请存为不带 BOM 的 UTF-8",
 
 	// A bridge.
 	"not a status that a bridge answers with":     "不是脚本应返回的状态码",

@@ -24,7 +24,7 @@ var providerTexts = map[string]struct{ title, keyID, secret, endpoint [2]string 
 		[2]string{"不使用", "not used"},
 	},
 	"rfc2136": {
-		[2]string{"动态更新（RFC 2136，TSIG）：BIND、Knot、PowerDNS、Windows", "Dynamic update (RFC 2136, TSIG): BIND, Knot, PowerDNS, Windows"},
+		[2]string{"动态更新（RFC 2136，TSIG）：BIND、Knot、PowerDNS", "Dynamic update (RFC 2136, TSIG): BIND, Knot, PowerDNS"},
 		[2]string{"TSIG 密钥名，可写作 算法:名称，默认 hmac-sha256", "TSIG key name, optionally algorithm:name, default hmac-sha256"},
 		[2]string{"TSIG 密钥（base64）", "TSIG secret (base64)"},
 		[2]string{"DNS 服务器 host:port，必填", "the DNS server, host:port, required"},

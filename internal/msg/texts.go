@@ -5,6 +5,7 @@ const (
 	ParameterError   ID = "parameter_error"
 	BodyEmpty        ID = "body_empty"
 	BodyNotUTF8      ID = "body_not_utf8"
+	BodyMarked       ID = "body_marked"
 	BodySyntax       ID = "body_syntax"
 	BodyNotObject    ID = "body_not_object"
 	BodyDuplicate    ID = "body_duplicate"
@@ -29,6 +30,8 @@ const (
 	WantOnce         ID = "want_once"
 	WantEventKind    ID = "want_event_kind"
 	TooManyStreams   ID = "too_many_streams"
+	TooManyWaiting   ID = "too_many_waiting"
+	TooManyRequests  ID = "too_many_requests"
 	LastEventInvalid ID = "last_event_id_invalid"
 
 	IdempotencyKeyInvalid ID = "idempotency_key_invalid"
@@ -46,6 +49,7 @@ const (
 	Unauthorized          ID = "unauthorized"
 	TooManyAttempts       ID = "too_many_attempts"
 	CrossSite             ID = "cross_site"
+	OwnNotification       ID = "own_notification"
 	HostNotAllowed        ID = "host_not_allowed"
 
 	ProviderEmpty      ID = "provider_empty"
@@ -215,9 +219,13 @@ const (
 
 // Reasons why a message is not delivered.
 const (
-	MessageUnreached ID = "receiver_unreached"
-	MessageLater     ID = "receiver_busy"
-	MessageRefused   ID = "receiver_refuses"
+	MessageUnreached  ID = "receiver_unreached"
+	MessageLater      ID = "receiver_busy"
+	MessageDoubtful   ID = "receiver_doubtful"
+	MessageRefused    ID = "receiver_refuses"
+	MessageImpossible ID = "message_impossible"
+	MessageCrashed    ID = "message_crashed"
+	KindNewer         ID = "receiver_kind_newer"
 )
 
 // Owners of the key with which a provider failed.
@@ -242,7 +250,9 @@ const (
 	WarnOutside      ID = "warn_services_outside"
 	WarnDomain       ID = "warn_domain"
 	WarnRecordName   ID = "warn_record_name"
+	WarnNameTwice    ID = "warn_record_name_twice"
 	WarnAccount      ID = "warn_account"
+	WarnBlanks       ID = "warn_blanks"
 	WarnNumber       ID = "warn_number"
 	WarnEnabled      ID = "warn_enabled"
 	WarnEndpoints    ID = "warn_endpoints"
@@ -252,8 +262,13 @@ const (
 	WarnFormat       ID = "warn_format"
 )
 
-// NotProvisioned is the text of GET /healthz while the provision file, or a part of it, is not applied.
-const NotProvisioned ID = "not_provisioned"
+// Texts of GET /healthz while the provision file, or a part of it, is not applied, while notification
+// targets are stopped, and while both is so.
+const (
+	NotProvisioned        ID = "not_provisioned"
+	NotificationsStopped  ID = "notifications_stopped"
+	NotProvisionedStopped ID = "not_provisioned_stopped"
+)
 
 // Items of a connection test.
 const (
@@ -270,6 +285,7 @@ var texts = map[ID][2]string{
 	ParameterError:        {"参数错误：%s", "parameter error: %s"},
 	BodyEmpty:             {"请求体为空", "the body is empty"},
 	BodyNotUTF8:           {"不是合法的 UTF-8 文本", "not valid UTF-8"},
+	BodyMarked:            {"以字节顺序标记（BOM）开头，请存为不带 BOM 的 UTF-8", "it begins with a byte order mark (BOM): save it as UTF-8 without one"},
 	BodySyntax:            {"不是合法的 JSON", "not valid JSON"},
 	BodyNotObject:         {"不是 JSON 对象", "not a JSON object"},
 	BodyDuplicate:         {"字段 %q 重复出现", "member %q is given twice"},
@@ -295,6 +311,8 @@ var texts = map[ID][2]string{
 	IdempotencyKeyInvalid: {"Idempotency-Key 必须为 1 到 255 个可打印的 ASCII 字符，且只出现一次", "Idempotency-Key must be 1 to 255 characters of printable ASCII, given once"},
 	IdempotencyKeyReused:  {"该 Idempotency-Key 已用于另一请求体：请换一个新的键", "this Idempotency-Key was used with another body: choose a new key"},
 	WantEventKind:         {"事件类型，例如 record.failed，或 record.*", "a kind of event such as record.failed, or record.*"},
+	TooManyRequests:       {"每秒请求超过 %d 次，请稍后重试", "more than %d requests a second: try again later"},
+	TooManyWaiting:        {"正在等待的请求过多，请稍后重试", "too many requests wait already: try again later"},
 	TooManyStreams:        {"事件流已有 %d 个，请稍后重试", "%d streams of events are open already: try again later"},
 	LastEventInvalid:      {"Last-Event-ID %q 无效，应为事件的 seq", "Last-Event-ID %q is not valid: want the seq of an event"},
 	NotFound:              {"路径不存在", "no such path"},
@@ -309,6 +327,7 @@ var texts = map[ID][2]string{
 	Because:               {"（%s）", " (%s)"},
 	Unauthorized:          {"缺少令牌，或令牌无效", "the token is missing or wrong"},
 	TooManyAttempts:       {"令牌错误次数过多，请稍后再试", "too many wrong tokens, try again later"},
+	OwnNotification:       {"已拒绝本程序发出的通知：通知目标不能是程序自己", "a notification of this program is refused: a target cannot be the program itself"},
 	CrossSite:             {"已拒绝来自其他网站的请求", "a request from another site is refused"},
 	HostNotAllowed:        {"不允许的 Host %q，可用 -allow-host 放行", "the Host %q is not allowed: the flag -allow-host lets it in"},
 
@@ -343,7 +362,7 @@ var texts = map[ID][2]string{
 	ServiceNameEmpty:     {"name 不能为空", "name must not be empty"},
 	ServiceConfigShape:   {"config 无效：%s", "config: %s"},
 	ServiceEntryType:     {"config 中的 %s 类型不符，应为：%s", "config entry %s: want %s"},
-	ServiceDomainInvalid: {"config 中的 domain %q 不是合法的 DNS 域名", "config entry domain: %q is not a DNS name"},
+	ServiceDomainInvalid: {"config 中的 domain %q 不是合法的 DNS 域名%s", "config entry domain: %q is not a DNS name%s"},
 	DomainIsCatalog:      {"domain 与目录区域（-dns-catalog）同名", "the domain is the name of the catalog zone (-dns-catalog)"},
 	ServiceIDInvalid:     {"id 无效：1 到 128 个字符，只能包含字母、数字和 . _ ~ -", "the id is not valid: 1 to 128 characters of letters, digits and . _ ~ -"},
 	ServiceExists:        {"id 相同的服务已存在", "a service with this id exists"},
@@ -372,7 +391,7 @@ var texts = map[ID][2]string{
 
 	UnknownSecondary:      {"辅助服务器不存在", "no such secondary"},
 	TooManySecondaries:    {"辅助服务器最多 64 个，请先删除一个", "there are 64 secondaries, which is the most: delete one first"},
-	SecondaryAddress:      {"address 无效：应为 IP 地址，可带端口（默认 53）", "address is not valid: want an IP address, with or without a port (53)"},
+	SecondaryAddress:      {"address 无效：应为一台主机的 IP 地址，可带端口（默认 53）", "address is not valid: want the IP address of one host, with or without a port (53)"},
 	SecondaryKey:          {"key_name 与 key_secret 须同时填写或同时为空；key_name 应为密钥的域名，不含算法", "key_name and key_secret are given together or not at all; key_name is the key's domain name, without the algorithm"},
 	SecondarySecret:       {"key_secret 无效：应为 base64，最多 %d 字节", "key_secret is not valid: want base64, at most %d octets"},
 	SecondaryAlgorithm:    {"key_algorithm 必须是以下之一：%s", "key_algorithm must be one of %s"},
@@ -433,9 +452,13 @@ var texts = map[ID][2]string{
 	MessageNetwork:  {"（网络 %s）", "(network %s)"},
 	MessageCount:    {"%d 项", "%d entries"},
 
-	MessageUnreached: {"无法连接接收方", "the receiver cannot be reached"},
-	MessageLater:     {"接收方暂时无法接收", "the receiver cannot take the message now"},
-	MessageRefused:   {"接收方拒绝消息，已停止发送；重新保存后恢复", "the receiver refuses the message, so nothing is sent until the target is saved again"},
+	MessageUnreached:  {"无法连接接收方", "the receiver cannot be reached"},
+	MessageLater:      {"接收方暂时无法接收", "the receiver cannot take the message now"},
+	MessageDoubtful:   {"接收方拒绝消息；若一天内一直拒绝则停止发送，重新保存后恢复", "the receiver refuses the message; after a day of refusals nothing is sent until the target is saved again"},
+	MessageImpossible: {"程序无法向此目标发送，已停止；重新保存后恢复", "the program cannot send to this target, so nothing is sent until the target is saved again"},
+	MessageCrashed:    {"程序向此目标发送时崩溃，已停止，详见日志；重新保存后恢复", "the program crashed at this target, as the log says, so nothing is sent until the target is saved again"},
+	KindNewer:         {"此版本的程序不认识该类型，更新程序后恢复", "this version of the program does not know the kind; a version that knows it sends again"},
+	MessageRefused:    {"接收方拒绝消息，已停止发送；重新保存后恢复", "the receiver refuses the message, so nothing is sent until the target is saved again"},
 
 	"configuration.changed": {"配置已更改", "configuration changed"},
 	"service.created":       {"服务已注册", "service created"},
@@ -463,6 +486,14 @@ var texts = map[ID][2]string{
 	"database.restored":     {"数据库已还原或移动", "the database was restored or moved"},
 	"endpoint.dead":         {"节点地址已失效", "endpoint dead"},
 	"endpoint.alive":        {"节点地址已恢复", "endpoint alive"},
+	"lease.created":         {"租约已创建", "lease created"},
+	"lease.ended":           {"租约已结束", "lease ended"},
+	"lease.renewed":         {"租约端点已更改", "lease has other endpoints"},
+	"lease.expired":         {"租约已过期", "lease expired"},
+	"lease.held":            {"多个租约同时未续，端点保留", "many leases not renewed, endpoints kept"},
+	"secondary.behind":      {"辅助服务器落后", "secondary behind"},
+	"secondary.caught-up":   {"辅助服务器已同步", "secondary caught up"},
+	"notification.stopped":  {"通知目标已停止", "notification target stopped"},
 	"gap":                   {"部分事件已不再保留", "events are not kept any more"},
 
 	Network:          {"无法连接服务商", "the provider cannot be reached"},
@@ -478,7 +509,7 @@ var texts = map[ID][2]string{
 	Quota:            {"超出服务商的配额", "a quota is used up"},
 	BadAnswer:        {"无法识别服务商的应答", "the provider's answer cannot be understood"},
 	UnknownProvider:  {"不支持的 provider", "unknown provider"},
-	NotListening:     {"内置 DNS 服务器未启动（未设置 -dns-listen）", "the built-in DNS server is not running (-dns-listen is not set)"},
+	NotListening:     {"内置 DNS 服务器未启动（未设置 -dns-listen，也未启用 meshddns-dns.socket）", "the built-in DNS server is not running (-dns-listen is not set, and meshddns-dns.socket is not open)"},
 	NoProvider:       {"该服务没有可用的服务商：自身未配置，域名也不在全局配置的域名之下", "nowhere to publish: the service has no provider, and its domain is not below the configuration's"},
 	InvalidName:      {"不是合法的 DNS 名称", "not a valid DNS name"},
 	NetworkConflict:  {"记录名已属于另一个网络", "the name belongs to another network"},
@@ -506,9 +537,11 @@ var texts = map[ID][2]string{
 	WarnMode:         {"sync_mode %q 无效，按 manual 处理；可用：manual、auto、upsert-only", "sync_mode %q is none and counts as manual; there are manual, auto and upsert-only"},
 	WarnPrivate:      {"%s 目前是内网地址 %s，外网无法访问", "%s is the private address %s now, which nobody outside can reach"},
 	WarnSource:       {"没有名为 %q 的地址来源，无法替换 %s，含有它的地址不会发布；请检查 -addr", "there is no source of addresses named %q, so %s has no address and its endpoint is not published; check -addr"},
-	WarnDomain:       {"domain %q 不是合法的 DNS 域名，无法发布", "domain %q is not a DNS name: nothing can be published"},
+	WarnDomain:       {"domain %q 不是合法的 DNS 域名%s，无法发布", "domain %q is not a DNS name%s: nothing can be published"},
 	WarnRecordName:   {"记录名 %q 不是合法的 DNS 名称，无法发布", "the record name %q is not a valid DNS name: the configuration's value cannot be published"},
+	WarnNameTwice:    {"txt_record_name %q 以域名结尾，记录名为 %q；此字段只应填写域名之前的部分", "txt_record_name %q ends in the domain, so the record's name is %q: leave the domain out"},
 	WarnAccount:      {"无法发布：%s", "nothing can be published: %s"},
+	WarnBlanks:       {"%s 首尾有空白字符（如换行符），服务商可能不接受", "%s begins or ends with white space, such as the end of a line: the provider may refuse it"},
 	WarnNumber:       {"%s 为 %d，超出范围，按 %d 处理", "%s %d is out of range: %d is used"},
 	WarnEnabled:      {"未提供 enabled，按 false 处理：同步停用", "enabled is not given and counts as false: synchronisation is off"},
 	WarnEndpoints:    {"没有 txt_endpoints：所发布的值不含任何地址", "there are no txt_endpoints: the value that is published has no address"},
@@ -521,7 +554,9 @@ var texts = map[ID][2]string{
 	WarnNoProvider:   {"无法发布：该服务未配置服务商，域名 %s 也不在全局配置的域名 %s 之下", "nothing is published: the service has no provider, and its domain %s is not below the configuration's, %s"},
 	WarnOutside:      {"未配置服务商且域名不在全局配置的域名 %s 之下的服务有 %d 个，如 %q：其预留不会发布", "services that have no provider and are not below the configuration's domain %s: %d, such as %q; nothing is published for them"},
 
-	NotProvisioned: {"正常，但预置文件未完全应用，原因见日志", "ok, but the provision file is not fully applied: the log names each fault"},
+	NotificationsStopped:  {"正常，但有通知目标已停止，原因见 GET /api/v1/ddns/notifications", "ok, but notification targets are stopped: GET /api/v1/ddns/notifications says why"},
+	NotProvisionedStopped: {"正常，但预置文件未完全应用，且有通知目标已停止，原因见日志", "ok, but the provision file is not fully applied, and notification targets are stopped: the log says why"},
+	NotProvisioned:        {"正常，但预置文件未完全应用，原因见日志", "ok, but the provision file is not fully applied: the log names each fault"},
 
 	TestOK:       {"正常", "ok"},
 	TestSkipped:  {"前面的步骤失败，已跳过", "skipped after the failure before"},

@@ -195,6 +195,17 @@ type failureLog struct {
 
 const failureInterval = time.Minute
 
+// allow reports whether a failure may be logged at a time, and the number of those before it that were not. A last
+// line that is later by more than failureInterval was logged before the clock was set back.
+func (l *failureLog) allow(at time.Time) (hushed uint64, ok bool) {
+	now, last := at.UnixNano(), l.last.Load()
+	if time.Duration(now-last).Abs() < failureInterval || !l.last.CompareAndSwap(last, now) {
+		l.hushed.Add(1)
+		return 0, false
+	}
+	return l.hushed.Swap(0), true
+}
+
 // failed logs that the server could not answer a question.
 func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
 	s.logFailure(ctx, err, "name", q.Name.String(), "type", uint16(q.Type))
@@ -202,12 +213,9 @@ func (s *Server) failed(ctx context.Context, q dnswire.Question, err error) {
 
 // logFailure logs an error, if failureLog lets it.
 func (s *Server) logFailure(ctx context.Context, err error, about ...any) {
-	now, last := time.Now().UnixNano(), s.failures.last.Load()
-	if now-last < int64(failureInterval) || !s.failures.last.CompareAndSwap(last, now) {
-		s.failures.hushed.Add(1)
-		return
+	if hushed, ok := s.failures.allow(time.Now()); ok {
+		s.log.ErrorContext(ctx, "dns query not answered", append(about, "error", err, "not_logged_before", hushed)...)
 	}
-	s.log.ErrorContext(ctx, "dns query not answered", append(about, "error", err, "not_logged_before", s.failures.hushed.Swap(0))...)
 }
 
 // hostIn returns the server's own name in the NS and SOA records of a zone. It is the apex

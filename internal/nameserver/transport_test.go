@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -475,4 +476,36 @@ func TestTransient(t *testing.T) {
 			t.Errorf("transient(%v) = %t", err, !want)
 		}
 	}
+}
+
+// TestPlacesOfTransfers: eight transfers run at once, four of them to one peer. A further one waits for four
+// seconds, and gets the first place that is free meanwhile.
+func TestPlacesOfTransfers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transfers := newTransfers()
+		one, other, third := peer{key: "one"}, peer{key: "other"}, peer{key: "third"}
+		begun := time.Now()
+		var ends []func()
+		for _, to := range slices.Concat(slices.Repeat([]peer{one}, 4), slices.Repeat([]peer{other}, 4)) {
+			end, ok := transfers.begin(t.Context(), to)
+			if !ok || time.Since(begun) > 0 {
+				t.Fatalf("%v: transfer %d has no place after %v", to, len(ends)+1, time.Since(begun))
+			}
+			ends = append(ends, end)
+		}
+		refused := func(to peer) {
+			t.Helper()
+			begun := time.Now()
+			if _, ok := transfers.begin(t.Context(), to); ok || time.Since(begun) != 4*time.Second {
+				t.Errorf("%v: a place %v, after %v", to, ok, time.Since(begun))
+			}
+		}
+		refused(third) // the ninth
+		ends[4]()      // one place is free, but not for the peer that has four
+		refused(one)
+		time.AfterFunc(3*time.Second, ends[0])
+		if _, ok := transfers.begin(t.Context(), one); !ok {
+			t.Error("a place that gets free is not given")
+		}
+	})
 }

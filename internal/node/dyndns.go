@@ -24,6 +24,7 @@ const (
 	codeNotFQDN  = "notfqdn"
 	codeBadAuth  = "badauth"
 	codeTrouble  = "911"
+	updatePath   = "/nic/update"
 	maxHosts     = 20
 	keepFamily   = "preserve"
 	offlineValue = "YES"
@@ -68,7 +69,7 @@ func (s *Server) refuseDyndns(w http.ResponseWriter, err error) {
 // troubled logs why a lease is not renewed, because the client is told a bare code.
 func (s *Server) troubled(r *http.Request, err error) {
 	if _, early := errors.AsType[*lease.TooSoonError](err); !early {
-		s.adapter.Audit(r, err)
+		s.refused(r, err)
 	}
 }
 
@@ -111,13 +112,14 @@ func (s *Server) update(r *http.Request, l lease.Lease, query url.Values, hosts 
 
 // updateOwn renews the lease and returns the line about it.
 func (s *Server) updateOwn(r *http.Request, l lease.Lease, query url.Values) (line string, err error) {
-	var endpoints, shown []string
+	var endpoints []string
+	var a asked
 	if !strings.EqualFold(query.Get("offline"), offlineValue) {
-		if endpoints, shown, err = s.wanted(r, l, query); err != nil {
+		if endpoints, a, err = s.wanted(r, l, query); err != nil {
 			return "", err
 		}
 	}
-	renewal, err := s.Leases.Renew(r.Context(), l, endpoints, clientOf(r))
+	renewal, err := s.Leases.RenewKeeping(r.Context(), l, endpoints, a.keep, clientOf(r))
 	if err != nil {
 		return "", err
 	}
@@ -126,65 +128,82 @@ func (s *Server) updateOwn(r *http.Request, l lease.Lease, query url.Values) (li
 		code = codeGood
 		s.adapter.Audit(r, nil)
 	}
-	return strings.TrimSpace(code + " " + strings.Join(shown, ",")), nil
+	return strings.TrimSpace(code + " " + a.shown()), nil
 }
 
-// wanted returns the endpoints that a query asks for, and their addresses.
-func (s *Server) wanted(r *http.Request, l lease.Lease, query url.Values) (endpoints, shown []string, err error) {
-	asked, err := readAddresses(query)
-	if err != nil {
-		return nil, nil, err
+// wanted returns the endpoints that a query tells, and what it asks for.
+func (s *Server) wanted(r *http.Request, l lease.Lease, query url.Values) (endpoints []string, a asked, err error) {
+	if a, err = readAddresses(query); err != nil {
+		return nil, a, err
 	}
-	if len(asked.addresses) == 0 && !asked.keep4 && !asked.keep6 {
+	if len(a.addresses) == 0 && a.keep == (lease.Keep{}) {
 		client := clientOf(r)
 		if !hostaddr.IsPublic(client) {
-			return nil, nil, envelope.Fail(msg.LeaseNoAddress, client.String())
+			return nil, a, envelope.Fail(msg.LeaseNoAddress, client.String())
 		}
-		asked.addresses = []netip.Addr{client}
+		a.addresses = []netip.Addr{client}
 	}
-	if asked.keep4 {
-		endpoints = append(endpoints, l.OfFamily(true)...)
+	a.keepOthers()
+	if len(a.addresses) > 0 {
+		endpoints, err = s.Leases.Addressed(r.Context(), l, a.addresses)
 	}
-	if len(asked.addresses) > 0 {
-		made, err := s.Leases.Addressed(r.Context(), l, asked.addresses)
-		if err != nil {
-			return nil, nil, err
-		}
-		endpoints = append(endpoints, made...)
-	}
-	if asked.keep6 {
-		endpoints = append(endpoints, l.OfFamily(false)...)
-	}
-	for _, a := range asked.addresses {
-		shown = append(shown, a.String())
-	}
-	return endpoints, shown, nil
+	return endpoints, a, err
 }
 
-// asked has the addresses of a query.
+// asked is what a query asks for.
 type asked struct {
-	addresses    []netip.Addr
-	keep4, keep6 bool // the endpoints with addresses of the family stay
+	addresses []netip.Addr
+	keep      lease.Keep
 }
 
-// readAddresses reads myip and myipv6: lists of addresses, "preserve", or nothing.
+// shown returns the addresses as an answer has them.
+func (a asked) shown() string {
+	var all []string
+	for _, address := range a.addresses {
+		all = append(all, address.String())
+	}
+	return strings.Join(all, ",")
+}
+
+// keepOthers keeps the families without an address: many routers send each family in a request of its own.
+func (a *asked) keepOthers() {
+	for f := range a.keep {
+		if a.keep[f] == lease.Withdraw {
+			a.keep[f] = lease.Stay
+		}
+	}
+	for _, address := range a.addresses {
+		a.keep[familyOf(address)] = lease.Withdraw
+	}
+}
+
+func familyOf(a netip.Addr) lease.Family {
+	if a.Is6() {
+		return lease.IPv6
+	}
+	return lease.IPv4
+}
+
+// readAddresses reads myip and myipv6: lists of addresses, "preserve", or nothing. Beside an address it passes over
+// what is none, because routers send "no", 0.0.0.0 or a prefix for the family that they do not have.
 func readAddresses(query url.Values) (a asked, err error) {
-	for _, name := range []string{"myip", "myipv6"} {
+	for f, name := range []string{lease.IPv4: "myip", lease.IPv6: "myipv6"} {
 		for text := range strings.SplitSeq(strings.Join(query[name], ","), ",") {
-			switch text = strings.TrimSpace(text); {
+			text = strings.TrimSpace(text)
+			address, fault := netip.ParseAddr(text)
+			switch address = address.Unmap(); {
 			case text == "":
-			case strings.EqualFold(text, keepFamily) && name == "myip":
-				a.keep4 = true
 			case strings.EqualFold(text, keepFamily):
-				a.keep6 = true
+				a.keep[f] = lease.Preserve
+			case fault != nil || !usable(address):
+				err = envelope.Fail(msg.QueryInvalid, name, "203.0.113.7 | 2001:db8::7")
 			default:
-				address, err := netip.ParseAddr(text)
-				if address = address.Unmap(); err != nil || !usable(address) {
-					return a, envelope.Fail(msg.QueryInvalid, name, "203.0.113.7 | 2001:db8::7")
-				}
 				a.addresses = append(a.addresses, address)
 			}
 		}
 	}
-	return a, nil
+	if len(a.addresses) > 0 {
+		err = nil
+	}
+	return a, err
 }

@@ -31,10 +31,15 @@ func TestDyndns(t *testing.T) {
 		{"hostname=a.example.com&myip=preserve&myipv6=2001:db8::9", remote, "good 2001:db8::9", `"tcp://192.0.2.7:11010","tcp://[2001:db8::9]:11010"`},
 		{"hostname=a.example.com&myip=192.0.2.8&myipv6=Preserve", remote, "good 192.0.2.8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::9]:11010"`},
 		{"hostname=a.example.com&myip=preserve&myipv6=preserve", remote, "nochg", ""},
-		{"hostname=a.example.com&myip=::ffff:192.0.2.7", remote, "good 192.0.2.7", `"tcp://192.0.2.7:11010"`},
-		{"hostname=a.example.com", "1.1.1.1", "good 1.1.1.1", `"tcp://1.1.1.1:11010"`},
-		{"hostname=a.example.com&myip=&myipv6=", "2606:4700::1", "good 2606:4700::1", `"tcp://[2606:4700::1]:11010"`},
-		{"hostname=a.example.com&system=dyndns&wildcard=NOCHG&mx=%zz&myip=192.0.2.7", remote, "good 192.0.2.7", `"tcp://192.0.2.7:11010"`},
+		{"hostname=a.example.com&myip=::ffff:192.0.2.7", remote, "good 192.0.2.7", `"tcp://192.0.2.7:11010","tcp://[2001:db8::9]:11010"`},
+		{"hostname=a.example.com&myip=preserve", remote, "nochg", ""},
+		{"hostname=a.example.com&myip=192.0.2.7&myipv6=no", remote, "nochg 192.0.2.7", ""},
+		{"hostname=a.example.com&myip=192.0.2.8&myipv6=2001:db8::/64", remote, "good 192.0.2.8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::9]:11010"`},
+		{"hostname=a.example.com&myip=0.0.0.0&myipv6=2001:db8::10", remote, "good 2001:db8::10", `"tcp://192.0.2.8:11010","tcp://[2001:db8::10]:11010"`},
+		{"hostname=a.example.com&myip=192.0.2.9,nonsense&myipv6=fe80::1", remote, "good 192.0.2.9", `"tcp://192.0.2.9:11010","tcp://[2001:db8::10]:11010"`},
+		{"hostname=a.example.com", "1.1.1.1", "good 1.1.1.1", `"tcp://1.1.1.1:11010","tcp://[2001:db8::10]:11010"`},
+		{"hostname=a.example.com&myip=&myipv6=", "2606:4700::1", "good 2606:4700::1", `"tcp://1.1.1.1:11010","tcp://[2606:4700::1]:11010"`},
+		{"hostname=a.example.com&system=dyndns&wildcard=NOCHG&mx=%zz&myip=192.0.2.7", remote, "good 192.0.2.7", `"tcp://192.0.2.7:11010","tcp://[2606:4700::1]:11010"`},
 		{"hostname=b.example.com&offline=YES", remote, "nohost", ""},
 		{"hostname=a.example.com&offline=no&myip=192.0.2.7", remote, "nochg 192.0.2.7", ""},
 		{"hostname=a.example.com&offline=yes&myip=192.0.2.7", remote, "good", " "},
@@ -56,6 +61,54 @@ func TestDyndns(t *testing.T) {
 	}
 }
 
+// TestDyndnsFamilies: a router that sends each family in a request of its own keeps both, and each has a limit and
+// a time of its own.
+func TestDyndnsFamilies(t *testing.T) {
+	w := newWorld(t)
+	token := w.lease("u1", lease.Rules{Slot: "a"})
+	for _, test := range []struct {
+		after               time.Duration
+		query, code, leased string
+	}{
+		{0, "myip=192.0.2.7", "good 192.0.2.7", `"tcp://192.0.2.7:11010"`},
+		{0, "myip=2001:db8::7", "good 2001:db8::7", `"tcp://192.0.2.7:11010","tcp://[2001:db8::7]:11010"`},
+		{4 * time.Second, "myip=192.0.2.8", "911", `"tcp://192.0.2.7:11010","tcp://[2001:db8::7]:11010"`},
+		{0, "myipv6=2001:db8::8", "911", `"tcp://192.0.2.7:11010","tcp://[2001:db8::7]:11010"`},
+		{0, "myip=192.0.2.7&myipv6=2001:db8::7", "nochg 192.0.2.7,2001:db8::7", `"tcp://192.0.2.7:11010","tcp://[2001:db8::7]:11010"`},
+		{0, "myip=2001:db8::7,192.0.2.7", "911", `"tcp://192.0.2.7:11010","tcp://[2001:db8::7]:11010"`}, // another order
+		{time.Second, "myip=192.0.2.8", "good 192.0.2.8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::7]:11010"`},
+		{0, "myipv6=2001:db8::8", "good 2001:db8::8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::8]:11010"`},
+		{time.Hour - time.Second, "myip=192.0.2.8", "nochg 192.0.2.8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::8]:11010"`},
+		{time.Second, "myip=192.0.2.8", "good 192.0.2.8", `"tcp://192.0.2.8:11010"`}, // IPv6 was told an hour ago
+		{time.Minute, "myipv6=2001:db8::8", "good 2001:db8::8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::8]:11010"`},
+		{time.Hour - time.Second, "myip=preserve&myipv6=2001:db8::8", "nochg 2001:db8::8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::8]:11010"`},
+		{time.Hour - time.Second, "myipv6=2001:db8::8", "nochg 2001:db8::8", `"tcp://192.0.2.8:11010","tcp://[2001:db8::8]:11010"`},
+	} {
+		w.pass(test.after)
+		_, text := w.do("GET", "/nic/update?hostname=a.example.com&"+test.query, "", password("me", token))
+		if text != test.code || w.leased() != "a["+test.leased+"]" {
+			t.Errorf("%s: %q %s, want %q %s", test.query, text, w.leased(), test.code, test.leased)
+		}
+	}
+}
+
+// TestDyndnsPaths: routers put slashes of their own around the path, and their clients end at a redirect or a 404.
+func TestDyndnsPaths(t *testing.T) {
+	w := newWorld(t)
+	token := w.lease("u1", lease.Rules{Slot: "a"})
+	for path, status := range map[string]int{
+		"//nic/update": 200, "/nic//update": 200, "/nic/update/": 200, "///nic///update//": 200,
+		"//nic/updates": 404, "//nic/update/x": 404, "//lease": 404, "//nic": 404,
+	} {
+		if answer, text := w.do("GET", path+"?hostname=a.example.com&myip=192.0.2.7", "", password("me", token)); answer.StatusCode != status {
+			t.Errorf("%s: %d %s", path, answer.StatusCode, text)
+		}
+	}
+	if answer, _ := w.do("HEAD", "//nic/update", ""); answer.StatusCode != 405 {
+		t.Errorf("HEAD: %d", answer.StatusCode)
+	}
+}
+
 // TestDyndnsTrouble: what cannot be done is a 911 with the status 503, and the log says why.
 func TestDyndnsTrouble(t *testing.T) {
 	w := newWorld(t)
@@ -67,15 +120,16 @@ func TestDyndnsTrouble(t *testing.T) {
 	for _, test := range []struct{ slot, query, client, log string }{
 		{"a", "myip=nonsense", remote, "query_invalid"},
 		{"a", "myip=0.0.0.0", remote, "query_invalid"},
-		{"a", "myip=192.0.2.7&myipv6=fe80::1", remote, "query_invalid"},
+		{"a", "myip=0.0.0.0&myipv6=fe80::1", remote, "query_invalid"},
+		{"a", "myip=no&myipv6=preserve", remote, "query_invalid"},
+		{"a", "myipv6=2001:db8::/64", remote, "query_invalid"},
 		{"a", "", "10.0.0.1", "lease_address_missing"},
 		{"a", "", "unknown", "lease_address_missing"},
 		{"b", "myip=192.0.2.7", remote, "lease_template_missing"},
 		{"c", "myip=198.51.100.7", remote, "lease_address_refused"},
 	} {
-		said := len(w.log.String())
 		answer, text := w.do("GET", "/nic/update?hostname=a.example.com&"+test.query, "", password("me", tokens[test.slot]), "X-Forwarded-For: "+test.client)
-		if log := w.log.String()[said:]; answer.StatusCode != http.StatusServiceUnavailable || text != "911" || !strings.Contains(log, test.log) {
+		if log := w.log.String(); answer.StatusCode != http.StatusServiceUnavailable || text != "911" || !strings.Contains(log, test.log) {
 			t.Errorf("%s %s: %d %q; the log says %s", test.slot, test.query, answer.StatusCode, text, log)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,13 +37,15 @@ type Server struct {
 	Config
 	adapter  envelope.Adapter
 	attempts *guard.Attempts
+	lines    *guard.Lines // about what nodes can cause as often as they like
 	requests metrics.Counter
 }
 
 // New returns a server.
 func New(c Config) *Server {
-	s := &Server{Config: c, attempts: guard.NewAttempts(c.Log)}
-	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken}
+	lines := guard.NewLines(c.Log)
+	s := &Server{Config: c, attempts: guard.NewAttempts(lines), lines: lines}
+	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken, Faults: lines}
 	return s
 }
 
@@ -51,15 +54,26 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("PUT /lease", s.renewing(s.put))
 	mux.Handle("GET /lease", s.renewing(s.hook))
-	mux.HandleFunc("GET /nic/update", s.dyndns)
+	mux.HandleFunc("GET "+updatePath, s.dyndns)
 	mux.HandleFunc("HEAD /lease", s.noHead("GET, PUT")) // the pattern GET would match it, and renew
-	mux.HandleFunc("HEAD /nic/update", s.noHead("GET"))
-	mux.Handle("GET /d/{name}", &URLs{Lookup: s.Listed, Caller: clientOf, Adapter: s.adapter})
-	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, r) })
+	mux.HandleFunc("HEAD "+updatePath, s.noHead("GET"))
+	mux.Handle("GET /d/{name}", newURLs(s.Listed, clientOf, s.adapter))
+	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.adapter.Route(mux, w, cleaned(r)) })
 	checked := guard.Site(guard.Config{Deny: s.deny, Log: s.Log}, routes)
 	return s.adapter.Safe(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		checked.ServeHTTP(w, s.withClient(r))
 	}))
+}
+
+// cleaned returns a request with the clean path of an update. Some routers put a slash of their own before or after
+// it, and their clients do not follow a redirect.
+func cleaned(r *http.Request) *http.Request {
+	if r.URL.Path == updatePath || path.Clean(r.URL.Path) != updatePath {
+		return r
+	}
+	r = r.Clone(r.Context())
+	r.URL.Path, r.URL.RawPath = updatePath, ""
+	return r
 }
 
 // noHead refuses HEAD.
@@ -113,15 +127,25 @@ func (s *Server) client(r *http.Request) netip.Addr {
 	}
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, text := range slices.Backward(forwarded) {
-		var err error
-		if address, err = netip.ParseAddr(strings.TrimSpace(text)); err != nil || address.Zone() != "" {
-			return netip.Addr{}
-		}
-		if address = address.Unmap(); !s.trusts(address) {
+		if address = forwardedAddr(strings.TrimSpace(text)); !address.IsValid() || !s.trusts(address) {
 			return address
 		}
 	}
 	return address
+}
+
+// forwardedAddr reads an address with or without a port: some proxies, such as Azure's, write the port. The
+// zero Addr stands for anything else.
+func forwardedAddr(text string) netip.Addr {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		pair, _ := netip.ParseAddrPort(text)
+		address = pair.Addr()
+	}
+	if address.Zone() != "" {
+		return netip.Addr{}
+	}
+	return address.Unmap()
 }
 
 func (s *Server) trusts(a netip.Addr) bool {
@@ -167,6 +191,12 @@ func (s *Server) authenticate(r *http.Request, token string) (lease.Lease, error
 		return l, &envelope.Failure{Status: http.StatusTooManyRequests, ID: msg.TooManyAttempts, RetryAfter: wait}
 	}
 	return l, unauthorized
+}
+
+// refused logs a renewal that is refused.
+func (s *Server) refused(r *http.Request, err error) {
+	f := s.adapter.Failure(err)
+	s.lines.Refused(r, guard.Denial{Status: f.Status, Code: string(f.ID)})
 }
 
 // as returns a request whose changes are a lease's, in events and audit lines.

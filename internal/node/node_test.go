@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/base64"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"meshddns/internal/lease"
 	"meshddns/internal/msg"
+	"meshddns/test/support"
 )
 
 func password(user, token string) string {
@@ -23,10 +25,10 @@ func TestPut(t *testing.T) {
 	token := w.lease("u1", lease.Rules{Slot: "a"})
 	const body = `{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"]}`
 	for i, test := range []struct{ header, want string }{
-		{bearer(token), `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:00.000Z","changed":true}}`},
-		{bearer(token), `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:10.000Z","changed":false}}`},
-		{"Authorization: bearer  " + token, `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:20.000Z","changed":false}}`},
-		{password("anyone", token), `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:30.000Z","changed":false}}`},
+		{bearer(token), `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:00.000Z","changed":true,"left_out":[]}}`},
+		{bearer(token), `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:10.000Z","changed":false,"left_out":[]}}`},
+		{"Authorization: bearer  " + token, `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:20.000Z","changed":false,"left_out":[]}}`},
+		{password("anyone", token), `{"data":{"endpoints":["tcp://192.0.2.7:1","udp://192.0.2.7:2"],"expires_at":"2026-03-04T13:00:30.000Z","changed":false,"left_out":[]}}`},
 	} {
 		if answer, text := w.do("PUT", "/lease", body, test.header); answer.StatusCode != 200 || text != test.want {
 			t.Errorf("%d: %d %s, want %s", i, answer.StatusCode, text, test.want)
@@ -42,7 +44,7 @@ func TestPut(t *testing.T) {
 	if answer, list := w.do("GET", "/d/"+full, ""); answer.StatusCode != 200 || list != "tcp://192.0.2.1:11010\ntcp://192.0.2.7:1\nudp://192.0.2.7:2" {
 		t.Errorf("the list: %d %s", answer.StatusCode, list)
 	}
-	if answer, text := w.do("PUT", "/lease", `{"endpoints":[]}`, bearer(token)); answer.StatusCode != 200 || text != `{"data":{"endpoints":[],"expires_at":"","changed":true}}` {
+	if answer, text := w.do("PUT", "/lease", `{"endpoints":[]}`, bearer(token)); answer.StatusCode != 200 || text != `{"data":{"endpoints":[],"expires_at":"","changed":true,"left_out":[]}}` {
 		t.Errorf("no endpoints: %d %s", answer.StatusCode, text)
 	}
 }
@@ -84,6 +86,39 @@ func TestPutRefuses(t *testing.T) {
 	w.db.Exec(`UPDATE bindings SET status = 'releasing'`)
 	if answer, text := w.do("PUT", "/lease", `{"endpoints":["tcp://192.0.2.7:2"]}`, bearer(token)); answer.StatusCode != 409 {
 		t.Errorf("a usage that is released: %d %s", answer.StatusCode, text)
+	}
+}
+
+// TestLeftOut: a node is told which of its endpoints have no room, in which format, and why; its own change at once, that of
+// another node after 5 seconds.
+func TestLeftOut(t *testing.T) {
+	w := newWorld(t)
+	w.db.Exec(`UPDATE usages SET txt_endpoints = '["tcp://192.0.2.1:1"]' WHERE seq = 1`)
+	w.db.Exec(`INSERT INTO usage_options (usage, formats, checking, peer_id) VALUES (1, '["mesh1","hostport"]', '', '')`)
+	one, other := w.lease("u1", lease.Rules{Slot: "b"}), w.lease("u1", lease.Rules{Slot: "a"})
+	long := "tcp://" + strings.Repeat("x", 60) + "." + strings.Repeat("x", 60) + "." + strings.Repeat("x", 60) + ":1"
+	put := func(token, endpoint string) string {
+		t.Helper()
+		w.pass(5 * time.Second)
+		_, text := w.do("PUT", "/lease", `{"endpoints":["`+endpoint+`"]}`, bearer(token), "Accept-Language: en")
+		_, text, _ = strings.Cut(text, `"left_out":`)
+		return text
+	}
+	long1 := `{"format":"mesh1","endpoint":"` + long + `","reason":"the value has 257 octets, 255 at most"}`
+	long2 := `{"format":"hostport","endpoint":"` + long + `","reason":"the host is a name, and this format has addresses only"}`
+	for _, step := range []struct{ token, endpoint, want string }{
+		{one, long, `[` + long2 + `]}}`},
+		{other, "tcp://192.0.2.7:11010", `[]}}`},
+		{one, long, `[` + long1 + "," + long2 + `]}}`},
+		{other, "tcp://192.0.2.7:11010", `[]}}`},
+		{one, "tcp://192.0.2.8:1", `[]}}`},
+	} {
+		if got := put(step.token, step.endpoint); got != step.want {
+			t.Errorf("%.40s: left_out is %s, want %s", step.endpoint, got, step.want)
+		}
+	}
+	if _, text := w.do("PUT", "/lease", `{"endpoints":["`+long+`"]}`, bearer(one)); strings.Contains(text, "left_out") {
+		t.Errorf("a refusal: %s", text)
 	}
 }
 
@@ -211,7 +246,13 @@ func TestClient(t *testing.T) {
 		{w.behind, "203.0.113.5", "203.0.113.5"},
 		{w.behind, "1.1.1.6, unknown", ""},
 		{w.behind, "", ""},
-		{w.behind, "1.1.1.6:80", ""},
+		{w.behind, "1.1.1.6:80", "1.1.1.6"},
+		{w.behind, "8.8.8.8, 1.1.1.7:51008, 203.0.113.5:51009", "1.1.1.7"},
+		{w.behind, "[2606:4700::2]:51008", "2606:4700::2"},
+		{w.behind, "[::ffff:1.1.1.8]:51008", "1.1.1.8"},
+		{w.behind, "[fe80::1%eth0]:80", ""},
+		{w.behind, "fe80::1%eth0", ""},
+		{w.behind, "1.1.1.6:http", ""},
 		{w.plain, "1.1.1.7", "127.0.0.1"},
 	} {
 		w.pass(time.Minute)
@@ -253,12 +294,43 @@ func TestNothingElse(t *testing.T) {
 			t.Errorf("%s %s: %d %v %s", test.method, test.path, answer.StatusCode, answer.Header, text)
 		}
 	}
-	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"} {
+	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example", "X-Meshddns-Notification: 1"} {
 		if answer, text := w.do("GET", "/lease?addr=192.0.2.7&port=1", "", bearer(token), header); answer.StatusCode != 403 {
 			t.Errorf("%s: %d %s", header, answer.StatusCode, text)
 		}
 	}
 	if w.leased() != "a[]" {
 		t.Error(w.leased())
+	}
+}
+
+// TestRefusalsInTheLog: refusals are a line a second and kind in the log, which counts the others,
+// however many a node causes.
+func TestRefusalsInTheLog(t *testing.T) {
+	w := newWorld(t)
+	token := w.lease("u1", lease.Rules{Slot: "a", Schemes: []string{"tcp"}})
+	began := time.Now()
+	const requests = 100
+	for range requests {
+		for _, body := range []string{`{"endpoints":1}`, `{"endpoints":["udp://192.0.2.7:1"]}`} {
+			if answer, text := w.do("PUT", "/lease", body, bearer(token)); answer.StatusCode != 400 {
+				t.Fatalf("%d %s", answer.StatusCode, text)
+			}
+		}
+	}
+	counts := regexp.MustCompile(`msg="request refused" who="lease l1"|msg="more: request refused" count=(\d+)`)
+	told := func() (refused int) {
+		for _, found := range counts.FindAllStringSubmatch(w.log.String(), -1) {
+			more, err := strconv.Atoi(found[1])
+			if err != nil {
+				more = 1
+			}
+			refused += more
+		}
+		return refused
+	}
+	support.Eventually(t, support.Limit, "all refusals are told", func() bool { return told() == 2*requests })
+	if lines, most := len(counts.FindAllString(w.log.String(), -1)), 2*(int(time.Since(began)/time.Second)+1); lines > most {
+		t.Errorf("%d lines in the time of %d", lines, most)
 	}
 }

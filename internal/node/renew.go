@@ -22,7 +22,11 @@ type leaseKey struct{}
 func (s *Server) renewing(renew func(*http.Request, lease.Lease) (envelope.Reply, error)) http.Handler {
 	answer := s.adapter.Handle(func(r *http.Request) (envelope.Reply, error) {
 		reply, err := renew(r, r.Context().Value(leaseKey{}).(lease.Lease))
-		return reply, s.told(r, err)
+		if err = s.told(r, err); err != nil {
+			s.refused(r, err)
+			reply.Audit = envelope.NotAudited
+		}
+		return reply, err
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, err := s.authenticate(r, tokenOf(r))
@@ -116,14 +120,30 @@ func usable(a netip.Addr) bool {
 	return a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.IsLinkLocalUnicast()
 }
 
+// leftOut is an endpoint of the node that a format leaves out.
+type leftOut struct {
+	Format   string `json:"format"`
+	Endpoint string `json:"endpoint"`
+	Reason   string `json:"reason"`
+}
+
 // renew renews a lease. Only a change gets an audit line.
 func (s *Server) renew(r *http.Request, l lease.Lease, endpoints []string) (envelope.Reply, error) {
 	renewal, err := s.Leases.Renew(r.Context(), l, endpoints, clientOf(r))
+	if err != nil {
+		return envelope.Reply{ID: l.ID, Audit: envelope.NotAudited}, err
+	}
+	all, err := s.Leases.LeftOut(r.Context(), l, renewal)
+	shown := []leftOut{}
+	for _, e := range all {
+		shown = append(shown, leftOut{e.Format, e.Endpoint, e.Reason.In(envelope.Language(r))})
+	}
 	reply := envelope.Reply{ID: l.ID, Audit: envelope.NotAudited, Data: struct {
-		Endpoints []string `json:"endpoints"`
-		ExpiresAt string   `json:"expires_at"`
-		Changed   bool     `json:"changed"`
-	}{renewal.Endpoints, lease.Shown(renewal.ExpiresAt), renewal.Changed}}
+		Endpoints []string  `json:"endpoints"`
+		ExpiresAt string    `json:"expires_at"`
+		Changed   bool      `json:"changed"`
+		LeftOut   []leftOut `json:"left_out"`
+	}{renewal.Endpoints, lease.Shown(renewal.ExpiresAt), renewal.Changed, shown}}
 	if renewal.Changed {
 		reply.Audit = envelope.Audited
 	}

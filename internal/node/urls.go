@@ -12,10 +12,21 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
+	"meshddns/internal/connlimit"
 	"meshddns/internal/dnsname"
 	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
+)
+
+const (
+	// Lists need no token, so they have places of their own: they use at most maxLookups of the
+	// database's reading connections, and a client may have listRate a second.
+	maxLookups  = 2
+	lookupTime  = time.Second // that a request waits for a place
+	listRate    = 100
+	listClients = 4096 // entries for clients
 )
 
 // listAge says for how long a client may use a list without asking again: as long as a record.
@@ -34,6 +45,14 @@ type URLs struct {
 	Caller func(*http.Request) netip.Addr
 
 	Adapter envelope.Adapter // writes the failures
+
+	rate   *connlimit.Rate
+	places chan struct{} // has an element for each lookup that runs
+}
+
+// newURLs returns a handler.
+func newURLs(lookup ListedFunc, caller func(*http.Request) netip.Addr, a envelope.Adapter) *URLs {
+	return &URLs{Lookup: lookup, Caller: caller, Adapter: a, rate: connlimit.NewRate(listRate, listClients), places: make(chan struct{}, maxLookups)}
 }
 
 // ServeHTTP answers a request that a mux has matched with "GET /d/{name}".
@@ -57,11 +76,40 @@ func (u *URLs) read(r *http.Request) (endpoints []string, one bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	if err := u.begin(r); err != nil {
+		return nil, false, err
+	}
+	defer func() { <-u.places }()
 	endpoints, found, err := u.Lookup(r.Context(), dnsname.Parse(r.PathValue("name")))
 	if err == nil && (!found || flags["one"] && len(endpoints) == 0) {
 		err = envelope.Fail(msg.NotFound)
 	}
 	return endpoints, flags["one"], err
+}
+
+// begin takes a place for a lookup.
+func (u *URLs) begin(r *http.Request) error {
+	if !u.rate.Allow(connlimit.Network(u.Caller(r), 32, 64), time.Now()) {
+		failure := envelope.Fail(msg.TooManyRequests, listRate)
+		failure.RetryAfter = time.Second
+		return failure
+	}
+	select {
+	case u.places <- struct{}{}:
+		return nil
+	default:
+	}
+	ctx, cancel, err := envelope.Wait(r, lookupTime)
+	defer cancel()
+	if err != nil {
+		return err
+	}
+	select {
+	case u.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return envelope.TooManyWaiting()
+	}
 }
 
 // writeList writes one endpoint a line, or status 304 to a client that has the same list.

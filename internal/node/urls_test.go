@@ -13,7 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"meshddns/internal/connlimit"
 	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
 )
@@ -23,20 +26,21 @@ func urlsOf(t *testing.T, lists map[string][]string) string {
 	t.Helper()
 	a := envelope.Adapter{Log: slog.New(slog.DiscardHandler), Counted: func(string, int, string) {}}
 	mux := http.NewServeMux()
-	mux.Handle("GET /d/{name}", &URLs{
-		Lookup: func(_ context.Context, name string) ([]string, bool, error) {
+	urls := newURLs(
+		func(_ context.Context, name string) ([]string, bool, error) {
 			if name == "broken.example" {
 				return nil, false, errors.New("a fault of the store")
 			}
 			list, found := lists[name]
 			return list, found, nil
 		},
-		Caller: func(r *http.Request) netip.Addr {
+		func(r *http.Request) netip.Addr {
 			caller, _ := netip.ParseAddr(r.Header.Get("Caller"))
 			return caller
 		},
-		Adapter: a,
-	})
+		a)
+	urls.rate = connlimit.NewRate(0, 1) // no limit
+	mux.Handle("GET /d/{name}", urls)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.Route(mux, w, r) }))
 	t.Cleanup(server.Close)
 	return server.URL
@@ -167,4 +171,77 @@ func TestURLsRefuses(t *testing.T) {
 			t.Errorf("Allow: %s", answer.Header.Get("Allow"))
 		}
 	}
+}
+
+// lookup asks for a list in the bubble of a test, and returns its status in the end.
+func (u *URLs) lookup(ctx context.Context, caller string) <-chan int {
+	status := make(chan int, 1)
+	go func() {
+		r := httptest.NewRequestWithContext(ctx, "GET", "/d/a.example", nil)
+		r.Header.Set("Caller", caller)
+		w := httptest.NewRecorder()
+		u.ServeHTTP(w, r)
+		status <- w.Code
+	}()
+	return status
+}
+
+// limited returns a handler whose lookups wait until held is closed.
+func limited(held <-chan struct{}) *URLs {
+	return newURLs(func(context.Context, string) ([]string, bool, error) {
+		<-held
+		return []string{"tcp://192.0.2.1:1"}, true, nil
+	}, func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("Caller")) },
+		envelope.Adapter{Log: slog.New(slog.DiscardHandler)})
+}
+
+// TestListRate: a client has a burst of listRate lists, then listRate a second, and takes none from others.
+func TestListRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		close(free)
+		u := limited(free)
+		for n := range listRate {
+			if status := <-u.lookup(t.Context(), "192.0.2.7"); status != 200 {
+				t.Fatalf("list %d: %d", n, status)
+			}
+		}
+		for _, test := range []struct {
+			caller string
+			after  time.Duration
+			status int
+		}{
+			{"192.0.2.7", 0, 429}, {"192.0.2.8", 0, 200}, {"192.0.2.7", time.Second / listRate, 200}, {"192.0.2.7", 0, 429},
+		} {
+			<-time.After(test.after)
+			if status := <-u.lookup(t.Context(), test.caller); status != test.status {
+				t.Errorf("%+v: %d", test, status)
+			}
+		}
+	})
+}
+
+// TestListPlaces: maxLookups lookups run at a time. A further one waits for lookupTime at most.
+func TestListPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := make(chan struct{})
+		u := limited(held)
+		var running []<-chan int
+		for range maxLookups {
+			running = append(running, u.lookup(t.Context(), "192.0.2.7"))
+		}
+		synctest.Wait()
+		began := time.Now()
+		if status := <-u.lookup(t.Context(), "192.0.2.8"); status != 503 || time.Since(began) != lookupTime {
+			t.Errorf("a lookup without a place: %d after %v", status, time.Since(began))
+		}
+		waiting := u.lookup(t.Context(), "192.0.2.8")
+		synctest.Wait()
+		close(held)
+		for _, status := range append(running, waiting) {
+			if got := <-status; got != 200 {
+				t.Errorf("a lookup with a place: %d", got)
+			}
+		}
+	})
 }

@@ -107,7 +107,7 @@ func (w *world) must(err error) {
 func (w *world) lease(usage string, rules lease.Rules) string {
 	w.t.Helper()
 	rules.TTL = max(rules.TTL, time.Hour)
-	_, token, err := w.leases.Create(w.t.Context(), usage, rules, false)
+	_, token, _, err := w.leases.Create(w.t.Context(), lease.Creation{Usage: usage, Rules: rules})
 	w.must(err)
 	return string(token)
 }

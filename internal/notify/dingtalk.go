@@ -26,9 +26,13 @@ const (
 
 // Codes of DingTalk's answers.
 var (
-	// dingTalkFinal: parameter missing, keyword or signature or address refused, token unknown, group
-	// dissolved, robot stopped or gone, type of message or content refused, message too long.
-	dingTalkFinal = []int{40035, 43004, 310000, 300001, 300005, 400013, 400101, 400102, 400105, 400106, 430101, 430102, 430103, 430104, 460101}
+	// dingTalkOutcomes: parameter missing, token unknown, group dissolved, robot stopped or gone, type of
+	// message or content refused, message too long. 310000 is a keyword, a signature or an address that is
+	// refused, and also a time, as that of a host whose clock is not set yet.
+	dingTalkOutcomes = map[int]outcome{
+		40035: final, 43004: final, 300001: final, 300005: final, 400013: final, 400101: final, 400102: final, 400105: final,
+		400106: final, 430101: final, 430102: final, 430103: final, 430104: final, 460101: final, 310000: doubtful,
+	}
 	// dingTalkFast: too many messages.
 	dingTalkFast = []int{130101, 410100}
 )
@@ -67,7 +71,7 @@ func dingTalkJudge(a answer) verdict {
 	if *said.Code == 0 {
 		return verdict{}
 	}
-	v := refusal(*said.Code, said.Message, dingTalkFinal)
+	v := refusal(*said.Code, said.Message, dingTalkOutcomes)
 	if slices.Contains(dingTalkFast, *said.Code) {
 		v.pause = dingTalkBlock
 	}

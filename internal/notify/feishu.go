@@ -16,9 +16,9 @@ var feishu = receiver{request: feishuRequest, judge: feishuJudge, refused: feish
 
 const feishuRoom = 18_000 // octets of a text; a request has 20 KB
 
-// feishuFinal are codes of answers: bad request, parameter or address or signature or keyword
-// refused.
-var feishuFinal = []int{9499, 19001, 19002, 19021, 19022, 19024}
+// feishuOutcomes are of codes of answers: bad request, parameter or keyword refused. 19021 is a signature
+// or a time, as that of a host whose clock is not set yet; 19022 is an address, which may change.
+var feishuOutcomes = map[int]outcome{9499: final, 19001: final, 19002: final, 19024: final, 19021: doubtful, 19022: doubtful}
 
 func feishuRequest(t Target, m message, now time.Time) (*http.Request, error) {
 	type content struct {
@@ -53,17 +53,21 @@ func feishuJudge(a answer) verdict {
 		OldMessage string `json:"StatusMessage"`
 	}
 	if json.Unmarshal(a.body, &said) != nil || said.Code == nil && said.OldCode == nil {
-		v := unreadable(a)
-		v.final, v.later = a.status >= 400, a.status < 400
-		return v
+		if a.status >= 400 {
+			return doubt(a)
+		}
+		return unreadable(a)
 	}
 	for _, part := range []struct {
 		code  *int
 		words string
 	}{{said.Code, said.Message}, {said.OldCode, said.OldMessage}} {
 		if part.code != nil && *part.code != 0 {
-			return refusal(*part.code, part.words, feishuFinal)
+			return refusal(*part.code, part.words, feishuOutcomes)
 		}
 	}
-	return verdict{final: a.status >= 400, said: said.Message}
+	if a.status >= 400 {
+		return doubt(a)
+	}
+	return verdict{said: said.Message}
 }

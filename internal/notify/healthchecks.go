@@ -23,9 +23,9 @@ func healthchecksRequest(t Target, _ message, _ time.Time) (*http.Request, error
 func healthchecksJudge(a answer) verdict {
 	switch said := string(a.body); {
 	case strings.Contains(said, "(not found)"):
-		return verdict{final: true, said: said}
+		return verdict{outcome: final, said: said}
 	case strings.Contains(said, "(rate limited)"):
-		return verdict{later: true, said: said}
+		return verdict{outcome: later, said: said}
 	}
 	return verdict{}
 }

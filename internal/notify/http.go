@@ -59,7 +59,12 @@ func (s *Sender) Test(r *http.Request) (envelope.Reply, error) {
 	if err != nil {
 		return envelope.Reply{}, err
 	}
-	result := send(r.Context(), t, message{language: t.Language, test: true}, s.Table.now())
+	ctx, cancel, err := envelope.Wait(r, callTime)
+	defer cancel()
+	if err != nil {
+		return envelope.Reply{}, err
+	}
+	result := send(ctx, t, message{language: t.Language, test: true}, s.Table.now())
 	if result.ok() && t.state != OK {
 		err = s.Table.restart(r.Context(), t)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"meshddns/internal/guard"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
@@ -43,7 +44,7 @@ type receiver struct {
 	request func(t Target, m message, now time.Time) (*http.Request, error)
 	// judge judges an answer with a status of 200 to 299; nil takes each one as a success.
 	judge func(answer) verdict
-	// refused judges an answer with a status from 400 on, which by itself is final; nil leaves it so.
+	// refused judges an answer with a status from 400 on, which by itself is doubtful; nil leaves it so.
 	refused func(answer) verdict
 
 	public []string // words of the receiver's path that are no secret
@@ -66,25 +67,37 @@ func kindNames() (names []string) {
 	return names
 }
 
+// outcome is what became of a message.
+type outcome int
+
+const (
+	taken    outcome = iota
+	later            // another try may succeed
+	doubtful         // it is refused, for good or until a proxy or a clock is right
+	final            // another try would be refused too
+)
+
 // verdict is what an answer means. The zero verdict is a success.
 type verdict struct {
-	final bool          // another try would be refused too
-	later bool          // another try may succeed
+	outcome
 	pause time.Duration // the receiver wants no try before; 0 for none
 	said  string        // the receiver's reason
 }
 
-func (v verdict) ok() bool { return !v.final && !v.later }
+func (v verdict) ok() bool { return v.outcome == taken }
 
-// refusal returns the verdict of a code that a receiver's body has. final has the codes after which
-// another try is of no use.
-func refusal(code int, words string, final []int) verdict {
-	said := fmt.Sprintf("%d %s", code, words)
-	return verdict{final: slices.Contains(final, code), later: !slices.Contains(final, code), said: said}
+// refusal returns the verdict of a code that a receiver's body has. outcomes has the codes that are not
+// later.
+func refusal(code int, words string, outcomes map[int]outcome) verdict {
+	v := verdict{outcome: later, said: fmt.Sprintf("%d %s", code, words)}
+	if o, known := outcomes[code]; known {
+		v.outcome = o
+	}
+	return v
 }
 
 // unreadable is the verdict of a body that is not that of a receiver: a proxy may have answered.
-func unreadable(a answer) verdict { return verdict{later: true, said: string(a.body)} }
+func unreadable(a answer) verdict { return verdict{outcome: later, said: string(a.body)} }
 
 // answer is what a receiver answered.
 type answer struct {
@@ -133,18 +146,21 @@ func (r result) text(language msg.Language) string {
 
 // send sends a message once, and judges the answer.
 func send(ctx context.Context, t Target, m message, now time.Time) result {
-	r := receivers[t.Kind]
+	r, known := receivers[t.Kind]
+	if !known { // a newer version of the program has stored it
+		return result{verdict: verdict{outcome: final}, fault: mesh.Fault{Code: string(msg.KindNewer), Detail: msg.Text(t.Kind)}}
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	request, err := r.request(t, m, now)
 	if err != nil {
-		return result{verdict: verdict{final: true}, fault: mesh.Fault{Code: string(msg.MessageRefused), Detail: msg.Textf("no message can be made for this URL")}}
+		return result{verdict: verdict{outcome: final}, fault: mesh.Fault{Code: string(msg.MessageImpossible), Detail: msg.Textf("no message can be made for this URL")}}
 	}
 	hidden := hidden(t, request, r.public)
 	a, err := call(request.WithContext(ctx))
 	if err != nil {
 		text := msg.TextOf(err).Map(func(text string) string { return secrets.ScrubLine(text, maxSaid, hidden...) })
-		return result{verdict: verdict{later: true}, fault: mesh.Fault{Code: string(msg.MessageUnreached), Detail: text}}
+		return result{verdict: verdict{outcome: later}, fault: mesh.Fault{Code: string(msg.MessageUnreached), Detail: text}}
 	}
 	v := r.judged(a, now)
 	result := result{verdict: v, status: a.status, answer: secrets.ScrubLine(string(a.body), maxSaid, hidden...)}
@@ -157,8 +173,11 @@ func send(ctx context.Context, t Target, m message, now time.Time) result {
 // fault returns the fault of a refusal.
 func (v verdict) fault(status int, hidden []string) mesh.Fault {
 	f := mesh.Fault{Code: string(msg.MessageRefused), Detail: msg.Text(fmt.Sprintf("HTTP %d", status))}
-	if v.later {
+	switch v.outcome {
+	case later:
 		f.Code = string(msg.MessageLater)
+	case doubtful:
+		f.Code = string(msg.MessageDoubtful)
 	}
 	if 300 <= status && status < 400 {
 		f.Detail = msg.Textf("a redirect (HTTP %d), which is not followed", status)
@@ -172,6 +191,7 @@ func (v verdict) fault(status int, hidden []string) mesh.Fault {
 // call makes a request and reads the answer. An error does not have the URL.
 func call(r *http.Request) (answer, error) {
 	r.Header.Set("User-Agent", userAgent)
+	r.Header.Set(guard.NotificationHeader, "1")
 	response, err := client.Do(r)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
@@ -192,16 +212,24 @@ func (r receiver) judged(a answer, now time.Time) (v verdict) {
 	case a.status < 300:
 		v = r.judge(a)
 	case temporary(a.status):
-		v = verdict{later: true, said: string(a.body)}
+		v = verdict{outcome: later, said: string(a.body)}
 	case r.refused != nil:
 		v = r.refused(a)
 	default:
-		v = verdict{final: true, said: string(a.body)}
+		v = doubt(a)
 	}
-	if after := provider.RetryAfter(a.header.Get("Retry-After"), now); v.later && after > 0 {
+	if after := provider.RetryAfter(a.header.Get("Retry-After"), now); v.outcome == later && after > 0 {
 		v.pause = after
 	}
 	return v
+}
+
+// doubt is the verdict of a status from 400 on. Only 410 cannot be that of a proxy whose service restarts.
+func doubt(a answer) verdict {
+	if a.status == http.StatusGone {
+		return verdict{outcome: final, said: string(a.body)}
+	}
+	return verdict{outcome: doubtful, said: string(a.body)}
 }
 
 // temporary reports whether a status may become a success later. A redirect may be that of a network

@@ -101,32 +101,30 @@ func TestTemplates(t *testing.T) {
 
 // What the answers of receivers mean.
 func TestVerdicts(t *testing.T) {
-	const ok, later, final = "ok", "later", "final"
 	for _, test := range []struct {
 		kind   Kind
 		status int
 		body   string
-		want   string
+		want   outcome
 	}{
-		{Generic, 200, "", ok}, {Generic, 299, "error", ok}, {Generic, 400, "", final}, {Generic, 401, "", final}, {Generic, 403, "", final},
-		{Generic, 404, "", final}, {Generic, 410, "", final}, {Generic, 408, "", later}, {Generic, 429, "", later}, {Generic, 500, "", later},
+		{Generic, 200, "", taken}, {Generic, 299, "error", taken}, {Generic, 400, "", doubtful}, {Generic, 401, "", doubtful}, {Generic, 403, "", doubtful},
+		{Generic, 404, "", doubtful}, {Generic, 410, "", final}, {Generic, 408, "", later}, {Generic, 429, "", later}, {Generic, 500, "", later},
 		{Generic, 503, "", later}, {Generic, 302, "", later},
-		{DingTalk, 200, `{"errcode":0}`, ok}, {DingTalk, 200, `{"errcode":310000,"errmsg":"sign not match"}`, final},
+		{DingTalk, 200, `{"errcode":0}`, taken}, {DingTalk, 200, `{"errcode":310000,"errmsg":"sign not match"}`, doubtful},
 		{DingTalk, 200, `{"errcode":300005}`, final}, {DingTalk, 200, `{"errcode":130101}`, later}, {DingTalk, 200, `<html>`, later},
 		{DingTalk, 200, `{"errcode":-1}`, later},
-		{Feishu, 200, `{"code":0}`, ok}, {Feishu, 200, `{"StatusCode":0,"StatusMessage":"success"}`, ok}, {Feishu, 200, `{"code":19021}`, final},
+		{Feishu, 200, `{"code":0}`, taken}, {Feishu, 200, `{"StatusCode":0,"StatusMessage":"success"}`, taken}, {Feishu, 200, `{"code":19021}`, doubtful}, {Feishu, 200, `{"code":19022}`, doubtful},
 		{Feishu, 200, `{"StatusCode":19001}`, final}, {Feishu, 200, `{"code":19002}`, final}, {Feishu, 400, `{"code":9499}`, final},
-		{Feishu, 400, `{"code":11232}`, later}, {Feishu, 200, `login`, later}, {Feishu, 404, `gone`, final},
-		{WeCom, 200, `{"errcode":0}`, ok}, {WeCom, 200, `{"errcode":93000}`, final}, {WeCom, 200, `{"errcode":45009}`, later}, {WeCom, 200, ``, later},
-		{Telegram, 200, `{"ok":true}`, ok}, {Telegram, 200, `login`, later}, {Telegram, 403, `{"ok":false}`, final}, {Telegram, 429, `{"ok":false}`, later},
-		{ServerChan, 200, `{"code":0}`, ok}, {ServerChan, 400, `{"message":"超过当天的发送次数限制"}`, later}, {ServerChan, 400, `{"message":"bad key"}`, final},
-		{Healthchecks, 200, `OK`, ok}, {Healthchecks, 200, `OK (not found)`, final}, {Healthchecks, 200, `OK (rate limited)`, later},
-		{Bark, 200, `{"code":200}`, ok}, {Bark, 400, `{"code":400}`, final}, {Gotify, 401, ``, final}, {Ntfy, 507, ``, later},
+		{Feishu, 400, `{"code":11232}`, later}, {Feishu, 200, `login`, later}, {Feishu, 404, `gone`, doubtful},
+		{WeCom, 200, `{"errcode":0}`, taken}, {WeCom, 200, `{"errcode":93000}`, final}, {WeCom, 200, `{"errcode":45009}`, later}, {WeCom, 200, ``, later},
+		{Telegram, 200, `{"ok":true}`, taken}, {Telegram, 200, `login`, later}, {Telegram, 403, `{"ok":false}`, doubtful}, {Telegram, 429, `{"ok":false}`, later},
+		{ServerChan, 200, `{"code":0}`, taken}, {ServerChan, 400, `{"message":"超过当天的发送次数限制"}`, later}, {ServerChan, 400, `{"message":"bad key"}`, doubtful},
+		{Healthchecks, 200, `OK`, taken}, {Healthchecks, 200, `OK (not found)`, final}, {Healthchecks, 200, `OK (rate limited)`, later},
+		{Bark, 200, `{"code":200}`, taken}, {Bark, 400, `{"code":400}`, doubtful}, {Gotify, 401, ``, doubtful}, {Ntfy, 507, ``, later},
 	} {
 		v := receivers[test.kind].judged(answer{status: test.status, body: []byte(test.body), header: http.Header{}}, time.Now())
-		got := map[bool]string{v.ok(): ok, v.final: final, v.later: later}[true]
-		if got != test.want || v.final && v.later {
-			t.Errorf("%s %d %s: %s, want %s", test.kind, test.status, test.body, got, test.want)
+		if v.outcome != test.want {
+			t.Errorf("%s %d %s: %d, want %d", test.kind, test.status, test.body, v.outcome, test.want)
 		}
 	}
 }
@@ -167,14 +165,14 @@ func TestUnreached(t *testing.T) {
 	for kind := range receivers {
 		for _, host := range []string{s.URL, dead.URL} {
 			r := send(t.Context(), targetOf(kind, host), sample(msg.English), time.Now())
-			if !r.later || r.text(msg.English) == "" || strings.Contains(r.text(msg.English), "s3cret") {
+			if r.outcome != later || r.text(msg.English) == "" || strings.Contains(r.text(msg.English), "s3cret") {
 				t.Errorf("%s: %+v", kind, r)
 			}
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r := send(ctx, targetOf(Generic, s.URL), sample(msg.English), time.Now()); !r.later {
+	if r := send(ctx, targetOf(Generic, s.URL), sample(msg.English), time.Now()); r.outcome != later {
 		t.Errorf("%+v", r)
 	}
 }
@@ -186,7 +184,7 @@ func TestRedirect(t *testing.T) {
 		return reply{status: http.StatusTemporaryRedirect, header: map[string]string{"Location": other.URL}}
 	})
 	r := send(t.Context(), targetOf(Generic, s.URL), sample(msg.English), time.Now())
-	if !r.later || len(other.take()) != 0 || !strings.Contains(r.text(msg.English), "redirect") {
+	if r.outcome != later || len(other.take()) != 0 || !strings.Contains(r.text(msg.English), "redirect") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -211,6 +209,15 @@ func TestRoom(t *testing.T) {
 		text := m.text(room)
 		if len(text) > room || !strings.Contains(text, "另有") {
 			t.Errorf("%d octets for %d", len(text), room)
+		}
+	}
+}
+
+// Every kind of event has a name in both languages, for the messages.
+func TestKindTexts(t *testing.T) {
+	for _, kind := range events.Kinds {
+		if kindText(kind, msg.English) == string(kind) || kindText(kind, msg.Chinese) == kindText(kind, msg.English) {
+			t.Errorf("%s has no name", kind)
 		}
 	}
 }

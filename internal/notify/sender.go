@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"meshddns/internal/events"
+	"meshddns/internal/mesh"
+	"meshddns/internal/msg"
 	"meshddns/internal/provider"
 	"meshddns/internal/tasks"
 )
@@ -22,6 +24,13 @@ const (
 // backoff is the schedule of the tries after a failure.
 var backoff = provider.Backoff{First: 5 * time.Second}
 
+// After doubtful answers the pauses double up to longestDoubt, so that doubtTries take a day. Tries are
+// counted and not hours, because the clock may be what is wrong.
+const (
+	longestDoubt = 50 * time.Minute // with jitter at most provider.MaxRetryAfter
+	doubtTries   = 35
+)
+
 // Sender sends the messages of all targets.
 type Sender struct {
 	Table   *Table
@@ -30,12 +39,11 @@ type Sender struct {
 	Log     *slog.Logger
 }
 
-// Run sends messages until ctx ends. Each target has a goroutine.
+// Run sends messages until ctx ends. Each target has a goroutine. A panic in it stops its target only.
 func (s *Sender) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	running := map[string]bool{}
 	ended := make(chan string)
-	failed := make(chan error, MaxTargets)
 	defer func() {
 		cancel()
 		for range running {
@@ -52,9 +60,7 @@ func (s *Sender) Run(ctx context.Context) error {
 			running[t.ID] = true
 			go func() {
 				defer func() { ended <- t.ID }()
-				if err := tasks.Call(func() error { s.follow(ctx, t.ID); return nil }); err != nil {
-					failed <- err
-				}
+				s.follow(ctx, t.ID)
 			}()
 		}
 		var again <-chan time.Time
@@ -66,8 +72,6 @@ func (s *Sender) Run(ctx context.Context) error {
 		case <-again:
 		case id := <-ended: // its target may exist anew
 			delete(running, id)
-		case err := <-failed:
-			return err
 		case <-ctx.Done():
 			return nil
 		}
@@ -79,22 +83,53 @@ func (s *Sender) follow(ctx context.Context, id string) {
 	w := worker{sender: s}
 	for ctx.Err() == nil {
 		changed, grown := s.Table.change(), s.History.Grown()
-		t, err := s.Table.Target(ctx, id)
+		var wait waiting
+		err := tasks.Call(func() (err error) {
+			wait, err = w.turn(ctx, id)
+			return err
+		})
 		if errors.Is(err, ErrUnknown) {
 			return
 		}
-		wait := waiting{pause: faultPause}
-		if err == nil {
-			if t.revision != w.revision { // else memory is ahead of a database that takes no writes
-				w = worker{sender: s, Target: t, seen: t.sent, stored: s.Table.now()}
-			}
-			wait, err = w.step(ctx)
+		if crash, ok := errors.AsType[*tasks.Panic](err); ok {
+			w.crashed(crash)
 		}
 		if err != nil {
 			wait = waiting{pause: faultPause} // the writers and readers of requests tell of a fault of the database
 		}
 		wait.until(ctx, changed, grown)
 	}
+}
+
+// turn reads the target, and does what is due. It returns what to wait for, and ErrUnknown after the
+// target is deleted.
+func (w *worker) turn(ctx context.Context, id string) (waiting, error) {
+	t, err := w.sender.Table.Target(ctx, id)
+	if err != nil {
+		return waiting{}, err
+	}
+	if t.revision != w.revision { // else memory is ahead of a database that takes no writes
+		*w = worker{sender: w.sender, Target: t, seen: t.sent, stored: w.sender.Table.now()}
+		if _, known := receivers[t.Kind]; known && t.fault.Code == string(msg.KindNewer) {
+			w.enter(OK, w.stored)
+			w.fault, w.attempts, w.unsaved = mesh.Fault{}, 0, true
+		}
+	}
+	return w.step(ctx)
+}
+
+// crashed stops the target after a panic in its work.
+func (w *worker) crashed(crash *tasks.Panic) {
+	w.sender.Log.Error("the work for a notification target has crashed", "id", w.ID, "kind", string(w.Kind), "error", crash)
+	w.stop(mesh.Fault{Code: string(msg.MessageCrashed)})
+	w.unsaved = true
+}
+
+// stop stops the target. The other targets are told when that is stored.
+func (w *worker) stop(fault mesh.Fault) {
+	w.untold = w.state != Stopped
+	w.enter(Stopped, w.sender.Table.now())
+	w.fault, w.attempts, w.next = fault, w.attempts+1, time.Time{}
 }
 
 // waiting is what a worker waits for, besides a change of the targets.
@@ -131,6 +166,7 @@ type worker struct {
 	seen    int64     // seq of the last event that was looked at
 	stored  time.Time // of the last write
 	unsaved bool      // the last write failed
+	untold  bool      // the event that the target is stopped is not stored yet
 	pinged  time.Time // of the last GET of a dead man's switch
 }
 
@@ -176,7 +212,7 @@ func (w *worker) look(ctx context.Context) (first events.Event, found bool, err 
 			return first, false, err
 		}
 		for _, e := range page {
-			if w.wants(e.Kind) {
+			if w.wants(e) {
 				return e, true, nil
 			}
 			w.seen = e.Seq
@@ -220,7 +256,7 @@ func (w *worker) collect(ctx context.Context) (m message, last int64, err error)
 				return m, last, nil
 			}
 			last = e.Seq
-			if w.wants(e.Kind) {
+			if w.wants(e) {
 				m.add(e)
 			}
 		}
@@ -245,20 +281,31 @@ func (w *worker) try(ctx context.Context, m message) bool {
 	}
 	now := w.sender.Table.now()
 	before := w.state
+	if r.outcome == doubtful && w.fault.Code != r.fault.Code { // only doubtful answers in a row stop a target
+		w.attempts = 0
+	}
 	switch {
 	case r.ok():
 		w.enter(OK, now)
 		w.fault, w.attempts, w.next = r.fault, 0, time.Time{}
-	case r.final:
-		w.enter(Stopped, now)
-		w.fault, w.attempts, w.next = r.fault, w.attempts+1, time.Time{}
+	case r.outcome == final, r.outcome == doubtful && w.attempts >= doubtTries:
+		w.stop(r.fault)
 	default:
-		w.enter(Retrying, now)
-		w.fault, w.attempts = r.fault, w.attempts+1
-		w.next = now.Add(backoff.Delay(w.attempts, &provider.Error{RetryAfter: r.pause}))
+		w.again(r, now)
 	}
 	w.tell(before)
 	return r.ok()
+}
+
+// again plans the next try after a failure.
+func (w *worker) again(r result, now time.Time) {
+	w.enter(Retrying, now)
+	w.fault, w.attempts = r.fault, w.attempts+1
+	pauses := backoff
+	if r.outcome == doubtful {
+		pauses.Longest = longestDoubt
+	}
+	w.next = now.Add(pauses.Delay(w.attempts, &provider.Error{RetryAfter: r.pause}))
 }
 
 // tell logs a new state.
@@ -281,8 +328,12 @@ func (w *worker) tell(before State) {
 // save stores the progress. When the database takes no write, the next step tries again. The context
 // of the program may have ended: what was delivered is stored all the same.
 func (w *worker) save(ctx context.Context) error {
-	err := w.sender.Table.store(context.WithoutCancel(ctx), w.Target)
-	w.stored, w.unsaved = w.sender.Table.now(), err != nil
+	var told []events.Event
+	if w.untold {
+		told = append(told, events.Event{Kind: events.NotificationStopped, Detail: events.Detail{After: events.JSON(w.ID), Fault: w.fault}})
+	}
+	err := w.sender.Table.store(context.WithoutCancel(ctx), w.Target, w.sender.History, told...)
+	w.stored, w.unsaved, w.untold = w.sender.Table.now(), err != nil, w.untold && err != nil
 	return err
 }
 

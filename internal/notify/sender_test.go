@@ -147,10 +147,10 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// A receiver that refuses stops its target, also when it answers 200, until the target is saved
+// A receiver that refuses for good stops its target, also when it answers 200, until the target is saved
 // again. Then it gets what it missed.
 func TestStop(t *testing.T) {
-	answers := []reply{{body: `{"errcode":310000,"errmsg":"sign not match"}`}, {body: `{"errcode":130101,"errmsg":"too fast"}`}, {body: `{"errcode":0,"errmsg":"ok"}`}}
+	answers := []reply{{body: `{"errcode":300005,"errmsg":"no such token"}`}, {body: `{"errcode":130101,"errmsg":"too fast"}`}, {body: `{"errcode":0,"errmsg":"ok"}`}}
 	inBubble(t, func(n int, _ delivery) reply { return answers[min(n, 2)] }, func(w *world, s *receiverServer) {
 		body := Body{Kind: DingTalk, URL: s.at("/robot/send?access_token=t0ken"), Secret: "SECRET"}
 		w.put(body)
@@ -163,7 +163,7 @@ func TestStop(t *testing.T) {
 		if target.state != Stopped || target.sent != 0 || len(s.got) != 1 {
 			t.Fatalf("%s, %d, %d messages", target.state, target.sent, len(s.got))
 		}
-		if text := shown(target, msg.English).Error; !strings.Contains(text, "310000 sign not match") {
+		if text := shown(target, msg.English).Error; !strings.Contains(text, "300005 no such token") {
 			t.Error(text)
 		}
 		w.put(body)
@@ -172,11 +172,150 @@ func TestStop(t *testing.T) {
 			t.Errorf("%s until %v", target.state, time.Until(target.next))
 		}
 		w.pass(dingTalkBlock)
-		if target := w.target(); target.state != OK || target.sent != 2 || target.fault.Code != "" {
+		if target := w.target(); target.state != OK || target.sent != 3 || target.fault.Code != "" {
 			t.Errorf("%+v", target.progress)
 		}
 		if got := s.take(); len(got) != 3 || strings.Count(got[2].body, "_mesh.a.example.com") != 2 {
 			t.Errorf("%v", got)
+		}
+	})
+}
+
+// What a proxy answers while its service restarts, and a robot while the clock of this host is not set,
+// is tried again for a day with growing pauses. Then the target is stopped.
+func TestDoubt(t *testing.T) {
+	kinds := map[Kind]reply{
+		Gotify: {status: http.StatusNotFound, body: "404 page not found"}, DingTalk: {body: `{"errcode":310000,"errmsg":"invalid timestamp"}`},
+		Feishu: {body: `{"code":19021,"msg":"timestamp is not within one hour from current time"}`},
+	}
+	for kind, refusal := range kinds {
+		good := reply{body: `{"errcode":0,"code":0}`}
+		tries := 0
+		inBubble(t, func(n int, _ delivery) reply {
+			if tries++; n == 1 { // the second try, in between
+				return good
+			}
+			return refusal
+		}, func(w *world, s *receiverServer) {
+			w.put(Body{Kind: kind, URL: s.at("/robot/send?access_token=t0ken"), Secret: "SECRET"})
+			w.run()
+			w.note(events.RecordFailed)
+			w.pass(window + time.Second)
+			if target := w.target(); target.state != Retrying || target.fault.Code != string(msg.MessageDoubtful) {
+				t.Errorf("%s: %+v", kind, target.progress)
+			}
+			w.pass(10 * time.Second)
+			if target := w.target(); target.state != OK || target.sent != 1 {
+				t.Errorf("%s: when it is right again: %+v", kind, target.progress)
+			}
+			w.note(events.RecordRecovered)
+			w.pass(22 * time.Hour)
+			if target := w.target(); target.state != Retrying {
+				t.Errorf("%s, 22 h: %+v", kind, target.progress)
+			}
+			w.pass(6 * time.Hour)
+			if target := w.target(); target.state != Stopped || tries > 40 {
+				t.Errorf("%s, 29 h: %d tries, %+v", kind, tries, target.progress)
+			}
+		})
+	}
+}
+
+// Doubtful answers among others never stop a target, however long it fails.
+func TestDoubtAmongOthers(t *testing.T) {
+	answer := func(n int, _ delivery) reply {
+		return reply{status: []int{http.StatusNotFound, http.StatusBadGateway}[n/doubtTries%2]}
+	}
+	inBubble(t, answer, func(w *world, s *receiverServer) {
+		w.put(Body{Kind: Generic, URL: s.at("/")})
+		w.run()
+		w.note(events.RecordFailed)
+		w.pass(7 * 24 * time.Hour)
+		if target := w.target(); target.state != Retrying || len(s.take()) < 3*doubtTries {
+			t.Errorf("%+v", target.progress)
+		}
+	})
+}
+
+// A target that is stopped is told to all others once, whatever they want, and never to itself.
+func TestStopIsTold(t *testing.T) {
+	answer := func(_ int, d delivery) reply {
+		if d.uri == "/gone" {
+			return reply{status: http.StatusGone}
+		}
+		return reply{}
+	}
+	inBubble(t, answer, func(w *world, s *receiverServer) {
+		w.put(Body{Kind: Generic, URL: s.at("/gone")})
+		w.put(Body{ID: "other", Kind: Generic, URL: s.at("/"), Events: []string{"zone.*"}})
+		w.run()
+		w.note(events.RecordFailed)
+		w.pass(time.Hour)
+		got := s.take()
+		if len(got) != 2 || got[1].uri != "/" || !strings.Contains(got[1].body, `"kind":"notification.stopped"`) || !strings.Contains(got[1].body, `"after":"t"`) {
+			t.Errorf("%v", got)
+		}
+		if states, err := w.Table.States(w.t.Context()); err != nil || states[Stopped] != 1 || states[OK] != 1 {
+			t.Errorf("%v, %v", states, err)
+		}
+		w.put(Body{Kind: Generic, URL: s.at("/")})
+		w.pass(time.Hour)
+		if got := s.take(); len(got) != 1 || strings.Contains(got[0].body, "notification.stopped") {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A target of a kind that this program does not know, as after a rollback, is stopped, and the others are
+// told. A program that knows the kind sends what it missed.
+func TestUnknownKind(t *testing.T) {
+	inBubble(t, fine, func(w *world, s *receiverServer) {
+		w.put(Body{Kind: Generic, URL: s.at("/t")})
+		w.put(Body{ID: "other", Kind: Generic, URL: s.at("/other")})
+		become := func(kind Kind) {
+			w.stop()
+			if _, err := w.db.Writer.Exec(`UPDATE notifications SET kind = ? WHERE id = 't'`, kind); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			w.pass(time.Minute)
+		}
+		w.note(events.RecordFailed)
+		become("future")
+		become("future")
+		got := s.take()
+		if len(got) != 2 || got[0].uri != "/other" || !strings.Contains(got[1].body, "notification.stopped") {
+			t.Errorf("%v", got)
+		}
+		if target := w.target(); target.state != Stopped || target.sent != 0 || !strings.Contains(w.logs.String(), "is stopped") {
+			t.Errorf("%+v, log: %s", target.progress, w.logs)
+		}
+		become(Generic)
+		if got := s.take(); len(got) != 1 || got[0].uri != "/t" || w.target().state != OK {
+			t.Errorf("%v, %+v", got, w.target().progress)
+		}
+	})
+}
+
+// A crash at one target stops that one, and is logged with its place and told. The others go on.
+func TestCrash(t *testing.T) {
+	receivers["crashing"] = receiver{request: func(Target, message, time.Time) (*http.Request, error) { panic("injected") }}
+	defer delete(receivers, "crashing")
+	inBubble(t, fine, func(w *world, s *receiverServer) {
+		w.put(Body{Kind: "crashing", URL: s.at("/t")})
+		w.put(Body{ID: "other", Kind: Generic, URL: s.at("/other")})
+		w.run()
+		w.note(events.RecordFailed)
+		w.pass(time.Minute)
+		got := s.take()
+		if len(got) != 2 || !strings.Contains(got[1].body, "notification.stopped") {
+			t.Errorf("%v", got)
+		}
+		if target := w.target(); target.state != Stopped || target.sent != 0 || target.attempts != 1 {
+			t.Errorf("%+v", target.progress)
+		}
+		if log := w.logs.String(); strings.Count(log, "injected") != 1 || !strings.Contains(log, "sender_test.go") {
+			t.Errorf("%s", log)
 		}
 	})
 }
@@ -329,7 +468,7 @@ func TestSecretsAreErased(t *testing.T) {
 
 // A test message that arrives makes a stopped target try at once; one that is refused says why.
 func TestTest(t *testing.T) {
-	answers := []reply{{status: http.StatusForbidden}, {status: http.StatusForbidden, body: "no"}, {}}
+	answers := []reply{{status: http.StatusGone}, {status: http.StatusForbidden, body: "no"}, {}}
 	inBubble(t, func(n int, _ delivery) reply { return answers[min(n, 2)] }, func(w *world, s *receiverServer) {
 		w.put(Body{Kind: Generic, URL: s.at("/")})
 		w.run()
@@ -353,7 +492,7 @@ func TestTest(t *testing.T) {
 		if len(got) != 4 || !strings.HasPrefix(got[2].body, `{"events":[],"test":true}`) || got[3].header.Get("X-Meshddns-Delivery") != "1-1" {
 			t.Errorf("%v", got)
 		}
-		if target := w.target(); target.state != OK || target.sent != 1 {
+		if target := w.target(); target.state != OK || target.sent != 2 {
 			t.Errorf("%+v", target.progress)
 		}
 	})

@@ -25,7 +25,7 @@ func serverChanRequest(t Target, m message, _ time.Time) (*http.Request, error) 
 // serverChanRefused waits when the day's messages are used up, to which ServerChan answers 400.
 func serverChanRefused(a answer) verdict {
 	if said := string(a.body); strings.Contains(said, serverChanQuota) {
-		return verdict{later: true, pause: serverChanPause, said: said}
+		return verdict{outcome: later, pause: serverChanPause, said: said}
 	}
-	return verdict{final: true, said: string(a.body)}
+	return doubt(a)
 }

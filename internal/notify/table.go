@@ -85,6 +85,18 @@ func (n *Table) IDs(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
+// States returns the number of enabled targets in each state.
+func (n *Table) States(ctx context.Context) (map[State]uint64, error) {
+	targets, err := n.Targets(ctx)
+	states := map[State]uint64{}
+	for _, t := range targets {
+		if t.Enabled {
+			states[t.state]++
+		}
+	}
+	return states, err
+}
+
 // Has reports whether a target with the same settings is stored.
 func (n *Table) Has(ctx context.Context, t Target) (bool, error) {
 	stored, err := n.Target(ctx, t.ID)
@@ -174,13 +186,24 @@ func (n *Table) restart(ctx context.Context, t Target) error {
 	})
 }
 
-// store stores the progress of a target, unless its settings have changed.
-func (n *Table) store(ctx context.Context, t Target) error {
+// store stores the progress of a target with its events, unless its settings have changed.
+func (n *Table) store(ctx context.Context, t Target, log *events.Log, told ...events.Event) error {
 	return n.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+		result, err := tx.ExecContext(ctx, `
 			UPDATE notifications SET sent_seq = ?, state = ?, code = ?, message = ?, attempts = ?, since = ?, next_at = ?
 			WHERE id = ? AND revision = ?`,
 			t.sent, t.state, t.fault.Code, t.fault.Detail, t.attempts, t.since, sqlite.Stamp(t.next), t.ID, t.revision)
-		return err
+		if err != nil {
+			return err
+		}
+		if count, err := result.RowsAffected(); err != nil || count == 0 {
+			return err
+		}
+		for _, e := range told {
+			if err := log.Add(ctx, tx, e); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

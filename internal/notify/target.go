@@ -1,8 +1,8 @@
 // Package notify sends messages about events to receivers of the operator's choice. A target is one
 // receiver; the table notifications has its settings and the seq of the last event that was told.
 // Each target has a goroutine, which reads the log of events and sends what the target wants, in
-// order and at least once. A receiver that fails for a while gets the message later; a receiver that
-// refuses is stopped until its target is saved again.
+// order and at least once. A receiver that fails for a while gets the message later; one that refuses for
+// good, or for a day, is stopped until its target is saved again.
 //
 // Each kind of receiver has a file with its template and its judge. The sender knows no kind.
 package notify
@@ -211,9 +211,12 @@ func (t Target) sameAs(stored Target) bool {
 }
 
 // wants reports whether the target wants an event. Every target wants to know of events that are not
-// kept any more.
-func (t Target) wants(k events.Kind) bool {
-	return k == events.Gap || slices.ContainsFunc(t.Events, k.Matches)
+// kept any more, and of other targets that are stopped.
+func (t Target) wants(e events.Event) bool {
+	if e.Kind == events.NotificationStopped {
+		return string(e.Detail.After) != string(events.JSON(t.ID))
+	}
+	return e.Kind == events.Gap || slices.ContainsFunc(t.Events, e.Kind.Matches)
 }
 
 // Settings are the settings of a target in an answer and in a document, with masks.

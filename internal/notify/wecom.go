@@ -16,8 +16,8 @@ const (
 	weComPause = time.Minute // after weComFast
 )
 
-// weComFinal are codes of answers: the key is unknown, the type or the text of the message is refused.
-var weComFinal = []int{40008, 40058, 44004, 45002, 93000}
+// weComOutcomes are of codes of answers: the key is unknown, the type or the text of the message is refused.
+var weComOutcomes = map[int]outcome{40008: final, 40058: final, 44004: final, 45002: final, 93000: final}
 
 func weComRequest(t Target, m message, _ time.Time) (*http.Request, error) {
 	return postJSON(t, textMessage{"text", textContent{m.text(weComRoom)}})
@@ -34,7 +34,7 @@ func weComJudge(a answer) verdict {
 	if *said.Code == 0 {
 		return verdict{}
 	}
-	v := refusal(*said.Code, said.Message, weComFinal)
+	v := refusal(*said.Code, said.Message, weComOutcomes)
 	if *said.Code == weComFast {
 		v.pause = weComPause
 	}

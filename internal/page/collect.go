@@ -60,7 +60,11 @@ func (p *Page) overview(ctx context.Context, in msg.Language) (*overview, error)
 		}
 	}
 	o.count(totals)
-	o.judge(p.condition(totals, configuration))
+	now := p.condition(totals, configuration)
+	if now.stopped, err = p.Stopped(ctx); err != nil {
+		return nil, err
+	}
+	o.judge(now)
 	return o, nil
 }
 

@@ -39,6 +39,7 @@ type Source struct {
 	Named         func(ctx context.Context, name string, limit int) ([]mesh.Usage, error)         // usages of a full name
 	OfNetwork     func(context.Context, mesh.NetworkID, int) ([]mesh.Usage, error)                // usages of a network, the first ones
 	Leftovers     func(ctx context.Context, after int64, limit int) ([]ledger.StoredPlace, error) // those behind an id
+	Stopped       func(context.Context) (uint64, error)                                           // of notifications
 	Zone          func(account int64, domain string) (state reconcile.ZoneState, known bool)      // how a zone was met last
 	DownZones     func() []reconcile.ZoneState                                                    // sorted
 	Addresses     func() reconcile.Addresses                                                      // of this host

@@ -281,6 +281,14 @@ func TestPolicyHasTheStyle(t *testing.T) {
 	}
 }
 
+// TestLinksAreRelative: behind a proxy the page may have a path of its own.
+func TestLinksAreRelative(t *testing.T) {
+	links := regexp.MustCompile(`(?:href|action)="[^"]*"`).FindAllString(string(render(view{in: msg.English, Query: "berlin"})), -1)
+	if !slices.Equal(links, []string{`href="./"`, `action="./"`}) {
+		t.Errorf("%s", links)
+	}
+}
+
 // TestTextsAreWhole: each text is there in both languages with the same verbs, each that the page names
 // exists, and every kind of event, state and fault has its own.
 func TestTextsAreWhole(t *testing.T) {

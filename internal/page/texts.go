@@ -32,6 +32,7 @@ var texts = map[string][2]string{
 	"n none":         {"%d 个名称无处发布", "names without a provider: %d"},
 	"n down":         {"%d 个区域故障", "zones down: %d"},
 	"n faults":       {"预置文件有 %d 处未应用", "faults in the provision file: %d"},
+	"n stopped":      {"%d 个通知目标已停止", "notification targets stopped: %d"},
 	"hidden":         {"公网无法访问内置区域（请设置 -ipv4、-ipv6 或 -dns-host）", "no resolver finds the built-in zones (set -ipv4, -ipv6 or -dns-host)"},
 
 	"search":          {"名称、前缀或网络 ID", "Name, prefix or network id"},
@@ -133,6 +134,7 @@ var eventTexts = map[events.Kind][2]string{
 	events.LeaseExpired:         {"租约已过期", "lease expired"},
 	events.LeaseEnded:           {"租约已结束", "lease ended"},
 	events.LeaseHeld:            {"多个租约同时未续，端点保留", "many leases not renewed, endpoints kept"},
+	events.NotificationStopped:  {"通知目标已停止", "notification target stopped"},
 	events.Gap:                  {"更早的事件已不保留", "older events are not kept"},
 }
 
@@ -141,7 +143,7 @@ var eventLevels = map[events.Kind]string{
 	events.RecordPublished: "good", events.RecordRecovered: "good", events.ZoneRecovered: "good", events.LeftoverGone: "good",
 	events.RecordFailed: "bad", events.RecordConflict: "bad", events.ZoneDown: "bad", events.ProvisionRefused: "bad", events.SecondaryBehind: "bad", events.SecondaryCaughtUp: "good",
 	events.EndpointDead: "bad", events.EndpointAlive: "good",
-	events.LeftoverAppeared: "busy", events.OrphanFound: "busy", events.LeaseExpired: "busy", events.LeaseHeld: "bad",
+	events.LeftoverAppeared: "busy", events.OrphanFound: "busy", events.LeaseExpired: "busy", events.LeaseHeld: "bad", events.NotificationStopped: "bad",
 }
 
 // advice returns what to do about a fault.
@@ -168,7 +170,7 @@ var advices = map[msg.ID][2]string{
 	msg.Quota:                {"在服务商处提高配额，或删除不用的记录。", "Raise the quota at the provider, or delete unused records."},
 	msg.BadAnswer:            {"检查 endpoint 是否为该服务商的地址，以及代理是否改动应答。", "Check that the endpoint is this provider's, and that no proxy changes its answers."},
 	msg.UnknownProvider:      {"把 provider 改为 GET /api/v1/ddns/providers 中的一个。", "Set provider to one of GET /api/v1/ddns/providers."},
-	msg.NotListening:         {"用 -dns-listen 启动内置 DNS 服务器，或改用其他服务商。", "Start the built-in DNS server with -dns-listen, or use another provider."},
+	msg.NotListening:         {"用 -dns-listen 或 meshddns-dns.socket 启动内置 DNS 服务器，或改用其他服务商。", "Start the built-in DNS server with -dns-listen or meshddns-dns.socket, or use another provider."},
 	msg.NoProvider:           {"为该服务设置 provider，或使其域名位于全局配置的域名之下。", "Give the service a provider, or a domain below the configuration's."},
 	msg.UnknownConfiguration: {"保存全局配置。", "Store a configuration."},
 	msg.InvalidName:          {"改用只含字母、数字、_ 和 - 的域名。", "Use a domain of letters, digits, _ and - only."},

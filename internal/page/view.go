@@ -260,6 +260,7 @@ type condition struct {
 	down            int
 	hidden          bool
 	faults          int64
+	stopped         uint64
 }
 
 // judge says in one sentence whether all is well.
@@ -284,6 +285,7 @@ func (o *overview) judge(c condition) {
 	tell("n none", number(reconcile.None))
 	tell("n down", uint64(c.down))
 	tell("n faults", uint64(c.faults))
+	tell("n stopped", c.stopped)
 	if c.hidden {
 		bad = append(bad, say(o.in, "hidden"))
 	}

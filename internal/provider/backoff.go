@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -10,20 +11,21 @@ import (
 // Backoff is the schedule of retries after transient failures.
 type Backoff struct {
 	First   time.Duration // before the first retry; each further pause is twice as long
+	Longest time.Duration // limits the doubling; 0: maxDelay
 	Retries int
 }
 
 // MaxRetryAfter is the longest pause that a provider can ask for.
 const MaxRetryAfter = time.Hour
 
-// maxDelay limits the doubling. A longer First stays unchanged.
+// maxDelay limits the doubling where a Backoff does not. A longer First stays unchanged.
 const maxDelay = 300 * time.Second
 
 // delay returns the pause after a number of failed attempts, before jitter.
 func (b Backoff) delay(failed int) time.Duration {
 	delay := b.First
 	for range failed - 1 {
-		delay = min(2*delay, max(maxDelay, b.First))
+		delay = min(2*delay, max(cmp.Or(b.Longest, maxDelay), b.First))
 	}
 	return delay
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/msg"
@@ -126,7 +127,7 @@ func (all jobs) end(err error) {
 }
 
 // BatchSize returns 400 for a vendor that takes many changes in one call, else the number of single
-// calls that fit into WriteTime.
+// calls that a fast vendor answers in half of WriteTime.
 func (c *Client) BatchSize() int {
 	if _, ok := c.vendor.(batchVendor); ok {
 		return 400
@@ -174,7 +175,7 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 		}
 		defer turn.end()
 	}
-	c.look(ctx, z, todo.left())
+	c.look(ctx, z, todo.left(), WriteTime*3/4)
 	for _, j := range todo.left() {
 		if j.plan, err = newPlan(z, j.at, j.set, j.change); err != nil || j.plan.empty() {
 			j.end(err)
@@ -208,14 +209,15 @@ func (c *Client) check(z zone, all jobs) {
 	}
 }
 
-// look reads the names of the jobs: together if that takes fewer calls, else one by one.
-func (c *Client) look(ctx context.Context, z zone, todo jobs) {
+// look reads the names of the jobs: together if that takes fewer calls, else one by one, as each does with
+// the share.
+func (c *Client) look(ctx context.Context, z zone, todo jobs, share time.Duration) {
 	if len(todo) == 0 {
 		return
 	}
 	sets, err := c.lookTogether(ctx, z, todo)
 	if errors.Is(err, ErrNotListed) {
-		for i, err := range each(len(todo), func(i int) (err error) {
+		for i, err := range each(ctx, share, len(todo), func(i int) (err error) {
 			todo[i].set, err = c.vendor.list(ctx, z, todo[i].at)
 			return err
 		}) {
@@ -273,7 +275,7 @@ func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 		errs, done = v.applyAll(ctx, z, plans)
 	}
 	if !done {
-		errs = each(len(todo), func(i int) error { return c.apply(ctx, todo[i].plan) })
+		errs = each(ctx, WriteTime/2, len(todo), func(i int) error { return c.apply(ctx, todo[i].plan) })
 	}
 	for i, err := range errs {
 		if todo[i].repeated = errors.Is(err, ErrRepeated); err != nil && !todo[i].repeated {
@@ -285,7 +287,7 @@ func (c *Client) applyAll(ctx context.Context, z zone, todo jobs) {
 // confirmAll waits until the lists show the changes, as confirm does for one change.
 func (c *Client) confirmAll(ctx context.Context, z zone, todo jobs) {
 	for wait := c.poll; len(todo) > 0; wait = min(2*wait, longestPoll) {
-		c.look(ctx, z, todo)
+		c.look(ctx, z, todo, 0)
 		for _, j := range todo.left() {
 			if !j.set.pending && j.plan.shownBy(j.set) {
 				j.end(nil)
@@ -331,8 +333,9 @@ func (h *health) failure() error {
 }
 
 // each calls f for 0 to n-1, at most atOnce at the same time, and returns the error of each. It stops
-// after a failure of the vendor as a whole.
-func each(n int, f func(i int) error) []error {
+// after a failure of the vendor as a whole, and after the first atOnce calls if less than a share of
+// WriteTime is left, unless the share is 0.
+func each(ctx context.Context, share time.Duration, n int, f func(i int) error) []error {
 	var (
 		errs  = make([]error, n)
 		state health
@@ -342,7 +345,10 @@ func each(n int, f func(i int) error) []error {
 	for range min(n, atOnce) {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if errs[i] = unmade(state.failure()); errs[i] == nil {
+				if errs[i] = unmade(state.failure()); errs[i] == nil && i >= atOnce && share > 0 && late(ctx, share) {
+					errs[i] = errLater
+				}
+				if errs[i] == nil {
 					errs[i] = tasks.Call(func() error { return f(i) })
 					state.note(errs[i])
 				}
@@ -355,18 +361,25 @@ func each(n int, f func(i int) error) []error {
 
 // inBatches submits plans in batches; fit returns the size of the next one. It halves a refused batch
 // until each refused plan is alone. It stops after a failure of the vendor as a whole. After a failure
-// that is not Unmade, the results of all retries are those of repeated.
-func inBatches(plans []plan, fit func([]plan) int, submit func([]plan) error) []error {
+// that is not Unmade, the results of all retries are those of repeated. Once a plan has an outcome, no
+// batch begins in the second half of WriteTime.
+func inBatches(ctx context.Context, plans []plan, fit func([]plan) int, submit func([]plan) error) []error {
 	errs := make([]error, len(plans))
 	var state health
+	decided := false
 	var try func(from, to int, doubted bool)
 	try = func(from, to int, doubted bool) {
 		err := unmade(state.failure())
-		if err == nil {
+		later := err == nil && decided && late(ctx, WriteTime/2)
+		switch {
+		case later:
+			err = errLater
+		case err == nil:
 			err = submit(plans[from:to])
 			err = cmp.Or(state.note(err), err)
+			decided = decided || err == nil || to-from == 1
 		}
-		if err != nil && to-from > 1 && state.failure() == nil {
+		if err != nil && to-from > 1 && !later && state.failure() == nil {
 			middle := (from + to) / 2
 			doubted = doubted || !Unmade(err)
 			try(from, middle, doubted)

@@ -341,7 +341,7 @@ type cloudflarePatch struct {
 // applyAll changes records of many names in one call, if the API has that call.
 func (v *cloudflare) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	possible, begun := true, false
-	errs := inBatches(plans, cloudflareFit, func(batch []plan) error {
+	errs := inBatches(ctx, plans, cloudflareFit, func(batch []plan) error {
 		if !possible {
 			return nil
 		}

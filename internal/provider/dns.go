@@ -59,6 +59,8 @@ type BatchChanger interface {
 	// ChangeAll makes changes of different names or types in one zone, each as Change would, and
 	// returns their errors in the same order. A second change of a name and type is Changed. A failed change does not prevent the others. After an attempt
 	// with an unknown outcome, the error of a retry is never Unmade, and a retry that succeeds gives ErrRepeated.
+	// In the second half of the time of WriteContext it begins nothing more, except that some changes always
+	// get an outcome. The others fail with ErrLater.
 	ChangeAll(ctx context.Context, changes []Change) []error
 	// BatchSize returns the best number of changes for one call of ChangeAll.
 	BatchSize() int

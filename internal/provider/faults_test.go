@@ -369,6 +369,9 @@ func TestCloudLag(t *testing.T) {
 				t.Errorf("after the change to %q: %q, %v", change[0], seen.Values, err)
 			}
 		}
+		if c.Provider == "route53" {
+			return // its lists show a change at once: TestInSyncLeavesTime
+		}
 		c.SetLag(1 << 30)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

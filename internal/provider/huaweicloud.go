@@ -277,7 +277,7 @@ func (v *huaweiCloud) listZone(ctx context.Context, z zone, sets *zoneSets) erro
 
 // applyAll writes the sets one by one. The next list shows whether all changes are carried out.
 func (v *huaweiCloud) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
-	return each(len(plans), func(i int) error {
+	return each(ctx, WriteTime/2, len(plans), func(i int) error {
 		p := plans[i]
 		err := v.write(ctx, z, p.at.name, p.seen, p.after())
 		if err != nil {

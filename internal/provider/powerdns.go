@@ -306,7 +306,7 @@ func (v *powerDNS) replace(ctx context.Context, z zone, at setKey, from, to reco
 // records, because they come from a list of the whole zone.
 func (v *powerDNS) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	fit := func(left []plan) int { return min(len(left), pdnsBatch) }
-	return inBatches(plans, fit, func(batch []plan) error {
+	return inBatches(ctx, plans, fit, func(batch []plan) error {
 		var changes []any
 		for _, p := range batch {
 			changes = append(changes, pdnsChange(p.at, p.after(), p.seen.ttl))

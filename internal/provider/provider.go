@@ -62,6 +62,13 @@ func WriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(ctx), limit)
 }
 
+// late reports whether less than a share of WriteTime is left of ctx. ChangeAll begins no more calls then,
+// so that those under way end in time, and the look that confirms them.
+func late(ctx context.Context, share time.Duration) bool {
+	end, ok := ctx.Deadline()
+	return ok && time.Until(end) < share
+}
+
 // Kind sorts the failures of a provider by their remedy.
 type Kind string
 
@@ -150,6 +157,12 @@ func repeated(err error) error {
 	}
 	return unsure(err)
 }
+
+// ErrLater is wrapped in the error of a change that ChangeAll did not begin, because its time was used up.
+var ErrLater = msg.Errorf("the time of this batch is used up")
+
+// errLater is Unmade, unless an attempt was made before.
+var errLater = &Error{Kind: Temporary, Err: ErrLater, Unmade: true}
 
 func marked(err error, unmade bool) error {
 	e, ok := errors.AsType[*Error](err)

@@ -42,17 +42,24 @@ func (c *RFC2136) BatchSize() int { return maxBatch }
 // ChangeAll makes up to 400 changes with one message. The server makes all changes of a message or
 // none, so ChangeAll halves a refused message until each faulty change is alone. After maxRefused
 // successive refusals, or a network failure, it tries no more: the remaining changes get the last
-// error.
+// error. Once a change has an outcome, it sends nothing in the second half of WriteTime.
 //
 // If the outcome of a message is unknown, ChangeAll sends it again only after the server reported that
 // it failed; the errors of its changes are then never Unmade, and the result of a success is ErrRepeated.
 func (c *RFC2136) ChangeAll(ctx context.Context, changes []Change) []error {
 	all, errs := updatesOf(changes)
-	refused := 0
+	refused, decided := 0, false
 	for queue := all.cut(); len(queue) > 0; queue = queue[1:] {
 		b := queue[0]
+		if decided && late(ctx, WriteTime/2) {
+			for _, left := range queue {
+				left.give(errs, errLater)
+			}
+			break
+		}
 		err := c.send(ctx, b)
 		b.give(errs, err)
+		decided = decided || err == nil || len(b) == 1
 		switch kind := KindOf(err); {
 		case err == nil:
 			refused = 0

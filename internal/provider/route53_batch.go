@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"meshddns/internal/msg"
 )
@@ -148,7 +149,7 @@ func route53Steps(at setKey, from, to recordSet) (steps []route53Change, err err
 // applyAll changes the sets of many names in atomic batches.
 func (v *route53) applyAll(ctx context.Context, z zone, plans []plan) ([]error, bool) {
 	var ids []string
-	errs := inBatches(plans, route53Fit, func(batch []plan) error {
+	errs := inBatches(ctx, plans, route53Fit, func(batch []plan) error {
 		var steps []route53Change
 		for _, p := range batch {
 			own, err := route53Steps(p.at, p.seen, p.after())
@@ -163,9 +164,7 @@ func (v *route53) applyAll(ctx context.Context, z zone, plans []plan) ([]error, 
 		}
 		return err
 	})
-	for _, id := range ids {
-		v.inSync(ctx, id)
-	}
+	v.inSync(ctx, ids...)
 	return errs, true
 }
 
@@ -217,11 +216,21 @@ func (v *route53) submit(ctx context.Context, z zone, batch []route53Change) (id
 	return strings.TrimPrefix(answer.ID, "/change/"), nil
 }
 
-// inSync waits until all of the vendor's servers have a change, which can take a minute. The change is
-// already made and readable, so a timeout or a failed look is no error.
-func (v *route53) inSync(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(ctx, v.patience)
+// inSync waits until all of the vendor's servers have some changes, which can take a minute. The changes are
+// already made and readable, so a timeout or a failed look is no error. It leaves time to confirm them.
+func (v *route53) inSync(ctx context.Context, ids ...string) {
+	patience := v.patience
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end)-WriteTime/4)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	for _, id := range ids {
+		v.waitSync(ctx, id)
+	}
+}
+
+func (v *route53) waitSync(ctx context.Context, id string) {
 	for wait := v.poll; ; wait = min(2*wait, route53LongestPoll) {
 		var answer struct {
 			XMLName xml.Name `xml:"GetChangeResponse"`

@@ -185,6 +185,27 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestCredentialText: white space around a credential is not part of it, as in a token file, and a byte order mark is
+// named.
+func TestCredentialText(t *testing.T) {
+	folder := CredentialFolder{Folder: t.TempDir()}
+	for content, want := range map[string]string{
+		"a key": "a key", "a key\n": "a key", "a key\r\n": "a key", " \ta key \r\n\r\n": "a key", "\r\n": "is empty",
+		"\ufeffa key": "byte order mark (BOM)", "a\xff": "not valid UTF-8",
+	} {
+		writeFile(t, filepath.Join(folder.Folder, "key"), content)
+		secret, err := folder.read("key")
+		if got := string(secret); got != want && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %q, %v", content, got, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "a.json")
+	writeFile(t, file, "\ufeff{}")
+	if err := Read(file, folder).Check(rules{}); err == nil || !strings.HasSuffix(err.Error(), marked) {
+		t.Errorf("a file: %v", err)
+	}
+}
+
 // unescaped returns JSON as encoding/json writes it.
 func unescaped(t *testing.T, text string) string {
 	t.Helper()
@@ -221,5 +242,16 @@ func TestSizes(t *testing.T) {
 	}
 	if err := Read(filepath.Join(dir, "none"), CredentialFolder{}).Check(rules{}); err == nil || !strings.HasSuffix(err.Error(), "/none: no such file or directory") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestCredentialSize: a credential has at most 64 KiB.
+func TestCredentialSize(t *testing.T) {
+	folder := t.TempDir()
+	for size, ok := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
+		writeFile(t, filepath.Join(folder, "key"), strings.Repeat("x", size))
+		if secret, err := (CredentialFolder{Folder: folder}).read("key"); (err == nil) != ok || ok && len(secret) != size {
+			t.Errorf("%d octets: %v", size, err)
+		}
 	}
 }

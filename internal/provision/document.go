@@ -26,7 +26,8 @@ type Document struct {
 	Usages        []Entry
 	Others        map[string][]Entry // by part: see otherForms
 	Prune         Prune
-	Unread        int // credentials that were not read
+	Unread        int      // credentials that were not read
+	Hidden        []string // files of the folder that are not read: their names begin with a dot
 
 	hasServices, hasUsages bool
 	hasOther               map[string]bool

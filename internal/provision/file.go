@@ -42,6 +42,9 @@ func (f *file) fault(v value, at path, reason string) {
 	f.mistakes = append(f.mistakes, Mistake{File: f.name, Line: f.lineAt(v.Begin), Member: at.String(), Reason: reason})
 }
 
+// marked is the reason why a file with a byte order mark is refused.
+const marked = "it begins with a byte order mark (BOM): save it as UTF-8 without one"
+
 // parse returns the object of the file; another value is a mistake.
 func (f *file) parse() (v value, ok bool) {
 	fault := func(line int, reason string) {
@@ -49,6 +52,10 @@ func (f *file) parse() (v value, ok bool) {
 	}
 	if strings.TrimSpace(f.text) == "" {
 		fault(1, "nothing is in it, want a JSON object")
+		return v, false
+	}
+	if strings.HasPrefix(f.text, strictjson.ByteOrderMark) {
+		fault(1, marked)
 		return v, false
 	}
 	number := 0

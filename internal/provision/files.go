@@ -42,7 +42,11 @@ const (
 // wait. It returns Mistakes when the files themselves are wrong, and errors of the database. After an
 // error nothing is applied.
 func (f *Files) Apply(ctx context.Context, start bool) error {
-	err := f.apply(ctx, Read(f.Path, f.Credentials), start)
+	document := Read(f.Path, f.Credentials)
+	for _, name := range document.Hidden {
+		f.Log.Warn("a provision file is passed over, because its name begins with a dot", "file", name)
+	}
+	err := f.apply(ctx, document, start)
 	mistakes, _ := errors.AsType[Mistakes](err)
 	f.form = len(mistakes)
 	f.refuse(ctx, err)

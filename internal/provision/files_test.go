@@ -46,6 +46,28 @@ func waitsFor(faults int) func(*Document) (Applied, error) {
 	}
 }
 
+// What an editor and a copy from a Mac leave in a folder is passed over, with a warning. The rest is applied.
+func TestHiddenFiles(t *testing.T) {
+	f, logs := applying(t, func(d *Document) (Applied, error) {
+		if len(d.Services) != 1 || len(d.mistakes) != 0 {
+			t.Errorf("%d services, mistakes %v", len(d.Services), d.mistakes)
+		}
+		return Applied{}, nil
+	})
+	f.Path = filepath.Dir(f.Path)
+	writeFile(t, filepath.Join(f.Path, "._p.json"), "\x00\x05\x16\x07\xff")
+	if err := os.Symlink("user@host.1234:1", filepath.Join(f.Path, ".#p.json")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(f.Path, ".p.json.swp"), "b0VIM")
+	if err := f.Apply(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if text := logs.String(); strings.Count(text, "level=WARN") != 2 || !strings.Contains(text, ".#p.json") || !strings.Contains(text, "._p.json") {
+		t.Errorf("%s", text)
+	}
+}
+
 // Entries that wait are tried again after a second, and after twice the last pause, a minute at
 // most; after progress the pauses begin anew. A fault is logged once.
 func TestPauses(t *testing.T) {

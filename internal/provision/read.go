@@ -31,11 +31,13 @@ type CredentialFolder struct {
 	Optional bool   // without a folder, a credential is no mistake and counts as unread
 }
 
-// Read reads a file, or the files of a folder whose names end in .json, in the order of their names.
-// Check and Apply return the mistakes in them.
+// Read reads a file, or the files of a folder whose names end in .json, in the order of their names. It
+// passes over names that begin with a dot, such as those that editors and copies from a Mac leave.
+// Check and Apply return the mistakes in the files.
 func Read(path string, credentials CredentialFolder) *Document {
 	d := &Document{seen: map[string]Entry{}, Others: map[string][]Entry{}, hasOther: map[string]bool{}, credentials: credentials}
-	names, err := files(path)
+	names, hidden, err := files(path)
+	d.Hidden = hidden
 	if err != nil {
 		d.mistakes = append(d.mistakes, Mistake{File: path, Reason: reason(err)})
 	}
@@ -54,23 +56,26 @@ func Read(path string, credentials CredentialFolder) *Document {
 	return d
 }
 
-// files returns the files of a path.
-func files(path string) ([]string, error) {
+// files returns the files of a path, and those of a folder whose names begin with a dot.
+func files(path string) (names, hidden []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !info.IsDir() {
-		return []string{path}, nil
+		return []string{path}, nil, nil
 	}
 	entries, err := os.ReadDir(path)
-	var names []string
 	for _, e := range entries { // sorted by name
-		if strings.HasSuffix(e.Name(), ".json") {
-			names = append(names, filepath.Join(path, e.Name()))
+		switch name := filepath.Join(path, e.Name()); {
+		case !strings.HasSuffix(name, ".json"):
+		case strings.HasPrefix(e.Name(), "."):
+			hidden = append(hidden, name)
+		default:
+			names = append(names, name)
 		}
 	}
-	return names, err
+	return names, hidden, err
 }
 
 // reason returns an error without the name of the file, which a mistake has already.
@@ -187,13 +192,13 @@ func (f *file) credential(v value, at path) (e strictjson.Edit, ok bool) {
 
 var errNoFolder = errors.New("$CREDENTIALS_DIRECTORY is not set")
 
-// read returns a credential without its final newline.
+// read returns a credential without white space around it, as a token file is read.
 func (c CredentialFolder) read(name string) (secrets.Secret, error) {
 	if c.Folder == "" {
 		return "", fmt.Errorf("the credential %q: %w", name, errNoFolder)
 	}
 	value, err := readFile(filepath.Join(c.Folder, name), maxCredential)
-	value = bytes.TrimSuffix(value, []byte("\n"))
+	value = bytes.TrimSpace(value)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("the credential %q: %s", name, reason(err))
@@ -201,6 +206,8 @@ func (c CredentialFolder) read(name string) (secrets.Secret, error) {
 		return "", fmt.Errorf("the credential %q is empty", name)
 	case !utf8.Valid(value):
 		return "", fmt.Errorf("the credential %q is not valid UTF-8", name)
+	case bytes.HasPrefix(value, []byte(strictjson.ByteOrderMark)):
+		return "", fmt.Errorf("the credential %q: %s", name, marked)
 	}
 	return secrets.Secret(value), nil
 }

@@ -12,6 +12,7 @@ import (
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
 	"meshddns/internal/provider"
+	"meshddns/internal/tasks"
 )
 
 // clientLife bounds the use of a client, because zones come and go.
@@ -56,10 +57,14 @@ type list struct {
 	err     error
 }
 
-// connect opens a client of an account.
+// connect opens a client of an account. A panic in it is that account's refusal.
 func connect(open func(Account) (provider.DNS, error), account Account, now time.Time) *connection {
 	c := &connection{opened: now, domains: map[string]*found{}, lists: map[string]*list{}, reading: map[string]*list{}}
-	if c.client, c.refusal = open(account); c.refusal != nil {
+	c.refusal = tasks.Call(func() (err error) {
+		c.client, err = open(account)
+		return err
+	})
+	if c.refusal != nil {
 		c.client = nil
 	}
 	return c

@@ -37,7 +37,8 @@ type Record struct {
 	Warning       Fault   // of a value that is published nevertheless
 	Withdrawal    Withdrawal
 
-	goal goal // its want, standing and doubt are not set yet
+	goal goal  // its want, standing and doubt are not set yet
+	made *made // the records of its name in other formats; nil: there are none
 }
 
 // Withdrawal has the data of a record that withdraws.
@@ -113,7 +114,7 @@ func Desired(state State, addresses Addresses) (all []Target) {
 func desired(state State, n Name, addresses Addresses) Target {
 	w := wantedAt(n)
 	t := Target{Name: n, Refusals: w.refused(n)}
-	values := w.values(n.Name, state.Owner, addresses)
+	values, made := w.values(n, state.Owner, addresses)
 	places := map[Sibling][]Place{}
 	for _, p := range n.Places {
 		places[p.Sibling] = append(places[p.Sibling], p)
@@ -124,6 +125,7 @@ func desired(state State, n Name, addresses Addresses) Target {
 	for i := range t.Records {
 		g := &t.Records[i].goal
 		g.owner, g.adopted = state.Owner, state.Adopted
+		t.Records[i].made = made
 		if state.UpsertOnly && !mesh.IsProbe(t.Records[i].Place.Doubt.Value) { // probes are withdrawn in every mode
 			g.mode = UpsertOnly
 		}
@@ -211,6 +213,7 @@ const builtinProvider = "builtin"
 
 // wanted is the value that is wanted at a name, with the accounts to publish it at.
 type wanted struct {
+	usage     string // id of the one that gives the endpoints
 	network   string
 	domain    string
 	accounts  []Account
@@ -235,7 +238,7 @@ func wantedAt(n Name) (w wanted) {
 		if u.Account == nil {
 			continue
 		}
-		w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
+		w.usage, w.domain, w.endpoints, w.leased, w.dead, w.formats, w.peerID = u.ID, u.Domain, u.Endpoints, u.Leased, u.Dead, u.Formats, u.PeerID
 		if !slices.ContainsFunc(w.accounts, func(a Account) bool { return a.ID == u.Account.ID }) {
 			w.accounts = append(w.accounts, *u.Account)
 		}
@@ -255,10 +258,11 @@ type valueAt struct {
 	hidden  bool     // resolvers cannot reach the built-in server
 }
 
-// values returns the wanted values of all records of a name, none if no value is wanted.
-func (w wanted) values(name, owner string, addresses Addresses) map[Sibling]valueAt {
+// values returns the wanted values of the records of a name, none if no value is wanted, and what those
+// in other formats are made of.
+func (w wanted) values(n Name, owner string, addresses Addresses) (map[Sibling]valueAt, *made) {
 	if len(w.accounts) == 0 {
-		return nil
+		return nil, nil
 	}
 	own, leased := w.living(addresses)
 	value := valueAt{hidden: addresses.Hidden}
@@ -272,12 +276,39 @@ func (w wanted) values(name, owner string, addresses Addresses) map[Sibling]valu
 		value.fault = Fault{Code: CodeInvalid, Detail: msg.TextOf(err)}
 	}
 	all := map[Sibling]valueAt{{}: value}
-	for _, set := range format.Sets(w.formats, below(name), slices.Concat(own, leased)) {
-		if len(set.Values) > 0 {
-			all[siblingOf(set)] = valueAt{text: siblingText(w.network, set.Values)}
+	if len(w.formats) == 0 || slices.Equal(n.Owners, []string{""}) {
+		return all, nil
+	}
+	m := w.inFormats(n, slices.Concat(own, leased))
+	for s, text := range m.texts {
+		if n.has(s) {
+			all[s] = valueAt{text: text}
 		}
 	}
-	return all
+	return all, m
+}
+
+// made is the records of a name in other formats, and what they are made of. A name with many leases has
+// thousands, so a transaction works them out only if they have changed since.
+type made struct {
+	network   string
+	formats   []string
+	endpoints []mesh.Endpoint
+	texts     map[Sibling]string
+}
+
+// inFormats returns the records of a name in other formats.
+func (w wanted) inFormats(n Name, endpoints []mesh.Endpoint) *made {
+	if m := n.made; m != nil && m.network == w.network && slices.Equal(m.formats, w.formats) && slices.Equal(m.endpoints, endpoints) {
+		return m
+	}
+	m := &made{w.network, w.formats, endpoints, map[Sibling]string{}}
+	for _, set := range format.Sets(w.formats, below(n.Name), endpoints) {
+		if len(set.Values) > 0 {
+			m.texts[siblingOf(set)] = siblingText(w.network, set.Values)
+		}
+	}
+	return m
 }
 
 // marked returns the value with our mark, and the endpoints that it leaves out. It has

@@ -160,3 +160,12 @@ func TestLanesAreForgotten(t *testing.T) {
 		t.Errorf("%q are kept, want %q", got, want)
 	}
 }
+
+// TestOpenPanics has the client of an account panic when it is made: that account's names fail, and the
+// engine goes on.
+func TestOpenPanics(t *testing.T) {
+	conn := connect(func(Account) (provider.DNS, error) { panic("injected") }, Account{}, time.Now())
+	if conn.client != nil || conn.refusal == nil || !strings.Contains(conn.refusal.Error(), "injected") {
+		t.Errorf("%+v", conn)
+	}
+}

@@ -29,20 +29,58 @@ func FormatStates(state State, network string, addresses Addresses) (all []Forma
 		return nil
 	}
 	t := desired(state, n, addresses)
+	for i, f := range w.formatted(n.Name, state.Owner, addresses) {
+		s := Sibling{}
+		if i > 0 {
+			s = Sibling{Owner: f.Name, Type: f.Type}
+		}
+		if f.Fault.Code == "" {
+			f = t.stated(f, s)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// formatted returns the records of a name in all formats, the one with our mark first, without their
+// states except where a record cannot have values.
+func (w wanted) formatted(name, owner string, addresses Addresses) []FormatState {
 	own, leased := w.living(addresses)
-	value, leftOut := w.marked(state.Owner, own, leased)
-	first := FormatState{Format: format.Mesh1, Name: n.Name, Type: provider.TXT, Values: []string{value}}
+	value, leftOut := w.marked(owner, own, leased)
+	first := FormatState{Format: format.Mesh1, Name: name, Type: provider.TXT, Values: []string{value}}
 	for _, e := range leftOut {
 		first.LeftOut = append(first.LeftOut, format.LeftOut{Endpoint: e, Reason: msg.TextOf(&mesh.TooLongError{Octets: len(value) + len(" ") + len(e.Text), Most: mesh.MaxValue})})
 	}
-	all = append(all, t.stated(first, Sibling{}))
-	for _, set := range format.Sets(w.formats, below(n.Name), slices.Concat(own, leased)) {
-		s := siblingOf(set)
-		f := t.stated(FormatState{Format: set.Format, Name: s.Owner, Type: s.Type, Values: set.Values, LeftOut: set.LeftOut}, s)
+	all := []FormatState{first}
+	for _, set := range format.Sets(w.formats, below(name), slices.Concat(own, leased)) {
+		f := FormatState{Format: set.Format, Name: set.Name, Type: provider.Type(set.Type), Values: set.Values, LeftOut: set.LeftOut}
 		if set.Fault != "" {
 			f.State, f.Fault = Failed, Fault{Code: CodeInvalidName, Detail: set.Fault}
 		}
 		all = append(all, f)
+	}
+	return all
+}
+
+// LeftOut is an endpoint that a format leaves out, and the reason.
+type LeftOut struct {
+	Format, Endpoint string
+	Reason           msg.Text
+}
+
+// LeftOutOf returns what the formats leave out of the endpoints of a slot, if its usage has the name.
+// The state has that name only.
+func LeftOutOf(state State, usage, slot string, addresses Addresses) (all []LeftOut) {
+	w := wantedAt(state.Names[0])
+	if w.usage != usage {
+		return nil
+	}
+	for _, f := range w.formatted(state.Names[0].Name, state.Owner, addresses) {
+		for _, l := range f.LeftOut {
+			if l.Endpoint.Slot == slot {
+				all = append(all, LeftOut{f.Format, l.Endpoint.Text, l.Reason})
+			}
+		}
 	}
 	return all
 }

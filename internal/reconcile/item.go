@@ -27,6 +27,7 @@ type item struct {
 	began  time.Time
 	took   time.Duration
 	store  []*Place // places to store
+	later  bool     // the time of the batch was used up before its change began
 	verify bool     // it withdraws the wanted value from another zone, so the wanted place is read again afterwards
 }
 

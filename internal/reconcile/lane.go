@@ -191,6 +191,7 @@ func (e *Engine) conclude(l *zoneLane, jobs []*job, b *batch) {
 		if i.verify || i.left != nil || i.step == EndThenLook {
 			t.follow = append(t.follow, i.record.Sibling)
 		}
+		t.deferred = t.deferred || i.later
 		t.take(&s, i, o, back)
 		if t.waiting--; !slices.Contains(tasks, t) {
 			tasks = append(tasks, t)

@@ -2,7 +2,9 @@ package reconcile
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ type Place struct {
 	State     PlaceState
 	Standing  string // the value of ours that is known to stand there, "" for none
 	Doubt     Doubt
-	Gone      string    // of a sibling record: values that stood, until a second look sees none of them
+	Gone      string    // of a sibling record: values that stood or may come, each with the time (waiting) from which a look settles it
 	LookAt    time.Time // of the second look; zero: none
 	Disturbed int       // changes in a row by another writer with our mark
 	Fault     Fault
@@ -78,22 +80,61 @@ func (d Doubt) with(value string) Doubt {
 	return Doubt{Value: value, More: d.More || !d.None() && d.Value != value}
 }
 
-// doubting returns the doubt after a write of a value. That of a sibling record keeps the
-// values of every write, because they have no mark by which they are found.
-func (p Place) doubting(value string) Doubt {
+// doubting returns the place after a write of a value that is in doubt. The values of an earlier such write
+// of a sibling record wait in Gone, because they have no mark by which they are found.
+func (p Place) doubting(value string) Place {
 	d := p.Doubt
-	if !p.Sibling.marked() {
-		others := d.Value != "" && mesh.Network(d.Value) != mesh.Network(value)
-		return Doubt{Value: united(d.Value, value), More: d.More || others}
+	if p.Sibling.marked() {
+		p.Doubt = d.with(value)
+		return p
 	}
-	return d.with(value)
+	others := d.Value != "" && mesh.Network(d.Value) != mesh.Network(value)
+	p.Gone, p.Doubt = p.waiting(d.Value, p.LookAt), Doubt{Value: value, More: d.More || others}
+	return p
+}
+
+// waiting returns Gone with more values: each has a line with a tab and the time in milliseconds from which
+// a look settles it. No line has a later time than LookAt. A line of an earlier version has no time, and waits for LookAt.
+func (p Place) waiting(values string, until time.Time) string {
+	if values == "" {
+		return p.Gone
+	}
+	added := SiblingValues(values)
+	lines := slices.DeleteFunc(SiblingValues(p.Gone), func(line string) bool { v, _ := cutTime(line); return slices.Contains(added, v) })
+	for _, v := range added {
+		lines = append(lines, fmt.Sprintf("%s\t%d", v, until.UnixMilli()))
+	}
+	return siblingText(mesh.Network(values), lines)
+}
+
+// unsettled returns Gone without the values whose time has come when a look begins.
+func (p Place) unsettled(began time.Time) string {
+	return siblingText(mesh.Network(p.Gone), slices.DeleteFunc(SiblingValues(p.Gone), func(line string) bool {
+		_, until := cutTime(line)
+		return !until.IsZero() && !began.Before(until)
+	}))
+}
+
+// cutTime returns the value and the time of a line of Gone.
+func cutTime(line string) (value string, until time.Time) {
+	value, text, timed := strings.Cut(line, "\t")
+	if n, err := strconv.ParseInt(text, 10, 64); timed && err == nil {
+		until = time.UnixMilli(n)
+	}
+	return value, until
 }
 
 // empty reports whether no value of ours can stand at the place.
 func (p Place) empty() bool { return p.Standing == "" && p.Doubt.None() && p.Gone == "" }
 
 // known returns the values of a sibling record that stand, may stand, or may come back.
-func (p Place) known() string { return united(united(p.Gone, p.Doubt.Value), p.Standing) }
+func (p Place) known() string {
+	gone := SiblingValues(p.Gone)
+	for n, line := range gone {
+		gone[n], _ = cutTime(line)
+	}
+	return united(united(siblingText(mesh.Network(p.Gone), gone), p.Doubt.Value), p.Standing)
+}
 
 // knows reports whether a value of a sibling record is among them.
 func (p Place) knows(value string) bool { return slices.Contains(SiblingValues(p.known()), value) }
@@ -101,7 +142,8 @@ func (p Place) knows(value string) bool { return slices.Contains(SiblingValues(p
 // absorbed returns a place of a sibling record with what another place of its zone knows, which
 // ends in the same transaction.
 func (p Place) absorbed(q Place, now time.Time) Place {
-	p.Gone, p.LookAt = united(p.Gone, q.known()), now.Add(SecondLook)
+	p.LookAt = now.Add(SecondLook)
+	p.Gone = p.waiting(q.known(), p.LookAt)
 	p.Doubt.More = p.Doubt.More || without(q.Standing, p.Standing) != "" || !q.Doubt.None()
 	return p
 }
@@ -239,10 +281,10 @@ func (p Place) left(forced bool) (Place, Step) {
 
 // intended returns the place before a write, whose outcome is in doubt from now on.
 func (p Place) intended(e Event, w Wish, now time.Time) Place {
-	p.LookAt = now.Add(SecondLook)
 	if e.Value != "" {
-		p.Doubt = p.doubting(e.Value)
+		p = p.doubting(e.Value)
 	}
+	p.LookAt = now.Add(SecondLook)
 	p.Doubt.More = p.Doubt.More || e.More
 	switch {
 	case w.Value != "":
@@ -255,9 +297,12 @@ func (p Place) intended(e Event, w Wish, now time.Time) Place {
 
 // seen returns the place and the step after a look. Only a look that began at LookAt or later
 // settles a doubt about a write: a value seen earlier may come from another write of it. A doubt
-// without LookAt is not about a write, so any look settles it.
+// without LookAt is not about a write, so any look settles it. Changes that go on put LookAt off, so the
+// values in Gone have times of their own.
 func (p Place) seen(e Event, w Wish, m Mode, now time.Time) (Place, Step) {
-	looked := p.looks(cmp.Or(e.Began, now))
+	began := cmp.Or(e.Began, now)
+	looked := p.looks(began)
+	p.Gone = p.unsettled(began)
 	if looked || p.LookAt.IsZero() {
 		p.Doubt, p.Gone, p.LookAt = Doubt{}, "", time.Time{}
 	}
@@ -291,7 +336,8 @@ func (p Place) missed(seen string, now time.Time) Place {
 		return p
 	}
 	if gone := without(p.Standing, seen); gone != "" {
-		p.Gone, p.LookAt = united(p.Gone, gone), now.Add(SecondLook)
+		p.LookAt = now.Add(SecondLook)
+		p.Gone = p.waiting(gone, p.LookAt)
 	}
 	return p
 }

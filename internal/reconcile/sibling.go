@@ -118,7 +118,7 @@ func (g goal) foreign(seen provider.RRset) error {
 	}
 	for _, v := range seen.Values {
 		if ours, _ := g.ours(v.Text()); !ours && !g.knows(v.Text()) {
-			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("%q is not from this program", v.Text())}
+			return &provider.Error{Kind: provider.Conflict, Detail: msg.Textf("%q is not of this usage: it is another usage's, or not from this program", v.Text())}
 		}
 	}
 	for _, v := range seen.Off {

@@ -73,6 +73,17 @@ type Name struct {
 	Usages  []Usage   // in the order of their reservation
 	Own     *Own      // nil if the configuration's record has another name
 	Places  []Place
+	Owners  []string // only the records at these owner names are read and worked out, "" being that with our mark; nil: all
+
+	made *made // what the records in other formats were before, nil if that is not known
+}
+
+// has reports whether a record of the name is read and worked out.
+func (n Name) has(s Sibling) bool { return n.Owners == nil || slices.Contains(n.Owners, s.Owner) }
+
+// Releases reports whether a usage of the name is being released.
+func (n Name) Releases() bool {
+	return slices.ContainsFunc(n.Usages, func(u Usage) bool { return u.Releasing })
 }
 
 // PassMark records at a name that a pass has counted it. The zero mark means none.
@@ -256,10 +267,10 @@ type Database interface {
 
 	// State reads everything that is stored about some names.
 	State(ctx context.Context, names []string) (State, error)
-	// Intend stores places before DNS is written. decide gets the state of the names in the
-	// same transaction and returns the places to store. It may run twice, because a
+	// Intend stores places before DNS is written. decide gets the state of the names, with the records at
+	// the owner names, in the same transaction and returns the places to store. It may run twice, because a
 	// transaction may be tried twice. After the commit new places have ids.
-	Intend(ctx context.Context, names []string, decide func(State) []*Place) error
+	Intend(ctx context.Context, names, owners []string, decide func(State) []*Place) error
 	// AddProbe stores the place of a probe before it is written, and gives it an id.
 	AddProbe(ctx context.Context, p *Place) error
 	// EndProbe deletes the place of a probe that was seen to be gone.

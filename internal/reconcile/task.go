@@ -16,7 +16,7 @@ type task struct {
 	waiting  int  // jobs that have not ended
 	settling int  // settlements with its places that are not stored yet, besides the one that ends it
 	unstored bool // one of them could not be stored
-	deferred bool // one of its records has found a full queue
+	deferred bool // one of its records has found a full queue, or is work of the next batch
 	outcomes []Outcome
 	places   []Place   // of the name, brought up to date by each job
 	next     Due       // the earliest next try
@@ -122,7 +122,7 @@ func (t *task) due(pass int64, now time.Time) (d Due, news bool) {
 		d.Pass = PassMark{pass, bad}
 	}
 	active := slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return !u.Releasing })
-	d.Released = slices.ContainsFunc(t.name.Usages, func(u Usage) bool { return u.Releasing })
+	d.Released = t.name.Releases()
 	d.Empty = len(t.places) == 0 && !active && t.name.Own == nil
 	news = t.page == nil || !d.At.IsZero() || d.Released || d.Empty || bad || !t.name.Due.IsZero() || !d.Look.Equal(t.name.Look)
 	return d, news

@@ -20,7 +20,8 @@ type Retelling struct {
 	Before Told
 }
 
-// Retold returns the usages of a state whose stored Told is outdated.
+// Retold returns the usages of a state whose stored Told is outdated. The record with our mark is enough
+// of a name, unless a usage is being released.
 func Retold(state State, addresses Addresses) (all []Retelling) {
 	for _, t := range Desired(state, addresses) {
 		all = append(all, t.retold(state.Configured)...)

@@ -42,6 +42,7 @@ type world struct {
 	clock  atomic.Int64 // how far the clock is ahead
 	fault  func(what string) error
 	stop   func()
+	open   func(client) provider.DNS
 
 	settles func(reconcile.Settlement) // called before a settlement is stored; nil: nothing is
 	last    int                        // usage
@@ -50,7 +51,7 @@ type world struct {
 // newWorld makes a world whose configuration publishes at example.com.
 func newWorld(t *testing.T, mode string) *world {
 	t.Helper()
-	w := &world{t: t, fault: func(string) error { return nil }}
+	w := &world{t: t, fault: func(string) error { return nil }, open: func(c client) provider.DNS { return c }}
 	schema, err := os.ReadFile("../../schema.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func (w *world) renew() {
 	ready := make(chan struct{})
 	close(ready)
 	w.engine = reconcile.New(reconcile.Config{
-		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return client{w.vendor, a.Endpoint}, nil },
+		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return w.open(client{w.vendor, a.Endpoint}), nil },
 		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} },
 		Ready:     ready, Interval: 5 * time.Minute, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Now: w.now,
 	})

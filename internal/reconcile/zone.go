@@ -434,12 +434,12 @@ func (b *batch) intend(ctx context.Context, items []*item) {
 
 // intendPart is intend for one transaction. After a fault of the database the items end.
 func (b *batch) intendPart(ctx context.Context, items []*item) {
-	names := make([]string, 0, len(items))
+	var names, owners []string
 	for _, i := range items {
-		names = append(names, i.record.Name)
+		names, owners = append(names, i.record.Name), append(owners, i.record.Sibling.Owner)
 	}
 	var still map[*item]*Place
-	err := b.db.Intend(ctx, names, func(state State) (places []*Place) {
+	err := b.db.Intend(ctx, names, owners, func(state State) (places []*Place) {
 		still = b.stillWanted(state, items)
 		for _, i := range items {
 			p := still[i]
@@ -470,7 +470,13 @@ func (b *batch) intendPart(ctx context.Context, items []*item) {
 // stillWanted returns the items whose record is still wanted in a state, each with its
 // place as it is stored before the write.
 func (b *batch) stillWanted(state State, items []*item) map[*item]*Place {
-	wanted := map[string][]Record{}
+	wanted, before := map[string][]Record{}, map[string]*made{}
+	for _, i := range items {
+		before[i.record.Name] = i.record.made
+	}
+	for i, n := range state.Names {
+		state.Names[i].made = before[n.Name]
+	}
 	for _, t := range Desired(state, b.addresses) {
 		wanted[t.Name.Name] = t.Records
 	}
@@ -532,6 +538,9 @@ func (b *batch) took(i *item, err error) {
 		i.happens(Event{Kind: Known, Before: *i.before}, b.now())
 	}
 	switch kind := provider.KindOf(err); {
+	case errors.Is(err, provider.ErrLater):
+		i.fault, i.phase, i.later = Fault{Code: CodeInterrupted}, done, true
+		return
 	case kind == provider.Changed:
 		i.phase = unread
 		return

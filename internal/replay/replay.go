@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
+	"sync"
 	"time"
 
 	"meshddns/internal/sqlite"
@@ -17,6 +19,49 @@ import (
 
 // Kept is how long a result is kept.
 const Kept = 24 * time.Hour
+
+// jump is the least difference between the clock and the time that has passed that shows that the clock was set.
+const jump = time.Minute
+
+// Table is the stored results. The clock of a host without a battery stands far back until NTP sets it. So
+// no result counts as older than the time since the clock was set.
+type Table struct {
+	now     func() time.Time
+	elapsed func() time.Duration
+
+	mu     sync.Mutex
+	offset time.Duration // of the clock to the time that has passed, when it was last read
+	set    time.Time     // when the clock was seen to be set
+}
+
+// New returns the results. elapsed is the time since a fixed moment, whatever the clock is set to. newest is the
+// time of the last change that is stored: if it is more than Kept ago, the clock may have been set meanwhile.
+func New(now func() time.Time, elapsed func() time.Duration, newest time.Time) *Table {
+	t := &Table{now: now, elapsed: elapsed}
+	t.offset = t.reading()
+	if now().Sub(newest) > Kept {
+		t.set = now()
+	}
+	return t
+}
+
+func (t *Table) reading() time.Duration { return time.Duration(t.now().UnixNano()) - t.elapsed() }
+
+// expired returns the time at and before which results are not kept any more.
+func (t *Table) expired() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, offset := t.now(), t.reading()
+	if (offset - t.offset).Abs() >= jump {
+		t.set = now
+	}
+	t.offset = offset
+	end := now.Add(-Kept)
+	if t.set.After(end) && !t.set.After(now) {
+		return math.MinInt64
+	}
+	return sqlite.Stamp(end)
+}
 
 // Refusals of a key.
 const (
@@ -31,6 +76,12 @@ const maxKey = 255
 type Key struct {
 	Text string            // as the client has chosen it
 	Body [sha256.Size]byte // the hash of the request's body
+}
+
+// Of returns the key of a request about something that the body does not name, such as the path.
+func (k Key) Of(what string) Key {
+	k.Body = sha256.Sum256(append(k.Body[:], what...))
+	return k
 }
 
 // GoodKey reports whether a text is 1 to 255 characters of printable ASCII.
@@ -60,10 +111,10 @@ func KeyOf(r *http.Request) (func() *Key, error) {
 
 // Find reads the result of an earlier request with a key into result, and reports whether there is
 // one. It returns ErrReused when that request had another body.
-func Find(ctx context.Context, tx *sql.Tx, k Key, now time.Time, result any) (found bool, err error) {
+func (t *Table) Find(ctx context.Context, tx *sql.Tx, k Key, result any) (found bool, err error) {
 	var body []byte
 	var answer string
-	err = tx.QueryRowContext(ctx, `SELECT body, answer FROM replays WHERE key = ? AND at > ?`, k.Text, sqlite.Stamp(now.Add(-Kept))).Scan(&body, &answer)
+	err = tx.QueryRowContext(ctx, `SELECT body, answer FROM replays WHERE key = ? AND at > ?`, k.Text, t.expired()).Scan(&body, &answer)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
@@ -79,17 +130,17 @@ func Find(ctx context.Context, tx *sql.Tx, k Key, now time.Time, result any) (fo
 const drops = 10
 
 // Keep stores the result of a request, and deletes some expired results.
-func Keep(ctx context.Context, tx *sql.Tx, k Key, now time.Time, result any) error {
+func (t *Table) Keep(ctx context.Context, tx *sql.Tx, k Key, result any) error {
 	answer, err := json.Marshal(result)
 	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `DELETE FROM replays WHERE key IN (SELECT key FROM replays WHERE at <= ? ORDER BY at LIMIT ? + 0)`,
-		sqlite.Stamp(now.Add(-Kept)), drops)
+		t.expired(), drops)
 	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO replays (key, body, answer, at) VALUES (?, ?, ?, ?)`,
-		k.Text, k.Body[:], string(answer), sqlite.Stamp(now))
+		k.Text, k.Body[:], string(answer), sqlite.Stamp(t.now()))
 	return err
 }

@@ -28,16 +28,19 @@ func TestReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	now := time.UnixMilli(1_800_000_000_000)
+	now, passed := time.UnixMilli(1_800_000_000_000), time.Duration(0)
+	clock, elapsed := func() time.Time { return now }, func() time.Duration { return passed }
+	table := replay.New(clock, elapsed, now)
+	pass := func(d time.Duration) { now, passed = now.Add(d), passed+d }
 	key := func(text, body string) replay.Key { return replay.Key{Text: text, Body: sha256.Sum256([]byte(body))} }
 	find := func(k replay.Key) (string, error) {
 		var result string
-		found, err := replay.Find(t.Context(), tx, k, now, &result)
+		found, err := table.Find(t.Context(), tx, k, &result)
 		return fmt.Sprint(found, " ", result), err
 	}
 	keep := func(k replay.Key, result string) {
 		t.Helper()
-		if err := replay.Keep(t.Context(), tx, k, now, result); err != nil {
+		if err := table.Keep(t.Context(), tx, k, result); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +54,7 @@ func TestReplays(t *testing.T) {
 	if _, err := find(key("a", "2")); !errors.Is(err, replay.ErrReused) {
 		t.Error(err)
 	}
-	now = now.Add(replay.Kept)
+	pass(replay.Kept)
 	if got, err := find(key("a", "2")); got != "false " || err != nil {
 		t.Error(got, err)
 	}
@@ -59,12 +62,52 @@ func TestReplays(t *testing.T) {
 	for i := range 25 {
 		keep(key(fmt.Sprint("n", i), ""), "")
 	}
-	now = now.Add(replay.Kept + time.Second)
+	pass(replay.Kept + time.Second)
 	for want := 17; want > 0; want -= 9 { // each one that is kept removes ten
 		keep(key(fmt.Sprint("m", want), ""), "")
 		var rows int
 		if err := tx.QueryRow(`SELECT count(*) FROM replays`).Scan(&rows); err != nil || rows != want {
 			t.Errorf("%d rows, want %d: %v", rows, want, err)
+		}
+	}
+}
+
+// A result that was stored before the clock was set is kept for a day from then on, whether the program runs
+// meanwhile or starts later.
+func TestClockIsSet(t *testing.T) {
+	schema, err := os.ReadFile("../../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "x.db"), "_synchronous=OFF")
+	if _, err := db.Exec(string(schema)); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	now, passed := time.Unix(1000, 0), time.Duration(0)
+	clock, elapsed := func() time.Time { return now }, func() time.Duration { return passed }
+	stored := now
+	running := replay.New(clock, elapsed, stored)
+	key := replay.Key{Text: "a", Body: sha256.Sum256(nil)}
+	if err := running.Keep(t.Context(), tx, key, "first"); err != nil {
+		t.Fatal(err)
+	}
+	now, passed = time.UnixMilli(1_800_000_000_000), time.Hour
+	started := replay.New(clock, elapsed, stored)
+	for _, step := range []struct {
+		pass time.Duration
+		want bool
+	}{{0, true}, {replay.Kept - time.Second, true}, {time.Second, false}} {
+		now, passed = now.Add(step.pass), passed+step.pass
+		for what, table := range map[string]*replay.Table{"running": running, "started": started} {
+			var result string
+			if found, err := table.Find(t.Context(), tx, key, &result); err != nil || found != step.want {
+				t.Errorf("%s, %v after the clock was set: %v, %v", what, passed-time.Hour, found, err)
+			}
 		}
 	}
 }

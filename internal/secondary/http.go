@@ -36,26 +36,27 @@ type zoneState struct {
 func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Language) shown {
 	answer := shown{Settings: s.settings(), States: []zoneState{}}
 	now := time.Now()
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	known := n.find(s.ID)
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
 		if !s.takes(zone) {
 			continue
 		}
+		at := state{}
+		if known != nil {
+			at = known.follower.state(zone)
+		}
 		z := zoneState{Zone: zone, Serial: zones[zone]}
-		if at := n.states[pair{s.ID, zone}]; at != nil {
-			if at.known {
-				z.Fetched = &at.fetched
-			}
-			if at.behind() && !at.moved.IsZero() {
-				z.Lag = int64(now.Sub(at.moved) / time.Second)
-			}
-			if !at.notified.IsZero() {
-				z.NotifiedAt = sqlite.Shown(at.notified)
-			}
-			if at.fault != nil {
-				z.Error = secrets.ScrubLine(msg.TextOf(at.fault).In(language), 200)
-			}
+		if at.known {
+			z.Fetched = &at.fetched
+		}
+		if at.behind() && !at.moved.IsZero() {
+			z.Lag = int64(now.Sub(at.moved) / time.Second)
+		}
+		if !at.notified.IsZero() {
+			z.NotifiedAt = sqlite.Shown(at.notified)
+		}
+		if at.fault != nil {
+			z.Error = secrets.ScrubLine(msg.TextOf(at.fault).In(language), 200)
 		}
 		answer.States = append(answer.States, z)
 	}

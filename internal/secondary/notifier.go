@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"meshddns/internal/dnswire"
@@ -18,17 +19,13 @@ import (
 	"meshddns/internal/metrics"
 	"meshddns/internal/msg"
 	"meshddns/internal/sqlite"
+	"meshddns/internal/tasks"
 )
 
 const (
-	apart       = time.Second     // between two messages about one zone to one secondary
-	firstPause  = time.Second     // until a message is repeated; it doubles
-	longest     = 5 * time.Minute // the longest such pause
-	answerTime  = 2 * time.Second // for the answer to a message
-	atOnce      = 16              // messages under way
-	behindAfter = time.Minute     // the lag that is told as an event
-	lookEvery   = 5 * time.Second // between two looks at lags
-	maxAhead    = 1 << 24         // a serial further ahead of ours, 194 days, is a mistake
+	answerTime = 2 * time.Second // for the answer to a message
+	answerSize = 4096            // octets; one without EDNS has 512 and a signature
+	lookEvery  = 5 * time.Second // between two looks at lags
 )
 
 // Zones are the zones that secondaries take.
@@ -49,38 +46,14 @@ type Notifier struct {
 	events *events.Log
 	log    *slog.Logger
 	wake   chan struct{}
+	counts [2]atomic.Uint64 // messages without and with an answer
 
-	mu     sync.Mutex
-	states map[pair]*state
-	counts [2]uint64       // messages without and with an answer
-	told   map[string]bool // secondaries whose lag was told
+	reading, storing tasks.Fault
 }
-
-// pair is a secondary and a zone.
-type pair struct{ id, zone string }
-
-// state is what is known of a zone at a secondary.
-type state struct {
-	serial   uint32    // the newest version
-	moved    time.Time // when the secondary fell behind
-	fetched  uint32
-	known    bool   // fetched is known
-	sent     bool   // this process has sent fetched
-	ahead    uint32 // a version that the secondary has from a lost database, not before ours; 0: none
-	passed   bool   // the zone was moved past such a version
-	notified time.Time
-	due      time.Time // of the next message; zero: none
-	pause    time.Duration
-	busy     bool // a message is under way
-	fault    error
-}
-
-// behind reports whether the secondary has not fetched the newest version.
-func (s *state) behind() bool { return !s.known || int32(s.serial-s.fetched) > 0 }
 
 // NewNotifier returns the secondaries of a database, and no zones. Load reads them.
 func NewNotifier(db *sqlite.Database, log *events.Log, logger *slog.Logger) *Notifier {
-	return &Notifier{Table: newTable(db), zones: none{}, events: log, log: logger, wake: make(chan struct{}, 1), states: map[pair]*state{}, told: map[string]bool{}}
+	return &Notifier{Table: newTable(db), zones: none{}, events: log, log: logger, wake: make(chan struct{}, 1)}
 }
 
 // Serve sets the zones, before Run and before any request. Messages come from an address, if it is
@@ -96,18 +69,14 @@ func (none) SOA(context.Context, string) (soa dnswire.RR, serial uint32, ok bool
 
 func (none) MovePast(context.Context, string, uint32) error { return nil }
 
-// Moved tells that a zone has a new serial. An older one than is known is that of an earlier commit, whose
-// notice came later.
+// Moved tells that a zone has a new serial.
 func (n *Notifier) Moved(zone string, serial uint32) {
 	now := time.Now()
-	n.mu.Lock()
 	for _, s := range n.known() {
-		at := pair{s.ID, zone}
-		if known := n.states[at]; s.takes(zone) && (known == nil || int32(serial-known.serial) > 0) {
-			n.move(at, serial, now)
+		if s.takes(zone) {
+			s.follower.hear(zone, serial, now)
 		}
 	}
-	n.mu.Unlock()
 	n.look()
 }
 
@@ -119,90 +88,37 @@ func (n *Notifier) look() {
 	}
 }
 
-// move makes a message due. The caller holds the lock.
-func (n *Notifier) move(at pair, serial uint32, now time.Time) {
-	s := n.states[at]
-	if s == nil {
-		s = &state{}
-		n.states[at] = s
-	}
-	if s.moved.IsZero() {
-		s.moved = now
-	}
-	s.serial = serial
-	s.pause, s.due = firstPause, now
-	if next := s.notified.Add(apart); next.After(now) {
-		s.due = next
-	}
-}
-
-// Fetched tells that a secondary has got a version of a zone. One before the last such version is that of
-// an earlier transfer, which ended later.
+// Fetched tells that a secondary has got a version of a zone.
 func (n *Notifier) Fetched(from netip.Addr, key, apex dnswire.Name, serial uint32) {
-	for at, s := range n.of(from, key, apex) {
-		if s == nil {
-			s = &state{serial: serial}
-			n.states[at] = s
-		}
-		if int32(serial-s.serial) > 0 {
-			s.serial = serial
-		}
-		if !s.sent || int32(serial-s.fetched) > 0 {
-			s.has(serial, true)
-		}
+	for f := range n.of(from, key, apex) {
+		f.fetch(apex.Bare(), serial)
 	}
 }
 
 // Names tells that a secondary names a version of a zone as the one that it has, and reports whether it
 // got it from this process.
 func (n *Notifier) Names(from netip.Addr, key, apex dnswire.Name, serial uint32) (sent bool) {
-	for _, s := range n.of(from, key, apex) {
-		if s != nil && s.names(serial) {
+	for f := range n.of(from, key, apex) {
+		f.mu.Lock()
+		if s := f.zones[apex.Bare()]; s != nil && f.names(s, serial) {
 			sent = true
 		}
+		f.mu.Unlock()
 	}
 	n.look()
 	return sent
 }
 
-// of yields the states of a zone at the secondaries that a request may come from; nil is no state. The
-// lock is held meanwhile.
-func (n *Notifier) of(from netip.Addr, key, apex dnswire.Name) iter.Seq2[pair, *state] {
+// of yields the secondaries that take a zone and that a request may come from.
+func (n *Notifier) of(from netip.Addr, key, apex dnswire.Name) iter.Seq[*follower] {
 	zone := apex.Bare()
-	return func(yield func(pair, *state) bool) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
+	return func(yield func(*follower) bool) {
 		for _, s := range n.known() {
-			at := pair{s.ID, zone}
-			if s.matches(from, key) && s.takes(zone) && !yield(at, n.states[at]) {
+			if s.matches(from, key) && s.takes(zone) && !yield(s.follower) {
 				return
 			}
 		}
 	}
-}
-
-// has notes the version that the secondary has.
-func (s *state) has(serial uint32, sent bool) {
-	s.fetched, s.known, s.sent = serial, true, sent
-	if !s.behind() {
-		s.moved, s.due, s.fault = time.Time{}, time.Time{}, nil
-	}
-}
-
-// names notes the version that the secondary says to have, and reports whether this process has sent it.
-// If not, the present serial or a later one is from a database that is lost, because Renew gave each zone
-// a new one. A server that signs may have any serial, so the zone is moved only once.
-func (s *state) names(serial uint32) (sent bool) {
-	later := serial - s.serial
-	switch {
-	case s.known && s.sent && s.fetched == serial:
-		return true
-	case later <= maxAhead && !s.passed:
-		s.ahead, s.due = serial, time.Now()
-	case int32(later) <= 0:
-		s.has(serial, false)
-	}
-	return false
 }
 
 // Run sends messages until ctx ends. It begins with all zones, because what was told before is not
@@ -210,156 +126,132 @@ func (s *state) names(serial uint32) (sent bool) {
 func (n *Notifier) Run(ctx context.Context) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	slots := make(chan struct{}, atOnce)
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for changed := n.change(); ; {
-		n.begin(ctx)
-		for restart := false; !restart; {
-			timer := time.NewTimer(n.send(ctx, slots, &sending))
-			select {
-			case <-timer.C:
-			case <-n.wake:
-			case <-look.C:
-				n.tellLags(ctx)
-			case <-changed:
-				changed, restart = n.change(), true
-			case <-ctx.Done():
-				timer.Stop()
-				return nil
-			}
+	changed := n.change()
+	begun := n.begin(ctx)
+	for {
+		timer := time.NewTimer(n.send(ctx, &sending))
+		select {
+		case <-timer.C:
+		case <-n.wake:
+		case <-look.C:
+			begun = begun || n.begin(ctx)
+			n.tellLags(ctx)
+		case <-changed:
+			changed = n.change()
+			begun = n.begin(ctx)
+		case <-ctx.Done():
 			timer.Stop()
+			return nil
 		}
+		timer.Stop()
 	}
 }
 
-// begin makes a message about every zone due, and forgets secondaries that are gone.
-func (n *Notifier) begin(ctx context.Context) {
+// begin makes a message about every zone due, and reports whether it could read the zones.
+func (n *Notifier) begin(ctx context.Context) bool {
 	zones, err := n.zones.All(ctx)
-	if err != nil {
-		n.log.Error("secondaries are not told of the zones", "error", err)
+	if ctx.Err() == nil {
+		n.reading.Note(n.log, "secondaries are not told of the zones", err)
 	}
 	now := time.Now()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	here := map[string]bool{}
 	for _, s := range n.known() {
-		here[s.ID] = true
-		for zone, serial := range zones {
-			if s.takes(zone) && (n.states[pair{s.ID, zone}] == nil || n.states[pair{s.ID, zone}].behind()) {
-				n.move(pair{s.ID, zone}, serial, now)
-			}
-		}
+		s.begin(zones, now)
 	}
-	for at := range n.states {
-		if !here[at.id] {
-			delete(n.states, at)
-			delete(n.told, at.id)
-		}
-	}
+	return err == nil
 }
 
 // send begins the messages that are due, and returns the time until the next one.
-func (n *Notifier) send(ctx context.Context, slots chan struct{}, sending *sync.WaitGroup) (pause time.Duration) {
+func (n *Notifier) send(ctx context.Context, sending *sync.WaitGroup) (pause time.Duration) {
 	now := time.Now()
 	pause = longest
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for at, s := range n.states {
-		if s.due.IsZero() || s.busy {
-			continue
-		}
-		if wait := s.due.Sub(now); wait > 0 {
-			pause = min(pause, wait)
-			continue
-		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			return pause // the end of a message wakes
-		}
-		s.busy = true
-		sending.Go(func() {
-			defer func() {
-				<-slots
+	for _, to := range n.known() {
+		for {
+			s, wait := to.follower.next(now)
+			if s == nil {
+				pause = min(pause, wait)
+				break
+			}
+			sending.Go(func() {
+				n.notify(ctx, to, s)
 				n.look()
-			}()
-			n.notify(ctx, at)
-		})
+			})
+		}
 	}
 	return pause
 }
 
 // notify sends one message, and plans the next one. A secondary that does not come after a message is
-// asked for its version.
-func (n *Notifier) notify(ctx context.Context, at pair) {
+// asked for its version. A panic counts as a message without an answer.
+func (n *Notifier) notify(ctx context.Context, to Secondary, s *state) {
 	began := time.Now()
-	again, err := n.movePast(ctx, at)
-	soa, serial, ok, unread := n.zones.SOA(ctx, at.zone)
-	to := n.find(at.id)
+	f := to.follower
+	var serial uint32
+	var ok bool
 	var answer dnswire.Message
-	if err = cmp.Or(err, unread); err == nil && ok && to != nil {
-		answer, err = n.tell(ctx, *to, soa, again)
+	err := tasks.Call(func() error {
+		again, err := n.movePast(ctx, f, s)
+		soa, newest, found, unread := n.zones.SOA(ctx, s.zone)
+		serial, ok = newest, found
+		if err = cmp.Or(err, unread); err == nil && ok {
+			answer, err = n.tell(ctx, to, soa, again)
+		}
+		return err
+	})
+	if crash, crashed := errors.AsType[*tasks.Panic](err); crashed {
+		n.log.Error("the work for a secondary has crashed", "secondary", to.ID, "zone", s.zone, "error", crash)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	s := n.states[at]
-	if s == nil {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.busy = false
+	f.underway--
+	switch {
+	case f.zones[s.zone] != s: // forgotten meanwhile
+		return
+	case err == nil && !ok:
+		delete(f.zones, s.zone)
 		return
 	}
-	if s.busy = false; to == nil || err == nil && !ok {
-		delete(n.states, at)
-		return
-	}
+	f.silent = err != nil && !errors.Is(err, errRefused)
 	s.notified, s.fault = began, err
-	if int32(serial-s.serial) > 0 {
+	if ok && int32(serial-s.serial) > 0 {
 		s.serial = serial
 	}
 	if named, ok := serialIn(answer); ok && s.due.Before(began) {
-		s.names(named)
+		f.names(s, named)
 	}
-	s.plan(began)
+	switch {
+	case !s.behind() && s.ahead == 0:
+		s.moved = time.Time{}
+		f.plan(s, time.Time{})
+	case s.due.Before(began): // no change since
+		f.plan(s, began.Add(s.pause))
+		s.pause = min(2*s.pause, longest)
+	default:
+		f.plan(s, began.Add(apart))
+	}
 }
 
 // movePast moves the zone past a version from a lost database, if the secondary has one. again reports
 // whether an earlier message was in vain.
-func (n *Notifier) movePast(ctx context.Context, at pair) (again bool, err error) {
-	ahead := uint32(0)
-	n.mu.Lock()
-	if s := n.states[at]; s != nil {
-		again, ahead = s.pause > firstPause, s.ahead
-		if s.ahead = 0; ahead != 0 {
-			s.passed = true
-		}
+func (n *Notifier) movePast(ctx context.Context, f *follower, s *state) (again bool, err error) {
+	f.mu.Lock()
+	again = s.pause > firstPause
+	ahead := s.ahead
+	if s.ahead = 0; ahead != 0 {
+		s.passed = true
 	}
-	n.mu.Unlock()
-	if ahead != 0 {
-		err = n.zones.MovePast(ctx, at.zone, ahead)
+	f.mu.Unlock()
+	if ahead == 0 {
+		return again, nil
+	}
+	if err = n.zones.MovePast(ctx, s.zone, ahead); err != nil { // the next message tries it again
+		f.mu.Lock()
+		s.ahead, s.passed = ahead, false
+		f.mu.Unlock()
 	}
 	return again, err
-}
-
-// plan plans the message after one that was sent.
-func (s *state) plan(sent time.Time) {
-	switch {
-	case !s.behind() && s.ahead == 0:
-		s.moved, s.due = time.Time{}, time.Time{}
-	case s.due.Before(sent): // no change since
-		s.due = sent.Add(s.pause)
-		s.pause = min(2*s.pause, longest)
-	default:
-		s.due = sent.Add(apart)
-	}
-}
-
-// find returns the secondary with an id, nil if there is none.
-func (n *Notifier) find(id string) *Secondary {
-	for _, s := range n.known() {
-		if s.ID == id {
-			return &s
-		}
-	}
-	return nil
 }
 
 // Errors of a message.
@@ -376,13 +268,11 @@ func (n *Notifier) tell(ctx context.Context, to Secondary, soa dnswire.RR, ask b
 	if err == nil && answer.Rcode != dnswire.RcodeSuccess {
 		err = msg.Errorf("%w: %s", errRefused, answer.Rcode.String())
 	}
-	n.mu.Lock()
 	if err == nil {
-		n.counts[1]++
+		n.counts[1].Add(1)
 	} else {
-		n.counts[0]++
+		n.counts[0].Add(1)
 	}
-	n.mu.Unlock()
 	if err != nil || !ask {
 		return dnswire.Message{}, err
 	}
@@ -425,7 +315,7 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dnswire.Message
 		return answer, err
 	}
 	conn.SetReadDeadline(time.Now().Add(answerTime))
-	buffer := make([]byte, dnswire.MaxMessage)
+	buffer := make([]byte, answerSize)
 	for dropped := error(nil); ; {
 		size, err := conn.Read(buffer)
 		if err != nil {
@@ -447,49 +337,37 @@ func (n *Notifier) exchange(ctx context.Context, to Secondary, m dnswire.Message
 
 // WriteMetrics writes the metrics of the secondaries.
 func (n *Notifier) WriteMetrics(page *metrics.Page) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	page.Family("meshddns_secondary_notifies_total", "counter", "NOTIFY messages to secondaries.")
-	page.Figure(n.counts[1], metrics.Label{Name: "result", Value: "acknowledged"})
-	page.Figure(n.counts[0], metrics.Label{Name: "result", Value: "failed"})
+	page.Figure(n.counts[1].Load(), metrics.Label{Name: "result", Value: "acknowledged"})
+	page.Figure(n.counts[0].Load(), metrics.Label{Name: "result", Value: "failed"})
 	page.Family("meshddns_secondary_lag_seconds", "gauge", "Time since the oldest change of a zone that a secondary has not fetched.")
-	now, lags := time.Now(), map[string]time.Duration{}
-	for at, s := range n.states {
-		if s.behind() && !s.moved.IsZero() {
-			lags[at.id] = max(lags[at.id], now.Sub(s.moved))
-		}
-	}
+	now := time.Now()
 	for _, s := range n.known() {
-		page.Float(lags[s.ID].Seconds(), metrics.Label{Name: "secondary", Value: s.ID})
+		oldest, _ := s.follower.lag(now)
+		page.Float(oldest.Seconds(), metrics.Label{Name: "secondary", Value: s.ID})
 	}
 }
 
 // tellLags stores an event for each secondary that has been behind for a minute, and for each that has
-// caught up.
+// caught up. What it cannot store, the next look tells.
 func (n *Notifier) tellLags(ctx context.Context) {
 	now := time.Now()
-	late := map[string]int{}
-	n.mu.Lock()
-	for at, s := range n.states {
-		if s.behind() && !s.moved.IsZero() && now.Sub(s.moved) >= behindAfter {
-			late[at.id]++
-		}
-	}
-	var all []events.Event
 	for _, s := range n.known() {
+		_, late := s.follower.lag(now)
+		if (late > 0) == s.follower.told {
+			continue
+		}
 		kind := events.SecondaryBehind
-		if late[s.ID] == 0 {
+		if late == 0 {
 			kind = events.SecondaryCaughtUp
 		}
-		if (late[s.ID] > 0) != n.told[s.ID] {
-			n.told[s.ID] = late[s.ID] > 0
-			all = append(all, events.Event{Kind: kind, Detail: events.Detail{Count: late[s.ID], After: events.JSON(s.ID)}})
+		err := n.events.Note(ctx, events.Event{Kind: kind, Detail: events.Detail{Count: late, After: events.JSON(s.ID)}})
+		if ctx.Err() == nil {
+			n.storing.Note(n.log, "an event of a secondary is not stored: the next look tries again", err)
 		}
-	}
-	n.mu.Unlock()
-	for _, e := range all {
-		if err := n.events.Note(ctx, e); err != nil && ctx.Err() == nil {
-			n.log.Error("an event is not stored", "error", err)
+		if err != nil {
+			return
 		}
+		s.follower.told = late > 0
 	}
 }

@@ -22,12 +22,17 @@ import (
 	"meshddns/test/support"
 )
 
+// crashing is a serial at which the zones panic.
+const crashing = 13
+
 // world is a notifier of zones whose serials the test sets.
 type world struct {
 	*Notifier
 	t       *testing.T
+	exec    func(statement string)
 	mu      sync.Mutex
 	serials map[string]uint32
+	broken  error // of MovePast and All
 }
 
 func newWorld(t *testing.T) *world {
@@ -44,6 +49,12 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 	w := &world{t: t, serials: map[string]uint32{}}
+	w.exec = func(statement string) {
+		t.Helper()
+		if _, err := db.Writer.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.Notifier = NewNotifier(db, events.New(db.Reader, db.Tx, time.Now, func(int64) {}), slog.New(slog.DiscardHandler))
 	w.Serve(w, netip.MustParseAddr("127.0.0.1"))
 	return w
@@ -64,19 +75,24 @@ func (w *world) All(context.Context) (map[string]uint32, error) {
 	for zone, serial := range w.serials {
 		all[zone] = serial
 	}
-	return all, nil
+	return all, w.broken
 }
 
 func (w *world) SOA(_ context.Context, zone string) (soa dnswire.RR, serial uint32, ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	serial, ok = w.serials[zone]
+	if serial, ok = w.serials[zone]; serial == crashing {
+		panic("injected")
+	}
 	apex, _ := dnswire.ParseName(zone)
 	data := dnswire.SOA{MName: apex, RName: apex, Serial: serial}
 	return dnswire.RR{Name: apex, Type: dnswire.TypeSOA, Class: dnswire.ClassIN, Data: data.Data()}, serial, ok, nil
 }
 
 func (w *world) MovePast(_ context.Context, zone string, serial uint32) error {
+	if w.broken != nil {
+		return w.broken
+	}
 	w.move(zone, serial+1)
 	return nil
 }
@@ -224,6 +240,20 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// TestCrash has the work for one zone crash: that is the zone's fault at its secondary, and the other zones
+// are told. The zone is tried again.
+func TestCrash(t *testing.T) {
+	w := newWorld(t)
+	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
+	w.serials["crash.example"] = crashing
+	w.run()
+	support.Eventually(t, support.Limit, "the crash is told", func() bool { return w.state(p, "crash.example").Error == "panic: injected" })
+	w.move("example.com", 8)
+	support.Eventually(t, support.Limit, "the other zone is told", func() bool { return p.last.Load() == 8 })
+	w.move("crash.example", 14)
+	support.Eventually(t, support.Limit, "the zone is told when it crashes no more", func() bool { return p.last.Load() == 14 })
+}
+
 // TestFetchedBeforeTheMessage: a peer that fetches the version before a change, after the change, is told
 // of the change all the same.
 func TestFetchedBeforeTheMessage(t *testing.T) {
@@ -232,7 +262,7 @@ func TestFetchedBeforeTheMessage(t *testing.T) {
 	w.fetch(p, "example.com", 1)
 	w.move("example.com", 2)
 	w.fetch(p, "example.com", 1)
-	if s := w.states[pair{"p", "example.com"}]; s.due.IsZero() || !s.behind() {
+	if s := w.find(p.ID).follower.state("example.com"); s.due.IsZero() || !s.behind() {
 		t.Errorf("%+v", s)
 	}
 }
@@ -293,15 +323,14 @@ func TestUnsignedAnswer(t *testing.T) {
 func TestNoticesSwap(t *testing.T) {
 	w := newWorld(t)
 	p := w.peer("p", func(int64) (dnswire.Rcode, bool) { return dnswire.RcodeSuccess, true })
-	at := pair{"p", "example.com"}
 	w.Moved("example.com", 9)
 	w.Moved("example.com", 8)
-	if s := w.states[at]; s.serial != 9 {
+	if s := w.find(p.ID).follower.state("example.com"); s.serial != 9 {
 		t.Errorf("after an earlier notice: %+v", s)
 	}
 	w.fetch(p, "example.com", 9)
 	w.fetch(p, "example.com", 8)
-	if s := w.states[at]; s.behind() {
+	if s := w.find(p.ID).follower.state("example.com"); s.behind() {
 		t.Errorf("after an earlier transfer: %+v", s)
 	}
 }

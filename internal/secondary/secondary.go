@@ -4,6 +4,7 @@
 package secondary
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -36,7 +37,8 @@ type Secondary struct {
 	Algorithm string
 	Zones     []string // names, or "*" for all
 
-	key dnswire.Key // zero if there is none
+	key      dnswire.Key // zero if there is none
+	follower *follower   // of a secondary in memory
 }
 
 // algorithms are the algorithms of keys. The first one is usual.
@@ -93,16 +95,21 @@ func (b Body) Check() (s Secondary, err error) {
 	return s, nil
 }
 
-// parseAddress reads an IP address with or without a port.
+// parseAddress reads the IP address of one host, with or without a port.
 func parseAddress(text string) (netip.AddrPort, error) {
-	if address, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return netip.AddrPortFrom(address.Unmap(), defaultPort), nil
+	address, err := netip.ParseAddr(text)
+	at := netip.AddrPortFrom(address, defaultPort)
+	for _, whole := range []string{text, fmt.Sprintf("%s:%d", text, defaultPort)} { // the second: an IPv6 address in brackets
+		if err != nil {
+			at, err = netip.ParseAddrPort(whole)
+		}
 	}
-	at, err := netip.ParseAddrPort(text)
-	if err == nil && (at.Port() == 0 || at.Addr().IsUnspecified()) {
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	if err == nil && (at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().IsMulticast() || at.Addr() == broadcast) {
 		err = envelope.Fail(msg.SecondaryAddress)
 	}
-	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err
+	return at, err
 }
 
 // withKey returns the secondary with its key, or a refusal.

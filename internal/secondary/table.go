@@ -55,12 +55,29 @@ func (t *Table) Load(ctx context.Context) error {
 	if err != nil {
 		all = []Secondary{} // a secondary that is not known may transfer nothing
 	}
+	for i, s := range all {
+		if known := t.find(s.ID); known != nil {
+			all[i].follower = known.follower
+		} else {
+			all[i].follower = &follower{zones: map[string]*state{}}
+		}
+	}
 	t.copy.Store(&all)
 	return err
 }
 
 // known returns the secondaries as they are in memory.
 func (t *Table) known() []Secondary { return *t.copy.Load() }
+
+// find returns the secondary with an id as it is in memory, nil if there is none.
+func (t *Table) find(id string) *Secondary {
+	for _, s := range t.known() {
+		if s.ID == id {
+			return &s
+		}
+	}
+	return nil
+}
 
 // Any reports whether there is a secondary.
 func (t *Table) Any() bool { return len(t.known()) > 0 }

@@ -38,6 +38,9 @@ type Settings struct {
 	Version      bool          // only print the version
 	Help         bool          // only print Usage
 
+	// Unknown has the names of variables that begin with MESHDDNS_ and resemble no setting.
+	Unknown []string
+
 	// Credentials is the folder of systemd's credentials, "" for none.
 	Credentials string
 
@@ -49,8 +52,9 @@ type Settings struct {
 // With an error, the Settings still have all valid values.
 func Read(args, environ []string) (Settings, error) {
 	texts := collector{}
-	faults := append(texts.environment(environ), texts.commandLine(args)...)
-	s := Settings{Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
+	unknown, faults := texts.environment(environ)
+	faults = append(faults, texts.commandLine(args)...)
+	s := Settings{Unknown: unknown, Credentials: Lookup(environ, "CREDENTIALS_DIRECTORY"), given: map[string]string{}}
 	for _, o := range options {
 		values, origin := []string{o.preset}, "-"+o.name
 		if said, ok := texts[o.name]; ok {
@@ -150,9 +154,6 @@ func (s *Settings) TakeSockets(sockets systemd.Sockets) (unused []string) {
 	return slices.DeleteFunc(unused, func(origin string) bool { return origin == "" })
 }
 
-// flag returns an option's name on the command line.
-func flag(name string) string { return "-" + name }
-
 // variable returns an option's name in the environment.
 func variable(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
@@ -168,9 +169,10 @@ func Lookup(environ []string, name string) string {
 	return ""
 }
 
-// environment reads the variables. An empty variable counts as not set. An unknown one is an
-// error, because it is probably misspelled.
-func (c collector) environment(environ []string) (faults []error) {
+// environment reads the variables. An empty variable counts as not set. An unknown one that resembles
+// a setting is an error, because it is probably misspelled. It returns the names of the others: a
+// container engine sets MESHDDNS_PORT and more for a service named meshddns.
+func (c collector) environment(environ []string) (unknown []string, faults []error) {
 	known := map[string]bool{}
 	for _, o := range options {
 		name := variable(o.name)
@@ -180,12 +182,19 @@ func (c collector) environment(environ []string) (faults []error) {
 		}
 	}
 	for _, entry := range environ {
-		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix) && !known[name] {
-			faults = append(faults, fmt.Errorf("%s: unknown setting: %s", name, suggestion(name[len(envPrefix):], variable)))
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, envPrefix) || known[name] {
+			continue
+		}
+		if meant, ok := nearest(name[len(envPrefix):]); ok {
+			faults = append(faults, fmt.Errorf("%s: unknown setting: the nearest is %s", name, variable(meant)))
+		} else {
+			unknown = append(unknown, name)
 		}
 	}
+	slices.Sort(unknown)
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return faults
+	return unknown, faults
 }
 
 // commandLine reads flags in the forms of package flag: -name value, -name=value, with
@@ -203,7 +212,11 @@ func (c collector) commandLine(args []string) (faults []error) {
 			faults = append(faults, fmt.Errorf("unexpected argument %q: want flags, which begin with -", arg))
 			continue
 		case at < 0:
-			faults = append(faults, fmt.Errorf("-%s: unknown flag: %s", name, suggestion(name, flag)))
+			hint := "-help lists all flags"
+			if meant, ok := nearest(name); ok {
+				hint = "the nearest is -" + meant
+			}
+			faults = append(faults, fmt.Errorf("-%s: unknown flag: %s", name, hint))
 			if !inline && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 				args = args[1:] // probably its value
 			}
@@ -222,17 +235,13 @@ func (c collector) commandLine(args []string) (faults []error) {
 	return faults
 }
 
-// suggestion ends the error about an unknown name with the closest known name, or with a
-// reference to the help.
-func suggestion(name string, written func(name string) string) string {
+// nearest returns the option that resembles an unknown name most. ok is false if none does.
+func nearest(name string) (meant string, ok bool) {
 	var known []string
 	for _, o := range options {
 		known = append(known, o.name)
 	}
-	if meant, ok := msg.Closest(name, known); ok {
-		return "the nearest is " + written(meant)
-	}
-	return "-help lists all flags"
+	return msg.Closest(name, known)
 }
 
 func readSwitch(text string) (on bool, err error) {

@@ -43,9 +43,9 @@ func TestBothWays(t *testing.T) {
 	given := [][2]string{
 		{"listen", "unix:/run/x,127.0.0.1:0"}, {"socket-group", "adm"}, {"db", "x.db"}, {"dns-listen", "127.0.0.1:5301, [::1]:5301"}, {"dns-host", "a.example.com,B.example.com."},
 		{"dns-nsid", "ams-1"}, {"dns-catalog", "Catalog.invalid"}, {"dns-rate-limit", "0"}, {"ipv4", "none"}, {"ipv6", "2001:db8::1"}, {"addr", "a=interface:x,b=192.0.2.1"}, {"check-control", "192.0.2.1:53,a.example:80"}, {"allow-host", "a.example,b.example:80 c.example"},
-		{"token-file", token}, {"node-listen", "0.0.0.0:8054,[::]:8054"}, {"trusted-proxy", "127.0.0.1,10.1.2.3/8"}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
+		{"token-file", token}, {"node-listen", "0.0.0.0:8054,[::]:8054"}, {"trusted-proxy", "127.0.0.1,10.1.2.3/8,::ffff:192.0.2.1/120"}, {"sync-interval", "90s"}, {"language", "en"}, {"log-format", "json"}, {"provision", "/etc/x"}, {"check", "1"}, {"version", "true"}, {"help", "1"},
 	}
-	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [{a interface:x interface:x} {b 192.0.2.1 none}] [192.0.2.1:53 a.example:80] [a.example b.example:80 c.example] false [0.0.0.0:8054 [::]:8054] [127.0.0.1/32 10.0.0.0/8] 1m30s true json /etc/x true true true\n"
+	const want = "[unix:/run/x 127.0.0.1:0] adm x.db [127.0.0.1:5301 [::1]:5301] [a.example.com. b.example.com.] ams-1 catalog.invalid. 0 none 2001:db8::1 [{a interface:x interface:x} {b 192.0.2.1 none}] [192.0.2.1:53 a.example:80] [a.example b.example:80 c.example] false [0.0.0.0:8054 [::]:8054] [127.0.0.1/32 10.0.0.0/8 192.0.2.0/24] 1m30s true json /etc/x true true true\n"
 	say := func(s Settings) string {
 		return fmt.Sprintln(s.Listen, s.SocketGroup, s.DB, s.DNS.Addresses, s.DNS.Hosts, s.DNS.NSID, s.DNS.Catalog, s.DNS.RateLimit, s.Addresses.IPv4, s.Addresses.IPv6, s.Addresses.Named, s.Controls, s.AllowHosts, s.Tokens == nil, s.NodeListen, s.Proxies,
 			s.SyncInterval, s.Language == msg.English, s.LogFormat, s.Provision, s.Check, s.Version, s.Help)
@@ -208,20 +208,33 @@ func TestNotAFlag(t *testing.T) {
 	}
 }
 
+// An unknown variable near a setting is a mistake; any other may be another program's.
 func TestUnknownVariable(t *testing.T) {
-	_, err := Read(nil, []string{"MESHDDNS_DNSLISTEN=127.0.0.1:53", "PATH=/bin", "MESHDDNS_TOKENS=secret", "MESHDDNS_UNLIKE_ANY=1"})
+	s, err := Read(nil, []string{"MESHDDNS_DNSLISTEN=127.0.0.1:53", "PATH=/bin", "MESHDDNS_TOKENS=secret", "MESHDDNS_UNLIKE_ANY=1"})
 	const want = "MESHDDNS_DNSLISTEN: unknown setting: the nearest is MESHDDNS_DNS_LISTEN\n" +
-		"MESHDDNS_TOKENS: unknown setting: the nearest is MESHDDNS_TOKEN_FILE\n" +
-		"MESHDDNS_UNLIKE_ANY: unknown setting: -help lists all flags"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v\nwant %s", err, want)
+		"MESHDDNS_TOKENS: unknown setting: the nearest is MESHDDNS_TOKEN_FILE"
+	if err == nil || err.Error() != want || !slices.Equal(s.Unknown, []string{"MESHDDNS_UNLIKE_ANY"}) {
+		t.Errorf("got %v, %q\nwant %s", err, s.Unknown, want)
+	}
+}
+
+// A container engine sets these variables for a service of the name. None is a mistake.
+func TestServiceLinks(t *testing.T) {
+	for _, service := range []string{"", "_DNS", "_NODE", "_API"} {
+		for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "SERVICE_PORT_DNS", "SERVICE_PORT_NODE", "PORT", "PORT_53_UDP", "PORT_8053_TCP",
+			"PORT_8053_TCP_PROTO", "PORT_8053_TCP_PORT", "PORT_8053_TCP_ADDR", "NAME", "ENV_PATH"} {
+			name = "MESHDDNS" + service + "_" + name
+			if s, err := Read(nil, []string{name + "=tcp://10.96.0.7:8053"}); err != nil || !slices.Equal(s.Unknown, []string{name}) {
+				t.Errorf("%v, unknown %q", err, s.Unknown)
+			}
+		}
 	}
 }
 
 // All mistakes are told at once, one a line, and what is right is read.
 func TestEveryMistake(t *testing.T) {
 	s, err := Read([]string{"-db", "", "-nope", "x", "-dns-host", "a b,good.example,c..d", "-log-format", "xml", "-dns-nsid", "here"},
-		[]string{"MESHDDNS_IPV4=127.0.0.1", "MESHDDNS_X=1", "MESHDDNS_SYNC_INTERVAL=bogus"})
+		[]string{"MESHDDNS_IPV4=127.0.0.1", "MESHDDNS_SYNC_INTERVL=1", "MESHDDNS_SYNC_INTERVAL=bogus"})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -230,7 +243,7 @@ func TestEveryMistake(t *testing.T) {
 		origin, _, _ := strings.Cut(line, ": ")
 		got = append(got, origin)
 	}
-	if want := "MESHDDNS_X -nope -db -dns-host -dns-host MESHDDNS_IPV4 MESHDDNS_SYNC_INTERVAL -log-format"; strings.Join(got, " ") != want {
+	if want := "MESHDDNS_SYNC_INTERVL -nope -db -dns-host -dns-host MESHDDNS_IPV4 MESHDDNS_SYNC_INTERVAL -log-format"; strings.Join(got, " ") != want {
 		t.Errorf("got %q, want %s\n%v", got, want, err)
 	}
 	if s.DNS.NSID != "here" || len(s.Listen) != 1 || fmt.Sprint(s.DNS.Hosts) != "[good.example.]" {
@@ -368,6 +381,22 @@ func TestTakeSockets(t *testing.T) {
 		got := fmt.Sprint(s.Listen, s.DNS.Addresses, len(s.DNS.Listeners), unused)
 		if want := fmt.Sprint(test.listen, " ", test.dns, " ", len(test.sockets.DNSTCP), " ", test.unused); got != want {
 			t.Errorf("%v: %s, want %s", test.args, got, want)
+		}
+	}
+}
+
+// TestLimits has values of the greatest length, and refuses one octet more.
+func TestLimits(t *testing.T) {
+	for begin, c := range map[string]struct {
+		end  string
+		most int // octets between begin and end
+	}{
+		"-listen=unix:/": {"", 106}, "-dns-nsid=": {"", 128}, "-addr=": {"=192.31.195.7", 32},
+	} {
+		for _, over := range []int{0, 1} {
+			if _, err := Read([]string{begin + strings.Repeat("a", c.most+over) + c.end}, nil); (err == nil) != (over == 0) {
+				t.Errorf("%s: %d octets more than %d: %v", begin, over, c.most, err)
+			}
 		}
 	}
 }

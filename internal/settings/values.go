@@ -116,15 +116,12 @@ func (s *Settings) readNodeListen(texts []string) error {
 func (s *Settings) readProxies(texts []string) error {
 	var faults []error
 	for _, text := range texts {
-		prefix, err := netip.ParsePrefix(text)
-		if address, fault := netip.ParseAddr(text); fault == nil && address.Zone() == "" {
-			prefix, err = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
-		}
+		prefix, err := hostaddr.ParseRange(text)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%q is not a range of addresses: want one such as 192.0.2.1 or 10.0.0.0/8", text))
 			continue
 		}
-		s.Proxies = append(s.Proxies, prefix.Masked())
+		s.Proxies = append(s.Proxies, prefix)
 	}
 	return errors.Join(faults...)
 }

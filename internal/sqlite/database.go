@@ -35,6 +35,7 @@ type Database struct {
 	queue       *Queue
 	checkpoints *Checkpointer
 	eraser      *Eraser
+	commits     atomic.Int64
 	full        atomic.Bool           // the last write found the disk full
 	damage      atomic.Pointer[error] // the damage that Verify found
 }
@@ -65,13 +66,14 @@ func Open(ctx context.Context, path string, schema Schema, log *slog.Logger) (_ 
 	d.Writer = d.pools.Writer(dataSource(d.path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-8000"}, "_secure_delete": {"on"}}))
 	d.checkpoints = NewCheckpointer(d.Writer, d.Reader)
 	d.queue = NewQueue(d.Writer, func() {
+		d.commits.Add(1)
 		d.checkpoints.Committed()
 		d.Committed()
 	})
 	d.queue.Confirm, d.queue.Lost = d.file.CheckLogged, d.file.Lost
 	d.eraser = NewEraser(d.Writer, d.Reader, busyTime, log)
 	if err := d.begin(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), d.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, onFileSystem(d.file.Target(), err)), d.Close())
 	}
 	return d, nil
 }
@@ -192,6 +194,9 @@ func (d *Database) Tx(ctx context.Context, f TxFunc) error {
 	}
 	return err
 }
+
+// Commits returns the number of commits since the opening. If it has not changed, neither has anything stored.
+func (d *Database) Commits() int64 { return d.commits.Load() }
 
 // Reading returns the transaction that ctx belongs to, which sees its own changes. Outside a
 // transaction it returns the pool of readers, which see the last committed state.

@@ -158,8 +158,11 @@ func (h *held) take(path string) error {
 	locked := syscall.Flock(int(h.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	content, err := io.ReadAll(io.LimitReader(h, 64))
 	holder, noted, _ := strings.Cut(string(content), "\n")
-	if locked != nil {
+	if locked == syscall.EWOULDBLOCK {
 		return fmt.Errorf("%s is in use by another meshddns, process %s", path, strings.TrimSpace(holder))
+	}
+	if locked != nil {
+		return onFileSystem(path, fmt.Errorf("lock %s: %w", h.Name(), locked))
 	}
 	h.made = len(content) == 0
 	h.noted, _ = strconv.ParseInt(strings.TrimSpace(noted), 10, 64)
@@ -205,8 +208,11 @@ func (f *File) own() error {
 	if err := f.checkHeader(file); err != nil {
 		return err
 	}
-	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case err == syscall.EWOULDBLOCK:
 		return fmt.Errorf("%s is in use by another meshddns, by another name of the file (a hard link)", f.target)
+	case err != nil:
+		return onFileSystem(f.target, fmt.Errorf("lock %s: %w", f.target, err))
 	}
 	return f.denied(f.target, file.Chmod(0o600))
 }

@@ -23,6 +23,8 @@ func Phrase(err error) msg.Phrase {
 		return msg.Phrase{ID: msg.BodyEmpty}
 	case NotUTF8:
 		return msg.Phrase{ID: msg.BodyNotUTF8}
+	case Marked:
+		return msg.Phrase{ID: msg.BodyMarked}
 	case NotObject:
 		return msg.Phrase{ID: msg.BodyNotObject}
 	case Duplicate:

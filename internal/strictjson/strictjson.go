@@ -21,11 +21,15 @@ type Fault string
 const (
 	Empty     Fault = "empty"      // no body
 	NotUTF8   Fault = "not_utf8"   // invalid UTF-8, or half of a surrogate pair
+	Marked    Fault = "marked"     // a byte order mark at the begin
 	Syntax    Fault = "syntax"     // not JSON, or text after the value
 	NotObject Fault = "not_object" // JSON, but null, a string, an array, ...
 	Duplicate Fault = "duplicate"  // a duplicate member name
 	WrongType Fault = "wrong_type" // a member of another type, or out of range
 )
+
+// ByteOrderMark is at the begin of files that some editors of Windows save. JSON has none (RFC 8259, section 8.1).
+const ByteOrderMark = "\ufeff"
 
 // Error is the error of Decode and Object. Field is the wrong member, if there is one. Want is the
 // expected type of a member with WrongType.
@@ -119,6 +123,8 @@ func Object(body []byte) ([]Member, error) {
 		return nil, &Error{Fault: Empty}
 	case !utf8.Valid(body):
 		return nil, &Error{Fault: NotUTF8}
+	case bytes.HasPrefix(body, []byte(ByteOrderMark)):
+		return nil, &Error{Fault: Marked}
 	}
 	s := scanner{text: string(body), levels: 1}
 	v, valid := s.whole()

@@ -30,6 +30,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"string":              {`"x"`, Error{Fault: NotObject}},
 		"text behind":         {`{} {}`, Error{Fault: Syntax}},
 		"cut":                 {`{"name":`, Error{Fault: Syntax}},
+		"byte order mark":     {"\ufeff{}", Error{Fault: Marked}},
 		"byte FF":             {"{\"name\":\"\xff\"}", Error{Fault: NotUTF8}},
 		"high surrogate":      {`{"name":"\ud800"}`, Error{Fault: NotUTF8}},
 		"low surrogate":       {`{"name":"\udc00"}`, Error{Fault: NotUTF8}},

@@ -1,8 +1,10 @@
 package systemd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -63,7 +65,7 @@ func (m *manager) wants(messages ...string) {
 // service opens a service of the variables in a text.
 func service(t testing.TB, text string) *Manager {
 	t.Helper()
-	s, err := Open(from(text))
+	s, err := Open(from(text), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +121,35 @@ func TestWithoutManager(t *testing.T) {
 	}
 }
 
+// A manager that is not there, or cannot be reached from here, is told once, and the program starts.
 func TestManagerThatIsNotThere(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "nobody")
-	if _, err := Open(from("NOTIFY_SOCKET=" + path)); err == nil || !strings.HasPrefix(err.Error(), "NOTIFY_SOCKET: ") {
-		t.Errorf("error %v", err)
+	left := filepath.Join(t.TempDir(), "left") // its file stays, and nothing reads there
+	address := &net.UnixAddr{Name: left, Net: "unixgram"}
+	listener, err := net.ListenUnixgram("unixgram", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	for text, want := range map[string]string{
+		"NOTIFY_SOCKET=" + left + ".none": "no such file or directory",
+		"NOTIFY_SOCKET=" + left:           "connection refused",
+		"NOTIFY_SOCKET=vsock:2:1234":      "want a path or @name",
+		"WATCHDOG_USEC=30s":               "want microseconds",
+	} {
+		var out bytes.Buffer
+		s, err := Open(from(text), slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if told := out.String(); strings.Count(told, "\n") != 1 || !strings.Contains(told, "level=WARN") || !strings.Contains(told, want) {
+			t.Errorf("%s: told %q, want %q", text, told, want)
+		}
+		for _, err := range []error{s.Ready(""), s.Close()} {
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package systemd
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -129,7 +130,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) == "" {
 		os.Exit(m.Run())
 	}
-	s, err := Open(os.Getenv)
+	s, err := Open(os.Getenv, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)

@@ -6,6 +6,7 @@ package systemd
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -27,8 +28,9 @@ var variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LIST
 
 // Open reads the manager's variables (sd_notify(3), sd_watchdog_enabled(3),
 // sd_listen_fds(3)), takes the sockets, and removes the variables from the process's
-// environment. A malformed value and an unusable socket are errors.
-func Open(getenv func(string) string) (*Manager, error) {
+// environment. A manager that cannot be told anything is only logged, because its variables may be
+// those of another program around this one. Unusable sockets are an error.
+func Open(getenv func(string) string, log *slog.Logger) (*Manager, error) {
 	said, err := parse(getenv, os.Getpid())
 	for _, name := range variables {
 		os.Unsetenv(name)
@@ -40,8 +42,11 @@ func Open(getenv func(string) string) (*Manager, error) {
 	if said.notify != "" {
 		// The socket stays open, so that a ping does not fail when descriptors run out.
 		if s.conn, err = net.DialUnix("unixgram", nil, &net.UnixAddr{Name: said.notify, Net: "unixgram"}); err != nil {
-			return nil, fmt.Errorf("NOTIFY_SOCKET: %w", err)
+			said.faults = append(said.faults, fmt.Errorf("NOTIFY_SOCKET: %w", err))
 		}
+	}
+	for _, fault := range said.faults {
+		log.Warn(unheard, "error", fault)
 	}
 	if s.Sockets, err = inherit(firstSocket, said.sockets); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -62,16 +67,18 @@ type environment struct {
 	notify   string        // a path, or @ and an abstract name; "": no manager
 	interval time.Duration // of the watchdog, 0: none
 	sockets  []string      // their names, in the order of the descriptors from firstSocket on
+	faults   []error       // of notify and interval, which then are empty
 }
 
-// parse reads the variables. It ignores those for another process.
+// parse reads the variables. It ignores those for another process. The error is about the sockets.
 func parse(getenv func(string) string, pid int) (e environment, err error) {
 	e.notify = getenv("NOTIFY_SOCKET")
 	if e.notify != "" && (e.notify[0] != '/' && e.notify[0] != '@' || len(e.notify) == 1) {
-		return environment{}, fmt.Errorf("NOTIFY_SOCKET: %q: want a path or @name", e.notify)
+		e.faults = append(e.faults, fmt.Errorf("NOTIFY_SOCKET: %q: want a path or @name", e.notify))
+		e.notify = ""
 	}
 	if e.interval, err = parseInterval(getenv, pid); err != nil {
-		return environment{}, err
+		e.faults = append(e.faults, err)
 	}
 	if e.sockets, err = parseSockets(getenv, pid); err != nil {
 		return environment{}, err

@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestEnvironment(t *testing.T) {
 		notify   string
 		interval time.Duration
 		sockets  string
-		fault    string
+		fault    string // ends the start, unless it is about the manager or the watchdog
 	}{
 		{"", "", 0, "", ""},
 		{"NOTIFY_SOCKET=/run/systemd/notify", "/run/systemd/notify", 0, "", ""},
@@ -49,7 +50,10 @@ func TestEnvironment(t *testing.T) {
 			`LISTEN_FDNAMES: "http": want 2 names with colons between (FileDescriptorName= in the socket unit)`},
 	} {
 		e, err := parse(from(test.text), 7)
-		if fault := textOf(err); fault != test.fault {
+		if told := strings.HasPrefix(test.fault, "NOTIFY") || strings.HasPrefix(test.fault, "WATCHDOG"); told == (err != nil) && test.fault != "" {
+			t.Errorf("%s: the start ends: %t", test.text, err != nil)
+		}
+		if fault := textOf(errors.Join(append(e.faults, err)...)); fault != test.fault {
 			t.Errorf("%s: error %q, want %q", test.text, fault, test.fault)
 		}
 		if e.notify != test.notify || e.interval != test.interval || strings.Join(e.sockets, ",") != test.sockets {

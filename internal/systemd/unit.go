@@ -6,6 +6,9 @@ import (
 	"log/slog"
 )
 
+// unheard is the message of a report that fails.
+const unheard = "the service manager does not hear"
+
 // Unit reports the state of the program to the manager. It logs a report that fails, and
 // continues.
 type Unit struct {
@@ -60,6 +63,6 @@ func (u Unit) status(ctx context.Context) (string, error) {
 
 func (u Unit) told(err error) {
 	if err != nil {
-		u.Log.Warn("the service manager does not hear", "error", err)
+		u.Log.Warn(unheard, "error", err)
 	}
 }

@@ -46,6 +46,7 @@ type line struct {
 	ok                               bool
 	doubt                            bool // what it is compared with was not steady
 	counts                           bool // it does not depend on time
+	grows                            bool // its bound grows with the number of names
 }
 
 // table is what is printed.
@@ -78,15 +79,33 @@ func (b *table) print() {
 	}
 }
 
-// add notes a line, prints it, and at small sizes fails for a count that is too
-// high.
+// add notes a line, prints it, and fails for bounds that docs/performance.md tells otherwise and, at
+// small sizes, for a count that is too high.
 func (b *table) add(t *testing.T, l line) {
 	t.Helper()
 	b.lines = append(b.lines, l)
 	fmt.Println(l)
+	if told := toldBounds(t, l.row); len(told) > 0 && !slices.Contains(told, [2]string{l.must, l.aim}) && !l.grows {
+		t.Errorf("%s: the bounds are %q and %q, and in docs/performance.md %q", l.row, l.must, l.aim, told)
+	}
 	if l.counts && !l.ok && l.must != "" && !*large {
 		t.Errorf("%s: %s, must be %s", l.row, l.figure, l.must)
 	}
+}
+
+// toldBounds returns "must" and "aim" of each line that docs/performance.md has for a row.
+func toldBounds(t *testing.T, row string) (all [][2]string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(page)) {
+		if cells := strings.Split(text, " | "); len(cells) == 6 && cells[0] == "| "+row {
+			all = append(all, [2]string{cells[3], cells[4]})
+		}
+	}
+	return all
 }
 
 // group is some lines that are measured together.

@@ -3,9 +3,12 @@ package bench
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,10 +54,24 @@ func startSpeed(t *testing.T, b *table) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	size := float64(info.Size()) / (1 << 20)
+	page, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := regexp.MustCompile(`(?m)^\| (?:static binary \|.*? \||meshddns \|) ([0-9.]+) MB`).FindAllSubmatch(page, -1)
+	for _, figure := range told {
+		if mb, err := strconv.ParseFloat(string(figure[1]), 64); err != nil || math.Abs(mb-size) > size/50 {
+			t.Errorf("docs/performance.md: %s; the binary has %.3g MB", figure[0], size)
+		}
+	}
+	if len(told) != 2 {
+		t.Errorf("docs/performance.md tells the size of the binary %d times, want 2", len(told))
+	}
 	b.state(t, absolute{
 		row: "static binary", measured: fmt.Sprintf("%d octets, built as docs/image.md says", info.Size()),
 		bound: most(14, 12), show: decimals, unit: " MB", counts: true,
-	}, float64(info.Size())/(1<<20))
+	}, size)
 }
 
 // started runs a command, and tells how long it took until it answered.

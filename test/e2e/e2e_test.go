@@ -172,7 +172,7 @@ func TestTokens(t *testing.T) {
 	p.call(429, "GET", configPath, "", "Authorization", "Bearer wrong")
 	p.call(200, "GET", configPath, "", "Authorization", "Bearer first-token-0123456789")
 	p.logged(`status=401 code=unauthorized host=`)
-	p.logged(`msg="more requests refused" count=`)
+	p.logged(`msg="more: request refused" count=`)
 	if err := os.WriteFile(file, []byte("third-token-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func (n *tenant) step(p, nodes *program) bool {
 // replace makes a new lease for the slot, which publishes nothing.
 func (n *tenant) replace(p *program) bool {
 	n.lost, n.doubted, n.doubt = true, true, []string{}
-	a, err := p.try("POST", usagesPath+"/"+n.usage+"/leases?replace=1", fmt.Sprintf(`{"slot":%q,"ttl":3600}`, n.slot))
+	a, err := p.try("POST", usagesPath+"/"+n.usage+"/leases?replace=1", fmt.Sprintf(`{"slot":%q,"ttl":3600,"cidrs":["0.0.0.0/0","::/0"]}`, n.slot))
 	if err != nil {
 		return false
 	}

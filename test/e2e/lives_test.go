@@ -25,6 +25,7 @@ const (
 	lifeName     = "_mesh." + lifePrefix
 	lifeOwn      = "_own." + cloudtest.Zone
 	lifeFallback = "udp://203.0.113.7:1" // of the configuration
+	lifeNamed    = "udp://node.example.net:5"
 )
 
 // TestLives runs the lives of a usage: formats, leases, checks and values of others change at random, while the provider
@@ -119,7 +120,7 @@ func (l *life) tell() {
 
 // fillPool chooses endpoints. Those with a listener have addresses of this process and this life.
 func (l *life) fillPool(seed int) {
-	l.pool = []string{"udp://203.0.113.1:1", "udp://[2001:db8::1]:1", "quic://203.0.113.2:443", "udp://node.example.net:5", "wg://203.0.113.3:51820"}
+	l.pool = []string{"udp://203.0.113.1:1", "udp://[2001:db8::1]:1", "quic://203.0.113.2:443", "wg://203.0.113.3:51820"}
 	for i, scheme := range []string{"tcp", "tcp", "tcp", "wss", "wss"} {
 		s := serve(l.t, fmt.Sprintf("127.%d.%d.%d:%d", 100+os.Getpid()%100, 100+seed%100, i+1, 7001+i))
 		endpoint := scheme + "://" + s.address

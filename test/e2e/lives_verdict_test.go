@@ -156,15 +156,12 @@ func (l *life) records(owner string, dead []string) (all []shownRecord) {
 		own, leased = slices.DeleteFunc(own, isDead), slices.DeleteFunc(leased, isDead)
 	}
 	first := shownRecord{Name: lifeName, Type: "TXT"}
-	value := "v=mesh1 n=42 o=" + owner
-	for _, e := range slices.Concat(own, leased) {
-		switch {
-		case !slices.Contains(l.formats, "mesh1"):
-		case len(value)+1+len(e.Text) > 255:
-			first.LeftOut = append(first.LeftOut, struct{ Endpoint, Slot string }{e.Text, e.Slot})
-		default:
-			value += " " + e.Text
-		}
+	value, leftOut := mesh.Value("42", owner, nil), []mesh.Endpoint(nil)
+	if slices.Contains(l.formats, "mesh1") {
+		value, leftOut = mesh.Fit("42", owner, own, leased)
+	}
+	for _, e := range leftOut {
+		first.LeftOut = append(first.LeftOut, struct{ Endpoint, Slot string }{e.Text, e.Slot})
 	}
 	first.Values = []string{value}
 	all = append(all, first)
