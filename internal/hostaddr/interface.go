@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 )
 
 // autoAddr returns the first public address of the default route's interface.
@@ -187,7 +188,7 @@ func parseInet6(r io.Reader, name string) (addrs []netip.Addr, err error) {
 			addrs = append(addrs, a)
 		}
 	}
-	slices.SortFunc(addrs, netip.Addr.Compare)
+	order.By(addrs, netip.Addr.Compare)
 	return addrs, lines.Err()
 }
 

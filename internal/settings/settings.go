@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/order"
 	"meshddns/internal/systemd"
 )
 
@@ -184,7 +185,7 @@ func (c collector) environment(environ []string) (faults []error) {
 			faults = append(faults, fmt.Errorf("%s: unknown setting: %s", name, suggestion(name[len(envPrefix):], variable)))
 		}
 	}
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	order.By(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return faults
 }
 
