@@ -29,6 +29,7 @@ import (
 	"meshddns/internal/migrations"
 	"meshddns/internal/msg"
 	"meshddns/internal/notify"
+	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/replay"
 	"meshddns/internal/secondary"
@@ -671,7 +672,7 @@ func (s *store) SameUsages(ctx context.Context, u mesh.Usage) (same []mesh.Usage
 	}
 	same, err = sqlite.Collect(ctx, q, scanUsage, selectUsages+` WHERE u.name = ? AND +u.provider_id = ? AND +b.network_id = ?`,
 		dnsname.Fold(mesh.FullName(u.Prefix, zone.zone)), u.ServiceID, u.Network)
-	slices.SortFunc(same, func(a, b mesh.Usage) int {
+	order.By(same, func(a, b mesh.Usage) int {
 		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Seq, b.Seq))
 	})
 	return same, err

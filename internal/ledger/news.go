@@ -13,6 +13,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -97,7 +98,7 @@ func recordEvents(before, after standing) (all []events.Event) {
 			all = append(all, e)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b events.Event) int { return strings.Compare(a.Name, b.Name) })
+	order.By(all, func(a, b events.Event) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 

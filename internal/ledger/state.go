@@ -11,6 +11,7 @@ import (
 	"meshddns/internal/dnsname"
 	"meshddns/internal/format"
 	"meshddns/internal/mesh"
+	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
@@ -324,7 +325,7 @@ func (l *loader) usages(ctx context.Context, names []reconcile.Name) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b storedUsage) int { return cmp.Compare(a.seq, b.seq) })
+	order.By(all, func(a, b storedUsage) int { return cmp.Compare(a.seq, b.seq) })
 	if err := l.living(ctx, all); err != nil {
 		return err
 	}

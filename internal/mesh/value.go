@@ -12,11 +12,11 @@ import (
 	"cmp"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 )
 
 // MaxValue is the greatest size of a value in octets: that of one character-string (RFC 1035,
@@ -68,22 +68,22 @@ func Fit(network, owner string, own, leased []Endpoint) (value string, leftOut [
 // endpoint that needs the fewest octets, and so does each turn. So a slot has one in any case if that
 // one needs no more than an equal share of the room.
 func InTurn(endpoints []Endpoint, octets func(i int) int) []int {
-	order := make([]int, len(endpoints))
+	all := make([]int, len(endpoints))
 	sizes, turn, turns := make([]int, len(endpoints)), make([]int, len(endpoints)), map[string]int{}
 	for i, e := range endpoints {
-		if order[i] = i; e.Slot != "" {
+		if all[i] = i; e.Slot != "" {
 			sizes[i] = octets(i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[a], sizes[b]) })
-	for _, i := range order {
+	order.By(all, func(a, b int) int { return cmp.Compare(sizes[a], sizes[b]) })
+	for _, i := range all {
 		if slot := endpoints[i].Slot; slot != "" {
 			turns[slot]++
 			turn[i] = turns[slot]
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(turn[a], turn[b]) })
-	return order
+	order.By(all, func(a, b int) int { return cmp.Compare(turn[a], turn[b]) })
+	return all
 }
 
 const probe = "probe="

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"meshddns/internal/order"
 )
 
 // ContentType is the media type of the format.
@@ -113,7 +115,9 @@ func (c *Counter) Write(p *Page, name, help string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	byText := func(a, b [maxLabels]Label) int { return strings.Compare(labelText(a[:]), labelText(b[:])) }
-	for _, key := range slices.SortedFunc(maps.Keys(c.counts), byText) {
+	keys := slices.Collect(maps.Keys(c.counts))
+	order.By(keys, byText)
+	for _, key := range keys {
 		p.Figure(c.counts[key], key[:]...)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"slices"
 
+	"meshddns/internal/order"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
@@ -109,7 +109,7 @@ func splitAccounts(ctx context.Context, tx *sql.Tx) error {
 // restoreAccounts stores the accounts anew. Two accounts with the same normal endpoint are merged,
 // except for names with a place at both: those places keep their accounts.
 func restoreAccounts(ctx context.Context, tx *sql.Tx, accounts []account) error {
-	slices.SortFunc(accounts, func(a, b account) int { // accounts with a normal endpoint first: they keep their id
+	order.By(accounts, func(a, b account) int { // accounts with a normal endpoint first: they keep their id
 		if x, y := a == a.normal(), b == b.normal(); x != y {
 			if x {
 				return -1

@@ -13,6 +13,7 @@ import (
 	"meshddns/internal/events"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 	"meshddns/internal/reconcile"
 )
 
@@ -253,7 +254,7 @@ func (p *Page) matching(ctx context.Context, query string) (all []mesh.Usage, er
 		}
 		all = append(all, usages...)
 	}
-	slices.SortFunc(all, func(a, b mesh.Usage) int { return cmp.Compare(a.Seq, b.Seq) })
+	order.By(all, func(a, b mesh.Usage) int { return cmp.Compare(a.Seq, b.Seq) })
 	return slices.CompactFunc(all, func(a, b mesh.Usage) bool { return a.Seq == b.Seq }), nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"meshddns/internal/dnsname"
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 	"meshddns/internal/tasks"
 )
 
@@ -164,7 +165,7 @@ func (c *Client) changeAll(ctx context.Context, all jobs) {
 	c.check(z, all)
 	todo := all.left()
 	// All callers take the turns in the same order, so that there is no deadlock.
-	slices.SortFunc(todo, func(a, b *job) int {
+	order.By(todo, func(a, b *job) int {
 		return cmp.Or(cmp.Compare(a.at.name, b.at.name), cmp.Compare(a.at.kind, b.at.kind))
 	})
 	for i, j := range todo {

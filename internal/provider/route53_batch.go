@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 )
 
 // This file reads and changes many names of a zone at Route 53.
@@ -60,7 +61,8 @@ func (v *route53) listZone(ctx context.Context, z zone, sets *zoneSets) error {
 
 // listNames reads the list from one wanted name to the next: a page also has the names close to it.
 func (v *route53) listNames(ctx context.Context, z zone, names []string, sets *zoneSets) error {
-	names = slices.SortedFunc(slices.Values(names), func(a, b string) int { return strings.Compare(route53Order(a), route53Order(b)) })
+	names = slices.Clone(names)
+	order.By(names, func(a, b string) int { return strings.Compare(route53Order(a), route53Order(b)) })
 	found := route53Found{sets, newMarks()}
 	var page route53Page
 	for range maxPages {

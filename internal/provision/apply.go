@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshddns/internal/order"
 	"meshddns/internal/secrets"
 )
 
@@ -180,7 +181,7 @@ type work struct {
 }
 
 func (w *work) sort() {
-	slices.SortStableFunc(w.mistakes, func(a, b Mistake) int {
+	order.By(w.mistakes, func(a, b Mistake) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"meshddns/internal/format"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 	"meshddns/internal/provider"
 )
 
@@ -137,7 +138,7 @@ func desired(state State, n Name, addresses Addresses) Target {
 // TXT record with our mark comes first.
 func siblings(wanted map[Sibling]valueAt, places map[Sibling][]Place) []Sibling {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(wanted)), maps.Keys(places))
-	slices.SortFunc(all, func(a, b Sibling) int {
+	order.By(all, func(a, b Sibling) int {
 		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(string(a.Type), string(b.Type)))
 	})
 	return slices.Compact(all)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 	"meshddns/internal/provider"
 )
 
@@ -189,12 +190,12 @@ func (r *Report) takeBack(name string) bool {
 // trim sorts the records by name and keeps maxRecords of them, the bad ones first.
 func (r *Report) trim() {
 	byName := func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) }
-	slices.SortStableFunc(r.Records, byName)
+	order.By(r.Records, byName)
 	if len(r.Records) > maxRecords {
 		good := func(o Outcome) bool { return !o.bad() }
 		bad := slices.DeleteFunc(slices.Clone(r.Records), good)
 		r.Records = append(bad, slices.DeleteFunc(slices.Clone(r.Records), Outcome.bad)...)[:maxRecords]
-		slices.SortStableFunc(r.Records, byName)
+		order.By(r.Records, byName)
 	}
 }
 

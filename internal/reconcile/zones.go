@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshddns/internal/metrics"
+	"meshddns/internal/order"
 	"meshddns/internal/provider"
 	"meshddns/internal/secrets"
 )
@@ -60,7 +61,7 @@ func (e *Engine) DownZones() (down []ZoneState) {
 		}
 	}
 	n.mu.Unlock()
-	slices.SortFunc(down, func(a, b ZoneState) int {
+	order.By(down, func(a, b ZoneState) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Zone, b.Zone), a.Since.Compare(b.Since), cmp.Compare(a.Fault.Code, b.Fault.Code))
 	})
 	down = slices.CompactFunc(down, func(a, b ZoneState) bool { return a.Provider == b.Provider && a.Zone == b.Zone })

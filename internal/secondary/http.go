@@ -9,6 +9,7 @@ import (
 	"meshddns/internal/answers"
 	"meshddns/internal/envelope"
 	"meshddns/internal/msg"
+	"meshddns/internal/order"
 	"meshddns/internal/secrets"
 	"meshddns/internal/sqlite"
 )
@@ -60,7 +61,7 @@ func (n *Notifier) show(s Secondary, zones map[string]uint32, language msg.Langu
 		}
 		answer.States = append(answer.States, z)
 	}
-	slices.SortStableFunc(answer.States, func(a, b zoneState) int { return int(b.Lag - a.Lag) })
+	order.By(answer.States, func(a, b zoneState) int { return int(b.Lag - a.Lag) })
 	answer.States = answer.States[:min(len(answer.States), maxStates)]
 	return answer
 }

@@ -5,11 +5,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"meshddns/internal/order"
 )
 
 // span is a part of a text, in octets.
@@ -89,7 +90,7 @@ func found(text string, secrets []string) (spans []span) {
 			}
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int { return a.start - b.start })
+	order.By(spans, func(a, b span) int { return a.start - b.start })
 	var joined []span
 	for _, s := range spans {
 		if last := len(joined) - 1; last >= 0 && s.start <= joined[last].end {

@@ -15,6 +15,7 @@ import (
 	"meshddns/internal/hostaddr"
 	"meshddns/internal/msg"
 	"meshddns/internal/nameserver"
+	"meshddns/internal/order"
 	"meshddns/internal/systemd"
 )
 
@@ -193,7 +194,7 @@ func (c collector) environment(environ []string) (unknown []string, faults []err
 		}
 	}
 	slices.Sort(unknown)
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	order.By(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return unknown, faults
 }
 
