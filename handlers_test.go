@@ -781,6 +781,7 @@ func TestWell(t *testing.T) {
 	if a.well(t.Context()) {
 		t.Error("a fault of the provision file is well")
 	}
+	a.provisionFaults.Store(0)
 	a.Must(t, "PUT", "/api/v1/ddns/config", `{"provider":"nobody's","access_key_id":"-","access_key_secret":"-","domain":"example.com","txt_record_name":"@","max_retries":0,"enabled":true}`)
 	a.Must(t, "PUT", "/api/v1/ddns/services/svc", `{"name":"S","config":{"domain":"example.com"}}`)
 	a.Must(t, "POST", "/api/v1/ddns/usages", `{"service_id":"svc","prefix_mode":"custom","custom_prefix":"a","network_id":1}`)

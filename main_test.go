@@ -460,20 +460,6 @@ func TestServiceManager(t *testing.T) {
 	told("READY=1\n")
 }
 
-// A variable of another form is an error of start-up: systemd would wait for ever.
-func TestServiceManagerThatCannotBeTold(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "meshddns.db")
-	for variable, want := range map[string]string{
-		"NOTIFY_SOCKET=notify": `NOTIFY_SOCKET: "notify": want a path or @name`,
-		"WATCHDOG_USEC=30s":    `WATCHDOG_USEC: "30s": want microseconds`,
-	} {
-		err := run(t.Context(), process{args: []string{"-db", db}, environ: []string{variable}, stdout: io.Discard, stderr: io.Discard})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", variable, err)
-		}
-	}
-}
-
 // movedPrefix gives a document whose prefix office is network's.
 func movedPrefix(network string) string {
 	return `{"configuration": {"provider": "builtin", "access_key_id": "-", "access_key_secret": "-", "domain": "example.com", "txt_record_name": "@",
