@@ -23,8 +23,7 @@ func TestStillWantedAtTheLimits(t *testing.T) {
 	state := State{Owner: testOwner, Names: []Name{{Name: testName, Usages: []Usage{u}}}}
 	b := &batch{now: time.Now}
 	var items []*item
-	var all float64
-	all = testing.AllocsPerRun(1, func() {
+	all := testing.AllocsPerRun(1, func() {
 		items = nil
 		for _, r := range Desired(state, Addresses{})[0].Records {
 			if len(items) < 20 {
