@@ -86,7 +86,7 @@ func Parse(text []byte) (*Document, error) {
 	paths, _ := root["paths"].(object)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		item, _ := paths[path].(object)
-		for _, method := range []string{"get", "put", "post", "delete", "patch"} {
+		for _, method := range []string{"get", "put", "post", "delete", "patch", "options"} {
 			if _, ok := item[method]; !ok {
 				continue
 			}

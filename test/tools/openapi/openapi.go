@@ -121,7 +121,7 @@ type operation struct {
 	node
 }
 
-var methods = []string{"get", "put", "post", "delete", "patch"}
+var methods = []string{"get", "put", "post", "delete", "patch", "options"}
 
 func (d *Document) operations() (all []operation) {
 	paths, _ := d.child(node{object: d.root}, "paths")
