@@ -55,7 +55,7 @@ var historyControls = []historyControl{
 	},
 	{
 		name: "a write leaves no doubt", file: "internal/reconcile/place.go",
-		old: "p.Doubt = p.doubting(e.Value)", new: "_ = e",
+		old: "p = p.doubting(e.Value)", new: "_ = e",
 		within: 300, finds: `.`,
 	},
 	{
