@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -203,3 +204,42 @@ func TestLinks(t *testing.T) {
 		t.Errorf("dead links found: %q", dead)
 	}
 }
+
+// The tests that the page of limits names exist.
+func TestLimits(t *testing.T) {
+	page, err := os.ReadFile("limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") && filepath.Ext(path) != ".txt" {
+			return err
+		}
+		if known[filepath.Base(path)] = true; filepath.Ext(path) == ".txt" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range testFunction.FindAllStringSubmatch(string(text), -1) {
+			known[match[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := testName.FindAllString(string(page), -1)
+	for _, name := range named {
+		if !known[name] {
+			t.Errorf("limits.md names %s, which does not exist", name)
+		}
+	}
+	if len(named) < 80 || known["TestNothing"] {
+		t.Errorf("%d names", len(named))
+	}
+}
+
+var (
+	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	testName     = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+|[a-z-]+(?:_test\.go|\.txt)\b`)
+)
