@@ -289,3 +289,18 @@ func TestDesiredIsLinear(t *testing.T) {
 		t.Errorf("ten times the records take %d times the octets", many/few)
 	}
 }
+
+// TestWithdrawalThatIsKept has a value's network reserve the name at another account between the plan of the
+// withdrawal and the write: the value stays until the new one stands.
+func TestWithdrawalThatIsKept(t *testing.T) {
+	old := stands(5, accountA, Withdrawing, "1")
+	records := func(n Name) []Record {
+		n.Name = testName
+		return Desired(State{Owner: testOwner, Names: []Name{n}}, Addresses{})[0].Records
+	}
+	planned := records(Name{Places: []Place{old}})[0]
+	wanted := records(Name{Places: []Place{old}, Usages: []Usage{used(1, &accountB, "a://b:1")}})
+	if !planned.same(records(Name{Places: []Place{old}})[0]) || slices.ContainsFunc(wanted, planned.same) {
+		t.Errorf("%+v is still wanted, of %+v", planned, wanted)
+	}
+}

@@ -490,9 +490,11 @@ func (b *batch) stillWanted(state State, items []*item) map[*item]*Place {
 	return still
 }
 
-// same reports whether two records want the same value at the same place.
+// same reports whether two records want the same value at the same place, or the same withdrawal. A value that
+// is to stay since its network has the name again is not withdrawn.
 func (r Record) same(s Record) bool {
-	return r.Sibling == s.Sibling && r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault && (!r.withdraws() || r.Place.ID == s.Place.ID)
+	return r.Sibling == s.Sibling && r.Account.ID == s.Account.ID && r.Want == s.Want && r.Fault == s.Fault &&
+		(!r.withdraws() || r.Place.ID == s.Place.ID && r.Withdrawal.Keep == s.Withdrawal.Keep)
 }
 
 // change makes the changes of the items, in one call per zone if the provider can. An item
