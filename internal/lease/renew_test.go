@@ -179,7 +179,7 @@ func TestRenewWithoutStoring(t *testing.T) {
 		w.db.Exec(`DROP TRIGGER broken`)
 		w.pass(30 * time.Second)
 		w.renew(token, "tcp://192.0.2.7:1")
-		if told := strings.Count(w.said.String(), "cannot be stored"); told != round+1 {
+		if told := strings.Count(w.said.String(), `msg="times of renewals cannot be stored`); told != round+1 {
 			t.Errorf("the log tells it %d times in %d failures:\n%s", told, round+1, w.said.String())
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"meshddns/internal/events"
@@ -36,7 +35,7 @@ type Table struct {
 	log     *slog.Logger
 
 	clocks   clocks
-	unnoted  atomic.Bool // the time of the last renewal could not be stored
+	unnoted  tasks.Fault // of storing the times of renewals
 	fault    tasks.Fault // of ending leases
 	renewals metrics.Counter
 	refused  metrics.Counter
@@ -299,11 +298,8 @@ func (t *Table) note(ctx context.Context, l Lease, now time.Time, from netip.Add
 		_, err := tx.ExecContext(ctx, `UPDATE leases SET renewed_at = ?, renewed_by = ? WHERE seq = ?`, sqlite.Stamp(now.Truncate(time.Second)), shownAddr(from), l.Seq)
 		return err
 	})
-	if ctx.Err() != nil {
-		return
-	}
-	if failed := err != nil; t.unnoted.Swap(failed) != failed && failed {
-		t.log.Warn("times of renewals cannot be stored: the leases are renewed nevertheless", "error", err)
+	if ctx.Err() == nil {
+		t.unnoted.Note(t.log, "times of renewals cannot be stored: the leases are renewed nevertheless", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +15,9 @@ import (
 	"meshddns/test/support"
 )
 
-func TestReplays(t *testing.T) {
+// begin begins a transaction on a new database.
+func begin(t *testing.T) *sql.Tx {
+	t.Helper()
 	schema, err := os.ReadFile("../../schema.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +30,12 @@ func TestReplays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback()
+	t.Cleanup(func() { tx.Rollback() })
+	return tx
+}
+
+func TestReplays(t *testing.T) {
+	tx := begin(t)
 	now, passed := time.UnixMilli(1_800_000_000_000), time.Duration(0)
 	clock, elapsed := func() time.Time { return now }, func() time.Duration { return passed }
 	table := replay.New(clock, elapsed, now)
@@ -75,19 +83,7 @@ func TestReplays(t *testing.T) {
 // A result that was stored before the clock was set is kept for a day from then on, whether the program runs
 // meanwhile or starts later.
 func TestClockIsSet(t *testing.T) {
-	schema, err := os.ReadFile("../../schema.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := support.OpenSQLite(t, filepath.Join(t.TempDir(), "x.db"), "_synchronous=OFF")
-	if _, err := db.Exec(string(schema)); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
+	tx := begin(t)
 	now, passed := time.Unix(1000, 0), time.Duration(0)
 	clock, elapsed := func() time.Time { return now }, func() time.Duration { return passed }
 	stored := now
