@@ -328,15 +328,10 @@ func (e *Engine) settle(ctx context.Context, l *zoneLane, s *Settlement, ended [
 func (e *Engine) end(t *task, p *pass, stored bool) {
 	name := t.name.Name
 	delete(e.busy, name)
-	if t.page != nil {
-		t.page.page--
-	}
+	t.leave(!stored)
 	switch {
 	case !stored:
 		e.unstored[name] = e.config.Now().Add(breath)
-		if t.page != nil {
-			t.page.again.add(name)
-		}
 	case e.pass == nil:
 	case p == e.pass:
 		p.count(t)

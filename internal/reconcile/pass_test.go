@@ -528,6 +528,48 @@ func TestNameIsTakenOnce(t *testing.T) {
 	})
 }
 
+// TestPassWaitsForItsWork has a pass reach a name that is only looked at, and then, when it comes again, a task that does
+// its work there: it waits for that task, before it searches for orphans, and counts the name.
+func TestPassWaitsForItsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "manual")
+		w.service("example.com", w.account("key"))
+		name := w.reserve("example.com", "a")
+		w.sync(time.Minute)
+		after(time.Hour)
+		arrived, open := make(chan struct{}), make(chan struct{})
+		w.vendor.on(func(_ context.Context, what, of string) error {
+			if what == "read" && of == name {
+				arrived <- struct{}{}
+				<-open
+			}
+			return nil
+		})
+		lists := w.vendor.called("list")
+		w.look(name)
+		<-arrived
+		result := w.begin(false)
+		after(time.Second)
+		w.due(name, reconcile.LaneAsked)
+		open <- struct{}{}
+		<-arrived
+		after(time.Second)
+		if w.vendor.called("list") != lists {
+			t.Error("the pass searches for orphans during its work at a name")
+		}
+		close(open)
+		go func() {
+			for range arrived {
+			}
+		}()
+		if r := <-result; r.Names != 2 || r.Counts[reconcile.ActionUnchanged] != 2 {
+			t.Errorf("%d names, %v; want both unchanged", r.Names, r.Counts)
+		}
+		w.stop()
+		close(arrived)
+	})
+}
+
 // TestPassTakesBackWhatIsWell has a name in conflict that is well again before the pass has ended: its
 // report says how it ended.
 func TestPassTakesBackWhatIsWell(t *testing.T) {

@@ -83,7 +83,7 @@ func (e *Engine) waitsForStore(t Target) bool {
 
 // free returns the names that are not in work, the ones among them whose task of a later
 // turn was taken back, and the names that the pass has to take again, because their task is
-// not the pass's work.
+// not the pass's work. The pass waits for a task that is.
 func (e *Engine) free(names []string, why taking) (free, back, again []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,6 +97,9 @@ func (e *Engine) free(names []string, why taking) (free, back, again []string) {
 			free = append(free, name)
 		case t != nil && why.page != nil && !t.belongs(why.page):
 			again = append(again, name)
+		case t != nil && why.page != nil && t.page == nil && t.joined != why.page:
+			why.page.page++
+			t.joined, t.passed = why.page, false
 		}
 	}
 	return free, back, again
@@ -111,9 +114,8 @@ func (e *Engine) takeBack(t *task) bool {
 	for _, j := range t.jobs {
 		j.lane.queue = slices.DeleteFunc(j.lane.queue, func(o *job) bool { return o == j })
 	}
-	if delete(e.busy, t.name.Name); t.page != nil {
-		t.page.page--
-	}
+	delete(e.busy, t.name.Name)
+	t.leave(false)
 	return true
 }
 

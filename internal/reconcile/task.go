@@ -22,6 +22,7 @@ type task struct {
 	next     Due       // the earliest next try
 	follow   []Sibling // records after which the name is due again at once, each once its wanted value stands
 	page     *pass     // that has taken it; nil: it was due
+	joined   *pass     // that waits for it, because it does the pass's work at the name; nil: none does
 	again    bool      // it is a retry
 	look     bool      // it only looks, in mode manual
 	passed   bool      // the cursor of the running pass was already past the name
@@ -38,6 +39,19 @@ type job struct {
 // belongs reports whether the task does the work of a pass at its name. A task that only
 // looks does not, nor does a task that an earlier pass has begun.
 func (t *task) belongs(p *pass) bool { return !t.look && (t.page == nil || t.page == p) }
+
+// leave tells the pass that waits for the task, if any, that the task has ended. The pass takes the name again if it has
+// to. The caller holds the lock.
+func (t *task) leave(again bool) {
+	for _, p := range []*pass{t.page, t.joined} {
+		if p == nil {
+			continue
+		}
+		if p.page--; again {
+			p.again.add(t.name.Name)
+		}
+	}
+}
 
 // queuedIn reports whether a record of the task was put into the queue of a lane.
 func (t *task) queuedIn(l *zoneLane) bool {

@@ -39,6 +39,7 @@ func (w *history) checkStates() {
 func (w *history) said(f found, stands bool, p publication) string {
 	switch {
 	case stands && p.State == "failed" && w.unseen[f.name]: // the pass could not look there
+	case stands && p.State == "pending" && w.shownOld(f):
 	case stands != (p.State == "published"):
 		return fmt.Sprintf("the usage is %q (%s), and that %s stands is: %s", p.State, p.Error, f, yes(stands))
 	case stands && p.Value != f.text:
