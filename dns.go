@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -40,33 +41,49 @@ import (
 	"meshddns/internal/strictjson"
 )
 
+// cloudWrites is how many writes an hour nodes and checks may cause at one account of a cloud. A write takes at most four
+// calls, so these are a third of the least number of calls that a vendor permits: GoDaddy's 60 a minute
+// (https://www.godaddy.com/legal/agreements/godaddy-api-terms-of-use).
+const cloudWrites = 300
+
 // providers has the providers in the order of GET providers. minTTL is the least TTL in seconds of
-// a zone in the cheapest plan.
+// a zone in the cheapest plan. writes is as cloudWrites, 0 for no limit.
 var providers = []struct {
 	name   string
 	minTTL uint32
+	writes int
 	open   func(provider.Credentials) (provider.DNS, error) // nil for the one that needs none
 }{
-	{builtin.Name, 0, nil},
-	{"rfc2136", 0, opens(provider.NewRFC2136)},
-	{"alidns", 600, opens(provider.NewAliDNS)},
-	{"tencentcloud", 600, opens(provider.NewTencentCloud)},
-	{"huaweicloud", 1, opens(provider.NewHuaweiCloud)},
-	{"volcengine", 600, opens(provider.NewVolcengine)},
-	{"baiducloud", 300, opens(provider.NewBaiduCloud)},
-	{"route53", 0, opens(provider.NewRoute53)},
-	{"cloudflare", 60, opens(provider.NewCloudflare)},
-	{"powerdns", 0, opens(provider.NewPowerDNS)},
-	{"dnspod", 600, opens(provider.NewDNSPod)},
-	{"jdcloud", 600, opens(provider.NewJDCloud)},
-	{"godaddy", 600, opens(provider.NewGoDaddy)},
-	{"porkbun", 600, opens(provider.NewPorkbun)},
-	{"webhook", 0, opens(provider.NewWebhook)},
+	{builtin.Name, 0, 0, nil},
+	{"rfc2136", 0, 0, opens(provider.NewRFC2136)},
+	{"alidns", 600, cloudWrites, opens(provider.NewAliDNS)},
+	{"tencentcloud", 600, cloudWrites, opens(provider.NewTencentCloud)},
+	{"huaweicloud", 1, cloudWrites, opens(provider.NewHuaweiCloud)},
+	{"volcengine", 600, cloudWrites, opens(provider.NewVolcengine)},
+	{"baiducloud", 300, cloudWrites, opens(provider.NewBaiduCloud)},
+	{"route53", 0, cloudWrites, opens(provider.NewRoute53)},
+	{"cloudflare", 60, cloudWrites, opens(provider.NewCloudflare)},
+	{"powerdns", 0, 0, opens(provider.NewPowerDNS)},
+	{"dnspod", 600, cloudWrites, opens(provider.NewDNSPod)},
+	{"jdcloud", 600, cloudWrites, opens(provider.NewJDCloud)},
+	{"godaddy", 600, cloudWrites, opens(provider.NewGoDaddy)},
+	{"porkbun", 600, cloudWrites, opens(provider.NewPorkbun)},
+	{"webhook", 0, 0, opens(provider.NewWebhook)},
 }
 
 // opens makes one type of all constructors.
 func opens[C provider.DNS](open func(provider.Credentials) (C, error)) func(provider.Credentials) (provider.DNS, error) {
 	return func(c provider.Credentials) (provider.DNS, error) { return open(c) }
+}
+
+// nodeWrites returns the writes an hour that nodes and checks may cause at an account, from the settings and the list.
+func nodeWrites(set map[string]int) func(provider string) int {
+	all := map[string]int{}
+	for _, p := range providers {
+		all[p.name] = p.writes
+	}
+	maps.Copy(all, set)
+	return func(provider string) int { return all[provider] }
 }
 
 func providerNames() (names []string) {
@@ -614,5 +631,5 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	}
 	o.engine.WriteMetrics(page)
 	o.store.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
-	return nil
+	return o.store.ledger.WriteMetrics(ctx, page)
 }

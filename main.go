@@ -157,7 +157,7 @@ func run(ctx context.Context, p process) (err error) {
 
 // runWith is run with the settings read and the log open.
 func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *logqueue.Queue) (err error) {
-	store, err := openStore(ctx, c.DB, log)
+	store, err := openStore(ctx, c.DB, c.NodeWrites, log)
 	if err != nil {
 		return err
 	}

@@ -87,8 +87,8 @@ type store struct {
 	newID     func() (string, error)
 }
 
-// openStore opens the database file, and creates it when there is none.
-func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
+// openStore opens the database file, and creates it when there is none. writes is as for nodeWrites.
+func openStore(ctx context.Context, path string, writes map[string]int, log *slog.Logger) (_ *store, err error) {
 	began := time.Now()
 	s := &store{now: time.Now, newID: newUUID}
 	if s.db, err = sqlite.Open(ctx, path, schema, log); err != nil {
@@ -98,7 +98,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, er
 	now := func() time.Time { return s.now() }
 	s.zones = builtin.NewTable(s.db, now)
 	s.events = events.New(s.db.Reader, s.db.Tx, now, s.db.Note)
-	s.ledger = ledger.New(s.db.Reader, s.db.Tx, s.zones, now, s.owner, s.events)
+	s.ledger = ledger.New(s.db.Reader, s.db.Tx, s.zones, ledger.NewBudget(nodeWrites(writes), log), now, s.owner, s.events)
 	s.ledger.Erase = s.db.Erase
 	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
 	s.zones.Journal = s.peers.Any
@@ -538,16 +538,21 @@ func (s *store) CountUsages(ctx context.Context, serviceID, prefix string) (coun
 }
 
 // publishColumns are the columns of mesh.Publishing for a usage u with binding b, whose state is
-// about the place p: attempts, state, the standing value of its network, fault, time.
+// about the place p: attempts, state, the standing value of its network, fault, time. A change that waits in
+// reconcile.LaneLater is a fault with the time until which it waits.
 const publishColumns = `
 	coalesce(p.attempts, 0), u.state,
 	CASE WHEN u.state = 'published' THEN coalesce(p.standing, '') WHEN u.rival <> '' THEN ''
 	     WHEN p.standing LIKE '% n=' || printf('%u', b.network_id) || ' %' THEN p.standing
 	     ELSE coalesce((SELECT standing FROM places WHERE name = u.name AND standing LIKE '% n=' || printf('%u', b.network_id) || ' %' LIMIT 1), '') END,
-	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN u.state <> 'none' THEN coalesce(p.code, '')
+	CASE WHEN u.rival <> '' THEN 'network_conflict' WHEN coalesce(p.code, '') <> '' THEN p.code
+	     WHEN u.state = 'pending' THEN iif(EXISTS (` + waitingChange + `), '` + reconcile.CodeWritesUsedUp + `', '') WHEN u.state <> 'none' THEN ''
 	     WHEN EXISTS (SELECT 1 FROM configuration WHERE id = 1) THEN 'no_provider' ELSE 'unknown_configuration' END,
-	iif(u.rival = '', coalesce(p.detail, ''), u.rival),
+	CASE WHEN u.rival <> '' THEN u.rival WHEN coalesce(p.code, '') <> '' THEN p.detail
+	     WHEN u.state = 'pending' THEN coalesce((` + waitingChange + `), '') ELSE '' END,
 	coalesce(p.key_of, ''), coalesce(p.at, '')`
+
+const waitingChange = `SELECT strftime('%Y-%m-%dT%H:%M:%SZ', due / 1000, 'unixepoch') FROM names WHERE name = u.name AND lane = 'later' AND due > 0`
 
 const selectUsages = `
 	SELECT u.seq, u.id, u.provider_id, u.prefix_mode, u.record_prefix, u.record_type, u.description, u.is_exclusive,

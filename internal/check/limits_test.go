@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"meshddns/internal/ledger"
 )
 
 // TestLimits reaches the documented numbers of usages with a check and of their endpoints. The first ones are checked
@@ -68,7 +70,7 @@ func (w *world) wantChecked(usages ...int) {
 			}
 			return nil
 		}
-		w.at = w.at.Add(quietTime)
+		w.at = w.at.Add(ledger.ChangeEvery)
 		w.pass(time.Second)
 		w.wantDead(dead...)
 	}

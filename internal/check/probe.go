@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/mesh"
 )
 
@@ -54,24 +55,19 @@ func probe(ctx context.Context, t target) error {
 	return ask(ctx, t, u)
 }
 
-// dialer returns the dialer for a target. For an endpoint of a lease it goes to an address of this host or its
-// link, or to a group, only if the lease names that address: what a node learns from DNS must not be what listens
-// here. It looks at the address that a host name has at that moment.
+// dialer returns the dialer for a target. For an endpoint of a lease it goes only to addresses that the lease permits: what
+// a node learns from DNS must not be what listens in this host's networks. It looks at the address that a host
+// name has at that moment.
 func (t target) dialer() *net.Dialer {
 	if t.slot == "" {
 		return &net.Dialer{}
 	}
 	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
+		if err == nil && !hostaddr.Permits(t.ranges, to.Addr()) {
+			err = errors.New("the lease does not permit this address")
 		}
-		a := to.Addr().Unmap().WithZone("")
-		near := a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast()
-		if near && !slices.ContainsFunc(t.ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
-			return errors.New("the lease has no range with this address")
-		}
-		return nil
+		return err
 	}}
 }
 

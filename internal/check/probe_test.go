@@ -145,14 +145,14 @@ func longChain(t *testing.T, certificates int) tls.Certificate {
 	return tls.Certificate{Certificate: slices.Repeat([][]byte{der}, certificates), PrivateKey: key}
 }
 
-// TestNear: a probe goes to this host, its link or a group for a lease only if a range of the lease has the address,
+// TestNear: a probe goes to this host, its networks or a group for a lease only if a range of the lease has the address,
 // and for the usage's own endpoints always.
 func TestNear(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	loopback, other := netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("192.0.2.0/24")
-	const refused = "the lease has no range with this address"
+	const refused = "the lease does not permit this address"
 	for _, c := range []struct {
 		slot   string
 		host   string
@@ -171,6 +171,11 @@ func TestNear(t *testing.T) {
 		{"a", "169.254.169.254", nil, refused},
 		{"a", "[fe80::1]", nil, refused},
 		{"a", "224.0.0.1", nil, refused},
+		{"a", "10.0.0.1", nil, refused},
+		{"a", "192.168.1.1", nil, refused},
+		{"a", "100.64.0.1", nil, refused},
+		{"a", "[fd00::1]", nil, refused},
+		{"a", "192.0.2.1", []netip.Prefix{loopback}, refused},
 	} {
 		for _, kind := range []mesh.CheckKind{mesh.CheckTCP, mesh.CheckHTTP, mesh.CheckTLS} {
 			if kind == mesh.CheckTLS && c.error == "" {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"meshddns/internal/builtin"
 	"meshddns/internal/events"
+	"meshddns/internal/hostaddr"
 	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/msg"
@@ -38,20 +38,10 @@ type target struct {
 	ranges []netip.Prefix // of that lease
 	of     mesh.Usage
 	check  mesh.Checking
-	write  account
 	dead   bool
 	since  time.Time // dead since
 	error  string    // why it is dead
 }
-
-// account is where a change of a name is written.
-type account struct {
-	id       int64
-	provider string
-}
-
-// limited reports whether the writes of an hour are limited there. The built-in server costs no provider anything.
-func (a account) limited() bool { return a.provider != builtin.Name }
 
 // checked is a usage with its check.
 type checked struct {
@@ -144,7 +134,6 @@ func (t *Table) endpoints(ctx context.Context, usages []checked, addresses mesh.
 			listed[e.Text] = true
 			one := target{
 				key: key{u.of.Seq, e.Text}, slot: e.Slot, ranges: ranges[place{u.of.Seq, e.Slot}], of: u.of, check: *c,
-				write: account{s.Account.ID, s.Account.Provider},
 			}
 			if d, ok := dead[one.key]; ok {
 				one.dead, one.since, one.error = true, d.since, d.error
@@ -176,7 +165,7 @@ func (t *Table) ranges(ctx context.Context, usages []checked) (map[place][]netip
 		var texts sqlite.TextList
 		err = row.Scan(&p.usage, &p.slot, &texts)
 		for _, text := range texts {
-			if one, err := netip.ParsePrefix(text); err == nil {
+			if one, err := hostaddr.ParseRange(text); err == nil {
 				all[p] = append(all[p], one)
 			}
 		}
@@ -268,7 +257,7 @@ func (t *Table) save(ctx context.Context, changes []change) error {
 		if !changed {
 			return nil
 		}
-		return t.Ledger.MarkDue(ctx, tx, changes[0].of.Name, reconcile.LaneChanged)
+		return t.Ledger.MarkNode(ctx, tx, changes[0].of.Name)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"meshddns/internal/answers"
+	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
 	"meshddns/internal/sqlite"
@@ -27,10 +28,6 @@ const (
 	maxProbes    = 64   // at once, and as many more to decide on deaths
 	maxWitnesses = 8    // that tell whether this host is cut off
 	reloadEvery  = 5 * time.Second
-
-	// WritesPerHour is the budget of changes that checks cause at one account of a provider. deSEC allows 300
-	// writes a day (https://desec.readthedocs.io/en/latest/rate-limits.html).
-	WritesPerHour = 12
 )
 
 // Watch checks endpoints.
@@ -51,10 +48,9 @@ type Watch struct {
 	mu      sync.Mutex
 	targets []target
 	states  map[key]*state
-	changed map[string]time.Time   // of each name that checks have changed within quietTime
-	writes  map[account]*allowance // by the account
-	stands  bool                   // a death was not believed, which is logged
-	beyond  bool                   // some endpoints are beyond the bounds, which is logged
+	changed map[string]time.Time // of each name that checks have changed within ledger.ChangeEvery
+	stands  bool                 // a death was not believed, which is logged
+	beyond  bool                 // some endpoints are beyond the bounds, which is logged
 
 	reading, writing tasks.Fault
 }
@@ -64,7 +60,7 @@ func New(table *Table, control *Control, addresses func() mesh.Addresses, log *s
 	return &Watch{
 		table: table, control: control, addresses: addresses, log: log, now: table.Now, probe: probe,
 		room: make(chan struct{}, maxProbes), news: make(chan struct{}, 1),
-		commits: -1, states: map[key]*state{}, changed: map[string]time.Time{}, writes: map[account]*allowance{},
+		commits: -1, states: map[key]*state{}, changed: map[string]time.Time{},
 	}
 }
 
@@ -94,18 +90,6 @@ func (s *state) record(now time.Time, err error) {
 	}
 	s.wins, s.error = 0, err.Error()
 	s.fails++
-}
-
-// allowance counts the writes of the last hour at an account.
-type allowance struct {
-	at   []time.Time
-	told bool // that it is used up
-}
-
-// left returns how many writes are left.
-func (a *allowance) left(now time.Time) int {
-	a.at = slices.DeleteFunc(a.at, func(t time.Time) bool { return now.Sub(t) >= time.Hour })
-	return WritesPerHour - len(a.at)
 }
 
 // Run checks until ctx ends. A decision takes the time of several probes, so it has a loop of its own, and
@@ -192,7 +176,7 @@ func (w *Watch) load(ctx context.Context) error {
 	}
 	now := w.now()
 	for name, at := range w.changed {
-		if now.Sub(at) >= quietTime {
+		if now.Sub(at) >= ledger.ChangeEvery {
 			delete(w.changed, name)
 		}
 	}
@@ -310,9 +294,6 @@ func (w *Watch) apply(ctx context.Context) error {
 		return believed && slices.ContainsFunc(deaths, func(t target) bool { return t.key == k })
 	}
 	for _, changes := range w.changes(sure) {
-		if !w.spend(changes) {
-			continue
-		}
 		if err := w.store(ctx, changes); err != nil {
 			return err
 		}
@@ -330,6 +311,7 @@ func (w *Watch) store(ctx context.Context, changes []change) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.changed[changes[0].of.Name] = w.now()
 	for _, c := range changes {
 		for i := range w.targets {
 			if t := &w.targets[i]; t.key == c.key {
@@ -352,10 +334,10 @@ func deathsOf(changes map[string][]change) (all []target) {
 	return all
 }
 
-// ripe reports whether a name has not been changed for quietTime. The caller holds mu.
+// ripe reports whether a name has not been changed for ledger.ChangeEvery. The caller holds mu.
 func (w *Watch) ripe(name string) bool {
 	at, ok := w.changed[name]
-	return !ok || w.now().Sub(at) >= quietTime
+	return !ok || w.now().Sub(at) >= ledger.ChangeEvery
 }
 
 // believed reports whether this host is not cut off. Between two answers of a control the endpoints
@@ -452,39 +434,6 @@ func (w *Watch) changes(mayDie func(key) bool) map[string][]change {
 	return all
 }
 
-// spend takes a write for a name from the budgets of its accounts. It reports false, and warns once,
-// if one is used up.
-func (w *Watch) spend(changes []change) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now, name := w.now(), changes[0].of.Name
-	accounts := map[account]*allowance{}
-	for _, t := range w.targets {
-		if t.of.Name != name || !t.write.limited() {
-			continue
-		}
-		if w.writes[t.write] == nil {
-			w.writes[t.write] = &allowance{}
-		}
-		accounts[t.write] = w.writes[t.write]
-	}
-	for at, a := range accounts {
-		if a.left(now) <= 0 {
-			if !a.told {
-				w.log.Warn("the hour's writes for checks are used up: the last known state stands", "provider", at.provider, "writes", WritesPerHour)
-			}
-			a.told = true
-			return false
-		}
-		a.told = false
-	}
-	for _, a := range accounts {
-		a.at = append(a.at, now)
-	}
-	w.changed[name] = now
-	return true
-}
-
 // Reachable reports whether a named control answers, so that this host is not cut off. It is not known without one:
 // a gateway answers also while the line behind it is down.
 func (w *Watch) Reachable(ctx context.Context) (ok, known bool) {
@@ -521,7 +470,7 @@ func (w *Watch) shown(t target) answers.ListedEndpoint {
 	return e
 }
 
-// WriteMetrics writes the states and the budgets.
+// WriteMetrics writes the states.
 func (w *Watch) WriteMetrics(page *metrics.Page) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -540,30 +489,4 @@ func (w *Watch) WriteMetrics(page *metrics.Page) {
 	for _, state := range []string{"alive", "dead", "unchecked"} {
 		page.Figure(counts[state], metrics.Label{Name: "state", Value: state})
 	}
-	page.Family("meshddns_check_writes_left", "gauge", "Writes that checks may still cause this hour, the least of the accounts of a provider.")
-	for _, provider := range w.providers() {
-		page.Figure(uint64(max(0, w.left(provider))), metrics.Label{Name: "provider", Value: provider})
-	}
-}
-
-// providers returns the providers with accounts that checks may write to, sorted.
-func (w *Watch) providers() (all []string) {
-	for _, t := range w.targets {
-		if t.write.limited() {
-			all = append(all, t.write.provider)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// left returns the least number of writes left at the accounts of a provider.
-func (w *Watch) left(provider string) int {
-	least := WritesPerHour
-	for at, a := range w.writes {
-		if at.provider == provider {
-			least = min(least, a.left(w.now()))
-		}
-	}
-	return least
 }

@@ -32,7 +32,7 @@ func TestDeath(t *testing.T) {
 	if len(states) != 3 || states[0].Alive == nil || *states[0].Alive || states[0].Error == "" || !*states[1].Alive || states[2].Alive != nil {
 		t.Fatalf("states: %+v", states)
 	}
-	for _, line := range []string{`state="alive"} 1`, `state="dead"} 1`, `state="unchecked"} 1`, `meshddns_check_writes_left{provider="desec"} 11`} {
+	for _, line := range []string{`state="alive"} 1`, `state="dead"} 1`, `state="unchecked"} 1`} {
 		if !strings.Contains(w.figures(), line) {
 			t.Fatalf("%s is not in %s", line, w.figures())
 		}
@@ -175,48 +175,6 @@ func TestFlapping(t *testing.T) {
 	if writes < 2 || writes > 10 {
 		t.Fatalf("%d writes, want 2 to 10", writes)
 	}
-}
-
-// TestNoBudget has more deaths in an hour than the budget has writes: the built-in server takes them all.
-func TestNoBudget(t *testing.T) {
-	a, b := newPeer(t), newPeer(t)
-	w := newWorld(t, `{"kind":"tcp","interval":5,"fall":1,"rise":1}`, a.endpoint(), b.endpoint())
-	w.db.Exec(`UPDATE accounts SET provider = 'builtin'`)
-	w.pass(8 * time.Second)
-	for range WritesPerHour {
-		a.die()
-		w.pass(67 * time.Second)
-		a.live()
-		w.pass(67 * time.Second)
-	}
-	if writes := w.count(`SELECT count(*) FROM events WHERE kind GLOB 'endpoint.*'`); writes != 2*WritesPerHour {
-		t.Fatalf("%d writes, want %d", writes, 2*WritesPerHour)
-	}
-	if figures := w.figures(); strings.Contains(figures, "writes_left{") || strings.Contains(w.said.String(), "used up") {
-		t.Fatalf("there is a budget: %s\n%s", figures, w.said.String())
-	}
-}
-
-// TestBudget stops after the writes of an hour, says so once, and goes on later.
-func TestBudget(t *testing.T) {
-	a, b := newPeer(t), newPeer(t)
-	w := newWorld(t, `{"kind":"tcp","interval":5,"fall":1,"rise":1}`, a.endpoint(), b.endpoint())
-	w.pass(8 * time.Second)
-	for range 10 {
-		a.die()
-		w.pass(67 * time.Second)
-		a.live()
-		w.pass(67 * time.Second)
-	}
-	if writes := w.count(`SELECT count(*) FROM events WHERE kind GLOB 'endpoint.*'`); writes != WritesPerHour {
-		t.Fatalf("%d writes, want %d", writes, WritesPerHour)
-	}
-	if count := strings.Count(w.said.String(), "used up"); count != 1 || !strings.Contains(w.figures(), `writes_left{provider="desec"} 0`) {
-		t.Fatalf("%d warnings, want one; %s", count, w.figures())
-	}
-	a.die()
-	w.pass(time.Hour)
-	w.wantDead(a.endpoint())
 }
 
 // TestUnwanted deletes the rows of endpoints that are not checked any more, and makes the name due.

@@ -205,14 +205,16 @@ func (l Lease) check(text string) error {
 	if !l.permits(u.Scheme) {
 		return msg.Refuse(msg.LeaseScheme, u.Scheme, strings.Join(l.Schemes, " | "))
 	}
-	if len(l.CIDRs) == 0 {
-		return nil
-	}
 	address, err := netip.ParseAddr(u.Hostname())
-	if err != nil || !slices.ContainsFunc(l.CIDRs, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) }) {
-		return msg.Refuse(msg.LeaseAddress, u.Hostname(), strings.Join(l.ranges(), " | "))
+	switch {
+	case err != nil && len(l.CIDRs) == 0: // a name, whose addresses only a check looks at
+		return nil
+	case err == nil && hostaddr.Permits(l.CIDRs, address):
+		return nil
+	case len(l.CIDRs) == 0:
+		return msg.Refuse(msg.LeaseAddress, u.Hostname(), msg.Phrase{ID: msg.PublicAddresses})
 	}
-	return nil
+	return msg.Refuse(msg.LeaseAddress, u.Hostname(), strings.Join(l.ranges(), " | "))
 }
 
 // ranges returns the address ranges as texts.

@@ -119,14 +119,14 @@ func TestRenewKeeping(t *testing.T) {
 	_, token := w.lease(`{"slot":"a","ttl":60}`)
 	stale, err := w.Find(t.Context(), token)
 	w.must(err)
-	for _, told := range []string{"a://[::7]:1", "a://1.1.1.1:1"} {
+	for _, told := range []string{"a://[2a00::7]:1", "a://1.1.1.1:1"} {
 		keep := Keep{IPv4: Stay, IPv6: Stay}
 		keep[familyOf(told)] = Withdraw
 		if _, err := w.RenewKeeping(t.Context(), stale, []string{told}, keep, node); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := w.leased(); got != `["a://1.1.1.1:1","a://[::7]:1"]` {
+	if got := w.leased(); got != `["a://1.1.1.1:1","a://[2a00::7]:1"]` {
 		t.Fatal(got)
 	}
 	full := slices.Repeat([]string{"a://1.1.1.1:1"}, MaxEndpoints)
@@ -231,6 +231,28 @@ func TestRenewRefuses(t *testing.T) {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
+}
+
+// TestNoRanges: a lease without ranges permits public addresses, those of examples, and names.
+func TestNoRanges(t *testing.T) {
+	w := newWorld(t)
+	_, token := w.lease(`{"slot":"a","ttl":60}`)
+	for _, host := range []string{
+		"127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.1.1", "224.0.0.1", "255.255.255.255",
+		"[::]", "[::1]", "[::ffff:10.1.2.3]", "[fd00::1]", "[fe80::1]", "[ff02::1]", "[64:ff9b::a01:203]",
+	} {
+		_, err := w.try(token, "udp://"+host+":1")
+		refusal, ok := errors.AsType[*msg.Refusal](err)
+		if !ok || refusal.ID != msg.LeaseAddress || !strings.Contains(refusal.Error(), "permits public addresses") || !strings.Contains(refusal.In(msg.Chinese), "公网地址") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	for _, host := range []string{"192.31.195.7", "192.0.2.7", "198.51.100.7", "203.0.113.7", "[2001:db8::7]", "[3fff::7]", "[2a00::7]", "a.example"} {
+		w.at = w.at.Add(5 * time.Second)
+		w.renew(token, "udp://"+host+":1")
+	}
+	_, named := w.lease(`{"slot":"b","ttl":60,"cidrs":["127.0.0.0/8","fd00::/8"]}`)
+	w.renew(named, "udp://127.0.0.1:1", "udp://[fd00::1]:1")
 }
 
 // TestRangesOfIPv4: a range of IPv4 addresses in IPv6 form permits them, also one that an older program stored.

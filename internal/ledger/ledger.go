@@ -26,6 +26,7 @@ type Ledger struct {
 	Addresses func() reconcile.Addresses // this host's addresses
 
 	zones  Zones
+	budget *Budget
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
@@ -41,9 +42,9 @@ type Zones interface {
 
 // New returns a ledger. reader is a pool of connections for reading. tx runs a function in
 // one transaction on the only connection that writes; the function may run twice.
-func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, zones Zones, now func() time.Time, owner string, log *events.Log) *Ledger {
+func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, zones Zones, budget *Budget, now func() time.Time, owner string, log *events.Log) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	g := &Ledger{Erase: func() {}, Addresses: none, zones: zones, reader: reader, tx: tx, now: now, events: log}
+	g := &Ledger{Erase: func() {}, Addresses: none, zones: zones, budget: budget, reader: reader, tx: tx, now: now, events: log}
 	g.UseOwner(owner)
 	return g
 }
@@ -81,7 +82,7 @@ const (
 // MarkDue makes a name due, and stores the Told of its usages. It does not store the Told
 // of a new name: the caller knows that.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) error {
-	known, err := g.markDue(ctx, tx, name, lane)
+	known, err := g.markDue(ctx, tx, name, lane, g.now())
 	if err != nil {
 		return err
 	}
@@ -89,6 +90,30 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 		return err
 	}
 	return g.tell(ctx, tx, []string{name})
+}
+
+// MarkNode is MarkDue for a change that a node or a check causes: the name is due when the Budget has the writes for it.
+// If the name waits for them already, the change waits with it.
+func (g *Ledger) MarkNode(ctx context.Context, tx *sql.Tx, name string) error {
+	state, err := g.stateIn(ctx, tx, []string{name}, marked)
+	if err != nil {
+		return err
+	}
+	n, now := state.Names[0], g.now()
+	lane, due := reconcile.LaneLater, n.Due
+	if n.Lane != reconcile.LaneLater || !n.Due.After(now) {
+		wait := g.budget.spend(name, costOf(n), now)
+		if due = now.Add(wait); wait == 0 {
+			lane = reconcile.LaneNode
+		}
+	}
+	if _, err := g.markDue(ctx, tx, name, lane, due); err != nil {
+		return err
+	}
+	if err := g.markOwn(ctx, tx, name); err != nil {
+		return err
+	}
+	return g.tellOf(ctx, tx, state)
 }
 
 // markOwn makes the configuration's own record due if a usage of a name may have, or may have had, a
@@ -99,13 +124,14 @@ func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string) error {
 	if err != nil || !slices.Contains(reconcile.Beside(own), usages) {
 		return sqlite.Absent(err, nil)
 	}
-	_, err = g.markDue(ctx, tx, own, reconcile.LaneChanged)
+	_, err = g.markDue(ctx, tx, own, reconcile.LaneChanged, g.now())
 	return err
 }
 
-// markDue makes a name due at once, and reports whether the name was known before.
-func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
-	due := g.now()
+// markDue makes a name due, and reports whether the name was known before. A name that is due already stays in the lane
+// of a person's order, in that of another change if a node's change is added to it, and in that of its zone if the
+// node's change has to wait.
+func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane, due time.Time) (known bool, err error) {
 	inserted, err := tx.ExecContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, sqlite.Stamp(due), lane)
 	if err != nil {
@@ -117,12 +143,14 @@ func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	_, err = tx.ExecContext(ctx, `
 		UPDATE names SET
 		    version = version + 1,
-		    look = iif(due IS NOT NULL AND lane GLOB 'zone *', coalesce(look, due), look),
-		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
-		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
+		    look = iif(due IS NOT NULL AND lane GLOB 'zone *' AND ?3 <> 'later', coalesce(look, due), look),
+		    due = iif(`+staysInLane+` OR due IS NOT NULL AND lane = ?3 AND lane <> 'later', min(due, ?2), ?2),
+		    lane = iif(`+staysInLane+`, lane, ?3)
 		WHERE name = ?1`, name, sqlite.Stamp(due), lane)
 	return true, err
 }
+
+const staysInLane = `(due IS NOT NULL AND (lane = 'ask' OR lane IN ('', 'held') AND ?3 IN ('node', 'later') OR lane GLOB 'zone *' AND ?3 = 'later'))`
 
 // tell works out the Told of the usages of some names from the stored state, and stores it.
 func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
@@ -133,6 +161,11 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if err != nil {
 		return err
 	}
+	return g.tellOf(ctx, tx, state)
+}
+
+// tellOf is tell for a state that was read in the transaction.
+func (g *Ledger) tellOf(ctx context.Context, tx *sql.Tx, state reconcile.State) error {
 	for _, r := range reconcile.Retold(state, g.Addresses()) {
 		told := r.Now.Told
 		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, told.State, told.Place, told.Rival, r.Now.ID)
@@ -403,7 +436,7 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 			return err
 		}
 		for _, name := range names {
-			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // no tell: the engine stores the Told of many names at once
+			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged, g.now()); err != nil { // no tell: the engine stores the Told of many names at once
 				return err
 			}
 			if err := g.markOwn(ctx, tx, name); err != nil {
@@ -444,8 +477,8 @@ func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 	return p, json.Unmarshal([]byte(running), &p)
 }
 
-// BeginPass stores a new pass, gives it a number, and deletes the request for it. If the settings are
-// not the ones that the caller knows, it does nothing and returns 0.
+// BeginPass stores a new pass, gives it a number, and deletes the request for it. Unless the pass is paced, the changes in
+// LaneLater wait no longer. If the settings are not the ones that the caller knows, it does nothing and returns 0.
 func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (number int64, err error) {
 	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		number = 0
@@ -454,6 +487,11 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 		}
 		if err := tx.QueryRowContext(ctx, `UPDATE pass SET number = number + 1, requested = '' WHERE id = 1 RETURNING number`).Scan(&number); err != nil {
 			return err
+		}
+		if !reconcile.Paced(p.Report.Trigger) {
+			if _, err := tx.ExecContext(ctx, `UPDATE names SET lane = 'node', due = ? WHERE lane = 'later' AND due > 0`, sqlite.Stamp(g.now())); err != nil {
+				return err
+			}
 		}
 		p.Number = number
 		_, err := tx.ExecContext(ctx, `UPDATE pass SET running = ? WHERE id = 1`, text(p))
@@ -501,12 +539,12 @@ func (g *Ledger) LastReport(ctx context.Context) (r *reconcile.Report, err error
 
 // NamesAfter reads names in order. It leaves out names that the pass has counted, names
 // that wait for their zone, and probes in use: only probes are in LaneAsked with a later
-// time.
+// time. A pass leaves out names in LaneLater too until they are due.
 func (g *Ledger) NamesAfter(ctx context.Context, cursor string, pass int64, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT name FROM names
 		WHERE name > ?1 AND (?2 = 0 OR pass NOT IN (?3, ?4)) AND
-		      (due IS NULL OR lane NOT GLOB 'zone *' AND NOT (lane = 'ask' AND due > ?5))
+		      (due IS NULL OR lane NOT GLOB 'zone *' AND NOT (due > ?5 AND (lane = 'ask' OR lane = 'later' AND ?2 > 0)))
 		ORDER BY name LIMIT ?6 + 0`, cursor, pass, storedMark(reconcile.PassMark{Number: pass}),
 		storedMark(reconcile.PassMark{Number: pass, Bad: true}), sqlite.Stamp(g.now()), limit)
 }

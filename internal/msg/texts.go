@@ -135,6 +135,7 @@ const (
 	LeaseNoAddress        ID = "lease_address_missing"
 	LeaseScheme           ID = "lease_scheme_refused"
 	LeaseAddress          ID = "lease_address_refused"
+	PublicAddresses       ID = "public_addresses" // in LeaseAddress
 	LeaseTooManyEndpoints ID = "lease_too_many_endpoints"
 	LeaseEndpoint         ID = "lease_endpoint_invalid"
 	LeaseEndpointsMissing ID = "lease_endpoints_missing"
@@ -198,6 +199,7 @@ const (
 	SameOwner        ID = "same_owner_elsewhere"
 	Orphan           ID = "orphan"
 	NotSearched      ID = "not_searched"
+	WritesUsedUp     ID = "writes_used_up"
 	ZoneUnreachable  ID = "zone_unreachable"
 	SharedName       ID = "shared_name"
 	EndpointSilent   ID = "endpoint_silent"
@@ -411,7 +413,8 @@ var texts = map[ID][2]string{
 	LeaseNoTemplate:       {"租约没有 template，该前缀也没有租约允许的端点可供填入地址", "the lease has no template, and the prefix has no endpoint that the lease permits to put the address into"},
 	LeaseNoAddress:        {"请求没有地址，而发送方的地址 %s 不是公网地址", "the request has no address, and that of the client, %s, is not a public one"},
 	LeaseScheme:           {"租约不允许协议 %q；允许：%s", "the lease does not permit the scheme %q; it permits %s"},
-	LeaseAddress:          {"租约不允许主机 %q；允许的地址：%s", "the lease does not permit the host %q; it permits addresses in %s"},
+	LeaseAddress:          {"租约不允许主机 %q；允许的地址：%s", "the lease does not permit the host %q; it permits %s"},
+	PublicAddresses:       {"公网地址（其他地址须在 cidrs 中列出）", "public addresses, and others only if its cidrs name them"},
 	LeaseTooManyEndpoints: {"端点过多：最多 %d 个", "there are too many endpoints: at most %d"},
 	LeaseEndpoint:         {"端点 %q 无效：应为 协议://主机:端口", "the endpoint %q is not scheme://host:port"},
 	LeaseEndpointsMissing: {"缺少 endpoints；空列表表示撤回", "endpoints is missing; an empty list withdraws them"},
@@ -519,6 +522,7 @@ var texts = map[ID][2]string{
 	SameOwner:        {"记录反复被带有本机标识的程序改动：可能有数据库副本在别处运行", "somebody with this database's own mark keeps changing the record: a copy of the database may be in use elsewhere"},
 	Orphan:           {"带有本机标识但未登记的记录，可用 ?sweep=1 撤回", "a value with this database's mark that it knows nothing of; ?sweep=1 withdraws it"},
 	NotSearched:      {"未能列出该区域，未检查其中是否有未登记的记录", "the zone could not be listed, so it was not searched for orphans"},
+	WritesUsedUp:     {"节点与检查每小时的写入次数有限，此更改将稍后写入", "nodes and checks may cause only so many writes, so the change is written later"},
 	UnsupportedType:  {"服务商（或其接口）不支持该记录类型", "the provider has no records of this type"},
 	NameNotAllowed:   {"服务商不允许使用该名称", "the provider does not allow this name"},
 	SharedName:       {"该名称下还有其他 TXT 记录，只读取一条的客户端可能读到它", "other TXT values stand at the name: a client that reads one value may get one of them"},

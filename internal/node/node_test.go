@@ -131,7 +131,7 @@ func TestHook(t *testing.T) {
 		{"?addr=192.0.2.7&port=1234&proto=udp", remote, `"udp://192.0.2.7:1234"`},
 		{"?addr=2001:db8::7&port=1&proto=tcp", remote, `"tcp://[2001:db8::7]:1"`},
 		{"?addr=%3A%3Affff:192.0.2.8&port=65535", remote, `"tcp://192.0.2.8:65535"`},
-		{"?addr=10.0.0.1&port=1", remote, `"tcp://10.0.0.1:1"`},
+		{"?addr=10.0.0.1&port=1", remote, ""},
 		{"?port=1&addr=", "1.1.1.1", `"tcp://1.1.1.1:1"`},
 		{"?port=1&proto=udp", "2606:4700::1", `"udp://[2606:4700::1]:1"`},
 		{"?port=1", "10.0.0.1", ""},

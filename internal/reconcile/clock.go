@@ -16,6 +16,8 @@ func (l Lane) LongestWait() time.Duration {
 		return max(lookAgain, SecondLook)
 	case l == LaneAsked:
 		return ProbeTime
+	case l == LaneLater:
+		return 24 * time.Hour
 	}
 	return 0
 }

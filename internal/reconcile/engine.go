@@ -374,7 +374,7 @@ func (e *Engine) takeDue(ctx context.Context, automatic bool) (next time.Time, e
 	e.mu.Lock()
 	works := automatic || e.pass != nil
 	if works {
-		lanes = append(lanes, LaneChanged, LaneHeld)
+		lanes = append(lanes, changeLanes...)
 	}
 	e.prune()
 	for key, l := range e.lanes {

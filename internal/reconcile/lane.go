@@ -46,7 +46,7 @@ func (why taking) turn() turn {
 		return turnPage
 	case why.lane == LaneAsked:
 		return turnAsked
-	case why.lane == LaneChanged, why.lane == LaneHeld:
+	case slices.Contains(changeLanes, why.lane):
 		return turnChanged
 	}
 	return turnWaiting

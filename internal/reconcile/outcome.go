@@ -30,6 +30,7 @@ const (
 	CodeInterrupted      = "interrupted"          // the work was interrupted, and is done later
 	CodeOrphan           = "orphan"               // the value is an orphan
 	CodeNotSearched      = "not_searched"         // the zone was not searched for orphans
+	CodeWritesUsedUp     = "writes_used_up"       // a change by a node or a check waits in LaneLater, until the time in Detail
 )
 
 // Fault is the reason for a failure, a conflict or a warning: a code that has a text in

@@ -70,15 +70,27 @@ const holdAfter = time.Second
 // hold reviews the changed names, and moves them to the lane that waits for a person. It
 // returns the time at which it takes the next changes.
 func (e *Engine) hold(ctx context.Context) (next time.Time, err error) {
+	for _, lane := range []Lane{LaneChanged, LaneNode, LaneLater} {
+		at, err := e.holdLane(ctx, lane)
+		if err != nil {
+			return next, err
+		}
+		next = soonest(next, at)
+	}
+	return next, nil
+}
+
+// holdLane is hold for a lane.
+func (e *Engine) holdLane(ctx context.Context, lane Lane) (next time.Time, err error) {
 	now := e.config.Now()
-	oldest, ok, err := e.config.Database.NextDue(ctx, LaneChanged, time.Time{})
+	oldest, ok, err := e.config.Database.NextDue(ctx, lane, time.Time{})
 	if err != nil || !ok {
 		return next, err
 	}
-	if at := oldest.Add(holdAfter); waits(at, now, holdAfter) {
+	if at := oldest.Add(holdAfter); waits(at, now, lane.LongestWait()+holdAfter) {
 		return at, nil
 	}
-	names, err := e.config.Database.Due(ctx, LaneChanged, now, pageNames)
+	names, err := e.config.Database.Due(ctx, lane, now, pageNames)
 	if err != nil {
 		return next, err
 	}

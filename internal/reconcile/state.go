@@ -123,11 +123,16 @@ type Lane string
 
 // Lanes that do not belong to a zone. A name may be due in one lane and wait in LaneLook too.
 const (
-	LaneAsked   Lane = "ask"  // a person's order: in every mode, at once
-	LaneChanged Lane = ""     // a change: in the automatic modes, or when a pass runs
-	LaneHeld    Lane = "held" // a change that waits for a person, in mode manual
-	LaneLook    Lane = "look" // a second look: in every mode
+	LaneAsked   Lane = "ask"   // a person's order: in every mode, at once
+	LaneChanged Lane = ""      // a change: in the automatic modes, or when a pass runs
+	LaneNode    Lane = "node"  // a change by a node or a check: as LaneChanged
+	LaneLater   Lane = "later" // such a change that waits for its share of the writes at a provider
+	LaneHeld    Lane = "held"  // a change that waits for a person, in mode manual
+	LaneLook    Lane = "look"  // a second look: in every mode
 )
+
+// changeLanes are the lanes of changes, which a pass takes in every mode.
+var changeLanes = []Lane{LaneChanged, LaneNode, LaneHeld, LaneLater}
 
 // ZonePrefix is the prefix of the lanes of zones, and of no other lane.
 const ZonePrefix = "zone "

@@ -57,7 +57,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 func (e *Engine) start(target Target, why taking, back bool) *task {
 	n := target.Name
 	t := &task{name: n, taken: e.config.Now(), places: slices.Clone(n.Places), page: why.page, again: why.lane.OfZone(), turn: why.turn()}
-	t.look = why.lane == LaneLook && why.manual && e.pass == nil
+	t.look = why.lane == LaneLook && (why.manual && e.pass == nil || n.Lane == LaneLater && waits(n.Due, t.taken, LaneLater.LongestWait()))
 	t.passed = e.pass != nil && t.page == nil && !t.again && n.Name <= e.pass.progress.Cursor && n.Version > 1 && !back
 	e.busy[n.Name] = t
 	e.enqueue(t, target, why)

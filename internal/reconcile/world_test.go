@@ -69,7 +69,7 @@ func newWorld(t *testing.T, mode string) *world {
 	queue := sqlite.NewQueue(w.db, func() { w.engine.Wake() })
 	readers := open(4)
 	w.events = events.New(readers, queue.Do, w.now, func(int64) {})
-	w.ledger = ledger.New(readers, queue.Do, builtin.NewTable(nil, w.now), w.now, owner, w.events)
+	w.ledger = ledger.New(readers, queue.Do, builtin.NewTable(nil, w.now), ledger.NewBudget(func(string) int { return 0 }, slog.New(slog.DiscardHandler)), w.now, owner, w.events)
 	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
 	w.renew()
 	account := w.account("key")

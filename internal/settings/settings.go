@@ -28,16 +28,17 @@ type Settings struct {
 	DB           string         // path of the database file
 	DNS          nameserver.Config
 	Addresses    hostaddr.Sources
-	Controls     []string      // host:port, for checks of endpoints
-	AllowHosts   []string      // in the form of guard.Config.AllowHosts
-	Tokens       *guard.Tokens // nil: clients need no token
-	SyncInterval time.Duration // at least 1s
-	Language     msg.Language  // of texts for requests without Accept-Language
-	LogFormat    string        // "text" or "json"
-	Provision    string        // a file or a folder, "" for none
-	Check        bool          // only report mistakes
-	Version      bool          // only print the version
-	Help         bool          // only print Usage
+	Controls     []string       // host:port, for checks of endpoints
+	NodeWrites   map[string]int // by provider: writes an hour that nodes and checks may cause at one account; 0: no limit
+	AllowHosts   []string       // in the form of guard.Config.AllowHosts
+	Tokens       *guard.Tokens  // nil: clients need no token
+	SyncInterval time.Duration  // at least 1s
+	Language     msg.Language   // of texts for requests without Accept-Language
+	LogFormat    string         // "text" or "json"
+	Provision    string         // a file or a folder, "" for none
+	Check        bool           // only report mistakes
+	Version      bool           // only print the version
+	Help         bool           // only print Usage
 
 	// Unknown has the names of variables that begin with MESHDDNS_ and resemble no setting.
 	Unknown []string

@@ -218,6 +218,30 @@ func (s *Settings) readAddr(texts []string) (err error) {
 	return err
 }
 
+// maxNodeWrites is the most writes an hour that can be set.
+const maxNodeWrites = 100_000
+
+func (s *Settings) readNodeWrites(texts []string) error {
+	s.NodeWrites = map[string]int{}
+	var faults []error
+	for _, text := range texts {
+		provider, number, _ := strings.Cut(text, "=")
+		writes, err := strconv.Atoi(number)
+		_, twice := s.NodeWrites[provider]
+		switch {
+		case msg.ProviderIn(msg.English, provider).Title == "":
+			faults = append(faults, fmt.Errorf("%q: %q is not a provider, see GET /api/v1/ddns/providers", text, provider))
+		case err != nil || writes < 0 || writes > maxNodeWrites:
+			faults = append(faults, fmt.Errorf("%q is not a provider and a number from 0 to %d, such as cloudflare=600", text, maxNodeWrites))
+		case twice:
+			faults = append(faults, fmt.Errorf("%q: the provider is given twice", text))
+		default:
+			s.NodeWrites[provider] = writes
+		}
+	}
+	return errors.Join(faults...)
+}
+
 func (s *Settings) readAllowHosts(texts []string) error {
 	var faults []error
 	for _, text := range texts {

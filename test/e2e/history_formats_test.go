@@ -133,7 +133,7 @@ func (w *history) lend(usage string, l modelLease) mutation {
 
 func (w *history) renew(usage string, l modelLease) mutation {
 	w.serial++
-	endpoints := []string{fmt.Sprintf(pick(w.random, []string{"tcp", "udp"})+"://198.18.%d.%d:%d", w.serial/250, w.serial%250+1, 2000+w.serial)}
+	endpoints := []string{fmt.Sprintf(pick(w.random, []string{"tcp", "udp"})+"://192.31.%d.%d:%d", w.serial/250, w.serial%250+1, 2000+w.serial)}
 	if w.random.IntN(6) == 0 {
 		endpoints = []string{}
 	}

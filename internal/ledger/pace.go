@@ -1,0 +1,9 @@
+//go:build !quick
+
+package ledger
+
+import "time"
+
+// ChangeEvery is the least time between two changes of a name that nodes or checks cause, in the long run. The build tag
+// quick makes it short.
+const ChangeEvery = time.Minute

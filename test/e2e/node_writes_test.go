@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"meshddns/test/cloudtest"
+)
+
+// Nodes have caused the writes of an hour at an account: the next change is stored, and waits. The page, the metrics and
+// the state of the usage say so. Neither a second look nor a restart writes it, and no change of another account waits.
+// A person who asks for a synchronisation gets it at once.
+func TestNodeWrites(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "meshddns.db")
+	p, nodes := startNodes(t, db, "-node-writes", "webhook=2")
+	p.configure("auto", "tcp://203.0.113.7:1")
+	cloud := cloudtest.Webhook(t)
+	p.serviceAt(cloud, "webhook").open()
+	var usages, tokens []string
+	for i := range 3 {
+		usage := p.call(200, "POST", usagesPath+"?wait=30", fmt.Sprintf(`{"service_id":"cloud","prefix_mode":"custom","custom_prefix":"n%d","network_id":1}`, i)).field("id")
+		usages, tokens = append(usages, usage), append(tokens, p.lend(usage, "home"))
+	}
+	renew := func(i int) {
+		nodes.call(200, "PUT", "/lease", fmt.Sprintf(`{"endpoints":["tcp://192.31.195.%d:1"]}`, i), "Authorization", "Bearer "+tokens[i])
+	}
+	has := func(i int) bool {
+		return strings.Contains(fmt.Sprint(cloud.Values(t, fmt.Sprintf("_mesh.n%d.%s", i, cloudtest.Zone))), fmt.Sprintf("tcp://192.31.195.%d:1", i))
+	}
+	for i := range 3 {
+		renew(i)
+	}
+	p.eventually("the first two changes are at the provider, also after the second look", func() bool {
+		return has(0) && has(1) && strings.Count(p.call(200, "GET", usagesPath+"/available?state=published", "").body, `"state":"published"`) == 2
+	})
+	p.idle()
+	waits := func() {
+		t.Helper()
+		if a := p.call(200, "GET", usagesPath+"/"+usages[2], "", "Accept-Language", "en").body; has(2) || !strings.Contains(a, `"state":"pending"`) || !strings.Contains(a, "only so many writes") {
+			t.Errorf("the third change is at the provider: %t; %s", has(2), a)
+		}
+	}
+	waits()
+	if listed := p.call(200, "GET", usagesPath+"/available?state=pending", "", "Accept-Language", "en").body; strings.Count(listed, "only so many writes") != 1 {
+		t.Errorf("the list has %s", listed)
+	}
+	if page := p.call(200, "GET", "/", "", "Accept", "text/html", "Accept-Language", "en").body; !strings.Contains(page, "only so many writes") || !strings.Contains(page, "POST /api/v1/ddns/sync writes at once") {
+		t.Errorf("the page does not say that a change waits: %s", page)
+	}
+	for _, line := range []string{`meshddns_node_writes_left{provider="webhook"} 0`, "meshddns_node_changes_waiting 1"} {
+		if figures := p.call(200, "GET", "/metrics", "").body; !strings.Contains(figures, line) {
+			t.Errorf("%s is not in the metrics", line)
+		}
+	}
+	p.logged("used up")
+
+	other := p.reserve("other")
+	nodes.call(200, "PUT", "/lease", `{"endpoints":["tcp://192.31.195.9:11010"]}`, "Authorization", "Bearer "+p.lend(other, "home"))
+	p.wants("other", "192.31.195.9")
+
+	p.stop()
+	p, nodes = startNodes(t, db, "-node-writes", "webhook=2")
+	p.idle()
+	waits()
+	if p.call(200, "POST", syncPath, ""); !has(2) {
+		t.Error("POST /sync has not written the change")
+	}
+}
