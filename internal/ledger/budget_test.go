@@ -42,6 +42,7 @@ func (b *book) figures() string {
 func TestBudget(t *testing.T) {
 	b := newBook(t)
 	b.writes = 5
+	b.configure("auto", b.account("own", "secret"))
 	b.service("example.com", b.account("key", "secret"))
 	var names []string
 	for i := range 7 {
@@ -87,6 +88,7 @@ func TestBudget(t *testing.T) {
 // built-in server takes every change.
 func TestBudgetOfNames(t *testing.T) {
 	b := newBook(t)
+	b.configure("auto", b.account("own", "secret"))
 	b.service("example.com", b.account("key", "secret"))
 	name := b.reserve("example.com", "x", 1, "active")
 	writes := func() (count int) {
@@ -117,6 +119,7 @@ func TestBudgetOfNames(t *testing.T) {
 func TestCostOfFormats(t *testing.T) {
 	b := newBook(t)
 	b.writes = 8
+	b.configure("auto", b.account("own", "secret"))
 	b.service("example.com", b.account("key", "secret"))
 	for i, want := range []time.Duration{0, 0, time.Hour / 2} {
 		name := b.reserve("example.com", fmt.Sprint("n", i), int64(i), "active")
@@ -127,10 +130,29 @@ func TestCostOfFormats(t *testing.T) {
 	}
 }
 
+// TestBudgetOfAnOrder: in mode manual, while synchronisation is disabled, and without a configuration, changes cost nothing.
+func TestBudgetOfAnOrder(t *testing.T) {
+	for what, settings := range map[string]string{
+		"manual": `UPDATE configuration SET sync_mode = 'manual'`, "disabled": `UPDATE configuration SET enabled = 0`, "none": `DELETE FROM configuration`,
+	} {
+		b := newBook(t)
+		b.writes = 1
+		b.configure("auto", b.account("own", "secret"))
+		b.service("example.org", b.account("key", "secret"))
+		b.exec(settings)
+		for i := range 5 {
+			if got := b.change(b.reserve("example.org", fmt.Sprint("n", i), int64(i), "active")); got != 0 {
+				t.Errorf("%s: change %d waits for %v", what, i+1, got)
+			}
+		}
+	}
+}
+
 // TestLongestWaitOfBudget has more changes than an account has writes for a day.
 func TestLongestWaitOfBudget(t *testing.T) {
 	b := newBook(t)
 	b.writes = 1
+	b.configure("auto", b.account("own", "secret"))
 	b.service("example.com", b.account("key", "secret"))
 	var last time.Duration
 	for i := range 30 {
@@ -150,6 +172,7 @@ func TestMarkNode(t *testing.T) {
 	} {
 		b := newBook(t)
 		b.writes = 1
+		b.configure("auto", b.account("own", "secret"))
 		b.service("example.com", b.account("key", "secret"))
 		name, other := b.reserve("example.com", "x", 1, "active"), b.reserve("example.com", "other", 2, "active")
 		b.change(other)

@@ -93,8 +93,15 @@ func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 }
 
 // MarkNode is MarkDue for a change that a node or a check causes: the name is due when the Budget has the writes for it.
-// If the name waits for them already, the change waits with it.
+// If the name waits for them already, the change waits with it. While only a person's order writes, the Budget has no part.
 func (g *Ledger) MarkNode(ctx context.Context, tx *sql.Tx, name string) error {
+	settings, err := settingsIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if !settings.Enabled || !settings.Automatic {
+		return g.MarkDue(ctx, tx, name, reconcile.LaneChanged)
+	}
 	state, err := g.stateIn(ctx, tx, []string{name}, marked)
 	if err != nil {
 		return err
