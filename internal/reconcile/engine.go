@@ -76,11 +76,12 @@ type Engine struct {
 	passes    metrics.Runs
 	settings  Settings // of this round, which only rounds read
 
-	recovered bool                 // the state of an earlier run is taken over
-	reviewing bool                 // a review of all names is under way
-	reviewed  string               // the last name that it has reviewed
-	unstored  map[string]time.Time // names whose last outcome could not be stored: each waits until its time
-	mended    time.Time            // the earliest end of such a wait; zero: no name waits
+	recovered  bool                 // the state of an earlier run is taken over
+	reviewing  bool                 // a review of all names is under way
+	reviewed   string               // the last name that it has reviewed
+	unreviewed nameSet              // names that were in work when it reached them
+	unstored   map[string]time.Time // names whose last outcome could not be stored: each waits until its time
+	mended     time.Time            // the earliest end of such a wait; zero: no name waits
 
 	settling int // calls of settle under way
 	settled  int // calls of settle that have ended

@@ -528,6 +528,31 @@ func TestNameIsTakenOnce(t *testing.T) {
 	})
 }
 
+// TestReviewComesBack has a name be looked at while the configuration changes, in mode manual: the name is reviewed when
+// the look has ended, so that its state is that of what is wanted now.
+func TestReviewComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "manual")
+		w.service("example.com", w.account("key"))
+		name := w.reserve("example.com", "a")
+		w.sync(time.Minute)
+		after(time.Hour)
+		arrived, open := w.vendor.holdReads()
+		w.look(name)
+		<-arrived
+		w.exec(`UPDATE services SET txt_endpoints = '["tcp://192.0.2.1:1"]'`)
+		w.tx(func(ctx context.Context, tx *sql.Tx) error {
+			return w.ledger.RequestPass(ctx, tx, reconcile.TriggerChange)
+		})
+		after(time.Second)
+		close(open)
+		after(time.Second)
+		if n := w.count(`SELECT count(*) FROM usages WHERE state = 'pending'`); n != 1 {
+			t.Errorf("%d usages are pending, want one", n)
+		}
+	})
+}
+
 // TestPassWaitsForItsWork has a pass reach a name that is only looked at, and then, when it comes again, a task that does
 // its work there: it waits for that task, before it searches for orphans, and counts the name.
 func TestPassWaitsForItsWork(t *testing.T) {

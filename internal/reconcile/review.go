@@ -41,25 +41,29 @@ func (e *Engine) review(ctx context.Context) (next time.Time, err error) {
 	return next, nil
 }
 
-// reviewPage reviews the next page, if a review of all names is under way.
+// reviewPage reviews the names that were in work when the review reached them, else the next page if a review of all
+// names is under way. Work that began before a change may end without a look at what is wanted now.
 func (e *Engine) reviewPage(ctx context.Context) error {
-	if !e.reviewing {
-		return nil
+	names := e.unworked(e.unreviewed.take(pageNames))
+	if len(names) == 0 && e.reviewing {
+		page, err := e.config.Database.NamesAfter(ctx, e.reviewed, 0, pageNames)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			e.reviewing, e.reviewed = false, ""
+			return nil
+		}
+		e.reviewed = page[len(page)-1]
+		names = e.unworked(page)
 	}
-	names, err := e.config.Database.NamesAfter(ctx, e.reviewed, 0, pageNames)
+	state, err := e.config.Database.State(ctx, names)
+	if err == nil {
+		_, err = e.restate(ctx, state)
+	}
 	if err != nil {
-		return err
+		e.unreviewed.add(names...)
 	}
-	if len(names) == 0 {
-		e.reviewing, e.reviewed = false, ""
-		return nil
-	}
-	e.reviewed = names[len(names)-1]
-	state, err := e.config.Database.State(ctx, e.unworked(names))
-	if err != nil {
-		return err
-	}
-	_, err = e.restate(ctx, state)
 	return err
 }
 
@@ -167,9 +171,15 @@ func absorptions(targets []Target, now time.Time) (s Settlement) {
 }
 
 // unworked returns the names that are not in work. No worker changes their places
-// meanwhile.
+// meanwhile. It notes the others, whose end wakes the engine, for a later review.
 func (e *Engine) unworked(names []string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.DeleteFunc(names, func(name string) bool { return e.busy[name] != nil })
+	return slices.DeleteFunc(names, func(name string) bool {
+		if e.busy[name] == nil {
+			return false
+		}
+		e.unreviewed.add(name)
+		return true
+	})
 }
