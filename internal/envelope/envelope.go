@@ -121,6 +121,9 @@ type Adapter struct {
 
 	// Faults logs the causes of failures; nil: Log has each.
 	Faults *guard.Lines
+
+	// Refused is called for each failure of a handler in place of the audit line; nil: it has one.
+	Refused func(*http.Request, error)
 }
 
 // Handle makes a handler from a function that answers or fails. It refuses a request that is not GET or
@@ -139,7 +142,10 @@ func (a Adapter) Handle(answer func(*http.Request) (Reply, error), flags ...stri
 				result, err = attempt(answer, r)
 			}
 		}
-		if result.Audit == Audited || result.Audit == AuditByMethod && changes(r) {
+		switch {
+		case err != nil && a.Refused != nil:
+			a.Refused(r, err)
+		case result.Audit == Audited, result.Audit == AuditByMethod && changes(r):
 			a.audit(r, result, err)
 		}
 		if err != nil {

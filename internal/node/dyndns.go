@@ -49,7 +49,7 @@ func (s *Server) dyndns(w http.ResponseWriter, r *http.Request) {
 	lines, err := s.update(r, l, query, hosts)
 	if err != nil {
 		s.troubled(r, err)
-		s.refuseDyndns(w, s.told(r, err))
+		s.refuseDyndns(w, told(err))
 		return
 	}
 	writeCodes(w, http.StatusOK, lines...)

@@ -45,7 +45,7 @@ type Server struct {
 func New(c Config) *Server {
 	lines := guard.NewLines(c.Log)
 	s := &Server{Config: c, attempts: guard.NewAttempts(lines), lines: lines}
-	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken, Faults: lines}
+	s.adapter = envelope.Adapter{Log: c.Log, Answers: c.Answers, Counted: s.count, Broken: c.Broken, Faults: lines, Refused: s.refused}
 	return s
 }
 

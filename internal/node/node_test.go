@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"meshddns/internal/envelope"
 	"meshddns/internal/lease"
 	"meshddns/internal/msg"
 	"meshddns/test/support"
@@ -309,12 +310,19 @@ func TestNothingElse(t *testing.T) {
 func TestRefusalsInTheLog(t *testing.T) {
 	w := newWorld(t)
 	token := w.lease("u1", lease.Rules{Slot: "a", Schemes: []string{"tcp"}})
+	refused := []struct {
+		path, body string
+		status     int
+	}{
+		{"/lease", `{"endpoints":1}`, 400}, {"/lease", `{"endpoints":["udp://192.0.2.7:1"]}`, 400},
+		{"/lease?x=1", `{"endpoints":[]}`, 400}, {"/lease", strings.Repeat(" ", envelope.MaxBody+1), 413},
+	}
 	began := time.Now()
 	const requests = 100
 	for range requests {
-		for _, body := range []string{`{"endpoints":1}`, `{"endpoints":["udp://192.0.2.7:1"]}`} {
-			if answer, text := w.do("PUT", "/lease", body, bearer(token)); answer.StatusCode != 400 {
-				t.Fatalf("%d %s", answer.StatusCode, text)
+		for _, r := range refused {
+			if answer, text := w.do("PUT", r.path, r.body, bearer(token)); answer.StatusCode != r.status {
+				t.Fatalf("%s: %d %s", r.path, answer.StatusCode, text)
 			}
 		}
 	}
@@ -329,8 +337,11 @@ func TestRefusalsInTheLog(t *testing.T) {
 		}
 		return refused
 	}
-	support.Eventually(t, support.Limit, "all refusals are told", func() bool { return told() == 2*requests })
-	if lines, most := len(counts.FindAllString(w.log.String(), -1)), 2*(int(time.Since(began)/time.Second)+1); lines > most {
+	support.Eventually(t, support.Limit, "all refusals are told", func() bool { return told() == len(refused)*requests })
+	if lines, most := len(counts.FindAllString(w.log.String(), -1)), len(refused)*(int(time.Since(began)/time.Second)+1); lines > most {
 		t.Errorf("%d lines in the time of %d", lines, most)
+	}
+	if strings.Contains(w.log.String(), "msg=change") {
+		t.Errorf("a refusal has an audit line:\n%s", w.log.String())
 	}
 }

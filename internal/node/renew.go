@@ -22,11 +22,7 @@ type leaseKey struct{}
 func (s *Server) renewing(renew func(*http.Request, lease.Lease) (envelope.Reply, error)) http.Handler {
 	answer := s.adapter.Handle(func(r *http.Request) (envelope.Reply, error) {
 		reply, err := renew(r, r.Context().Value(leaseKey{}).(lease.Lease))
-		if err = s.told(r, err); err != nil {
-			s.refused(r, err)
-			reply.Audit = envelope.NotAudited
-		}
-		return reply, err
+		return reply, told(err)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, err := s.authenticate(r, tokenOf(r))
@@ -43,7 +39,7 @@ func (s *Server) renewing(renew func(*http.Request, lease.Lease) (envelope.Reply
 }
 
 // told turns the end of a token, and a change too soon, into answers.
-func (s *Server) told(r *http.Request, err error) error {
+func told(err error) error {
 	soon, early := errors.AsType[*lease.TooSoonError](err)
 	switch {
 	case early:
@@ -131,7 +127,7 @@ type leftOut struct {
 func (s *Server) renew(r *http.Request, l lease.Lease, endpoints []string) (envelope.Reply, error) {
 	renewal, err := s.Leases.Renew(r.Context(), l, endpoints, clientOf(r))
 	if err != nil {
-		return envelope.Reply{ID: l.ID, Audit: envelope.NotAudited}, err
+		return envelope.Reply{}, err
 	}
 	all, err := s.Leases.LeftOut(r.Context(), l, renewal)
 	shown := []leftOut{}
