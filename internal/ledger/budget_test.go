@@ -208,6 +208,11 @@ func TestPassAndWaitingChanges(t *testing.T) {
 	}
 	want(t, "a pass by the clock", b.after("", begin(reconcile.TriggerInterval)), []string{first})
 	want(t, "a review", b.after("", 0), []string{first, second})
+	b.reopen()
+	want(t, "the pass of a start", b.after("", begin(reconcile.TriggerStart)), []string{first, second})
+	b.change(first)
+	b.change(second)
+	want(t, "a later pass by the clock", b.after("", begin(reconcile.TriggerInterval)), []string{first})
 	want(t, "a pass that a person asks for", b.after("", begin(reconcile.TriggerManual)), []string{first, second})
 	want(t, "due", b.dueIn(reconcile.LaneNode), []string{first, second})
 }

@@ -484,8 +484,8 @@ func (g *Ledger) Pass(ctx context.Context) (p reconcile.Progress, err error) {
 	return p, json.Unmarshal([]byte(running), &p)
 }
 
-// BeginPass stores a new pass, gives it a number, and deletes the request for it. Unless the pass is paced, the changes in
-// LaneLater wait no longer. If the settings are not the ones that the caller knows, it does nothing and returns 0.
+// BeginPass stores a new pass, gives it a number, and deletes the request for it. Unless the clock began the pass, the
+// changes in LaneLater wait no longer. If the settings are not the ones that the caller knows, it does nothing and returns 0.
 func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reconcile.Settings) (number int64, err error) {
 	err = g.tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		number = 0
@@ -495,7 +495,7 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 		if err := tx.QueryRowContext(ctx, `UPDATE pass SET number = number + 1, requested = '' WHERE id = 1 RETURNING number`).Scan(&number); err != nil {
 			return err
 		}
-		if !reconcile.Paced(p.Report.Trigger) {
+		if p.Report.Trigger != reconcile.TriggerInterval {
 			if _, err := tx.ExecContext(ctx, `UPDATE names SET lane = 'node', due = ? WHERE lane = 'later' AND due > 0`, sqlite.Stamp(g.now())); err != nil {
 				return err
 			}

@@ -188,7 +188,7 @@ func (e *Engine) resumePass(ctx context.Context, running bool, now time.Time) er
 	defer e.mu.Unlock()
 	p.Orphans = false
 	e.news.passBegins(p.Number)
-	e.pass = &pass{progress: p, paced: Paced(p.Report.Trigger), horizon: now}
+	e.pass = &pass{progress: p, paced: paced(p.Report.Trigger), horizon: now}
 	return nil
 }
 
@@ -246,8 +246,8 @@ func storedOutcomes(state State, n Name, addresses Addresses) (all []Outcome) {
 	return all
 }
 
-// Paced reports whether a pass is slow (AuditRate), because no fault is known.
-func Paced(trigger string) bool { return trigger == TriggerInterval || trigger == TriggerStart }
+// paced reports whether a pass is slow (AuditRate), because no fault is known.
+func paced(trigger string) bool { return trigger == TriggerInterval || trigger == TriggerStart }
 
 // trigger returns the trigger and the time of the next pass; "" if there is none. The
 // caller holds the lock.
@@ -310,7 +310,7 @@ func (e *Engine) startPass(ctx context.Context, trigger string, now time.Time) e
 		trigger = TriggerManual
 	}
 	e.mu.Unlock()
-	p := &pass{horizon: now, paced: Paced(trigger)}
+	p := &pass{horizon: now, paced: paced(trigger)}
 	p.progress.Report = Report{StartedAt: now, Trigger: trigger, Counts: map[string]int{}}
 	p.progress.Sweep = slices.ContainsFunc(waiting, func(r *request) bool { return r.sweep })
 	number, err := e.config.Database.BeginPass(ctx, p.progress, e.settings)

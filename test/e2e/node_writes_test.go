@@ -10,8 +10,8 @@ import (
 )
 
 // Nodes have caused the writes of an hour at an account: the next change is stored, and waits. The page, the metrics and
-// the state of the usage say so. Neither a second look nor a restart writes it, and no change of another account waits.
-// A person who asks for a synchronisation gets it at once.
+// the state of the usage say so. A second look does not write it, and no change of another account waits. A restart and a
+// person who asks for a synchronisation write it at once.
 func TestNodeWrites(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "meshddns.db")
@@ -24,15 +24,16 @@ func TestNodeWrites(t *testing.T) {
 		usage := p.call(200, "POST", usagesPath+"?wait=30", fmt.Sprintf(`{"service_id":"cloud","prefix_mode":"custom","custom_prefix":"n%d","network_id":1}`, i)).field("id")
 		usages, tokens = append(usages, usage), append(tokens, p.lend(usage, "home"))
 	}
-	renew := func(i int) {
-		nodes.call(200, "PUT", "/lease", fmt.Sprintf(`{"endpoints":["tcp://192.31.195.%d:1"]}`, i), "Authorization", "Bearer "+tokens[i])
+	port := 1
+	renew := func() {
+		for i, token := range tokens {
+			nodes.call(200, "PUT", "/lease", fmt.Sprintf(`{"endpoints":["tcp://192.31.195.%d:%d"]}`, i, port), "Authorization", "Bearer "+token)
+		}
 	}
 	has := func(i int) bool {
-		return strings.Contains(fmt.Sprint(cloud.Values(t, fmt.Sprintf("_mesh.n%d.%s", i, cloudtest.Zone))), fmt.Sprintf("tcp://192.31.195.%d:1", i))
+		return strings.Contains(fmt.Sprint(cloud.Values(t, fmt.Sprintf("_mesh.n%d.%s", i, cloudtest.Zone))), fmt.Sprintf("tcp://192.31.195.%d:%d", i, port))
 	}
-	for i := range 3 {
-		renew(i)
-	}
+	renew()
 	p.eventually("the first two changes are at the provider, also after the second look", func() bool {
 		return has(0) && has(1) && strings.Count(p.call(200, "GET", usagesPath+"/available?state=published", "").body, `"state":"published"`) == 2
 	})
@@ -63,6 +64,11 @@ func TestNodeWrites(t *testing.T) {
 
 	p.stop()
 	p, nodes = startNodes(t, db, "-node-writes", "webhook=2")
+	p.eventually("the start writes the change", func() bool { return has(2) })
+	p.idle()
+	port++
+	renew()
+	p.eventually("the next two changes are at the provider", func() bool { return has(0) && has(1) })
 	p.idle()
 	waits()
 	if p.call(200, "POST", syncPath, ""); !has(2) {
