@@ -117,6 +117,7 @@ type clients struct {
 	zones      builtin.Store
 	dnsAddress string // of the built-in DNS server, "" when it does not run
 	reachable  func() bool
+	nodeWrites map[string]int // see nodeWrites
 }
 
 // hidden reports whether a built-in server runs that the world does not find.
@@ -214,6 +215,7 @@ func engineConfig(s *store, c clients, addresses *hostaddr.Book, interval time.D
 		},
 		Ready:    addresses.Ready(),
 		Interval: interval,
+		Writes:   nodeWrites(c.nodeWrites),
 		Log:      log,
 		Now:      s.now,
 	}
@@ -629,7 +631,13 @@ func (o *operations) writeFigures(ctx context.Context, page *metrics.Page, versi
 	for _, state := range []notify.State{notify.OK, notify.Retrying, notify.Stopped} {
 		page.Figure(states[state], metrics.Label{Name: "state", Value: string(state)})
 	}
+	waiting, err := o.store.ledger.CountLater(ctx)
+	if err != nil {
+		return err
+	}
+	page.Family("meshddns_node_changes_waiting", "gauge", "Names whose changes by nodes and checks wait for their share of the writes at a provider.")
+	page.Figure(waiting)
 	o.engine.WriteMetrics(page)
 	o.store.leases.WriteMetrics(page, totals["leases"], totals["live leases"])
-	return o.store.ledger.WriteMetrics(ctx, page)
+	return nil
 }

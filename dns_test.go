@@ -39,7 +39,7 @@ var suite = promises.Suite{
 type program struct{ *server }
 
 func openProgram(ctx context.Context, path string, log *slog.Logger) (promises.Program, error) {
-	s, err := openStore(ctx, path, nil, log)
+	s, err := openStore(ctx, path, log)
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func newApplianceOn(t testing.TB, path string, change ...func(*appliance)) *appl
 	t.Helper()
 	logs := &support.Log{}
 	log := slog.New(slog.NewTextHandler(logs, nil))
-	store, err := openStore(t.Context(), path, nil, log)
+	store, err := openStore(t.Context(), path, log)
 	if err != nil {
 		t.Fatal(err)
 	}

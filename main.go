@@ -157,7 +157,7 @@ func run(ctx context.Context, p process) (err error) {
 
 // runWith is run with the settings read and the log open.
 func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager, hangUps <-chan os.Signal, log *slog.Logger, lines *logqueue.Queue) (err error) {
-	store, err := openStore(ctx, c.DB, c.NodeWrites, log)
+	store, err := openStore(ctx, c.DB, log)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func runWith(ctx context.Context, c settings.Settings, manager *systemd.Manager,
 	if err != nil {
 		return err
 	}
-	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log)}
+	clients := clients{ledger: store.ledger, zones: store.zones, dnsAddress: dns.address(), reachable: reachability(len(c.DNS.Hosts) > 0, addresses, log), nodeWrites: c.NodeWrites}
 	engine := store.newEngine(engineConfig(store, clients, addresses, c.SyncInterval, log))
 	api := newServer(operations{store: store, engine: engine, clients: clients, addresses: addresses}, programVersion(), log)
 	checks := check.New(&check.Table{DB: store.db, Ledger: store.ledger, Events: store.events, Now: store.now}, &check.Control{Addresses: c.Controls}, addresses.Last, log)

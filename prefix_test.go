@@ -72,7 +72,7 @@ func TestCommittedWhileReadsFail(t *testing.T) {
 	} {
 		t.Run(request.method, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
-			s, err := openStore(t.Context(), filepath.Join(t.TempDir(), "meshddns.db"), nil, log)
+			s, err := openStore(t.Context(), filepath.Join(t.TempDir(), "meshddns.db"), log)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -167,7 +167,8 @@ CREATE TABLE names (
     due     INTEGER,          -- when to work on it; NULL: when a pass comes by
     lane    TEXT    NOT NULL, -- who takes it: see package reconcile
     pass    INTEGER NOT NULL, -- the last pass in which it was worked on because it was due
-    look    INTEGER           -- when a place here is to be looked at once more; NULL: never
+    look    INTEGER,          -- when a place here is to be looked at once more; NULL: never
+    asked   INTEGER NOT NULL DEFAULT 1 -- the version of the last change that neither a node nor a check has caused
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX names_due ON names (lane, due) WHERE due IS NOT NULL;

@@ -87,8 +87,8 @@ type store struct {
 	newID     func() (string, error)
 }
 
-// openStore opens the database file, and creates it when there is none. writes is as for nodeWrites.
-func openStore(ctx context.Context, path string, writes map[string]int, log *slog.Logger) (_ *store, err error) {
+// openStore opens the database file, and creates it when there is none.
+func openStore(ctx context.Context, path string, log *slog.Logger) (_ *store, err error) {
 	began := time.Now()
 	s := &store{now: time.Now, newID: newUUID}
 	if s.db, err = sqlite.Open(ctx, path, schema, log); err != nil {
@@ -98,7 +98,7 @@ func openStore(ctx context.Context, path string, writes map[string]int, log *slo
 	now := func() time.Time { return s.now() }
 	s.zones = builtin.NewTable(s.db, now)
 	s.events = events.New(s.db.Reader, s.db.Tx, now, s.db.Note)
-	s.ledger = ledger.New(s.db.Reader, s.db.Tx, s.zones, ledger.NewBudget(nodeWrites(writes), log), now, s.owner, s.events)
+	s.ledger = ledger.New(s.db.Reader, s.db.Tx, s.zones, now, s.owner, s.events)
 	s.ledger.Erase = s.db.Erase
 	s.targets, s.peers = notify.NewTable(s.db, now), secondary.NewNotifier(s.db, s.events, log)
 	s.zones.Journal = s.peers.Any

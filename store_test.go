@@ -41,7 +41,7 @@ var noLog = slog.New(slog.DiscardHandler)
 
 func mustOpen(t *testing.T, path string) *store {
 	t.Helper()
-	s, err := openStore(t.Context(), path, nil, noLog)
+	s, err := openStore(t.Context(), path, noLog)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestMigrationIsOneTransaction(t *testing.T) {
 		_, err := tx.ExecContext(ctx, `CREATE TABLE half (x); INSERT INTO nowhere VALUES (1)`)
 		return err
 	})
-	if _, err := openStore(t.Context(), path, nil, noLog); err == nil {
+	if _, err := openStore(t.Context(), path, noLog); err == nil {
 		t.Fatal("a broken migration succeeds")
 	}
 	schema.Steps = before
@@ -449,7 +449,7 @@ func TestUpgradeKeepsACopy(t *testing.T) {
 	t.Cleanup(func() { schema.Steps = all })
 	schema.Steps = append(slices.Clone(all), func(context.Context, *sql.Tx) error { return errors.New("it fails") })
 	for range 2 {
-		if _, err := openStore(t.Context(), path, nil, noLog); err == nil {
+		if _, err := openStore(t.Context(), path, noLog); err == nil {
 			t.Fatal("a broken migration succeeds")
 		}
 	}
@@ -497,7 +497,7 @@ func goBack(t *testing.T, path string, version int) {
 	all := schema.Steps
 	defer func() { schema.Steps = all }()
 	schema.Steps = all[:version-1]
-	_, err := openStore(t.Context(), path, nil, noLog)
+	_, err := openStore(t.Context(), path, noLog)
 	if err == nil {
 		t.Fatal("a newer file is opened")
 	}
@@ -532,7 +532,7 @@ func TestUpgradeWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillDisk(t, dir, 64<<10)
-	_, err = openStore(t.Context(), path, nil, noLog)
+	_, err = openStore(t.Context(), path, noLog)
 	if err == nil || !strings.Contains(err.Error(), "keep a copy") || !strings.Contains(err.Error(), "full") {
 		t.Errorf("the upgrade: %v", err)
 	}
@@ -564,7 +564,7 @@ func TestLeftFolderStays(t *testing.T) {
 	}
 	mountDisk(t, mountPoint)
 	var out bytes.Buffer
-	s, err := openStore(t.Context(), path, nil, slog.New(slog.NewTextHandler(&out, nil)))
+	s, err := openStore(t.Context(), path, slog.New(slog.NewTextHandler(&out, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"meshddns/internal/ledger"
+	"meshddns/internal/reconcile"
 )
 
 // TestLimits reaches the documented numbers of usages with a check and of their endpoints. The first ones are checked
@@ -70,7 +70,7 @@ func (w *world) wantChecked(usages ...int) {
 			}
 			return nil
 		}
-		w.at = w.at.Add(ledger.ChangeEvery)
+		w.at = w.at.Add(reconcile.ChangeEvery)
 		w.pass(time.Second)
 		w.wantDead(dead...)
 	}

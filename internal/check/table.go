@@ -213,7 +213,7 @@ func (t *Table) forget(ctx context.Context, kept map[key]bool) error {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM dead_endpoints WHERE usage = ? AND endpoint = ?`, k.usage, k.endpoint); err != nil {
 				return err
 			}
-			return t.Ledger.MarkDue(ctx, tx, name, reconcile.LaneChanged)
+			return t.Ledger.MarkDue(ctx, tx, name, reconcile.LaneNode)
 		})
 		if err != nil {
 			return err
@@ -257,7 +257,7 @@ func (t *Table) save(ctx context.Context, changes []change) error {
 		if !changed {
 			return nil
 		}
-		return t.Ledger.MarkNode(ctx, tx, changes[0].of.Name)
+		return t.Ledger.MarkDue(ctx, tx, changes[0].of.Name, reconcile.LaneNode)
 	})
 }
 

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"meshddns/internal/answers"
-	"meshddns/internal/ledger"
 	"meshddns/internal/mesh"
 	"meshddns/internal/metrics"
+	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 	"meshddns/internal/tasks"
 )
@@ -48,7 +48,7 @@ type Watch struct {
 	mu      sync.Mutex
 	targets []target
 	states  map[key]*state
-	changed map[string]time.Time // of each name that checks have changed within ledger.ChangeEvery
+	changed map[string]time.Time // of each name that checks have changed within reconcile.ChangeEvery
 	stands  bool                 // a death was not believed, which is logged
 	beyond  bool                 // some endpoints are beyond the bounds, which is logged
 
@@ -176,7 +176,7 @@ func (w *Watch) load(ctx context.Context) error {
 	}
 	now := w.now()
 	for name, at := range w.changed {
-		if now.Sub(at) >= ledger.ChangeEvery {
+		if now.Sub(at) >= reconcile.ChangeEvery {
 			delete(w.changed, name)
 		}
 	}
@@ -334,10 +334,10 @@ func deathsOf(changes map[string][]change) (all []target) {
 	return all
 }
 
-// ripe reports whether a name has not been changed for ledger.ChangeEvery. The caller holds mu.
+// ripe reports whether a name has not been changed for reconcile.ChangeEvery. The caller holds mu.
 func (w *Watch) ripe(name string) bool {
 	at, ok := w.changed[name]
-	return !ok || w.now().Sub(at) >= ledger.ChangeEvery
+	return !ok || w.now().Sub(at) >= reconcile.ChangeEvery
 }
 
 // believed reports whether this host is not cut off. Between two answers of a control the endpoints

@@ -39,7 +39,7 @@ func newWorld(t *testing.T, check string, endpoints ...string) *world {
 	w.db.Fill("desec", `{"check":`+check+`}`)
 	now := func() time.Time { w.lock.Lock(); defer w.lock.Unlock(); return w.at }
 	log := events.New(w.db.Reader, w.db.Tx, now, func(int64) {})
-	table := &Table{DB: w.db.Database, Events: log, Now: now, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), ledger.NewBudget(func(string) int { return 0 }, slog.New(slog.DiscardHandler)), now, tables.Owner, log)}
+	table := &Table{DB: w.db.Database, Events: log, Now: now, Ledger: ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, log)}
 	w.db.Usage(1, name, endpoints...)
 	control := &Control{gateways: func() []netip.Addr { return nil }}
 	w.Watch = New(table, control, func() mesh.Addresses { return mesh.Addresses{} }, slog.New(slog.NewTextHandler(&w.said, nil)))

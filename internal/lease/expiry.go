@@ -9,6 +9,7 @@ import (
 
 	"meshddns/internal/events"
 	"meshddns/internal/metrics"
+	"meshddns/internal/reconcile"
 	"meshddns/internal/sqlite"
 )
 
@@ -276,7 +277,7 @@ func (t *Table) expire(ctx context.Context, tx *sql.Tx, seq int64, now time.Time
 	if err := t.events.Add(ctx, tx, l.event(events.LeaseExpired, listed(l.Endpoints), []string{})); err != nil {
 		return err
 	}
-	return t.ledger.MarkNode(ctx, tx, l.Name)
+	return t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
 }
 
 // WriteMetrics writes the figures of the leases.

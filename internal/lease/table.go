@@ -330,7 +330,7 @@ func (t *Table) change(ctx context.Context, tx *sql.Tx, seq int64, told []string
 	if err := t.events.Add(ctx, tx, l.event(events.LeaseRenewed, listed(l.Endpoints), endpoints)); err != nil {
 		return nil, false, err
 	}
-	return endpoints, true, t.ledger.MarkNode(ctx, tx, l.Name)
+	return endpoints, true, t.ledger.MarkDue(ctx, tx, l.Name, reconcile.LaneNode)
 }
 
 func shownAddr(a netip.Addr) string {

@@ -63,7 +63,7 @@ func (w *world) open() {
 	w.Table = NewTable(Config{
 		Database: w.db.Database, Events: history, Now: now, Log: log,
 		Replays: replay.New(now, func() time.Duration { return w.at.Sub(began) }, newest),
-		Ledger:  ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), ledger.NewBudget(func(string) int { return 0 }, slog.New(slog.DiscardHandler)), now, tables.Owner, history),
+		Ledger:  ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, now), now, tables.Owner, history),
 		NewID:   func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },
 	})
 	w.must(w.Load(w.t.Context()))

@@ -1,11 +1,9 @@
 package ledger_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,8 +40,6 @@ type book struct {
 	now    time.Time
 	erased int // how often the ledger has told that a key was erased
 	last   int // usage
-	writes int // in an hour that nodes may cause at an account
-	log    bytes.Buffer
 }
 
 func newBook(t *testing.T) *book {
@@ -70,8 +66,7 @@ func newBook(t *testing.T) *book {
 func (b *book) reopen() {
 	tx, now := sqlite.NewQueue(b.db, func() {}).Do, func() time.Time { return b.now }
 	b.events = events.New(b.db, tx, now, func(int64) {})
-	budget := ledger.NewBudget(func(string) int { return b.writes }, slog.New(slog.NewTextHandler(&b.log, nil)))
-	b.Ledger = ledger.New(b.db, tx, builtin.NewTable(nil, now), budget, now, owner, b.events)
+	b.Ledger = ledger.New(b.db, tx, builtin.NewTable(nil, now), now, owner, b.events)
 	b.Ledger.Erase = func() { b.erased++ }
 }
 

@@ -214,3 +214,91 @@ func TestDropName(t *testing.T) {
 		})
 	}
 }
+
+// TestNodeChange has a node change a name that is due already, or not: its change joins what the name is due for. What a
+// person has not asked for since the work began is a node's change after it.
+func TestNodeChange(t *testing.T) {
+	zone := reconcile.ZoneLane(1, "example.com")
+	for _, test := range []struct {
+		lane, joined, after reconcile.Lane // before the change, after it, and after work that began before it
+	}{
+		{reconcile.LaneAsked, reconcile.LaneAsked, reconcile.LaneNode},
+		{reconcile.LaneChanged, reconcile.LaneChanged, reconcile.LaneNode},
+		{reconcile.LaneHeld, reconcile.LaneHeld, reconcile.LaneNode},
+		{reconcile.LaneNode, reconcile.LaneNode, reconcile.LaneNode},
+		{reconcile.LaneLater, reconcile.LaneLater, reconcile.LaneNode},
+		{zone, zone, reconcile.LaneNode},
+	} {
+		b := newBook(t)
+		b.due("x", reconcile.LaneChanged)
+		at := b.now.Add(time.Minute)
+		b.settle(reconcile.Due{Name: "x", Version: 1, At: at, Lane: test.lane})
+		b.due("x", reconcile.LaneNode)
+		if n := b.name("x"); n.Lane != test.joined || n.Version != 2 || !n.Due.Equal(at) {
+			t.Errorf("a node's change in lane %q: lane %q, due %v after that, version %d", test.lane, n.Lane, n.Due.Sub(at), n.Version)
+		}
+		b.settle(reconcile.Due{Name: "x", Version: 1, At: at.Add(time.Second), Lane: zone})
+		if n := b.name("x"); n.Lane != zone || !n.Due.Equal(at.Add(time.Second)) {
+			t.Errorf("after work that is tried again: lane %q, due %v", n.Lane, n.Due)
+		}
+		b.settle(reconcile.Due{Name: "x", Version: 1})
+		if n := b.name("x"); n.Lane != test.after || !n.Due.Equal(b.now) {
+			t.Errorf("after work that began before it, from lane %q: lane %q, due in %v", test.lane, n.Lane, n.Due.Sub(b.now))
+		}
+		b.due("x", reconcile.LaneChanged)
+		b.due("x", reconcile.LaneNode)
+		b.settle(reconcile.Due{Name: "x", Version: 2})
+		if n := b.name("x"); n.Lane != reconcile.LaneChanged {
+			t.Errorf("a person's change beside a node's: lane %q", n.Lane)
+		}
+		b.settle(reconcile.Due{Name: "x", Version: 4})
+		if n := b.name("x"); !n.Due.IsZero() {
+			t.Errorf("after all work: lane %q", n.Lane)
+		}
+	}
+}
+
+// TestDefer lets a node's change wait, unless a person has changed the name meanwhile.
+func TestDefer(t *testing.T) {
+	b := newBook(t)
+	at := b.now.Add(time.Hour)
+	deferred := func(version int64) reconcile.Name {
+		b.must(b.Defer(t.Context(), []reconcile.Due{{Name: "x", Version: version, At: at}}))
+		return b.name("x")
+	}
+	b.due("x", reconcile.LaneNode)
+	b.due("x", reconcile.LaneNode)
+	if n := deferred(1); n.Lane != reconcile.LaneLater || !n.Due.Equal(at) {
+		t.Errorf("lane %q, due in %v", n.Lane, n.Due.Sub(b.now))
+	}
+	if count, err := b.CountLater(t.Context()); count != 1 || err != nil {
+		t.Errorf("%d names wait, %v", count, err)
+	}
+	b.due("x", reconcile.LaneChanged)
+	if n := deferred(2); n.Lane != reconcile.LaneChanged || !n.Due.Equal(b.now) {
+		t.Errorf("a person's change: lane %q, due in %v", n.Lane, n.Due.Sub(b.now))
+	}
+}
+
+// TestPassAndWaitingChanges: a pass by the clock leaves out the names that wait for writes. The pass of a start and one that
+// a person asks for take them, and a review finds them.
+func TestPassAndWaitingChanges(t *testing.T) {
+	b := newBook(t)
+	b.configure("auto", b.account("own", "secret"))
+	settings, err := b.Settings(t.Context())
+	b.must(err)
+	begin := func(trigger string) int64 {
+		b.due("x", reconcile.LaneNode)
+		b.must(b.Defer(t.Context(), []reconcile.Due{{Name: "x", Version: b.name("x").Version, At: b.now.Add(time.Hour)}}))
+		number, err := b.BeginPass(t.Context(), reconcile.Progress{Report: reconcile.Report{Trigger: trigger}}, settings)
+		b.must(err)
+		return number
+	}
+	want(t, "a pass by the clock", b.after("", begin(reconcile.TriggerInterval)), nil)
+	want(t, "a review", b.after("", 0), []string{"x"})
+	for _, trigger := range []string{reconcile.TriggerStart, reconcile.TriggerManual, reconcile.TriggerChange} {
+		want(t, "a pass: "+trigger, b.after("", begin(trigger)), []string{"x"})
+		want(t, "due", b.dueIn(reconcile.LaneChanged), []string{"x"})
+		b.settle(reconcile.Due{Name: "x", Version: b.name("x").Version})
+	}
+}

@@ -26,7 +26,6 @@ type Ledger struct {
 	Addresses func() reconcile.Addresses // this host's addresses
 
 	zones  Zones
-	budget *Budget
 	reader *sql.DB
 	tx     func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 	now    func() time.Time
@@ -42,9 +41,9 @@ type Zones interface {
 
 // New returns a ledger. reader is a pool of connections for reading. tx runs a function in
 // one transaction on the only connection that writes; the function may run twice.
-func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, zones Zones, budget *Budget, now func() time.Time, owner string, log *events.Log) *Ledger {
+func New(reader *sql.DB, tx func(context.Context, func(context.Context, *sql.Tx) error) error, zones Zones, now func() time.Time, owner string, log *events.Log) *Ledger {
 	none := func() reconcile.Addresses { return reconcile.Addresses{} }
-	g := &Ledger{Erase: func() {}, Addresses: none, zones: zones, budget: budget, reader: reader, tx: tx, now: now, events: log}
+	g := &Ledger{Erase: func() {}, Addresses: none, zones: zones, reader: reader, tx: tx, now: now, events: log}
 	g.UseOwner(owner)
 	return g
 }
@@ -82,63 +81,35 @@ const (
 // MarkDue makes a name due, and stores the Told of its usages. It does not store the Told
 // of a new name: the caller knows that.
 func (g *Ledger) MarkDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) error {
-	known, err := g.markDue(ctx, tx, name, lane, g.now())
+	known, err := g.markDue(ctx, tx, name, lane)
 	if err != nil {
 		return err
 	}
-	if err := g.markOwn(ctx, tx, name); err != nil || !known {
+	if err := g.markOwn(ctx, tx, name, lane); err != nil || !known {
 		return err
 	}
 	return g.tell(ctx, tx, []string{name})
 }
 
-// MarkNode is MarkDue for a change that a node or a check causes: the name is due when the Budget has the writes for it.
-// If the name waits for them already, the change waits with it. While only a person's order writes, the Budget has no part.
-func (g *Ledger) MarkNode(ctx context.Context, tx *sql.Tx, name string) error {
-	settings, err := settingsIn(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if !settings.Enabled || !settings.Automatic {
-		return g.MarkDue(ctx, tx, name, reconcile.LaneChanged)
-	}
-	state, err := g.stateIn(ctx, tx, []string{name}, marked)
-	if err != nil {
-		return err
-	}
-	n, now := state.Names[0], g.now()
-	lane, due := reconcile.LaneLater, n.Due
-	if n.Lane != reconcile.LaneLater || !n.Due.After(now) {
-		wait := g.budget.spend(name, costOf(n), now)
-		if due = now.Add(wait); wait == 0 {
-			lane = reconcile.LaneNode
-		}
-	}
-	if _, err := g.markDue(ctx, tx, name, lane, due); err != nil {
-		return err
-	}
-	if err := g.markOwn(ctx, tx, name); err != nil {
-		return err
-	}
-	return g.tellOf(ctx, tx, state)
-}
-
 // markOwn makes the configuration's own record due if a usage of a name may have, or may have had, a
 // record at its name.
-func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string) error {
+func (g *Ledger) markOwn(ctx context.Context, tx *sql.Tx, usages string, lane reconcile.Lane) error {
 	var own string
 	err := tx.QueryRowContext(ctx, `SELECT name FROM configuration WHERE id = 1`).Scan(&own)
 	if err != nil || !slices.Contains(reconcile.Beside(own), usages) {
 		return sqlite.Absent(err, nil)
 	}
-	_, err = g.markDue(ctx, tx, own, reconcile.LaneChanged, g.now())
+	if lane != reconcile.LaneNode {
+		lane = reconcile.LaneChanged
+	}
+	_, err = g.markDue(ctx, tx, own, lane)
 	return err
 }
 
-// markDue makes a name due, and reports whether the name was known before. A name that is due already stays in the lane
-// of a person's order, in that of another change if a node's change is added to it, and in that of its zone if the
-// node's change has to wait.
-func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane, due time.Time) (known bool, err error) {
+// markDue makes a name due at once, and reports whether the name was known before. A name that is due already stays in
+// the lane of a person's order. A change by a node or a check joins what the name is due for, and changes no time.
+func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reconcile.Lane) (known bool, err error) {
+	due := g.now()
 	inserted, err := tx.ExecContext(ctx, `
 		INSERT INTO names (name, version, due, lane, pass) VALUES (?, 1, ?, ?, 0) ON CONFLICT DO NOTHING`, name, sqlite.Stamp(due), lane)
 	if err != nil {
@@ -147,17 +118,35 @@ func (g *Ledger) markDue(ctx context.Context, tx *sql.Tx, name string, lane reco
 	if count, err := inserted.RowsAffected(); err != nil || count > 0 {
 		return false, err
 	}
+	if lane == reconcile.LaneNode {
+		_, err = tx.ExecContext(ctx, `
+			UPDATE names SET version = version + 1, lane = iif(due IS NULL, 'node', lane), due = coalesce(due, ?) WHERE name = ?`, sqlite.Stamp(due), name)
+		return true, err
+	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE names SET
-		    version = version + 1,
-		    look = iif(due IS NOT NULL AND lane GLOB 'zone *' AND ?3 <> 'later', coalesce(look, due), look),
-		    due = iif(`+staysInLane+` OR due IS NOT NULL AND lane = ?3 AND lane <> 'later', min(due, ?2), ?2),
-		    lane = iif(`+staysInLane+`, lane, ?3)
+		    version = version + 1, asked = version + 1,
+		    look = iif(due IS NOT NULL AND lane GLOB 'zone *', coalesce(look, due), look),
+		    due = iif(due IS NOT NULL AND (lane = 'ask' OR lane = ?3), min(due, ?2), ?2),
+		    lane = iif(due IS NOT NULL AND lane = 'ask', lane, ?3)
 		WHERE name = ?1`, name, sqlite.Stamp(due), lane)
 	return true, err
 }
 
-const staysInLane = `(due IS NOT NULL AND (lane = 'ask' OR lane IN ('', 'held') AND ?3 IN ('node', 'later') OR lane GLOB 'zone *' AND ?3 = 'later'))`
+// Defer lets names in reconcile.LaneNode wait in reconcile.LaneLater until their times, unless another change than that of
+// a node was made since their versions.
+func (g *Ledger) Defer(ctx context.Context, all []reconcile.Due) error {
+	return g.tx(sqlite.Background(ctx), func(ctx context.Context, tx *sql.Tx) error {
+		for _, d := range all {
+			_, err := tx.ExecContext(ctx, `UPDATE names SET due = ?, lane = 'later' WHERE name = ? AND lane = 'node' AND due > 0 AND asked <= ?`,
+				sqlite.Stamp(d.At), d.Name, d.Version)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
 
 // tell works out the Told of the usages of some names from the stored state, and stores it.
 func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
@@ -168,11 +157,6 @@ func (g *Ledger) tell(ctx context.Context, tx *sql.Tx, names []string) error {
 	if err != nil {
 		return err
 	}
-	return g.tellOf(ctx, tx, state)
-}
-
-// tellOf is tell for a state that was read in the transaction.
-func (g *Ledger) tellOf(ctx context.Context, tx *sql.Tx, state reconcile.State) error {
 	for _, r := range reconcile.Retold(state, g.Addresses()) {
 		told := r.Now.Told
 		_, err := tx.ExecContext(ctx, `UPDATE usages SET state = ?, place = ?, rival = ? WHERE id = ?`, told.State, told.Place, told.Rival, r.Now.ID)
@@ -321,7 +305,8 @@ func (g *Ledger) settle(ctx context.Context, work reconcile.Settlement) error {
 }
 
 // settleName deletes the released usages of a name that are free, stores when it is due,
-// and deletes the name if it is not needed any more.
+// and deletes the name if it is not needed any more. If only nodes have changed it during the work, their change is due
+// then, or at once.
 func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) error {
 	if d.Released {
 		state, err := g.StateIn(ctx, tx, []string{d.Name})
@@ -333,15 +318,16 @@ func (g *Ledger) settleName(ctx context.Context, tx *sql.Tx, d reconcile.Due) er
 				return err
 			}
 		}
-		if err := g.markOwn(ctx, tx, d.Name); err != nil {
+		if err := g.markOwn(ctx, tx, d.Name, reconcile.LaneChanged); err != nil {
 			return err
 		}
 	}
 	_, err := tx.ExecContext(ctx, `
 		UPDATE names SET look = nullif(?1, 0),
-		    due = iif(version = ?2 AND NOT ?3, nullif(?4, 0), due), lane = iif(version = ?2 AND NOT ?3, ?5, lane),
+		    due = CASE WHEN ?3 THEN due WHEN version = ?2 THEN nullif(?4, 0) WHEN due > 0 AND asked <= ?2 THEN iif(?4 = 0, ?8, ?4) ELSE due END,
+		    lane = CASE WHEN ?3 THEN lane WHEN version = ?2 THEN ?5 WHEN due > 0 AND asked <= ?2 THEN iif(?4 = 0, 'node', ?5) ELSE lane END,
 		    pass = iif(version = ?2 AND ?6 > 0, ?6, pass)
-		WHERE name = ?7`, sqlite.Stamp(d.Look), d.Version, d.Kept, sqlite.Stamp(d.At), d.Lane, storedMark(d.Pass), d.Name)
+		WHERE name = ?7`, sqlite.Stamp(d.Look), d.Version, d.Kept, sqlite.Stamp(d.At), d.Lane, storedMark(d.Pass), d.Name, sqlite.Stamp(g.now()))
 	if err == nil && (d.Released || d.Empty) {
 		err = DropName(ctx, tx, d.Name, d.Version)
 	}
@@ -443,10 +429,10 @@ func (g *Ledger) SpreadMarks(ctx context.Context, limit int) error {
 			return err
 		}
 		for _, name := range names {
-			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged, g.now()); err != nil { // no tell: the engine stores the Told of many names at once
+			if _, err := g.markDue(ctx, tx, name, reconcile.LaneChanged); err != nil { // no tell: the engine stores the Told of many names at once
 				return err
 			}
-			if err := g.markOwn(ctx, tx, name); err != nil {
+			if err := g.markOwn(ctx, tx, name, reconcile.LaneChanged); err != nil {
 				return err
 			}
 		}
@@ -496,7 +482,7 @@ func (g *Ledger) BeginPass(ctx context.Context, p reconcile.Progress, known reco
 			return err
 		}
 		if p.Report.Trigger != reconcile.TriggerInterval {
-			if _, err := tx.ExecContext(ctx, `UPDATE names SET lane = 'node', due = ? WHERE lane = 'later' AND due > 0`, sqlite.Stamp(g.now())); err != nil {
+			if _, err := tx.ExecContext(ctx, `UPDATE names SET lane = '', due = ? WHERE lane = 'later' AND due > 0`, sqlite.Stamp(g.now())); err != nil {
 				return err
 			}
 		}
@@ -573,6 +559,12 @@ func parseMark(stored int64) reconcile.PassMark {
 func (g *Ledger) BadNames(ctx context.Context, pass int64, after string, limit int) ([]string, error) {
 	return sqlite.Collect(ctx, g.reader, sqlite.Text, `
 		SELECT name FROM names WHERE name > ? AND pass = ? ORDER BY name LIMIT ? + 0`, after, storedMark(reconcile.PassMark{Number: pass, Bad: true}), limit)
+}
+
+// CountLater counts the names in reconcile.LaneLater.
+func (g *Ledger) CountLater(ctx context.Context) (count uint64, err error) {
+	err = g.reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE lane = 'later' AND due > 0`).Scan(&count)
+	return count, err
 }
 
 // CountNames counts the names of a pass. It reads all of them.

@@ -1,5 +1,5 @@
 -- From version 10 to version 11: a place of a record without a mark remembers what stood
--- there; the serials of zones have the zones' names from the root on.
+-- there; the serials of zones have the zones' names from the root on; names tell changes by nodes from others.
 DROP TRIGGER places_counted;
 DROP TRIGGER places_discounted;
 DROP TRIGGER places_unstated;
@@ -64,3 +64,22 @@ CREATE TABLE zone_serials (
     zone_key TEXT    NOT NULL UNIQUE, -- the zone with the labels from the root on
     serial   INTEGER NOT NULL CHECK (serial BETWEEN 0 AND 4294967295)
 ) STRICT, WITHOUT ROWID;
+
+DROP INDEX names_due;
+DROP INDEX names_look;
+ALTER TABLE names RENAME TO old_names;
+
+CREATE TABLE names (
+    name    TEXT    NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL, -- grows with every change of what is wanted here
+    due     INTEGER,          -- when to work on it; NULL: when a pass comes by
+    lane    TEXT    NOT NULL, -- who takes it: see package reconcile
+    pass    INTEGER NOT NULL, -- the last pass in which it was worked on because it was due
+    look    INTEGER,          -- when a place here is to be looked at once more; NULL: never
+    asked   INTEGER NOT NULL DEFAULT 1 -- the version of the last change that neither a node nor a check has caused
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO names (name, version, due, lane, pass, look, asked) SELECT name, version, due, lane, pass, look, version FROM old_names;
+DROP TABLE old_names;
+CREATE INDEX names_due ON names (lane, due) WHERE due IS NOT NULL;
+CREATE INDEX names_look ON names (look) WHERE look IS NOT NULL;

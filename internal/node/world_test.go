@@ -68,7 +68,7 @@ func newWorld(t *testing.T) *world {
 	w.db.Usage(1, full, "tcp://192.0.2.1:11010")
 	w.db.Usage(2, "_mesh.b.example.com", "tcp://192.0.2.2:11010")
 	history := events.New(w.db.Reader, w.db.Tx, w.now, func(int64) {})
-	book := ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, w.now), ledger.NewBudget(func(string) int { return 0 }, slog.New(slog.DiscardHandler)), w.now, tables.Owner, history)
+	book := ledger.New(w.db.Reader, w.db.Tx, builtin.NewTable(w.db.Database, w.now), w.now, tables.Owner, history)
 	w.leases = lease.NewTable(lease.Config{
 		Database: w.db.Database, Events: history, Now: w.now, Log: log, Ledger: book,
 		NewID: func() (string, error) { w.made++; return "l" + strconv.Itoa(w.made), nil },

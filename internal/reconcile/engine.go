@@ -43,8 +43,9 @@ type Config struct {
 	Database  Database
 	Open      func(Account) (provider.DNS, error)
 	Addresses func() Addresses
-	Ready     <-chan struct{} // closed after the first look-up of the addresses
-	Interval  time.Duration   // from the end of a pass to the next one, in the automatic modes
+	Ready     <-chan struct{}           // closed after the first look-up of the addresses
+	Interval  time.Duration             // from the end of a pass to the next one, in the automatic modes
+	Writes    func(provider string) int // an hour that nodes and checks may cause at an account; 0: no limit
 	Log       *slog.Logger
 	Now       func() time.Time
 }
@@ -55,6 +56,7 @@ type Engine struct {
 	config Config
 	wake   chan struct{}
 	news   *news
+	budget *budget // of nodes and checks
 
 	mu        sync.Mutex
 	ctx       context.Context
@@ -99,7 +101,7 @@ const zonesAtOnce = 32
 // New returns an engine, which works while Run does.
 func New(c Config) *Engine {
 	return &Engine{
-		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), lanes: map[Lane]*zoneLane{}, conns: map[int64]*connection{},
+		config: c, wake: make(chan struct{}, 1), news: newNews(c.Log, c.Now), budget: newBudget(c.Writes), lanes: map[Lane]*zoneLane{}, conns: map[int64]*connection{},
 		busy: map[string]*task{}, unstored: map[string]time.Time{}, awaited: map[string][]*Waiter{}, reviewing: true,
 		slots: make(chan struct{}, zonesAtOnce), changes: make(chan struct{}, zonesAtOnce), looks: make(chan struct{}, zonesAtOnce), crashed: make(chan error, 1),
 	}

@@ -35,6 +35,7 @@ type turn int
 const (
 	turnAsked   turn = iota // a person's order
 	turnChanged             // a change
+	turnNode                // a change by a node or a check
 	turnWaiting             // a name that has waited for its zone, or a second look
 	turnPage                // a name of a pass
 )
@@ -46,8 +47,10 @@ func (why taking) turn() turn {
 		return turnPage
 	case why.lane == LaneAsked:
 		return turnAsked
-	case slices.Contains(changeLanes, why.lane):
+	case why.lane == LaneChanged, why.lane == LaneHeld:
 		return turnChanged
+	case why.lane == LaneNode, why.lane == LaneLater:
+		return turnNode
 	}
 	return turnWaiting
 }
@@ -86,7 +89,7 @@ const slotTime = time.Second
 // inSlot runs a function in one of a bounded number of slots. Changes have slots of their own.
 func (e *Engine) inSlot(t turn, work func()) {
 	slots := e.slots
-	if t <= turnChanged {
+	if t <= turnNode {
 		slots = e.changes
 	}
 	slots <- struct{}{}

@@ -91,10 +91,10 @@ func (e *Engine) holdLane(ctx context.Context, lane Lane) (next time.Time, err e
 	if err != nil || !ok {
 		return next, err
 	}
-	if at := oldest.Add(holdAfter); waits(at, now, lane.LongestWait()+holdAfter) {
+	if at := oldest.Add(holdAfter); waits(at, now, holdAfter) {
 		return at, nil
 	}
-	names, err := e.config.Database.Due(ctx, lane, now, pageNames)
+	names, err := e.config.Database.Due(ctx, lane, now.Add(lane.LongestWait()), pageNames)
 	if err != nil {
 		return next, err
 	}

@@ -265,6 +265,9 @@ type Database interface {
 	NextDue(ctx context.Context, lane Lane, after time.Time) (at time.Time, ok bool, err error)
 	// ZoneLanes reads the lanes of zones in which names wait.
 	ZoneLanes(ctx context.Context) ([]Lane, error)
+	// Defer lets names in LaneNode wait in LaneLater until their times, unless another change than that of a node was made
+	// since their versions.
+	Defer(ctx context.Context, all []Due) error
 	// Marked reports whether the names of a service are marked.
 	Marked(ctx context.Context) (bool, error)
 	// SpreadMarks makes at most limit marked names due.

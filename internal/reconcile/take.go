@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -28,6 +29,7 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 		return 0, err
 	}
 	var idle []*task
+	var short shortage
 	e.mu.Lock()
 	if why.page != nil {
 		why.page.again.add(again...)
@@ -43,13 +45,58 @@ func (e *Engine) take(ctx context.Context, names []string, why taking) (taken in
 			}
 			continue
 		}
+		if why.lane == LaneNode {
+			if later := e.afford(target, &short); later {
+				continue
+			}
+		}
 		taken++
 		if t := e.start(target, why, slices.Contains(back, name)); t.waiting == 0 {
 			idle = append(idle, t)
 		}
 	}
 	e.mu.Unlock()
+	if err := e.deferAll(ctx, short); err != nil {
+		return taken, errors.Join(err, e.settle(ctx, nil, &Settlement{}, idle))
+	}
 	return taken, e.settle(ctx, nil, &Settlement{}, idle)
+}
+
+// shortage is the changes by nodes and checks that have to wait.
+type shortage struct {
+	names  []Due
+	costs  []cost
+	usedUp []string // providers of which an account had writes left until now
+}
+
+// afford takes what a change by a node or a check costs from the budget. It reports that the change has to wait, and adds
+// it to the shortage.
+func (e *Engine) afford(t Target, short *shortage) (later bool) {
+	c, now := costOf(t), e.config.Now()
+	wait, usedUp := e.budget.spend(t.Name.Name, c, now)
+	if wait == 0 {
+		return false
+	}
+	short.names = append(short.names, Due{Name: t.Name.Name, Version: t.Name.Version, At: now.Add(wait)})
+	short.costs, short.usedUp = append(short.costs, c), append(short.usedUp, usedUp...)
+	return true
+}
+
+// deferAll stores the times of the changes that have to wait.
+func (e *Engine) deferAll(ctx context.Context, short shortage) error {
+	for _, provider := range short.usedUp {
+		e.config.Log.Warn("the writes that nodes and checks may cause at an account are used up: their changes wait", "provider", provider, "writes_an_hour", e.config.Writes(provider))
+	}
+	if len(short.names) == 0 {
+		return nil
+	}
+	err := e.config.Database.Defer(ctx, short.names)
+	if err != nil {
+		for i, d := range short.names {
+			e.budget.give(d.Name, short.costs[i])
+		}
+	}
+	return err
 }
 
 // start begins the task of a name. back means that takeBack has ended its earlier task. The
@@ -128,7 +175,8 @@ func (why taking) outdated(n Name, now time.Time) bool {
 	if why.page == nil {
 		return n.Due.IsZero() || n.Lane != why.lane || n.Due.After(why.by) && waits(n.Due, now, n.Lane.LongestWait())
 	}
-	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone()
+	waiting := why.page.paced && n.Lane == LaneLater && waits(n.Due, now, LaneLater.LongestWait())
+	return n.Pass.Number == why.page.progress.Number || !n.Due.IsZero() && n.Lane.OfZone() || waiting
 }
 
 // enqueue puts the records of a task into the queues of their zones. If a queue is full,

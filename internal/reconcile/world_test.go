@@ -46,6 +46,7 @@ type world struct {
 
 	settles func(reconcile.Settlement) // called before a settlement is stored; nil: nothing is
 	last    int                        // usage
+	writes  int                        // an hour that nodes may cause at an account
 }
 
 // newWorld makes a world whose configuration publishes at example.com.
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, mode string) *world {
 	queue := sqlite.NewQueue(w.db, func() { w.engine.Wake() })
 	readers := open(4)
 	w.events = events.New(readers, queue.Do, w.now, func(int64) {})
-	w.ledger = ledger.New(readers, queue.Do, builtin.NewTable(nil, w.now), ledger.NewBudget(func(string) int { return 0 }, slog.New(slog.DiscardHandler)), w.now, owner, w.events)
+	w.ledger = ledger.New(readers, queue.Do, builtin.NewTable(nil, w.now), w.now, owner, w.events)
 	w.vendor = &vendor{values: map[string][]string{}, before: func(context.Context, string, string) error { return nil }}
 	w.renew()
 	account := w.account("key")
@@ -90,7 +91,7 @@ func (w *world) renew() {
 	w.engine = reconcile.New(reconcile.Config{
 		Database: faulty{w.ledger, w}, Open: func(a reconcile.Account) (provider.DNS, error) { return w.open(client{w.vendor, a.Endpoint}), nil },
 		Addresses: func() reconcile.Addresses { return reconcile.Addresses{} },
-		Ready:     ready, Interval: 5 * time.Minute, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Now: w.now,
+		Ready:     ready, Interval: 5 * time.Minute, Writes: func(string) int { return w.writes }, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Now: w.now,
 	})
 }
 

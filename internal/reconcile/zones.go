@@ -160,4 +160,5 @@ func (e *Engine) WriteMetrics(page *metrics.Page) {
 		page.Time(z.Since, metrics.Label{Name: "provider", Value: z.Provider}, metrics.Label{Name: "zone", Value: secrets.Printable(z.Zone)},
 			metrics.Label{Name: "code", Value: z.Fault.Code})
 	}
+	e.budget.writeMetrics(page, e.config.Now())
 }

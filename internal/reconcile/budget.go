@@ -1,26 +1,21 @@
-package ledger
+package reconcile
 
 import (
-	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"meshddns/internal/metrics"
-	"meshddns/internal/reconcile"
 )
 
-// Budget bounds the writes at providers that nodes and checks cause, so that they do not use up what a vendor grants
+// budget bounds the writes at providers that nodes and checks cause, so that they do not use up what a vendor grants
 // an account. At an account they may cause a number of writes at once, and the same number in each hour.
 // A name may change changesAtOnce times at once, and then once in ChangeEvery, so that one name leaves writes for
-// the others. A change beyond a bound waits for its turn. The changes of a name that waits already wait with it.
-//
-// The bounds begin anew at a start of the program.
-type Budget struct {
+// the others. A change beyond a bound waits for its turn in LaneLater. What is added to a change that is not in work yet
+// costs nothing. The bounds begin anew at a start of the program.
+type budget struct {
 	writes func(provider string) int // in an hour; 0: no limit
-	log    *slog.Logger
 
 	mu       sync.Mutex
 	accounts map[int64]*spending
@@ -28,7 +23,6 @@ type Budget struct {
 	pruned   int // names that were left when those that may change at once were forgotten last
 }
 
-// Bounds of a name.
 const changesAtOnce = 3
 
 // spending is the writes of an account.
@@ -38,9 +32,8 @@ type spending struct {
 	told     bool // that changes wait
 }
 
-// NewBudget returns a Budget. writes gives the writes of an hour at an account of a provider, 0 for no limit.
-func NewBudget(writes func(provider string) int, log *slog.Logger) *Budget {
-	return &Budget{writes: writes, log: log, accounts: map[int64]*spending{}, names: map[string]*bucket{}}
+func newBudget(writes func(provider string) int) *budget {
+	return &budget{writes: writes, accounts: map[int64]*spending{}, names: map[string]*bucket{}}
 }
 
 // bucket has tokens, of which one more comes in each period. It lends those that it has not.
@@ -71,34 +64,27 @@ type cost map[int64]struct {
 	writes   int
 }
 
-// costOf returns what a change of a name costs. The built-in server costs nothing.
-func costOf(n reconcile.Name) cost {
+// costOf returns the records that the work on a target writes. The built-in server costs nothing.
+func costOf(t Target) cost {
 	all := cost{}
-	for _, u := range n.Usages {
-		if u.Account == nil || u.Account.Provider == builtinProvider {
+	for _, r := range t.Records {
+		switch state := r.Now().State; {
+		case r.Account.Provider == builtinProvider, state != Pending && state != Failed && state != Withdrawing:
 			continue
 		}
-		at := all[u.Account.ID]
-		at.provider, at.writes = u.Account.Provider, at.writes+max(1, len(u.Formats))
-		all[u.Account.ID] = at
+		at := all[r.Account.ID]
+		at.provider, at.writes = r.Account.Provider, at.writes+1
+		all[r.Account.ID] = at
 	}
 	return all
 }
 
-// spend takes what a change of a name costs, and returns how long the change has to wait.
-func (b *Budget) spend(name string, c cost, now time.Time) (wait time.Duration) {
+// spend takes what a change of a name costs, and returns how long the change has to wait, and the providers of which
+// an account had writes left until now. give takes it back.
+func (b *budget) spend(name string, c cost, now time.Time) (wait time.Duration, usedUp []string) {
 	if len(c) == 0 {
-		return 0
+		return 0, nil
 	}
-	wait, usedUp := b.take(name, c, now)
-	for _, provider := range usedUp {
-		b.log.Warn("the writes that nodes and checks may cause at an account are used up: their changes wait", "provider", provider, "writes_an_hour", b.writes(provider))
-	}
-	return min(wait, reconcile.LaneLater.LongestWait())
-}
-
-// take is spend without its log lines. It returns the providers with an account that had writes left until now.
-func (b *Budget) take(name string, c cost, now time.Time) (wait time.Duration, usedUp []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wait = b.change(name, now)
@@ -118,12 +104,26 @@ func (b *Budget) take(name string, c cost, now time.Time) (wait time.Duration, u
 		}
 		wait, a.told = max(wait, owed), owed > 0
 	}
-	return wait, usedUp
+	return min(wait, LaneLater.LongestWait()), usedUp
+}
+
+// give gives back what spend has taken, because the time could not be stored.
+func (b *budget) give(name string, c cost) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := b.names[name]; n != nil {
+		n.tokens++
+	}
+	for id, at := range c {
+		if a := b.accounts[id]; a != nil {
+			a.tokens += float64(at.writes)
+		}
+	}
 }
 
 // change takes a change of a name, and returns how long it has to wait. It forgets the names that may change at once
 // when their number has doubled. The caller holds the lock.
-func (b *Budget) change(name string, now time.Time) time.Duration {
+func (b *budget) change(name string, now time.Time) time.Duration {
 	if len(b.names) > 2*b.pruned+100 {
 		maps.DeleteFunc(b.names, func(_ string, n *bucket) bool { return n.left(now, changesAtOnce, ChangeEvery) >= changesAtOnce })
 		b.pruned = len(b.names)
@@ -136,31 +136,20 @@ func (b *Budget) change(name string, now time.Time) time.Duration {
 	return n.take(1, now, changesAtOnce, ChangeEvery)
 }
 
-// left returns the writes that are left at the account of each provider that has the fewest.
-func (b *Budget) left(now time.Time) map[string]uint64 {
+// writeMetrics writes the writes that are left at the account of each provider that has the fewest.
+func (b *budget) writeMetrics(page *metrics.Page, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := map[string]uint64{}
+	left := map[string]uint64{}
 	for _, a := range b.accounts {
 		most := b.writes(a.provider)
-		left := uint64(max(0, a.left(now, most, time.Hour/time.Duration(most))))
-		if least, ok := all[a.provider]; !ok || left < least {
-			all[a.provider] = left
+		n := uint64(max(0, a.left(now, most, time.Hour/time.Duration(most))))
+		if least, ok := left[a.provider]; !ok || n < least {
+			left[a.provider] = n
 		}
 	}
-	return all
-}
-
-// WriteMetrics writes what is left of the Budget, and how many names wait for it.
-func (g *Ledger) WriteMetrics(ctx context.Context, page *metrics.Page) error {
-	left := g.budget.left(g.now())
 	page.Family("meshddns_node_writes_left", "gauge", "Writes that nodes and checks may still cause at once, the least of the accounts of a provider.")
 	for _, provider := range slices.Sorted(maps.Keys(left)) {
 		page.Figure(left[provider], metrics.Label{Name: "provider", Value: provider})
 	}
-	var waiting uint64
-	err := g.reader.QueryRowContext(ctx, `SELECT count(*) FROM names WHERE lane = 'later' AND due > 0`).Scan(&waiting)
-	page.Family("meshddns_node_changes_waiting", "gauge", "Names whose changes by nodes and checks wait for their share of the writes at a provider.")
-	page.Figure(waiting)
-	return err
 }

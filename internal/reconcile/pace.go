@@ -1,6 +1,6 @@
 //go:build !quick
 
-package ledger
+package reconcile
 
 import "time"
 
